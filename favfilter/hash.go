@@ -1,0 +1,67 @@
+package favfilter
+
+import (
+	"math/bits"
+
+	"github.com/twmb/murmur3"
+)
+
+// Hash is the 128-bit MurmurHash3 (x64 variant) of a key. All positions of the
+// key in a page of any shape derive from it, so a key is hashed once.
+type Hash struct{ H1, H2 uint64 }
+
+// HashKey hashes key under seed. Both halves of the hash's state start from
+// seed; seed 0 is the reference MurmurHash3_x64_128. The values are pinned by
+// golden vectors: a change would orphan every stored page.
+//
+// MurmurHash3 is not a cryptographic hash. A random seed keeps strangers from
+// choosing ids that collide with a key of their choice as long as the seed
+// stays unknown to them.
+func HashKey(seed uint64, key string) Hash {
+	h1, h2 := murmur3.SeedStringSum128(seed, seed, key)
+	return Hash{h1, h2}
+}
+
+// HashKeyBytes is [HashKey] for a key in a reused buffer.
+func HashKeyBytes(seed uint64, key []byte) Hash {
+	h1, h2 := murmur3.SeedSum128(seed, seed, key)
+	return Hash{h1, h2}
+}
+
+// PageNumber returns the page of a filter of pages pages that hash belongs to:
+// its top bits. pages must be a power of two, 1 to [MaxPages]. Doubling pages
+// splits every page in two neighbours.
+func PageNumber(hash uint64, pages uint32) uint32 {
+	return uint32(hash >> 32 >> (32 - log2(pages)))
+}
+
+// position reduces x = H1 + i*H2 to the i-th position in m bits: double hashing
+// (Kirsch and Mitzenmacher, "Less hashing, same performance", 2006), reduced to
+// the range by multiply-shift (Lemire 2019), which is cheaper than modulo.
+func position(x uint64, m uint32) uint32 {
+	hi, _ := bits.Mul64(x, uint64(m))
+	return uint32(hi)
+}
+
+// Positions appends the distinct bit positions of h in a page of this shape to
+// dst: at most s.Hashes, each below s.Bits. Equal positions are used once: a key
+// that met its own bit again would mark the region as shared with another key,
+// and could not be deleted.
+func (s Shape) Positions(dst []uint32, h Hash) []uint32 {
+	start := len(dst)
+	x := h.H1
+next:
+	for range s.Hashes {
+		p := position(x, s.Bits)
+		x += h.H2
+		for _, q := range dst[start:] {
+			if p == q {
+				continue next
+			}
+		}
+		dst = append(dst, p)
+	}
+	return dst
+}
+
+func log2(powerOfTwo uint32) uint { return uint(bits.TrailingZeros32(powerOfTwo)) }

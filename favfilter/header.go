@@ -1,0 +1,163 @@
+package favfilter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// ErrDamaged is wrapped by errors about stored bytes that are not a page.
+var ErrDamaged = errors.New("damaged page")
+
+// Identity is what all pages of one filter have in common.
+type Identity struct {
+	Seed        uint64 // of the key hashes
+	Pages       uint32 // number of pages: a power of two, 1 to MaxPages
+	Incarnation uint64 // of the ledger that the pages cache; 0 without a ledger
+}
+
+// Header describes a page. Its 64 bytes open the page's bits string, integers
+// big-endian:
+//
+//	offset  bytes
+//	     0      3  "FAV"
+//	     3      1  format version, 1
+//	     4      4  Shape.Bits
+//	     8      1  Shape.Hashes
+//	     9      1  layers, 1
+//	    10      2  Shape.Region
+//	    12      1  log2 of Pages
+//	    13      3  zero
+//	    16      8  Seed
+//	    24      4  Set
+//	    28      4  Count
+//	    32      8  Sequence
+//	    40      8  Build
+//	    48      8  Incarnation
+//	    56      4  Number
+//	    60      4  CRC-32C of bytes 0-23 and 40-59, which never change
+type Header struct {
+	Identity
+	Shape    Shape
+	Number   uint32 // of the page, below Pages
+	Set      uint32 // Bloom bits set
+	Count    uint32 // keys held
+	Sequence uint64 // of the last change, below MaxSequence
+	Build    uint64 // random, shared by the two strings of one page
+}
+
+const (
+	// MaxSequence bounds sequence numbers: Lua compares them as doubles.
+	MaxSequence = 1 << 53
+
+	// HeaderBytes is the length of an encoded [Header].
+	HeaderBytes = 64
+
+	buildBytes   = 8
+	formatOpen   = "FAV\x01"
+	prefixBytes  = 24 // what tells whether positions were computed for this page
+	offSet       = 24
+	offCount     = 28
+	offSequence  = 32
+	offBuild     = 40
+	offIncarnate = 48
+	offNumber    = 56
+	offSum       = 60
+)
+
+// FalsePositiveRate is the probability that a key that is absent is reported,
+// as the page stands.
+func (h Header) FalsePositiveRate() float64 {
+	rate := 1.0
+	fill := float64(h.Set) / float64(h.Shape.Bits)
+	for range h.Shape.Hashes {
+		rate *= fill
+	}
+	return rate
+}
+
+func (h Header) validate() error {
+	if err := h.Shape.validate(); err != nil {
+		return err
+	}
+	if err := checkPages(h.Pages); err != nil {
+		return err
+	}
+	switch {
+	case h.Number >= h.Pages:
+		return fmt.Errorf("page %d of %d", h.Number, h.Pages)
+	case h.Set > h.Shape.Bits:
+		return fmt.Errorf("%d bits set of %d", h.Set, h.Shape.Bits)
+	case h.Sequence >= MaxSequence:
+		return fmt.Errorf("sequence %d is not below %d", h.Sequence, uint64(MaxSequence))
+	}
+	return nil
+}
+
+// AppendBinary appends the encoded header to b. The error is always nil.
+func (h Header) AppendBinary(b []byte) ([]byte, error) {
+	start := len(b)
+	b = append(b, make([]byte, HeaderBytes)...)
+	h.encode(b[start:])
+	return b, nil
+}
+
+func (h Header) encode(dst []byte) {
+	copy(dst, formatOpen)
+	binary.BigEndian.PutUint32(dst[4:], h.Shape.Bits)
+	dst[8] = h.Shape.Hashes
+	dst[9] = 1
+	binary.BigEndian.PutUint16(dst[10:], h.Shape.Region)
+	dst[12] = byte(log2(h.Pages))
+	dst[13], dst[14], dst[15] = 0, 0, 0
+	binary.BigEndian.PutUint64(dst[16:], h.Seed)
+	binary.BigEndian.PutUint32(dst[offSet:], h.Set)
+	binary.BigEndian.PutUint32(dst[offCount:], h.Count)
+	binary.BigEndian.PutUint64(dst[offSequence:], h.Sequence)
+	binary.BigEndian.PutUint64(dst[offBuild:], h.Build)
+	binary.BigEndian.PutUint64(dst[offIncarnate:], h.Incarnation)
+	binary.BigEndian.PutUint32(dst[offNumber:], h.Number)
+	binary.BigEndian.PutUint32(dst[offSum:], headerSum(dst))
+}
+
+// DecodeHeader reads the header at the start of b. Errors wrap [ErrDamaged].
+func DecodeHeader(b []byte) (Header, error) {
+	switch {
+	case len(b) < HeaderBytes:
+		return Header{}, fmt.Errorf("%w: %d bytes, the header alone takes %d", ErrDamaged, len(b), HeaderBytes)
+	case string(b[:4]) != formatOpen:
+		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatOpen)
+	case binary.BigEndian.Uint32(b[offSum:]) != headerSum(b):
+		return Header{}, fmt.Errorf("%w: header checksum %x, computed %x", ErrDamaged, b[offSum:HeaderBytes], headerSum(b))
+	case b[9] != 1 || b[13]|b[14]|b[15] != 0 || b[12] > 31:
+		return Header{}, fmt.Errorf("%w: %d layers, reserved bytes %x, 2^%d pages", ErrDamaged, b[9], b[13:16], b[12])
+	}
+	h := Header{
+		Identity: Identity{
+			Seed:        binary.BigEndian.Uint64(b[16:]),
+			Pages:       1 << b[12],
+			Incarnation: binary.BigEndian.Uint64(b[offIncarnate:]),
+		},
+		Shape: Shape{
+			Bits:   binary.BigEndian.Uint32(b[4:]),
+			Hashes: b[8],
+			Region: binary.BigEndian.Uint16(b[10:]),
+		},
+		Number:   binary.BigEndian.Uint32(b[offNumber:]),
+		Set:      binary.BigEndian.Uint32(b[offSet:]),
+		Count:    binary.BigEndian.Uint32(b[offCount:]),
+		Sequence: binary.BigEndian.Uint64(b[offSequence:]),
+		Build:    binary.BigEndian.Uint64(b[offBuild:]),
+	}
+	if err := h.validate(); err != nil {
+		return Header{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return h, nil
+}
+
+func headerSum(b []byte) uint32 {
+	castagnoli := crc32.MakeTable(crc32.Castagnoli) // made once by the library
+	sum := crc32.Update(0, castagnoli, b[:prefixBytes])
+	return crc32.Update(sum, castagnoli, b[offBuild:offSum])
+}

@@ -1,0 +1,126 @@
+package favfilter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Memory is the in-process [Store]: the default of an embedded service, and the
+// executable definition of what a store does. Pages are copied on change, so Load
+// hands them out without copying; a change costs a copy of its page.
+//
+// The zero value is ready for use.
+type Memory struct {
+	// Now is the clock by which pages expire; nil: time.Now. Not to be changed
+	// once the store is in use.
+	Now func() time.Time
+
+	mu    sync.RWMutex
+	pages map[PageID]held
+}
+
+type held struct {
+	page    *Page // never changed
+	version Version
+	expires time.Time // zero: never
+}
+
+var _ Store = (*Memory)(nil)
+
+// Load implements [Store].
+func (m *Memory) Load(ctx context.Context, ids []PageID) ([]Loaded, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("load %d pages: %w", len(ids), err)
+	}
+	loaded := make([]Loaded, len(ids))
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for i, id := range ids {
+		h := m.stands(id)
+		loaded[i] = Loaded{Page: h.page, Version: h.version}
+	}
+	return loaded, nil
+}
+
+// Apply implements [Store].
+func (m *Memory) Apply(ctx context.Context, batches []Batch) []Result {
+	results := make([]Result, len(batches))
+	for i, b := range batches {
+		if err := ctx.Err(); err != nil {
+			results[i].Err = fmt.Errorf("apply to page %d: %w", b.ID.Number, err)
+			continue
+		}
+		results[i] = m.apply(b)
+	}
+	return results
+}
+
+func (m *Memory) apply(b Batch) Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.stands(b.ID)
+	if h.page == nil {
+		return Result{State: Missing}
+	}
+	page := h.page.Clone()
+	res := page.Apply(b)
+	if res.State != Applied {
+		return res
+	}
+	if b.Sequence > 0 {
+		h.expires = time.Time{} // only an empty page has a time to live
+	}
+	h.page, h.version = page, res.Version
+	m.pages[b.ID] = h
+	return res
+}
+
+// Replace implements [Store].
+func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("replace page %d: %w", r.ID.Number, err)
+	}
+	page := r.Page.Clone()
+	raw, _ := page.Encode()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.stands(r.ID)
+	if h.version != r.Seen && !(r.Newer && older(h.page, page.header)) {
+		return false, nil
+	}
+	h.page, h.version = page, Version(raw[:HeaderBytes])
+	switch {
+	case r.Expire > 0:
+		h.expires = m.now().Add(r.Expire)
+	case r.Expire == 0:
+		h.expires = time.Time{}
+	}
+	if m.pages == nil {
+		m.pages = make(map[PageID]held)
+	}
+	m.pages[r.ID] = h
+	return true, nil
+}
+
+// older tells whether page gives way to one with header h.
+func older(page *Page, h Header) bool {
+	return page == nil || page.header.Incarnation != h.Incarnation || page.header.Sequence < h.Sequence
+}
+
+// stands returns what is held under id, nothing if it has expired.
+func (m *Memory) stands(id PageID) held {
+	h := m.pages[id]
+	if !h.expires.IsZero() && !m.now().Before(h.expires) {
+		return held{}
+	}
+	return h
+}
+
+func (m *Memory) now() time.Time {
+	if m.Now != nil {
+		return m.Now()
+	}
+	return time.Now()
+}

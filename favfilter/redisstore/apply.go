@@ -1,0 +1,175 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// maxScriptKeys is where a script with one BITFIELD a key becomes slower than
+	// reading the page, changing it here and swapping it back: 100 keys take the
+	// script 18 times as long as a PING.
+	maxScriptKeys = 16
+
+	// applyRounds bounds the round trips of an Apply whose page changes shape under
+	// it each time.
+	applyRounds = 8
+)
+
+// Apply implements [favfilter.Store]: one script for each page, all in one
+// pipeline. A batch of more than 16 keys is applied by compare-and-swap instead.
+func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	results := make([]favfilter.Result, len(batches))
+	pending := make([]int, 0, len(batches))
+	for i, b := range batches {
+		if len(b.Remove)+len(b.Add) > maxScriptKeys {
+			results[i] = s.swap(ctx, b)
+		} else {
+			pending = append(pending, i)
+		}
+	}
+	for round := 0; len(pending) > 0; round++ {
+		pending = s.applyScripts(ctx, batches, results, pending, round == applyRounds-1)
+	}
+	return results
+}
+
+// applyScripts runs the scripts of the pending batches and returns those whose page
+// turned out to have a shape that was not known.
+func (s *Store) applyScripts(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int, last bool) []int {
+	calls := make([]invocation, len(pending))
+	for n, i := range pending {
+		calls[n] = s.applyCall(batches[i])
+	}
+	cmds := s.run(ctx, s.apply, calls)
+	again := pending[:0:0]
+	for n, i := range pending {
+		res, reshaped := s.applied(batches[i], cmds[n])
+		if reshaped && last {
+			res.Err = errNoProgress
+		}
+		if res.Err != nil {
+			res.Err = fmt.Errorf("apply to page %d%s of filter %s in Redis: %w", batches[i].ID.Number, batches[i].ID.Part, s.name, res.Err)
+		}
+		results[i] = res
+		if reshaped && !last {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// applyCall is the script call of one batch. Of a page not met yet it computes no
+// positions: the header that comes back tells its shape.
+func (s *Store) applyCall(b favfilter.Batch) invocation {
+	known, ok := s.shape(b.ID)
+	if !ok || known.Identity != b.Identity {
+		known = favfilter.Header{Identity: b.Identity}
+	}
+	header, _ := known.AppendBinary(nil)
+	from, to := "", ""
+	if b.Sequence > 0 {
+		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)
+	}
+	args := make([]any, 0, 7+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
+	args = append(args, header[:24], int(known.Shape.Region), header[48:56], from, to, b.Limit, len(b.Remove))
+	var buf [favfilter.MaxHashes]uint32
+	for _, keys := range [2][]favfilter.Hash{b.Remove, b.Add} {
+		for _, h := range keys {
+			bits := known.Shape.Positions(buf[:0], h)
+			args = append(args, len(bits))
+			for _, bit := range bits {
+				args = append(args, uint64(bit)+8*favfilter.HeaderBytes)
+			}
+		}
+	}
+	return invocation{id: b.ID, args: args}
+}
+
+// applied reads the answer of apply.lua. reshaped: the positions were of another
+// shape than the page's.
+func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result, reshaped bool) {
+	state, raw, outcomes, err := parseApply(cmd)
+	if err != nil {
+		return favfilter.Result{Err: err}, false
+	}
+	res.Version = versionOf(raw)
+	if raw == "" {
+		res.State = favfilter.Missing
+		return res, false
+	}
+	h, err := favfilter.DecodeHeader([]byte(raw))
+	if err != nil || state == "torn" {
+		res.State = favfilter.Torn
+		return res, false
+	}
+	s.learn(b.ID, h)
+	res.Header = h
+	switch {
+	case state == "ok":
+		res.State = favfilter.Applied
+		res.Outcomes = outcomes
+	case state == "jammed":
+		res.State = favfilter.Jammed
+	case h.Identity != b.Identity || h.Number != b.ID.Number:
+		res.State = favfilter.Foreign
+	case b.Sequence > 0 && h.Sequence >= b.Sequence:
+		res.State = favfilter.Current
+	case b.Sequence > 0 && h.Sequence != b.Sequence-1:
+		res.State = favfilter.Behind
+	default:
+		return res, true
+	}
+	return res, false
+}
+
+func parseApply(cmd *redis.Cmd) (state, header string, outcomes []favfilter.Outcome, err error) {
+	vals, err := cmd.Slice()
+	if err != nil {
+		return "", "", nil, err
+	}
+	var letters string
+	if len(vals) == 3 {
+		var a, b, c bool
+		state, a = vals[0].(string)
+		header, b = vals[1].(string)
+		letters, c = vals[2].(string)
+		if a && b && c {
+			for _, l := range []byte(letters) {
+				outcomes = append(outcomes, outcome(l))
+			}
+			return state, header, outcomes, nil
+		}
+	}
+	return "", "", nil, fmt.Errorf("the script answered %v, not a state, a header and outcomes", vals)
+}
+
+func outcome(letter byte) favfilter.Outcome {
+	switch letter {
+	case 'a':
+		return favfilter.Added
+	case 'p':
+		return favfilter.Present
+	case 'r':
+		return favfilter.Removed
+	case 'x':
+		return favfilter.Absent
+	case 's':
+		return favfilter.Stuck
+	case 'f':
+		return favfilter.Full
+	default:
+		return 0
+	}
+}
+
+func sequenceBytes(seq uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], seq)
+	return string(b[:])
+}

@@ -1,0 +1,160 @@
+-- Applies changes to one page, in one step.
+--
+-- KEYS[1]  bits string        KEYS[2]  regions string
+-- ARGV[1]  bytes 0-23 of the header that the positions below were computed for
+-- ARGV[2]  bits of a region, decimal; 0: the page has no collision marks
+-- ARGV[3]  incarnation the page must have, 8 bytes
+-- ARGV[4]  sequence the page must stand at, 8 bytes; empty: no guard
+-- ARGV[5]  sequence it gets, 8 bytes; empty without a guard
+-- ARGV[6]  most bits that may be set before a key is added; 0: no limit
+-- ARGV[7]  number of keys to remove; they come first
+-- ARGV[8]  from here on for each key: the number n of its positions, then n bit offsets
+--          into the bits string
+--
+-- Returns {state, header, outcomes}. state: "ok" applied; "jammed" a guarded removal
+-- could clear no bit, nothing changed; "torn" the strings are not of one build;
+-- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
+-- letter per key, only without a guard: a added, p present, r removed, x absent,
+-- s stuck, f full.
+local header = redis.call('GETRANGE', KEYS[1], 0, 63)
+if #header < 64 then
+  return {'other', header, ''}
+end
+local region = tonumber(ARGV[2])
+local guarded = ARGV[4] ~= ''
+if header:sub(1, 24) ~= ARGV[1] or header:sub(49, 56) ~= ARGV[3] then
+  return {'other', header, ''}
+end
+if region > 0 and redis.call('GETRANGE', KEYS[2], 0, 7) ~= header:sub(41, 48) then
+  return {'torn', header, ''}
+end
+if guarded and header:sub(33, 40) ~= ARGV[4] then
+  return {'other', header, ''}
+end
+
+local set, count = struct.unpack('>I4I4', header:sub(25, 32))
+local limit = tonumber(ARGV[6])
+local removals = tonumber(ARGV[7])
+
+-- The header takes 512 bits before the first Bloom bit, the build id 64 before the
+-- first collision mark.
+local function mark(offset)
+  return string.format('%d', 64 + math.floor((tonumber(offset) - 512) / region))
+end
+
+local function bitfield(key, verb, offsets, value)
+  local args, n = {}, 0
+  for i = 1, #offsets do
+    args[n + 1], args[n + 2], args[n + 3] = verb, 'u1', offsets[i]
+    n = n + 3
+    if value then
+      n = n + 1
+      args[n] = value
+    end
+  end
+  return redis.call('BITFIELD', key, unpack(args))
+end
+
+local function all_set(bits)
+  for i = 1, #bits do
+    if bits[i] == 0 then return false end
+  end
+  return true
+end
+
+-- The offsets of a key that no other key can share; nil if the key is absent.
+local function clearable(offsets)
+  if not all_set(bitfield(KEYS[1], 'GET', offsets)) then return nil end
+  local own = {}
+  if region > 0 then
+    local marks = {}
+    for i = 1, #offsets do marks[i] = mark(offsets[i]) end
+    local marked = bitfield(KEYS[2], 'GET', marks)
+    for i = 1, #offsets do
+      if marked[i] == 0 then own[#own + 1] = offsets[i] end
+    end
+  end
+  return own
+end
+
+local function clear(offsets)
+  local old = bitfield(KEYS[1], 'SET', offsets, '0')
+  for i = 1, #old do set = set - old[i] end
+  if count > 0 then count = count - 1 end
+end
+
+local function insert(offsets)
+  local old = bitfield(KEYS[1], 'SET', offsets, '1')
+  local shared = {}
+  for i = 1, #old do
+    if old[i] == 0 then
+      set = set + 1
+    elseif region > 0 then
+      shared[#shared + 1] = mark(offsets[i])
+    end
+  end
+  if #shared > 0 then bitfield(KEYS[2], 'SET', shared, '1') end
+  count = count + 1
+end
+
+local keys, at = {}, 8
+while at <= #ARGV do
+  local n, offsets = tonumber(ARGV[at]), {}
+  for i = 1, n do offsets[i] = ARGV[at + i] end
+  keys[#keys + 1] = offsets
+  at = at + n + 1
+end
+
+local outcomes = {}
+if guarded then
+  -- Nothing may change unless every removal can clear a bit.
+  local own = {}
+  for i = 1, removals do
+    own[i] = clearable(keys[i])
+    if not own[i] or #own[i] == 0 then
+      return {'jammed', header, ''}
+    end
+  end
+  for i = 1, removals do clear(own[i]) end
+  if header:sub(29, 32) == '\0\0\0\0' then
+    -- An empty page has a time to live; one with keys has none.
+    redis.call('PERSIST', KEYS[1])
+    redis.call('PERSIST', KEYS[2])
+  end
+  for i = removals + 1, #keys do insert(keys[i]) end
+else
+  for i = 1, removals do
+    local own = clearable(keys[i])
+    if not own then
+      outcomes[i] = 'x'
+    elseif #own == 0 then
+      outcomes[i] = 's'
+    else
+      clear(own)
+      outcomes[i] = 'r'
+    end
+  end
+  for i = removals + 1, #keys do
+    if all_set(bitfield(KEYS[1], 'GET', keys[i])) then
+      outcomes[i] = 'p'
+    elseif limit > 0 and set >= limit then
+      outcomes[i] = 'f'
+    else
+      insert(keys[i])
+      outcomes[i] = 'a'
+    end
+  end
+end
+
+local sequence = ARGV[5]
+outcomes = table.concat(outcomes)
+if not guarded then
+  sequence = header:sub(33, 40)
+  if not outcomes:find('[ar]') then
+    return {'ok', header, outcomes}
+  end
+  sequence = struct.pack('>I8', struct.unpack('>I8', sequence) + 1)
+end
+local changed = struct.pack('>I4I4', set, count) .. sequence
+redis.call('SETRANGE', KEYS[1], 24, changed)
+return {'ok', header:sub(1, 24) .. changed .. header:sub(41, 64), outcomes}

@@ -1,0 +1,39 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Every page is two strings. The braces keep all strings of a page number in one
+// hash slot of a cluster:
+//
+//	fav:{<filter>/<page>}:bits              header and Bloom bits
+//	fav:{<filter>/<page>}:regions           build id and collision marks
+//	fav:{<filter>/<page>}:<part>:bits       the same of another part
+//	fav:{<filter>/<page>}:<part>:regions
+const maxNameBytes = 64
+
+func checkName(name string) error {
+	if name == "" || len(name) > maxNameBytes {
+		return fmt.Errorf("filter name %q: not 1 to %d bytes", name, maxNameBytes)
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return fmt.Errorf("filter name %q: only letters, digits, '-', '_' and '.'", name)
+		}
+	}
+	return nil
+}
+
+func (s *Store) keys(id favfilter.PageID) (bits, regions string) {
+	slot := "fav:{" + s.name + "/" + strconv.FormatUint(uint64(id.Number), 10) + "}:"
+	if id.Part != "" {
+		slot += id.Part + ":"
+	}
+	return slot + "bits", slot + "regions"
+}

@@ -1,0 +1,36 @@
+-- Puts a page in place of what stands there.
+--
+-- KEYS[1]  bits string        KEYS[2]  regions string
+-- ARGV[1]  new bits string    ARGV[2]  new regions string; empty: the page has none
+-- ARGV[3]  header that the caller saw, as it stood; empty: none
+-- ARGV[4]  "1": also replace what is missing, of another incarnation or of a lower
+--          sequence
+-- ARGV[5]  time to live in milliseconds; 0: none; -1: as it is
+--
+-- Returns 1 if it did, 0 if what stands there is neither as seen nor older.
+local stands = redis.call('GETRANGE', KEYS[1], 0, 63)
+local new = ARGV[1]
+if stands ~= ARGV[3] then
+  local older = #stands < 64
+    or stands:sub(49, 56) ~= new:sub(49, 56)
+    or struct.unpack('>I8', stands:sub(33, 40)) < struct.unpack('>I8', new:sub(33, 40))
+  if ARGV[4] ~= '1' or not older then
+    return 0
+  end
+end
+local function put(key, value)
+  if ARGV[5] == '0' then
+    redis.call('SET', key, value)
+  elseif ARGV[5] == '-1' then
+    redis.call('SET', key, value, 'KEEPTTL')
+  else
+    redis.call('SET', key, value, 'PX', ARGV[5])
+  end
+end
+put(KEYS[1], new)
+if ARGV[2] ~= '' then
+  put(KEYS[2], ARGV[2])
+else
+  redis.call('DEL', KEYS[2])
+end
+return 1

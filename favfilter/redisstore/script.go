@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the name Redis gives a script, no secret
+	_ "embed"
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+//go:embed apply.lua
+var applySource string
+
+//go:embed replace.lua
+var replaceSource string
+
+// script is a Lua script and the name the server knows it by.
+type script struct{ source, sha string }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
+	return script{source, hex.EncodeToString(sum[:])}
+}
+
+// invocation is one call of a script on the two strings of a page.
+type invocation struct {
+	id   favfilter.PageID
+	args []any
+}
+
+// run calls a script once for each page, all in one pipeline, and reports errors
+// in the commands. A server forgets its scripts when it restarts or fails over,
+// and in a cluster each node has its own: calls answered NOSCRIPT, which have had no
+// effect, are sent again with the source.
+func (s *Store) run(ctx context.Context, sc script, calls []invocation) []*redis.Cmd {
+	cmds := make([]*redis.Cmd, len(calls))
+	pipe := s.client.Pipeline()
+	for i, c := range calls {
+		bits, regions := s.keys(c.id)
+		cmds[i] = pipe.EvalSha(ctx, sc.sha, []string{bits, regions}, c.args...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+
+	var unknown []int
+	for i, cmd := range cmds {
+		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return cmds
+	}
+	pipe = s.client.Pipeline()
+	for _, i := range unknown {
+		bits, regions := s.keys(calls[i].id)
+		cmds[i] = pipe.Eval(ctx, sc.source, []string{bits, regions}, calls[i].args...)
+	}
+	_, _ = pipe.Exec(ctx)
+	return cmds
+}

@@ -1,0 +1,142 @@
+// Package redisstore keeps the pages of a filter in Redis or Valkey, version 6.0
+// or later: two plain strings a page, changed by one atomic script per page. It
+// needs no server module.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Store is a [favfilter.Store] on a Redis server or cluster. It is safe for
+// concurrent use.
+//
+// It remembers the shape of every page it has met, some 100 bytes each, because
+// the positions of a key follow from the shape: a change of a page that the store
+// has not met yet, or whose shape another process has changed, costs one round
+// trip more.
+type Store struct {
+	client redis.UniversalClient
+	name   string
+
+	apply, replace script
+
+	mu     sync.RWMutex
+	shapes map[favfilter.PageID]favfilter.Header
+}
+
+var _ favfilter.Store = (*Store)(nil)
+
+// New returns a store of the filter called name (1 to 64 letters, digits, '-',
+// '_' or '.'), whose keys begin with "fav:{name/". The caller keeps the client
+// and closes it; it should be made with ContextTimeoutEnabled, or deadlines are
+// those of its own settings alone, and with maintenance notifications disabled
+// for servers that are not Redis.
+//
+// Two filters of one name on one server are one filter.
+func New(client redis.UniversalClient, name string) (*Store, error) {
+	if err := checkName(name); err != nil {
+		return nil, fmt.Errorf("open page store: %w", err)
+	}
+	return &Store{client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
+		apply: newScript(applySource), replace: newScript(replaceSource)}, nil
+}
+
+// Load implements [favfilter.Store]: one MGET for each page number, all in one
+// pipeline. Parts of one page number that follow one another are one command.
+// The pages come without collision marks.
+func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	var cmds []*redis.SliceCmd
+	pipe := s.client.Pipeline()
+	for i := 0; i < len(ids); {
+		var keys []string
+		first := ids[i].Number
+		for ; i < len(ids) && ids[i].Number == first; i++ {
+			bits, _ := s.keys(ids[i])
+			keys = append(keys, bits)
+		}
+		cmds = append(cmds, pipe.MGet(ctx, keys...))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("load %d pages of filter %s from Redis: %w", len(ids), s.name, err)
+	}
+	loaded := make([]favfilter.Loaded, 0, len(ids))
+	for _, cmd := range cmds {
+		for _, val := range cmd.Val() {
+			loaded = append(loaded, s.decode(ids[len(loaded)], val))
+		}
+	}
+	return loaded, nil
+}
+
+func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
+	raw, ok := val.(string)
+	if !ok {
+		return favfilter.Loaded{}
+	}
+	loaded := favfilter.Loaded{Version: versionOf(raw)}
+	loaded.Page, loaded.Damage = favfilter.DecodePage([]byte(raw), nil)
+	if loaded.Damage != nil {
+		loaded.Damage = fmt.Errorf("page %d%s of filter %s: %w", id.Number, id.Part, s.name, loaded.Damage)
+		return loaded
+	}
+	s.learn(id, loaded.Page.Header())
+	return loaded
+}
+
+// Replace implements [favfilter.Store]: one script.
+func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	raw, marks := r.Page.Encode()
+	newer := "0"
+	if r.Newer {
+		newer = "1"
+	}
+	expire := "-1"
+	if r.Expire >= 0 {
+		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
+	}
+	cmds := s.run(ctx, s.replace, []invocation{{
+		id:   r.ID,
+		args: []any{raw, marks, string(r.Seen), newer, expire},
+	}})
+	done, err := cmds[0].Bool()
+	if err != nil {
+		return false, fmt.Errorf("replace page %d%s of filter %s in Redis: %w", r.ID.Number, r.ID.Part, s.name, err)
+	}
+	if done {
+		s.learn(r.ID, r.Page.Header())
+	}
+	return done, nil
+}
+
+func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
+	s.mu.RLock()
+	known, ok := s.shapes[id]
+	s.mu.RUnlock()
+	if ok && known.Shape == h.Shape && known.Identity == h.Identity {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shapes[id] = h
+}
+
+func (s *Store) shape(id favfilter.PageID) (favfilter.Header, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h, ok := s.shapes[id]
+	return h, ok
+}
+
+// versionOf returns what tells a stored page from its other states: its header,
+// or the whole of it if it is shorter.
+func versionOf(raw string) favfilter.Version {
+	return favfilter.Version(raw[:min(len(raw), favfilter.HeaderBytes)])
+}

@@ -1,0 +1,137 @@
+package favfilter
+
+import (
+	"context"
+	"time"
+)
+
+// PageID names a page in a store.
+type PageID struct {
+	Number uint32
+	// Part sets apart pages of the same number that are read together: "" for
+	// the page itself, or a short name of lower-case letters, digits and dashes.
+	Part string
+}
+
+// Version is a page's header, byte for byte, as it stood when it was read; empty
+// when the page was missing. Every change of a page changes it.
+type Version string
+
+// Loaded is a page as read from a store. Page is nil if it is missing or damaged.
+type Loaded struct {
+	Page    *Page   // to be read only
+	Version Version // what stood there, also of a damaged page
+	Damage  error   // wraps ErrDamaged; nil for a sound or missing page
+}
+
+// Outcome is what became of one key of a batch.
+type Outcome uint8
+
+// Outcomes of [Page.Add], [Page.Remove] and [Store.Apply].
+const (
+	Added   Outcome = iota + 1 // put in
+	Present                    // looked present already; nothing changed
+	Removed                    // taken out
+	Absent                     // was not there; nothing changed
+	Stuck                      // shares every region with others; nothing changed
+	Full                       // the page is at its limit; nothing changed
+)
+
+func (o Outcome) String() string {
+	names := [...]string{"unknown", "added", "present", "removed", "absent", "stuck", "full"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return names[0]
+}
+
+// State is what became of a batch.
+type State uint8
+
+// States of a [Result].
+const (
+	Applied State = iota + 1 // the batch took effect
+	Current                  // the page stood at the batch's sequence or beyond: a replay
+	Behind                   // the page stands below the sequence before the batch's
+	Missing                  // there is no such page
+	Foreign                  // the page is of another identity
+	Torn                     // the page is damaged, or its two strings are not of one build
+	Jammed                   // a removal could clear no bit, so nothing was changed
+)
+
+func (s State) String() string {
+	names := [...]string{"unknown", "applied", "current", "behind", "missing", "foreign", "torn", "jammed"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return names[0]
+}
+
+// Batch is the changes of one page, applied in one step. Removals come first.
+type Batch struct {
+	ID       PageID
+	Identity Identity // that the page must have
+
+	// Sequence guards the batch: it applies iff the page stands at Sequence-1,
+	// and takes it to Sequence. The caller vouches that the keys to remove are
+	// in the page and those to add are not. Either all of a guarded batch takes
+	// effect, or nothing.
+	//
+	// With 0 there is no guard: a key to add that looks present and a key to
+	// remove that is absent change nothing, every key has an outcome of its own,
+	// and the page's sequence rises by one if anything changed.
+	Sequence uint64
+
+	// Limit is the most Bloom bits that may be set before a key is added; one
+	// that comes later is Full. 0: no limit. Ignored in a guarded batch.
+	Limit uint32
+
+	Remove, Add []Hash // a guarded batch names no key twice
+}
+
+// Result is what became of a batch.
+type Result struct {
+	State    State
+	Header   Header    // of the page as it stands now; zero if Missing or Torn
+	Version  Version   // the same as bytes; "" if Missing
+	Outcomes []Outcome // of Remove, then of Add; only if Applied without a guard
+	Err      error     // the store could not be asked, or did not answer: the batch may have taken effect
+}
+
+// KeepExpiry as [Replacement.Expire] leaves the time to live as it is.
+const KeepExpiry time.Duration = -1
+
+// Replacement puts a page in place of another.
+type Replacement struct {
+	ID   PageID
+	Page *Page
+	// Seen is what the caller saw there: the page is replaced if that still stands.
+	Seen Version
+	// Newer replaces also a page that is missing, of another incarnation, or of a
+	// lower sequence than Page.
+	Newer bool
+	// Expire is the time to live the page gets; 0: none.
+	Expire time.Duration
+}
+
+// Store keeps pages. Implementations are safe for concurrent use, and every
+// change of a page is atomic: nobody sees half of it, and a failure leaves the
+// page as it was or as it was to be.
+//
+// Errors name the page and wrap those of the client or the context. A store does
+// not retry for longer than ctx allows.
+type Store interface {
+	// Load reads pages in one round trip; the results are in the order of ids.
+	// A missing or damaged page is no error. The pages may be shared: they must not be
+	// changed, and may come without collision marks.
+	Load(ctx context.Context, ids []PageID) ([]Loaded, error)
+
+	// Apply applies each batch to its page, in one round trip where the store
+	// knows the pages' shapes. The batches are independent: each result has
+	// its own error. No page may be named twice.
+	Apply(ctx context.Context, batches []Batch) []Result
+
+	// Replace puts r.Page in place and reports whether it did. If not, the header that
+	// stands there is neither missing nor older, and the caller looks again.
+	Replace(ctx context.Context, r Replacement) (bool, error)
+}

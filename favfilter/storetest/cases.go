@@ -1,0 +1,310 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func loadMissing(t *testing.T, b Backend) {
+	l := load(t, b.Store, favfilter.PageID{Number: 3})
+	if l.Page != nil || l.Version != "" || l.Damage != nil {
+		t.Fatalf("loaded %+v from an empty store", l)
+	}
+	for _, batch := range []favfilter.Batch{
+		{ID: favfilter.PageID{Number: 3}, Sequence: 1, Add: hashes(0, 1)},
+		{ID: favfilter.PageID{Number: 3}, Add: hashes(0, 1)},
+		{ID: favfilter.PageID{Number: 3}, Add: hashes(0, 100)},
+	} {
+		wantState(t, apply(t, b.Store, batch), favfilter.Missing)
+	}
+}
+
+func replaceAndLoad(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 5}
+	page := newPage(t, header(5, 100))
+	keys := hashes(0, 50)
+	for _, h := range keys {
+		page.Insert(h)
+	}
+	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page})
+	if err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	l := load(t, b.Store, id)
+	if l.Page == nil || l.Page.Header() != page.Header() {
+		t.Fatalf("loaded %+v, want header %+v", l, page.Header())
+	}
+	if !contains(l.Page, keys...) {
+		t.Error("a key is not in the loaded page")
+	}
+	raw, marks := page.Encode()
+	if string(l.Version) != string(raw[:favfilter.HeaderBytes]) {
+		t.Errorf("version %x, want the header", l.Version)
+	}
+	gotRaw, gotMarks := b.Strings(t, id)
+	if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotMarks, marks) {
+		t.Error("the stored strings are not the page's")
+	}
+}
+
+func replaceConditions(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 1}
+	at := func(sequence, build, incarnation uint64) *favfilter.Page {
+		h := header(1, 100)
+		h.Sequence, h.Build, h.Incarnation = sequence, build, incarnation
+		return newPage(t, h)
+	}
+	var stands favfilter.Version
+	for _, c := range []struct {
+		name string
+		page *favfilter.Page
+		seen favfilter.Version
+		over bool
+		done bool
+	}{
+		{"empty place, something else seen", at(5, 1, 7), "other", false, false},
+		{"empty place, newer", at(5, 1, 7), "other", true, true},
+		{"same sequence, not as seen", at(5, 2, 7), "other", true, false},
+		{"lower sequence, newer", at(4, 3, 7), "", true, false},
+		{"higher sequence, but not newer nor as seen", at(6, 4, 7), "", false, false},
+		{"as seen, same sequence", at(5, 5, 7), "stands", false, true},
+		{"as seen, lower sequence", at(2, 6, 7), "stands", false, true},
+		{"higher sequence, newer", at(3, 7, 7), "", true, true},
+		{"lower sequence, other incarnation, newer", at(1, 8, 8), "", true, true},
+		{"lower sequence, other incarnation, not newer", at(0, 9, 7), "", false, false},
+	} {
+		seen := c.seen
+		if seen == "stands" {
+			seen = stands
+		}
+		before, _ := b.Strings(t, id)
+		done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: c.page, Seen: seen, Newer: c.over})
+		if err != nil || done != c.done {
+			t.Fatalf("%s: done %v, %v", c.name, done, err)
+		}
+		after, _ := b.Strings(t, id)
+		raw, _ := c.page.Encode()
+		if want := map[bool][]byte{true: raw, false: before}[c.done]; !bytes.Equal(after, want) {
+			t.Fatalf("%s: the wrong page stands", c.name)
+		}
+		stands = load(t, b.Store, id).Version
+	}
+}
+
+func guardedOnce(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 2}
+	create(t, b.Store, id, header(2, 100))
+	keys := hashes(0, 3)
+	batch := favfilter.Batch{ID: id, Sequence: 1, Add: keys}
+	res := apply(t, b.Store, batch)
+	wantState(t, res, favfilter.Applied)
+	if res.Header.Sequence != 1 || res.Header.Count != 3 {
+		t.Fatalf("header %+v, want sequence 1 and 3 keys", res.Header)
+	}
+	bits, marks := b.Strings(t, id)
+	if string(res.Version) != string(bits[:favfilter.HeaderBytes]) {
+		t.Error("the version is not the stored header")
+	}
+	wantState(t, apply(t, b.Store, batch), favfilter.Current)
+	bits2, marks2 := b.Strings(t, id)
+	if !bytes.Equal(bits, bits2) || !bytes.Equal(marks, marks2) {
+		t.Error("a replay changed the page")
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Remove: keys[:1]}), favfilter.Applied)
+	p := load(t, b.Store, id).Page
+	if p.Contains(keys[0]) || !contains(p, keys[1:]...) {
+		t.Error("the wrong keys are left")
+	}
+}
+
+func guardedGap(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 2}
+	create(t, b.Store, id, header(2, 100))
+	for _, n := range []int{1, 100} {
+		res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, n)})
+		wantState(t, res, favfilter.Behind)
+		if res.Header.Sequence != 0 {
+			t.Fatalf("sequence %d, want 0", res.Header.Sequence)
+		}
+	}
+	if load(t, b.Store, id).Page.Header().Set != 0 {
+		t.Error("the page changed")
+	}
+}
+
+func foreignBatch(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 2}
+	create(t, b.Store, id, header(2, 100))
+	for _, change := range []func(*favfilter.Identity){
+		func(i *favfilter.Identity) { i.Seed++ },
+		func(i *favfilter.Identity) { i.Pages *= 2 },
+		func(i *favfilter.Identity) { i.Incarnation++ },
+	} {
+		for _, n := range []int{1, 100} {
+			for _, sequence := range []uint64{0, 1} {
+				identity := testIdentity
+				change(&identity)
+				batch := favfilter.Batch{ID: id, Identity: identity, Sequence: sequence, Add: hashes(0, n)}
+				wantState(t, apply(t, b.Store, batch), favfilter.Foreign)
+			}
+		}
+	}
+	if load(t, b.Store, id).Page.Header().Set != 0 {
+		t.Error("the page changed")
+	}
+}
+
+// jamming returns a page in which the key doomed cannot be removed: so full that all
+// of its regions are shared.
+func jamming(t testing.TB, number uint32) (page *favfilter.Page, doomed, free favfilter.Hash) {
+	t.Helper()
+	page = newPage(t, header(number, 100))
+	free = keyHash(-1)
+	page.Insert(free)
+	for i := range 2000 {
+		h := keyHash(i)
+		page.Insert(h)
+		trial := page.Clone()
+		if trial.Remove(h) == favfilter.Stuck {
+			return page, h, free
+		}
+	}
+	t.Fatal("no key got stuck")
+	return nil, doomed, free
+}
+
+func jammedBatch(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 4}
+	page, doomed, _ := jamming(t, 4)
+	if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil {
+		t.Fatal(err)
+	}
+	before, beforeMarks := b.Strings(t, id)
+	for name, batch := range map[string]favfilter.Batch{
+		"stuck":             {Remove: []favfilter.Hash{doomed}},
+		"stuck after adds":  {Remove: []favfilter.Hash{doomed}, Add: hashes(5000, 3)},
+		"absent":            {Remove: hashes(90000, 1)},
+		"stuck, many keys":  {Remove: []favfilter.Hash{doomed}, Add: hashes(5000, 50)},
+		"absent, many keys": {Remove: hashes(90000, 1), Add: hashes(5000, 50)},
+	} {
+		batch.ID, batch.Sequence = id, 1
+		wantState(t, apply(t, b.Store, batch), favfilter.Jammed)
+		after, afterMarks := b.Strings(t, id)
+		if !bytes.Equal(before, after) || !bytes.Equal(beforeMarks, afterMarks) {
+			t.Errorf("%s: the page changed", name)
+		}
+	}
+	res := apply(t, b.Store, favfilter.Batch{ID: id, Remove: []favfilter.Hash{doomed}})
+	wantState(t, res, favfilter.Applied)
+	if !slices.Equal(res.Outcomes, []favfilter.Outcome{favfilter.Stuck}) || res.Header.Sequence != 0 {
+		t.Errorf("without a guard: %v at %d, want stuck and nothing changed", res.Outcomes, res.Header.Sequence)
+	}
+}
+
+// replayOld sends every batch of a history again, in several orders, as a client
+// does whose answers were lost.
+func replayOld(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 6}
+	create(t, b.Store, id, header(6, 200))
+	var history []favfilter.Batch
+	for i := range 30 {
+		batch := favfilter.Batch{ID: id, Sequence: uint64(i + 1), Add: hashes(i*4, 4)}
+		if i >= 2 {
+			batch.Remove = hashes((i-2)*4, 2)
+		}
+		res := apply(t, b.Store, batch)
+		if res.State == favfilter.Jammed { // leave the removal out, as a rebuild would have solved it
+			batch.Remove = nil
+			res = apply(t, b.Store, batch)
+		}
+		wantState(t, res, favfilter.Applied)
+		history = append(history, batch)
+	}
+	bits, marks := b.Strings(t, id)
+	for i := range history {
+		wantState(t, apply(t, b.Store, history[len(history)-1-i]), favfilter.Current)
+		wantState(t, apply(t, b.Store, history[i]), favfilter.Current)
+	}
+	bits2, marks2 := b.Strings(t, id)
+	if !bytes.Equal(bits, bits2) || !bytes.Equal(marks, marks2) {
+		t.Error("replays changed the page")
+	}
+}
+
+func unguardedOutcomes(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 7}
+	create(t, b.Store, id, header(7, 100))
+	k := hashes(0, 3)
+	res := apply(t, b.Store, favfilter.Batch{ID: id, Add: []favfilter.Hash{k[0], k[1], k[0]}})
+	want := []favfilter.Outcome{favfilter.Added, favfilter.Added, favfilter.Present}
+	if !slices.Equal(res.Outcomes, want) || res.Header.Count != 2 || res.Header.Sequence != 1 {
+		t.Fatalf("%v %+v, want %v", res.Outcomes, res.Header, want)
+	}
+	res = apply(t, b.Store, favfilter.Batch{ID: id, Add: k[:2], Remove: k[2:]})
+	want = []favfilter.Outcome{favfilter.Absent, favfilter.Present, favfilter.Present}
+	if !slices.Equal(res.Outcomes, want) || res.Header.Sequence != 1 {
+		t.Fatalf("%v at %d, want %v and the sequence unchanged", res.Outcomes, res.Header.Sequence, want)
+	}
+	res = apply(t, b.Store, favfilter.Batch{ID: id, Remove: []favfilter.Hash{k[0], k[0]}, Add: k[2:]})
+	want = []favfilter.Outcome{favfilter.Removed, favfilter.Absent, favfilter.Added}
+	if !slices.Equal(res.Outcomes, want) || res.Header.Count != 2 || res.Header.Sequence != 2 {
+		t.Fatalf("%v %+v, want %v", res.Outcomes, res.Header, want)
+	}
+	p := load(t, b.Store, id).Page
+	if p.Contains(k[0]) || !contains(p, k[1:]...) {
+		t.Error("the wrong keys are left")
+	}
+}
+
+func unguardedFull(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 8}
+	h := header(8, 100)
+	create(t, b.Store, id, h)
+	limit := h.Shape.Limit(0.001)
+	first := 0
+	for i := 0; first == 0; i++ {
+		res := apply(t, b.Store, favfilter.Batch{ID: id, Limit: limit, Add: hashes(i, 1)})
+		if res.Header.FalsePositiveRate() > 0.0011 {
+			t.Fatalf("rate %g past the limit", res.Header.FalsePositiveRate())
+		}
+		if res.Outcomes[0] == favfilter.Full {
+			first = i
+		}
+	}
+	if want := h.Shape.Capacity(0.001); first < want*9/10 || first > want*11/10 {
+		t.Errorf("full after %d keys, expected about %d", first, want)
+	}
+	res := apply(t, b.Store, favfilter.Batch{ID: id, Limit: limit, Add: hashes(0, first)})
+	for _, o := range res.Outcomes {
+		if o != favfilter.Present {
+			t.Fatalf("a key of a full page is %v, want present", o)
+		}
+	}
+}
+
+func cancelled(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 9}
+	create(t, b.Store, id, header(9, 100))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Store.Load(ctx, []favfilter.PageID{id}); !errors.Is(err, context.Canceled) {
+		t.Errorf("load: %v", err)
+	}
+	for _, n := range []int{1, 100} {
+		res := b.Store.Apply(ctx, []favfilter.Batch{{ID: id, Identity: testIdentity, Sequence: 1, Add: hashes(0, n)}})
+		if !errors.Is(res[0].Err, context.Canceled) {
+			t.Errorf("apply of %d: %+v", n, res[0])
+		}
+	}
+	if _, err := b.Store.Replace(ctx, favfilter.Replacement{ID: id, Page: newPage(t, header(9, 100)), Newer: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("replace: %v", err)
+	}
+	if load(t, b.Store, id).Page.Header().Sequence != 0 {
+		t.Error("the page changed")
+	}
+}

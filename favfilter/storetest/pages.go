@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func manyKeys(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 10}
+	create(t, b.Store, id, header(10, 3000))
+	keys := hashes(0, 2000)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: keys}), favfilter.Applied)
+	p := load(t, b.Store, id).Page
+	if !contains(p, keys...) || p.Header().Count != 2000 {
+		t.Fatal("a key is missing")
+	}
+	res := apply(t, b.Store, favfilter.Batch{ID: id, Add: keys[1990:], Remove: keys[:20]})
+	wantState(t, res, favfilter.Applied)
+	if res.Header.Sequence != 2 || len(res.Outcomes) != 30 {
+		t.Fatalf("%d outcomes at %d, want 30 at 2", len(res.Outcomes), res.Header.Sequence)
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5000, 100)}), favfilter.Current)
+}
+
+func manyPages(t *testing.T, b Backend) {
+	const n = 40
+	ids := make([]favfilter.PageID, n)
+	batches := make([]favfilter.Batch, n)
+	for i := range ids {
+		ids[i] = favfilter.PageID{Number: uint32(i)}
+		if i%5 != 4 {
+			create(t, b.Store, ids[i], header(uint32(i), 100+i*10))
+		}
+		count := 1 + i%3
+		if i == 7 {
+			count = 60
+		}
+		batches[i] = favfilter.Batch{ID: ids[i], Identity: testIdentity, Sequence: 1, Add: hashes(i*100, count)}
+	}
+	for i, r := range b.Store.Apply(t.Context(), batches) {
+		want := favfilter.Applied
+		if i%5 == 4 {
+			want = favfilter.Missing
+		}
+		if r.Err != nil || r.State != want {
+			t.Errorf("page %d: %v %v, want %v", i, r.State, r.Err, want)
+		}
+	}
+	loaded, err := b.Store.Load(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range loaded {
+		if missing := i%5 == 4; (l.Page == nil) != missing {
+			t.Errorf("page %d: loaded %v", i, l)
+		} else if !missing && (l.Page.Header().Number != uint32(i) || !contains(l.Page, batches[i].Add...)) {
+			t.Errorf("page %d does not hold its keys", i)
+		}
+	}
+}
+
+func partsApart(t *testing.T, b Backend) {
+	ids := []favfilter.PageID{{Number: 11}, {Number: 11, Part: "seen"}, {Number: 12}, {Number: 12, Part: "seen"}}
+	for _, i := range []int{0, 1, 3} {
+		h := header(ids[i].Number, 100)
+		if ids[i].Part != "" {
+			h.Shape.Region = 0
+		}
+		create(t, b.Store, ids[i], h)
+		wantState(t, apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(i, 1)}), favfilter.Applied)
+	}
+	loaded, err := b.Store.Load(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range loaded {
+		switch {
+		case i == 2:
+			if l.Page != nil {
+				t.Error("a page that was never made")
+			}
+		case !l.Page.Contains(keyHash(i)) || l.Page.Header().Count != 1:
+			t.Errorf("part %d does not hold its key", i)
+		}
+	}
+	res := apply(t, b.Store, favfilter.Batch{ID: ids[1], Remove: hashes(1, 1)})
+	if res.Outcomes[0] != favfilter.Stuck {
+		t.Errorf("removal from a page without regions: %v, want stuck", res.Outcomes[0])
+	}
+}
+
+func halfLost(t *testing.T, b Backend) {
+	if b.Lose == nil {
+		t.Log("the store cannot lose half a page")
+		return
+	}
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+	b.Lose(t, id, "regions")
+	for _, n := range []int{1, 100} {
+		for _, sequence := range []uint64{0, 2} {
+			batch := favfilter.Batch{ID: id, Sequence: sequence, Add: hashes(5, n)}
+			wantState(t, apply(t, b.Store, batch), favfilter.Torn)
+		}
+	}
+	l := load(t, b.Store, id)
+	if !contains(l.Page, hashes(0, 5)...) {
+		t.Error("reading needs the bits alone")
+	}
+	h := header(13, 100)
+	h.Sequence, h.Build = 1, 77
+	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version})
+	if err != nil || !done {
+		t.Fatalf("a torn page is replaced as seen: %v, %v", done, err)
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
+	b.Lose(t, id, "bits")
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 3, Add: hashes(1, 1)}), favfilter.Missing)
+	if load(t, b.Store, id).Page != nil {
+		t.Error("a page without bits was loaded")
+	}
+}
+
+func expiry(t *testing.T, b Backend) {
+	if b.Advance == nil {
+		t.Fatal("the backend cannot let time pass")
+	}
+	empty, filled, window := favfilter.PageID{Number: 14}, favfilter.PageID{Number: 15}, favfilter.PageID{Number: 15, Part: "seen"}
+	for _, id := range []favfilter.PageID{empty, filled, window} {
+		page := newPage(t, header(id.Number, 100))
+		if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Expire: Expire}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: filled, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: window, Add: hashes(0, 1)}), favfilter.Applied)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: window, Add: hashes(1, 60)}), favfilter.Applied)
+	b.Advance(t)
+	if load(t, b.Store, empty).Page != nil {
+		t.Error("an empty page outlived its time")
+	}
+	if load(t, b.Store, window).Page != nil {
+		t.Error("a window outlived its time: a batch without a guard must leave it")
+	}
+	if p := load(t, b.Store, filled).Page; p == nil || !contains(p, hashes(0, 1)...) {
+		t.Error("a page with keys expired: a guarded batch must end its time to live")
+	}
+}
+
+func reshaped(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 16}
+	create(t, b.Store, id, header(16, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+	grown := header(16, 5000)
+	grown.Sequence, grown.Build = 1, 5
+	page := newPage(t, grown)
+	page.Insert(keyHash(0))
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: load(t, b.Store, id).Version}); err != nil || !done {
+		t.Fatalf("%v, %v", done, err)
+	}
+	res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(1, 1)})
+	wantState(t, res, favfilter.Applied)
+	if p := load(t, b.Store, id).Page; p.Header().Shape != grown.Shape || !contains(p, hashes(0, 2)...) {
+		t.Error("keys are missing in the grown page")
+	}
+}
+
+// racingGuarded: of all writers that want one sequence, one wins.
+func racingGuarded(t *testing.T, b Backend) {
+	const writers, rounds = 8, 25
+	id := favfilter.PageID{Number: 17}
+	create(t, b.Store, id, header(17, 1000))
+	var won [rounds + 1][]int
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for seq := uint64(1); seq <= rounds; {
+				key := int(seq)*100 + w
+				res := applyContext(t.Context(), t, b.Store, favfilter.Batch{ID: id, Sequence: seq, Add: hashes(key, 1)})
+				switch res.State {
+				case favfilter.Applied:
+					mu.Lock()
+					won[seq] = append(won[seq], key)
+					mu.Unlock()
+					seq++
+				case favfilter.Current:
+					seq++
+				default:
+					t.Errorf("state %v at %d", res.State, seq)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p := load(t, b.Store, id).Page
+	for seq := 1; seq <= rounds; seq++ {
+		if len(won[seq]) != 1 || !p.Contains(keyHash(won[seq][0])) {
+			t.Errorf("sequence %d was won by %v", seq, won[seq])
+		}
+	}
+	if p.Header().Count != rounds || p.Header().Sequence != rounds {
+		t.Errorf("header %+v, want %d keys", p.Header(), rounds)
+	}
+}
+
+// racingUnguarded: writers with keys of their own lose none of them, whether by
+// script or by compare-and-swap.
+func racingUnguarded(t *testing.T, b Backend) {
+	const writers, rounds = 6, 30
+	id := favfilter.PageID{Number: 18}
+	create(t, b.Store, id, header(18, 4000))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	live := map[int]bool{}
+	for w := range writers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 1))
+			mine := map[int]bool{}
+			for r := range rounds {
+				n := 1 + rng.IntN(3)
+				if rng.IntN(4) == 0 {
+					n = 20
+				}
+				from := (w*rounds + r) * 100
+				res := applyContext(t.Context(), t, b.Store, favfilter.Batch{ID: id, Add: hashes(from, n)})
+				for i, o := range res.Outcomes {
+					mine[from+i] = o == favfilter.Added
+				}
+				if r%2 == 1 {
+					res = applyContext(t.Context(), t, b.Store, favfilter.Batch{ID: id, Remove: hashes(from, 1)})
+					if len(res.Outcomes) == 1 && res.Outcomes[0] == favfilter.Removed {
+						delete(mine, from)
+					}
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for k, v := range mine {
+				live[k] = v
+			}
+		})
+	}
+	wg.Wait()
+	p := load(t, b.Store, id).Page
+	for k, added := range live {
+		if added && !p.Contains(keyHash(k)) {
+			t.Errorf("key %d was lost", k)
+		}
+	}
+}
+
+// sameBytes drives the store and Page.Apply with the same random batches.
+func sameBytes(t *testing.T, b Backend) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			id := favfilter.PageID{Number: 20 + uint32(seed)}
+			h := header(id.Number, 30+rng.IntN(200))
+			h.Shape.Hashes = uint8(1 + rng.IntN(14))
+			h.Shape.Region = uint16([]int{0, 1, 3, 8, 13}[rng.IntN(5)])
+			create(t, b.Store, id, h)
+			model := newPage(t, h)
+			for step := range 150 {
+				batch := randomBatch(rng, model)
+				batch.ID, batch.Identity = id, testIdentity
+				trial := model.Clone()
+				want := trial.Apply(batch)
+				if want.State == favfilter.Applied {
+					model = trial
+				}
+				got := apply(t, b.Store, batch)
+				if got.State != want.State || got.Version != want.Version || fmt.Sprint(got.Outcomes) != fmt.Sprint(want.Outcomes) {
+					t.Fatalf("step %d: %v %v, want %v %v", step, got.State, got.Outcomes, want.State, want.Outcomes)
+				}
+				raw, marks := model.Encode()
+				gotRaw, gotMarks := b.Strings(t, id)
+				if !bytes.Equal(raw, gotRaw) || !bytes.Equal(marks, gotMarks) {
+					t.Fatalf("step %d: the bytes differ", step)
+				}
+			}
+		})
+	}
+}
+
+func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
+	pick := func() []favfilter.Hash {
+		n := rng.IntN(5)
+		if rng.IntN(12) == 0 {
+			n = 15 + rng.IntN(10)
+		}
+		from := rng.IntN(150)
+		return hashes(from, n)
+	}
+	b := favfilter.Batch{Add: pick()}
+	switch rng.IntN(3) {
+	case 0:
+		b.Sequence = p.Header().Sequence + uint64(rng.IntN(3))
+		for _, h := range hashes(rng.IntN(150), 3) {
+			if p.Contains(h) {
+				b.Remove = append(b.Remove, h)
+			}
+		}
+	case 1:
+		b.Remove = pick()
+	case 2:
+		b.Remove = pick()
+		b.Limit = p.Header().Shape.Bits / 2
+	}
+	return b
+}

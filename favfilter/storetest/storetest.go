@@ -1,0 +1,149 @@
+// Package storetest is the suite that every favfilter.Store passes. It is what a
+// store promises, in executable form.
+package storetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Backend is a store under test, with a view behind it.
+type Backend struct {
+	Store favfilter.Store
+
+	// Strings returns the two strings of a page as stored; nil where there is none.
+	Strings func(t testing.TB, id favfilter.PageID) (bits, regions []byte)
+
+	// Lose deletes the named string ("bits" or "regions") of a page. nil for a store
+	// that cannot lose half a page.
+	Lose func(t testing.TB, id favfilter.PageID, which string)
+
+	// Advance lets time pass. nil for a store whose clock the test cannot set.
+	Advance func(t testing.TB)
+}
+
+// Expire is the time to live that the suite gives pages before it calls
+// Backend.Advance, which must let at least that pass.
+const Expire = 1000 * 1000 * 1000 // a second, in nanoseconds
+
+// Run runs the suite. open returns an empty store each time it is called, isolated
+// from others by its name, never by flushing a server.
+func Run(t *testing.T, open func(t testing.TB) Backend) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, b Backend)
+	}{
+		{"a missing page loads as nothing", loadMissing},
+		{"replace creates, and load returns it", replaceAndLoad},
+		{"replace follows its conditions", replaceConditions},
+		{"a guarded batch applies once", guardedOnce},
+		{"a guarded batch that is ahead of the page changes nothing", guardedGap},
+		{"a guarded batch of another identity changes nothing", foreignBatch},
+		{"a jammed batch changes nothing", jammedBatch},
+		{"a replay of old batches changes nothing", replayOld},
+		{"without a guard each key has its outcome", unguardedOutcomes},
+		{"without a guard a full page takes no more", unguardedFull},
+		{"many keys in one batch", manyKeys},
+		{"many pages in one call", manyPages},
+		{"parts of a page are apart", partsApart},
+		{"half a page lost is noticed", halfLost},
+		{"an empty page expires, one with keys does not", expiry},
+		{"a cancelled context", cancelled},
+		{"a page that changes shape under the store", reshaped},
+		{"racing guarded writers", racingGuarded},
+		{"racing writers without a guard", racingUnguarded},
+		{"random batches leave the same bytes as Page.Apply", sameBytes},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
+	}
+}
+
+var testIdentity = favfilter.Identity{Seed: 42, Pages: 64, Incarnation: 7}
+
+func header(number uint32, capacity int) favfilter.Header {
+	shape, err := favfilter.ShapeFor(capacity, 0.001)
+	if err != nil {
+		panic(err)
+	}
+	return favfilter.Header{Identity: testIdentity, Shape: shape, Number: number, Build: 1000 + uint64(number)}
+}
+
+func newPage(t testing.TB, h favfilter.Header) *favfilter.Page {
+	t.Helper()
+	p, err := favfilter.NewPage(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// create puts an empty page of h in an empty place.
+func create(t testing.TB, s favfilter.Store, id favfilter.PageID, h favfilter.Header) {
+	t.Helper()
+	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h)})
+	if err != nil || !done {
+		t.Fatalf("create page %v: done %v, %v", id, done, err)
+	}
+}
+
+func load(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Loaded {
+	t.Helper()
+	l, err := s.Load(t.Context(), []favfilter.PageID{id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l[0]
+}
+
+func apply(t testing.TB, s favfilter.Store, b favfilter.Batch) favfilter.Result {
+	t.Helper()
+	return applyContext(t.Context(), t, s, b)
+}
+
+func applyContext(ctx context.Context, t testing.TB, s favfilter.Store, b favfilter.Batch) favfilter.Result {
+	t.Helper()
+	if b.Identity == (favfilter.Identity{}) {
+		b.Identity = testIdentity
+	}
+	res := s.Apply(ctx, []favfilter.Batch{b})
+	if len(res) != 1 {
+		t.Fatalf("one batch, %d results", len(res))
+	}
+	if res[0].Err != nil {
+		t.Errorf("apply: %v", res[0].Err)
+	}
+	return res[0]
+}
+
+func wantState(t testing.TB, r favfilter.Result, want favfilter.State) {
+	t.Helper()
+	if r.State != want {
+		t.Fatalf("state %v, want %v (header %+v)", r.State, want, r.Header)
+	}
+}
+
+func hashes(from, n int) []favfilter.Hash {
+	hs := make([]favfilter.Hash, n)
+	for i := range hs {
+		hs[i] = keyHash(from + i)
+	}
+	return hs
+}
+
+func keyHash(i int) favfilter.Hash {
+	r := rand.New(rand.NewPCG(99, uint64(i)))
+	return favfilter.Hash{H1: r.Uint64(), H2: r.Uint64()}
+}
+
+func contains(p *favfilter.Page, hs ...favfilter.Hash) bool {
+	for _, h := range hs {
+		if !p.Contains(h) {
+			return false
+		}
+	}
+	return true
+}
