@@ -1,0 +1,69 @@
+package activity
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// MaxIDBytes is the length of the longest id.
+const MaxIDBytes = 256
+
+// CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8
+// without control characters. field names it in the error.
+func CheckID(id, field string) error {
+	problem := ""
+	switch {
+	case id == "":
+		problem = "is empty or missing"
+	case len(id) > MaxIDBytes:
+		problem = "is longer than 256 bytes"
+	case !utf8.ValidString(id):
+		problem = "is not valid UTF-8"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		problem = "has a control character"
+	default:
+		return nil
+	}
+	return &InvalidError{Code: CodeInvalidID, Field: field, Message: "the id " + problem}
+}
+
+// A key names an activity inside a page: "hide:U1_P2" says that user 1 hid post 2,
+// "block:U1_U2" that user 1 blocked user 2. In ids '_' is written %5F and '%' %25, so
+// that no two activities share a key, whatever their ids.
+
+// appendKeyStart appends a key up to the target's id.
+func appendKeyStart(dst []byte, kind, owner string, target Target) []byte {
+	dst = append(dst, kind...)
+	dst = append(dst, ":U"...)
+	dst = appendEscaped(dst, owner)
+	if target == User {
+		return append(dst, "_U"...)
+	}
+	return append(dst, "_P"...)
+}
+
+func appendEscaped(dst []byte, id string) []byte {
+	from := 0
+	for i := range len(id) {
+		c := id[i]
+		if c != '_' && c != '%' {
+			continue
+		}
+		dst = append(dst, id[from:i]...)
+		if c == '_' {
+			dst = append(dst, "%5F"...)
+		} else {
+			dst = append(dst, "%25"...)
+		}
+		from = i + 1
+	}
+	return append(dst, id[from:]...)
+}
+
+// userHash places a user: its top bits are the page.
+func userHash(seed uint64, user string) uint64 {
+	return favfilter.HashKey(seed, user).H1
+}

@@ -1,0 +1,141 @@
+package activity
+
+import (
+	"fmt"
+	"time"
+)
+
+// Target is what an activity points at.
+type Target uint8
+
+// Targets.
+const (
+	User Target = iota + 1
+	Post
+)
+
+// Effect is what an activity does to a post in the user's feed.
+type Effect uint8
+
+// Effects.
+const (
+	Drop     Effect = iota + 1 // the post is left out
+	Annotate                   // the post is kept, and marked
+)
+
+// Kind is a kind of activity. Kinds are data: routes, keys, pages and checks follow
+// from these fields.
+type Kind struct {
+	Name   string // lower-case letters and dashes, such as "block"
+	Plural string // in routes, such as "blocks"
+	Target Target
+	Effect Effect
+
+	// Reverse makes the kind two-way, for users as targets: the target's page
+	// then holds the user under this name. Empty: one-way.
+	Reverse string
+
+	// Window makes the kind live in the filter alone, for about that long, with no
+	// ledger behind it: for what is too much to keep, and harmless to lose.
+	// 0: the ledger keeps it until it is removed.
+	Window time.Duration
+}
+
+// InLedger reports whether the ledger keeps activities of this kind.
+func (k Kind) InLedger() bool { return k.Window == 0 }
+
+// lookups is the number of keys a feed check tests for one candidate.
+func (k Kind) lookups() int {
+	if k.Reverse != "" {
+		return 2
+	}
+	return 1
+}
+
+// Kinds is a set of kinds. It does not change and is safe for concurrent use.
+type Kinds struct {
+	all    []Kind
+	byName map[string]Kind
+	target map[string]Target // of every name a page knows, reverse names included
+}
+
+// BuiltinKinds returns the kinds every service has: block, hide, like and seen.
+func BuiltinKinds() *Kinds {
+	kinds, err := NewKinds(
+		Kind{Name: "block", Plural: "blocks", Target: User, Effect: Drop, Reverse: "blocked-by"},
+		Kind{Name: "hide", Plural: "hides", Target: Post, Effect: Drop},
+		Kind{Name: "like", Plural: "likes", Target: Post, Effect: Annotate},
+		Kind{Name: "seen", Plural: "seen", Target: Post, Effect: Drop, Window: 30 * 24 * time.Hour},
+	)
+	if err != nil {
+		panic(err) // the four lines above
+	}
+	return kinds
+}
+
+// NewKinds returns the set of the given kinds, or an error that names the field
+// that is out of range or the name that is taken twice.
+func NewKinds(kinds ...Kind) (*Kinds, error) {
+	ks := &Kinds{byName: make(map[string]Kind), target: make(map[string]Target)}
+	plurals := make(map[string]bool)
+	for _, k := range kinds {
+		if err := k.validate(); err != nil {
+			return nil, fmt.Errorf("kind %q: %w", k.Name, err)
+		}
+		for _, name := range k.names() {
+			if _, taken := ks.target[name]; taken {
+				return nil, fmt.Errorf("kind %q: the name %q is taken", k.Name, name)
+			}
+			ks.target[name] = k.Target
+		}
+		if plurals[k.Plural] {
+			return nil, fmt.Errorf("kind %q: the plural %q is taken", k.Name, k.Plural)
+		}
+		plurals[k.Plural] = true
+		ks.byName[k.Name] = k
+		ks.all = append(ks.all, k)
+	}
+	return ks, nil
+}
+
+func (k Kind) names() []string {
+	if k.Reverse != "" {
+		return []string{k.Name, k.Reverse}
+	}
+	return []string{k.Name}
+}
+
+func (k Kind) validate() error {
+	for _, name := range append(k.names(), k.Plural) {
+		if name == "" || len(name) > 32 {
+			return fmt.Errorf("name %q: not 1 to 32 bytes", name)
+		}
+		for _, c := range []byte(name) {
+			if c != '-' && (c < 'a' || c > 'z') {
+				return fmt.Errorf("name %q: only lower-case letters and dashes", name)
+			}
+		}
+	}
+	switch {
+	case k.Target != User && k.Target != Post:
+		return fmt.Errorf("target %d is neither user nor post", k.Target)
+	case k.Effect != Drop && k.Effect != Annotate:
+		return fmt.Errorf("effect %d is neither drop nor annotate", k.Effect)
+	case k.Reverse != "" && k.Target != User:
+		return fmt.Errorf("two-way, but its target is no user")
+	case k.Reverse != "" && k.Window != 0:
+		return fmt.Errorf("two-way kinds need the ledger, so have no window")
+	case k.Window < 0:
+		return fmt.Errorf("window %v is negative", k.Window)
+	}
+	return nil
+}
+
+// All returns the kinds in the order given. The slice is not to be changed.
+func (ks *Kinds) All() []Kind { return ks.all }
+
+// Named returns the kind of that name.
+func (ks *Kinds) Named(name string) (Kind, bool) {
+	k, ok := ks.byName[name]
+	return k, ok
+}

@@ -1,0 +1,84 @@
+package activity
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// MaxListed is the most items of one [Listing].
+const MaxListed = 1000
+
+// Listing is a part of what a user has done of one kind, newest first.
+type Listing struct {
+	Items []Item
+	Next  string // the cursor of the part after it; "" at the end
+}
+
+// Item is one activity of a listing.
+type Item struct {
+	Target string
+	Since  time.Time
+}
+
+// List reads from the ledger what user has done of the named kind: up to limit items, 1
+// to [MaxListed], after cursor ("" for the first part). Errors are an
+// [*InvalidError] or an [*UnavailableError].
+func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
+	k, ok := r.kinds.Named(kind)
+	if !ok || !k.InLedger() {
+		return Listing{}, &InvalidError{Code: CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no list of kind %q", kind)}
+	}
+	if err := CheckID(user, "user"); err != nil {
+		return Listing{}, err
+	}
+	if limit < 1 || limit > MaxListed {
+		return Listing{}, &InvalidError{Code: CodeOutOfRange, Field: "limit", Message: fmt.Sprintf("%d is not in 1 to %d", limit, MaxListed)}
+	}
+	before, err := parseCursor(cursor)
+	if err != nil {
+		return Listing{}, err
+	}
+	rows, err := r.ledger.List(ctx, ledger.ListQuery{
+		Hash:   userHash(r.identity.Seed, user),
+		Owner:  user,
+		Kind:   k.Name,
+		Limit:  limit + 1,
+		Before: before,
+	})
+	if err != nil {
+		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, unavailable("ledger", err))
+	}
+	listing := Listing{Items: make([]Item, 0, len(rows))}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		listing.Next = cursorAfter(rows[limit-1])
+	}
+	for _, row := range rows {
+		listing.Items = append(listing.Items, Item{Target: row.Target, Since: row.Since})
+	}
+	return listing, nil
+}
+
+// A cursor is where the part before ended, opaque to callers.
+func cursorAfter(row ledger.Row) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(row.Since.UnixMicro(), 10) + " " + row.Target))
+}
+
+func parseCursor(cursor string) (*ledger.Position, error) {
+	if cursor == "" {
+		return nil, nil //nolint:nilnil // no position: from the start
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	since, target, found := strings.Cut(string(raw), " ")
+	micros, numErr := strconv.ParseInt(since, 10, 64)
+	if err != nil || !found || numErr != nil || CheckID(target, "cursor") != nil {
+		return nil, &InvalidError{Code: CodeInvalidCursor, Field: "cursor", Message: "the cursor is not one that a list returned"}
+	}
+	return &ledger.Position{Since: time.UnixMicro(micros).UTC(), Target: target}, nil
+}

@@ -1,0 +1,220 @@
+package activity
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// headroom is what a page has room for when it is made, over what it holds.
+	// More room means fewer rebuilds and more memory.
+	headroom = 1.25
+	// A page is made smaller when one for what it holds would take a quarter of it.
+	shrinkFactor = 4
+	// emptyExpiry is how long a page of users without activities is kept.
+	emptyExpiry = time.Hour
+)
+
+// rebuilds are the pages being made anew: one flight for each, some at a time.
+type rebuilds struct {
+	mu      sync.Mutex
+	closed  bool
+	flights map[uint32]*flight
+	reasons map[string]uint64 // flights by what they were for
+	slots   chan struct{}
+	ended   sync.WaitGroup
+}
+
+// flight is one rebuild of one page. Its results may be read once done is closed.
+type flight struct {
+	done chan struct{}
+
+	page     *favfilter.Page // to be read only
+	placed   bool            // this page stands in the store; if not, one at least as new does
+	storeErr error           // the store failed: nothing is known of what stands there
+	err      error           // there is no page
+}
+
+func newRebuilds() rebuilds {
+	return rebuilds{
+		flights: make(map[uint32]*flight),
+		slots:   make(chan struct{}, maxRebuilds),
+		reasons: make(map[string]uint64),
+	}
+}
+
+// rebuild makes the page anew from the ledger and puts it in place. The page of the flight
+// it returns stands at sequence want or beyond.
+func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string) (*flight, error) {
+	for {
+		f, joined, err := r.board(number, reason)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rebuild page %d: %w", number, ctx.Err())
+		}
+		switch late := joined && !f.placed && f.storeErr == nil; {
+		case f.err != nil:
+			return nil, unavailable("ledger", f.err)
+		case f.page.Header().Sequence >= want && !late:
+			return f, nil
+		case !joined:
+			return nil, unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but gave out %d", number, f.page.Header().Sequence, want))
+		}
+		// The flight had left before what this caller waits for was committed, or
+		// what this caller saw was put in place.
+	}
+}
+
+// board joins the flight of the page, or starts one.
+func (r *Recorder) board(number uint32, reason string) (f *flight, joined bool, err error) {
+	r.rebuilds.mu.Lock()
+	defer r.rebuilds.mu.Unlock()
+	if r.rebuilds.closed {
+		return nil, false, ErrClosed
+	}
+	if f := r.rebuilds.flights[number]; f != nil {
+		return f, true, nil
+	}
+	f = &flight{done: make(chan struct{})}
+	r.rebuilds.flights[number] = f
+	r.rebuilds.reasons[reason]++
+	r.rebuilds.ended.Go(func() { r.fly(f, number, reason) })
+	return f, false, nil
+}
+
+// close refuses new flights and waits for those in the air.
+func (b *rebuilds) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.ended.Wait()
+}
+
+func (r *Recorder) fly(f *flight, number uint32, reason string) {
+	r.rebuilds.slots <- struct{}{}
+	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+	start := time.Now()
+	f.err = r.remakePage(ctx, number, f)
+	cancel()
+	<-r.rebuilds.slots
+	r.rebuilds.mu.Lock()
+	delete(r.rebuilds.flights, number)
+	r.rebuilds.mu.Unlock()
+	if f.err == nil {
+		r.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
+			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), slog.Duration("took", time.Since(start)))
+	}
+	close(f.done)
+}
+
+// remakePage is the one mechanism of repair. What stands in the store is read first,
+// and the ledger after it: so the image holds all that the page held, and may
+// replace it at the same sequence, or below one that the ledger never gave out.
+func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) error {
+	id := favfilter.PageID{Number: number}
+	var seen favfilter.Version
+	loaded, storeErr := r.store.Load(ctx, []favfilter.PageID{id})
+	if storeErr == nil {
+		seen = loaded[0].Version
+	}
+	rows, sequence, err := r.ledger.Snapshot(ctx, number)
+	if err != nil {
+		return fmt.Errorf("rebuild page %d: %w", number, err)
+	}
+	raise(&r.marks.committed[number], sequence)
+	f.page, err = r.image(number, rows, sequence)
+	if err != nil {
+		return fmt.Errorf("rebuild page %d: %w", number, err)
+	}
+	expire := time.Duration(0)
+	if len(rows) == 0 {
+		expire = emptyExpiry
+	}
+	if storeErr == nil {
+		f.placed, storeErr = r.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
+	}
+	f.storeErr = storeErr
+	return nil
+}
+
+// image makes the page of the given rows.
+func (r *Recorder) image(number uint32, rows []ledger.Row, sequence uint64) (*favfilter.Page, error) {
+	shape, err := r.shapeFor(len(rows))
+	if err != nil {
+		return nil, err
+	}
+	page, err := favfilter.NewPage(favfilter.Header{
+		Identity: r.identity,
+		Shape:    shape,
+		Number:   number,
+		Sequence: sequence,
+		Build:    randomBuild(),
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // names the page
+	}
+	for _, h := range r.hashes(rows) {
+		page.Insert(h)
+	}
+	return page, nil
+}
+
+func (r *Recorder) shapeFor(keys int) (favfilter.Shape, error) {
+	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, r.keyRate) //nolint:wrapcheck // names what it shapes
+}
+
+// overfull reports whether the page reports absent keys more often than it may.
+func (r *Recorder) overfull(h favfilter.Header) bool {
+	return h.Set > h.Shape.Limit(r.keyRate)
+}
+
+// oversized reports whether the page takes far more room than it needs.
+func (r *Recorder) oversized(h favfilter.Header) bool {
+	fit, err := r.shapeFor(int(h.Count))
+	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
+}
+
+// remake rebuilds the page for a writer: it must be in place.
+func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
+	f, err := r.rebuild(ctx, number, want, reason)
+	if err != nil {
+		return err
+	}
+	return unavailable("pages", f.storeErr)
+}
+
+// hashes returns the hashes of the keys of rows. Rows of kinds that are not known
+// have no key: nobody looks them up.
+func (r *Recorder) hashes(rows []ledger.Row) []favfilter.Hash {
+	hashes := make([]favfilter.Hash, 0, len(rows))
+	var buf []byte
+	for _, row := range rows {
+		target, ok := r.kinds.target[row.Kind]
+		if !ok {
+			continue
+		}
+		buf = appendKeyStart(buf[:0], row.Kind, row.Owner, target)
+		buf = appendEscaped(buf, row.Target)
+		hashes = append(hashes, favfilter.HashKeyBytes(r.identity.Seed, buf))
+	}
+	return hashes
+}
+
+// randomBuild is a new page's build id.
+func randomBuild() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}

@@ -1,0 +1,117 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// Activity is one thing a user does.
+type Activity struct {
+	User   string // who: an id
+	Kind   string // the name of a kind
+	Target string // a user's or post's id
+	Remove bool   // undoes it
+}
+
+// Check returns an [*InvalidError] if a can never be recorded.
+func (ks *Kinds) Check(a Activity) error {
+	k, ok := ks.Named(a.Kind)
+	switch {
+	case !ok:
+		return &InvalidError{Code: CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no kind %q", a.Kind)}
+	case a.Remove && !k.InLedger():
+		return &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
+	}
+	if err := CheckID(a.User, "user"); err != nil {
+		return err
+	}
+	if err := CheckID(a.Target, "target"); err != nil {
+		return err
+	}
+	if k.Target == User && a.User == a.Target {
+		return &InvalidError{Code: CodeSelfBlock, Field: "target", Message: fmt.Sprintf("a user cannot %s themselves", k.Name)}
+	}
+	return nil
+}
+
+// Record records activities as if one after another, and returns for each whether
+// it changed anything: false for one that was there already, or to be undone and was
+// not. For kinds with a window that answer is as good as the filter: now and then a
+// new one counts as there already.
+//
+// When Record returns nil, every activity is durable and visible to every [View]
+// made afterwards. An [*InvalidError] means that nothing was changed. After an
+// [*UnavailableError], or if ctx ends, the activities are undecided: each may or may not have
+// taken effect, none by half, and Record may be called again with the same.
+func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, error) {
+	for i, a := range activities {
+		if err := r.kinds.Check(a); err != nil {
+			return nil, fmt.Errorf("activity %d: %w", i, err)
+		}
+	}
+	changed := make([]bool, len(activities))
+	w := &write{ctx: ctx, done: make(chan struct{})}
+	var inLedger []int
+	var windows windowWrites
+	at := r.now()
+	for i, a := range activities {
+		k, _ := r.kinds.Named(a.Kind)
+		if k.InLedger() {
+			w.changes = append(w.changes, r.change(k, a, at))
+			inLedger = append(inLedger, i)
+		} else {
+			r.addWindowWrite(&windows, k, a, i)
+		}
+	}
+	if len(inLedger) > 0 {
+		if err := r.write(ctx, w); err != nil {
+			return nil, err
+		}
+		for n, i := range inLedger {
+			changed[i] = w.changed[n]
+		}
+	}
+	if err := r.recordWindows(ctx, windows, changed); err != nil {
+		return nil, err
+	}
+	return changed, nil
+}
+
+// change is what an activity does to the ledger: one row, or for a two-way kind one
+// on each side.
+func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
+	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2)}
+	c.Rows = append(c.Rows, ledger.Row{Hash: userHash(r.identity.Seed, a.User), Owner: a.User, Kind: k.Name, Target: a.Target, Since: at})
+	if k.Reverse != "" {
+		c.Rows = append(c.Rows, ledger.Row{Hash: userHash(r.identity.Seed, a.Target), Owner: a.Target, Kind: k.Reverse, Target: a.User, Since: at})
+	}
+	return c
+}
+
+// write queues w and waits until it is decided.
+func (r *Recorder) write(ctx context.Context, w *write) error {
+	select {
+	case <-r.closed:
+		return ErrClosed
+	default:
+	}
+	select {
+	case r.queue <- w:
+	case <-r.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		return fmt.Errorf("record %d activities: undecided: %w", len(w.changes), ctx.Err())
+	}
+	if w.err != nil {
+		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
+	}
+	return nil
+}
