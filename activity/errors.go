@@ -30,6 +30,18 @@ func (e *InvalidError) Error() string {
 	return e.Field + ": " + e.Message
 }
 
+// Within puts prefix before the field that an [*InvalidError] in err names, such as
+// "posts[3]." before "id". Other errors are returned as they are.
+func Within(prefix string, err error) error {
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	moved := *invalid
+	moved.Field = prefix + moved.Field
+	return &moved
+}
+
 // UnavailableError says that something the call needs is down or too slow. A write
 // that failed so is undecided: it may have taken effect, and may be repeated.
 type UnavailableError struct {

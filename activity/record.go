@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -43,13 +44,14 @@ func (ks *Kinds) Check(a Activity) error {
 // new one counts as there already.
 //
 // When Record returns nil, every activity is durable and visible to every [View]
-// made afterwards. An [*InvalidError] means that nothing was changed. After an
+// made afterwards. An [*InvalidError],
+// whose field is that of an activity, "activities[3].target", means that nothing was changed. After an
 // [*UnavailableError], or if ctx ends, the activities are undecided: each may or may not have
 // taken effect, none by half, and Record may be called again with the same.
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, error) {
 	for i, a := range activities {
 		if err := r.kinds.Check(a); err != nil {
-			return nil, fmt.Errorf("activity %d: %w", i, err)
+			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
 	changed := make([]bool, len(activities))

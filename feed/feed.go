@@ -3,7 +3,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -136,7 +135,7 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	}
 	for i, p := range req.Posts {
 		if err := p.check(needAuthor); err != nil {
-			return c, within("posts["+strconv.Itoa(i)+"].", err)
+			return c, activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
 	}
 	return c, nil
@@ -185,19 +184,8 @@ func (p *Post) check(needAuthor bool) error {
 	}
 	for i, a := range p.Actors {
 		if err := activity.CheckID(a, ""); err != nil {
-			return within("actors["+strconv.Itoa(i)+"]", err)
+			return activity.Within("actors["+strconv.Itoa(i)+"]", err)
 		}
 	}
 	return nil
-}
-
-// within puts prefix before the field that err names.
-func within(prefix string, err error) error {
-	var invalid *activity.InvalidError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	moved := *invalid
-	moved.Field = prefix + moved.Field
-	return &moved
 }
