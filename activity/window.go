@@ -106,30 +106,24 @@ func (r *Recorder) settleWindow(ctx context.Context, w *windowWrite, b favfilter
 		if res.Err != nil {
 			return nil, res.Err
 		}
-		var left []favfilter.Hash
-		if res.State != favfilter.Applied {
-			left = b.Add
-		}
-		for i, o := range res.Outcomes {
-			fresh[i] = fresh[i] || o == favfilter.Added
-			if o == favfilter.Full {
-				fresh[i] = true
-				left = append(left, b.Add[i])
+		full := false
+		for i := range fresh {
+			outcome := favfilter.Added // what a window that starts anew makes of it
+			if res.State == favfilter.Applied {
+				outcome = res.Outcomes[i]
 			}
+			fresh[i] = fresh[i] || outcome != favfilter.Present
+			full = full || outcome == favfilter.Full
 		}
-		if len(left) == 0 {
+		if res.State == favfilter.Applied && !full {
 			return fresh, nil
 		}
-		done, err := r.startWindow(ctx, w, left, res.Version)
+		// All of b, also what still fitted: the old window goes.
+		done, err := r.startWindow(ctx, w, b.Add, res.Version)
 		if err != nil {
 			return nil, err
 		}
 		if done {
-			if res.State != favfilter.Applied {
-				for i := range fresh {
-					fresh[i] = true
-				}
-			}
 			return fresh, nil
 		}
 		res = r.store.Apply(ctx, []favfilter.Batch{b})[0]

@@ -16,7 +16,13 @@
 -- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
 -- letter per key, only without a guard: a added, p present, r removed, x absent,
 -- s stuck, f full.
-local header = redis.call('GETRANGE', KEYS[1], 0, 63)
+-- The start of a string; empty where there is none or something else.
+local function start_of(key, last)
+  local start = redis.pcall('GETRANGE', key, 0, last)
+  return type(start) == 'string' and start or ''
+end
+
+local header = start_of(KEYS[1], 63)
 if #header < 64 then
   return {'other', header, ''}
 end
@@ -25,7 +31,7 @@ local guarded = ARGV[4] ~= ''
 if header:sub(1, 24) ~= ARGV[1] or header:sub(49, 56) ~= ARGV[3] then
   return {'other', header, ''}
 end
-if region > 0 and redis.call('GETRANGE', KEYS[2], 0, 7) ~= header:sub(41, 48) then
+if region > 0 and start_of(KEYS[2], 7) ~= header:sub(41, 48) then
   return {'torn', header, ''}
 end
 if guarded and header:sub(33, 40) ~= ARGV[4] then

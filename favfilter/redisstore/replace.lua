@@ -8,7 +8,10 @@
 -- ARGV[5]  time to live in milliseconds; 0: none; -1: as it is
 --
 -- Returns 1 if it did, 0 if what stands there is neither as seen nor older.
-local stands = redis.call('GETRANGE', KEYS[1], 0, 63)
+local stands = redis.pcall('GETRANGE', KEYS[1], 0, 63)
+if type(stands) ~= 'string' then
+  stands = '' -- something else than a string: as good as missing
+end
 local new = ARGV[1]
 if stands ~= ARGV[3] then
   local older = #stands < 64

@@ -1,0 +1,362 @@
+package activity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// TestLosses: whatever the store loses between two calls, nothing that was
+// acknowledged is missed, nor undone in vain.
+func TestLosses(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	for _, c := range []struct {
+		name string
+		lose func(t *testing.T, pages []string)
+	}{
+		{"everything flushed", func(t *testing.T, _ []string) { must(t, client.FlushAll(t.Context()).Err()) }},
+		{"scripts flushed", func(t *testing.T, _ []string) { must(t, client.ScriptFlush(t.Context()).Err()) }},
+		{"restarted empty", func(*testing.T, []string) { server.Kill(); server.Restart() }},
+		{"bits strings deleted", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.Del(t.Context(), p+"bits").Err())
+			}
+		}},
+		{"regions strings deleted", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.Del(t.Context(), p+"regions").Err())
+			}
+		}},
+		{"headers overwritten", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.SetRange(t.Context(), p+"bits", 3, "rubbish").Err())
+			}
+		}},
+		{"strings cut short", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.Set(t.Context(), p+"bits", "rubbish", 0).Err())
+			}
+		}},
+		{"keys of another type", func(t *testing.T, pages []string) {
+			for i, p := range pages {
+				key := p + []string{"bits", "regions"}[i%2]
+				must(t, client.Del(t.Context(), key).Err())
+				must(t, client.LPush(t.Context(), key, "rubbish").Err())
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			must(t, client.FlushAll(t.Context()).Err())
+			g := newRig(t, redisStore(t, server), 8)
+			pages := make([]string, 8)
+			for i := range pages {
+				pages[i] = fmt.Sprintf("fav:{feed/%d}:", i)
+			}
+			surviveRounds(t, g, func() { c.lose(t, pages) })
+			t.Logf("rebuilds: %v", g.reasons())
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// surviveRounds writes, undoes, loses and checks, many times over.
+func surviveRounds(t *testing.T, g *rig, lose func()) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	live := map[Activity]bool{}
+	found := 0
+	absent := 0
+	for round := range 12 {
+		for range 25 {
+			a := add(fmt.Sprint("u", rng.IntN(20)), "hide", fmt.Sprint("p", rng.IntN(40)))
+			if rng.IntN(3) == 0 {
+				a = add(a.User, "block", fmt.Sprint("b", rng.IntN(20)))
+			}
+			was := live[a]
+			live[a] = !was
+			undone := a
+			undone.Remove = was
+			g.record(t, true, undone)
+		}
+		if round%3 < 2 {
+			lose()
+		}
+		for a, is := range live {
+			match := g.check(t, a.User, a.Kind, a.Target)
+			if is && match == None {
+				t.Fatalf("round %d: %+v is missed", round, a)
+			}
+			if is && a.Kind == "block" && g.check(t, a.Target, "block", a.User) != Reverse {
+				t.Fatalf("round %d: %+v is missed by the other side", round, a)
+			}
+			if !is {
+				absent++
+				if match != None {
+					found++
+				}
+			}
+		}
+	}
+	g.checkRate(t, found, absent)
+}
+
+// TestOldSnapshot: pages set back to what they once were are noticed, by the Recorder
+// that wrote them and by one started later.
+func TestOldSnapshot(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 2)
+	snapshot := func() map[string]string {
+		keys, err := client.Keys(t.Context(), "*").Result()
+		must(t, err)
+		m := map[string]string{}
+		for _, k := range keys {
+			m[k], err = client.Get(t.Context(), k).Result()
+			must(t, err)
+		}
+		return m
+	}
+	restore := func(m map[string]string) {
+		must(t, client.FlushAll(t.Context()).Err())
+		for k, v := range m {
+			must(t, client.Set(t.Context(), k, v, 0).Err())
+		}
+	}
+	g.recordAll(t, "1", posts("old"), 30, false)
+	before := snapshot()
+	g.recordAll(t, "1", posts("new"), 30, false)
+	g.recordAll(t, "1", posts("old"), 10, true)
+	for _, restart := range []bool{false, true} {
+		restore(before)
+		if restart {
+			g.open(t, g.ledger, redisStore(t, server))
+		}
+		for i := range 30 {
+			g.want(t, "1", "hide", fmt.Sprint("new", i), Direct)
+			if i >= 10 {
+				g.want(t, "1", "hide", fmt.Sprint("old", i), Direct)
+			}
+		}
+		if found := g.lookAll(t, "1", "hide", posts("old"), 10); found > 0 {
+			t.Errorf("restart %v: %d of 10 undone keys are back", restart, found)
+		}
+		restore(before)
+		g.record(t, true, add("1", "hide", fmt.Sprint("after", restart)))
+		g.want(t, "1", "hide", "new3", Direct)
+	}
+}
+
+// TestLedgerSetBack: pages ahead of a ledger that was restored from a copy, by the
+// book or not, are made anew.
+func TestLedgerSetBack(t *testing.T) {
+	server := redistest.Start(t)
+	g := newRig(t, redisStore(t, server), 2)
+	g.record(t, true, add("1", "hide", "kept"))
+	g.Close()
+	must(t, g.ledger.Close())
+	saved := filepath.Join(t.TempDir(), "saved.db")
+	copyFile(t, g.file, saved)
+
+	g.ledger = openLedger(t, g.file, 0)
+	g.open(t, g.ledger, redisStore(t, server))
+	for i := range 5 {
+		g.record(t, true, add("1", "hide", fmt.Sprint("lost", i)))
+	}
+	g.Close()
+
+	g.ledger = openLedger(t, saved, 0)
+	g.open(t, g.ledger, redisStore(t, server))
+	g.want(t, "1", "hide", "kept", Direct)
+	g.want(t, "1", "hide", "lost1", None)
+	g.record(t, true, add("1", "hide", "new"))
+	g.want(t, "1", "hide", "new", Direct)
+	g.want(t, "1", "hide", "lost1", None)
+}
+
+// TestAnotherLedger: pages left in Redis by another ledger count for nothing.
+func TestAnotherLedger(t *testing.T) {
+	server := redistest.Start(t)
+	first := newRig(t, redisStore(t, server), 2)
+	first.record(t, true, add("1", "hide", "p"))
+	first.record(t, true, add("1", "seen", "q"))
+	first.Close()
+	second := newRig(t, redisStore(t, server), 2)
+	second.want(t, "1", "hide", "p", None)
+	second.want(t, "1", "seen", "q", None)
+	second.record(t, true, add("1", "hide", "r"))
+	second.record(t, true, add("1", "seen", "s"))
+	second.want(t, "1", "hide", "r", Direct)
+	second.want(t, "1", "seen", "s", Direct)
+}
+
+// TestLossesUnderLoad: writers and readers go on while Redis is flushed, halves of
+// pages are deleted, and the server is killed. No view misses what was acknowledged
+// before it was asked for.
+func TestLossesUnderLoad(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 4)
+	var acked [8]atomic.Int64 // of each writer: how many of its posts are hidden
+	var undone [8]atomic.Int64
+	var checks, unavailable atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for w := range acked {
+		wg.Go(func() { hideAndUndo(ctx, t, g, w, &acked[w], &undone[w], &unavailable) })
+		wg.Go(func() { watch(ctx, t, g, w, &acked[w], &undone[w], &checks) })
+	}
+	rng := rand.New(rand.NewPCG(8, 9))
+	for fault := range 200 {
+		next := checks.Load() + 100
+		for checks.Load() < next && !t.Failed() {
+			g.want(t, "calm", "hide", "p", None) // readers of other pages pace the faults
+		}
+		page := fmt.Sprintf("fav:{feed/%d}:", rng.IntN(4))
+		switch fault % 5 {
+		case 0:
+			_ = client.FlushAll(ctx).Err()
+		case 1:
+			_ = client.Del(ctx, page+"bits").Err()
+		case 2:
+			_ = client.Del(ctx, page+"regions").Err()
+		case 3:
+			_ = client.ScriptFlush(ctx).Err()
+		case 4:
+			server.Kill()
+			server.Restart()
+		}
+	}
+	stop()
+	wg.Wait()
+	t.Logf("%d checks, %d undecided writes, rebuilds %v", checks.Load(), unavailable.Load(), g.reasons())
+	for w := range acked {
+		for i := undone[w].Load(); i < acked[w].Load(); i++ {
+			g.want(t, user(w), "hide", fmt.Sprint("p", i), Direct)
+		}
+	}
+}
+
+func user(w int) string { return fmt.Sprint("user", w) }
+
+// hideAndUndo hides posts in order and undoes them 20 later, repeating what is undecided.
+func hideAndUndo(ctx context.Context, t *testing.T, g *rig, w int, acked, undone, failed *atomic.Int64) {
+	for i := int64(0); ctx.Err() == nil; i++ {
+		batch := []Activity{add(user(w), "hide", fmt.Sprint("p", i))}
+		if i >= 20 {
+			undone.Store(i - 19) // from now on undecided, then undone
+			batch = append(batch, undo(user(w), "hide", fmt.Sprint("p", i-20)))
+		}
+		for {
+			_, err := g.Record(ctx, batch)
+			if err == nil {
+				acked.Store(i + 1)
+				break
+			}
+			var unavailable *UnavailableError
+			switch {
+			case ctx.Err() != nil:
+				return
+			case !errors.As(err, &unavailable):
+				t.Errorf("record: %v", err)
+				return
+			}
+			failed.Add(1)
+		}
+	}
+}
+
+// watch checks that everything acknowledged before each look is there.
+func watch(ctx context.Context, t *testing.T, g *rig, w int, acked, undone, checks *atomic.Int64) {
+	k, _ := g.Kinds().Named("hide")
+	for ctx.Err() == nil {
+		until := acked.Load()
+		v, err := g.View(ctx, user(w), []Kind{k})
+		from := undone.Load()
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("view: %v", err)
+			}
+			return
+		}
+		for i := from; i < until; i++ {
+			if v.Check(0, fmt.Sprint("p", i)) == None {
+				t.Errorf("user %d misses post %d of %d to %d", w, i, from, until)
+				return
+			}
+		}
+		checks.Add(1)
+	}
+}
+
+// TestOneCommandAFeed: a view of all kinds is one command to Redis, and a write one
+// script per page.
+func TestOneCommandAFeed(t *testing.T) {
+	server := redistest.Start(t)
+	g := newRig(t, redisStore(t, server), 64)
+	g.record(t, true, add("1", "block", "2"))
+	g.record(t, true, add("1", "seen", "p"))
+	v, err := g.View(t.Context(), "1", g.Kinds().All())
+	must(t, err)
+	before := server.CommandStats()
+	const n = 50
+	for range n {
+		if v, err = g.View(t.Context(), "1", g.Kinds().All()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v.Check(0, "2") != Direct || v.Check(3, "p") != Direct {
+		t.Error("an activity is missed")
+	}
+	wantCommands(t, server, before, map[string]int64{"mget": n})
+
+	g.want(t, "2", "block", "1", Reverse) // both pages are met now
+	before = server.CommandStats()
+	for i := range n {
+		g.record(t, true, add("1", "hide", fmt.Sprint("p", i)))
+	}
+	wantCommands(t, server, before, map[string]int64{"evalsha": n})
+	g.record(t, true, add("1", "block", "3"))
+	g.record(t, true, undo("1", "block", "3"))
+	before = server.CommandStats()
+	for range n { // a page on each side
+		g.record(t, true, add("1", "block", "3"))
+		g.record(t, true, undo("1", "block", "3"))
+	}
+	wantCommands(t, server, before, map[string]int64{"evalsha": 4 * n})
+}
+
+func wantCommands(t *testing.T, server *redistest.Server, before, want map[string]int64) {
+	t.Helper()
+	inside := map[string]bool{"getrange": true, "setrange": true, "bitfield": true, "persist": true, "info": true}
+	for name, calls := range server.CommandStats() {
+		if sent := calls - before[name]; sent != want[name] && !inside[name] {
+			t.Errorf("%d calls of %s, want %d", sent, name, want[name])
+		}
+	}
+}
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	must(t, err)
+	if !bytes.HasPrefix(b, []byte("SQLite format 3")) {
+		t.Fatalf("%s is no SQLite file", from)
+	}
+	must(t, os.WriteFile(to, b, 0o600))
+}

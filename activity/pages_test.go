@@ -1,0 +1,92 @@
+package activity
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
+	t.Helper()
+	l, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+	if err != nil || l[0].Page == nil {
+		t.Fatalf("page %d: %+v, %v", number, l[0], err)
+	}
+	return l[0].Page.Header()
+}
+
+// TestPageFollowsLoad: after every acknowledged write the page is at its rate, and
+// neither far too large.
+func TestPageFollowsLoad(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var live []string
+	step := func(grow bool) {
+		var batch []Activity
+		for range 1 + rng.IntN(40) {
+			if grow || len(live) == 0 {
+				live = append(live, fmt.Sprint("p", rng.Uint64()))
+				batch = append(batch, add("1", "hide", live[len(live)-1]))
+			} else {
+				i := rng.IntN(len(live))
+				batch = append(batch, undo("1", "hide", live[i]))
+				live[i] = live[len(live)-1]
+				live = live[:len(live)-1]
+			}
+		}
+		if _, err := g.Record(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		h := g.header(t, 0)
+		fit, err := g.shapeFor(len(live))
+		must(t, err)
+		switch {
+		case int(h.Count) != len(live):
+			t.Fatalf("page counts %d keys, ledger has %d", h.Count, len(live))
+		case h.FalsePositiveRate() > g.keyRate:
+			t.Fatalf("rate %g of %d keys in %d bits, more than %g", h.FalsePositiveRate(), h.Count, h.Shape.Bits, g.keyRate)
+		case h.Shape.Bits > 4*fit.Bits:
+			t.Fatalf("%d bits for %d keys, %d would do", h.Shape.Bits, len(live), fit.Bits)
+		}
+	}
+	for len(live) < 6000 {
+		step(true)
+	}
+	for len(live) > 10 {
+		step(false)
+	}
+	t.Logf("rebuilds %v", g.reasons())
+}
+
+// TestRebuildsAreShared: readers of a missing page share one flight.
+func TestRebuildsAreShared(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 1)
+	g.recordAll(t, "1", posts("p"), 500, false)
+	before := g.reasons()["missing"]
+	lost := &favfilter.Memory{}
+	g.store, g.Recorder.store = lost, lost
+	const readers = 64
+	start := make(chan struct{})
+	done := make(chan error, readers)
+	for range readers {
+		go func() {
+			<-start
+			v, err := g.View(t.Context(), "1", g.Kinds().All()[1:2])
+			if err == nil && v.Check(0, "p7") == None {
+				err = fmt.Errorf("p7 is missed")
+			}
+			done <- err
+		}()
+	}
+	close(start)
+	for range readers {
+		must(t, <-done)
+	}
+	// A reader may find the page missing just before the flight lands, and start another.
+	if n := g.reasons()["missing"] - before; n < 1 || n > readers/2 {
+		t.Errorf("%d rebuilds for %d readers", n, readers)
+	}
+}

@@ -1,0 +1,275 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// rig is a Recorder on a real ledger, and what it is made of.
+type rig struct {
+	*Recorder
+	ledger *ledger.Ledger
+	store  favfilter.Store
+	now    atomic.Int64 // unix nanoseconds
+	file   string
+}
+
+func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+file, ledger.Options{Pages: pages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// newRig opens a Recorder with pages pages on the store, and ends it with the test.
+func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	g := &rig{ledger: openLedger(t, file, pages), store: store, file: file}
+	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	g.open(t, g.ledger, store)
+	return g
+}
+
+// open makes the Recorder anew, as a restart does.
+func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
+	t.Helper()
+	if g.Recorder != nil {
+		g.Close()
+	}
+	var err error
+	g.Recorder, err = Open(t.Context(), Config{
+		Ledger: l,
+		Store:  s,
+		Now:    func() time.Time { return time.Unix(0, g.now.Add(1000)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+}
+
+// onStores runs the test on the embedded store and on Redis.
+func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
+	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
+	t.Run("redis", func(t *testing.T) { run(t, redisStore(t, redistest.Start(t))) })
+}
+
+func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
+	t.Helper()
+	s, err := redisstore.New(server.Client(), "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func add(user, kind, target string) Activity {
+	return Activity{User: user, Kind: kind, Target: target}
+}
+func undo(user, kind, target string) Activity {
+	return Activity{User: user, Kind: kind, Target: target, Remove: true}
+}
+
+func (g *rig) record(t testing.TB, want bool, a Activity) {
+	t.Helper()
+	changed, err := g.Record(t.Context(), []Activity{a})
+	if err != nil {
+		t.Fatalf("%+v: %v", a, err)
+	}
+	if changed[0] != want {
+		t.Fatalf("%+v: changed %v, want %v", a, changed[0], want)
+	}
+}
+
+func (g *rig) check(t testing.TB, user, kind, id string) Match {
+	t.Helper()
+	k, ok := g.Kinds().Named(kind)
+	if !ok {
+		t.Fatalf("no kind %q", kind)
+	}
+	v, err := g.View(t.Context(), user, []Kind{k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Degraded) > 0 {
+		t.Fatalf("degraded: %v", v.Degraded)
+	}
+	return v.Check(0, id)
+}
+
+func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
+	t.Helper()
+	if got := g.check(t, user, kind, id); got != want {
+		t.Fatalf("%s of %s with %s: match %d, want %d", kind, user, id, got, want)
+	}
+}
+
+func TestRecordAndView(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 64)
+		g.want(t, "1", "block", "2", None)
+		g.record(t, true, add("1", "block", "2"))
+		g.record(t, false, add("1", "block", "2"))
+		g.want(t, "1", "block", "2", Direct)
+		g.want(t, "2", "block", "1", Reverse)
+		g.record(t, true, add("2", "block", "1")) // both ways at once
+		g.record(t, true, undo("1", "block", "2"))
+		g.want(t, "1", "block", "2", Reverse)
+		g.want(t, "2", "block", "1", Direct)
+		g.record(t, false, undo("1", "block", "2"))
+		g.record(t, true, undo("2", "block", "1"))
+		g.want(t, "1", "block", "2", None)
+		g.want(t, "2", "block", "1", None)
+
+		g.record(t, true, add("1", "hide", "p1"))
+		g.record(t, true, add("1", "like", "p1"))
+		g.record(t, true, add("1", "seen", "p1"))
+		g.record(t, false, add("1", "seen", "p1"))
+		g.record(t, true, undo("1", "hide", "p1"))
+		g.want(t, "1", "hide", "p1", None)
+		g.want(t, "1", "like", "p1", Direct)
+		g.want(t, "1", "seen", "p1", Direct)
+		g.want(t, "2", "seen", "p1", None)
+		g.record(t, false, undo("1", "hide", "never"))
+	})
+}
+
+func TestRecordInOneCall(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 2)
+		changed, err := g.Record(t.Context(), []Activity{
+			add("1", "hide", "a"), add("1", "hide", "a"), undo("1", "hide", "a"), add("1", "hide", "a"),
+			add("1", "seen", "a"), add("1", "like", "b"), undo("1", "like", "b"), undo("1", "like", "c"),
+			add("1", "block", "2"), undo("1", "block", "2"),
+		})
+		want := []bool{true, false, true, true, true, true, true, false, true, true}
+		if err != nil || !slices.Equal(changed, want) {
+			t.Fatalf("%v, %v, want %v", changed, err, want)
+		}
+		g.want(t, "1", "hide", "a", Direct)
+		g.want(t, "1", "like", "b", None)
+		g.want(t, "2", "block", "1", None)
+	})
+}
+
+func TestInvalidChangesNothing(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 64)
+	long := string(make([]byte, 257))
+	for _, c := range []struct {
+		a           Activity
+		code, field string
+	}{
+		{add("", "hide", "p"), CodeInvalidID, "activities[1].user"},
+		{add("1", "hide", ""), CodeInvalidID, "activities[1].target"},
+		{add("1", "hide", long), CodeInvalidID, "activities[1].target"},
+		{add("1", "hide", "a\x00b"), CodeInvalidID, "activities[1].target"},
+		{add("1", "hide", "a\u0085b"), CodeInvalidID, "activities[1].target"},
+		{add("1", "hide", "\xff"), CodeInvalidID, "activities[1].target"},
+		{add("1", "mute", "p"), CodeUnknownKind, "activities[1].kind"},
+		{add("1", "blocked-by", "2"), CodeUnknownKind, "activities[1].kind"},
+		{add("1", "", "2"), CodeUnknownKind, "activities[1].kind"},
+		{add("1", "block", "1"), CodeSelfBlock, "activities[1].target"},
+		{undo("1", "seen", "p"), CodeUnsupportedOp, "activities[1].op"},
+	} {
+		_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p"), c.a})
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || invalid.Code != c.code || invalid.Field != c.field {
+			t.Errorf("%+v: %v, want code %s of %s", c.a, err, c.code, c.field)
+		}
+	}
+	g.want(t, "1", "hide", "p", None)
+	if seq, err := g.ledger.Sequence(t.Context(), g.pageOf(userHash(g.identity.Seed, "1"))); seq != 0 || err != nil {
+		t.Errorf("sequence %d, %v", seq, err)
+	}
+}
+
+func TestClosedRecorder(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	g.record(t, true, add("1", "hide", "p"))
+	g.Close()
+	g.Close()
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); !errors.Is(err, ErrClosed) {
+		t.Errorf("record: %v", err)
+	}
+	g.open(t, g.ledger, &favfilter.Memory{}) // the embedded store begins empty
+	g.want(t, "1", "hide", "p", Direct)
+	g.want(t, "1", "hide", "q", None)
+}
+
+func TestCancelledCaller(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.Record(ctx, []Activity{add("1", "hide", "p")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("record: %v", err)
+	}
+	if _, err := g.View(ctx, "1", g.Kinds().All()); !errors.Is(err, context.Canceled) {
+		t.Errorf("view: %v", err)
+	}
+	g.record(t, true, add("1", "hide", "q"))
+}
+
+func TestListing(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	var want []string
+	for i := range 25 {
+		id := fmt.Sprint("p ", i)
+		g.record(t, true, add("1", "hide", id))
+		g.record(t, true, add("2", "hide", id))
+		want = append(want, id)
+	}
+	slices.Reverse(want)
+	for _, limit := range []int{1, 7, 24, 25, 26, 1000} {
+		var got []string
+		cursor := ""
+		for {
+			l, err := g.List(t.Context(), "1", "hide", cursor, limit)
+			if err != nil || len(l.Items) > limit {
+				t.Fatalf("%d items, %v", len(l.Items), err)
+			}
+			for _, item := range l.Items {
+				got = append(got, item.Target)
+			}
+			if cursor = l.Next; cursor == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: %v", limit, got)
+		}
+	}
+	for _, bad := range []struct {
+		user, kind, cursor string
+		limit              int
+		code               string
+	}{
+		{"1", "hide", "", 0, CodeOutOfRange},
+		{"1", "hide", "", 1001, CodeOutOfRange},
+		{"", "hide", "", 1, CodeInvalidID},
+		{"1", "seen", "", 1, CodeUnknownKind},
+		{"1", "blocked-by", "", 1, CodeUnknownKind},
+		{"1", "hide", "!!", 1, CodeInvalidCursor},
+		{"1", "hide", "YWJj", 1, CodeInvalidCursor},
+	} {
+		_, err := g.List(t.Context(), bad.user, bad.kind, bad.cursor, bad.limit)
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || invalid.Code != bad.code {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}

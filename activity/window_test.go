@@ -1,0 +1,171 @@
+package activity
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func seen(user string, ids func(i int) string, n int) (batch []Activity) {
+	for i := range n {
+		batch = append(batch, add(user, "seen", ids(i)))
+	}
+	return batch
+}
+
+func TestWindowEnds(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 4)
+	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
+	g.record(t, true, add("1", "seen", "p"))
+	g.now.Add(int64(29 * 24 * time.Hour))
+	g.record(t, true, add("1", "seen", "q"))
+	g.want(t, "1", "seen", "p", Direct)
+	g.now.Add(int64(25 * time.Hour))
+	g.want(t, "1", "seen", "p", None)
+	g.record(t, true, add("1", "seen", "p"))
+	g.want(t, "1", "seen", "p", Direct)
+}
+
+// TestWindowStaysBounded: an endless stream neither lets the page grow nor its rate
+// rise, and the latest are there.
+func TestWindowStaysBounded(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		for round := range 30 {
+			ids := posts(fmt.Sprint(round, "/"))
+			n := []int{1000, 1, 17, 400, 16}[round%5]
+			changed, err := g.Record(t.Context(), seen("1", ids, n))
+			must(t, err)
+			if fresh := len(changed) - count(changed, false); fresh < n-2 {
+				t.Errorf("round %d: %d of %d new posts count as new", round, fresh, n)
+			}
+			if found := g.lookAll(t, "1", "seen", ids, n); found != n {
+				t.Fatalf("round %d: %d of %d posts just seen are missed", round, n-found, n)
+			}
+			l, err := g.store.Load(t.Context(), []favfilter.PageID{{Part: "seen"}})
+			must(t, err)
+			if h := l[0].Page.Header(); h.FalsePositiveRate() > g.keyRate*1.05 || h.Shape != g.windowShape {
+				t.Fatalf("round %d: rate %g, shape %+v", round, h.FalsePositiveRate(), h.Shape)
+			}
+		}
+		g.checkRate(t, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
+	})
+}
+
+func count(bs []bool, want bool) (n int) {
+	for _, b := range bs {
+		if b == want {
+			n++
+		}
+	}
+	return n
+}
+
+// TestWindowOfManyInOneCall: more than a window holds, over several pages; the last
+// are there.
+func TestWindowOfManyInOneCall(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 4)
+		var batch []Activity
+		for i := range 9000 {
+			batch = append(batch, add(fmt.Sprint("u", i%5), "seen", fmt.Sprint("p", i)))
+		}
+		changed, err := g.Record(t.Context(), batch)
+		must(t, err)
+		if old := count(changed, false); old > 20 {
+			t.Errorf("%d of %d count as seen before", old, len(batch))
+		}
+		for i := 8500; i < 9000; i++ {
+			g.want(t, fmt.Sprint("u", i%5), "seen", fmt.Sprint("p", i), Direct)
+		}
+	})
+}
+
+func TestWindowRepeatsAndRaces(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		var wg sync.WaitGroup
+		for w := range 8 {
+			wg.Go(func() {
+				for i := range 15 {
+					ids := posts(fmt.Sprintf("%d/%d/", w, i))
+					if _, err := g.Record(t.Context(), seen("1", ids, 1+i%3*10)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for w := range 8 {
+			for i := range 15 {
+				n := 1 + i%3*10
+				if found := g.lookAll(t, "1", "seen", posts(fmt.Sprintf("%d/%d/", w, i)), n); found != n {
+					t.Errorf("writer %d lost %d of %d", w, n-found, n)
+				}
+			}
+		}
+		changed, err := g.Record(t.Context(), seen("1", posts("0/0/"), 1))
+		if err != nil || !slices.Equal(changed, []bool{false}) {
+			t.Errorf("seen again: %v, %v", changed, err)
+		}
+	})
+}
+
+// TestStoreDown: without the store feeds come from the ledger, windows are named as
+// degraded, and writes are undecided, not lost.
+func TestStoreDown(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 2)
+	g.record(t, true, add("1", "block", "2"))
+	g.record(t, true, add("1", "seen", "p"))
+	down := downStore{}
+	g.Recorder.store = down
+	v, err := g.View(t.Context(), "1", g.Kinds().All())
+	must(t, err)
+	if v.Check(0, "2") != Direct || v.Check(3, "p") != None {
+		t.Error("the block is missed, or the window invented")
+	}
+	if len(v.Degraded) != 1 || v.Degraded[0].Kind != "seen" {
+		t.Errorf("degraded %v", v.Degraded)
+	}
+	_, err = g.Record(t.Context(), []Activity{add("1", "hide", "q")})
+	if dep := dependency(err); dep != "pages" {
+		t.Errorf("hide: %v", err)
+	}
+	if _, err = g.Record(t.Context(), []Activity{add("1", "seen", "q")}); dependency(err) != "pages" {
+		t.Errorf("seen: %v", err)
+	}
+	if down := g.Ready(t.Context()); len(down) != 1 || dependency(down[0]) != "pages" {
+		t.Errorf("ready: %v", down)
+	}
+	g.Recorder.store = g.store
+	g.want(t, "1", "hide", "q", Direct) // it was in the ledger
+	g.record(t, false, add("1", "hide", "q"))
+	if down := g.Ready(t.Context()); len(down) != 0 {
+		t.Errorf("ready: %v", down)
+	}
+}
+
+// TestLedgerDown: without the ledger feeds come from the pages, and writes of kinds
+// that need it are refused.
+func TestLedgerDown(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 2)
+	g.record(t, true, add("1", "block", "2"))
+	must(t, g.ledger.Close())
+	g.want(t, "1", "block", "2", Direct)
+	g.want(t, "2", "block", "1", Reverse)
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "ledger" {
+		t.Errorf("hide: %v", err)
+	}
+	g.record(t, true, add("1", "seen", "q"))
+	if _, err := g.List(t.Context(), "1", "hide", "", 10); dependency(err) != "ledger" {
+		t.Errorf("list: %v", err)
+	}
+	if down := g.Ready(t.Context()); len(down) != 1 || dependency(down[0]) != "ledger" {
+		t.Errorf("ready: %v", down)
+	}
+}
