@@ -55,7 +55,7 @@ func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, 
 	}
 	v := &View{seed: r.identity.Seed, kinds: make([]lookup, len(kinds))}
 	var page *favfilter.Page
-	if parts[0].Part == "" {
+	if len(parts) > 0 && parts[0].Part == "" {
 		var err error
 		if page, err = r.current(ctx, number, want, loaded[0]); err != nil {
 			return nil, fmt.Errorf("read activities: %w", err)
@@ -100,6 +100,9 @@ func partsOf(number uint32, kinds []Kind) (parts []favfilter.PageID, index []int
 
 // load is Store.Load, with nothing loaded where the store fails.
 func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
 	loaded, err := r.store.Load(ctx, ids)
 	if err != nil {
 		r.log.Warn("pages cannot be read", "error", err)

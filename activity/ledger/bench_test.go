@@ -1,0 +1,91 @@
+package ledger_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+func openForBenchmark(b *testing.B) *ledger.Ledger {
+	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return l
+}
+
+// scattered spreads the numbers 0, 1, 2, ... over all hashes (Fibonacci
+// hashing).
+func scattered(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
+
+// twoWay is a two-way block, on two pages most of the time.
+func twoWay(i int) ledger.Change {
+	a, b := scattered(2*i+1), scattered(2*i+2)
+	since := time.UnixMicro(1_700_000_000_000_000 + int64(i))
+	owner, target := fmt.Sprintf("user%d", 2*i+1), fmt.Sprintf("user%d", 2*i+2)
+	return ledger.Change{Rows: []ledger.Row{
+		{Hash: a, Owner: owner, Kind: "block", Target: target, Since: since},
+		{Hash: b, Owner: target, Kind: "blocked-by", Target: owner, Since: since},
+	}}
+}
+
+func oneWay(i int) ledger.Change {
+	c := twoWay(i)
+	return ledger.Change{Rows: c.Rows[:1]}
+}
+
+// BenchmarkRecord records new changes. A change of one row is the least;
+// a block is two rows on two pages.
+func BenchmarkRecord(b *testing.B) {
+	for _, shape := range []struct {
+		name string
+		make func(i int) ledger.Change
+	}{{"rows=1", oneWay}, {"rows=2", twoWay}} {
+		for _, n := range []int{1, 100, 10_000} {
+			b.Run(fmt.Sprintf("%s/changes=%d", shape.name, n), func(b *testing.B) {
+				l := openForBenchmark(b)
+				changes := make([]ledger.Change, n)
+				next := 0
+				for b.Loop() {
+					for i := range changes {
+						changes[i] = shape.make(next)
+						next++
+					}
+					if _, err := l.Record(b.Context(), changes); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkSnapshot reads a page of 5,000 rows of fifty users.
+func BenchmarkSnapshot(b *testing.B) {
+	l := openForBenchmark(b)
+	var changes []ledger.Change
+	for i := range 5000 {
+		changes = append(changes, ledger.Change{Rows: []ledger.Row{{
+			Hash: uint64(i % 50), Owner: fmt.Sprintf("user%d", i%50), Kind: "block",
+			Target: fmt.Sprintf("user%d", i), Since: time.UnixMicro(int64(i)),
+		}}})
+	}
+	if _, err := l.Record(b.Context(), changes); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		rows, _, err := l.Snapshot(b.Context(), 0)
+		if err != nil || len(rows) != 5000 {
+			b.Fatalf("%d rows, %v", len(rows), err)
+		}
+	}
+}

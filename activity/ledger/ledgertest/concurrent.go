@@ -1,0 +1,215 @@
+package ledgertest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// randomChanges are up to four changes of up to three rows, out of 96 rows on
+// 16 pages or fewer.
+func randomChanges(intn func(n int) int) []ledger.Change {
+	changes := make([]ledger.Change, 1+intn(4))
+	for i := range changes {
+		changes[i].Remove = intn(2) == 0
+		for range 1 + intn(3) {
+			row := block(intn(16), string(rune('a'+intn(3))))
+			row.Kind = []string{"block", "hide"}[intn(2)]
+			row.Since = at(int64(intn(5)))
+			changes[i].Rows = append(changes[i].Rows, row)
+		}
+	}
+	return changes
+}
+
+// concurrentRecords lets several goroutines record at once. Their receipts,
+// put in order by the sequences, have to tell one story that leads to what the
+// ledger then holds.
+func (s suite) concurrentRecords(t *testing.T) {
+	const goroutines, calls = 8, 60
+	l := s.make(t, 4)
+	receipts := make([][]ledger.Receipt, goroutines)
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		random := rand.New(rand.NewPCG(1, uint64(g)))
+		wg.Go(func() {
+			for range calls {
+				receipt, err := l.Record(t.Context(), randomChanges(random.IntN))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				receipts[g] = append(receipts[g], receipt)
+			}
+		})
+	}
+	wg.Wait()
+	for page := range l.Identity().Pages {
+		var story []ledger.PageChange
+		for _, receipt := range slices.Concat(receipts...) {
+			for _, p := range receipt.Pages {
+				if p.Page == page && len(p.Added)+len(p.Removed) > 0 {
+					story = append(story, p)
+				}
+			}
+		}
+		checkPageKeys(t, l, page, tell(t, story), uint64(len(story)))
+	}
+}
+
+// tell follows the changes of a page in order of their sequences, and returns
+// the keys that they leave.
+func tell(t *testing.T, story []ledger.PageChange) map[key]bool {
+	t.Helper()
+	slices.SortFunc(story, func(a, b ledger.PageChange) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	keys := map[key]bool{}
+	for i, p := range story {
+		if p.Sequence != uint64(i+1) {
+			t.Fatalf("page %d: change %d has sequence %d", p.Page, i+1, p.Sequence)
+		}
+		for _, r := range p.Removed {
+			if !keys[keyOf(r)] {
+				t.Errorf("page %d at %d: removed %v, which was not there", p.Page, p.Sequence, r)
+			}
+			delete(keys, keyOf(r))
+		}
+		for _, r := range p.Added {
+			if keys[keyOf(r)] {
+				t.Errorf("page %d at %d: added %v, which was there", p.Page, p.Sequence, r)
+			}
+			keys[keyOf(r)] = true
+		}
+	}
+	return keys
+}
+
+func checkPageKeys(t *testing.T, l *ledger.Ledger, page uint32, keys map[key]bool, sequence uint64) {
+	t.Helper()
+	rows, got := snapshot(t, l, page)
+	if got != sequence {
+		t.Errorf("page %d at sequence %d, want %d", page, got, sequence)
+	}
+	if len(rows) != len(keys) {
+		t.Errorf("page %d holds %d rows, want %d", page, len(rows), len(keys))
+	}
+	for _, r := range rows {
+		if !keys[keyOf(r)] {
+			t.Errorf("page %d holds %v", page, r)
+		}
+	}
+}
+
+// concurrentSnapshots takes snapshots while one goroutine writes: each has to
+// be the page as it was at the sequence that it names.
+func (s suite) concurrentSnapshots(t *testing.T) {
+	const readers, records = 3, 150
+	l := s.make(t, 1)
+	m := newModel(l.Identity())
+	history := [][]ledger.Row{nil} // by sequence
+
+	type shot struct {
+		rows     []ledger.Row
+		sequence uint64
+	}
+	shots := make([][]shot, readers)
+	written := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range readers {
+		wg.Go(func() {
+			for more := true; more; {
+				select {
+				case <-written:
+					more = false
+				default:
+				}
+				rows, sequence, err := l.Snapshot(t.Context(), 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				shots[i] = append(shots[i], shot{rows, sequence})
+			}
+		})
+	}
+	finish := sync.OnceFunc(func() { close(written); wg.Wait() })
+	defer finish()
+	random := rand.New(rand.NewPCG(2, 3))
+	for range records {
+		changes := randomChanges(random.IntN)
+		retime(changes)
+		checkReceipt(t, record(t, l, changes...), m.record(changes))
+		if m.sequences[0] == uint64(len(history)) {
+			history = append(history, m.page(0))
+		}
+	}
+	finish()
+	for _, s := range slices.Concat(shots...) {
+		if s.sequence >= uint64(len(history)) || !slices.Equal(s.rows, history[s.sequence]) {
+			t.Fatalf("snapshot at sequence %d holds %v", s.sequence, s.rows)
+		}
+	}
+	for _, shots := range shots {
+		last := shots[len(shots)-1]
+		if last.sequence != m.sequences[0] {
+			t.Errorf("snapshot after the last Record at sequence %d, want %d", last.sequence, m.sequences[0])
+		}
+	}
+}
+
+// retime gives all rows one time, so that a row's time is no other at one and
+// the same sequence.
+func retime(changes []ledger.Change) {
+	for _, c := range changes {
+		for i := range c.Rows {
+			c.Rows[i].Since = at(0)
+		}
+	}
+}
+
+// random does all kinds of things to a ledger and to a model.
+func (s suite) random(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		url := s.fresh(t)
+		pages := rapid.SampledFrom([]uint32{1, 2, 16}).Draw(rt, "pages")
+		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() { l.Close() }()
+		m := newModel(l.Identity())
+		intn := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "n") }
+		rt.Repeat(map[string]func(*rapid.T){
+			"record": func(rt *rapid.T) {
+				changes := randomChanges(intn)
+				checkReceipt(rt, record(rt, l, changes...), m.record(changes))
+			},
+			"list": func(rt *rapid.T) {
+				owner := block(intn(16), "")
+				q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4)}
+				if intn(2) == 0 {
+					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: fmt.Sprint(string(rune('a' + intn(3))))}
+				}
+				listed(rt, l, m, q)
+			},
+			"reopen": func(rt *rapid.T) {
+				if intn(8) > 0 {
+					rt.Skip("seldom: it is slow")
+				}
+				if err := l.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				if l, err = ledger.Open(t.Context(), url, ledger.Options{}); err != nil {
+					rt.Fatal(err)
+				}
+			},
+		})
+		m.check(rt, l)
+	})
+}

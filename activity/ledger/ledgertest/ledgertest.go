@@ -1,0 +1,161 @@
+// Package ledgertest is the specification of a ledger as a test suite, which
+// every kind of ledger has to pass.
+package ledgertest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// Run puts a kind of ledger through all that package ledger promises. fresh
+// returns the URL of a place where there is no ledger yet, another one each
+// time; it cleans up after itself with t.Cleanup.
+func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
+	s := suite{fresh}
+	for _, c := range []struct {
+		name string
+		test func(suite, *testing.T)
+	}{
+		{"Identity", suite.identity},
+		{"PagesInvalid", suite.pagesInvalid},
+		{"PagesDiffer", suite.pagesDiffer},
+		{"Closed", suite.closed},
+		{"Ended", suite.ended},
+		{"Checkpoint", suite.checkpoint},
+		{"RecordAgain", suite.recordAgain},
+		{"RecordNothing", suite.recordNothing},
+		{"RecordNetEffect", suite.recordNetEffect},
+		{"RecordTwoPages", suite.recordTwoPages},
+		{"RecordHalfThere", suite.recordHalfThere},
+		{"RecordSince", suite.recordSince},
+		{"RecordManySizes", suite.recordManySizes},
+		{"RecordInvalid", suite.recordInvalid},
+		{"RecordOddIDs", suite.recordOddIDs},
+		{"RecordCancelledAnywhere", suite.recordCancelledAnywhere},
+		{"Hashes", suite.hashes},
+		{"Reopen", suite.reopen},
+		{"Sequences", suite.sequences},
+		{"NoSuchPage", suite.noSuchPage},
+		{"List", suite.list},
+		{"ListInvalid", suite.listInvalid},
+		{"ConcurrentRecords", suite.concurrentRecords},
+		{"ConcurrentSnapshots", suite.concurrentSnapshots},
+		{"Random", suite.random},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
+	}
+}
+
+type suite struct {
+	fresh func(t *testing.T) (url string)
+}
+
+// make makes a new ledger. It is closed when t ends.
+func (s suite) make(t *testing.T, pages uint32) *ledger.Ledger {
+	return open(t, s.fresh(t), ledger.Options{Pages: pages})
+}
+
+func open(t *testing.T, url string, o ledger.Options) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(context.Background(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, l) })
+	return l
+}
+
+func shut(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// tester is what checks need of testing.T and rapid.T.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+func record(t tester, l *ledger.Ledger, changes ...ledger.Change) ledger.Receipt {
+	t.Helper()
+	receipt, err := l.Record(context.Background(), changes)
+	if err != nil {
+		t.Fatalf("Record: %v", err)
+	}
+	return receipt
+}
+
+func add(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows} }
+
+func remove(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows, Remove: true} }
+
+// at is a moment, given in microseconds.
+func at(us int64) time.Time { return time.UnixMicro(1_750_000_000_000_000 + us).UTC() }
+
+// block is a row of user number owner; with 16 pages, owner is also the page.
+func block(owner int, target string) ledger.Row {
+	return ledger.Row{
+		Hash: uint64(owner) << 60, Owner: fmt.Sprintf("u%d", owner), Kind: "block",
+		Target: target, Since: at(0),
+	}
+}
+
+// snapshot returns a page's rows, which have to be in key order.
+func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, uint64) {
+	t.Helper()
+	rows, sequence, err := l.Snapshot(context.Background(), page)
+	if err != nil {
+		t.Fatalf("Snapshot: %v", err)
+	}
+	if !slices.IsSortedFunc(rows, compareRows) {
+		t.Errorf("page %d is not in order: %v", page, rows)
+	}
+	return rows, sequence
+}
+
+func compareRows(a, b ledger.Row) int {
+	return cmp.Or(
+		cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Owner, b.Owner),
+		cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target),
+	)
+}
+
+// checkPage compares a page with the rows that it should hold, in key order,
+// and the sequence at which it should stand.
+func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, sequence uint64) {
+	t.Helper()
+	got, gotSequence := snapshot(t, l, page)
+	if !slices.Equal(got, rows) {
+		t.Errorf("page %d holds %v, want %v", page, got, rows)
+	}
+	if gotSequence != sequence {
+		t.Errorf("page %d at sequence %d, want %d", page, gotSequence, sequence)
+	}
+	alone, err := l.Sequence(context.Background(), page)
+	if err != nil || alone != sequence {
+		t.Errorf("Sequence(%d) = %d, %v, want %d", page, alone, err, sequence)
+	}
+}
+
+func checkReceipt(t tester, got, want ledger.Receipt) {
+	t.Helper()
+	if !slices.Equal(got.Changed, want.Changed) {
+		t.Errorf("changed %v, want %v", got.Changed, want.Changed)
+	}
+	same := slices.EqualFunc(got.Pages, want.Pages, func(a, b ledger.PageChange) bool {
+		return a.Page == b.Page && a.Sequence == b.Sequence &&
+			slices.Equal(a.Added, b.Added) && slices.Equal(a.Removed, b.Removed)
+	})
+	if !same {
+		t.Errorf("pages %+v, want %+v", got.Pages, want.Pages)
+	}
+}

@@ -1,0 +1,164 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+func (s suite) identity(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{})
+	id := l.Identity()
+	if id.Incarnation == 0 {
+		t.Error("incarnation is 0")
+	}
+	if id.Pages != 16384 {
+		t.Errorf("%d pages by default, want 16384", id.Pages)
+	}
+	shut(t, l)
+	for _, pages := range []uint32{0, 16384} {
+		l := open(t, url, ledger.Options{Pages: pages})
+		if again := l.Identity(); again != id {
+			t.Errorf("identity %+v after opening again, was %+v", again, id)
+		}
+		shut(t, l)
+	}
+	for _, pages := range []uint32{1, 1 << 24} {
+		other := s.make(t, pages).Identity()
+		if other.Pages != pages {
+			t.Errorf("%d pages, want %d", other.Pages, pages)
+		}
+		if other.Incarnation == id.Incarnation || other.Seed == id.Seed {
+			t.Errorf("two ledgers with identities %+v and %+v", id, other)
+		}
+	}
+}
+
+func (s suite) pagesInvalid(t *testing.T) {
+	url := s.fresh(t)
+	for pages, number := range map[uint32]string{3: "3", 1<<24 - 1: "16777215", 1 << 25: "33554432"} {
+		_, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
+		if err == nil || !strings.Contains(err.Error(), number) {
+			t.Errorf("error %v for %d pages, want one naming the number", err, pages)
+		}
+	}
+	if id := open(t, url, ledger.Options{Pages: 2}).Identity(); id.Pages != 2 {
+		t.Errorf("%d pages, want 2: an attempt that was refused left something", id.Pages)
+	}
+}
+
+func (s suite) pagesDiffer(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 512})
+	id := l.Identity()
+	shut(t, l)
+	_, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 2048})
+	if !errors.Is(err, ledger.ErrPagesDiffer) {
+		t.Fatalf("error %v, want ErrPagesDiffer", err)
+	}
+	for _, number := range []string{"512", "2048"} {
+		if !strings.Contains(err.Error(), number) {
+			t.Errorf("error %q does not name %s", err, number)
+		}
+	}
+	if again := open(t, url, ledger.Options{}).Identity(); again != id {
+		t.Errorf("identity %+v after a refusal, was %+v", again, id)
+	}
+}
+
+// calls are all methods that take a context.
+func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Record": func(ctx context.Context) error {
+			_, err := l.Record(ctx, []ledger.Change{add(block(1, "a"))})
+			return err
+		},
+		"Snapshot": func(ctx context.Context) error { _, _, err := l.Snapshot(ctx, 0); return err },
+		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
+		"Sequences": func(ctx context.Context) error {
+			return l.Sequences(ctx, func(uint32, uint64) error { return nil })
+		},
+		"List": func(ctx context.Context) error {
+			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
+			return err
+		},
+		"Checkpoint":       func(ctx context.Context) error { _, _, err := l.Checkpoint(ctx, "id"); return err },
+		"SetCheckpoint":    func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "1") },
+		"RemoveCheckpoint": func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "") },
+		"Ping":             l.Ping,
+	}
+}
+
+func (s suite) closed(t *testing.T) {
+	l := s.make(t, 16)
+	for name, call := range calls(l) {
+		if err := call(t.Context()); err != nil {
+			t.Errorf("%s of an open ledger: %v", name, err)
+		}
+	}
+	shut(t, l)
+	for name, call := range calls(l) {
+		if err := call(t.Context()); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s of a closed ledger: error %v, want fs.ErrClosed", name, err)
+		}
+	}
+	shut(t, l) // does nothing
+}
+
+func (s suite) ended(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 16})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range calls(l) {
+		if err := call(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v, want context.Canceled", name, err)
+		}
+	}
+	newModel(l.Identity()).check(t, l)
+	if _, found, err := l.Checkpoint(t.Context(), "id"); found || err != nil {
+		t.Errorf("checkpoint found: %v, %v", found, err)
+	}
+	shut(t, l)
+	if _, err := ledger.Open(ctx, url, ledger.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open: error %v, want context.Canceled", err)
+	}
+}
+
+func (s suite) checkpoint(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{})
+	want := func(id, value string, found bool) {
+		t.Helper()
+		got, ok, err := l.Checkpoint(t.Context(), id)
+		if got != value || ok != found || err != nil {
+			t.Errorf("checkpoint %q is %q, %v, %v, want %q, %v", id, got, ok, err, value, found)
+		}
+	}
+	set := func(id, value string) {
+		t.Helper()
+		if err := l.SetCheckpoint(t.Context(), id, value); err != nil {
+			t.Error(err)
+		}
+	}
+	want("import", "", false)
+	set("import", "")
+	want("import", "", false)
+	set("import", "line 1")
+	set("import", "line 2 'ä' %")
+	set("other", "x")
+	shut(t, l)
+	l = open(t, url, ledger.Options{})
+	want("import", "line 2 'ä' %", true)
+	set("import", "")
+	want("import", "", false)
+	want("other", "x", true)
+	if err := l.SetCheckpoint(t.Context(), "", "x"); err == nil {
+		t.Error("a checkpoint without id was accepted")
+	}
+}

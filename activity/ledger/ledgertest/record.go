@@ -1,0 +1,328 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+func (s suite) recordAgain(t *testing.T) {
+	l := s.make(t, 16)
+	row := block(3, "a")
+	steps := []struct {
+		change  ledger.Change
+		changed bool
+		page    ledger.PageChange
+		rows    []ledger.Row
+	}{
+		{remove(row), false, ledger.PageChange{Page: 3}, nil},
+		{add(row), true, ledger.PageChange{Page: 3, Sequence: 1, Added: []ledger.Row{row}}, []ledger.Row{row}},
+		{add(row), false, ledger.PageChange{Page: 3, Sequence: 1}, []ledger.Row{row}},
+		{remove(row), true, ledger.PageChange{Page: 3, Sequence: 2, Removed: []ledger.Row{row}}, nil},
+		{remove(row), false, ledger.PageChange{Page: 3, Sequence: 2}, nil},
+		{add(row), true, ledger.PageChange{Page: 3, Sequence: 3, Added: []ledger.Row{row}}, []ledger.Row{row}},
+	}
+	for _, step := range steps {
+		receipt := record(t, l, step.change)
+		checkReceipt(t, receipt, ledger.Receipt{
+			Changed: []bool{step.changed}, Pages: []ledger.PageChange{step.page},
+		})
+		checkPage(t, l, 3, step.rows, step.page.Sequence)
+	}
+	checkPage(t, l, 2, nil, 0)
+	checkPage(t, l, 4, nil, 0)
+}
+
+func (s suite) recordNothing(t *testing.T) {
+	l := s.make(t, 16)
+	checkReceipt(t, record(t, l), ledger.Receipt{})
+	newModel(l.Identity()).check(t, l)
+}
+
+// recordNetEffect makes several changes of one row in one call. In a pattern
+// "+" records and "-" removes it.
+func (s suite) recordNetEffect(t *testing.T) {
+	for _, c := range []struct {
+		there   bool
+		pattern string
+		changed []bool
+		net     string // "added", "removed" or nothing
+	}{
+		{false, "+-", []bool{true, true}, ""},
+		{false, "++", []bool{true, false}, "added"},
+		{false, "+-+", []bool{true, true, true}, "added"},
+		{false, "-+", []bool{false, true}, "added"},
+		{false, "--", []bool{false, false}, ""},
+		{true, "-+", []bool{true, true}, ""},
+		{true, "--", []bool{true, false}, "removed"},
+		{true, "-+-", []bool{true, true, true}, "removed"},
+		{true, "+-", []bool{false, true}, "removed"},
+		{true, "++", []bool{false, false}, ""},
+	} {
+		t.Run(fmt.Sprintf("%v%s", c.there, c.pattern), func(t *testing.T) {
+			l := s.make(t, 16)
+			before := block(3, "a")
+			sequence := uint64(0)
+			if c.there {
+				record(t, l, add(before))
+				sequence = 1
+			}
+			var changes []ledger.Change
+			last := before
+			for i, sign := range c.pattern {
+				row := before
+				row.Since = at(int64(1 + i))
+				changes = append(changes, ledger.Change{Rows: []ledger.Row{row}, Remove: sign == '-'})
+				if sign == '+' && c.changed[i] {
+					last = row
+				}
+			}
+			page := ledger.PageChange{Page: 3, Sequence: sequence}
+			rows := []ledger.Row{last}
+			switch {
+			case c.net == "added":
+				page.Sequence, page.Added = sequence+1, rows
+			case c.net == "removed":
+				page.Sequence, page.Removed, rows = sequence+1, []ledger.Row{before}, nil
+			case !c.there:
+				rows = nil
+			}
+			checkReceipt(t, record(t, l, changes...), ledger.Receipt{
+				Changed: c.changed, Pages: []ledger.PageChange{page},
+			})
+			checkPage(t, l, 3, rows, page.Sequence)
+		})
+	}
+}
+
+func (s suite) recordTwoPages(t *testing.T) {
+	l := s.make(t, 16)
+	mine, theirs := block(9, "u2"), block(2, "u9")
+	theirs.Kind = "blocked-by"
+	more := block(2, "u5")
+	checkReceipt(t, record(t, l, add(mine, theirs), add(more)), ledger.Receipt{
+		Changed: []bool{true, true},
+		Pages: []ledger.PageChange{
+			{Page: 2, Sequence: 1, Added: []ledger.Row{more, theirs}},
+			{Page: 9, Sequence: 1, Added: []ledger.Row{mine}},
+		},
+	})
+	checkReceipt(t, record(t, l, remove(more), add(mine)), ledger.Receipt{
+		Changed: []bool{true, false},
+		Pages: []ledger.PageChange{
+			{Page: 2, Sequence: 2, Removed: []ledger.Row{more}},
+			{Page: 9, Sequence: 1},
+		},
+	})
+	checkReceipt(t, record(t, l, remove(mine, theirs)), ledger.Receipt{
+		Changed: []bool{true},
+		Pages: []ledger.PageChange{
+			{Page: 2, Sequence: 3, Removed: []ledger.Row{theirs}},
+			{Page: 9, Sequence: 2, Removed: []ledger.Row{mine}},
+		},
+	})
+	checkPage(t, l, 2, nil, 3)
+	checkPage(t, l, 9, nil, 2)
+}
+
+// recordHalfThere makes changes of which one row is there and one is not,
+// or which name a row twice.
+func (s suite) recordHalfThere(t *testing.T) {
+	l := s.make(t, 16)
+	one, two := block(1, "a"), block(2, "b")
+	record(t, l, add(one))
+	checkReceipt(t, record(t, l, add(one, two, two)), ledger.Receipt{
+		Changed: []bool{true},
+		Pages:   []ledger.PageChange{{Page: 1, Sequence: 1}, {Page: 2, Sequence: 1, Added: []ledger.Row{two}}},
+	})
+	record(t, l, remove(two))
+	checkReceipt(t, record(t, l, remove(one, two, one)), ledger.Receipt{
+		Changed: []bool{true},
+		Pages:   []ledger.PageChange{{Page: 1, Sequence: 2, Removed: []ledger.Row{one}}, {Page: 2, Sequence: 2}},
+	})
+}
+
+func (s suite) recordSince(t *testing.T) {
+	l := s.make(t, 16)
+	first := block(1, "a")
+	first.Since = time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("", 3600))
+	kept := first
+	kept.Since = time.Date(2026, 3, 1, 11, 0, 0, 123_456_000, time.UTC)
+	receipt := record(t, l, add(first))
+	checkReceipt(t, receipt, ledger.Receipt{
+		Changed: []bool{true},
+		Pages:   []ledger.PageChange{{Page: 1, Sequence: 1, Added: []ledger.Row{kept}}},
+	})
+	later := first
+	later.Since = later.Since.Add(time.Hour)
+	record(t, l, add(later))
+	checkPage(t, l, 1, []ledger.Row{kept}, 1)
+
+	ignored := first
+	ignored.Since = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)
+	receipt = record(t, l, remove(ignored))
+	checkReceipt(t, receipt, ledger.Receipt{
+		Changed: []bool{true},
+		Pages:   []ledger.PageChange{{Page: 1, Sequence: 2, Removed: []ledger.Row{kept}}},
+	})
+	for i, moment := range []time.Time{{}, time.Unix(-1, 999_999_999), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)} {
+		row := block(2, "x")
+		row.Since = moment
+		record(t, l, add(row))
+		row.Since = moment.UTC().Truncate(time.Microsecond)
+		checkPage(t, l, 2, []ledger.Row{row}, uint64(2*i+1))
+		record(t, l, remove(row))
+	}
+}
+
+// recordManySizes records and removes as many rows as may make any difference
+// to a ledger that works in batches.
+func (s suite) recordManySizes(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	for _, n := range []int{1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 129, 1000, 10_000} {
+		var adds, removes []ledger.Change
+		for i := range n {
+			row := block(i%16, fmt.Sprint("n", i))
+			adds = append(adds, add(row))
+			if i%3 != 0 {
+				removes = append(removes, remove(row))
+			}
+		}
+		checkReceipt(t, record(t, l, adds...), m.record(adds))
+		m.check(t, l)
+		checkReceipt(t, record(t, l, removes...), m.record(removes))
+		m.check(t, l)
+	}
+}
+
+func (s suite) recordInvalid(t *testing.T) {
+	l := s.make(t, 16)
+	valid := block(1, "a")
+	with := func(change func(*ledger.Row)) ledger.Change {
+		row := valid
+		change(&row)
+		return add(valid, row)
+	}
+	for name, c := range map[string]struct {
+		change ledger.Change
+		names  string
+	}{
+		"no rows":      {ledger.Change{}, "rows"},
+		"no owner":     {with(func(r *ledger.Row) { r.Owner = "" }), "owner"},
+		"no kind":      {with(func(r *ledger.Row) { r.Kind = "" }), "kind"},
+		"no target":    {with(func(r *ledger.Row) { r.Target = "" }), "target"},
+		"long owner":   {with(func(r *ledger.Row) { r.Owner = strings.Repeat("ä", 128) + "x" }), "owner"},
+		"NUL":          {with(func(r *ledger.Row) { r.Target = "a\x00b" }), "target"},
+		"newline":      {with(func(r *ledger.Row) { r.Kind = "a\n" }), "kind"},
+		"C1 control":   {with(func(r *ledger.Row) { r.Target = "a\u0085" }), "target"},
+		"not UTF-8":    {with(func(r *ledger.Row) { r.Owner = "a\xff" }), "owner"},
+		"year 0":       {with(func(r *ledger.Row) { r.Since = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
+		"year 10000":   {with(func(r *ledger.Row) { r.Since = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
+		"removal, too": {remove(ledger.Row{Owner: "u1", Kind: "block"}), "target"},
+	} {
+		_, err := l.Record(t.Context(), []ledger.Change{add(block(2, "b")), c.change})
+		if err == nil || !strings.Contains(err.Error(), "change 1") || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("%s: error %v, want one naming change 1 and %s", name, err, c.names)
+		}
+	}
+	newModel(l.Identity()).check(t, l)
+}
+
+// recordOddIDs records rows that a collation, a pattern or a separator might
+// take for one another.
+func (s suite) recordOddIDs(t *testing.T) {
+	l := s.make(t, 1)
+	m := newModel(l.Identity())
+	ids := []string{
+		"a", "A", "a ", " a", "ä", "a\u0308", "%", "_", "'", `"`, `\`, "a'b--", "?1", "1", "01", "1.0", "1e0",
+		"U1_P2", "U1", "_P2", "NULL", "x'00'", "2026-01-01 00:00:00", "\U0001f600", "\ufeff", "\uffff",
+		strings.Repeat("x", 256), strings.Repeat("x", 255), strings.Repeat("ä", 128),
+	}
+	var changes []ledger.Change
+	for i, id := range ids {
+		changes = append(changes,
+			add(ledger.Row{Owner: id, Kind: "block", Target: "t", Since: at(int64(i))}),
+			add(ledger.Row{Owner: "o", Kind: id, Target: "t", Since: at(int64(i))}),
+			add(ledger.Row{Owner: "o", Kind: "block", Target: id, Since: at(int64(i))}))
+	}
+	receipt := record(t, l, changes...)
+	checkReceipt(t, receipt, m.record(changes))
+	if n := len(receipt.Pages[0].Added); n != 3*len(ids) {
+		t.Fatalf("%d rows added, want %d", n, 3*len(ids))
+	}
+	m.check(t, l)
+	for _, id := range ids {
+		change := []ledger.Change{remove(ledger.Row{Owner: "o", Kind: "block", Target: id})}
+		checkReceipt(t, record(t, l, change...), m.record(change))
+		q := ledger.ListQuery{Owner: id, Kind: "block", Limit: len(ids)}
+		rows, err := l.List(t.Context(), q)
+		if want := m.list(q); err != nil || len(rows) != len(want) || len(want) > 0 && rows[0] != want[0] {
+			t.Errorf("list of %q: %v, %v, want %v", id, rows, err, want)
+		}
+	}
+	m.check(t, l)
+}
+
+// countdown is a context that ends when it was looked at a number of times.
+type countdown struct {
+	context.Context
+	mu   sync.Mutex
+	left int
+	done chan struct{}
+}
+
+func (c *countdown) Done() <-chan struct{} { return c.done }
+
+func (c *countdown) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left--
+	if c.left == -1 {
+		close(c.done)
+	}
+	if c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// recordCancelledAnywhere lets the context end at each place where it is
+// honoured, until there is none left.
+func (s suite) recordCancelledAnywhere(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	var first, changes []ledger.Change
+	for i := range 300 {
+		row := block(i%16, fmt.Sprint("n", i))
+		first = append(first, add(row))
+		if i%2 == 0 {
+			changes = append(changes, remove(row))
+		} else {
+			changes = append(changes, add(block(i%16, fmt.Sprint("m", i))))
+		}
+	}
+	checkReceipt(t, record(t, l, first...), m.record(first))
+	for looks := 0; ; looks++ {
+		ctx := &countdown{Context: context.Background(), left: looks, done: make(chan struct{})}
+		receipt, err := l.Record(ctx, changes)
+		if err == nil {
+			checkReceipt(t, receipt, m.record(changes))
+			m.check(t, l)
+			if looks < 10 {
+				t.Errorf("the context was honoured at %d places only", looks)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want context.Canceled", err)
+		}
+		m.check(t, l)
+	}
+}

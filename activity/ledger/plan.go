@@ -1,0 +1,189 @@
+package ledger
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// key identifies a row.
+type key struct {
+	hash                uint64
+	owner, kind, target string
+}
+
+// compare orders keys as the primary key of the entries does.
+func (k key) compare(other key) int {
+	return cmp.Or(
+		cmp.Compare(k.hash, other.hash),
+		cmp.Compare(k.owner, other.owner),
+		cmp.Compare(k.kind, other.kind),
+		cmp.Compare(k.target, other.target),
+	)
+}
+
+func (r Row) key() key { return key{r.Hash, r.Owner, r.Kind, r.Target} }
+
+// entry is a row that a plan names: as the ledger has it (was, before) and as
+// the changes leave it (is, since).
+type entry struct {
+	key
+	was, is       bool
+	before, since time.Time
+}
+
+func (e *entry) row(since time.Time) Row {
+	return Row{Hash: e.hash, Owner: e.owner, Kind: e.kind, Target: e.target, Since: since}
+}
+
+// plan works out in process what changes come to, so that a transaction is
+// one round of reading, one of writing, and the commit.
+type plan struct {
+	id      Identity
+	changes []Change
+	named   []*entry // one for every row of every change, in their order
+	entries []*entry // each once, in key order: neighbours share database pages
+	byKey   map[key]*entry
+}
+
+// newPlan checks the changes and collects the rows that they name.
+func newPlan(id Identity, changes []Change) (*plan, error) {
+	p := &plan{id: id, changes: changes, byKey: make(map[key]*entry, len(changes))}
+	for i, c := range changes {
+		if len(c.Rows) == 0 {
+			return nil, fmt.Errorf("change %d: no rows", i)
+		}
+		for j, r := range c.Rows {
+			if err := r.validate(c.Remove); err != nil {
+				return nil, fmt.Errorf("change %d: row %d: %w", i, j, err)
+			}
+			p.named = append(p.named, p.entry(r.key()))
+		}
+	}
+	slices.SortFunc(p.entries, func(a, b *entry) int { return a.compare(b.key) })
+	return p, nil
+}
+
+// entry returns the plan's entry for k, a new one if there is none.
+func (p *plan) entry(k key) *entry {
+	e := p.byKey[k]
+	if e == nil {
+		e = &entry{key: k}
+		p.byKey[k] = e
+		p.entries = append(p.entries, e)
+	}
+	return e
+}
+
+// found notes that the ledger has the row r, one of the plan's.
+func (p *plan) found(r Row) {
+	e := p.byKey[r.key()]
+	e.was, e.before = true, r.Since
+}
+
+// decide makes the changes one after another on the entries and says which of
+// them altered anything.
+func (p *plan) decide() (changed []bool) {
+	for _, e := range p.entries {
+		e.is, e.since = e.was, e.before
+	}
+	changed = make([]bool, len(p.changes))
+	named := p.named
+	for i, c := range p.changes {
+		for _, r := range c.Rows {
+			e := named[0]
+			named = named[1:]
+			if e.is != c.Remove {
+				continue
+			}
+			changed[i] = true
+			e.is = !c.Remove
+			if e.is {
+				e.since = microseconds(r.Since)
+			}
+		}
+	}
+	return changed
+}
+
+// writes returns the entries that have to be written: upserted (new, or with
+// a new time) and removed.
+func (p *plan) writes() (upserts, removals []*entry) {
+	for _, e := range p.entries {
+		switch {
+		case e.is && (!e.was || !e.since.Equal(e.before)):
+			upserts = append(upserts, e)
+		case e.was && !e.is:
+			removals = append(removals, e)
+		}
+	}
+	return upserts, removals
+}
+
+// pages returns the net effect on each page, without the sequences.
+func (p *plan) pages() []PageChange {
+	var pages []PageChange
+	for _, e := range p.entries {
+		page := p.id.Page(e.hash)
+		if n := len(pages); n == 0 || pages[n-1].Page != page {
+			pages = append(pages, PageChange{Page: page})
+		}
+		last := &pages[len(pages)-1]
+		switch {
+		case e.is && !e.was:
+			last.Added = append(last.Added, e.row(e.since))
+		case e.was && !e.is:
+			last.Removed = append(last.Removed, e.row(e.before))
+		}
+	}
+	return pages
+}
+
+// microseconds returns t as the ledger keeps it.
+func microseconds(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
+
+const maxIDBytes = 256
+
+func (r Row) validate(removal bool) error {
+	if err := validateID("owner", r.Owner); err != nil {
+		return err
+	}
+	if err := validateID("kind", r.Kind); err != nil {
+		return err
+	}
+	if err := validateID("target", r.Target); err != nil {
+		return err
+	}
+	if year := r.Since.UTC().Year(); !removal && (year < 1 || year > 9999) {
+		return fmt.Errorf("since: year %d is not one of 1 to 9999", year)
+	}
+	return nil
+}
+
+func validateID(field, id string) error {
+	if err := checkID(id); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	return nil
+}
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("empty")
+	case len(id) > maxIDBytes:
+		return fmt.Errorf("%d bytes, more than %d", len(id), maxIDBytes)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("%q is not UTF-8", id)
+	}
+	for _, r := range id {
+		if unicode.IsControl(r) {
+			return fmt.Errorf("%q holds a control character", id)
+		}
+	}
+	return nil
+}

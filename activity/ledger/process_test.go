@@ -1,0 +1,231 @@
+package ledger_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// childVariable makes the test binary a child that records until it is killed.
+// Its value is the number of the first Record and the ledger's file.
+const childVariable = "LEDGER_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(childVariable); job != "" {
+		first, file, _ := strings.Cut(job, " ")
+		if err := recordForever(first, file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// recordForever prints the number of each Record once it has returned.
+func recordForever(first, file string) error {
+	ctx := context.Background()
+	i, err := strconv.Atoi(first)
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(ctx, "sqlite:"+file, ledger.Options{Pages: 8})
+	if err != nil {
+		return err
+	}
+	for ; ; i++ {
+		if _, err := l.Record(ctx, childChanges(i)); err != nil {
+			return err
+		}
+		fmt.Println(i)
+	}
+}
+
+// childChanges are what a child records as number i: a block, and every other
+// time the removal of the block before.
+func childChanges(i int) []ledger.Change {
+	changes := []ledger.Change{twoWay(i)}
+	if i%2 == 1 {
+		changes = append(changes, ledger.Change{Rows: twoWay(i - 1).Rows, Remove: true})
+	}
+	return changes
+}
+
+// child is a process that records, from number first on.
+type child struct {
+	*exec.Cmd
+	acknowledged *bufio.Scanner
+	stderr       bytes.Buffer
+}
+
+func startChild(t *testing.T, first int, file string) *child {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{Cmd: exec.CommandContext(t.Context(), executable)}
+	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", childVariable, first, file))
+	c.Stderr = &c.stderr
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.acknowledged = bufio.NewScanner(stdout)
+	return c
+}
+
+// next waits for the next number acknowledged; it is not ok once there is
+// none.
+func (c *child) next(t *testing.T) (number int, ok bool) {
+	t.Helper()
+	if !c.acknowledged.Scan() {
+		return 0, false
+	}
+	number, err := strconv.Atoi(c.acknowledged.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number, true
+}
+
+// kill ends the child with SIGKILL and returns the last number that it
+// acknowledged, given the last one known.
+func (c *child) kill(t *testing.T, last int) int {
+	t.Helper()
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	for {
+		number, ok := c.next(t)
+		if !ok {
+			break
+		}
+		last = number
+	}
+	if err := c.Wait(); c.ProcessState.Exited() {
+		t.Fatalf("the child ended by itself: %v: %s", err, c.stderr.String())
+	}
+	return last
+}
+
+// TestKilled kills a process that records, again and again: what it had
+// acknowledged is there, what it was at is there or not, and nothing else.
+func TestKilled(t *testing.T) {
+	const rounds = 12
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	random := rand.New(rand.NewPCG(4, 5))
+	done := 0 // how many records the ledger has
+	for range rounds {
+		c := startChild(t, done, file)
+		last := -1
+		for range 1 + random.IntN(60) {
+			number, ok := c.next(t)
+			if !ok {
+				c.kill(t, last)
+				t.Fatalf("no more numbers after %d", last)
+			}
+			last = number
+		}
+		last = c.kill(t, last)
+		l := open(t, "sqlite:"+file, ledger.Options{})
+		if done = recorded(t, l); done != last+1 && done != last+2 {
+			t.Fatalf("the ledger has %d records, %d were acknowledged", done, last+1)
+		}
+		shut(t, l)
+	}
+}
+
+// recorded returns how many of the children's records make the ledger what it
+// is: rows and sequences of all pages.
+func recorded(t *testing.T, l *ledger.Ledger) int {
+	t.Helper()
+	rows, sequences := map[ledger.Row]bool{}, map[uint32]uint64{}
+	var total uint64
+	err := l.Sequences(t.Context(), func(page uint32, sequence uint64) error {
+		found, at, err := l.Snapshot(t.Context(), page)
+		for _, r := range found {
+			rows[r] = true
+		}
+		if at != sequence {
+			t.Errorf("page %d at %d and at %d", page, sequence, at)
+		}
+		sequences[page] = sequence
+		total += sequence
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRows, wantSequences := map[ledger.Row]bool{}, map[uint32]uint64{}
+	n := 0
+	for ; total > 0; n++ {
+		pages := map[uint32]bool{}
+		for _, c := range childChanges(n) {
+			for _, r := range c.Rows {
+				r.Since = r.Since.UTC()
+				wantRows[r] = true
+				if c.Remove {
+					delete(wantRows, r)
+				}
+				pages[l.Identity().Page(r.Hash)] = true
+			}
+		}
+		for page := range pages {
+			wantSequences[page]++
+		}
+		total -= min(total, uint64(len(pages)))
+	}
+	if !maps.Equal(rows, wantRows) || !maps.Equal(sequences, wantSequences) {
+		t.Fatalf("after %d records: %d rows, sequences %v, want %d rows, %v",
+			n, len(rows), sequences, len(wantRows), wantSequences)
+	}
+	return n
+}
+
+func TestInUse(t *testing.T) {
+	directory := t.TempDir()
+	file := filepath.Join(directory, "ledger.db")
+	link, linked := filepath.Join(t.TempDir(), "link.db"), filepath.Join(t.TempDir(), "linked")
+	if err := errors.Join(os.Symlink(file, link), os.Symlink(directory, linked)); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() {
+		t.Helper()
+		for _, name := range []string{file, link, filepath.Join(linked, "ledger.db")} {
+			_, err := ledger.Open(t.Context(), "sqlite:"+name, ledger.Options{})
+			if !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v, want ErrInUse naming %s", err, name)
+			}
+		}
+	}
+	l := open(t, "sqlite:"+file, ledger.Options{})
+	refused()
+	record(t, l, oneWay(1)) // still works
+	shut(t, l)
+
+	shut(t, open(t, "sqlite:"+link, ledger.Options{}))
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	c := startChild(t, 0, file)
+	if _, ok := c.next(t); ok {
+		refused()
+	}
+	c.kill(t, 0)
+	shut(t, open(t, "sqlite:"+file, ledger.Options{}))
+}

@@ -1,0 +1,216 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/gofrs/flock"
+	"modernc.org/sqlite"
+)
+
+const (
+	// applicationID marks a SQLite file as a ledger; migration 1 sets it.
+	applicationID = 0x6661766c
+
+	// Parameters of a connection. FULL syncs the write-ahead log at each
+	// commit, which is what makes a commit durable. The timeout (ms) is for
+	// other programs that look into the file, such as a backup: this one does
+	// not get into its own way. A writer's transaction takes the write lock
+	// when it begins; its cache (KiB, negative by SQLite's convention) holds
+	// the inner pages of the indexes, into which rows fall at random.
+	writerParameters = `?_txlock=immediate&_dqs=0&_error_rc=1&_pragma=busy_timeout(5000)` +
+		`&_pragma=synchronous(FULL)&_pragma=cache_size(-65536)&_pragma=journal_size_limit(67108864)`
+	readerParameters = `?mode=rw&_dqs=0&_error_rc=1&_pragma=busy_timeout(5000)` +
+		`&_pragma=query_only(1)&_pragma=cache_size(-8192)`
+)
+
+// sqliteFile returns the absolute name of the file that a URL names.
+func sqliteFile(url string) (string, error) {
+	scheme, name, _ := strings.Cut(url, ":")
+	switch {
+	case scheme != "sqlite":
+		// Without the rest, which might hold a password.
+		return "", fmt.Errorf("unknown kind %q: want sqlite:<file>", scheme)
+	case name == "":
+		return "", errors.New("no file named: want sqlite:<file>")
+	case strings.HasPrefix(name, "//") && !strings.HasPrefix(name, "///"):
+		return "", fmt.Errorf("%s: want sqlite:<file>, without //", url)
+	}
+	return filepath.Abs(name)
+}
+
+// openSQLite locks and opens the file, creating it if need be.
+func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := makeDirectory(filepath.Dir(file)); err != nil {
+		return nil, err
+	}
+	file, err := resolve(file)
+	if err != nil {
+		return nil, err
+	}
+	l := &Ledger{file: file, lock: flock.New(file + ".lock")}
+	switch locked, err := l.lock.TryLock(); {
+	case err != nil:
+		return nil, fmt.Errorf("lock: %w", err)
+	case !locked:
+		return nil, fmt.Errorf("%w: %s is locked", ErrInUse, l.lock.Path())
+	}
+	if err := l.start(ctx, o); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// start opens the connections of a locked ledger and brings it up to date.
+func (l *Ledger) start(ctx context.Context, o Options) error {
+	if err := createFile(l.file); err != nil {
+		return err
+	}
+	var err error
+	if l.writer, err = connect(l.file, writerParameters, 1); err != nil {
+		return err
+	}
+	if err := checkApplication(ctx, l.writer); err != nil {
+		return err
+	}
+	if err := useWriteAheadLog(ctx, l.writer); err != nil {
+		return err
+	}
+	migrations, err := fs.Sub(sqliteMigrations, "migrations/sqlite")
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, l.writer, migrations); err != nil {
+		return err
+	}
+	if l.id, err = identify(ctx, l.writer, o.Pages); err != nil {
+		return err
+	}
+	if o.Pages != 0 && o.Pages != l.id.Pages {
+		return fmt.Errorf("%w: it was made with %d, %d are asked for", ErrPagesDiffer, l.id.Pages, o.Pages)
+	}
+	if l.readers, err = connect(l.file, readerParameters, max(4, runtime.GOMAXPROCS(0))); err != nil {
+		return err
+	}
+	return l.prepare(ctx)
+}
+
+// connect makes a pool of up to n connections, which stay open.
+func connect(file, parameters string, n int) (*sql.DB, error) {
+	// Escaped, '?', '#' and '%' in the name are not taken for a URI's.
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: file}
+	connector, err := sqlite.NewConnector(uri.String() + parameters)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db, nil
+}
+
+// checkApplication refuses a file that is no SQLite database or some other
+// program's, before anything is written to it.
+func checkApplication(ctx context.Context, db *sql.DB) error {
+	var id, objects int
+	err := db.QueryRowContext(ctx, `SELECT application_id, (SELECT count(*) FROM sqlite_schema)
+		FROM pragma_application_id`).Scan(&id, &objects)
+	if err != nil {
+		return fmt.Errorf("read header: %w", err)
+	}
+	if id != applicationID && (id != 0 || objects > 0) {
+		return fmt.Errorf("is a SQLite database, but not a ledger (application id %#x)", id)
+	}
+	return nil
+}
+
+// useWriteAheadLog lets readers and the writer not wait for each other. The
+// file remembers it.
+func useWriteAheadLog(ctx context.Context, db *sql.DB) error {
+	var mode string
+	if err := db.QueryRowContext(ctx, `PRAGMA journal_mode = WAL`).Scan(&mode); err != nil {
+		return fmt.Errorf("use write-ahead log: %w", err)
+	}
+	if mode != "wal" {
+		return fmt.Errorf("use write-ahead log: not possible here, journal mode stays %q", mode)
+	}
+	return nil
+}
+
+// resolve follows symbolic links, so that a file has one lock whatever it is
+// opened as.
+func resolve(file string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(file)
+	if _, missing := os.Lstat(file); errors.Is(missing, fs.ErrNotExist) {
+		directory, err := filepath.EvalSymlinks(filepath.Dir(file))
+		return filepath.Join(directory, filepath.Base(file)), err
+	}
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(resolved)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("is not a regular file")
+	}
+	return resolved, nil
+}
+
+// createFile makes an empty file if there is none, readable by its user
+// alone: SQLite gives the files beside it the same mode. It fails where SQLite
+// would open a file read-only. The file has to be locked: closing it releases
+// the locks that SQLite may hold on it in this process.
+func createFile(file string) error {
+	_, missing := os.Lstat(file)
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if missing != nil {
+		return syncDirectory(filepath.Dir(file))
+	}
+	return nil
+}
+
+// makeDirectory makes missing directories, durably.
+func makeDirectory(directory string) error {
+	err := os.Mkdir(directory, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeDirectory(filepath.Dir(directory)); err != nil {
+			return err
+		}
+		err = os.Mkdir(directory, 0o700)
+	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return syncDirectory(filepath.Dir(directory))
+}
+
+// syncDirectory makes durable that files were created in a directory.
+func syncDirectory(directory string) error {
+	d, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,288 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"modernc.org/sqlite"
+)
+
+func openFile(t *testing.T, file string, o Options) *Ledger {
+	t.Helper()
+	l, err := Open(t.Context(), "sqlite:"+file, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func temporary(t *testing.T) string { return filepath.Join(t.TempDir(), "ledger.db") }
+
+// TestQueryPlans pins that every statement seeks to its rows, and that none
+// reads an owner's or a page's rows to sort them.
+func TestQueryPlans(t *testing.T) {
+	l := openFile(t, temporary(t), Options{})
+	const one = "PRIMARY KEY (hash=? AND owner=? AND kind=? AND target=?)"
+	for _, c := range []struct {
+		sql   string
+		seeks []string
+		sorts int
+	}{
+		{snapshotSQL, []string{"entries USING PRIMARY KEY (hash>? AND hash<?)"}, 0},
+		{sequenceSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{sequencesSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid>?)"}, 0},
+		{listNewestSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
+		{listBeforeSQL, []string{ // the sorts are of what the halves' limits let through
+			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since=? AND target>?)",
+			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since<?)",
+		}, 2},
+		{lookupSQL(1), []string{"entries USING " + one}, 0},
+		{lookupSQL(64), []string{"entries USING " + one}, 0},
+		{deleteSQL(1), []string{"entries USING " + one}, 0},
+		{deleteSQL(64), []string{"entries USING " + one}, 0},
+		{standingSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+	} {
+		var seeks []string
+		sorts := 0
+		for _, step := range queryPlan(t, l.readers, c.sql) {
+			seek, isSeek := strings.CutPrefix(step, "SEARCH ")
+			switch {
+			case isSeek:
+				seeks = append(seeks, seek)
+			case strings.HasPrefix(step, "SCAN entries"), strings.HasPrefix(step, "SCAN pages"):
+				t.Errorf("%s\n%s", c.sql, step)
+			case strings.HasPrefix(step, "USE TEMP B-TREE"):
+				sorts++
+			}
+		}
+		if !slices.Equal(seeks, c.seeks) || sorts != c.sorts {
+			t.Errorf("%s\nseeks %q and sorts %d times, want %q, %d", c.sql, seeks, sorts, c.seeks, c.sorts)
+		}
+	}
+}
+
+func queryPlan(t *testing.T, db *sql.DB, statement string) (steps []string) {
+	t.Helper()
+	arguments := make([]any, strings.Count(statement, "?"))
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, arguments...)
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
+		var id, parent, unused int
+		var step string
+		err := rows.Scan(&id, &parent, &unused, &step)
+		steps = append(steps, step)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
+
+// TestConnections pins what makes commits durable, for connections that were
+// replaced, too.
+func TestConnections(t *testing.T) {
+	l := openFile(t, temporary(t), Options{})
+	for range 2 {
+		for _, c := range []struct {
+			db           *sql.DB
+			pragma, want string
+		}{
+			{l.writer, "journal_mode", "wal"},
+			{l.writer, "synchronous", "2"}, // FULL
+			{l.writer, "busy_timeout", "5000"},
+			{l.readers, "query_only", "1"},
+			{l.readers, "busy_timeout", "5000"},
+		} {
+			var got string
+			if err := c.db.QueryRowContext(t.Context(), "PRAGMA "+c.pragma).Scan(&got); err != nil || got != c.want {
+				t.Errorf("%s is %s, %v, want %s", c.pragma, got, err, c.want)
+			}
+		}
+		for _, db := range []*sql.DB{l.writer, l.readers} {
+			db.SetMaxIdleConns(-1) // closes them
+			db.SetMaxIdleConns(1)
+		}
+	}
+}
+
+func numbered(n int) []Change {
+	var changes []Change
+	for i := range n {
+		changes = append(changes, Change{Rows: []Row{{
+			Hash: uint64(i) << 50, Owner: fmt.Sprint("u", i), Kind: "block", Target: strings.Repeat("t", 200),
+		}}})
+	}
+	return changes
+}
+
+func checkRows(t *testing.T, l *Ledger, want int) {
+	t.Helper()
+	rows, sequence, err := l.Snapshot(t.Context(), 0)
+	if err != nil || len(rows) != want || sequence != uint64(min(1, want)) {
+		t.Errorf("%d rows at sequence %d, %v, want %d rows", len(rows), sequence, err, want)
+	}
+}
+
+// TestDiskFull fails part-way through a Record.
+func TestDiskFull(t *testing.T) {
+	l := openFile(t, temporary(t), Options{Pages: 1})
+	limit := func(pages int) {
+		if _, err := l.writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(50)
+	_, err := l.Record(t.Context(), numbered(1000))
+	if sqlite := (*sqlite.Error)(nil); !errors.As(err, &sqlite) || sqlite.Code() != 13 {
+		t.Errorf("error %v, want SQLITE_FULL", err)
+	}
+	checkRows(t, l, 0)
+	limit(1 << 20)
+	if _, err := l.Record(t.Context(), numbered(1000)); err != nil {
+		t.Error(err)
+	}
+	checkRows(t, l, 1000)
+}
+
+// TestCommitFails lets the database refuse a commit.
+func TestCommitFails(t *testing.T) {
+	l := openFile(t, temporary(t), Options{Pages: 1})
+	refuse := func(hook sqlite.CommitHookFn) {
+		conn, err := l.writer.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.Raw(func(c any) error {
+			c.(sqlite.HookRegisterer).RegisterCommitHook(hook)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuse(func() int32 { return 1 })
+	if _, err := l.Record(t.Context(), numbered(10)); err == nil || !strings.Contains(err.Error(), "commit") {
+		t.Errorf("error %v, want one of the commit", err)
+	}
+	checkRows(t, l, 0)
+	refuse(nil)
+	if _, err := l.Record(t.Context(), numbered(10)); err != nil {
+		t.Error(err)
+	}
+	checkRows(t, l, 10)
+}
+
+// TestCancelWhileWaiting ends the context of a Record whose turn does not come.
+func TestCancelWhileWaiting(t *testing.T) {
+	l := openFile(t, temporary(t), Options{Pages: 1})
+	turn, err := l.writer.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := l.Record(ctx, numbered(1))
+		done <- err
+	}()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	if err := turn.Close(); err != nil {
+		t.Error(err)
+	}
+	checkRows(t, l, 0)
+}
+
+// TestCancelWhileLocked ends the context of a Record that waits for another
+// program's lock.
+func TestCancelWhileLocked(t *testing.T) {
+	file := temporary(t)
+	l := openFile(t, file, Options{Pages: 1})
+	other, err := connect(file, "?_txlock=immediate", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := l.Record(ctx, numbered(1))
+		done <- err
+	}()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+	checkRows(t, l, 0)
+	if _, err := l.Record(t.Context(), numbered(1)); err != nil {
+		t.Error(err)
+	}
+	checkRows(t, l, 1)
+}
+
+// TestCloseAmongRecords closes a ledger that others are using: what they were
+// told is what is there afterwards.
+func TestCloseAmongRecords(t *testing.T) {
+	file := temporary(t)
+	l := openFile(t, file, Options{Pages: 1})
+	const goroutines = 4
+	var acknowledged [goroutines]int
+	var wg sync.WaitGroup
+	started := make(chan struct{}, goroutines)
+	for g := range goroutines {
+		wg.Go(func() {
+			for {
+				row := Row{Owner: fmt.Sprint("u", g), Kind: "block", Target: fmt.Sprint(acknowledged[g])}
+				_, err := l.Record(context.Background(), []Change{{Rows: []Row{row}}})
+				if err != nil {
+					if !errors.Is(err, fs.ErrClosed) {
+						t.Error(err)
+					}
+					return
+				}
+				acknowledged[g]++
+				if acknowledged[g] == 10 {
+					started <- struct{}{}
+				}
+			}
+		})
+	}
+	for range goroutines {
+		<-started
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	again := openFile(t, file, Options{})
+	wg.Wait()
+	want := 0
+	for _, n := range acknowledged {
+		want += n
+	}
+	rows, sequence, err := again.Snapshot(t.Context(), 0)
+	if err != nil || len(rows) != want || sequence != uint64(want) {
+		t.Errorf("%d rows at sequence %d, %v, want %d", len(rows), sequence, err, want)
+	}
+}

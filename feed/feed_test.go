@@ -1,0 +1,239 @@
+package feed_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+func open(t testing.TB) *activity.Recorder {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// record takes lines such as "1 block 2".
+func record(t testing.TB, r *activity.Recorder, lines ...string) {
+	t.Helper()
+	var batch []activity.Activity
+	for _, line := range lines {
+		f := strings.Fields(line)
+		batch = append(batch, activity.Activity{User: f[0], Kind: f[1], Target: f[2]})
+	}
+	if _, err := r.Record(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func filter(t testing.TB, r *activity.Recorder, req feed.Request) feed.Answer {
+	t.Helper()
+	a, err := feed.Filter(t.Context(), r, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func kept(a feed.Answer) (ids []string) {
+	for _, k := range a.Kept {
+		ids = append(ids, k.ID)
+	}
+	return ids
+}
+
+func TestReasons(t *testing.T) {
+	r := open(t)
+	record(t, r, "1 block 2", "3 block 1", "1 hide h", "1 like l", "1 seen s", "1 like h", "9 block 8")
+	posts := []feed.Post{
+		{ID: "a", Author: "4"},
+		{ID: "b", Author: "2"},
+		{ID: "c", Author: "3"},
+		{ID: "h", Author: "4"},
+		{ID: "l", Author: "4"},
+		{ID: "s", Author: "4"},
+		{ID: "d", Author: "4", Actors: []string{"5", "2"}},
+		{ID: "e", Author: "4", Actors: []string{"5", "6"}},
+		{ID: "f", Author: "1", Actors: []string{"1"}},
+		{ID: "h", Author: "3"},
+		{ID: "a", Author: "4"},
+	}
+	all := feed.Request{Viewer: "1", Posts: posts}
+	for _, c := range []struct {
+		name    string
+		change  func(q *feed.Request)
+		kept    string
+		dropped []feed.Dropped
+	}{
+		{"every kind", func(*feed.Request) {}, "a l e f a", []feed.Dropped{
+			{ID: "b", Kind: "block", Actor: "2"}, {ID: "c", Kind: "block", Actor: "3"}, {ID: "h", Kind: "hide"}, {ID: "s", Kind: "seen"},
+			{ID: "d", Kind: "block", Actor: "2"}, {ID: "h", Kind: "block", Actor: "3"},
+		}},
+		{"hide first", func(q *feed.Request) { q.Kinds = []string{"hide", "block"} }, "a l s e f a", []feed.Dropped{
+			{ID: "b", Kind: "block", Actor: "2"}, {ID: "c", Kind: "block", Actor: "3"}, {ID: "h", Kind: "hide"},
+			{ID: "d", Kind: "block", Actor: "2"}, {ID: "h", Kind: "hide"},
+		}},
+		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{ID: "s", Kind: "seen"}}},
+		{"nothing", func(q *feed.Request) { q.Kinds = []string{} }, "a b c h l s d e f h a", nil},
+		{"another viewer", func(q *feed.Request) { q.Viewer = "4" }, "a b c h l s d e f h a", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := all
+			c.change(&q)
+			a := filter(t, r, q)
+			if got := strings.Join(kept(a), " "); got != c.kept {
+				t.Errorf("kept %s, want %s", got, c.kept)
+			}
+			if !reflect.DeepEqual(a.Dropped, c.dropped) {
+				t.Errorf("dropped %v, want %v", a.Dropped, c.dropped)
+			}
+		})
+	}
+}
+
+func TestAnnotate(t *testing.T) {
+	r := open(t)
+	record(t, r, "1 like a", "1 like b", "1 hide b")
+	a := filter(t, r, feed.Request{Viewer: "1", Annotate: []string{"like"}, Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "2"}, {ID: "c", Author: "2"}}})
+	if want := []feed.Kept{{ID: "a", Marks: []bool{true}}, {ID: "c", Marks: []bool{false}}}; !reflect.DeepEqual(a.Kept, want) {
+		t.Errorf("kept %v, want %v", a.Kept, want)
+	}
+}
+
+func TestInvalidRequests(t *testing.T) {
+	r := open(t)
+	post := feed.Post{ID: "a", Author: "2"}
+	for _, c := range []struct {
+		req         feed.Request
+		code, field string
+	}{
+		{feed.Request{}, "invalid_id", "viewer"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{post, {Author: "2"}}}, "invalid_id", "posts[1].id"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{post, {ID: "a"}}}, "invalid_id", "posts[1].author"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "\n"}}, Kinds: []string{"hide"}}, "invalid_id", "posts[0].author"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: []string{"3", ""}}}}, "invalid_id", "posts[0].actors[1]"},
+		{feed.Request{Viewer: "1", Kinds: []string{"block", "mute"}}, "unknown_kind", "kinds[1]"},
+		{feed.Request{Viewer: "1", Kinds: []string{"like"}}, "wrong_effect", "kinds[0]"},
+		{feed.Request{Viewer: "1", Annotate: []string{"hide"}}, "wrong_effect", "annotate[0]"},
+		{feed.Request{Viewer: "1", Kinds: []string{"hide", "hide"}}, "out_of_range", "kinds[1]"},
+		{feed.Request{Viewer: "1", Posts: slices.Repeat([]feed.Post{post}, 5001)}, "out_of_range", "posts"},
+	} {
+		_, err := feed.Filter(t.Context(), r, c.req)
+		var invalid *activity.InvalidError
+		if !errors.As(err, &invalid) || invalid.Code != c.code || invalid.Field != c.field {
+			t.Errorf("%v, want %s of %s", err, c.code, c.field)
+		}
+	}
+	if a := filter(t, r, feed.Request{Viewer: "1", Kinds: []string{"hide"}, Posts: []feed.Post{{ID: "a"}}}); len(a.Kept) != 1 {
+		t.Errorf("no author needed to check hides: %+v", a)
+	}
+}
+
+// TestAgainstModel compares feeds with an exact model of random activities.
+func TestAgainstModel(t *testing.T) {
+	r := open(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	user := func() string { return fmt.Sprint(rng.IntN(60)) }
+	post := func() string { return fmt.Sprint("p", rng.IntN(300)) }
+	live := map[activity.Activity]bool{}
+	for range 400 {
+		var batch []activity.Activity
+		for range 20 {
+			a := activity.Activity{User: user(), Kind: []string{"block", "hide", "like"}[rng.IntN(3)], Target: post()}
+			if a.Kind == "block" {
+				if a.Target = user(); a.Target == a.User {
+					continue
+				}
+			}
+			remove := rng.IntN(3) == 0
+			live[a] = !remove
+			a.Remove = remove
+			batch = append(batch, a)
+		}
+		if _, err := r.Record(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checks, wrong := 0, 0
+	for viewer := range 60 {
+		viewer := fmt.Sprint(viewer)
+		req := feed.Request{Viewer: viewer, Annotate: []string{"like"}}
+		for _, i := range rng.Perm(300) {
+			req.Posts = append(req.Posts, feed.Post{ID: fmt.Sprint("p", i), Author: user(), Actors: []string{user()}})
+		}
+		for i := range 1000 { // clean, and each with keys of its own
+			req.Posts = append(req.Posts, feed.Post{ID: fmt.Sprint("q", i), Author: fmt.Sprint("stranger", i)})
+		}
+		blocked := func(u string) bool {
+			return u != viewer && (live[activity.Activity{User: viewer, Kind: "block", Target: u}] || live[activity.Activity{User: u, Kind: "block", Target: viewer}])
+		}
+		a := filter(t, r, req)
+		next := 0
+		for _, p := range req.Posts {
+			drop := blocked(p.Author) || slices.ContainsFunc(p.Actors, blocked) || live[activity.Activity{User: viewer, Kind: "hide", Target: p.ID}]
+			keep := next < len(a.Kept) && a.Kept[next].ID == p.ID
+			if keep {
+				liked := live[activity.Activity{User: viewer, Kind: "like", Target: p.ID}]
+				if liked && !a.Kept[next].Marks[0] {
+					t.Fatalf("viewer %s: the like of %s is missed", viewer, p.ID)
+				}
+				next++
+			}
+			switch {
+			case drop && keep:
+				t.Fatalf("viewer %s sees %+v", viewer, p)
+			case len(p.Actors) == 0:
+				checks++
+				if !keep {
+					wrong++
+				}
+			}
+		}
+		if len(a.Kept)+len(a.Dropped) != len(req.Posts) || next != len(a.Kept) {
+			t.Fatalf("viewer %s: %d kept and %d dropped of %d", viewer, len(a.Kept), len(a.Dropped), len(req.Posts))
+		}
+	}
+	mean := float64(checks) / 1000
+	if float64(wrong) > mean+4*math.Sqrt(mean) {
+		t.Errorf("%d of %d clean posts dropped", wrong, checks)
+	}
+	t.Logf("%d of %d clean posts dropped", wrong, checks)
+}
+
+func BenchmarkFilter500(b *testing.B) {
+	r := open(b)
+	var lines []string
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("1 hide old%d", i))
+	}
+	record(b, r, lines...)
+	req := feed.Request{Viewer: "1"}
+	for i := range 500 {
+		req.Posts = append(req.Posts, feed.Post{ID: fmt.Sprint("post", i), Author: fmt.Sprint("author", i%200)})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := feed.Filter(b.Context(), r, req); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
