@@ -143,6 +143,7 @@ func scenario() [][]Activity {
 // runWithFault returns how many keys that are not live it looked for at the end, and
 // how many of them it found.
 func runWithFault(t *testing.T, f *faults) (g *rig, absent, found int) {
+	t.Helper()
 	g = newRig(t, &favfilter.Memory{}, 2)
 	g.open(t, faultyLedger{g.ledger, f}, faultyStore{g.store, f})
 	type fate struct{ live, undecided bool }
@@ -218,8 +219,7 @@ func (g *rig) wantTwoSides(t *testing.T) {
 
 // dependency names what err says is unavailable; "" if it says nothing of the kind.
 func dependency(err error) string {
-	var down *UnavailableError
-	if errors.As(err, &down) {
+	if down, ok := errors.AsType[*UnavailableError](err); ok {
 		return down.Dependency
 	}
 	return ""

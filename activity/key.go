@@ -14,7 +14,7 @@ const MaxIDBytes = 256
 // CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8
 // without control characters. field names it in the error.
 func CheckID(id, field string) error {
-	problem := ""
+	var problem string
 	switch {
 	case id == "":
 		problem = "is empty or missing"

@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -122,9 +123,9 @@ func (k Kind) validate() error {
 	case k.Effect != Drop && k.Effect != Annotate:
 		return fmt.Errorf("effect %d is neither drop nor annotate", k.Effect)
 	case k.Reverse != "" && k.Target != User:
-		return fmt.Errorf("two-way, but its target is no user")
+		return errors.New("two-way, but its target is no user")
 	case k.Reverse != "" && k.Window != 0:
-		return fmt.Errorf("two-way kinds need the ledger, so have no window")
+		return errors.New("two-way kinds need the ledger, so have no window")
 	case k.Window < 0:
 		return fmt.Errorf("window %v is negative", k.Window)
 	}

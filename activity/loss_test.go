@@ -3,7 +3,6 @@ package activity
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -212,14 +211,15 @@ func TestLossesUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	g := newRig(t, redisStore(t, server), 4)
-	var acked [8]atomic.Int64 // of each writer: how many of its posts are hidden
-	var undone [8]atomic.Int64
-	var checks, unavailable atomic.Int64
+	hiders := make([]hider, 8)
+	var checks, undecided atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for w := range acked {
-		wg.Go(func() { hideAndUndo(ctx, t, g, w, &acked[w], &undone[w], &unavailable) })
-		wg.Go(func() { watch(ctx, t, g, w, &acked[w], &undone[w], &checks) })
+	for w := range hiders {
+		h := &hiders[w]
+		h.rig, h.user, h.checks, h.undecided = g, fmt.Sprint("user", w), &checks, &undecided
+		wg.Go(func() { h.hideAndUndo(ctx, t) })
+		wg.Go(func() { h.watch(ctx, t) })
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
 	for fault := range 200 {
@@ -244,50 +244,56 @@ func TestLossesUnderLoad(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	t.Logf("%d checks, %d undecided writes, rebuilds %v", checks.Load(), unavailable.Load(), g.reasons())
-	for w := range acked {
-		for i := undone[w].Load(); i < acked[w].Load(); i++ {
-			g.want(t, user(w), "hide", fmt.Sprint("p", i), Direct)
+	t.Logf("%d checks, %d undecided writes, rebuilds %v", checks.Load(), undecided.Load(), g.reasons())
+	for w := range hiders {
+		h := &hiders[w]
+		for i := h.undone.Load(); i < h.acked.Load(); i++ {
+			g.want(t, h.user, "hide", fmt.Sprint("p", i), Direct)
 		}
 	}
 }
 
-func user(w int) string { return fmt.Sprint("user", w) }
+// hider is a user who hides posts p0, p1, ... and undoes each 20 later.
+type hider struct {
+	*rig
+	user              string
+	acked, undone     atomic.Int64 // posts from undone to acked are hidden
+	checks, undecided *atomic.Int64
+}
 
-// hideAndUndo hides posts in order and undoes them 20 later, repeating what is undecided.
-func hideAndUndo(ctx context.Context, t *testing.T, g *rig, w int, acked, undone, failed *atomic.Int64) {
+// hideAndUndo writes, and repeats what is undecided.
+func (h *hider) hideAndUndo(ctx context.Context, t *testing.T) {
+	t.Helper()
 	for i := int64(0); ctx.Err() == nil; i++ {
-		batch := []Activity{add(user(w), "hide", fmt.Sprint("p", i))}
+		batch := []Activity{add(h.user, "hide", fmt.Sprint("p", i))}
 		if i >= 20 {
-			undone.Store(i - 19) // from now on undecided, then undone
-			batch = append(batch, undo(user(w), "hide", fmt.Sprint("p", i-20)))
+			h.undone.Store(i - 19) // from now on undecided, then undone
+			batch = append(batch, undo(h.user, "hide", fmt.Sprint("p", i-20)))
 		}
-		for {
-			_, err := g.Record(ctx, batch)
-			if err == nil {
-				acked.Store(i + 1)
-				break
-			}
-			var unavailable *UnavailableError
-			switch {
-			case ctx.Err() != nil:
+		_, err := h.Record(ctx, batch)
+		for err != nil {
+			if ctx.Err() != nil {
 				return
-			case !errors.As(err, &unavailable):
+			}
+			if dependency(err) == "" {
 				t.Errorf("record: %v", err)
 				return
 			}
-			failed.Add(1)
+			h.undecided.Add(1)
+			_, err = h.Record(ctx, batch)
 		}
+		h.acked.Store(i + 1)
 	}
 }
 
 // watch checks that everything acknowledged before each look is there.
-func watch(ctx context.Context, t *testing.T, g *rig, w int, acked, undone, checks *atomic.Int64) {
-	k, _ := g.Kinds().Named("hide")
+func (h *hider) watch(ctx context.Context, t *testing.T) {
+	t.Helper()
+	k, _ := h.Kinds().Named("hide")
 	for ctx.Err() == nil {
-		until := acked.Load()
-		v, err := g.View(ctx, user(w), []Kind{k})
-		from := undone.Load()
+		until := h.acked.Load()
+		v, err := h.View(ctx, h.user, []Kind{k})
+		from := h.undone.Load()
 		if err != nil {
 			if ctx.Err() == nil {
 				t.Errorf("view: %v", err)
@@ -296,11 +302,11 @@ func watch(ctx context.Context, t *testing.T, g *rig, w int, acked, undone, chec
 		}
 		for i := from; i < until; i++ {
 			if v.Check(0, fmt.Sprint("p", i)) == None {
-				t.Errorf("user %d misses post %d of %d to %d", w, i, from, until)
+				t.Errorf("%s misses post %d of %d to %d", h.user, i, from, until)
 				return
 			}
 		}
-		checks.Add(1)
+		h.checks.Add(1)
 	}
 }
 

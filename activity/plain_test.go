@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -184,11 +185,7 @@ func TestPopulationTurnovers(t *testing.T) {
 func (g *rig) reasons() map[string]uint64 {
 	g.rebuilds.mu.Lock()
 	defer g.rebuilds.mu.Unlock()
-	reasons := make(map[string]uint64)
-	for k, v := range g.rebuilds.reasons {
-		reasons[k] = v
-	}
-	return reasons
+	return maps.Clone(g.rebuilds.reasons)
 }
 
 // replaying sends batches again, after they took effect and at random later, as a
@@ -249,6 +246,7 @@ func TestRacingWriters(t *testing.T) {
 // race lets 16 writers, with keys of their own on pages they share, do operations
 // beside a model, and reads as they go.
 func race(t *testing.T, g *rig, operations int) {
+	t.Helper()
 	const writers, users = 16, 24
 	var absent, found atomic.Int64
 	var wg sync.WaitGroup
@@ -285,6 +283,7 @@ func race(t *testing.T, g *rig, operations int) {
 // step does one operation on a, or looks at it. ok: a was looked at and is not live;
 // found: it was found all the same.
 func (g *rig) step(t *testing.T, rng *rand.Rand, live map[Activity]bool, a Activity) (found, ok bool) {
+	t.Helper()
 	switch rng.IntN(5) {
 	case 0: // look
 		match := g.look(t, a)
@@ -311,6 +310,7 @@ func (g *rig) step(t *testing.T, rng *rand.Rand, live map[Activity]bool, a Activ
 }
 
 func (g *rig) look(t *testing.T, a Activity) Match {
+	t.Helper()
 	k, _ := g.Kinds().Named(a.Kind)
 	v, err := g.View(t.Context(), a.User, []Kind{k})
 	if err != nil {

@@ -55,7 +55,7 @@ func newRebuilds() rebuilds {
 // it returns stands at sequence want or beyond.
 func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string) (*flight, error) {
 	for {
-		f, joined, err := r.board(number, reason)
+		f, joined, err := r.board(number, reason) //nolint:contextcheck // a flight outlives whoever boards first
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,8 @@ func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reas
 		case f.page.Header().Sequence >= want && !late:
 			return f, nil
 		case !joined:
-			return nil, unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but gave out %d", number, f.page.Header().Sequence, want))
+			return nil, unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but gave out %d",
+				number, f.page.Header().Sequence, want))
 		}
 		// The flight had left before what this caller waits for was committed, or
 		// what this caller saw was put in place.
@@ -163,7 +164,7 @@ func (r *Recorder) image(number uint32, rows []ledger.Row, sequence uint64) (*fa
 		Build:    randomBuild(),
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the page
+		return nil, err
 	}
 	for _, h := range r.hashes(rows) {
 		page.Insert(h)
@@ -172,7 +173,7 @@ func (r *Recorder) image(number uint32, rows []ledger.Row, sequence uint64) (*fa
 }
 
 func (r *Recorder) shapeFor(keys int) (favfilter.Shape, error) {
-	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, r.keyRate) //nolint:wrapcheck // names what it shapes
+	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, r.keyRate)
 }
 
 // overfull reports whether the page reports absent keys more often than it may.

@@ -86,9 +86,12 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, e
 // on each side.
 func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2)}
-	c.Rows = append(c.Rows, ledger.Row{Hash: userHash(r.identity.Seed, a.User), Owner: a.User, Kind: k.Name, Target: a.Target, Since: at})
+	row := func(owner, kind, target string) {
+		c.Rows = append(c.Rows, ledger.Row{Hash: userHash(r.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at})
+	}
+	row(a.User, k.Name, a.Target)
 	if k.Reverse != "" {
-		c.Rows = append(c.Rows, ledger.Row{Hash: userHash(r.identity.Seed, a.Target), Owner: a.Target, Kind: k.Reverse, Target: a.User, Since: at})
+		row(a.Target, k.Reverse, a.User)
 	}
 	return c
 }

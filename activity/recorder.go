@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -13,6 +14,8 @@ import (
 
 // Ledger is what a [Recorder] needs of a *ledger.Ledger; an interface so that
 // tests can make each call fail.
+//
+//nolint:revive // the methods are documented where they are implemented
 type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, changes []ledger.Change) (ledger.Receipt, error)
@@ -77,10 +80,12 @@ type Recorder struct {
 	settling chan struct{} // counts groups on their way
 	rebuilds rebuilds
 
-	base   context.Context // of work that outlives its callers; ends when Close is done
+	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc
 	closed chan struct{}
 	ended  sync.WaitGroup
+
+	storeDown atomic.Bool // what was logged last
 
 	mu   sync.Mutex
 	tail map[uint32]chan struct{} // of the last group on its way to each page; closed when it is there

@@ -35,7 +35,7 @@ func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// newRig opens a Recorder with pages pages on the store, and ends it with the test.
+// newRig opens a Recorder with that many pages on the store, and ends it with the test.
 func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ledger.db")

@@ -73,7 +73,7 @@ func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, 
 		case storeErr != nil:
 			v.Degraded = append(v.Degraded, Degraded{Kind: k.Name, Reason: "the page store is unavailable"})
 		default:
-			l.page = r.window(loaded[index[i]])
+			l.page = r.window(ctx, loaded[index[i]])
 		}
 	}
 	return v, nil
@@ -104,9 +104,15 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 		return nil, nil
 	}
 	loaded, err := r.store.Load(ctx, ids)
+	if down := err != nil && ctx.Err() == nil; r.storeDown.Swap(down) != down {
+		if down {
+			r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+		} else {
+			r.log.InfoContext(ctx, "pages can be read again")
+		}
+	}
 	if err != nil {
-		r.log.Warn("pages cannot be read", "error", err)
-		return make([]favfilter.Loaded, len(ids)), err //nolint:wrapcheck // names the pages
+		return make([]favfilter.Loaded, len(ids)), err
 	}
 	return loaded, nil
 }
@@ -114,11 +120,11 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 // current returns the page that was loaded if it may be used, at want or beyond;
 // else one made anew.
 func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded) (*favfilter.Page, error) {
-	reason := ""
+	var reason string
 	switch {
 	case l.Damage != nil:
 		reason = "damaged"
-		r.log.Warn("page is damaged", "error", l.Damage)
+		r.log.WarnContext(ctx, "page is damaged", "error", l.Damage)
 	case l.Page == nil:
 		reason = "missing"
 	case l.Page.Header().Identity != r.identity || l.Page.Header().Number != number:
@@ -146,7 +152,7 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 	}
 	known, err := r.ledger.Sequence(ctx, number)
 	if err != nil {
-		r.log.Warn("a page newer than known cannot be compared with the ledger", "page", number, "error", err)
+		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
 		return false
 	}
 	raise(&r.marks.committed[number], known)

@@ -141,18 +141,18 @@ func (r *Recorder) startWindow(ctx context.Context, w *windowWrite, keys []favfi
 		Build:    randomBuild(),
 	})
 	if err != nil {
-		return false, err //nolint:wrapcheck // names the page
+		return false, err
 	}
 	for _, h := range keys {
 		page.Add(h)
 	}
-	return r.store.Replace(ctx, favfilter.Replacement{ID: w.id, Page: page, Seen: seen, Expire: w.kind.Window}) //nolint:wrapcheck // names the page
+	return r.store.Replace(ctx, favfilter.Replacement{ID: w.id, Page: page, Seen: seen, Expire: w.kind.Window})
 }
 
 // window returns the page of a window as loaded, nil if nothing of it can be used.
-func (r *Recorder) window(l favfilter.Loaded) *favfilter.Page {
+func (r *Recorder) window(ctx context.Context, l favfilter.Loaded) *favfilter.Page {
 	if l.Damage != nil {
-		r.log.Warn("window is damaged and counts as empty", "error", l.Damage)
+		r.log.WarnContext(ctx, "window is damaged and counts as empty", "error", l.Damage)
 	}
 	if l.Page == nil || l.Page.Header().Identity != r.windowIdentity() {
 		return nil

@@ -257,7 +257,7 @@ func (f *Filter) create(ctx context.Context, number uint32) error {
 		return err
 	}
 	_, err = f.store.Replace(ctx, Replacement{ID: PageID{Number: number}, Page: page})
-	return err //nolint:wrapcheck // names the page
+	return err
 }
 
 // group sorts keys by page: the indices of the keys of each, and the pages.
@@ -277,7 +277,7 @@ func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
 func (f *Filter) load(ctx context.Context, ids []PageID) ([]*Page, error) {
 	loaded, err := f.store.Load(ctx, ids)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the pages
+		return nil, err
 	}
 	pages := make([]*Page, len(ids))
 	for i, l := range loaded {

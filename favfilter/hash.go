@@ -28,7 +28,7 @@ func HashKeyBytes(seed uint64, key []byte) Hash {
 	return Hash{h1, h2}
 }
 
-// PageNumber returns the page of a filter of pages pages that hash belongs to:
+// PageNumber returns the page that hash belongs to in a filter of that many pages:
 // its top bits. pages must be a power of two, 1 to [MaxPages]. Doubling pages
 // splits every page in two neighbours.
 func PageNumber(hash uint64, pages uint32) uint32 {

@@ -47,7 +47,8 @@ func ShapeFor(capacity int, rate float64) (Shape, error) {
 	perKey := -float64(k) / math.Log1p(-math.Pow(rate, 1/float64(k)))
 	need := math.Ceil(perKey * float64(capacity) / 8)
 	if need > MaxBits/8-HeaderBytes {
-		return Shape{}, fmt.Errorf("shape a page: %d keys at rate %g need %.0f bytes, more than %d", capacity, rate, need, MaxBits/8-HeaderBytes)
+		return Shape{}, fmt.Errorf("shape a page: %d keys at rate %g need %.0f bytes, more than %d",
+			capacity, rate, need, MaxBits/8-HeaderBytes)
 	}
 	length := max(minPageBytes, fitAllocator(HeaderBytes+int(need)))
 	return Shape{Bits: uint32(length-HeaderBytes) * 8, Hashes: uint8(k), Region: DefaultRegion}, nil

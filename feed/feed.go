@@ -91,7 +91,7 @@ type checks struct {
 	drops int
 }
 
-func (c checks) reason(view *activity.View, viewer string, p *Post) (Dropped, bool) {
+func (c *checks) reason(view *activity.View, viewer string, p *Post) (Dropped, bool) {
 	for i, k := range c.all[:c.drops] {
 		if actor, found := match(view, i, k, viewer, p); found {
 			return Dropped{ID: p.ID, Kind: k.Name, Actor: actor}, true
@@ -121,10 +121,13 @@ func match(view *activity.View, i int, k activity.Kind, viewer string, p *Post) 
 func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	var c checks
 	if err := activity.CheckID(req.Viewer, "viewer"); err != nil {
-		return c, err //nolint:wrapcheck // names the field
+		return c, err
 	}
 	if len(req.Posts) > MaxPosts {
-		return c, &activity.InvalidError{Code: activity.CodeOutOfRange, Field: "posts", Message: fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts)}
+		return c, &activity.InvalidError{
+			Code: activity.CodeOutOfRange, Field: "posts",
+			Message: fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts),
+		}
 	}
 	if err := c.add(kinds, req); err != nil {
 		return c, err
@@ -175,11 +178,11 @@ func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, ef
 
 func (p *Post) check(needAuthor bool) error {
 	if err := activity.CheckID(p.ID, "id"); err != nil {
-		return err //nolint:wrapcheck // names the field
+		return err
 	}
 	if p.Author != "" || needAuthor {
 		if err := activity.CheckID(p.Author, "author"); err != nil {
-			return err //nolint:wrapcheck // names the field
+			return err
 		}
 	}
 	for i, a := range p.Actors {

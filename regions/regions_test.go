@@ -222,8 +222,8 @@ func TestDeletesLeaveOtherKeysAlone(t *testing.T) {
 
 func TestMisusePanics(t *testing.T) {
 	tests := map[string]func(){
-		"Of with size 0":                 func() { regions.Of(1, 0) },
-		"Count with size 0":              func() { regions.Count(1, 0) },
+		"Of with size 0":                 func() { _ = regions.Of(1, 0) },
+		"Count with size 0":              func() { _ = regions.Count(1, 0) },
 		"Get past the end":               func() { make(regions.Bitmap, 1).Get(8) },
 		"Set past the end":               func() { make(regions.Bitmap, 1).Set(8) },
 		"Clear past the end":             func() { make(regions.Bitmap, 1).Clear(8) },

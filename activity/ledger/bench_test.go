@@ -10,6 +10,7 @@ import (
 )
 
 func openForBenchmark(b *testing.B) *ledger.Ledger {
+	b.Helper()
 	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -87,5 +88,33 @@ func BenchmarkSnapshot(b *testing.B) {
 		if err != nil || len(rows) != 5000 {
 			b.Fatalf("%d rows, %v", len(rows), err)
 		}
+	}
+}
+
+// BenchmarkList lists 50 rows from the middle of lists of different lengths,
+// all rows of one microsecond, as an import may leave them. The length should
+// make no difference.
+func BenchmarkList(b *testing.B) {
+	for _, n := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
+			l := openForBenchmark(b)
+			since := time.UnixMicro(0)
+			rows := make([]ledger.Row, n)
+			for i := range rows {
+				rows[i] = ledger.Row{Owner: "user", Kind: "block", Target: fmt.Sprintf("user%06d", i), Since: since}
+			}
+			if _, err := l.Record(b.Context(), []ledger.Change{{Rows: rows}}); err != nil {
+				b.Fatal(err)
+			}
+			q := ledger.ListQuery{
+				Owner: "user", Kind: "block", Limit: 50,
+				Before: &ledger.Position{Since: since, Target: rows[n/2].Target},
+			}
+			for b.Loop() {
+				if list, err := l.List(b.Context(), q); err != nil || len(list) != q.Limit {
+					b.Fatalf("%d rows, %v", len(list), err)
+				}
+			}
+		})
 	}
 }

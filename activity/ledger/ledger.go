@@ -148,7 +148,7 @@ type Ledger struct {
 //
 // Open returns ErrInUse, ErrPagesDiffer or ErrTooNew, wrapped, for these
 // cases, and an error naming the file if it is not a ledger, is damaged or
-// cannot be written to; such a file is left as it was.
+// cannot be written to. What is not a ledger is not written to.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)

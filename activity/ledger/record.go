@@ -17,7 +17,8 @@ import (
 // An error that wraps ctx's error means that nothing was changed: ctx is
 // honoured until the commit begins, and no longer. So does an error that
 // names an invalid row. After any other error assume neither: a commit that
-// failed can still turn out to have happened. Repeating a call is safe.
+// failed can still turn out to have happened. Repeating the call is safe: it
+// leads to the same rows either way.
 //
 // Concurrent calls take turns. No changes at all give an empty Receipt.
 func (l *Ledger) Record(ctx context.Context, changes []Change) (Receipt, error) {
@@ -30,15 +31,15 @@ func (l *Ledger) Record(ctx context.Context, changes []Change) (Receipt, error) 
 	}
 	var receipt Receipt
 	err = l.transact(ctx, func(t transaction) error {
-		if err := t.lookup(p); err != nil {
+		if err := t.lookup(ctx, p); err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
 		receipt.Changed = p.decide()
-		if err := t.write(p); err != nil {
+		if err := t.write(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
 		receipt.Pages = p.pages()
-		if err := t.raise(receipt.Pages); err != nil {
+		if err := t.raise(ctx, receipt.Pages); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)
 		}
 		return nil
@@ -54,7 +55,6 @@ func (l *Ledger) Record(ctx context.Context, changes []Change) (Receipt, error) 
 // they are short, and an interrupted one costs its connection.
 type transaction struct {
 	*sql.Tx
-	ctx        context.Context
 	statements *writeStatements
 }
 
@@ -68,7 +68,7 @@ func (l *Ledger) transact(ctx context.Context, do func(transaction) error) error
 			return fmt.Errorf("begin: %w", err)
 		}
 		defer end()
-		if err := do(transaction{tx, ctx, &l.write}); err != nil {
+		if err := do(transaction{tx, &l.write}); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -88,21 +88,26 @@ func (l *Ledger) begin(ctx context.Context) (tx *sql.Tx, end func(), err error) 
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	tx, err = l.writer.BeginTx(detached, nil)
-	ongoing := stop()
-	if err == nil && ongoing {
-		return tx, func() { tx.Rollback(); cancel() }, nil
+	if err != nil {
+		stop()
+		cancel()
+		return nil, nil, ended(ctx, err)
 	}
-	if err == nil {
-		tx.Rollback()
-		err = ctx.Err()
+	end = func() {
+		tx.Rollback() // does nothing after a commit
+		cancel()
 	}
-	cancel()
-	return nil, nil, ended(ctx, err)
+	stop()
+	if err := ctx.Err(); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return tx, end, nil
 }
 
 // lookup tells the plan which of its rows exist.
-func (t transaction) lookup(p *plan) error {
-	return query(t, t.statements.lookup, p.entries, (*entry).args, func(rows *sql.Rows) error {
+func (t transaction) lookup(ctx context.Context, p *plan) error {
+	return query(ctx, t, t.statements.lookup, p.entries, (*entry).args, func(rows *sql.Rows) error {
 		r, err := scanRow(rows)
 		if err == nil {
 			p.found(r)
@@ -112,22 +117,22 @@ func (t transaction) lookup(p *plan) error {
 }
 
 // write carries out the plan's net effect on the rows.
-func (t transaction) write(p *plan) error {
+func (t transaction) write(ctx context.Context, p *plan) error {
 	upserts, removals := p.writes()
-	err := inBatches(t.ctx, upserts, func(e *entry) []any {
+	err := inBatches(ctx, upserts, func(e *entry) []any {
 		return append(e.args(), e.since.UnixMicro())
-	}, t.exec(t.statements.insert))
+	}, t.exec(ctx, t.statements.insert))
 	if err != nil {
 		return err
 	}
-	return inBatches(t.ctx, removals, (*entry).args, t.exec(t.statements.remove))
+	return inBatches(ctx, removals, (*entry).args, t.exec(ctx, t.statements.remove))
 }
 
 // raise fills in the sequences of pages, one higher where rows were added or
 // removed, and stores those.
-func (t transaction) raise(pages []PageChange) error {
+func (t transaction) raise(ctx context.Context, pages []PageChange) error {
 	standing := make(map[uint32]uint64, len(pages))
-	err := query(t, t.statements.standing, pages, func(p PageChange) []any {
+	err := query(ctx, t, t.statements.standing, pages, func(p PageChange) []any {
 		return []any{p.Page}
 	}, func(rows *sql.Rows) error {
 		page, sequence := uint32(0), uint64(0)
@@ -148,14 +153,14 @@ func (t transaction) raise(pages []PageChange) error {
 		}
 	}
 	now := time.Now().UnixMicro()
-	return inBatches(t.ctx, raised, func(p PageChange) []any {
+	return inBatches(ctx, raised, func(p PageChange) []any {
 		return []any{p.Page, p.Sequence, now}
-	}, t.exec(t.statements.raise))
+	}, t.exec(ctx, t.statements.raise))
 }
 
 // exec returns what runs the statement for a batch.
-func (t transaction) exec(b batched) func(n int, args []any) error {
-	ctx := context.WithoutCancel(t.ctx)
+func (t transaction) exec(ctx context.Context, b batched) func(n int, args []any) error {
+	ctx = context.WithoutCancel(ctx)
 	return func(n int, args []any) error {
 		_, err := t.StmtContext(ctx, b[n]).ExecContext(ctx, args...)
 		return err
@@ -164,10 +169,12 @@ func (t transaction) exec(b batched) func(n int, args []any) error {
 
 // query runs a statement for batches of items and calls each for every row
 // that it returns.
-func query[T any](t transaction, b batched, items []T, args func(T) []any, each func(*sql.Rows) error) error {
-	ctx := context.WithoutCancel(t.ctx)
-	return inBatches(t.ctx, items, args, func(n int, args []any) error {
-		rows, err := t.StmtContext(ctx, b[n]).QueryContext(ctx, args...)
+func query[T any](
+	ctx context.Context, t transaction, b batched, items []T, args func(T) []any, each func(*sql.Rows) error,
+) error {
+	detached := context.WithoutCancel(ctx)
+	return inBatches(ctx, items, args, func(n int, args []any) error {
+		rows, err := t.StmtContext(detached, b[n]).QueryContext(detached, args...)
 		return eachRow(rows, err, each)
 	})
 }

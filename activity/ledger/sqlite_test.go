@@ -29,7 +29,10 @@ func openFile(t *testing.T, file string, o Options) *Ledger {
 	return l
 }
 
-func temporary(t *testing.T) string { return filepath.Join(t.TempDir(), "ledger.db") }
+func temporary(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "ledger.db")
+}
 
 // TestQueryPlans pins that every statement seeks to its rows, and that none
 // reads an owner's or a page's rows to sort them.

@@ -8,12 +8,12 @@ import (
 )
 
 // All SQL of the running ledger is in this file. It is SQLite's: "?" for
-// placeholders, INDEXED BY, and no row locks, since a writer's transaction
-// excludes all other writers from its beginning.
+// placeholders, and no row locks, since a writer's transaction excludes all
+// other writers from its beginning.
 
 // batchSizes are how many items one prepared statement takes. Twenty thousand
 // single-row statements take twice as long as some hundred long ones.
-var batchSizes = [...]int{64, 8, 1}
+func batchSizes() [3]int { return [...]int{64, 8, 1} }
 
 const (
 	snapshotSQL = `SELECT hash, owner, kind, target, since FROM entries
@@ -23,10 +23,7 @@ const (
 
 	sequencesSQL = `SELECT page, sequence FROM pages WHERE page > ? ORDER BY page LIMIT ?`
 
-	// The index is named because the planner, which knows nothing of how
-	// many rows an owner has, prefers the primary key for the ties of the
-	// second list, and would walk through all of the owner's rows.
-	listNewestSQL = `SELECT target, since FROM entries INDEXED BY entries_newest
+	listNewestSQL = `SELECT target, since FROM entries
 		WHERE hash = ?1 AND owner = ?2 AND kind = ?3
 		ORDER BY since DESC, target LIMIT ?4`
 
@@ -35,12 +32,12 @@ const (
 	// would read all rows of that microsecond (an import may have made
 	// millions). At most twice the limit is sorted.
 	listBeforeSQL = `SELECT target, since FROM (
-			SELECT target, since FROM entries INDEXED BY entries_newest
+			SELECT target, since FROM entries
 			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since = ?5 AND target > ?6
 			ORDER BY target LIMIT ?4)
 		UNION ALL
 		SELECT target, since FROM (
-			SELECT target, since FROM entries INDEXED BY entries_newest
+			SELECT target, since FROM entries
 			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since < ?5
 			ORDER BY since DESC, target LIMIT ?4)
 		ORDER BY since DESC, target LIMIT ?4`
@@ -147,8 +144,8 @@ func (l *Ledger) prepareBatches(ctx context.Context) error {
 		{standingSQL, &w.standing},
 		{raiseSQL, &w.raise},
 	} {
-		*s.at = make(batched, len(batchSizes))
-		for _, n := range batchSizes {
+		*s.at = make(batched)
+		for _, n := range batchSizes() {
 			stmt, err := l.writer.PrepareContext(ctx, s.sql(n))
 			if err != nil {
 				return fmt.Errorf("prepare %q: %w", s.sql(n), err)
@@ -162,7 +159,7 @@ func (l *Ledger) prepareBatches(ctx context.Context) error {
 // inBatches cuts items into runs of the batch sizes and calls do with the
 // arguments of each, until ctx ends or do fails.
 func inBatches[T any](ctx context.Context, items []T, args func(T) []any, do func(n int, args []any) error) error {
-	for _, size := range batchSizes {
+	for _, size := range batchSizes() {
 		for len(items) >= size {
 			if err := ctx.Err(); err != nil {
 				return err

@@ -147,7 +147,7 @@ func foreignBatch(t *testing.T, b Backend) {
 	} {
 		for _, n := range []int{1, 100} {
 			for _, sequence := range []uint64{0, 1} {
-				identity := testIdentity
+				identity := testIdentity()
 				change(&identity)
 				batch := favfilter.Batch{ID: id, Identity: identity, Sequence: sequence, Add: hashes(0, n)}
 				wantState(t, apply(t, b.Store, batch), favfilter.Foreign)
@@ -296,7 +296,7 @@ func cancelled(t *testing.T, b Backend) {
 		t.Errorf("load: %v", err)
 	}
 	for _, n := range []int{1, 100} {
-		res := b.Store.Apply(ctx, []favfilter.Batch{{ID: id, Identity: testIdentity, Sequence: 1, Add: hashes(0, n)}})
+		res := b.Store.Apply(ctx, []favfilter.Batch{{ID: id, Identity: testIdentity(), Sequence: 1, Add: hashes(0, n)}})
 		if !errors.Is(res[0].Err, context.Canceled) {
 			t.Errorf("apply of %d: %+v", n, res[0])
 		}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ func manyPages(t *testing.T, b Backend) {
 		if i == 7 {
 			count = 60
 		}
-		batches[i] = favfilter.Batch{ID: ids[i], Identity: testIdentity, Sequence: 1, Add: hashes(i*100, count)}
+		batches[i] = favfilter.Batch{ID: ids[i], Identity: testIdentity(), Sequence: 1, Add: hashes(i*100, count)}
 	}
 	for i, r := range b.Store.Apply(t.Context(), batches) {
 		want := favfilter.Applied
@@ -243,9 +244,7 @@ func racingUnguarded(t *testing.T, b Backend) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for k, v := range mine {
-				live[k] = v
-			}
+			maps.Copy(live, mine)
 		})
 	}
 	wg.Wait()
@@ -270,7 +269,7 @@ func sameBytes(t *testing.T, b Backend) {
 			model := newPage(t, h)
 			for step := range 150 {
 				batch := randomBatch(rng, model)
-				batch.ID, batch.Identity = id, testIdentity
+				batch.ID, batch.Identity = id, testIdentity()
 				trial := model.Clone()
 				want := trial.Apply(batch)
 				if want.State == favfilter.Applied {

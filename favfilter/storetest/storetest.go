@@ -62,14 +62,16 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 	}
 }
 
-var testIdentity = favfilter.Identity{Seed: 42, Pages: 64, Incarnation: 7}
+func testIdentity() favfilter.Identity {
+	return favfilter.Identity{Seed: 42, Pages: 64, Incarnation: 7}
+}
 
 func header(number uint32, capacity int) favfilter.Header {
 	shape, err := favfilter.ShapeFor(capacity, 0.001)
 	if err != nil {
 		panic(err)
 	}
-	return favfilter.Header{Identity: testIdentity, Shape: shape, Number: number, Build: 1000 + uint64(number)}
+	return favfilter.Header{Identity: testIdentity(), Shape: shape, Number: number, Build: 1000 + uint64(number)}
 }
 
 func newPage(t testing.TB, h favfilter.Header) *favfilter.Page {
@@ -107,7 +109,7 @@ func apply(t testing.TB, s favfilter.Store, b favfilter.Batch) favfilter.Result 
 func applyContext(ctx context.Context, t testing.TB, s favfilter.Store, b favfilter.Batch) favfilter.Result {
 	t.Helper()
 	if b.Identity == (favfilter.Identity{}) {
-		b.Identity = testIdentity
+		b.Identity = testIdentity()
 	}
 	res := s.Apply(ctx, []favfilter.Batch{b})
 	if len(res) != 1 {

@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -106,6 +105,30 @@ func checkPageKeys(t *testing.T, l *ledger.Ledger, page uint32, keys map[key]boo
 	}
 }
 
+// shot is what a snapshot returned.
+type shot struct {
+	rows     []ledger.Row
+	sequence uint64
+}
+
+// shoot takes snapshots of page 0 until stop is closed, and one more.
+func shoot(t *testing.T, l *ledger.Ledger, stop <-chan struct{}) (shots []shot) {
+	for more := true; more; {
+		select {
+		case <-stop:
+			more = false
+		default:
+		}
+		rows, sequence, err := l.Snapshot(t.Context(), 0)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		shots = append(shots, shot{rows, sequence})
+	}
+	return shots
+}
+
 // concurrentSnapshots takes snapshots while one goroutine writes: each has to
 // be the page as it was at the sequence that it names.
 func (s suite) concurrentSnapshots(t *testing.T) {
@@ -114,29 +137,11 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 	m := newModel(l.Identity())
 	history := [][]ledger.Row{nil} // by sequence
 
-	type shot struct {
-		rows     []ledger.Row
-		sequence uint64
-	}
-	shots := make([][]shot, readers)
-	written := make(chan struct{})
+	var shots [readers][]shot
 	var wg sync.WaitGroup
+	written := make(chan struct{})
 	for i := range readers {
-		wg.Go(func() {
-			for more := true; more; {
-				select {
-				case <-written:
-					more = false
-				default:
-				}
-				rows, sequence, err := l.Snapshot(t.Context(), 0)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				shots[i] = append(shots[i], shot{rows, sequence})
-			}
-		})
+		wg.Go(func() { shots[i] = shoot(t, l, written) })
 	}
 	finish := sync.OnceFunc(func() { close(written); wg.Wait() })
 	defer finish()
@@ -150,15 +155,14 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 		}
 	}
 	finish()
-	for _, s := range slices.Concat(shots...) {
+	for _, s := range slices.Concat(shots[:]...) {
 		if s.sequence >= uint64(len(history)) || !slices.Equal(s.rows, history[s.sequence]) {
 			t.Fatalf("snapshot at sequence %d holds %v", s.sequence, s.rows)
 		}
 	}
 	for _, shots := range shots {
-		last := shots[len(shots)-1]
-		if last.sequence != m.sequences[0] {
-			t.Errorf("snapshot after the last Record at sequence %d, want %d", last.sequence, m.sequences[0])
+		if n := len(shots); n == 0 || shots[n-1].sequence != m.sequences[0] {
+			t.Errorf("the last of %d snapshots is not at sequence %d", n, m.sequences[0])
 		}
 	}
 }
@@ -194,7 +198,7 @@ func (s suite) random(t *testing.T) {
 				owner := block(intn(16), "")
 				q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4)}
 				if intn(2) == 0 {
-					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: fmt.Sprint(string(rune('a' + intn(3))))}
+					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
 				}
 				listed(rt, l, m, q)
 			},

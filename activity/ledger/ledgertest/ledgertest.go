@@ -43,6 +43,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Sequences", suite.sequences},
 		{"NoSuchPage", suite.noSuchPage},
 		{"List", suite.list},
+		{"ListFrom", suite.listFrom},
 		{"ListInvalid", suite.listInvalid},
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},

@@ -161,4 +161,18 @@ func (s suite) checkpoint(t *testing.T) {
 	if err := l.SetCheckpoint(t.Context(), "", "x"); err == nil {
 		t.Error("a checkpoint without id was accepted")
 	}
+	for looks := 0; ; looks++ {
+		err := l.SetCheckpoint(countDown(looks), "other", "y")
+		if err == nil {
+			want("other", "y", true)
+			if looks < 2 {
+				t.Errorf("the context was honoured at %d places only", looks)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want context.Canceled", err)
+		}
+		want("other", "x", true)
+	}
 }

@@ -113,8 +113,8 @@ func (s suite) sequences(t *testing.T) {
 	stop := errors.New("enough")
 	calls := 0
 	err = l.Sequences(t.Context(), func(uint32, uint64) error { calls++; return stop })
-	if err != stop || calls != 1 {
-		t.Errorf("error %v after %d calls, want the one returned at the first", err, calls)
+	if !errors.Is(err, stop) || calls != 1 {
+		t.Errorf("error %v after %d calls, want the one given at the first", err, calls)
 	}
 }
 
@@ -130,14 +130,17 @@ func (s suite) noSuchPage(t *testing.T) {
 	}
 }
 
-// list goes through lists, with ties and without, in steps of all sizes.
-func (s suite) list(t *testing.T) {
-	l := s.make(t, 16)
-	m := newModel(l.Identity())
+// listQuery is what the cases of list ask for; listRows are 38 rows for it,
+// six of each microsecond, among rows that are not.
+func listQuery() ledger.ListQuery {
+	return ledger.ListQuery{Hash: 3 << 60, Owner: "u3", Kind: "block"}
+}
+
+func listRows() []ledger.Change {
 	var changes []ledger.Change
 	for i := range 40 {
 		row := block(3, fmt.Sprint("t", i*7%40))
-		row.Since = at(int64(i / 6)) // six of each microsecond
+		row.Since = at(int64(i / 6))
 		other := row
 		other.Kind = "hide"
 		changes = append(changes, add(row), add(other))
@@ -149,11 +152,16 @@ func (s suite) list(t *testing.T) {
 			changes = append(changes, add(neighbour), add(twin))
 		}
 	}
-	changes = append(changes, remove(block(3, "t0")), remove(block(3, "t39")))
-	m.record(changes)
-	record(t, l, changes...)
+	return append(changes, remove(block(3, "t0")), remove(block(3, "t39")))
+}
 
-	q := ledger.ListQuery{Hash: 3 << 60, Owner: "u3", Kind: "block"}
+// list goes through a list in steps of all sizes.
+func (s suite) list(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	m.record(listRows())
+	record(t, l, listRows()...)
+	q := listQuery()
 	for q.Limit = 1; q.Limit <= 45; q.Limit++ {
 		q.Before = nil
 		seen := 0
@@ -169,10 +177,20 @@ func (s suite) list(t *testing.T) {
 			t.Errorf("%d rows in steps of %d, want 38", seen, q.Limit)
 		}
 	}
+}
+
+// listFrom lists from positions at which there is no row, and what nobody has.
+func (s suite) listFrom(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	m.record(listRows())
+	record(t, l, listRows()...)
+	q := listQuery()
 	q.Limit = 10
 	for _, before := range []ledger.Position{
 		{Since: at(3), Target: ""},         // all of that microsecond
-		{Since: at(3), Target: "t"},        // between rows
+		{Since: at(3), Target: "t"},        // the same
+		{Since: at(3), Target: "t22"},      // between rows
 		{Since: at(3), Target: "zzz"},      // none of it
 		{Since: at(1000), Target: "t1"},    // before the newest
 		{Since: at(-1), Target: "t1"},      // past the oldest
@@ -182,7 +200,6 @@ func (s suite) list(t *testing.T) {
 		q.Before = &before
 		listed(t, l, m, q)
 	}
-	q.Before = nil
 	for _, none := range []ledger.ListQuery{
 		{Hash: q.Hash, Owner: "u4", Kind: "block", Limit: 5},
 		{Hash: q.Hash, Owner: "u3", Kind: "like", Limit: 5},

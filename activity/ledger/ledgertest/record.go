@@ -45,15 +45,17 @@ func (s suite) recordNothing(t *testing.T) {
 	newModel(l.Identity()).check(t, l)
 }
 
-// recordNetEffect makes several changes of one row in one call. In a pattern
-// "+" records and "-" removes it.
+// netEffect is a case of several changes of one row in one call. In the
+// pattern, "+" records and "-" removes it.
+type netEffect struct {
+	there   bool
+	pattern string
+	changed []bool
+	net     string // "added", "removed" or nothing
+}
+
 func (s suite) recordNetEffect(t *testing.T) {
-	for _, c := range []struct {
-		there   bool
-		pattern string
-		changed []bool
-		net     string // "added", "removed" or nothing
-	}{
+	for _, c := range []netEffect{
 		{false, "+-", []bool{true, true}, ""},
 		{false, "++", []bool{true, false}, "added"},
 		{false, "+-+", []bool{true, true, true}, "added"},
@@ -66,39 +68,42 @@ func (s suite) recordNetEffect(t *testing.T) {
 		{true, "++", []bool{false, false}, ""},
 	} {
 		t.Run(fmt.Sprintf("%v%s", c.there, c.pattern), func(t *testing.T) {
-			l := s.make(t, 16)
-			before := block(3, "a")
-			sequence := uint64(0)
-			if c.there {
-				record(t, l, add(before))
-				sequence = 1
-			}
-			var changes []ledger.Change
-			last := before
-			for i, sign := range c.pattern {
-				row := before
-				row.Since = at(int64(1 + i))
-				changes = append(changes, ledger.Change{Rows: []ledger.Row{row}, Remove: sign == '-'})
-				if sign == '+' && c.changed[i] {
-					last = row
-				}
-			}
-			page := ledger.PageChange{Page: 3, Sequence: sequence}
-			rows := []ledger.Row{last}
-			switch {
-			case c.net == "added":
-				page.Sequence, page.Added = sequence+1, rows
-			case c.net == "removed":
-				page.Sequence, page.Removed, rows = sequence+1, []ledger.Row{before}, nil
-			case !c.there:
-				rows = nil
-			}
-			checkReceipt(t, record(t, l, changes...), ledger.Receipt{
-				Changed: c.changed, Pages: []ledger.PageChange{page},
-			})
-			checkPage(t, l, 3, rows, page.Sequence)
+			c.check(t, s.make(t, 16))
 		})
 	}
+}
+
+func (c netEffect) check(t *testing.T, l *ledger.Ledger) {
+	before := block(3, "a")
+	sequence := uint64(0)
+	if c.there {
+		record(t, l, add(before))
+		sequence = 1
+	}
+	var changes []ledger.Change
+	last := before
+	for i, sign := range c.pattern {
+		row := before
+		row.Since = at(int64(1 + i))
+		changes = append(changes, ledger.Change{Rows: []ledger.Row{row}, Remove: sign == '-'})
+		if sign == '+' && c.changed[i] {
+			last = row
+		}
+	}
+	page := ledger.PageChange{Page: 3, Sequence: sequence}
+	rows := []ledger.Row{last}
+	switch {
+	case c.net == "added":
+		page.Sequence, page.Added = sequence+1, rows
+	case c.net == "removed":
+		page.Sequence, page.Removed, rows = sequence+1, []ledger.Row{before}, nil
+	case !c.there:
+		rows = nil
+	}
+	checkReceipt(t, record(t, l, changes...), ledger.Receipt{
+		Changed: c.changed, Pages: []ledger.PageChange{page},
+	})
+	checkPage(t, l, 3, rows, page.Sequence)
 }
 
 func (s suite) recordTwoPages(t *testing.T) {
@@ -278,6 +283,10 @@ type countdown struct {
 	done chan struct{}
 }
 
+func countDown(looks int) *countdown {
+	return &countdown{Context: context.Background(), left: looks, done: make(chan struct{})}
+}
+
 func (c *countdown) Done() <-chan struct{} { return c.done }
 
 func (c *countdown) Err() error {
@@ -310,8 +319,7 @@ func (s suite) recordCancelledAnywhere(t *testing.T) {
 	}
 	checkReceipt(t, record(t, l, first...), m.record(first))
 	for looks := 0; ; looks++ {
-		ctx := &countdown{Context: context.Background(), left: looks, done: make(chan struct{})}
-		receipt, err := l.Record(ctx, changes)
+		receipt, err := l.Record(countDown(looks), changes)
 		if err == nil {
 			checkReceipt(t, receipt, m.record(changes))
 			m.check(t, l)

@@ -1,0 +1,155 @@
+package favfilter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Keys and hashes come from pools of 65,536 different ones: over a few repeated
+// keys the branch predictor learns the answers, which flatters by a factor of two.
+const benchKeys = 1 << 16
+
+func benchHashes(seed uint64) []favfilter.Hash {
+	rng := rand.New(rand.NewPCG(31, seed))
+	hashes := make([]favfilter.Hash, benchKeys)
+	for i := range hashes {
+		hashes[i] = randomHash(rng)
+	}
+	return hashes
+}
+
+// benchPage returns a page of 8 KiB filled to its limit, about 4,330 keys.
+func benchPage(b testing.TB) (*favfilter.Page, []favfilter.Hash) {
+	b.Helper()
+	s := shapeFor(b, 4300, 0.001)
+	page := emptyPage(b, s)
+	return page, fill(rand.New(rand.NewPCG(32, 0)), page, s.Limit(0.001))
+}
+
+func BenchmarkHashKey(b *testing.B) {
+	keys := make([]string, benchKeys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("U%d_P%d", 1_000_000+i*7, 30_000_000+i*13)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		favfilter.HashKey(1, keys[i%benchKeys])
+	}
+}
+
+func BenchmarkHashKeyBytes(b *testing.B) {
+	keys := make([][]byte, benchKeys)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "U%d_P%d", 1_000_000+i*7, 30_000_000+i*13)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		favfilter.HashKeyBytes(1, keys[i%benchKeys])
+	}
+}
+
+func BenchmarkContains(b *testing.B) {
+	page, in := benchPage(b)
+	out := benchHashes(1)
+	b.Run("hit", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			page.Contains(in[i%len(in)])
+		}
+	})
+	b.Run("miss", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			page.Contains(out[i%benchKeys])
+		}
+	})
+}
+
+// A key put in and taken out again, in a page half full. Marks stay, so the page is
+// renewed before they matter.
+func BenchmarkInsertRemove(b *testing.B) {
+	s := shapeFor(b, 4300, 0.001)
+	half := emptyPage(b, s)
+	fill(rand.New(rand.NewPCG(33, 0)), half, s.Limit(0.001)/2)
+	keys := benchHashes(2)
+	var page *favfilter.Page
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%1000 == 0 {
+			page = half.Clone()
+		}
+		h := keys[i%benchKeys]
+		page.Insert(h)
+		page.Remove(h)
+	}
+}
+
+func BenchmarkInsert(b *testing.B) {
+	s := shapeFor(b, 4300, 0.001)
+	keys := benchHashes(3)
+	page := emptyPage(b, s)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%4300 == 0 { // full: begin another
+			page = emptyPage(b, s)
+		}
+		page.Insert(keys[i%benchKeys])
+	}
+}
+
+// What a rebuild costs in process: a page of 5,000 keys, from their hashes.
+func BenchmarkBuildPage(b *testing.B) {
+	const keys = 5000
+	s := shapeFor(b, keys, 0.001)
+	hashes := benchHashes(4)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		page := emptyPage(b, s)
+		from := i * keys % (benchKeys - keys)
+		for _, h := range hashes[from : from+keys] {
+			page.Insert(h)
+		}
+		page.Encode()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
+}
+
+func BenchmarkDecodePage(b *testing.B) {
+	page, _ := benchPage(b)
+	raw, marks := page.Encode()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := favfilter.DecodePage(raw, marks); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Looking up a key, and changing a page, allocates nothing.
+func TestNoAllocations(t *testing.T) {
+	page, in := benchPage(t)
+	empty := emptyPage(t, page.Header().Shape)
+	key, keyBytes := "U1000001_P30000001", []byte("U1000001_P30000001")
+	positions := make([]uint32, 0, favfilter.MaxHashes)
+	for name, f := range map[string]func(){
+		"HashKey":       func() { favfilter.HashKey(1, key) },
+		"HashKeyBytes":  func() { favfilter.HashKeyBytes(1, keyBytes) },
+		"Contains hit":  func() { page.Contains(in[0]) },
+		"Contains miss": func() { page.Contains(favfilter.Hash{}) },
+		"Positions":     func() { page.Header().Shape.Positions(positions, in[0]) },
+		"Add present":   func() { page.Add(in[0]) },
+		"Insert":        func() { empty.Insert(in[0]) },
+		"Remove absent": func() { page.Remove(favfilter.Hash{}) },
+		"Encode":        func() { page.Encode() },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s allocates %g times", name, n)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { empty.Remove(in[1]); empty.Add(in[1]); empty.Remove(in[1]) }); n != 0 {
+		t.Errorf("Add and Remove allocate %g times", n)
+	}
+}

@@ -1,0 +1,312 @@
+package favfilter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// faultyStore passes calls on to a store, notes them, and fails as it is told.
+type faultyStore struct {
+	favfilter.Store
+
+	loads, applies int // calls; not for concurrent use
+	pages          int // pages of the last Load or Apply
+
+	damaged  func(favfilter.PageID) error          // Load says so of the page
+	lost     func(favfilter.PageID) bool           // Apply finds the page missing
+	refused  func(favfilter.Batch) error           // Apply does not apply the batch
+	unheard  func(favfilter.Batch) error           // Apply applies the batch, and the answer is lost
+	replaced func(favfilter.PageID) error          // Replace fails
+	state    func(favfilter.Batch) favfilter.State // Apply answers this, applying nothing
+}
+
+func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.loads++
+	s.pages = len(ids)
+	loaded, err := s.Store.Load(ctx, ids)
+	for i := range loaded {
+		if s.damaged == nil {
+			break
+		}
+		if err := s.damaged(ids[i]); err != nil {
+			loaded[i] = favfilter.Loaded{Version: "damaged", Damage: err}
+		}
+	}
+	return loaded, err
+}
+
+func (s *faultyStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	s.applies++
+	s.pages = len(batches)
+	results := make([]favfilter.Result, len(batches))
+	for i, b := range batches {
+		results[i] = s.applyOne(ctx, b)
+	}
+	return results
+}
+
+func (s *faultyStore) applyOne(ctx context.Context, b favfilter.Batch) favfilter.Result {
+	if s.refused != nil {
+		if err := s.refused(b); err != nil {
+			return favfilter.Result{Err: err}
+		}
+	}
+	if s.lost != nil && s.lost(b.ID) {
+		return favfilter.Result{State: favfilter.Missing}
+	}
+	if s.state != nil {
+		if state := s.state(b); state != 0 {
+			return favfilter.Result{State: state}
+		}
+	}
+	res := s.Store.Apply(ctx, []favfilter.Batch{b})[0]
+	if s.unheard != nil {
+		if err := s.unheard(b); err != nil {
+			return favfilter.Result{Err: err}
+		}
+	}
+	return res
+}
+
+func (s *faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if s.replaced != nil {
+		if err := s.replaced(r.ID); err != nil {
+			return false, err
+		}
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+// However many keys of a user, PageBy makes them one page and one call.
+func TestPageByMakesOnePage(t *testing.T) {
+	store := &faultyStore{Store: &favfilter.Memory{}}
+	f := openFilter(t, store, favfilter.Config{Capacity: 100_000, Pages: 32, PageBy: byUser})
+	keys := userKeys("U1", 1000)
+	mustAdd(t, f, keys[0]) // makes the page
+	for name, call := range map[string]func(){
+		"Add":      func() { mustAdd(t, f, keys...) },
+		"Contains": func() { mustContain(t, f, keys...) },
+		"Remove":   func() { mustRemove(t, f, keys...) },
+	} {
+		store.loads, store.applies = 0, 0
+		call()
+		if store.loads+store.applies != 1 || store.pages != 1 {
+			t.Errorf("%s of 1,000 keys: %d loads and %d applies, the last of %d pages", name, store.loads, store.applies, store.pages)
+		}
+	}
+	store.loads = 0
+	mustContain(t, f, append(keys, userKeys("U2", 1000)...)...)
+	if store.loads != 1 || store.pages != 2 {
+		t.Errorf("keys of two users: %d loads, of %d pages", store.loads, store.pages)
+	}
+}
+
+// A page that the store loses is empty, and made anew by the next Add.
+func TestFilterLosesAPage(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	store := &favfilter.Memory{Now: func() time.Time { return now }}
+	f := openFilter(t, store, favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser})
+	keys := []string{keyOfPage(0, 2), keyOfPage(1, 2)}
+	mustAdd(t, f, keys...)
+	for number := range uint32(2) {
+		lose(t, store, favfilter.PageID{Number: number}, func() { now = now.Add(time.Minute) })
+		want := []bool{number != 0, number != 1}
+		if found := mustContain(t, f, keys...); !slices.Equal(found, want) {
+			t.Fatalf("page %d lost: found %v, want %v", number, found, want)
+		}
+		if got := mustRemove(t, f, keys[number]); got[0] != favfilter.Absent {
+			t.Errorf("removal of a lost key: %v, want absent", got[0])
+		}
+		if got := mustAdd(t, f, keys...); got[number] != favfilter.Added || got[1-number] != favfilter.Present {
+			t.Errorf("page %d lost: added again %v", number, got)
+		}
+	}
+}
+
+// lose puts the page back with a time to live, and lets that pass.
+func lose(t testing.TB, store favfilter.Store, id favfilter.PageID, pass func()) {
+	t.Helper()
+	l, err := store.Load(t.Context(), []favfilter.PageID{id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: l[0].Page, Seen: l[0].Version, Expire: time.Second})
+	if err != nil || !done {
+		t.Fatalf("replace: %v, %v", done, err)
+	}
+	pass()
+}
+
+func TestFilterOfADamagedPage(t *testing.T) {
+	store := &faultyStore{Store: &favfilter.Memory{}}
+	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser}
+	f := openFilter(t, store, config)
+	damage := fmt.Errorf("page 1: %w", favfilter.ErrDamaged)
+	damagedPage := func(number uint32) func(favfilter.PageID) error {
+		return func(id favfilter.PageID) error {
+			if id.Number == number {
+				return damage
+			}
+			return nil
+		}
+	}
+	store.damaged = damagedPage(1)
+	store.state = func(b favfilter.Batch) favfilter.State {
+		if b.ID.Number == 1 {
+			return favfilter.Torn
+		}
+		return 0
+	}
+	for call, err := range everyCall(t.Context(), f, keyOfPage(0, 2), keyOfPage(1, 2)) {
+		if !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), "page 1") {
+			t.Errorf("%s: error %v, want a damaged page 1", call, err)
+		}
+	}
+	for call, err := range everyCall(t.Context(), f, keyOfPage(0, 2)) {
+		if err != nil {
+			t.Errorf("%s of the sound page: %v", call, err)
+		}
+	}
+	store.damaged = damagedPage(0)
+	if _, err := favfilter.Open(t.Context(), store, config); !errors.Is(err, favfilter.ErrDamaged) {
+		t.Errorf("opened on a damaged page 0: %v", err)
+	}
+}
+
+// Where one page fails, the outcomes of the others stand, and 0 marks the keys whose
+// fate is unknown.
+func TestFilterFailsInPart(t *testing.T) {
+	down := errors.New("node is down")
+	store := &faultyStore{Store: &favfilter.Memory{}}
+	f := openFilter(t, store, favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser})
+	keys := []string{keyOfPage(1, 2), keyOfPage(0, 2)}
+	mustAdd(t, f, keys...)
+	store.refused = func(b favfilter.Batch) error {
+		if b.ID.Number == 1 {
+			return down
+		}
+		return nil
+	}
+	if got, err := f.Add(t.Context(), keys...); !errors.Is(err, down) || !slices.Equal(got, []favfilter.Outcome{0, favfilter.Present}) {
+		t.Errorf("add: %v, %v", got, err)
+	}
+	if got, err := f.Remove(t.Context(), keys...); !errors.Is(err, down) || !slices.Equal(got, []favfilter.Outcome{0, favfilter.Removed}) {
+		t.Errorf("remove: %v, %v", got, err)
+	}
+}
+
+// An answer that is lost leaves the change in place; the retry finds it done and
+// changes nothing.
+func TestFilterRetries(t *testing.T) {
+	reset := errors.New("connection reset")
+	store := &faultyStore{Store: &favfilter.Memory{}}
+	f := openFilter(t, store, favfilter.Config{Capacity: 1000})
+	for _, c := range []struct {
+		name  string
+		call  func(context.Context, ...string) ([]favfilter.Outcome, error)
+		again favfilter.Outcome
+		found bool
+	}{
+		{"add", f.Add, favfilter.Present, true},
+		{"remove", f.Remove, favfilter.Absent, false},
+	} {
+		store.unheard = func(favfilter.Batch) error { return reset }
+		if got, err := c.call(t.Context(), "key"); !errors.Is(err, reset) || got[0] != 0 {
+			t.Errorf("%s: %v, %v, want the lost answer", c.name, got, err)
+		}
+		store.unheard = nil
+		for range 3 {
+			if got, err := c.call(t.Context(), "key"); err != nil || got[0] != c.again {
+				t.Errorf("%s again: %v, %v, want %v", c.name, got, err, c.again)
+			}
+		}
+		if found := mustContain(t, f, "key"); found[0] != c.found {
+			t.Errorf("after %s and retries the key is contained: %v", c.name, found[0])
+		}
+	}
+}
+
+// A store that loses a page as often as it is made is given up on.
+func TestFilterOfAStoreThatLosesEverything(t *testing.T) {
+	store := &faultyStore{Store: &favfilter.Memory{}}
+	f := openFilter(t, store, favfilter.Config{Capacity: 1000})
+	store.lost = func(favfilter.PageID) bool { return true }
+	if _, err := f.Add(t.Context(), "key"); err == nil || !strings.Contains(err.Error(), "page 0: missing again") {
+		t.Errorf("error %v, want the page named", err)
+	}
+	full := errors.New("out of memory")
+	store.replaced = func(favfilter.PageID) error { return full }
+	if _, err := f.Add(t.Context(), "key"); !errors.Is(err, full) {
+		t.Errorf("error %v, want that of making the page", err)
+	}
+	if _, err := favfilter.Open(t.Context(), store, favfilter.Config{Capacity: 1000}); !errors.Is(err, full) {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+func TestFilterHonoursTheContext(t *testing.T) {
+	store := &favfilter.Memory{}
+	f := openFilter(t, store, favfilter.Config{Capacity: 1000})
+	mustAdd(t, f, "key")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for call, err := range everyCall(ctx, f, "key", "other") {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want the context's error", call, err)
+		}
+	}
+	if _, err := favfilter.Open(ctx, store, favfilter.Config{Capacity: 1000}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open: %v, want the context's error", err)
+	}
+	if found := mustContain(t, f, "key", "other"); !slices.Equal(found, []bool{true, false}) {
+		t.Errorf("calls of a cancelled context changed the filter: %v", found)
+	}
+}
+
+// Goroutines add keys of their own and remove half of them, all on the same pages.
+func TestFilterRacing(t *testing.T) {
+	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 5000, Pages: 2})
+	const writers, rounds = 8, 60
+	kept := make([][]string, writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for r := range rounds {
+				keys := userKeys(fmt.Sprintf("U%d-%d", w, r), 4)
+				outcomes, err := f.Add(t.Context(), keys...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for i, o := range outcomes {
+					switch {
+					case o != favfilter.Added: // looked present by chance: not ours to remove
+					case i%2 == 0:
+						kept[w] = append(kept[w], keys[i])
+					default:
+						if _, err := f.Remove(t.Context(), keys[i]); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				if _, err := f.Contains(t.Context(), keys...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for w, keys := range kept {
+		if found := mustContain(t, f, keys...); slices.Contains(found, false) {
+			t.Errorf("writer %d lost a key", w)
+		}
+	}
+}

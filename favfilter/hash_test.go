@@ -1,0 +1,199 @@
+package favfilter_test
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Published values of MurmurHash3_x64_128 with seed 0, and some more computed by
+// another implementation. A change of any of them orphans every stored page.
+func TestHashKeyGolden(t *testing.T) {
+	for _, c := range []struct {
+		seed uint64
+		key  string
+		want favfilter.Hash
+	}{
+		{0, "", favfilter.Hash{}},
+		{0, "hello", favfilter.Hash{H1: 0xcbd8a7b341bd9b02, H2: 0x5b1e906a48ae1d19}},
+		{0, "hello, world", favfilter.Hash{H1: 0x342fac623a5ebc8e, H2: 0x4cdcbc079642414d}},
+		{0, "19 Jan 2038 at 3:14:07 AM", favfilter.Hash{H1: 0xb89e5988b737affc, H2: 0x664fc2950231b2cb}},
+		{0, "The quick brown fox jumps over the lazy dog.", favfilter.Hash{H1: 0xcd99481f9ee902c9, H2: 0x695da1a38987b6e7}},
+		{0, "U1_P2", favfilter.Hash{H1: 0xdf029c60f838af8e, H2: 0x647c81be3a6dc6cc}},
+		{0x0123456789abcdef, "", favfilter.Hash{H1: 0x4b8fc375ee6d1ca7, H2: 0x666f9bfdaaa22b49}},
+		{0x0123456789abcdef, "U1_P2", favfilter.Hash{H1: 0x19ef1f88d4b2a337, H2: 0x3a4eba819b8160bf}},
+	} {
+		if got := favfilter.HashKey(c.seed, c.key); got != c.want {
+			t.Errorf("HashKey(%#x, %q) = {%#x, %#x}, want {%#x, %#x}", c.seed, c.key, got.H1, got.H2, c.want.H1, c.want.H2)
+		}
+	}
+}
+
+// The verification value that SMHasher publishes for MurmurHash3_x64_128: the
+// hash of the hashes of {}, {0}, {0 1}, ... {0 ... 254} under seeds 256 to 1.
+func TestHashKeyPassesSMHasher(t *testing.T) {
+	var key, sums []byte
+	for i := range 256 {
+		h := favfilter.HashKeyBytes(uint64(256-i), key)
+		sums = binary.LittleEndian.AppendUint64(sums, h.H1)
+		sums = binary.LittleEndian.AppendUint64(sums, h.H2)
+		key = append(key, byte(i))
+	}
+	if got := uint32(favfilter.HashKeyBytes(0, sums).H1); got != 0x6384BA69 {
+		t.Errorf("verification value %#x, published 0x6384ba69", got)
+	}
+}
+
+func TestHashKeyAgainstReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		key := rapid.SliceOfN(rapid.Byte(), 0, 70).Draw(t, "key")
+		want := referenceHash(seed, key)
+		if got := favfilter.HashKeyBytes(seed, key); got != want {
+			t.Fatalf("HashKeyBytes = %x, reference %x", got, want)
+		}
+		if got := favfilter.HashKey(seed, string(key)); got != want {
+			t.Fatalf("HashKey = %x, reference %x", got, want)
+		}
+	})
+}
+
+// referenceHash is MurmurHash3_x64_128 straight from its description, with a seed
+// of 64 bits.
+func referenceHash(seed uint64, key []byte) favfilter.Hash {
+	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
+	mix1 := func(k uint64) uint64 { return bits.RotateLeft64(k*c1, 31) * c2 }
+	mix2 := func(k uint64) uint64 { return bits.RotateLeft64(k*c2, 33) * c1 }
+	h1, h2 := seed, seed
+	tail := key
+	for ; len(tail) >= 16; tail = tail[16:] {
+		h1 ^= mix1(binary.LittleEndian.Uint64(tail))
+		h1 = (bits.RotateLeft64(h1, 27)+h2)*5 + 0x52dce729
+		h2 ^= mix2(binary.LittleEndian.Uint64(tail[8:]))
+		h2 = (bits.RotateLeft64(h2, 31)+h1)*5 + 0x38495ab5
+	}
+	// Zeros mix to zero, so a padded tail does what the partial one would.
+	var last [16]byte
+	copy(last[:], tail)
+	h2 ^= mix2(binary.LittleEndian.Uint64(last[8:]))
+	h1 ^= mix1(binary.LittleEndian.Uint64(last[:]))
+	h1 ^= uint64(len(key))
+	h2 ^= uint64(len(key))
+	h1 += h2
+	h2 += h1
+	h1, h2 = finalMix(h1), finalMix(h2)
+	h1 += h2
+	h2 += h1
+	return favfilter.Hash{H1: h1, H2: h2}
+}
+
+func finalMix(k uint64) uint64 {
+	k = (k ^ k>>33) * 0xff51afd7ed558ccd
+	k = (k ^ k>>33) * 0xc4ceb9fe1a85ec53
+	return k ^ k>>33
+}
+
+func TestPageNumber(t *testing.T) {
+	for _, c := range []struct {
+		hash  uint64
+		pages uint32
+		want  uint32
+	}{
+		{0, 1, 0},
+		{1<<64 - 1, 1, 0},
+		{1<<63 - 1, 2, 0},
+		{1 << 63, 2, 1},
+		{0xABCD_EF01_2345_6789, 16, 0xA},
+		{0xABCD_EF01_2345_6789, 1 << 14, 0xABCD >> 2},
+		{0xABCD_EF01_2345_6789, favfilter.MaxPages, 0xABCDEF},
+		{1<<64 - 1, favfilter.MaxPages, favfilter.MaxPages - 1},
+	} {
+		if got := favfilter.PageNumber(c.hash, c.pages); got != c.want {
+			t.Errorf("PageNumber(%#x, %d) = %#x, want %#x", c.hash, c.pages, got, c.want)
+		}
+	}
+}
+
+// Doubling the pages splits each in two neighbours and moves nothing else.
+func TestPageNumberSplits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hash := rapid.Uint64().Draw(t, "hash")
+		pages := uint32(1) << rapid.IntRange(0, 23).Draw(t, "log2 of pages")
+		before, after := favfilter.PageNumber(hash, pages), favfilter.PageNumber(hash, 2*pages)
+		if after/2 != before || after >= 2*pages {
+			t.Fatalf("page %d of %d becomes page %d of %d", before, pages, after, 2*pages)
+		}
+	})
+}
+
+func TestPositionsGolden(t *testing.T) {
+	hello := favfilter.Hash{H1: 0xcbd8a7b341bd9b02, H2: 0x5b1e906a48ae1d19}
+	for _, c := range []struct {
+		name  string
+		shape favfilter.Shape
+		hash  favfilter.Hash
+		want  []uint32
+	}{
+		{"a page of a byte", favfilter.Shape{Bits: 8, Hashes: 3}, hello, []uint32{6, 1, 4}},
+		{"a page of 2,000 keys", favfilter.Shape{Bits: 32208, Hashes: 7, Region: 8}, hello,
+			[]uint32{25646, 4902, 16366, 27830, 7086, 18550, 30014}},
+		{"the largest page", favfilter.Shape{Bits: favfilter.MaxBits, Hashes: 4}, hello,
+			[]uint32{427496694, 81716995, 272808208, 463899422}},
+		{"no stride", favfilter.Shape{Bits: 64, Hashes: 5}, favfilter.Hash{H1: 1 << 63}, []uint32{32}},
+		{"half a page at a time", favfilter.Shape{Bits: 64, Hashes: 5}, favfilter.Hash{H2: 1 << 63}, []uint32{0, 32}},
+		{"the last bit", favfilter.Shape{Bits: 64, Hashes: 1}, favfilter.Hash{H1: 1<<64 - 1}, []uint32{63}},
+	} {
+		if got := c.shape.Positions(nil, c.hash); !slices.Equal(got, c.want) {
+			t.Errorf("%s: positions %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPositionsAppend(t *testing.T) {
+	shape := favfilter.Shape{Bits: 64, Hashes: 2}
+	h := favfilter.Hash{H2: 1 << 63}
+	if got, want := shape.Positions([]uint32{0, 7}, h), []uint32{0, 7, 0, 32}; !slices.Equal(got, want) {
+		t.Errorf("appended %d, want %d: what was there is not compared with", got, want)
+	}
+}
+
+// The positions are the bits that Insert sets, all are needed by Contains, and
+// they are numbered as Redis numbers the bits of a string.
+func TestPositionsAreThePagesBits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shape := drawShape(t)
+		h := drawHash(t, "key")
+		positions := shape.Positions(nil, h)
+		if n := len(positions); n == 0 || n > int(shape.Hashes) {
+			t.Fatalf("%d positions of %d hashes", n, shape.Hashes)
+		}
+		page := newPage(t, favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
+		page.Insert(h)
+		if int(page.Header().Set) != len(positions) {
+			t.Fatalf("%d bits set, positions %d", page.Header().Set, positions)
+		}
+		raw, _ := page.Encode()
+		for i, p := range positions {
+			if p >= shape.Bits || slices.Contains(positions[:i], p) {
+				t.Fatalf("position %d of %d bits among %d", p, shape.Bits, positions)
+			}
+			at, mask := favfilter.HeaderBytes+p/8, byte(0x80)>>(p%8)
+			if raw[at]&mask == 0 {
+				t.Fatalf("bit %d is not set", p)
+			}
+			without := slices.Clone(raw)
+			without[at] &^= mask
+			if decodePage(t, without, nil).Contains(h) {
+				t.Fatalf("contained without bit %d", p)
+			}
+		}
+		if !decodePage(t, raw, nil).Contains(h) {
+			t.Fatal("not contained with all its bits")
+		}
+	})
+}

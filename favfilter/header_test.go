@@ -1,0 +1,142 @@
+package favfilter_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// goldenHeader has a value of its own in every field.
+func goldenHeader() favfilter.Header {
+	return favfilter.Header{
+		Identity: favfilter.Identity{Seed: 0x0102030405060708, Pages: 1 << 14, Incarnation: 0x2122232425262728},
+		Shape:    favfilter.Shape{Bits: 64, Hashes: 3, Region: 5},
+		Number:   0x3132,
+		Sequence: 0x000102030405060A,
+		Build:    0x4142434445464748,
+	}
+}
+
+func TestHeaderGolden(t *testing.T) {
+	h := goldenHeader()
+	h.Set, h.Count = 9, 0x51525354
+	want := "464156" + "01" + "00000040" + "03" + "01" + "0005" + "0e" + "000000" + "0102030405060708" +
+		"00000009" + "51525354" + "000102030405060a" + "4142434445464748" + "2122232425262728" + "00003132" + "0005173c"
+	got, err := h.AppendBinary([]byte("before "))
+	if err != nil || hex.EncodeToString(got[7:]) != want || string(got[:7]) != "before " {
+		t.Fatalf("encoded %x, %v\nwant    %s", got, err, want)
+	}
+	decoded, err := favfilter.DecodeHeader(append(got[7:], "the bits"...))
+	if err != nil || decoded != h {
+		t.Errorf("decoded %+v, %v, want %+v", decoded, err, h)
+	}
+}
+
+// Every bit of a header counts, but for those of Set, Count and Sequence: these
+// change all the time, and every value of theirs in range is one that could be.
+func TestHeaderNoticesAnyFlippedBit(t *testing.T) {
+	h := goldenHeader()
+	raw, _ := h.AppendBinary(nil)
+	for bit := range 8 * favfilter.HeaderBytes {
+		if bit/8 >= 24 && bit/8 < 40 {
+			continue
+		}
+		raw[bit/8] ^= 0x80 >> (bit % 8)
+		if got, err := favfilter.DecodeHeader(raw); !errors.Is(err, favfilter.ErrDamaged) || got != (favfilter.Header{}) {
+			t.Errorf("bit %d flipped: %+v, %v, want a damaged page", bit, got, err)
+		}
+		raw[bit/8] ^= 0x80 >> (bit % 8)
+	}
+	if _, err := favfilter.DecodeHeader(raw); err != nil {
+		t.Errorf("not damaged after all: %v", err)
+	}
+}
+
+// Values that no page has are refused also where the checksum is right.
+func TestHeaderRefusesFields(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		at    int
+		bytes string
+		want  string
+	}{
+		{"another format", 0, "RDB\x01", `starts with "RDB\x01"`},
+		{"a later version", 3, "\x02", `starts with "FAV\x02"`},
+		{"no bits", 4, "\x00\x00\x00\x00", "0 bits: not a multiple of 8 in 8 to 536870912"},
+		{"half a byte", 4, "\x00\x00\x00\x44", "68 bits: not a multiple of 8"},
+		{"too many bits", 4, "\x20\x00\x00\x08", "536870920 bits"},
+		{"no hashes", 8, "\x00", "0 hashes: not in 1 to 32"},
+		{"too many hashes", 8, "\x21", "33 hashes"},
+		{"no layer", 9, "\x00", "0 layers"},
+		{"two layers", 9, "\x02", "2 layers"},
+		{"too many pages", 12, "\x19", "33554432 pages: not a power of two in 1 to 16777216"},
+		{"more pages than can be counted", 12, "\x20", "2^32 pages"},
+		{"reserved, first", 13, "\x01", "reserved bytes 010000"},
+		{"reserved, second", 14, "\x01", "reserved bytes 000100"},
+		{"reserved, third", 15, "\x80", "reserved bytes 000080"},
+		{"more bits set than there are", 24, "\x00\x00\x00\x41", "65 bits set of 64"},
+		{"sequence too high", 32, "\x00\x20\x00\x00\x00\x00\x00\x00", "sequence 9007199254740992 is not below"},
+		{"number past the pages", 56, "\x00\x00\x40\x00", "page 16384 of 16384"},
+		{"checksum", 60, "\x00\x00\x00\x00", "header checksum 00000000"},
+	} {
+		raw, _ := goldenHeader().AppendBinary(nil)
+		copy(raw[c.at:], c.bytes)
+		if c.at != 60 {
+			fixChecksum(raw)
+		}
+		_, err := favfilter.DecodeHeader(raw)
+		if !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// The largest values that are allowed.
+func TestHeaderAllowsTheEndsOfRanges(t *testing.T) {
+	for _, h := range []favfilter.Header{
+		{Identity: favfilter.Identity{Pages: 1}, Shape: favfilter.Shape{Bits: 8, Hashes: 1}},
+		{
+			Identity: favfilter.Identity{Pages: favfilter.MaxPages, Seed: math.MaxUint64, Incarnation: math.MaxUint64},
+			Shape:    favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes, Region: math.MaxUint16},
+			Number:   favfilter.MaxPages - 1,
+			Set:      favfilter.MaxBits,
+			Count:    math.MaxUint32,
+			Sequence: favfilter.MaxSequence - 1,
+			Build:    math.MaxUint64,
+		},
+	} {
+		raw, _ := h.AppendBinary(nil)
+		if got, err := favfilter.DecodeHeader(raw); err != nil || got != h {
+			t.Errorf("decoded %+v, %v, want %+v", got, err, h)
+		}
+	}
+}
+
+func TestHeaderFalsePositiveRate(t *testing.T) {
+	for _, c := range []struct {
+		set    uint32
+		hashes uint8
+		want   float64
+	}{
+		{0, 5, 0}, {64, 5, 1}, {32, 1, 0.5}, {32, 10, 1.0 / 1024}, {16, 3, 1.0 / 64},
+	} {
+		h := favfilter.Header{Shape: favfilter.Shape{Bits: 64, Hashes: c.hashes}, Set: c.set}
+		if got := h.FalsePositiveRate(); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%d of 64 bits, %d hashes: rate %g, want %g", c.set, c.hashes, got, c.want)
+		}
+	}
+}
+
+// fixChecksum sets the checksum of a header as the format says: CRC-32C of bytes
+// 0-23 and 40-59.
+func fixChecksum(raw []byte) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	constant := append(append([]byte(nil), raw[:24]...), raw[40:60]...)
+	binary.BigEndian.PutUint32(raw[60:], crc32.Checksum(constant, table))
+}

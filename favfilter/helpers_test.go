@@ -1,0 +1,97 @@
+package favfilter_test
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// fataler is what testing.TB and rapid.T have in common.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newPage(t fataler, h favfilter.Header) *favfilter.Page {
+	t.Helper()
+	p, err := favfilter.NewPage(h)
+	if err != nil {
+		t.Fatalf("new page: %v", err)
+	}
+	return p
+}
+
+func decodePage(t fataler, raw, marks []byte) *favfilter.Page {
+	t.Helper()
+	p, err := favfilter.DecodePage(raw, marks)
+	if err != nil {
+		t.Fatalf("decode page: %v", err)
+	}
+	return p
+}
+
+func shapeFor(t fataler, capacity int, rate float64) favfilter.Shape {
+	t.Helper()
+	s, err := favfilter.ShapeFor(capacity, rate)
+	if err != nil {
+		t.Fatalf("shape for %d keys at %g: %v", capacity, rate, err)
+	}
+	return s
+}
+
+// emptyPage returns a page of shape in a filter of one page.
+func emptyPage(t fataler, shape favfilter.Shape) *favfilter.Page {
+	t.Helper()
+	return newPage(t, favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
+}
+
+// fill adds random keys until page has limit bits set, and returns those that were
+// added.
+func fill(rng *rand.Rand, page *favfilter.Page, limit uint32) []favfilter.Hash {
+	var keys []favfilter.Hash
+	for page.Header().Set < limit {
+		if h := randomHash(rng); page.Add(h) == favfilter.Added {
+			keys = append(keys, h)
+		}
+	}
+	return keys
+}
+
+func randomHash(rng *rand.Rand) favfilter.Hash {
+	return favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64()}
+}
+
+func drawHash(t *rapid.T, label string) favfilter.Hash {
+	return favfilter.Hash{
+		H1: rapid.Uint64().Draw(t, label+" H1"),
+		H2: rapid.Uint64().Draw(t, label+" H2"),
+	}
+}
+
+// drawShape draws a small shape of any kind: tiny pages, many hashes, short and
+// oversized regions, and none.
+func drawShape(t *rapid.T) favfilter.Shape {
+	return favfilter.Shape{
+		Bits:   8 * rapid.Uint32Range(1, 64).Draw(t, "bytes"),
+		Hashes: rapid.Uint8Range(1, favfilter.MaxHashes).Draw(t, "hashes"),
+		Region: rapid.SampledFrom([]uint16{0, 1, 3, 8, 13, 1000}).Draw(t, "region"),
+	}
+}
+
+// sample gathers independent measurements of one figure.
+type sample struct{ n, sum, squares float64 }
+
+func (s *sample) add(x float64) {
+	s.n++
+	s.sum += x
+	s.squares += x * x
+}
+
+// mean returns the mean, and the standard deviation of the mean.
+func (s *sample) mean() (mean, deviation float64) {
+	mean = s.sum / s.n
+	return mean, math.Sqrt((s.squares/s.n - mean*mean) / (s.n - 1))
+}

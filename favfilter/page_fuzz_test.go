@@ -1,0 +1,78 @@
+package favfilter_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// FuzzDecodePage feeds arbitrary stored bytes. Nothing may panic; what is taken for
+// a page encodes to the same bytes, and can be changed.
+func FuzzDecodePage(f *testing.F) {
+	raw, marks := goldenPage(f).Encode()
+	f.Add(raw, marks, uint64(1), uint64(2))
+	f.Add(raw, []byte(nil), uint64(1)<<63, uint64(3)<<61)
+	f.Add(raw[:40], marks, uint64(0), uint64(0))
+	f.Add(raw, marks[:3], uint64(0), uint64(0))
+	for _, c := range []struct {
+		at    int
+		value byte
+	}{{8, 32}, {10, 0xFF}, {11, 0}, {12, 0}, {27, 0}, {31, 0}} {
+		changed := slices.Clone(raw)
+		changed[c.at] = c.value
+		f.Add(changed, marks, uint64(7), uint64(9)<<55)
+	}
+	f.Fuzz(func(t *testing.T, raw, marks []byte, h1, h2 uint64) {
+		key := favfilter.Hash{H1: h1, H2: h2}
+		useDecoded(t, raw, marks, key)
+		if len(raw) >= favfilter.HeaderBytes { // let the fuzzer past the checksum
+			raw = slices.Clone(raw)
+			fixChecksum(raw)
+			useDecoded(t, raw, marks, key)
+		}
+	})
+}
+
+func useDecoded(t *testing.T, raw, marks []byte, key favfilter.Hash) {
+	page, err := favfilter.DecodePage(slices.Clone(raw), slices.Clone(marks))
+	if err != nil {
+		if page != nil || !errors.Is(err, favfilter.ErrDamaged) {
+			t.Fatalf("page %v, error %v, want nothing and a damaged page", page, err)
+		}
+		return
+	}
+	gotRaw, gotMarks := page.Encode()
+	h := page.Header()
+	if h.Shape.Region == 0 {
+		marks = nil
+	}
+	if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotMarks, marks) {
+		t.Fatalf("encoded %x %x, was %x %x", gotRaw, gotMarks, raw, marks)
+	}
+	contained := page.Contains(key)
+	batch := favfilter.Batch{ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Add: []favfilter.Hash{key}, Remove: []favfilter.Hash{key}}
+	if res := page.Clone().Apply(batch); marks == nil && h.Shape.Region > 0 {
+		if res.State != favfilter.Torn {
+			t.Fatalf("state %v of a page without its marks, want torn", res.State)
+		}
+		return
+	}
+	batch.Sequence = h.Sequence + 1
+	page.Clone().Apply(batch)
+	switch o := page.Clone().Remove(key); o {
+	case favfilter.Removed, favfilter.Stuck:
+		if !contained {
+			t.Fatalf("an absent key is %v", o)
+		}
+	default:
+		if contained {
+			t.Fatalf("a contained key is %v", o)
+		}
+	}
+	if page.Insert(key); !page.Contains(key) {
+		t.Fatal("not contained after its insertion")
+	}
+}

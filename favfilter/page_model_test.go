@@ -1,0 +1,222 @@
+package favfilter_test
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/regions"
+)
+
+// ledgered is a page in guarded use beside the set of keys it should hold: what a
+// ledger knows. Keys are numbers.
+type ledgered struct {
+	page *favfilter.Page
+	live map[int]bool
+}
+
+func keyHash(key int) favfilter.Hash {
+	return randomHash(rand.New(rand.NewPCG(99, uint64(key))))
+}
+
+func keyHashes(keys ...int) []favfilter.Hash {
+	hs := make([]favfilter.Hash, len(keys))
+	for i, k := range keys {
+		hs[i] = keyHash(k)
+	}
+	return hs
+}
+
+// change takes keys out and puts others in, as one guarded batch. A page that
+// jams is rebuilt.
+func (l *ledgered) change(t *rapid.T, remove, add []int) {
+	h := l.page.Header()
+	before := encoded(l.page)
+	res := l.page.Apply(favfilter.Batch{
+		ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Sequence: h.Sequence + 1,
+		Remove: keyHashes(remove...), Add: keyHashes(add...),
+	})
+	for _, k := range remove {
+		delete(l.live, k)
+	}
+	for _, k := range add {
+		l.live[k] = true
+	}
+	switch {
+	case res.State == favfilter.Applied:
+		if res.Header != l.page.Header() || res.Header.Sequence != h.Sequence+1 {
+			t.Fatalf("applied at %+v, page at %+v", res.Header, l.page.Header())
+		}
+	case res.State == favfilter.Jammed && len(remove) > 0:
+		if !bytes.Equal(encoded(l.page), before) {
+			t.Fatal("a batch that jammed changed the page")
+		}
+		l.rebuild(t)
+	default:
+		t.Fatalf("state %v", res.State)
+	}
+}
+
+func (l *ledgered) rebuild(t *rapid.T) {
+	h := l.page.Header()
+	h.Sequence++
+	l.page = newPage(t, h)
+	for k := range l.live {
+		l.page.Insert(keyHash(k))
+	}
+}
+
+func (l *ledgered) check(t *rapid.T) {
+	h := l.page.Header()
+	for k := range l.live {
+		if !l.page.Contains(keyHash(k)) {
+			t.Fatalf("key %d was lost", k)
+		}
+	}
+	if int(h.Count) != len(l.live) {
+		t.Fatalf("count %d of %d keys", h.Count, len(l.live))
+	}
+	raw, _ := l.page.Encode()
+	if set := regions.Bitmap(raw[favfilter.HeaderBytes:]).Count(); int(h.Set) != set {
+		t.Fatalf("the header says %d bits set, %d are", h.Set, set)
+	}
+}
+
+func (l *ledgered) draw(t *rapid.T, label string, live bool) []int {
+	keys := rapid.SliceOfNDistinct(rapid.IntRange(0, 60), 0, 5, rapid.ID[int]).Draw(t, label)
+	return slices.DeleteFunc(keys, func(k int) bool { return l.live[k] != live })
+}
+
+func encoded(p *favfilter.Page) []byte {
+	raw, marks := p.Encode()
+	return slices.Concat(raw, marks)
+}
+
+// In guarded use a page of any shape, however full, loses no key, and its header
+// counts right.
+func TestPageInGuardedUse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &ledgered{page: emptyPage(t, drawShape(t)), live: map[int]bool{}}
+		t.Repeat(map[string]func(*rapid.T){
+			"batch": func(t *rapid.T) {
+				l.change(t, l.draw(t, "remove", true), l.draw(t, "add", false))
+			},
+			"insert": func(t *rapid.T) {
+				for _, k := range l.draw(t, "insert", false) {
+					l.live[k] = true
+					if o := l.page.Insert(keyHash(k)); o != favfilter.Added {
+						t.Fatalf("insert: %v", o)
+					}
+				}
+			},
+			"remove": func(t *rapid.T) {
+				for _, k := range l.draw(t, "remove", true) {
+					delete(l.live, k)
+					switch o := l.page.Remove(keyHash(k)); o {
+					case favfilter.Removed:
+						if l.page.Contains(keyHash(k)) {
+							t.Fatalf("key %d was removed and is still reported", k)
+						}
+					case favfilter.Stuck:
+						l.rebuild(t)
+					default:
+						t.Fatalf("removal of a key of the page: %v", o)
+					}
+				}
+			},
+			"": l.check,
+		})
+	})
+}
+
+// Without a ledger too, keys that were added and not taken for present are safe,
+// as long as only such keys are removed.
+func TestPageAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		page := emptyPage(t, drawShape(t))
+		added := map[int]bool{}
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				k := rapid.IntRange(0, 60).Draw(t, "key")
+				looksPresent := page.Contains(keyHash(k))
+				switch o := page.Add(keyHash(k)); {
+				case looksPresent && o == favfilter.Present:
+				case !looksPresent && o == favfilter.Added:
+					added[k] = true
+				default:
+					t.Fatalf("key %d, looks present %v: %v", k, looksPresent, o)
+				}
+			},
+			"remove": func(t *rapid.T) {
+				k := rapid.IntRange(0, 60).Draw(t, "key")
+				if !added[k] {
+					return
+				}
+				switch o := page.Remove(keyHash(k)); o {
+				case favfilter.Removed:
+					delete(added, k)
+				case favfilter.Stuck:
+				default:
+					t.Fatalf("removal of key %d: %v", k, o)
+				}
+			},
+			"": func(t *rapid.T) {
+				for k := range added {
+					if !page.Contains(keyHash(k)) {
+						t.Fatalf("key %d of %v was lost", k, slices.Sorted(maps.Keys(added)))
+					}
+				}
+			},
+		})
+	})
+}
+
+// Keys that were removed, with a rebuild where one was stuck, are reported at the
+// rate of keys that never were there: at once, and after many more changes.
+func TestRemovedKeysAreReportedAtTheBaseRate(t *testing.T) {
+	const rate, capacity, changes = 0.01, 300, 60_000
+	rng := rand.New(rand.NewPCG(5, 5))
+	s := shapeFor(t, capacity, rate)
+	page := emptyPage(t, s)
+	live := fill(rng, page, s.Limit(rate)*9/10)
+	var removed []favfilter.Hash
+	lags := map[int]int{0: 0, 100: 0, 2000: 0} // changes since the removal: keys reported
+	expected := 0.0
+	rebuilds := 0
+	for range changes {
+		i := rng.IntN(len(live))
+		gone := live[i]
+		live[i] = randomHash(rng)
+		if page.Remove(gone) == favfilter.Stuck {
+			rebuilds++
+			page = emptyPage(t, s)
+			for _, h := range live {
+				page.Insert(h)
+			}
+		} else {
+			page.Insert(live[i])
+		}
+		removed = append(removed, gone)
+		for lag := range lags {
+			if at := len(removed) - 1 - lag; at >= 0 && page.Contains(removed[at]) {
+				lags[lag]++
+			}
+		}
+		expected += page.Header().FalsePositiveRate()
+	}
+	t.Logf("%d removals, %d rebuilds; expected %.0f false positives, reported by lag %v", changes, rebuilds, expected, lags)
+	for lag, reported := range lags {
+		if z := (float64(reported) - expected) / math.Sqrt(expected); z > 4 {
+			t.Errorf("%d changes after their removal %d keys are reported, expected %.0f as of any absent key", lag, reported, expected)
+		}
+	}
+	if rebuilds == 0 {
+		t.Error("no key was stuck, so the rebuilds were not tested")
+	}
+}

@@ -1,0 +1,185 @@
+package favfilter_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// goldenPage holds the keys U1_P1 to U1_P4, of which U1_P3 was removed again.
+func goldenPage(t fataler) *favfilter.Page {
+	t.Helper()
+	h := goldenHeader()
+	page := newPage(t, h)
+	for _, key := range []string{"U1_P1", "U1_P2", "U1_P3", "U1_P4"} {
+		page.Insert(favfilter.HashKey(h.Seed, key))
+	}
+	if o := page.Remove(favfilter.HashKey(h.Seed, "U1_P3")); o != favfilter.Removed {
+		t.Fatalf("U1_P3 is %v, want removed", o)
+	}
+	return page
+}
+
+const (
+	goldenBits = "4641560100000040030100050e000000010203040506070800000008000000030001020304" +
+		"05060a41424344454647482122232425262728000031320005173c" + "a010005000041020"
+	goldenMarks = "4142434445464748" + "0020"
+)
+
+// A page written by one version is read by every later one.
+func TestPageGolden(t *testing.T) {
+	raw, marks := goldenPage(t).Encode()
+	if got := hex.EncodeToString(raw); got != goldenBits {
+		t.Errorf("bits string\n     %s\nwant %s", got, goldenBits)
+	}
+	if got := hex.EncodeToString(marks); got != goldenMarks {
+		t.Errorf("regions string\n     %s\nwant %s", got, goldenMarks)
+	}
+	storedBits, _ := hex.DecodeString(goldenBits)
+	storedMarks, _ := hex.DecodeString(goldenMarks)
+	page := decodePage(t, storedBits, storedMarks)
+	// U1_P2 and U1_P4 share bit 51, in region 10.
+	for key, want := range map[string]bool{"U1_P1": true, "U1_P2": true, "U1_P3": false, "U1_P4": true, "U1_P5": false} {
+		if got := page.Contains(favfilter.HashKey(page.Header().Seed, key)); got != want {
+			t.Errorf("%s is contained: %v, want %v", key, got, want)
+		}
+	}
+	if h := page.Header(); h.Count != 3 || h.Set != 8 || h.Number != 0x3132 {
+		t.Errorf("header %+v, want 3 keys on 8 bits", h)
+	}
+}
+
+func TestNewPageRefuses(t *testing.T) {
+	for want, change := range map[string]func(*favfilter.Header){
+		"page 16384 of 16384":                  func(h *favfilter.Header) { h.Number = h.Pages },
+		"65 bits: not a multiple of 8":         func(h *favfilter.Header) { h.Shape.Bits = 65 },
+		"0 bits":                               func(h *favfilter.Header) { h.Shape.Bits = 0 },
+		"536870920 bits":                       func(h *favfilter.Header) { h.Shape.Bits = favfilter.MaxBits + 8 },
+		"0 hashes: not in 1 to 32":             func(h *favfilter.Header) { h.Shape.Hashes = 0 },
+		"33 hashes":                            func(h *favfilter.Header) { h.Shape.Hashes = 33 },
+		"0 pages: not a power of two":          func(h *favfilter.Header) { h.Pages = 0 },
+		"3 pages: not a power of two":          func(h *favfilter.Header) { h.Pages = 3 },
+		"33554432 pages: not a power of two":   func(h *favfilter.Header) { h.Pages = 2 * favfilter.MaxPages },
+		"sequence 9007199254740992 is not bel": func(h *favfilter.Header) { h.Sequence = favfilter.MaxSequence },
+	} {
+		h := goldenHeader()
+		change(&h)
+		page, err := favfilter.NewPage(h)
+		if page != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "make page") {
+			t.Errorf("page %v, error %v, want %q", page, err, want)
+		}
+	}
+}
+
+func TestNewPageIsEmpty(t *testing.T) {
+	h := goldenHeader()
+	h.Set, h.Count = 5, 6
+	page := newPage(t, h)
+	raw, marks := page.Encode()
+	if got := page.Header(); got.Set != 0 || got.Count != 0 {
+		t.Errorf("a new page has %d bits set and %d keys", got.Set, got.Count)
+	}
+	if len(raw) != favfilter.HeaderBytes+8 || !allZero(raw[favfilter.HeaderBytes:]) {
+		t.Errorf("bits string %x", raw)
+	}
+	// 13 regions of 5 bits, after the build id.
+	if want := []byte("ABCDEFGH\x00\x00"); !bytes.Equal(marks, want) {
+		t.Errorf("regions string %q, want %q", marks, want)
+	}
+}
+
+func TestPageRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		page := emptyPage(t, drawShape(t))
+		for range rapid.IntRange(0, 20).Draw(t, "keys") {
+			page.Insert(drawHash(t, "key"))
+		}
+		raw, marks := page.Encode()
+		if hasMarks := page.Header().Shape.Region > 0; (marks != nil) != hasMarks {
+			t.Fatalf("regions string %x of shape %v", marks, page.Header().Shape)
+		}
+		for _, m := range [][]byte{marks, nil} {
+			again := decodePage(t, slices.Clone(raw), slices.Clone(m))
+			if again.Header() != page.Header() {
+				t.Fatalf("header %+v, want %+v", again.Header(), page.Header())
+			}
+			gotRaw, gotMarks := again.Encode()
+			if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotMarks, m) {
+				t.Fatalf("encoded %x %x, want %x %x", gotRaw, gotMarks, raw, m)
+			}
+		}
+	})
+}
+
+func TestDecodePageRefusesDamage(t *testing.T) {
+	raw, marks := goldenPage(t).Encode()
+	refused := func(what string, raw, marks []byte) {
+		t.Helper()
+		page, err := favfilter.DecodePage(raw, marks)
+		if page != nil || !errors.Is(err, favfilter.ErrDamaged) {
+			t.Errorf("%s: page %v, error %v, want a damaged page", what, page, err)
+		}
+	}
+	for n := range raw {
+		refused("truncated bits", raw[:n], marks)
+		refused("truncated bits, no marks", raw[:n], nil)
+	}
+	for n := range marks {
+		refused("truncated marks", raw, marks[:n])
+	}
+	refused("nothing", nil, nil)
+	refused("bits too long", append(slices.Clone(raw), 0), marks)
+	refused("marks too long", raw, append(slices.Clone(marks), 0))
+	for i := range 8 {
+		other := slices.Clone(marks)
+		other[i] ^= 1
+		refused("marks of another build", raw, other)
+	}
+	decodePage(t, raw, marks) // is sound
+}
+
+// Without regions a page keeps no marks, whatever stands beside it.
+func TestDecodePageWithoutRegions(t *testing.T) {
+	page := emptyPage(t, favfilter.Shape{Bits: 64, Hashes: 3})
+	page.Insert(favfilter.Hash{H1: 1 << 60, H2: 1 << 61})
+	raw, _ := page.Encode()
+	again := decodePage(t, raw, []byte("left over"))
+	if _, marks := again.Encode(); marks != nil {
+		t.Errorf("regions string %q, want none", marks)
+	}
+	if o := again.Remove(favfilter.Hash{H1: 1 << 60, H2: 1 << 61}); o != favfilter.Stuck {
+		t.Errorf("a removal without regions is %v, want stuck", o)
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	page := goldenPage(t)
+	raw, marks := page.Encode()
+	raw, marks = slices.Clone(raw), slices.Clone(marks)
+	clone := page.Clone()
+	for i := range uint64(20) {
+		clone.Insert(favfilter.Hash{H1: i << 57, H2: i * 0x9E3779B97F4A7C15})
+	}
+	if again, againMarks := page.Encode(); !bytes.Equal(again, raw) || !bytes.Equal(againMarks, marks) {
+		t.Error("a change of the clone changed the page")
+	}
+	if clone.Header() == page.Header() {
+		t.Error("the clone did not change")
+	}
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,62 @@
+package favfilter_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// The rate of pages filled to their limit. Double hashing adds a share to what
+// the number of set bits says, which shrinks with the page: excess/bits, as
+// the comment of ShapeFor states it. Of keys that are reported by chance, 1,600
+// are expected in each case, so one standard deviation is 2.5 %.
+func TestFalsePositiveRateAtTheLimit(t *testing.T) {
+	for _, c := range []struct{ rate, excess float64 }{{0.00025, 690}, {0.001, 210}, {0.01, 12}} {
+		for _, capacity := range []int{109, 300, 1000, 5000, 20_000} {
+			t.Run(fmt.Sprintf("rate %g, %d keys", c.rate, capacity), func(t *testing.T) {
+				t.Parallel()
+				s := shapeFor(t, capacity, c.rate)
+				rng := rand.New(rand.NewPCG(uint64(capacity), math.Float64bits(c.rate)))
+				got := measureRate(t, rng, s, c.rate, 1600)
+				want := got.formula * (1 + c.excess/float64(s.Bits))
+				z := (got.rate - want) / got.deviation
+				t.Logf("%6d bits: %.3g, %+.1f %% of what the set bits say, z = %.1f", s.Bits, got.rate, 100*(got.rate/got.formula-1), z)
+				if math.Abs(z) > 4 {
+					t.Errorf("false-positive rate %.4g, stated %.4g", got.rate, want)
+				}
+			})
+		}
+	}
+}
+
+type measured struct {
+	rate      float64 // of absent keys reported
+	deviation float64 // standard deviation of rate, binomial
+	formula   float64 // mean of Header.FalsePositiveRate
+}
+
+// measureRate fills pages to the limit of rate, and looks up as many absent keys as
+// should give the stated number of false positives.
+func measureRate(t fataler, rng *rand.Rand, s favfilter.Shape, rate float64, positives int) measured {
+	t.Helper()
+	pages := max(4, 20_000/s.Capacity(rate))
+	probes := int(float64(positives)/rate) / pages
+	m, found := measured{}, 0
+	for range pages {
+		page := emptyPage(t, s)
+		fill(rng, page, s.Limit(rate))
+		m.formula += page.Header().FalsePositiveRate() / float64(pages)
+		for range probes {
+			if page.Contains(randomHash(rng)) {
+				found++
+			}
+		}
+	}
+	n := float64(pages * probes)
+	m.rate = float64(found) / n
+	m.deviation = math.Sqrt(m.formula * (1 - m.formula) / n)
+	return m
+}

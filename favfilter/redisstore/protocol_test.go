@@ -1,0 +1,219 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// The names of a page's strings are part of the format: another version, or another
+// tool, finds them by these names.
+func TestKeyNames(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, server.Client(), "golden.name-1_A")
+	create(t, s, 10, favfilter.PageID{Number: 0}, favfilter.PageID{Number: 63}, favfilter.PageID{Number: 63, Part: "seen-7"})
+	put(t, s, favfilter.PageID{Number: 5}, newPage(t, 5, favfilter.Shape{Bits: 64, Hashes: 2})) // without regions
+	keys, err := server.Client().Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	want := []string{
+		"fav:{golden.name-1_A/0}:bits",
+		"fav:{golden.name-1_A/0}:regions",
+		"fav:{golden.name-1_A/5}:bits",
+		"fav:{golden.name-1_A/63}:bits",
+		"fav:{golden.name-1_A/63}:regions",
+		"fav:{golden.name-1_A/63}:seen-7:bits",
+		"fav:{golden.name-1_A/63}:seen-7:regions",
+	}
+	if !slices.Equal(keys, want) {
+		t.Errorf("keys\n     %q\nwant %q", keys, want)
+	}
+}
+
+func TestNewRefusesNames(t *testing.T) {
+	for _, name := range []string{"", strings.Repeat("n", 65), "a b", "a/b", "a{b", "a}b", "a:b", "é", "a\x00", "*"} {
+		if s, err := redisstore.New(nil, name); s != nil || err == nil || !strings.Contains(err.Error(), "filter name") {
+			t.Errorf("name %q: store %v, error %v", name, s, err)
+		}
+	}
+	if _, err := redisstore.New(nil, strings.Repeat("n", 64)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What each call costs in commands. The scripts are known to the server, but for
+// the first case.
+func TestCommands(t *testing.T) {
+	server := redistest.Start(t)
+	parts := []favfilter.PageID{{Number: 1}, {Number: 1, Part: "w1"}, {Number: 1, Part: "w2"}, {Number: 1, Part: "absent"}}
+	pages := pageIDs(5)
+	s := openStore(t, server.Client(), "commands")
+	first := commandsOf(server, func() { create(t, s, 100, pages[0]) })
+	if first["evalsha"] != 1 || first["eval"] != 1 {
+		t.Errorf("the first script of all: %v, want it sent by name and then in full", first)
+	}
+	create(t, s, 100, slices.Concat(parts[:3], pages[2:])...)
+	if got := s.Apply(t.Context(), addOne(pages[:1], 1)); got[0].Err != nil {
+		t.Fatal(got[0].Err)
+	}
+	for _, c := range []struct {
+		name string
+		want map[string]int64 // without those that scripts call
+		do   func()
+	}{
+		{"load of four parts of a page", map[string]int64{"mget": 1}, func() {
+			if _, err := s.Load(t.Context(), parts); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"load of five pages", map[string]int64{"mget": 5}, func() {
+			if _, err := s.Load(t.Context(), pages); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"load of nothing", map[string]int64{}, func() {
+			if l, err := s.Load(t.Context(), nil); err != nil || len(l) != 0 {
+				t.Error(l, err)
+			}
+		}},
+		{"apply to four pages", map[string]int64{"evalsha": 4}, func() {
+			wantAll(t, s.Apply(t.Context(), addOne(pages[1:], 1)), favfilter.Applied)
+		}},
+		{"apply to four pages not met before", map[string]int64{"evalsha": 8}, func() {
+			fresh := openStore(t, server.Client(), "commands")
+			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:], 2)), favfilter.Applied)
+		}},
+		{"a replay on a page not met before", map[string]int64{"evalsha": 1}, func() {
+			fresh := openStore(t, server.Client(), "commands")
+			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:2], 2)), favfilter.Current)
+		}},
+		{"apply of 16 keys", map[string]int64{"evalsha": 1}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity, Add: hashes(1, 0, 10), Remove: hashes(1, 50, 6)}}), favfilter.Applied)
+		}},
+		{"apply of 17 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity, Add: hashes(1, 10, 10), Remove: hashes(1, 50, 7)}}), favfilter.Applied)
+		}},
+		{"apply of 17 keys that changes nothing", map[string]int64{"mget": 1}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity, Add: hashes(1, 0, 17)}}), favfilter.Applied)
+		}},
+		{"replace", map[string]int64{"evalsha": 1}, func() {
+			create(t, s, 100, favfilter.PageID{Number: 9})
+		}},
+	} {
+		got := commandsOf(server, c.do)
+		for _, inner := range []string{"getrange", "setrange", "bitfield", "persist", "set", "del", "strlen"} {
+			delete(got, inner)
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%s: commands %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// All commands of a Load, or of an Apply, travel in one pipeline.
+func TestRoundTrips(t *testing.T) {
+	server := redistest.Start(t)
+	client := dial(t, server.Addr())
+	s := openStore(t, client, "trips")
+	create(t, s, 100, pageIDs(6)...)
+	wantAll(t, s.Apply(t.Context(), addOne(pageIDs(6), 1)), favfilter.Applied)
+	var trips []int // commands of each
+	h := &hook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		trips = append(trips, len(cmds))
+		return next(ctx, cmds)
+	}}
+	h.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		trips = append(trips, 1)
+		return next(ctx, cmd)
+	}
+	client.AddHook(h)
+	if _, err := s.Load(t.Context(), pageIDs(6)); err != nil {
+		t.Error(err)
+	}
+	wantAll(t, s.Apply(t.Context(), addOne(pageIDs(6), 2)), favfilter.Applied)
+	if want := []int{6, 6}; !slices.Equal(trips, want) {
+		t.Errorf("commands of each round trip %d, want %d", trips, want)
+	}
+}
+
+// Serverless caches take at most 3,999 arguments a command. The largest script call
+// has 16 keys of 32 positions each.
+func TestArgumentsAreBounded(t *testing.T) {
+	server := redistest.Start(t)
+	client := dial(t, server.Addr())
+	most, positions := 0, 0
+	observe := func(cmd redis.Cmder) { most = max(most, len(cmd.Args())) }
+	client.AddHook(&hook{
+		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			observe(cmd)
+			return next(ctx, cmd)
+		},
+		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			for _, cmd := range cmds {
+				observe(cmd)
+			}
+			return next(ctx, cmds)
+		},
+	})
+	s := openStore(t, client, "arguments")
+	shape := favfilter.Shape{Bits: 1 << 16, Hashes: favfilter.MaxHashes, Region: 8}
+	ids := pageIDs(2)
+	for _, id := range ids {
+		put(t, s, id, newPage(t, id.Number, shape))
+	}
+	for i, n := range []int{16, 500} { // by script, and by compare-and-swap
+		keys := hashes(0, i*1000, n)
+		batch := favfilter.Batch{ID: ids[i], Identity: identity, Sequence: 1, Add: keys}
+		wantAll(t, s.Apply(t.Context(), []favfilter.Batch{batch}), favfilter.Applied)
+		batch.Sequence, batch.Add, batch.Remove = 2, nil, keys
+		if got := s.Apply(t.Context(), []favfilter.Batch{batch}); got[0].State != favfilter.Applied && got[0].State != favfilter.Jammed {
+			t.Errorf("%d removals: %v, %v", n, got[0].State, got[0].Err)
+		}
+		if i == 0 {
+			for _, k := range keys {
+				positions += len(shape.Positions(nil, k))
+			}
+		}
+	}
+	// EVALSHA, the script's name, the number of keys, the two keys, seven arguments,
+	// and each key's positions after their number.
+	if want := 3 + 2 + 7 + 16 + positions; most != want || most > 3999 {
+		t.Errorf("at most %d arguments a command, want %d", most, want)
+	}
+}
+
+// Pages and sequences beyond what a double holds exactly as an integer part of
+// bytes: the script compares and counts them right.
+func TestLargestSequences(t *testing.T) {
+	s := openStore(t, redistest.Start(t).Client(), "sequences")
+	for i, start := range []uint64{1<<8 - 1, 1<<32 - 1, favfilter.MaxSequence - 3} {
+		t.Run(fmt.Sprint(start), func(t *testing.T) {
+			id := favfilter.PageID{Number: uint32(i)}
+			h := newPage(t, id.Number, shapeFor(t, 100)).Header()
+			h.Sequence = start
+			page, err := favfilter.NewPage(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, s, id, page)
+			for n, sequence := range []uint64{start + 1, 0} { // guarded, and not
+				res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity, Sequence: sequence, Add: hashes(0, n, 1)}})
+				wantAll(t, res, favfilter.Applied)
+				if want := start + 1 + uint64(n); res[0].Header.Sequence != want {
+					t.Errorf("sequence %d, want %d", res[0].Header.Sequence, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// FilterModel drives a favfilter.Filter on an empty store beside a plain set: one
+// example of a property. Keys that were added and not taken for present are
+// reported until they are removed, and outcomes say what was so.
+func FilterModel(t *rapid.T, store favfilter.Store) {
+	f, err := favfilter.Open(t.Context(), store, favfilter.Config{
+		Capacity: rapid.IntRange(1, 300).Draw(t, "capacity"),
+		Pages:    rapid.SampledFrom([]uint32{1, 2, 8}).Draw(t, "pages"),
+		Seed:     rapid.Uint64().Draw(t, "seed"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &filterModel{filter: f, added: map[string]bool{}}
+	t.Repeat(map[string]func(*rapid.T){"add": m.add, "remove": m.remove, "": m.check})
+}
+
+type filterModel struct {
+	filter *favfilter.Filter
+	added  map[string]bool
+}
+
+func (m *filterModel) add(t *rapid.T) {
+	from := rapid.IntRange(0, 400).Draw(t, "first key")
+	keys := make([]string, rapid.IntRange(0, 30).Draw(t, "keys"))
+	for i := range keys {
+		keys[i] = fmt.Sprintf("U%d_P%d", (from+i)/10, (from+i)%10)
+	}
+	outcomes, err := m.filter.Add(t.Context(), keys...)
+	full := slices.Contains(outcomes, favfilter.Full)
+	if (err != nil) != full || len(outcomes) != len(keys) {
+		t.Fatalf("add: %v, %v", outcomes, err)
+	}
+	for i, o := range outcomes {
+		switch {
+		case m.added[keys[i]] && o != favfilter.Present:
+			t.Fatalf("%s, added before, is %v", keys[i], o)
+		case o == favfilter.Added:
+			m.added[keys[i]] = true
+		case o != favfilter.Present && o != favfilter.Full:
+			t.Fatalf("%s is %v", keys[i], o)
+		}
+	}
+}
+
+// remove takes out keys that are in: others could harm them.
+func (m *filterModel) remove(t *rapid.T) {
+	if len(m.added) == 0 {
+		return
+	}
+	keys := rapid.SliceOfNDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(m.added))), 1, min(len(m.added), 30), rapid.ID[string]).Draw(t, "keys")
+	outcomes, err := m.filter.Remove(t.Context(), keys...)
+	if err != nil || len(outcomes) != len(keys) {
+		t.Fatalf("remove: %v, %v", outcomes, err)
+	}
+	for i, o := range outcomes {
+		if o != favfilter.Removed && o != favfilter.Stuck {
+			t.Fatalf("%s, added before, is %v", keys[i], o)
+		}
+		delete(m.added, keys[i])
+	}
+}
+
+func (m *filterModel) check(t *rapid.T) {
+	keys := slices.Collect(maps.Keys(m.added))
+	found, err := m.filter.Contains(t.Context(), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ok := range found {
+		if !ok {
+			t.Fatalf("%s was lost", keys[i])
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package integration
+
+import (
+	"compress/gzip"
+	"encoding/csv"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// trace is the test data as activities, and an exact model of it.
+type trace struct {
+	activities []traced
+	posts      []post
+	people     []string
+	related    map[string][]string // by person: whom they blocked and who blocked them
+	byAuthor   map[string][]int    // of posts
+	blocked    map[[2]string]bool  // blocker, blocked
+	liked      map[[2]string]bool  // who, post
+}
+
+type traced struct {
+	User   string `json:"user"`
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Op     string `json:"op"`
+}
+
+func loadTrace(t testing.TB) *trace {
+	t.Helper()
+	f, err := os.Open("testdata/bitcoin-otc.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(z).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &trace{related: map[string][]string{}, byAuthor: map[string][]int{}, blocked: map[[2]string]bool{}, liked: map[[2]string]bool{}}
+	known := map[string]bool{}
+	for i, row := range rows {
+		source, target := row[0], row[1]
+		rating, err := strconv.Atoi(row[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range row[:2] {
+			if !known[p] {
+				known[p] = true
+				tr.people = append(tr.people, p)
+			}
+		}
+		if rating < 0 {
+			tr.activities = append(tr.activities, traced{source, "block", target, "add"})
+			tr.blocked[[2]string{source, target}] = true
+			tr.related[source] = append(tr.related[source], target)
+			tr.related[target] = append(tr.related[target], source)
+			continue
+		}
+		p := fmt.Sprint("p", i)
+		tr.activities = append(tr.activities, traced{source, "like", p, "add"})
+		tr.liked[[2]string{source, p}] = true
+		tr.byAuthor[target] = append(tr.byAuthor[target], len(tr.posts))
+		tr.posts = append(tr.posts, post{ID: p, Author: target})
+	}
+	if blocks := len(tr.blocked); len(rows) != 35592 || len(tr.people) != 5881 || blocks != 3563 {
+		t.Fatalf("%d rows, %d people, %d blocks", len(rows), len(tr.people), blocks)
+	}
+	return tr
+}
+
+// TestTrace sends the whole trace over HTTP and compares a feed of 500 candidates of
+// every person with the model: with no flag but where to put the data, and on Redis.
+func TestTrace(t *testing.T) {
+	tr := loadTrace(t)
+	t.Run("embedded", func(t *testing.T) {
+		s := serve(t, "--data-dir", t.TempDir())
+		tr.putEach(t, s)
+		tr.compare(t, s)
+		s.restart()
+		tr.compareSome(t, s, 500)
+	})
+	t.Run("redis", func(t *testing.T) {
+		server := redistest.Start(t)
+		s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL())
+		tr.sendBatches(t, s)
+		tr.compare(t, s)
+		before := server.CommandStats()
+		tr.compareSome(t, s, 100)
+		after := server.CommandStats()
+		for name, n := range after {
+			if sent := n - before[name]; sent > 0 && name != "info" && (name != "mget" || sent != 100) {
+				t.Errorf("100 feeds of 500 candidates took %d calls of %s", sent, name)
+			}
+		}
+	})
+}
+
+// putEach sends every activity in a request of its own.
+func (tr *trace) putEach(t *testing.T, s *service) {
+	t.Helper()
+	each(t, len(tr.activities), 32, func(i int) error {
+		a := tr.activities[i]
+		changed, err := s.put(a.User, a.Kind+"s", a.Target, false)
+		if err == nil && !changed {
+			err = fmt.Errorf("%+v changed nothing", a)
+		}
+		return err
+	})
+}
+
+func (tr *trace) sendBatches(t *testing.T, s *service) {
+	t.Helper()
+	batches := slices.Collect(slices.Chunk(tr.activities, 1000))
+	each(t, len(batches), 4, func(i int) error {
+		var answer struct{ Results []struct{ Changed bool } }
+		err := s.call(http.MethodPost, "/v1/activities", map[string]any{"activities": batches[i]}, &answer)
+		if err == nil && len(answer.Results) != len(batches[i]) {
+			err = fmt.Errorf("%d results of %d", len(answer.Results), len(batches[i]))
+		}
+		return err
+	})
+}
+
+// each calls do for 0 to n-1, some at once, and fails the test at the first error.
+func each(t *testing.T, n, workers int, do func(i int) error) {
+	t.Helper()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n) && !t.Failed(); i = next.Add(1) - 1 {
+				if err := do(int(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+func (tr *trace) compare(t *testing.T, s *service) {
+	t.Helper()
+	tr.compareSome(t, s, len(tr.people))
+}
+
+// compareSome compares the feeds of the first n people with the model: nothing may be
+// missed, and 0.1 % of the clean candidates dropped at most.
+func (tr *trace) compareSome(t *testing.T, s *service, n int) {
+	t.Helper()
+	var dropped, clean, wrong atomic.Int64
+	each(t, n, 4, func(i int) error {
+		viewer := tr.people[i]
+		q := feedRequest{Viewer: viewer, Posts: tr.candidates(viewer, uint64(i)), Annotate: []string{"like"}}
+		a, err := s.feed(q)
+		if err != nil {
+			return fmt.Errorf("viewer %s: %w", viewer, err)
+		}
+		if len(a.Degraded) > 0 {
+			return fmt.Errorf("viewer %s: degraded %v", viewer, a.Degraded)
+		}
+		next := 0
+		for _, p := range q.Posts {
+			hidden := tr.blocked[[2]string{viewer, p.Author}] || tr.blocked[[2]string{p.Author, viewer}]
+			kept := next < len(a.Posts) && a.Posts[next].ID == p.ID
+			if kept {
+				if l := a.Posts[next].Like; l == nil || tr.liked[[2]string{viewer, p.ID}] && !*l {
+					return fmt.Errorf("viewer %s: the like of %s is missed", viewer, p.ID)
+				}
+				next++
+			}
+			switch {
+			case hidden && kept:
+				return fmt.Errorf("viewer %s sees %+v", viewer, p)
+			case hidden:
+				dropped.Add(1)
+			default:
+				clean.Add(1)
+				if !kept {
+					wrong.Add(1)
+				}
+			}
+		}
+		if next != len(a.Posts) {
+			return fmt.Errorf("viewer %s: posts kept that were not asked for, or out of order", viewer)
+		}
+		return nil
+	})
+	t.Logf("%d feeds: %d posts dropped as they should, %d of %d clean ones wrongly", n, dropped.Load(), wrong.Load(), clean.Load())
+	if wrong.Load()*1000 > clean.Load() {
+		t.Errorf("%d of %d clean posts dropped, more than 0.1 %%", wrong.Load(), clean.Load())
+	}
+	if dropped.Load() == 0 {
+		t.Error("no feed had a post to drop")
+	}
+}
+
+// candidates picks 500 posts for a viewer, among them those of people on either side of
+// a block.
+func (tr *trace) candidates(viewer string, seed uint64) []post {
+	rng := rand.New(rand.NewPCG(seed, 500))
+	picked := map[int]bool{}
+	for _, other := range tr.related[viewer] {
+		for _, p := range tr.byAuthor[other] {
+			if len(picked) < 250 {
+				picked[p] = true
+			}
+		}
+	}
+	for len(picked) < 500 {
+		picked[rng.IntN(len(tr.posts))] = true
+	}
+	indices := make([]int, 0, len(picked))
+	for p := range picked {
+		indices = append(indices, p)
+	}
+	slices.Sort(indices)
+	posts := make([]post, 0, len(picked))
+	for _, p := range indices {
+		posts = append(posts, tr.posts[p])
+	}
+	return posts
+}

@@ -1,0 +1,58 @@
+package redistest_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+const orphanEnv = "REDISTEST_ORPHAN"
+
+// TestDiesWithTheTestProcess runs TestOrphan in a process of its own, kills that
+// with SIGKILL, and sees the server go.
+func TestDiesWithTheTestProcess(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.v")
+	// It cannot clean up: its directory goes with this test's.
+	cmd.Env = append(os.Environ(), orphanEnv+"=1", "TMPDIR="+t.TempDir())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var addr string
+	for lines := bufio.NewScanner(stdout); addr == "" && lines.Scan(); {
+		_, addr, _ = strings.Cut(lines.Text(), "server at ")
+	}
+	if addr == "" {
+		t.Fatalf("the process named no server: %v", cmd.Wait())
+	}
+	conn := dialAddr(t, addr)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	assertClosedByServer(t, conn)
+	_ = cmd.Wait()
+}
+
+// TestOrphan is the process that TestDiesWithTheTestProcess kills.
+func TestOrphan(t *testing.T) {
+	if os.Getenv(orphanEnv) == "" {
+		t.Skip("run by TestDiesWithTheTestProcess")
+	}
+	fmt.Println("server at " + redistest.Start(t).Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin) // until killed
+}
