@@ -189,6 +189,7 @@ func (ks *Kinds) lookups() int {
 	return max(n, 1)
 }
 
+// pageOf places a user as the ledger does.
 func (r *Recorder) pageOf(hash uint64) uint32 {
-	return favfilter.PageNumber(hash, r.identity.Pages)
+	return ledger.Identity{Pages: r.identity.Pages}.Page(hash)
 }
