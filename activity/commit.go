@@ -184,6 +184,8 @@ func (r *Recorder) confirm(ctx context.Context, page uint32, sequence uint64, re
 		return res.Err
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
 		return r.remake(ctx, page, sequence, res.State.String())
+	case r.ahead(ctx, page, res.Header.Sequence):
+		return r.remake(ctx, page, sequence, "ahead")
 	case r.overfull(res.Header):
 		return r.remake(ctx, page, sequence, "overfull")
 	case r.oversized(res.Header):

@@ -20,6 +20,8 @@ func CheckID(id, field string) error {
 		problem = "is empty or missing"
 	case len(id) > MaxIDBytes:
 		problem = "is longer than 256 bytes"
+	case printableASCII(id): // nearly all ids
+		return nil
 	case !utf8.ValidString(id):
 		problem = "is not valid UTF-8"
 	case strings.ContainsFunc(id, unicode.IsControl):
@@ -28,6 +30,15 @@ func CheckID(id, field string) error {
 		return nil
 	}
 	return &InvalidError{Code: CodeInvalidID, Field: field, Message: "the id " + problem}
+}
+
+func printableASCII(id string) bool {
+	for i := range len(id) {
+		if c := id[i]; c < 0x20 || c > 0x7e {
+			return false
+		}
+	}
+	return true
 }
 
 // A key names an activity inside a page: "hide:U1_P2" says that user 1 hid post 2,

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -115,34 +117,39 @@ func surviveRounds(t *testing.T, g *rig, lose func()) {
 	g.checkRate(t, found, absent)
 }
 
+// snapshot returns all strings of the server, restore sets it back to them.
+func snapshot(t *testing.T, client *redis.Client) map[string]string {
+	t.Helper()
+	keys, err := client.Keys(t.Context(), "*").Result()
+	must(t, err)
+	m := map[string]string{}
+	for _, k := range keys {
+		m[k], err = client.Get(t.Context(), k).Result()
+		must(t, err)
+	}
+	return m
+}
+
+func restore(t *testing.T, client *redis.Client, m map[string]string) {
+	t.Helper()
+	must(t, client.FlushAll(t.Context()).Err())
+	for k, v := range m {
+		must(t, client.Set(t.Context(), k, v, 0).Err())
+	}
+}
+
 // TestOldSnapshot: pages set back to what they once were are noticed, by the Recorder
 // that wrote them and by one started later.
 func TestOldSnapshot(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	g := newRig(t, redisStore(t, server), 2)
-	snapshot := func() map[string]string {
-		keys, err := client.Keys(t.Context(), "*").Result()
-		must(t, err)
-		m := map[string]string{}
-		for _, k := range keys {
-			m[k], err = client.Get(t.Context(), k).Result()
-			must(t, err)
-		}
-		return m
-	}
-	restore := func(m map[string]string) {
-		must(t, client.FlushAll(t.Context()).Err())
-		for k, v := range m {
-			must(t, client.Set(t.Context(), k, v, 0).Err())
-		}
-	}
 	g.recordAll(t, "1", posts("old"), 30, false)
-	before := snapshot()
+	before := snapshot(t, client)
 	g.recordAll(t, "1", posts("new"), 30, false)
 	g.recordAll(t, "1", posts("old"), 10, true)
 	for _, restart := range []bool{false, true} {
-		restore(before)
+		restore(t, client, before)
 		if restart {
 			g.open(t, g.ledger, redisStore(t, server))
 		}
@@ -155,7 +162,7 @@ func TestOldSnapshot(t *testing.T) {
 		if found := g.lookAll(t, "1", "hide", posts("old"), 10); found > 0 {
 			t.Errorf("restart %v: %d of 10 undone keys are back", restart, found)
 		}
-		restore(before)
+		restore(t, client, before)
 		g.record(t, true, add("1", "hide", fmt.Sprint("after", restart)))
 		g.want(t, "1", "hide", "new3", Direct)
 	}
@@ -165,6 +172,7 @@ func TestOldSnapshot(t *testing.T) {
 // book or not, are made anew.
 func TestLedgerSetBack(t *testing.T) {
 	server := redistest.Start(t)
+	client := server.Client()
 	g := newRig(t, redisStore(t, server), 2)
 	g.record(t, true, add("1", "hide", "kept"))
 	g.Close()
@@ -177,15 +185,25 @@ func TestLedgerSetBack(t *testing.T) {
 	for i := range 5 {
 		g.record(t, true, add("1", "hide", fmt.Sprint("lost", i)))
 	}
-	g.Close()
+	pages := snapshot(t, client)
 
-	g.ledger = openLedger(t, saved, 0)
-	g.open(t, g.ledger, redisStore(t, server))
-	g.want(t, "1", "hide", "kept", Direct)
-	g.want(t, "1", "hide", "lost1", None)
-	g.record(t, true, add("1", "hide", "new"))
-	g.want(t, "1", "hide", "new", Direct)
-	g.want(t, "1", "hide", "lost1", None)
+	for _, readFirst := range []bool{true, false} {
+		t.Run(fmt.Sprint("read first ", readFirst), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ledger.db")
+			copyFile(t, saved, file)
+			restore(t, client, pages)
+			back := &rig{ledger: openLedger(t, file, 0), store: redisStore(t, server)}
+			back.open(t, back.ledger, back.store)
+			if readFirst {
+				back.want(t, "1", "hide", "kept", Direct)
+				back.want(t, "1", "hide", "lost1", None)
+			}
+			back.record(t, true, add("1", "hide", "new"))
+			back.want(t, "1", "hide", "new", Direct)
+			back.want(t, "1", "hide", "kept", Direct)
+			back.want(t, "1", "hide", "lost1", None)
+		})
+	}
 }
 
 // TestAnotherLedger: pages left in Redis by another ledger count for nothing.

@@ -19,12 +19,17 @@ import (
 
 func open(t testing.TB) *activity.Recorder {
 	t.Helper()
+	return openOn(t, &favfilter.Memory{})
+}
+
+func openOn(t testing.TB, store favfilter.Store) *activity.Recorder {
+	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}})
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,23 +222,4 @@ func TestAgainstModel(t *testing.T) {
 		t.Errorf("%d of %d clean posts dropped", wrong, checks)
 	}
 	t.Logf("%d of %d clean posts dropped", wrong, checks)
-}
-
-func BenchmarkFilter500(b *testing.B) {
-	r := open(b)
-	var lines []string
-	for i := range 1000 {
-		lines = append(lines, fmt.Sprintf("1 hide old%d", i))
-	}
-	record(b, r, lines...)
-	req := feed.Request{Viewer: "1"}
-	for i := range 500 {
-		req.Posts = append(req.Posts, feed.Post{ID: fmt.Sprint("post", i), Author: fmt.Sprint("author", i%200)})
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := feed.Filter(b.Context(), r, req); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -1,0 +1,100 @@
+package feed_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// BenchmarkFeedCheck checks feeds of a viewer with 1,000 activities: every candidate
+// against block in both directions, hide and seen. On Redis each check takes turns with a
+// PING; x-ping is the ratio of the medians, and what to compare.
+func BenchmarkFeedCheck(b *testing.B) {
+	sizes := []int{50, 200, 500, 1000}
+	b.Run("memory", func(b *testing.B) {
+		r := openOn(b, &favfilter.Memory{})
+		fill(b, r)
+		for _, n := range sizes {
+			b.Run(fmt.Sprint(n), func(b *testing.B) {
+				requests := candidates(n)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					check(b, r, requests[i%len(requests)])
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(4*n), "ns/key")
+			})
+		}
+	})
+	b.Run("redis", func(b *testing.B) {
+		server := redistest.Start(b)
+		store, err := redisstore.New(server.Client(), "feed")
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := openOn(b, store)
+		fill(b, r)
+		for _, n := range sizes {
+			b.Run(fmt.Sprint(n), func(b *testing.B) {
+				requests := candidates(n)
+				var pings, checks []time.Duration
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					start := time.Now()
+					if err := server.Client().Ping(b.Context()).Err(); err != nil {
+						b.Fatal(err)
+					}
+					between := time.Now()
+					check(b, r, requests[i%len(requests)])
+					pings = append(pings, between.Sub(start))
+					checks = append(checks, time.Since(between))
+				}
+				b.ReportMetric(float64(median(checks))/float64(median(pings)), "x-ping")
+				b.ReportMetric(float64(median(pings).Nanoseconds()), "ping-ns")
+				b.ReportMetric(float64(median(checks).Nanoseconds()), "check-ns")
+			})
+		}
+	})
+}
+
+func fill(b *testing.B, r *activity.Recorder) {
+	b.Helper()
+	var lines []string
+	for i := range 1000 {
+		kind := []string{"hide", "block", "like", "seen"}[i%4]
+		lines = append(lines, fmt.Sprintf("1 %s old%d", kind, i))
+	}
+	record(b, r, lines...)
+}
+
+// candidates makes many feeds of n posts: few repeated keys would flatter, since the
+// branch predictor learns them.
+func candidates(n int) []feed.Request {
+	requests := make([]feed.Request, max(1, 32000/n))
+	for i := range requests {
+		requests[i].Viewer = "1"
+		for j := range n {
+			requests[i].Posts = append(requests[i].Posts, feed.Post{ID: fmt.Sprint("post", i*n+j), Author: fmt.Sprint("author", i*n+j)})
+		}
+	}
+	return requests
+}
+
+func check(b *testing.B, r *activity.Recorder, q feed.Request) {
+	b.Helper()
+	a, err := feed.Filter(b.Context(), r, q)
+	if err != nil || len(a.Kept) < len(q.Posts)*9/10 {
+		b.Fatalf("%d of %d kept, %v", len(a.Kept), len(q.Posts), err)
+	}
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
