@@ -17,7 +17,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-var identity = favfilter.Identity{Seed: 42, Pages: 64, Incarnation: 7} //nolint:gochecknoglobals // a constant
+// identity is that of all test pages.
+func identity() favfilter.Identity {
+	return favfilter.Identity{Seed: 42, Pages: 64, Incarnation: 7}
+}
 
 func openStore(t testing.TB, client redis.UniversalClient, name string) *redisstore.Store {
 	t.Helper()
@@ -48,7 +51,7 @@ func dial(t testing.TB, addr string) *redis.Client {
 
 func newPage(t testing.TB, number uint32, shape favfilter.Shape) *favfilter.Page {
 	t.Helper()
-	p, err := favfilter.NewPage(favfilter.Header{Identity: identity, Shape: shape, Number: number, Build: 1 + uint64(number)})
+	p, err := favfilter.NewPage(favfilter.Header{Identity: identity(), Shape: shape, Number: number, Build: 1 + uint64(number)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +95,7 @@ func pageIDs(n uint32) []favfilter.PageID {
 func addOne(ids []favfilter.PageID, n uint64) []favfilter.Batch {
 	batches := make([]favfilter.Batch, len(ids))
 	for i, id := range ids {
-		batches[i] = favfilter.Batch{ID: id, Identity: identity, Sequence: n, Add: hashes(id.Number, int(n), 1)}
+		batches[i] = favfilter.Batch{ID: id, Identity: identity(), Sequence: n, Add: hashes(id.Number, int(n), 1)}
 	}
 	return batches
 }

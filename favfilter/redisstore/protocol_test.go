@@ -99,13 +99,13 @@ func TestCommands(t *testing.T) {
 			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:2], 2)), favfilter.Current)
 		}},
 		{"apply of 16 keys", map[string]int64{"evalsha": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity, Add: hashes(1, 0, 10), Remove: hashes(1, 50, 6)}}), favfilter.Applied)
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 10), Remove: hashes(1, 50, 6)}}), favfilter.Applied)
 		}},
 		{"apply of 17 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity, Add: hashes(1, 10, 10), Remove: hashes(1, 50, 7)}}), favfilter.Applied)
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 10, 10), Remove: hashes(1, 50, 7)}}), favfilter.Applied)
 		}},
 		{"apply of 17 keys that changes nothing", map[string]int64{"mget": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity, Add: hashes(1, 0, 17)}}), favfilter.Applied)
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 17)}}), favfilter.Applied)
 		}},
 		{"replace", map[string]int64{"evalsha": 1}, func() {
 			create(t, s, 100, favfilter.PageID{Number: 9})
@@ -174,7 +174,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 	}
 	for i, n := range []int{16, 500} { // by script, and by compare-and-swap
 		keys := hashes(0, i*1000, n)
-		batch := favfilter.Batch{ID: ids[i], Identity: identity, Sequence: 1, Add: keys}
+		batch := favfilter.Batch{ID: ids[i], Identity: identity(), Sequence: 1, Add: keys}
 		wantAll(t, s.Apply(t.Context(), []favfilter.Batch{batch}), favfilter.Applied)
 		batch.Sequence, batch.Add, batch.Remove = 2, nil, keys
 		if got := s.Apply(t.Context(), []favfilter.Batch{batch}); got[0].State != favfilter.Applied && got[0].State != favfilter.Jammed {
@@ -208,7 +208,7 @@ func TestLargestSequences(t *testing.T) {
 			}
 			put(t, s, id, page)
 			for n, sequence := range []uint64{start + 1, 0} { // guarded, and not
-				res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity, Sequence: sequence, Add: hashes(0, n, 1)}})
+				res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Sequence: sequence, Add: hashes(0, n, 1)}})
 				wantAll(t, res, favfilter.Applied)
 				if want := start + 1 + uint64(n); res[0].Header.Sequence != want {
 					t.Errorf("sequence %d, want %d", res[0].Header.Sequence, want)
