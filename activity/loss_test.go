@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -209,6 +210,32 @@ func TestLedgerSetBack(t *testing.T) {
 			back.want(t, "1", "hide", "lost1", None)
 		})
 	}
+}
+
+// TestRestoredLedger: where the sequences say the same again, with other changes, only
+// the incarnation tells old pages apart.
+func TestRestoredLedger(t *testing.T) {
+	server := redistest.Start(t)
+	g := newRig(t, redisStore(t, server), 2)
+	g.record(t, true, add("1", "hide", "kept"))
+	g.Close()
+	must(t, g.ledger.Close())
+	saved := filepath.Join(t.TempDir(), "saved.db")
+	copyFile(t, g.file, saved)
+	g.ledger = openLedger(t, g.file, 0)
+	g.open(t, g.ledger, redisStore(t, server))
+	g.record(t, true, add("1", "hide", "lost"))
+	g.Close()
+
+	l, err := ledger.Open(t.Context(), "sqlite:"+saved, ledger.Options{Restored: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	back := &rig{ledger: l, store: redisStore(t, server)}
+	back.open(t, l, back.store)
+	back.record(t, true, add("1", "hide", "new"))
+	back.want(t, "1", "hide", "new", Direct)
+	back.want(t, "1", "hide", "kept", Direct)
+	back.want(t, "1", "hide", "lost", None)
 }
 
 // TestAnotherLedger: pages left in Redis by another ledger count for nothing.

@@ -84,9 +84,10 @@ type Receipt struct {
 	Pages []PageChange
 }
 
-// Identity is made with the ledger and stays the same for its whole life.
+// Identity is made with the ledger and stays the same for its whole life, but for
+// the Incarnation of one that was restored.
 type Identity struct {
-	Incarnation uint64 // random, never 0: tells ledgers apart
+	Incarnation uint64 // random, never 0: tells ledgers apart, and the lives of one
 	Seed        uint64 // random: for hashing users and keys
 	Pages       uint32 // a power of two, 1 to 2^24
 }
@@ -113,6 +114,12 @@ type Options struct {
 	// fixed when the ledger is made; any other value is refused from then on.
 	// 0 means whatever the ledger has, and 16384 for a new one.
 	Pages uint32
+
+	// Restored says that the ledger is an older copy of itself, put back from a
+	// backup. It gets a new Incarnation: sequences that it gave out after the
+	// copy was made may be given out again, and pages made then must not be
+	// taken for current.
+	Restored bool
 }
 
 func (o Options) validate() error {

@@ -51,18 +51,28 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 }
 
 // identify reads the identity of the ledger, and makes one for a new ledger:
-// with the number of pages given, or the default if that is 0.
-func identify(ctx context.Context, db *sql.DB, pages uint32) (id Identity, err error) {
+// with the number of pages given, or the default if that is 0. A restored ledger
+// gets a new incarnation.
+func identify(ctx context.Context, db *sql.DB, o Options) (id Identity, err error) {
 	err = inTransaction(ctx, db, func(tx *sql.Tx) error {
 		meta, err := readMeta(ctx, tx)
 		if err != nil {
 			return err
 		}
 		if len(meta) > 0 {
-			id, err = parseIdentity(meta)
-			return err
+			if id, err = parseIdentity(meta); err != nil {
+				return err
+			}
+			if o.Pages != 0 && o.Pages != id.Pages {
+				return fmt.Errorf("%w: it was made with %d, %d are asked for", ErrPagesDiffer, id.Pages, o.Pages)
+			}
+			if !o.Restored {
+				return nil
+			}
+			id.Incarnation = newIdentity(id.Pages).Incarnation
+		} else {
+			id = newIdentity(o.Pages)
 		}
-		id = newIdentity(pages)
 		for name, value := range map[string]uint64{
 			"incarnation": id.Incarnation, "seed": id.Seed, "pages": uint64(id.Pages),
 		} {

@@ -94,11 +94,8 @@ func (l *Ledger) start(ctx context.Context, o Options) error {
 	if err := migrate(ctx, l.writer, migrations); err != nil {
 		return err
 	}
-	if l.id, err = identify(ctx, l.writer, o.Pages); err != nil {
+	if l.id, err = identify(ctx, l.writer, o); err != nil {
 		return err
-	}
-	if o.Pages != 0 && o.Pages != l.id.Pages {
-		return fmt.Errorf("%w: it was made with %d, %d are asked for", ErrPagesDiffer, l.id.Pages, o.Pages)
 	}
 	if l.readers, err = connect(l.file, readerParameters, max(4, runtime.GOMAXPROCS(0))); err != nil {
 		return err

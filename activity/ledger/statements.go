@@ -51,7 +51,8 @@ const (
 
 	metaSQL = `SELECT name, value FROM meta`
 
-	setMetaSQL = `INSERT INTO meta (name, value) VALUES (?, ?)`
+	setMetaSQL = `INSERT INTO meta (name, value) VALUES (?, ?)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 
 	pagesSQL = `SELECT value FROM meta WHERE name = 'pages'`
 )

@@ -23,6 +23,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		test func(suite, *testing.T)
 	}{
 		{"Identity", suite.identity},
+		{"Restored", suite.restored},
 		{"PagesInvalid", suite.pagesInvalid},
 		{"PagesDiffer", suite.pagesDiffer},
 		{"Closed", suite.closed},

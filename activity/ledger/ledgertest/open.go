@@ -39,6 +39,34 @@ func (s suite) identity(t *testing.T) {
 	}
 }
 
+func (s suite) restored(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 64})
+	before := l.Identity()
+	record(t, l, ledger.Change{Rows: []ledger.Row{{Hash: 1, Owner: "a", Kind: "hide", Target: "p"}}})
+	shut(t, l)
+	if _, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 2, Restored: true}); !errors.Is(err, ledger.ErrPagesDiffer) {
+		t.Fatalf("error %v, want ErrPagesDiffer", err)
+	}
+	l = open(t, url, ledger.Options{})
+	if id := l.Identity(); id != before {
+		t.Errorf("identity %+v after a refusal, was %+v", id, before)
+	}
+	shut(t, l)
+	l = open(t, url, ledger.Options{Restored: true})
+	after := l.Identity()
+	if after.Incarnation == before.Incarnation || after.Incarnation == 0 || after.Seed != before.Seed || after.Pages != before.Pages {
+		t.Errorf("identity %+v restored, was %+v: want another incarnation alone", after, before)
+	}
+	if rows, sequence, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 1 || sequence != 1 {
+		t.Errorf("%v at %d, %v: want the row that was there", rows, sequence, err)
+	}
+	shut(t, l)
+	if id := open(t, url, ledger.Options{}).Identity(); id != after {
+		t.Errorf("identity %+v after opening again, was %+v", id, after)
+	}
+}
+
 func (s suite) pagesInvalid(t *testing.T) {
 	url := s.fresh(t)
 	for pages, number := range map[uint32]string{3: "3", 1<<24 - 1: "16777215", 1 << 25: "33554432"} {
