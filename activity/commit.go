@@ -157,8 +157,9 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 			batches = append(batches, r.batch(p))
 			continue
 		}
-		// Nothing changed, but the write that this one repeats may not be visible yet.
-		if r.marks.required[p.Page].Load() < p.Sequence {
+		// Nothing changed, but the write that this one repeats may not have reached
+		// the page.
+		if r.marks.stood[p.Page].Load() < p.Sequence {
 			if err := r.stand(ctx, p.Page, p.Sequence); err != nil {
 				failed[p.Page] = err
 			}
@@ -173,6 +174,9 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 	for _, p := range pages {
 		// Also where it failed: the ledger has it, so a page below has lost it.
 		raise(&r.marks.required[p.Page], p.Sequence)
+		if failed[p.Page] == nil {
+			raise(&r.marks.stood[p.Page], p.Sequence)
+		}
 	}
 	return failed
 }

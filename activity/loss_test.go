@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -238,6 +239,40 @@ func TestRestoredLedger(t *testing.T) {
 	back.want(t, "1", "hide", "lost", None)
 }
 
+// TestPageOfAnotherLedgerAtTheSameSequence: the identity tells them apart.
+func TestPageOfAnotherLedgerAtTheSameSequence(t *testing.T) {
+	server := redistest.Start(t)
+	first, second := newRig(t, redisStore(t, server), 1), newRig(t, redisStore(t, server), 1)
+	second.record(t, true, add("1", "hide", "r"))
+	first.record(t, true, add("1", "hide", "p"))
+	second.want(t, "1", "hide", "r", Direct)
+}
+
+// TestPageLostDuringRebuild: what is lost between the look at it and the replacement is
+// replaced all the same.
+func TestPageLostDuringRebuild(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 1)
+	g.record(t, true, add("1", "hide", "p"))
+	must(t, client.SetRange(t.Context(), "fav:{feed/0}:bits", 0, "rubbish").Err())
+	g.Recorder.store = beforeReplace{g.store, func() { must(t, client.FlushAll(t.Context()).Err()) }}
+	g.want(t, "1", "hide", "p", Direct)
+	if h := g.header(t, 0); h.Count != 1 || h.Sequence != 1 {
+		t.Errorf("header %+v, want one key at 1", h)
+	}
+}
+
+type beforeReplace struct {
+	favfilter.Store
+	do func()
+}
+
+func (s beforeReplace) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	s.do()
+	return s.Store.Replace(ctx, r)
+}
+
 // TestAnotherLedger: pages left in Redis by another ledger count for nothing.
 func TestAnotherLedger(t *testing.T) {
 	server := redistest.Start(t)
@@ -369,6 +404,7 @@ func TestOneCommandAFeed(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	v, err := g.View(t.Context(), "1", g.Kinds().All())
 	must(t, err)
+	g.open(t, unasked{g.ledger, t}, g.store)
 	before := server.CommandStats()
 	const n = 50
 	for range n {
@@ -395,6 +431,17 @@ func TestOneCommandAFeed(t *testing.T) {
 		g.record(t, true, undo("1", "block", "3"))
 	}
 	wantCommands(t, server, before, map[string]int64{"evalsha": 4 * n})
+}
+
+// unasked is a ledger that nobody needs to ask where a page stands.
+type unasked struct {
+	Ledger
+	t *testing.T
+}
+
+func (l unasked) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	l.t.Errorf("the ledger was asked where page %d stands", page)
+	return l.Ledger.Sequence(ctx, page)
 }
 
 func wantCommands(t *testing.T, server *redistest.Server, before, want map[string]int64) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -58,6 +59,62 @@ func TestPageFollowsLoad(t *testing.T) {
 		step(false)
 	}
 	t.Logf("rebuilds %v", g.reasons())
+}
+
+// TestEmptyPagesExpire: a page made for a viewer who never did anything does not stay, one
+// with activities does.
+func TestEmptyPagesExpire(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 2)
+	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
+	stands := func(user string) bool {
+		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.pageOf(userHash(g.identity.Seed, user))}})
+		must(t, err)
+		return l[0].Page != nil
+	}
+	idle, busy := "0", ""
+	for i := 1; busy == ""; i++ {
+		if u := fmt.Sprint(i); g.pageOf(userHash(g.identity.Seed, u)) != g.pageOf(userHash(g.identity.Seed, idle)) {
+			busy = u
+		}
+	}
+	g.want(t, idle, "hide", "p", None)
+	g.want(t, busy, "hide", "p", None)
+	g.record(t, true, add(busy, "hide", "p"))
+	if !stands(idle) || !stands(busy) {
+		t.Fatal("a page that was asked for is not written")
+	}
+	g.now.Add(int64(emptyExpiry))
+	if stands(idle) || !stands(busy) {
+		t.Errorf("an hour later: idle page %v, page with a key %v", stands(idle), stands(busy))
+	}
+}
+
+// TestRepeatWaitsForThePage: a write that changes nothing is not acknowledged while the
+// page lacks the write that it repeats.
+func TestRepeatWaitsForThePage(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.record(t, true, add("1", "hide", "p"))
+	failing := &faults{at: 1}
+	g.Recorder.store = faultyStore{g.store, failing}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
+		t.Fatalf("record: %v", err)
+	}
+	if h := g.header(t, 0); h.Sequence != 1 {
+		t.Fatalf("sequence %d, want 1: the write failed", h.Sequence)
+	}
+	g.record(t, false, add("1", "hide", "q"))
+	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
+		t.Errorf("acknowledged while the page stands at %d with %d keys", h.Sequence, h.Count)
+	}
+	g.Recorder.store = faultyStore{g.store, &faults{at: 1, after: true}}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); err == nil {
+		t.Fatal("no error")
+	}
+	g.Recorder.store = downStore{}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
+		t.Errorf("acknowledged without a look at the page: %v", err)
+	}
 }
 
 // TestRebuildsAreShared: readers of a missing page share one flight.

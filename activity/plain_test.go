@@ -278,6 +278,9 @@ func race(t *testing.T, g *rig, operations int) {
 	}
 	wg.Wait()
 	g.checkRate(t, int(found.Load()), int(absent.Load()))
+	if n := g.reasons()["behind"]; n > 0 {
+		t.Errorf("%d rebuilds of pages that were behind: writers of one process leave no gap for each other", n)
+	}
 }
 
 // step does one operation on a, or looks at it. ok: a was looked at and is not live;

@@ -126,7 +126,7 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) error {
 	id := favfilter.PageID{Number: number}
 	var seen favfilter.Version
-	loaded, storeErr := r.store.Load(ctx, []favfilter.PageID{id})
+	loaded, storeErr := r.load(ctx, []favfilter.PageID{id})
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}

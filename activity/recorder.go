@@ -51,6 +51,9 @@ const (
 	maxSettling = 8
 	// maxRebuilds is the number of pages made anew at once.
 	maxRebuilds = 4
+	// loadTimeout is how long a read of pages may take before the ledger is asked
+	// instead.
+	loadTimeout = time.Second
 	// commitTimeout and pageTimeout bound what goes on without a caller to wait
 	// for it: a transaction, and the pages of a group or one rebuild.
 	commitTimeout = 10 * time.Second

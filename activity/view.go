@@ -98,13 +98,18 @@ func partsOf(number uint32, kinds []Kind) (parts []favfilter.PageID, index []int
 	return parts, index
 }
 
-// load is Store.Load, with nothing loaded where the store fails.
+// load is Store.Load within loadTimeout, with nothing loaded where the store fails.
 func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	loaded, err := r.store.Load(ctx, ids)
-	if down := err != nil && ctx.Err() == nil; r.storeDown.Swap(down) != down {
+	limited, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	loaded, err := r.store.Load(limited, ids)
+	if err != nil && ctx.Err() != nil {
+		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
+	}
+	if down := err != nil; r.storeDown.Swap(down) != down {
 		if down {
 			r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
 		} else {
@@ -120,6 +125,20 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 // current returns the page that was loaded if it may be used, at want or beyond;
 // else one made anew.
 func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded) (*favfilter.Page, error) {
+	f, err := r.sound(ctx, number, want, l)
+	switch {
+	case err != nil:
+		return nil, err
+	case f != nil:
+		return f.page, nil
+	default:
+		return l.Page, nil
+	}
+}
+
+// sound returns nil if the page that was loaded may be used, at want or beyond; else
+// the flight that made it anew.
+func (r *Recorder) sound(ctx context.Context, number uint32, want uint64, l favfilter.Loaded) (*flight, error) {
 	var reason string
 	switch {
 	case l.Damage != nil:
@@ -134,13 +153,9 @@ func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l fa
 	case r.ahead(ctx, number, l.Page.Header().Sequence):
 		reason = "ahead"
 	default:
-		return l.Page, nil
+		return nil, nil //nolint:nilnil // no flight was needed
 	}
-	f, err := r.rebuild(ctx, number, want, reason)
-	if err != nil {
-		return nil, err
-	}
-	return f.page, nil
+	return r.rebuild(ctx, number, want, reason)
 }
 
 // ahead reports whether the page stands at a sequence that the ledger never gave
@@ -161,14 +176,15 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 
 // stand sees to it that the page stands at want or beyond.
 func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
-	loaded, err := r.store.Load(ctx, []favfilter.PageID{{Number: number}})
+	loaded, err := r.load(ctx, []favfilter.PageID{{Number: number}})
 	if err != nil {
 		return unavailable("pages", err)
 	}
-	if _, err := r.current(ctx, number, want, loaded[0]); err != nil {
+	f, err := r.sound(ctx, number, want, loaded[0])
+	if err != nil || f == nil {
 		return err
 	}
-	return nil
+	return unavailable("pages", f.storeErr)
 }
 
 // Check looks for id among the activities of the i-th kind that the View was made for.

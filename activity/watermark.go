@@ -2,19 +2,22 @@ package activity
 
 import "sync/atomic"
 
-// watermarks hold, for every page, two sequence numbers between which what is read
-// may stand.
+// watermarks are what is known of the sequence of every page. What is read has to
+// stand between required and committed.
 type watermarks struct {
-	// required is where the page stood at some acknowledged moment, or must stand
-	// by what the ledger said. A page read below it has lost writes.
+	// required is the highest sequence of a write that readers have to see: one that
+	// was acknowledged, or that may have been. A page read below it has lost writes.
 	required []atomic.Uint64
-	// committed is the highest sequence that the ledger is known to have given out. A page read above it
-	// was written by another instance, or is ahead of a ledger that was set back.
+	// committed is the highest sequence that the ledger is known to have given out.
+	// A page read above it is ahead of a ledger that was set back, unless the ledger
+	// says otherwise.
 	committed []atomic.Uint64
+	// stood is the highest sequence at which the page was seen to stand in the store.
+	stood []atomic.Uint64
 }
 
 func newWatermarks(pages uint32) watermarks {
-	return watermarks{make([]atomic.Uint64, pages), make([]atomic.Uint64, pages)}
+	return watermarks{make([]atomic.Uint64, pages), make([]atomic.Uint64, pages), make([]atomic.Uint64, pages)}
 }
 
 // raise lifts mark to sequence, if it is lower.

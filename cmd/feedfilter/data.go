@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+)
+
+const (
+	redisDialTimeout = 2 * time.Second
+	redisTimeout     = 3 * time.Second // of a read and of a write
+	redisRetries     = 2
+	maxPages         = 1 << 24
+)
+
+// dataFlags say where the data is and what it is made like. Every command that
+// touches data has them.
+type dataFlags struct {
+	DataDir           string  `default:"./feedfilter-data" help:"${data_dir}"           placeholder:"DIR"`
+	Ledger            string  `help:"${ledger}"            placeholder:"URL"`
+	Redis             string  `help:"${redis}"             placeholder:"URL"`
+	Filter            string  `default:"feed"              help:"${filter}"             placeholder:"NAME"`
+	Pages             *uint32 `help:"${pages}"             placeholder:"N"`
+	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"               placeholder:"RATE"`
+	LogLevel          string  `default:"info"              enum:"debug,info,warn,error" help:"${level}"    placeholder:"LEVEL"`
+	Config            string  `help:"${config}"            placeholder:"FILE"`
+}
+
+// Validate is called by kong when all flags are set.
+func (f *dataFlags) Validate() error {
+	if n := f.pages(); f.Pages != nil && (n == 0 || n > maxPages || n&(n-1) != 0) {
+		return fmt.Errorf("--pages: %d is not a power of two from 1 to %d", n, maxPages)
+	}
+	if r := f.FalsePositiveRate; !(r >= 1e-8 && r <= 0.5) {
+		return fmt.Errorf("--false-positive-rate: %g is not in 1e-8 to 0.5", r)
+	}
+	if scheme, _, _ := strings.Cut(f.Ledger, ":"); f.Ledger != "" && scheme != "sqlite" {
+		return fmt.Errorf("--ledger: %q is not supported: want sqlite:<file>", scheme)
+	}
+	_, err := f.redisOptions()
+	return err
+}
+
+// pages returns the number of pages asked for, 0 for none in particular.
+func (f *dataFlags) pages() uint32 {
+	if f.Pages == nil {
+		return 0
+	}
+	return *f.Pages
+}
+
+// logger logs to std.err, a JSON object a line.
+func (f *dataFlags) logger(std stdio) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(f.LogLevel)) // one of the enum
+	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level}))
+}
+
+// redisOptions returns nil if the pages are to be held in the process. Errors show
+// nothing of the URL but its scheme: the rest may hold a password.
+func (f *dataFlags) redisOptions() (*redis.Options, error) {
+	if f.Redis == "" {
+		return nil, nil //nolint:nilnil // no Redis is an answer
+	}
+	const forms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db> or unix://<socket>"
+	scheme, _, _ := strings.Cut(f.Redis, ":")
+	if !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) {
+		return nil, fmt.Errorf("--redis: %q is not supported: want %s", scheme, forms)
+	}
+	o, err := redis.ParseURL(f.Redis)
+	if err != nil {
+		if _, ok := errors.AsType[*url.Error](err); ok {
+			err = errors.New("not a URL")
+		}
+		return nil, fmt.Errorf("--redis: %w: want %s", err, forms)
+	}
+	o.ContextTimeoutEnabled = true
+	// Valkey rejects the command that asks for them.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	// What the URL's query sets stays.
+	o.DialTimeout = cmp.Or(o.DialTimeout, redisDialTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, redisTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, redisTimeout)
+	o.MaxRetries = cmp.Or(o.MaxRetries, redisRetries)
+	o.DialerRetries = cmp.Or(o.DialerRetries, redisRetries)
+	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
+	return o, nil
+}
+
+// data is an open ledger, the pages, and the Recorder over both.
+type data struct {
+	ledger   *ledger.Ledger
+	store    favfilter.Store
+	redis    *redis.Client // nil if the pages are held in the process
+	recorder *activity.Recorder
+}
+
+// open opens the data, and makes new data where there is none. Redis need not be up.
+func (f *dataFlags) open(ctx context.Context, log *slog.Logger) (d *data, err error) {
+	d = &data{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+			d = nil
+		}
+	}()
+	if err := f.openStore(d, log); err != nil {
+		return d, err
+	}
+	if err := f.openLedger(ctx, d); err != nil {
+		return d, err
+	}
+	d.recorder, err = activity.Open(ctx, activity.Config{
+		Ledger:            d.ledger,
+		Store:             d.store,
+		FalsePositiveRate: f.FalsePositiveRate,
+		Logger:            log,
+	})
+	return d, err
+}
+
+func (f *dataFlags) openStore(d *data, log *slog.Logger) error {
+	o, err := f.redisOptions()
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		d.store = &favfilter.Memory{}
+		return nil
+	}
+	redis.SetLogger(redisLog{log}) // one for all clients of the process
+	d.redis = redis.NewClient(o)
+	if d.store, err = redisstore.New(d.redis, f.Filter); err != nil {
+		return usageError{fmt.Errorf("--filter: %w", err)}
+	}
+	return nil
+}
+
+func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
+	var err error
+	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages()})
+	switch {
+	case errors.Is(err, ledger.ErrInUse):
+		return fmt.Errorf("%w: another feedfilter runs on this data; it has to be stopped first", err)
+	case errors.Is(err, ledger.ErrPagesDiffer):
+		return fmt.Errorf("--pages: %w", err)
+	}
+	return err
+}
+
+func (f *dataFlags) ledgerURL() string {
+	if f.Ledger != "" {
+		return f.Ledger
+	}
+	return "sqlite:" + filepath.Join(f.DataDir, "ledger.db")
+}
+
+// close lets what is on its way finish. Nobody may use the data any more.
+func (d *data) close() error {
+	var errs []error
+	if d.recorder != nil {
+		d.recorder.Close()
+	}
+	if d.redis != nil {
+		errs = append(errs, d.redis.Close())
+	}
+	if d.ledger != nil {
+		errs = append(errs, d.ledger.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// pingRedis returns an error if the pages are in Redis and it does not answer.
+func (d *data) pingRedis(ctx context.Context) error {
+	if d.redis == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	if err := d.redis.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("redis at %s: %w", d.redis.Options().Addr, err)
+	}
+	return nil
+}
+
+// redisLog takes what the Redis client has to say. Failed commands are reported by
+// whoever sent them, so this is for looking into a problem only.
+type redisLog struct{ log *slog.Logger }
+
+// Printf implements the client's logger.
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+const maxBatch = 10_000 // a ledger transaction of more would take too long
+
+type importCmd struct {
+	Data    dataFlags `embed:""`
+	Format  string    `default:""        enum:"csv,ndjson," help:"${format}"   placeholder:"FORMAT"`
+	OnError string    `default:"stop"    enum:"stop,skip"   help:"${on_error}" placeholder:"POLICY"`
+	Batch   int       `default:"5000"    help:"${batch}"    placeholder:"N"`
+	Restart bool      `help:"${restart}"`
+	File    string    `arg:""            help:"${file}"`
+}
+
+// Help is shown by kong below the summary.
+func (*importCmd) Help() string {
+	return "An import that was interrupted, by a signal, kill -9 or a bad line, continues where it stopped when the " +
+		"same command is run again; standard input cannot be continued. Every line counts once as imported, whether " +
+		"it changed anything or not. The service must not run on the same ledger meanwhile."
+}
+
+// Validate is called by kong when all flags are set.
+func (c *importCmd) Validate() error {
+	if c.Batch < 1 || c.Batch > maxBatch {
+		return fmt.Errorf("--batch: %d is not in 1 to %d", c.Batch, maxBatch)
+	}
+	if c.File != "" && c.Format == "" && formatOf(c.File) == "" {
+		return fmt.Errorf("%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
+	}
+	return nil
+}
+
+// Run imports the file.
+func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
+	return c.run(ctx, std, func(d *data) checkpoints { return d.ledger })
+}
+
+func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkpoints) (err error) {
+	source, err := openSource(c.File, c.Format, std.in)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	defer source.close()
+	d, err := c.Data.open(ctx, c.Data.logger(std))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.pingRedis(ctx); err != nil {
+		return fmt.Errorf("import %s: nothing was imported: %w", c.File, err)
+	}
+	im := &importer{
+		source:    source,
+		recorder:  d.recorder,
+		notes:     notes(d),
+		inProcess: d.redis == nil,
+		skip:      c.OnError == "skip",
+		batch:     c.Batch,
+		std:       std,
+	}
+	return im.run(ctx, c.Restart)
+}
+
+// importer brings one file into a Recorder, a batch at a time and in order.
+type importer struct {
+	source    *source
+	recorder  *activity.Recorder
+	notes     checkpoints
+	inProcess bool // the pages end with the import
+	skip      bool // bad lines, instead of stopping at the first
+	batch     int
+	std       stdio
+
+	done     checkpoint // up to the last batch that was acknowledged
+	lost     int        // activities that were in pages alone, and in the process
+	progress *progress
+}
+
+// run imports what earlier runs have left to do.
+func (im *importer) run(ctx context.Context, restart bool) error {
+	reader, err := im.begin(ctx, restart)
+	if err != nil {
+		return fmt.Errorf("import %s: %w", im.source.name, err)
+	}
+	im.done.Position = reader.pos
+	start, before := time.Now(), im.done.Imported
+	im.progress = newProgress(im.std, im.source.size, reader.pos.Offset)
+	err = im.follow(ctx, reader)
+	im.progress.end()
+	if err != nil {
+		return fmt.Errorf("import %s: %w; %s", im.source.name, err, im.outcome())
+	}
+	if im.lost > 0 {
+		im.std.note(fmt.Sprintf("warning: %d of the activities are of kinds that the ledger does not keep, "+
+			"and are gone: import them with --redis", im.lost))
+	}
+	took := time.Since(start)
+	_, err = fmt.Fprintf(im.std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
+		im.done.Imported, im.done.Changed, im.done.Skipped, took.Round(time.Millisecond),
+		float64(im.done.Imported-before)/took.Seconds())
+	return err
+}
+
+// begin returns a reader that stands where the import has to go on.
+func (im *importer) begin(ctx context.Context, restart bool) (*reader, error) {
+	kinds, id := im.recorder.Kinds(), im.source.id
+	if id == "" {
+		return newReader(ctx, im.source, kinds, checkpoint{})
+	}
+	if restart {
+		// Before anything is recorded again: who continued at the old checkpoint
+		// after that would undo what stands between the two.
+		if err := im.notes.SetCheckpoint(ctx, id, ""); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if im.done, err = loadCheckpoint(ctx, im.notes, id); err != nil {
+		return nil, err
+	}
+	reader, err := newReader(ctx, im.source, kinds, im.done)
+	if err == nil && reader.pos.Offset > 0 {
+		im.std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.source.name, reader.pos.Line, im.done.Imported))
+	}
+	return reader, err
+}
+
+// follow records what reader reads until its end, a bad line, an error or the end
+// of ctx. A batch that was begun is finished.
+func (im *importer) follow(ctx context.Context, reader *reader) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Reading goes on in a goroutine of its own: a read of standard input may wait
+	// for ever, and cannot be called off.
+	batches := make(chan batch)
+	go reader.batches(ctx, im.batch, !im.skip, batches)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case b := <-batches:
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := im.take(context.WithoutCancel(ctx), b); err != nil || b.last {
+				return err
+			}
+		}
+	}
+}
+
+// take records a batch and notes that it is done.
+func (im *importer) take(ctx context.Context, b batch) error {
+	changed, err := im.recorder.Record(ctx, b.activities)
+	if err != nil {
+		return err
+	}
+	for _, bad := range b.bad {
+		im.progress.note(bad.Error())
+	}
+	im.done.Position = b.end
+	im.done.Imported += int64(len(changed))
+	for i, a := range b.activities {
+		if changed[i] {
+			im.done.Changed++
+		}
+		if kind, _ := im.recorder.Kinds().Named(a.Kind); im.inProcess && !kind.InLedger() {
+			im.lost++
+		}
+	}
+	if im.skip {
+		im.done.Skipped += int64(len(b.bad))
+	}
+	im.progress.advance(b.end.Offset, len(changed))
+	if err := im.note(ctx, b); err != nil {
+		return err
+	}
+	return b.err
+}
+
+// note leaves the checkpoint of a batch in the ledger, and removes it after the last.
+func (im *importer) note(ctx context.Context, b batch) error {
+	if im.source.id == "" {
+		return nil
+	}
+	switch {
+	case b.last && b.err == nil:
+		return im.notes.SetCheckpoint(ctx, im.source.id, "")
+	case b.sum == nil:
+		return nil
+	default:
+		im.done.Format, im.done.SHA256, im.done.Columns = im.source.format, b.sum, b.columns
+		return saveCheckpoint(ctx, im.notes, im.source.id, im.done)
+	}
+}
+
+// outcome says, for an error, how far the import has come and how it goes on.
+func (im *importer) outcome() string {
+	n := fmt.Sprintf("%d activities before line %d are imported", im.done.Imported, im.done.Position.Line)
+	if im.source.id == "" {
+		return n + ", and it cannot be continued"
+	}
+	return n + "; run the same command again to continue"
+}

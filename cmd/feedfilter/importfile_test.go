@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/csv"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// The standard library's reader is the judge of what a CSV record is.
+func TestSplitRecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "é", " ", ",", `"`, `""`, `,"`, `",`, "\n", "\r\n", "\"\n"}), 0, 30).Draw(t, "pieces")
+		text := strings.Join(pieces, "")
+
+		standard := csv.NewReader(strings.NewReader(text))
+		standard.FieldsPerRecord = -1
+		rest := []byte(text)
+		for {
+			for len(rest) > 0 && len(bytes.TrimLeft(rest, "\r")) < len(rest) || bytes.HasPrefix(rest, []byte("\n")) {
+				_, rest, _ = bytes.Cut(rest, []byte("\n")) // the standard library passes over blank lines
+			}
+			want, wantErr := standard.Read()
+			if errors.Is(wantErr, io.EOF) {
+				if len(rest) > 0 {
+					t.Fatalf("%q: at %q the standard library is at the end", text, rest)
+				}
+				return
+			}
+			got, n, err := splitRecord(rest)
+			if (err == nil) != (wantErr == nil) {
+				t.Fatalf("%q: at %q error %v, the standard library's is %v", text, rest, err, wantErr)
+			}
+			if err != nil {
+				return
+			}
+			for i := range got {
+				got[i] = strings.ReplaceAll(got[i], "\r\n", "\n") // as the standard library does
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%q: at %q got %q, want %q", text, rest, got, want)
+			}
+			rest = rest[n:]
+		}
+	})
+}
+
+// line is what a reader finds in a file, good or bad.
+type line struct {
+	activity activity.Activity
+	problem  string
+	number   int64
+}
+
+// readAll reads what follows c, in batches, and returns the lines and the checkpoint
+// after each batch with the number of lines up to it.
+func readAll(t testing.TB, name string, c checkpoint, size int) (lines []line, ends []checkpoint, counts []int) {
+	t.Helper()
+	s, err := openSource(name, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	r, err := newReader(t.Context(), s, activity.BuiltinKinds(), c)
+	if err != nil {
+		t.Fatalf("at %+v: %v", c.Position, err)
+	}
+	for {
+		b := r.batch(size, false)
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		for _, a := range b.activities {
+			lines = append(lines, line{activity: a})
+		}
+		for _, bad := range b.bad {
+			var problem *lineError
+			if !errors.As(bad, &problem) {
+				t.Fatalf("problem %v names no line", bad)
+			}
+			lines = append(lines, line{problem: problem.err.Error(), number: problem.line})
+		}
+		if b.sum != nil {
+			ends = append(ends, checkpoint{Position: b.end, SHA256: b.sum, Format: s.format, Columns: b.columns})
+			counts = append(counts, len(lines))
+		}
+		if b.last {
+			return lines, ends, counts
+		}
+	}
+}
+
+// From the end of any batch, reading goes on as if it had never stopped, whatever
+// is in the file.
+func TestReaderContinues(t *testing.T) {
+	long := strings.Repeat("x", maxRecord)
+	pool := []string{
+		"1,hide,p1\n", "1,hide,p2\r\n", `"1","block","2",remove` + "\n", "\n", "\r\n", "op,target,user,kind\n", "user,kind,target\n",
+		"1,hide,\"p\n3\",add\n", "1,hide,\"p4\n", "1,nope,p5\n", "1,hide\n", "1,hide,p6,\n", long + "\n", long[1:] + "\n", "\"" + long + "\n",
+	}
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.SampledFrom([]string{"", "\ufeff"}).Draw(rt, "mark") +
+			strings.Join(rapid.SliceOfN(rapid.SampledFrom(pool), 0, 20).Draw(rt, "lines"), "") +
+			rapid.SampledFrom([]string{"", "1,hide,p7", "1,hide,\"p8", "\r"}).Draw(rt, "end")
+		size := rapid.IntRange(1, 5).Draw(rt, "batch")
+		name := filepath.Join(dir, "file.csv")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			rt.Fatal(err)
+		}
+		lines, ends, counts := readAll(t, name, checkpoint{}, 1)
+		for i, c := range ends {
+			before := text[:c.Position.Offset]
+			if sum := sha256.Sum256([]byte(before)); !bytes.Equal(sum[:], c.SHA256) {
+				rt.Fatalf("checkpoint %d: the hash is not that of the first %d bytes", i, len(before))
+			}
+			if want := int64(strings.Count(before, "\n") + 1); c.Position.Line != want {
+				rt.Fatalf("checkpoint %d at byte %d: line %d, want %d", i, len(before), c.Position.Line, want)
+			}
+			rest, _, _ := readAll(t, name, c, size)
+			want := slices.Clone(lines[counts[i]:])
+			if !slices.Equal(sorted(rest), sorted(want)) {
+				rt.Fatalf("checkpoint %d at byte %d: read %+v, want %+v", i, len(before), rest, want)
+			}
+		}
+	})
+}
+
+// sorted puts lines in an order that does not depend on which batch they were in:
+// problems, by their numbers, after activities, which keep their order.
+func sorted(lines []line) []line {
+	slices.SortStableFunc(lines, func(a, b line) int { return int(a.number - b.number) })
+	return lines
+}
+
+func TestReaderLineLengths(t *testing.T) {
+	const start = `{"user":"1","kind":"hide","target":"p"}`
+	for _, c := range []struct {
+		name   string
+		length int // without the line's end
+		end    string
+		good   bool
+	}{
+		{"longest", maxRecord - 1, "\n", true},
+		{"longest without an end", maxRecord - 1, "", true},
+		{"too long by one", maxRecord, "\n", false},
+		{"too long by one, without an end", maxRecord, "", false},
+		{"too long for two buffers", 2*maxRecord + 1, "\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := start + strings.Repeat(" ", c.length-len(start)) + c.end
+			if c.end != "" {
+				text += start
+			}
+			name := filepath.Join(t.TempDir(), "file.ndjson")
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			lines, _, _ := readAll(t, name, checkpoint{}, 1)
+			if good := lines[0].problem == ""; good != c.good {
+				t.Errorf("line of %d bytes: %+v, want good: %t", c.length, lines[0], c.good)
+			}
+			if c.end != "" && (len(lines) != 2 || lines[1].problem != "") {
+				t.Errorf("the line after it was not read: %d lines", len(lines))
+			}
+		})
+	}
+}
+
+// A quote too many costs its line, also where the record that it opens seems to go on
+// beyond what is looked at.
+func TestReaderUnclosedQuote(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file.csv")
+	writeFile(t, name, "1,hide,\"p\n\","+strings.Repeat("x", maxRecord)+"\n1,hide,p\n")
+	lines, _, _ := readAll(t, name, checkpoint{}, 1)
+	want := []line{
+		{problem: "field 3: a quoted field has no end", number: 1},
+		{problem: "the line is longer than 65535 bytes", number: 2},
+		{activity: activity.Activity{User: "1", Kind: "hide", Target: "p"}},
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("read %+v, want %+v", lines, want)
+	}
+}

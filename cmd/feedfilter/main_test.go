@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the commands below available to scripts and tests, as processes of
+// their own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"feedfilter":     main,
+		"feedfilter-hit": mainHit,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true})
+}
+
+// mainHit is feedfilter import, hit by a signal at one of the notes that it makes of
+// its progress. HIT says which: "before 3 SIGKILL", "after 3 SIGINT".
+func mainHit() {
+	std := stdio{os.Stdin, os.Stdout, os.Stderr}
+	ctx, stop := untilSignal(context.Background())
+	err := importHit(ctx, std)
+	stop()
+	if err != nil {
+		std.note(err.Error())
+		os.Exit(exitCode(err)) //nolint:revive // this is main
+	}
+}
+
+func importHit(ctx context.Context, std stdio) error {
+	var commands cli
+	parser, err := newParser(&commands, std)
+	if err != nil {
+		return err
+	}
+	if _, err := parser.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	return commands.Import.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
+}
+
+// hit sends its process a signal at the n-th call of SetCheckpoint.
+type hit struct {
+	checkpoints
+	ended  context.Context
+	n      int
+	after  bool
+	signal syscall.Signal
+}
+
+func newHit(ctx context.Context, next checkpoints) *hit {
+	var when, name string
+	h := &hit{checkpoints: next, ended: ctx}
+	if _, err := fmt.Sscanf(os.Getenv("HIT"), "%s %d %s", &when, &h.n, &name); err != nil {
+		panic(err)
+	}
+	h.after = when == "after"
+	h.signal = map[string]syscall.Signal{"SIGKILL": syscall.SIGKILL, "SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM}[name]
+	return h
+}
+
+func (h *hit) SetCheckpoint(ctx context.Context, id, value string) error {
+	h.n--
+	if h.n == 0 && !h.after {
+		h.strike()
+	}
+	err := h.checkpoints.SetCheckpoint(ctx, id, value)
+	if h.n == 0 && h.after {
+		h.strike()
+	}
+	return err
+}
+
+// strike returns when the signal has been noticed, SIGKILL never.
+func (h *hit) strike() {
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Signal(h.signal)
+	}
+	if err != nil {
+		panic(err)
+	}
+	<-h.ended.Done()
+}
+
+// result is what a finished process left behind.
+type result struct {
+	stdout, stderr string
+	code           int // -1: killed by a signal
+}
+
+// runCommand runs a command to its end. The environment gets env added.
+func runCommand(t testing.TB, env []string, name string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// feedfilter runs the command to its end and fails the test unless it exits with code.
+func feedfilter(t testing.TB, code int, args ...string) result {
+	t.Helper()
+	r := runCommand(t, nil, "feedfilter", args...)
+	if r.code != code {
+		t.Fatalf("feedfilter %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), r.code, code, r.stdout, r.stderr)
+	}
+	return r
+}
+
+// wantContains fails the test unless text holds all of parts.
+func wantContains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("got %q, want it to contain %q", text, part)
+		}
+	}
+}
+
+func TestExitCodeOfSignals(t *testing.T) {
+	for s, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		err := fmt.Errorf("import: %w", interruption{s})
+		if got := exitCode(err); got != want {
+			t.Errorf("exit code %d after %v, want %s", got, s, strconv.Itoa(want))
+		}
+	}
+}

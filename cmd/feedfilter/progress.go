@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress shows on a terminal how far an import has come. Without a terminal, it
+// shows nothing.
+type progress struct {
+	std        stdio
+	bar        *progressbar.ProgressBar // nil: no terminal
+	begun      time.Time
+	offset     int64 // in the file, of what is done
+	activities int
+}
+
+// newProgress shows progress on std.err for a file of size bytes (-1: not known) from
+// offset on.
+func newProgress(std stdio, size, offset int64) *progress {
+	p := &progress{std: std, begun: time.Now(), offset: offset}
+	if !term.IsTerminal(int(std.err.Fd())) || size == offset {
+		return p
+	}
+	remaining := int64(-1)
+	if size > offset {
+		remaining = size - offset
+	}
+	p.bar = progressbar.NewOptions64(remaining,
+		progressbar.OptionSetWriter(std.err),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionSetPredictTime(remaining > 0),
+		progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionClearOnFinish())
+	return p
+}
+
+// advance shows that activities more are imported, and the file up to offset.
+func (p *progress) advance(offset int64, activities int) {
+	bytes := offset - p.offset
+	p.offset = offset
+	p.activities += activities
+	if p.bar == nil {
+		return
+	}
+	rate := float64(p.activities) / time.Since(p.begun).Seconds()
+	p.bar.Describe(fmt.Sprintf("%.0f activities/s", rate))
+	_ = p.bar.Add64(bytes) // a file that grows meanwhile is more than the bar has room for
+}
+
+// note writes a line above the bar.
+func (p *progress) note(line string) {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	p.std.note(line)
+}
+
+// end removes the bar.
+func (p *progress) end() {
+	if p.bar != nil {
+		_ = p.bar.Exit()
+		_ = p.bar.Clear()
+	}
+}

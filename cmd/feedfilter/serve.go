@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// Limits of a connection. Handlers that stream move their own deadlines.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 60 * time.Second
+	idleTimeout       = 120 * time.Second
+	maxHeaderBytes    = 64 << 10
+)
+
+type serveCmd struct {
+	Data            dataFlags     `embed:""`
+	Addr            string        `default:"127.0.0.1:8080" help:"${addr}"     placeholder:"HOST:PORT"`
+	InsecureNoAuth  bool          `help:"${no_auth}"`
+	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}" placeholder:"DURATION"`
+}
+
+// Validate is called by kong when all flags are set.
+func (c *serveCmd) Validate() error {
+	if c.ShutdownTimeout < 0 {
+		return fmt.Errorf("--shutdown-timeout: %v is negative", c.ShutdownTimeout)
+	}
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+		return fmt.Errorf("--addr: %w: want <host>:<port>", err)
+	}
+	return nil
+}
+
+// Run serves until ctx ends, then lets the requests in flight finish.
+func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
+	if err := c.checkExposure(ctx); err != nil {
+		return err
+	}
+	log := c.Data.logger(std)
+	d, err := c.Data.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return err
+	}
+	logListening(ctx, log, listener.Addr(), d)
+	server := newServer(d, log) //nolint:contextcheck // handlers have their requests' contexts
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	if err := d.pingRedis(ctx); err != nil && ctx.Err() == nil {
+		log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	return c.shutdown(ctx, server, log)
+}
+
+// shutdown stops accepting requests and waits for those in flight.
+func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.Logger) error {
+	log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx).Error(), "timeout", c.ShutdownTimeout.String())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("shut down: requests were cut off after %v: %w", c.ShutdownTimeout, err), server.Close())
+	}
+	log.InfoContext(ctx, "stopped")
+	return nil
+}
+
+func newServer(d *data, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log}),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+	}
+}
+
+// logListening logs the address, as the first line and whatever the level is: with
+// port 0 there is no other way to learn it.
+func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data) {
+	pages := "in process"
+	if d.redis != nil {
+		pages = d.redis.Options().Addr
+	}
+	line := slog.NewRecord(time.Now(), slog.LevelInfo, "listening", 0)
+	line.Add("addr", addr.String(), "ledger_pages", d.ledger.Identity().Pages, "page_store", pages)
+	_ = log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
+}
+
+// checkExposure refuses an address that other machines can reach, unless that was
+// asked for: there is no authentication.
+func (c *serveCmd) checkExposure(ctx context.Context) error {
+	if c.InsecureNoAuth {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return fmt.Errorf("--addr: %w", err)
+	}
+	ips := []netip.Addr{netip.IPv4Unspecified()} // what no host stands for
+	if host != "" {
+		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return fmt.Errorf("--addr %s: %w", c.Addr, err)
+		}
+	}
+	for _, ip := range ips {
+		if ip = ip.Unmap(); !ip.IsLoopback() {
+			return usageError{fmt.Errorf("--addr %s: other machines can reach %s, and there is no authentication: "+
+				"choose a loopback address, or allow it with --insecure-no-auth", c.Addr, ip)}
+		}
+	}
+	return nil
+}

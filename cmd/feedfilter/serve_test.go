@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// service is a running feedfilter serve.
+type service struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	lines *bufio.Scanner // of its log
+	first map[string]any // of them
+}
+
+// serve starts the service on a free port, and ends it with the test.
+func serve(t testing.TB, args ...string) *service {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	s := &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
+	s.first = s.next()
+	if s.first["msg"] != "listening" {
+		t.Fatalf("the first line of the log is %v, want the address", s.first)
+	}
+	return s
+}
+
+// next returns the next line of the log, nil after the last.
+func (s *service) next() map[string]any {
+	s.t.Helper()
+	if !s.lines.Scan() {
+		return nil
+	}
+	var line map[string]any
+	if err := json.Unmarshal(s.lines.Bytes(), &line); err != nil {
+		s.t.Fatalf("line %q of the log: %v", s.lines.Text(), err)
+	}
+	return line
+}
+
+// awaitLog reads the log up to a line with msg.
+func (s *service) awaitLog(msg string) map[string]any {
+	s.t.Helper()
+	for {
+		line := s.next()
+		if line == nil {
+			s.t.Fatalf("the log ended without %q", msg)
+		}
+		if line["msg"] == msg {
+			return line
+		}
+	}
+}
+
+func (s *service) addr() string { return fmt.Sprint(s.first["addr"]) }
+
+func (s *service) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wait returns the exit code, -1 after a signal, and the rest of the log.
+func (s *service) wait() (code int, rest string) {
+	s.t.Helper()
+	var b strings.Builder
+	for s.lines.Scan() {
+		fmt.Fprintln(&b, s.lines.Text())
+	}
+	_ = s.cmd.Wait() // the exit code says it
+	return s.cmd.ProcessState.ExitCode(), b.String()
+}
+
+func (s *service) wantExit(code int) (rest string) {
+	s.t.Helper()
+	got, rest := s.wait()
+	if got != code {
+		s.t.Errorf("exit code %d, want %d\n%s", got, code, rest)
+	}
+	return rest
+}
+
+// do sends a request and returns the answer's status and body.
+func (s *service) do(method, path, body string) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.addr()+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, string(answer)
+}
+
+// stream is a request of NDJSON in flight.
+type stream struct {
+	t       testing.TB
+	request *io.PipeWriter
+	answer  *bufio.Reader
+}
+
+// openStream begins a stream. Its first line is answered, so the handler is at work.
+func (s *service) openStream(first string) *stream {
+	s.t.Helper()
+	body, request := io.Pipe()
+	s.t.Cleanup(func() { _ = request.Close() })
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.addr()+"/v1/activities", body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	go func() { _, _ = io.WriteString(request, first+"\n") }()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = resp.Body.Close() })
+	st := &stream{s.t, request, bufio.NewReader(resp.Body)}
+	st.wantAnswer(`{"changed":true}`)
+	return st
+}
+
+func (st *stream) wantAnswer(want string) {
+	st.t.Helper()
+	got, err := st.answer.ReadString('\n')
+	if err != nil || strings.TrimSpace(got) != want {
+		st.t.Fatalf("answered %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=64", "--log-level=error") // the address is logged all the same
+	if host, port, err := net.SplitHostPort(s.addr()); err != nil || host != "127.0.0.1" || port == "0" {
+		t.Errorf("listening on %q, want a port of 127.0.0.1", s.addr())
+	}
+	if pages := s.first["ledger_pages"]; pages != 64.0 {
+		t.Errorf("%v pages are logged, want 64", pages)
+	}
+	if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 || !strings.Contains(answer, "true") {
+		t.Errorf("block: %d %s", code, answer)
+	}
+	if code, answer := s.do("GET", "/readyz", ""); code != 200 {
+		t.Errorf("ready: %d %s", code, answer)
+	}
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+	if _, err := os.Stat(filepath.Join(dir, "ledger.db-wal")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the ledger was not closed: %v", err)
+	}
+
+	// What was acknowledged is there in the next process.
+	s = serve(t, "--data-dir", dir)
+	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"p","author":"1"}]}`)
+	if code != 200 || !strings.Contains(answer, `"dropped":[{`) {
+		t.Errorf("feed after a restart: %d %s, want the post dropped", code, answer)
+	}
+	s.signal(syscall.SIGINT)
+	wantContains(t, s.wantExit(0), `"msg":"shutting down"`, `"msg":"stopped"`)
+}
+
+// A request that is in flight when the service is told to end is answered.
+func TestServeFinishesWhatIsInFlight(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=1", "--shutdown-timeout=1h")
+	st := s.openStream(`{"user":"1","kind":"block","target":"2","op":"add"}`)
+	s.signal(syscall.SIGTERM)
+	s.awaitLog("shutting down")
+	for { // until nothing new is accepted
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr())
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	if _, err := io.WriteString(st.request, `{"user":"1","kind":"hide","target":"p","op":"add"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	st.wantAnswer(`{"changed":true}`)
+	if err := st.request.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(st.answer); err != nil || len(rest) > 0 {
+		t.Errorf("after the last line: %q, %v", rest, err)
+	}
+	s.wantExit(0)
+	wantState(t, dir, map[string]bool{"1 block 2": true, "2 blocked-by 1": true, "1 hide p": true})
+}
+
+func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=1", "--shutdown-timeout=1ms")
+	s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
+	s.signal(syscall.SIGTERM)
+	wantContains(t, s.wantExit(1), "requests were cut off after 1ms")
+	wantState(t, dir, map[string]bool{"1 hide p": true})
+}
+
+func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
+	s := serve(t, "--data-dir", t.TempDir(), "--shutdown-timeout=1h")
+	s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
+	s.signal(syscall.SIGTERM)
+	s.awaitLog("shutting down")
+	s.signal(syscall.SIGTERM)
+	s.wantExit(-1)
+}
+
+func TestServeDataInUse(t *testing.T) {
+	dir := t.TempDir()
+	serve(t, "--data-dir", dir)
+	writeFile(t, dir+"/a.csv", "1,block,2\n")
+	for _, args := range [][]string{{"serve", "--addr=127.0.0.1:0"}, {"import", dir + "/a.csv"}} {
+		r := feedfilter(t, 1, slices.Concat(args, []string{"--data-dir", dir})...)
+		wantContains(t, r.stderr, dir+"/ledger.db.lock is locked", "another feedfilter runs on this data")
+		if strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%s: %q, want one line", args[0], r.stderr)
+		}
+	}
+}
+
+func TestServeAddressInUse(t *testing.T) {
+	s := serve(t, "--data-dir", t.TempDir())
+	r := feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", s.addr())
+	wantContains(t, r.stderr, "feedfilter: listen tcp "+s.addr(), "address already in use")
+	if strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("it says %q, want one line", r.stderr)
+	}
+}
+
+func TestServeWhereOthersReachIt(t *testing.T) {
+	s := serve(t, "--data-dir", t.TempDir(), "--addr=0.0.0.0:0", "--insecure-no-auth")
+	_, port, err := net.SplitHostPort(s.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.first["addr"] = "127.0.0.1:" + port
+	if code, answer := s.do("GET", "/healthz", ""); code != 200 {
+		t.Errorf("health: %d %s", code, answer)
+	}
+}
+
+// Without Redis the service starts, says so, and is ready when Redis is up.
+func TestServeWithoutRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Kill()
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=1", "--redis", redis.URL())
+	if store := s.first["page_store"]; store != redis.Addr() {
+		t.Errorf("page store %v is logged, want %s", store, redis.Addr())
+	}
+	warning := s.awaitLog("feeds are answered from the ledger until Redis is up")
+	wantContains(t, fmt.Sprint(warning["error"]), redis.Addr(), "refused")
+	if code, answer := s.do("GET", "/readyz", ""); code != 503 {
+		t.Errorf("ready without Redis: %d %s", code, answer)
+	}
+	if code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"p","author":"1"}],"kinds":["block"]}`); code != 200 {
+		t.Errorf("feed without Redis: %d %s", code, answer)
+	}
+	redis.Restart()
+	if code, answer := s.do("GET", "/readyz", ""); code != 200 {
+		t.Errorf("ready with Redis: %d %s", code, answer)
+	}
+	if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 {
+		t.Errorf("block with Redis: %d %s", code, answer)
+	}
+	s.signal(syscall.SIGTERM)
+	rest := s.wantExit(0)
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("line %q of the log is no JSON", line)
+		}
+	}
+}
