@@ -52,7 +52,10 @@ func emptyPage(t fataler, shape favfilter.Shape) *favfilter.Page {
 // added.
 func fill(rng *rand.Rand, page *favfilter.Page, limit uint32) []favfilter.Hash {
 	var keys []favfilter.Hash
-	for page.Header().Set < limit {
+	for range page.Header().Shape.Bits {
+		if page.Header().Set >= limit {
+			break
+		}
 		if h := randomHash(rng); page.Add(h) == favfilter.Added {
 			keys = append(keys, h)
 		}

@@ -17,7 +17,6 @@ import (
 const (
 	limitsRate     = 0.001
 	limitsCapacity = 2000 // raised to 2,146 by the size class
-	limitsPages    = 40
 )
 
 // alone is a page in the hands of a Filter: changed by batches without a guard, up
@@ -66,10 +65,10 @@ func (a *alone) removeRandom() favfilter.Outcome {
 	return o
 }
 
-// measure runs f on a number of pages and returns its figures by name.
-func measure(seed uint64, f func(rng *rand.Rand) map[string]float64) map[string]*sample {
+// measure runs f on so many pages and returns its figures by name.
+func measure(seed, pages uint64, f func(rng *rand.Rand) map[string]float64) map[string]*sample {
 	samples := map[string]*sample{}
-	for i := range uint64(limitsPages) {
+	for i := range pages {
 		for name, x := range f(rand.New(rand.NewPCG(seed, i))) {
 			if samples[name] == nil {
 				samples[name] = &sample{}
@@ -85,7 +84,7 @@ func measure(seed uint64, f func(rng *rand.Rand) map[string]float64) map[string]
 func wantStated(t *testing.T, what string, got *sample, stated, unit float64) {
 	t.Helper()
 	mean, deviation := got.mean()
-	t.Logf("%s: %.5f (+-%.5f), stated %g", what, mean, deviation, stated)
+	t.Logf("%s: %.3g (+-%.2g), stated %g", what, mean, deviation, stated)
 	if off := math.Abs(mean - stated); off > unit/2+4*deviation {
 		t.Errorf("%s: %.5f, stated %g", what, mean, stated)
 	}
@@ -99,10 +98,10 @@ func wantStated(t *testing.T, what string, got *sample, stated, unit float64) {
 func TestLimitStuckShare(t *testing.T) {
 	s := shapeFor(t, limitsCapacity, limitsRate)
 	for _, c := range []struct{ load, stated, unit float64 }{{0.5, 0.0005, 0.0002}, {0.75, 0.008, 0.001}, {1, 0.05, 0.005}} {
-		got := measure(21, func(rng *rand.Rand) map[string]float64 {
+		got := measure(21, 40, func(rng *rand.Rand) map[string]float64 {
 			page := newAlone(t, rng, c.load)
 			stuck, tried := 0, 0
-			for i := 0; i < len(page.live); i += 4 {
+			for i := 0; i < len(page.live); i += 2 {
 				tried++
 				if page.Clone().Remove(page.live[i]) == favfilter.Stuck {
 					stuck++
@@ -129,16 +128,17 @@ func TestLimitTurnover(t *testing.T) {
 		turnovers int
 		stated    stated
 	}{
+		{0.5, 0, stated{0, 0, 0.000017}},
 		{0.5, 1, stated{0.007, 0, 0.000085}},
 		{0.5, 2, stated{0.027, 0, 0.00052}},
 		{0.5, 4, stated{0.07, 0.23, 0.001}},
 		{1, 1, stated{0.12, 0.57, 0.001}},
 	} {
-		got := measure(22, func(rng *rand.Rand) map[string]float64 { return turnOver(t, rng, c.load, c.turnovers) })
+		got := measure(22, 15, func(rng *rand.Rand) map[string]float64 { return turnOver(t, rng, c.load, c.turnovers) })
 		what := fmt.Sprintf("load %g, %d turnovers: ", c.load, c.turnovers)
 		wantStated(t, what+"stuck share of removals", got["stuck"], c.stated.stuck, 0.004)
 		wantStated(t, what+"refused share of keys to add", got["refused"], c.stated.refused, 0.02)
-		wantStated(t, what+"false-positive rate", got["rate"], c.stated.rate, 0.00002)
+		wantStated(t, what+"false-positive rate", got["rate"], c.stated.rate, c.stated.rate/20)
 	}
 }
 
@@ -162,8 +162,8 @@ func turnOver(t fataler, rng *rand.Rand, load float64, turnovers int) map[string
 		}
 	}
 	return map[string]float64{
-		"stuck":   float64(stuck) / float64(steps),
-		"refused": float64(refused) / float64(steps),
+		"stuck":   float64(stuck) / float64(max(steps, 1)),
+		"refused": float64(refused) / float64(max(steps, 1)),
 		"rate":    page.Header().FalsePositiveRate(),
 	}
 }
@@ -198,14 +198,18 @@ func TestLimitInsertTwice(t *testing.T) {
 // mostly lost when these are removed.
 func TestLimitFalsePositiveAdd(t *testing.T) {
 	const newKeys = 20_000
-	got := measure(25, func(rng *rand.Rand) map[string]float64 {
+	got := measure(25, 40, func(rng *rand.Rand) map[string]float64 {
 		page := newAlone(t, rng, 1)
 		var resting []favfilter.Hash
 		for range newKeys {
 			h := randomHash(rng)
-			if page.add(h) == favfilter.Present {
-				resting = append(resting, h)
+			if !page.Contains(h) { // would be added, if there were room
+				continue
 			}
+			if o := page.add(h); o != favfilter.Present {
+				t.Fatalf("a key that looks present is %v", o)
+			}
+			resting = append(resting, h)
 		}
 		for range len(page.live) / 2 {
 			page.removeRandom()
@@ -222,14 +226,14 @@ func TestLimitFalsePositiveAdd(t *testing.T) {
 		}
 	})
 	wantStated(t, "share of new keys taken for present", got["taken for present"], 0.001, 0.0001)
-	wantStated(t, "share of those lost when half of the others are removed", got["lost"], 0.82, 0.02)
+	wantStated(t, "share of those lost when half of the others are removed", got["lost"], 0.8, 0.05)
 }
 
 // A removal of a key that was never added finds it absent, but for false positives:
 // then it takes bits from keys that were.
 func TestLimitBogusRemoval(t *testing.T) {
 	const strangers = 20_000
-	got := measure(26, func(rng *rand.Rand) map[string]float64 {
+	got := measure(26, 40, func(rng *rand.Rand) map[string]float64 {
 		page := newAlone(t, rng, 1)
 		removed, lost := 0, 0
 		for range strangers {

@@ -15,6 +15,7 @@ func TestMemory(t *testing.T) {
 		m := &favfilter.Memory{Now: func() time.Time { return time.Unix(1_700_000_000, 0).Add(time.Duration(offset.Load())) }}
 		return storetest.Backend{
 			Store: m,
+			Other: m,
 			Strings: func(t testing.TB, id favfilter.PageID) ([]byte, []byte) {
 				l, err := m.Load(t.Context(), []favfilter.PageID{id})
 				if err != nil {

@@ -37,6 +37,7 @@ func FuzzDecodePage(f *testing.F) {
 }
 
 func useDecoded(t *testing.T, raw, marks []byte, key favfilter.Hash) {
+	t.Helper()
 	page, err := favfilter.DecodePage(slices.Clone(raw), slices.Clone(marks))
 	if err != nil {
 		if page != nil || !errors.Is(err, favfilter.ErrDamaged) {
@@ -72,7 +73,8 @@ func useDecoded(t *testing.T, raw, marks []byte, key favfilter.Hash) {
 			t.Fatalf("a contained key is %v", o)
 		}
 	}
-	if page.Insert(key); !page.Contains(key) {
+	page.Insert(key)
+	if !page.Contains(key) {
 		t.Fatal("not contained after its insertion")
 	}
 }

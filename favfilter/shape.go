@@ -33,9 +33,15 @@ type Shape struct {
 // is out of range.
 //
 // k is two thirds of what is best for a Bloom filter that only grows. That
-// costs about 6 % more bits at the same rate, and leaves fewer bits shared, so
-// that fewer deletes find every bit in a collided region. The length is then
-// raised to the end of its size class in the allocator, which is free.
+// costs 4 to 7 % more bits at the same rate (up to 12 % at rates above 0.005,
+// where k is small), and leaves fewer bits shared, so that fewer deletes find
+// every bit in a collided region. The length is then raised to the end of its size
+// class in the allocator, which is free.
+//
+// Double hashing adds to the rate of small pages. Measured in pages filled to their
+// [Shape.Limit], the share it adds is 12/Bits at a rate of 0.01, 210/Bits at 0.001
+// and 690/Bits at 0.00025: at 0.001 that is 10 % in the smallest page, and 0.7 % in
+// one of 2,000 keys.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
 	if capacity < 0 {
 		return Shape{}, fmt.Errorf("shape a page: capacity %d is negative", capacity)

@@ -94,6 +94,18 @@ func TestCommands(t *testing.T) {
 			fresh := openStore(t, server.Client(), "commands")
 			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:], 2)), favfilter.Applied)
 		}},
+		{"apply to pages once loaded", map[string]int64{"mget": 4, "evalsha": 4}, func() {
+			fresh := openStore(t, server.Client(), "commands")
+			if _, err := fresh.Load(t.Context(), pages[1:]); err != nil {
+				t.Error(err)
+			}
+			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:], 3)), favfilter.Applied)
+		}},
+		{"apply to a page once replaced", map[string]int64{"evalsha": 2}, func() {
+			fresh := openStore(t, server.Client(), "commands")
+			create(t, fresh, 100, favfilter.PageID{Number: 8})
+			wantAll(t, fresh.Apply(t.Context(), addOne([]favfilter.PageID{{Number: 8}}, 1)), favfilter.Applied)
+		}},
 		{"a replay on a page not met before", map[string]int64{"evalsha": 1}, func() {
 			fresh := openStore(t, server.Client(), "commands")
 			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:2], 2)), favfilter.Current)

@@ -24,7 +24,13 @@ func TestStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return backend(client, s, name)
+		other, err := redisstore.New(client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := backend(client, s, name)
+		b.Other = other
+		return b
 	})
 }
 
@@ -51,10 +57,12 @@ func backend(client *redis.Client, s favfilter.Store, name string) storetest.Bac
 		Strings: func(t testing.TB, id favfilter.PageID) ([]byte, []byte) {
 			return get(t, key(id, "bits")), get(t, key(id, "regions"))
 		},
-		Lose: func(t testing.TB, id favfilter.PageID, which string) {
-			if n, err := client.Del(t.Context(), key(id, which)).Result(); err != nil || n != 1 {
-				t.Fatalf("delete %s: %d, %v", key(id, which), n, err)
+		Overwrite: func(t testing.TB, id favfilter.PageID, which string, value []byte) {
+			if value == nil {
+				must(t, client.Del(t.Context(), key(id, which)))
+				return
 			}
+			must(t, client.Set(t.Context(), key(id, which), value, 0))
 		},
 		// Redis has no clock to set: what has a time to live is made to end it now.
 		Advance: func(t testing.TB) {

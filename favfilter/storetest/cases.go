@@ -77,6 +77,9 @@ func replaceConditions(t *testing.T, b Backend) {
 		{"higher sequence, newer", at(3, 7, 7), "", true, true},
 		{"lower sequence, other incarnation, newer", at(1, 8, 8), "", true, true},
 		{"lower sequence, other incarnation, not newer", at(0, 9, 7), "", false, false},
+		{"as seen, high sequence", at(1<<32+5, 10, 8), "stands", false, true},
+		{"lower sequence, though not in its low bytes", at(1<<32-1, 11, 8), "", true, false},
+		{"higher sequence, though not in its low bytes", at(1<<33, 12, 8), "", true, true},
 	} {
 		seen := c.seen
 		if seen == "stands" {
@@ -93,6 +96,35 @@ func replaceConditions(t *testing.T, b Backend) {
 			t.Fatalf("%s: the wrong page stands", c.name)
 		}
 		stands = load(t, b.Store, id).Version
+	}
+	h := header(1, 100)
+	h.Shape.Region = 0
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: stands}); err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	if _, marks := b.Strings(t, id); marks != nil {
+		t.Error("a page without regions left the marks of the one before")
+	}
+}
+
+// isolated: a page that was loaded stays as it was, and what becomes of a page after it
+// was put in place is its owner's business.
+func isolated(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 1}
+	page := newPage(t, header(1, 200))
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	page.Insert(keyHash(0))
+	before := load(t, b.Store, id).Page
+	if before.Contains(keyHash(0)) || before.Header().Count != 0 {
+		t.Error("a change of a page after its replacement went into the store")
+	}
+	for i, n := range []int{1, 60} {
+		wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: uint64(i + 1), Add: hashes(i*100, n)}), favfilter.Applied)
+		if before.Contains(keyHash(i*100)) || before.Header().Count != 0 {
+			t.Errorf("a batch of %d keys changed a page that was loaded before", n)
+		}
 	}
 }
 
@@ -267,7 +299,7 @@ func unguardedFull(t *testing.T, b Backend) {
 	create(t, b.Store, id, h)
 	limit := h.Shape.Limit(0.001)
 	first := 0
-	for i := 0; first == 0; i++ {
+	for i := 0; first == 0 && i < 1000; i++ {
 		res := apply(t, b.Store, favfilter.Batch{ID: id, Limit: limit, Add: hashes(i, 1)})
 		if res.Header.FalsePositiveRate() > 0.0011 {
 			t.Fatalf("rate %g past the limit", res.Header.FalsePositiveRate())
@@ -284,6 +316,17 @@ func unguardedFull(t *testing.T, b Backend) {
 		if o != favfilter.Present {
 			t.Fatalf("a key of a full page is %v, want present", o)
 		}
+	}
+	set := res.Header.Set
+	for _, n := range []int{1, 20} { // full is a page with as many bits set as the limit says
+		res = apply(t, b.Store, favfilter.Batch{ID: id, Limit: set, Add: hashes(50_000, n)})
+		if slices.Contains(res.Outcomes, favfilter.Added) || res.Header.Set != set {
+			t.Errorf("at the limit %d keys are %v", n, res.Outcomes)
+		}
+	}
+	res = apply(t, b.Store, favfilter.Batch{ID: id, Limit: set + 1, Add: hashes(50_000, 20)})
+	if !slices.Contains(res.Outcomes, favfilter.Added) || !slices.Contains(res.Outcomes, favfilter.Full) {
+		t.Errorf("one bit below the limit keys are %v, want one added and the rest full", res.Outcomes)
 	}
 }
 

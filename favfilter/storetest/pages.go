@@ -95,65 +95,6 @@ func partsApart(t *testing.T, b Backend) {
 	}
 }
 
-func halfLost(t *testing.T, b Backend) {
-	if b.Lose == nil {
-		t.Log("the store cannot lose half a page")
-		return
-	}
-	id := favfilter.PageID{Number: 13}
-	create(t, b.Store, id, header(13, 100))
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
-	b.Lose(t, id, "regions")
-	for _, n := range []int{1, 100} {
-		for _, sequence := range []uint64{0, 2} {
-			batch := favfilter.Batch{ID: id, Sequence: sequence, Add: hashes(5, n)}
-			wantState(t, apply(t, b.Store, batch), favfilter.Torn)
-		}
-	}
-	l := load(t, b.Store, id)
-	if !contains(l.Page, hashes(0, 5)...) {
-		t.Error("reading needs the bits alone")
-	}
-	h := header(13, 100)
-	h.Sequence, h.Build = 1, 77
-	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version})
-	if err != nil || !done {
-		t.Fatalf("a torn page is replaced as seen: %v, %v", done, err)
-	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
-	b.Lose(t, id, "bits")
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 3, Add: hashes(1, 1)}), favfilter.Missing)
-	if load(t, b.Store, id).Page != nil {
-		t.Error("a page without bits was loaded")
-	}
-}
-
-func expiry(t *testing.T, b Backend) {
-	if b.Advance == nil {
-		t.Fatal("the backend cannot let time pass")
-	}
-	empty, filled, window := favfilter.PageID{Number: 14}, favfilter.PageID{Number: 15}, favfilter.PageID{Number: 15, Part: "seen"}
-	for _, id := range []favfilter.PageID{empty, filled, window} {
-		page := newPage(t, header(id.Number, 100))
-		if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Expire: Expire}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: filled, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: window, Add: hashes(0, 1)}), favfilter.Applied)
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: window, Add: hashes(1, 60)}), favfilter.Applied)
-	b.Advance(t)
-	if load(t, b.Store, empty).Page != nil {
-		t.Error("an empty page outlived its time")
-	}
-	if load(t, b.Store, window).Page != nil {
-		t.Error("a window outlived its time: a batch without a guard must leave it")
-	}
-	if p := load(t, b.Store, filled).Page; p == nil || !contains(p, hashes(0, 1)...) {
-		t.Error("a page with keys expired: a guarded batch must end its time to live")
-	}
-}
-
 func reshaped(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 16}
 	create(t, b.Store, id, header(16, 100))

@@ -17,9 +17,14 @@ type Backend struct {
 	// Strings returns the two strings of a page as stored; nil where there is none.
 	Strings func(t testing.TB, id favfilter.PageID) (bits, regions []byte)
 
-	// Lose deletes the named string ("bits" or "regions") of a page. nil for a store
-	// that cannot lose half a page.
-	Lose func(t testing.TB, id favfilter.PageID, which string)
+	// Overwrite puts value in place of the named string ("bits" or "regions") of a
+	// page, or deletes the string if value is nil. nil for a store in which a page
+	// cannot be damaged.
+	Overwrite func(t testing.TB, id favfilter.PageID, which string, value []byte)
+
+	// Other is a store on the same pages as another process would open it. nil for
+	// a store of one process.
+	Other favfilter.Store
 
 	// Advance lets time pass. nil for a store whose clock the test cannot set.
 	Advance func(t testing.TB)
@@ -40,6 +45,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"a missing page loads as nothing", loadMissing},
 		{"replace creates, and load returns it", replaceAndLoad},
 		{"replace follows its conditions", replaceConditions},
+		{"pages are not shared with those who change them", isolated},
 		{"a guarded batch applies once", guardedOnce},
 		{"a guarded batch that is ahead of the page changes nothing", guardedGap},
 		{"a guarded batch of another identity changes nothing", foreignBatch},
@@ -51,9 +57,14 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"many pages in one call", manyPages},
 		{"parts of a page are apart", partsApart},
 		{"half a page lost is noticed", halfLost},
+		{"marks of another build are noticed", otherBuild},
+		{"short strings are noticed", shortStrings},
+		{"a count that is wrong stays at 0", wrongCount},
 		{"an empty page expires, one with keys does not", expiry},
+		{"a replacement sets the time to live", expiryOfReplacements},
 		{"a cancelled context", cancelled},
 		{"a page that changes shape under the store", reshaped},
+		{"a page that another process changes", changedByAnother},
 		{"racing guarded writers", racingGuarded},
 		{"racing writers without a guard", racingUnguarded},
 		{"random batches leave the same bytes as Page.Apply", sameBytes},

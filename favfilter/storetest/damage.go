@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func halfLost(t *testing.T, b Backend) {
+	if b.Overwrite == nil {
+		t.Skip("a page of this store cannot be damaged")
+	}
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+	b.Overwrite(t, id, "regions", nil)
+	wantTorn(t, b, id)
+	l := load(t, b.Store, id)
+	if !contains(l.Page, hashes(0, 5)...) {
+		t.Error("reading needs the bits alone")
+	}
+	h := header(13, 100)
+	h.Sequence, h.Build = 1, 77
+	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version})
+	if err != nil || !done {
+		t.Fatalf("a torn page is replaced as seen: %v, %v", done, err)
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
+	b.Overwrite(t, id, "bits", nil)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 3, Add: hashes(1, 1)}), favfilter.Missing)
+	if load(t, b.Store, id).Page != nil {
+		t.Error("a page without bits was loaded")
+	}
+}
+
+// wantTorn checks that no batch changes the page, by whichever way it is applied.
+func wantTorn(t *testing.T, b Backend, id favfilter.PageID) {
+	t.Helper()
+	bits, marks := b.Strings(t, id)
+	for _, n := range []int{1, 100} {
+		for _, sequence := range []uint64{0, 2} {
+			res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: sequence, Add: hashes(5, n)})
+			wantState(t, res, favfilter.Torn)
+			if res.Header != (favfilter.Header{}) || string(res.Version) != string(bits[:min(len(bits), favfilter.HeaderBytes)]) {
+				t.Errorf("torn, with header %+v and version %x", res.Header, res.Version)
+			}
+		}
+	}
+	bits2, marks2 := b.Strings(t, id)
+	if !bytes.Equal(bits, bits2) || !bytes.Equal(marks, marks2) {
+		t.Error("a torn page was changed")
+	}
+}
+
+func otherBuild(t *testing.T, b Backend) {
+	if b.Overwrite == nil {
+		t.Skip("a page of this store cannot be damaged")
+	}
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+	_, marks := b.Strings(t, id)
+	for _, at := range []int{0, 7} {
+		other := slices.Clone(marks)
+		other[at] ^= 1
+		b.Overwrite(t, id, "regions", other)
+		wantTorn(t, b, id)
+	}
+	b.Overwrite(t, id, "regions", marks)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5, 1)}), favfilter.Applied)
+}
+
+// shortStrings: what is left of a string that was cut in its header is no page.
+func shortStrings(t *testing.T, b Backend) {
+	if b.Overwrite == nil {
+		t.Skip("a page of this store cannot be damaged")
+	}
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+	bits, marks := b.Strings(t, id)
+	for _, n := range []int{1, 7} {
+		b.Overwrite(t, id, "regions", marks[:n])
+		wantTorn(t, b, id)
+	}
+	b.Overwrite(t, id, "regions", marks)
+	for _, n := range []int{1, 24, 40, 56, 63} {
+		b.Overwrite(t, id, "bits", bits[:n])
+		wantTorn(t, b, id)
+		l := load(t, b.Store, id)
+		if l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged) || string(l.Version) != string(bits[:n]) {
+			t.Errorf("%d bytes loaded as %+v", n, l)
+		}
+	}
+	h := header(13, 100)
+	h.Sequence, h.Build = 1, 77
+	for _, r := range []favfilter.Replacement{{Seen: favfilter.Version(bits[:63])}, {Newer: true}} {
+		b.Overwrite(t, id, "bits", bits[:63])
+		r.ID, r.Page = id, newPage(t, h)
+		if done, err := b.Store.Replace(t.Context(), r); err != nil || !done {
+			t.Errorf("a damaged page gives way to %+v: %v, %v", r, done, err)
+		}
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// wrongCount: the number of keys is not known for sure where keys were removed that
+// had only looked present. It does not wrap around.
+func wrongCount(t *testing.T, b Backend) {
+	page := newPage(t, header(13, 100))
+	keys := hashes(0, 40)
+	for _, h := range keys {
+		page.Insert(h)
+	}
+	bits, marks := page.Encode()
+	bits = slices.Clone(bits)
+	copy(bits[28:32], "\x00\x00\x00\x01") // one key of 40
+	page, err := favfilter.DecodePage(bits, marks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := favfilter.PageID{Number: 13}
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
+		t.Fatalf("%v, %v", done, err)
+	}
+	for _, from := range []int{0, 4} {
+		n := 4 + 4*from // by script, and by compare-and-swap
+		res := apply(t, b.Store, favfilter.Batch{ID: id, Remove: keys[from : from+n]})
+		wantState(t, res, favfilter.Applied)
+		if res.Header.Count != 0 || !slices.Contains(res.Outcomes, favfilter.Removed) {
+			t.Errorf("%d keys counted after removals: %v", res.Header.Count, res.Outcomes)
+		}
+	}
+}
