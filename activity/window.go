@@ -86,7 +86,7 @@ func (r *Recorder) windowBatch(w *windowWrite) favfilter.Batch {
 	return favfilter.Batch{
 		ID:       w.id,
 		Identity: r.windowIdentity(),
-		Limit:    r.windowShape.Limit(r.keyRate),
+		Limit:    r.windowShape.Limit(r.keyRate) - uint32(r.windowShape.Hashes), // the last key may set as many
 		Add:      w.keys[:min(len(w.keys), windowBatch)],
 	}
 }

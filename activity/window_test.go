@@ -49,7 +49,7 @@ func TestWindowStaysBounded(t *testing.T) {
 			}
 			l, err := g.store.Load(t.Context(), []favfilter.PageID{{Part: "seen"}})
 			must(t, err)
-			if h := l[0].Page.Header(); h.FalsePositiveRate() > g.keyRate*1.05 || h.Shape != g.windowShape {
+			if h := l[0].Page.Header(); h.FalsePositiveRate() > g.keyRate || h.Shape != g.windowShape {
 				t.Fatalf("round %d: rate %g, shape %+v", round, h.FalsePositiveRate(), h.Shape)
 			}
 		}

@@ -58,6 +58,7 @@ func (p *Page) applyGuarded(b Batch) State {
 		p.Insert(h)
 	}
 	p.header.Sequence = b.Sequence
+	p.stale = true
 	return Applied
 }
 

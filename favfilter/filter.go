@@ -118,7 +118,7 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 		store:    store,
 		identity: Identity{Seed: c.Seed, Pages: c.Pages},
 		shape:    shape,
-		limit:    shape.Limit(c.FalsePositiveRate),
+		limit:    shape.Limit(c.FalsePositiveRate) - uint32(shape.Hashes), // the last key may set as many
 		pageBy:   c.PageBy,
 	}
 	// Page 0 always exists and speaks for the others.
@@ -141,10 +141,11 @@ func defaultPages(capacity int) uint32 {
 // of the keys, which is Poisson distributed.
 func pageCapacity(capacity int, pages uint32) int {
 	share := float64(capacity) / float64(pages)
+	deviations := 5.0
 	if pages == 1 {
-		return capacity
+		deviations = 1 // the number of keys is sure; how many bits they set varies less
 	}
-	return int(math.Ceil(share + 5*math.Sqrt(share)))
+	return int(math.Ceil(share + deviations*math.Sqrt(share)))
 }
 
 // Add puts keys in. The outcomes are in the order of keys: [Added], [Present] or
@@ -217,6 +218,12 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 		var again []Batch
 		for i, res := range f.store.Apply(ctx, batches) {
 			id := batches[i].ID
+			if res.State == Missing && len(batches[i].Add) == 0 {
+				for _, k := range groups[id] {
+					outcomes[k] = Absent
+				}
+				continue
+			}
 			switch err := f.settle(ctx, id, res); {
 			case err != nil:
 				errs = append(errs, err)
@@ -232,7 +239,7 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 			return outcomes, errors.Join(errs...)
 		}
 	}
-	errs = append(errs, fmt.Errorf("page %d: missing again as soon as it was made", batches[0].ID.Number))
+	errs = append(errs, fmt.Errorf("page %v: missing again as soon as it was made", batches[0].ID))
 	return outcomes, errors.Join(errs...)
 }
 
@@ -247,7 +254,7 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 	case res.State == Applied && res.Header.Shape == f.shape:
 		return nil
 	case res.State == Torn:
-		return fmt.Errorf("page %d: %w", id.Number, ErrDamaged)
+		return fmt.Errorf("page %v: %w", id, ErrDamaged)
 	default:
 		return f.mismatch(id.Number, res.Header)
 	}

@@ -310,3 +310,14 @@ func TestFilterRacing(t *testing.T) {
 		}
 	}
 }
+
+// Removing from a page that is missing does not make it.
+func TestRemoveMakesNoPage(t *testing.T) {
+	m := &favfilter.Memory{}
+	f := openFilter(t, m, favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser})
+	mustRemove(t, f, keyOfPage(1, 2))
+	l, _ := m.Load(t.Context(), []favfilter.PageID{{Number: 1}})
+	if l[0].Page != nil {
+		t.Error("a removal made page 1")
+	}
+}

@@ -74,7 +74,7 @@ func TestOpenRefuses(t *testing.T) {
 		{favfilter.Config{Capacity: 10, FalsePositiveRate: math.NaN()}, "rate NaN is not in"},
 		{favfilter.Config{Capacity: 10, Pages: 3}, "3 pages: not a power of two"},
 		{favfilter.Config{Capacity: 10, Pages: 2 * favfilter.MaxPages}, "33554432 pages"},
-		{favfilter.Config{Capacity: 1 << 40, Pages: 1}, "1099511627776 keys"},
+		{favfilter.Config{Capacity: 1 << 40, Pages: 1}, "1099512676352 keys"},
 	} {
 		f, err := favfilter.Open(t.Context(), &favfilter.Memory{}, c.config)
 		if f != nil || err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "open filter: ") {
@@ -269,5 +269,21 @@ func TestOpenDefaults(t *testing.T) {
 	}
 	if l[1].Page != nil {
 		t.Error("page 1 was made before it was needed")
+	}
+}
+
+// A filter of one page takes all keys of its capacity, also where that is all that a size
+// class has room for.
+func TestOnePageHoldsItsCapacity(t *testing.T) {
+	const capacity = 4329 // the largest of its size class
+	short := 0
+	for seed := range uint64(20) {
+		f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: capacity, Pages: 1, Seed: seed})
+		if _, err := f.Add(t.Context(), userKeys("U", capacity)...); err != nil {
+			short++
+		}
+	}
+	if short > 0 {
+		t.Errorf("%d of 20 filters were full before their capacity", short)
 	}
 }

@@ -35,9 +35,22 @@ func PageNumber(hash uint64, pages uint32) uint32 {
 	return uint32(hash >> 32 >> (32 - log2(pages)))
 }
 
-// position reduces x = H1 + i*H2 to the i-th position in m bits: double hashing
-// (Kirsch and Mitzenmacher, "Less hashing, same performance", 2006), reduced to
-// the range by multiply-shift (Lemire 2019), which is cheaper than modulo.
+// strideTurn is by how many bits the stride of double hashing is turned after each
+// step.
+const strideTurn = 7
+
+// next goes from one position of a key to the next: double hashing (Kirsch and
+// Mitzenmacher, "Less hashing, same performance", 2006), H1 + i*H2, but for the
+// stride H2, which is turned at each step. With a constant stride a page of m bits
+// knows few distinct pairs of start and stride: measured, that adds 690/m to a
+// false-positive rate of 0.025 %, 35 % of it at 2,000 bits. Turned, the rate is what
+// the number of set bits says, at every size.
+func (h Hash) next() Hash {
+	return Hash{h.H1 + h.H2, bits.RotateLeft64(h.H2, strideTurn)}
+}
+
+// position reduces the first half of a hash to a position in m bits, by
+// multiply-shift (Lemire 2019), which is cheaper than modulo.
 func position(x uint64, m uint32) uint32 {
 	hi, _ := bits.Mul64(x, uint64(m))
 	return uint32(hi)
@@ -49,11 +62,10 @@ func position(x uint64, m uint32) uint32 {
 // and could not be deleted.
 func (s Shape) Positions(dst []uint32, h Hash) []uint32 {
 	start := len(dst)
-	x := h.H1
 next:
 	for range s.Hashes {
-		p := position(x, s.Bits)
-		x += h.H2
+		p := position(h.H1, s.Bits)
+		h = h.next()
 		for _, q := range dst[start:] {
 			if p == q {
 				continue next

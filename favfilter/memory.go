@@ -3,6 +3,7 @@ package favfilter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -17,8 +18,9 @@ type Memory struct {
 	// once the store is in use.
 	Now func() time.Time
 
-	mu    sync.RWMutex
-	pages map[PageID]held
+	mu      sync.RWMutex
+	pages   map[PageID]held
+	expires int // pages put in with a time to live since expired ones were dropped
 }
 
 type held struct {
@@ -49,7 +51,7 @@ func (m *Memory) Apply(ctx context.Context, batches []Batch) []Result {
 	results := make([]Result, len(batches))
 	for i, b := range batches {
 		if err := ctx.Err(); err != nil {
-			results[i].Err = fmt.Errorf("apply to page %d: %w", b.ID.Number, err)
+			results[i].Err = fmt.Errorf("apply to page %v: %w", b.ID, err)
 			continue
 		}
 		results[i] = m.apply(b)
@@ -80,7 +82,7 @@ func (m *Memory) apply(b Batch) Result {
 // Replace implements [Store].
 func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("replace page %d: %w", r.ID.Number, err)
+		return false, fmt.Errorf("replace page %v: %w", r.ID, err)
 	}
 	page := r.Page.Clone()
 	raw, _ := page.Encode()
@@ -101,7 +103,23 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 		m.pages = make(map[PageID]held)
 	}
 	m.pages[r.ID] = h
+	if r.Expire > 0 {
+		m.drop()
+	}
 	return true, nil
+}
+
+// drop drops expired pages, each time half as many pages with a time to live were put
+// in as there are pages: for each put in, it looks at two.
+func (m *Memory) drop() {
+	if m.expires++; 2*m.expires < len(m.pages) {
+		return
+	}
+	m.expires = 0
+	now := m.now()
+	maps.DeleteFunc(m.pages, func(_ PageID, h held) bool {
+		return !h.expires.IsZero() && !now.Before(h.expires)
+	})
 }
 
 // older tells whether page gives way to one with header h.

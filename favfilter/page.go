@@ -16,7 +16,8 @@ import (
 // goroutine changes them; any number may read.
 type Page struct {
 	header Header
-	raw    []byte         // header and Bloom bits, as stored; the header is written by Encode
+	raw    []byte         // header and Bloom bits, as stored
+	stale  bool           // the header in raw is not the one above; Encode brings it up to date
 	marks  []byte         // build id and collision bitmap, as stored; nil: not loaded
 	bits   regions.Bitmap // raw, past the header
 }
@@ -28,7 +29,7 @@ func NewPage(h Header) (*Page, error) {
 	if err := h.validate(); err != nil {
 		return nil, fmt.Errorf("make page %d: %w", h.Number, err)
 	}
-	p := &Page{header: h, raw: make([]byte, HeaderBytes+h.Shape.Bits/8)}
+	p := &Page{header: h, raw: make([]byte, HeaderBytes+h.Shape.Bits/8), stale: true}
 	p.bits = regions.Bitmap(p.raw[HeaderBytes:])
 	if n := marksBytes(h.Shape); n > 0 {
 		p.marks = make([]byte, n)
@@ -73,9 +74,13 @@ func marksBytes(s Shape) int {
 func (p *Page) Header() Header { return p.header }
 
 // Encode returns the page's two strings, marks nil if the page has none. They
-// are the page's own memory: valid until its next change, not to be changed.
+// are the page's own memory: valid until its next change, not to be changed. After a
+// change the first call writes to the page, others only read.
 func (p *Page) Encode() (raw, marks []byte) {
-	p.header.encode(p.raw)
+	if p.stale {
+		p.header.encode(p.raw)
+		p.stale = false
+	}
 	return p.raw, p.marks
 }
 
@@ -93,12 +98,11 @@ func (p *Page) Clone() *Page {
 // Contains reports whether the page may hold the key: always true for a key it
 // holds, and for others with probability [Header.FalsePositiveRate].
 func (p *Page) Contains(h Hash) bool {
-	x, m := h.H1, p.header.Shape.Bits
 	for range p.header.Shape.Hashes {
-		if !p.bits.Get(position(x, m)) {
+		if !p.bits.Get(position(h.H1, p.header.Shape.Bits)) {
 			return false
 		}
-		x += h.H2
+		h = h.next()
 	}
 	return true
 }
@@ -128,6 +132,7 @@ func (p *Page) Insert(h Hash) Outcome {
 		}
 	}
 	p.header.Count++
+	p.stale = true
 	return Added
 }
 
@@ -170,6 +175,7 @@ func (p *Page) clear(clearable []uint32) {
 	if p.header.Count > 0 {
 		p.header.Count--
 	}
+	p.stale = true
 }
 
 func (p *Page) collisions() regions.Bitmap {

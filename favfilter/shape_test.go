@@ -192,3 +192,11 @@ func TestLimitOfShapes(t *testing.T) {
 		}
 	})
 }
+
+// What the allocator would have room for does not make a page too large.
+func TestShapeOfMaxBits(t *testing.T) {
+	s, err := favfilter.ShapeFor(35_772_825, 0.001)
+	if err == nil && s.Bits > favfilter.MaxBits {
+		t.Errorf("%v has more than %d bits", s, favfilter.MaxBits)
+	}
+}

@@ -2,6 +2,7 @@ package favfilter
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -11,6 +12,15 @@ type PageID struct {
 	// Part sets apart pages of the same number that are read together: "" for
 	// the page itself, or a short name of lower-case letters, digits and dashes.
 	Part string
+}
+
+// String returns the number, and after a colon the part, if any.
+func (id PageID) String() string {
+	number := strconv.FormatUint(uint64(id.Number), 10)
+	if id.Part == "" {
+		return number
+	}
+	return number + ":" + id.Part
 }
 
 // Version is a page's header, byte for byte, as it stood when it was read; empty

@@ -2,17 +2,16 @@
 --
 -- KEYS[1]  bits string        KEYS[2]  regions string
 -- ARGV[1]  bytes 0-23 of the header that the positions below were computed for
--- ARGV[2]  bits of a region, decimal; 0: the page has no collision marks
--- ARGV[3]  incarnation the page must have, 8 bytes
--- ARGV[4]  sequence the page must stand at, 8 bytes; empty: no guard
--- ARGV[5]  sequence it gets, 8 bytes; empty without a guard
--- ARGV[6]  most bits that may be set before a key is added; 0: no limit
--- ARGV[7]  number of keys to remove; they come first
--- ARGV[8]  from here on for each key: the number n of its positions, then n bit offsets
+-- ARGV[2]  bytes 48-59 of the header the page must have: incarnation and page number
+-- ARGV[3]  sequence the page must stand at, 8 bytes; empty: no guard
+-- ARGV[4]  sequence it gets, 8 bytes; empty without a guard
+-- ARGV[5]  most bits that may be set before a key is added; 0: no limit
+-- ARGV[6]  number of keys to remove; they come first
+-- ARGV[7]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
 --
 -- Returns {state, header, outcomes}. state: "ok" applied; "jammed" a guarded removal
--- could clear no bit, nothing changed; "torn" the strings are not of one build;
+-- could clear no bit, nothing changed; "torn" the strings are not of one build, or cut short;
 -- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
 -- letter per key, only without a guard: a added, p present, r removed, x absent,
 -- s stuck, f full.
@@ -26,21 +25,23 @@ local header = start_of(KEYS[1], 63)
 if #header < 64 then
   return {'other', header, ''}
 end
-local region = tonumber(ARGV[2])
-local guarded = ARGV[4] ~= ''
-if header:sub(1, 24) ~= ARGV[1] or header:sub(49, 56) ~= ARGV[3] then
-  return {'other', header, ''}
+local bits, region = struct.unpack('>I4', header:sub(5, 8)), struct.unpack('>I2', header:sub(11, 12))
+local torn = redis.call('STRLEN', KEYS[1]) ~= 64 + bits / 8
+if region > 0 and not torn then
+  torn = start_of(KEYS[2], 7) ~= header:sub(41, 48)
+    or redis.call('STRLEN', KEYS[2]) ~= 8 + math.ceil(math.ceil(bits / region) / 8)
 end
-if region > 0 and start_of(KEYS[2], 7) ~= header:sub(41, 48) then
+if torn then
   return {'torn', header, ''}
 end
-if guarded and header:sub(33, 40) ~= ARGV[4] then
+local guarded = ARGV[3] ~= ''
+if header:sub(1, 24) ~= ARGV[1] or header:sub(49, 60) ~= ARGV[2] or (guarded and header:sub(33, 40) ~= ARGV[3]) then
   return {'other', header, ''}
 end
 
 local set, count = struct.unpack('>I4I4', header:sub(25, 32))
-local limit = tonumber(ARGV[6])
-local removals = tonumber(ARGV[7])
+local limit = tonumber(ARGV[5])
+local removals = tonumber(ARGV[6])
 
 -- The header takes 512 bits before the first Bloom bit, the build id 64 before the
 -- first collision mark.
@@ -103,7 +104,7 @@ local function insert(offsets)
   count = count + 1
 end
 
-local keys, at = {}, 8
+local keys, at = {}, 7
 while at <= #ARGV do
   local n, offsets = tonumber(ARGV[at]), {}
   for i = 1, n do offsets[i] = ARGV[at + i] end
@@ -152,7 +153,7 @@ else
   end
 end
 
-local sequence = ARGV[5]
+local sequence = ARGV[4]
 outcomes = table.concat(outcomes)
 if not guarded then
   sequence = header:sub(33, 40)

@@ -89,7 +89,7 @@ func BenchmarkApply(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		keys int
-	}{{"1 key", 1}, {"16 keys", 16}, {"100 keys", 100}} {
+	}{{"1 key", 1}, {"8 keys", 8}, {"9 keys", 9}, {"100 keys", 100}} {
 		b.Run(c.name, func(b *testing.B) {
 			s, id, p := benchStore(b)
 			b.ReportAllocs()

@@ -110,14 +110,14 @@ func TestCommands(t *testing.T) {
 			fresh := openStore(t, server.Client(), "commands")
 			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:2], 2)), favfilter.Current)
 		}},
-		{"apply of 16 keys", map[string]int64{"evalsha": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 10), Remove: hashes(1, 50, 6)}}), favfilter.Applied)
+		{"apply of 8 keys", map[string]int64{"evalsha": 1}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5), Remove: hashes(1, 50, 3)}}), favfilter.Applied)
 		}},
-		{"apply of 17 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 10, 10), Remove: hashes(1, 50, 7)}}), favfilter.Applied)
+		{"apply of 9 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 5, 5), Remove: hashes(1, 50, 4)}}), favfilter.Applied)
 		}},
-		{"apply of 17 keys that changes nothing", map[string]int64{"mget": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 17)}}), favfilter.Applied)
+		{"apply of 9 keys that changes nothing", map[string]int64{"mget": 1}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 9)}}), favfilter.Applied)
 		}},
 		{"replace", map[string]int64{"evalsha": 1}, func() {
 			create(t, s, 100, favfilter.PageID{Number: 9})
@@ -160,7 +160,7 @@ func TestRoundTrips(t *testing.T) {
 }
 
 // Serverless caches take at most 3,999 arguments a command. The largest script call
-// has 16 keys of 32 positions each.
+// has 8 keys of 32 positions each.
 func TestArgumentsAreBounded(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())
@@ -184,7 +184,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 	for _, id := range ids {
 		put(t, s, id, newPage(t, id.Number, shape))
 	}
-	for i, n := range []int{16, 500} { // by script, and by compare-and-swap
+	for i, n := range []int{8, 500} { // by script, and by compare-and-swap
 		keys := hashes(0, i*1000, n)
 		batch := favfilter.Batch{ID: ids[i], Identity: identity(), Sequence: 1, Add: keys}
 		wantAll(t, s.Apply(t.Context(), []favfilter.Batch{batch}), favfilter.Applied)
@@ -198,9 +198,9 @@ func TestArgumentsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	// EVALSHA, the script's name, the number of keys, the two keys, seven arguments,
+	// EVALSHA, the script's name, the number of keys, the two keys, six arguments,
 	// and each key's positions after their number.
-	if want := 3 + 2 + 7 + 16 + positions; most != want || most > 3999 {
+	if want := 3 + 2 + 6 + 8 + positions; most != want || most > 3999 {
 		t.Errorf("at most %d arguments a command, want %d", most, want)
 	}
 }

@@ -65,7 +65,7 @@ func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 		cmds = append(cmds, pipe.MGet(ctx, keys...))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("load %d pages of filter %s from Redis: %w", len(ids), s.name, err)
+		return nil, fmt.Errorf("load pages %v of filter %s from Redis: %w", some(ids), s.name, err)
 	}
 	loaded := make([]favfilter.Loaded, 0, len(ids))
 	for _, cmd := range cmds {
@@ -84,7 +84,7 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 	loaded := favfilter.Loaded{Version: versionOf(raw)}
 	loaded.Page, loaded.Damage = favfilter.DecodePage([]byte(raw), nil)
 	if loaded.Damage != nil {
-		loaded.Damage = fmt.Errorf("page %d%s of filter %s: %w", id.Number, id.Part, s.name, loaded.Damage)
+		loaded.Damage = fmt.Errorf("page %v of filter %s: %w", id, s.name, loaded.Damage)
 		return loaded
 	}
 	s.learn(id, loaded.Page.Header())
@@ -93,6 +93,18 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 
 // Replace implements [favfilter.Store]: one script.
 func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	done, err := s.run(ctx, s.replace, []invocation{replaceCall(&r)})[0].Bool()
+	if err != nil {
+		return false, fmt.Errorf("replace page %v of filter %s in Redis: %w", r.ID, s.name, err)
+	}
+	if done {
+		s.learn(r.ID, r.Page.Header())
+	}
+	return done, nil
+}
+
+// replaceCall is the script call of one replacement.
+func replaceCall(r *favfilter.Replacement) invocation {
 	raw, marks := r.Page.Encode()
 	newer := "0"
 	if r.Newer {
@@ -102,18 +114,7 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 	if r.Expire >= 0 {
 		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
 	}
-	cmds := s.run(ctx, s.replace, []invocation{{
-		id:   r.ID,
-		args: []any{raw, marks, string(r.Seen), newer, expire},
-	}})
-	done, err := cmds[0].Bool()
-	if err != nil {
-		return false, fmt.Errorf("replace page %d%s of filter %s in Redis: %w", r.ID.Number, r.ID.Part, s.name, err)
-	}
-	if done {
-		s.learn(r.ID, r.Page.Header())
-	}
-	return done, nil
+	return invocation{id: r.ID, args: []any{raw, marks, string(r.Seen), newer, expire}}
 }
 
 func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
@@ -139,4 +140,13 @@ func (s *Store) shape(id favfilter.PageID) (favfilter.Header, bool) {
 // or the whole of it if it is shorter.
 func versionOf(raw string) favfilter.Version {
 	return favfilter.Version(raw[:min(len(raw), favfilter.HeaderBytes)])
+}
+
+// some names pages for an error: the first few.
+func some(ids []favfilter.PageID) string {
+	const few = 3
+	if len(ids) <= few {
+		return fmt.Sprint(ids)
+	}
+	return fmt.Sprintf("%v and %d more", ids[:few], len(ids)-few)
 }

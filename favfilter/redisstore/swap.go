@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -14,30 +16,63 @@ const swapRounds = 64
 
 var errNoProgress = errors.New("other writers changed the page each time")
 
-// swap applies a batch here and puts the changed page in place of the one it read:
-// two round trips, however many keys.
-func (s *Store) swap(ctx context.Context, b favfilter.Batch) favfilter.Result {
+// swap applies the pending batches here and puts the changed pages in place of those
+// it read: two round trips, however many keys and pages.
+func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) {
 	for range swapRounds {
-		res, done, err := s.trySwap(ctx, b)
-		switch {
-		case err != nil:
-			return favfilter.Result{Err: err}
-		case done:
-			return res
+		if len(pending) == 0 {
+			return
 		}
+		pending = s.swapRound(ctx, batches, results, pending)
 	}
-	return favfilter.Result{Err: fmt.Errorf("swap page %d%s of filter %s in Redis: %w", b.ID.Number, b.ID.Part, s.name, errNoProgress)}
+	for _, i := range pending {
+		results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, errNoProgress)}
+	}
 }
 
-func (s *Store) trySwap(ctx context.Context, b favfilter.Batch) (res favfilter.Result, done bool, err error) {
-	bits, regions := s.keys(b.ID)
-	vals, err := s.client.MGet(ctx, bits, regions).Result()
+// swapRound returns the batches whose page was changed between the two round trips.
+func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) (again []int) {
+	pipe := s.client.Pipeline()
+	reads := make([]*redis.SliceCmd, len(pending))
+	for n, i := range pending {
+		bits, regions := s.keys(batches[i].ID)
+		reads[n] = pipe.MGet(ctx, bits, regions)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+
+	var calls []invocation
+	var changed []int
+	for n, i := range pending {
+		page, res := s.applyHere(batches[i], reads[n])
+		if page != nil {
+			calls = append(calls, replaceCall(page))
+			changed = append(changed, i)
+		}
+		results[i] = res
+	}
+	for n, cmd := range s.run(ctx, s.replace, calls) {
+		i := changed[n]
+		switch done, err := cmd.Bool(); {
+		case err != nil:
+			results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, err)}
+		case !done:
+			again = append(again, i)
+		default:
+			s.learn(batches[i].ID, results[i].Header)
+		}
+	}
+	return again
+}
+
+// applyHere applies b to the page that was read. The replacement is nil if nothing changed.
+func (s *Store) applyHere(b favfilter.Batch, read *redis.SliceCmd) (*favfilter.Replacement, favfilter.Result) {
+	vals, err := read.Result()
 	if err != nil {
-		return res, false, fmt.Errorf("read page %d%s of filter %s from Redis: %w", b.ID.Number, b.ID.Part, s.name, err)
+		return nil, favfilter.Result{Err: s.swapError(b.ID, err)}
 	}
 	raw, ok := vals[0].(string)
 	if !ok {
-		return favfilter.Result{State: favfilter.Missing}, true, nil
+		return nil, favfilter.Result{State: favfilter.Missing}
 	}
 	var marks []byte
 	if m, ok := vals[1].(string); ok {
@@ -46,16 +81,19 @@ func (s *Store) trySwap(ctx context.Context, b favfilter.Batch) (res favfilter.R
 	seen := versionOf(raw)
 	page, err := favfilter.DecodePage([]byte(raw), marks)
 	if err != nil {
-		return favfilter.Result{State: favfilter.Torn, Version: seen}, true, nil //nolint:nilerr // damage is a state, not a failure
+		return nil, favfilter.Result{State: favfilter.Torn, Version: seen}
 	}
-	res = page.Apply(b)
+	res := page.Apply(b)
 	if res.State != favfilter.Applied || res.Version == seen {
-		return res, true, nil
+		return nil, res
 	}
 	expire := favfilter.KeepExpiry
 	if b.Sequence > 0 {
 		expire = 0 // only an empty page has a time to live
 	}
-	done, err = s.Replace(ctx, favfilter.Replacement{ID: b.ID, Page: page, Seen: seen, Expire: expire})
-	return res, done, err
+	return &favfilter.Replacement{ID: b.ID, Page: page, Seen: seen, Expire: expire}, res
+}
+
+func (s *Store) swapError(id favfilter.PageID, err error) error {
+	return fmt.Errorf("swap page %v of filter %s in Redis: %w", id, s.name, err)
 }
