@@ -35,6 +35,7 @@ type dataFlags struct {
 	DataDir           string  `default:"./feedfilter-data" help:"${data_dir}"           placeholder:"DIR"`
 	Ledger            string  `help:"${ledger}"            placeholder:"URL"`
 	Redis             string  `help:"${redis}"             placeholder:"URL"`
+	LedgerRestored    bool    `help:"${restored}"`
 	Filter            string  `default:"feed"              help:"${filter}"             placeholder:"NAME"`
 	Pages             *uint32 `help:"${pages}"             placeholder:"N"`
 	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"               placeholder:"RATE"`
@@ -154,7 +155,7 @@ func (f *dataFlags) openStore(d *data, log *slog.Logger) error {
 
 func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 	var err error
-	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages()})
+	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
 		return fmt.Errorf("%w: another feedfilter runs on this data; it has to be stopped first", err)

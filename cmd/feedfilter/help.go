@@ -17,8 +17,10 @@ func flagHelp() kong.Vars {
 	return kong.Vars{
 		"data_dir": "Directory of the ledger.",
 		"ledger":   "Where the ledger is: sqlite:<file>. Default: sqlite:<data-dir>/ledger.db",
-		"redis":    "Where the pages are: redis://, rediss:// or unix://. Default: in the process",
-		"filter":   "Name of the filter in Redis, 1 to 64 letters, digits, '-', '_' or '.'.",
+		"restored": "To be given once after the ledger was put back from a backup: pages made from what it was " +
+			"before count for nothing. Default: off",
+		"redis":  "Where the pages are: redis://, rediss:// or unix://. Default: in the process",
+		"filter": "Name of the filter in Redis, 1 to 64 letters, digits, '-', '_' or '.'.",
 		"pages": "Number of pages, a power of two from 1 to 2^24, fixed when the data is made. " +
 			"Default: what the data was made with, 16384 for new data",
 		"rate":   "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5; 0.001 is one in a thousand.",

@@ -21,8 +21,8 @@ const (
 	formatNDJSON = "ndjson"
 )
 
-// maxRecord is the length of the longest line, in bytes, and of the longest CSV record
-// of several. Two ids of 256 bytes, all escaped, take some 4 KiB.
+// maxRecord is the length of the longest line, in bytes. Two ids of 256 bytes, all
+// escaped, take some 4 KiB.
 const maxRecord = 64 << 10
 
 // formatOf returns the format that a file's extension stands for, "" if none.
@@ -116,6 +116,7 @@ type reader struct {
 	partial bool // the rest of its line, too long for the buffer, belongs to it
 	whole   bool // pos is at the end of a line, not in one that was cut off
 
+	csv     csvLines
 	columns []string // of a CSV file, once its first record is read
 }
 
@@ -131,6 +132,7 @@ func newReader(ctx context.Context, s *source, kinds *activity.Kinds, c checkpoi
 		kinds:   kinds,
 		pos:     c.Position,
 		sum:     sum,
+		csv:     newCSVLines(),
 		columns: c.Columns,
 		whole:   true,
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,17 +43,13 @@ func jsonProblem(err error) error {
 // may be missing.
 func columnNames() []string { return []string{"user", "kind", "target", "op"} }
 
-// parseCSV reads one CSV record. Usually it is the line; one that goes on in quotes
-// may be longer.
+// parseCSV reads one line of CSV.
 func (r *reader) parseCSV(line []byte) (record, error) {
-	fields, _, err := splitRecord(line)
-	if errors.Is(err, errUnclosed) {
-		fields, err = r.longRecord(len(line), err)
-	}
+	fields, err := r.csv.split(line)
 	if r.columns == nil {
 		r.columns = columnNames()
 		if err == nil && isHeader(fields) {
-			r.columns = fields
+			r.columns = slices.Clone(fields)
 			return record{}, errBlank
 		}
 	}
@@ -95,78 +92,27 @@ func isHeader(fields []string) bool {
 		slices.Equal(sorted, slices.Sorted(slices.Values(names[:3])))
 }
 
-// longRecord reads a record whose first line ends within quotes. It can be no activity,
-// since ids have no line breaks, but has to be told from the records after it. Where no
-// record can be made out, the first line is taken to be it: a quote too many then
-// costs one line.
-func (r *reader) longRecord(first int, unclosed error) ([]string, error) {
-	window, _ := r.in.Peek(maxRecord) // less at the end of the file
-	fields, n, err := splitRecord(window)
-	if err != nil || n == maxRecord {
-		r.pending = first
-		return nil, unclosed
-	}
-	r.pending = n
-	return fields, nil
+// csvLines splits CSV records. A record is one line: a quoted field could hold a line
+// break, but no id does.
+type csvLines struct {
+	text    *bytes.Reader
+	records *csv.Reader
 }
 
-var errUnclosed = errors.New("a quoted field has no end")
-
-// splitRecord splits the CSV record that text begins with into its fields, as RFC 4180
-// has them, and returns its length with the end of the line. The end of text ends
-// it too.
-func splitRecord(text []byte) (fields []string, n int, err error) {
-	for {
-		field, length, err := splitField(text[n:])
-		if err != nil {
-			return nil, 0, fmt.Errorf("field %d: %w", len(fields)+1, err)
-		}
-		fields = append(fields, field)
-		n += length
-		switch {
-		case n == len(text):
-			return fields, n, nil
-		case text[n] == '\n':
-			return fields, n + 1, nil
-		case text[n] != ',':
-			return fields, min(n+2, len(text)), nil // the \r of a \r\n or of the end
-		}
-		n++
-	}
+func newCSVLines() csvLines {
+	text := bytes.NewReader(nil)
+	records := csv.NewReader(text)
+	records.FieldsPerRecord = -1 // checked against the header
+	records.ReuseRecord = true
+	return csvLines{text, records}
 }
 
-// splitField returns the field that text begins with and the length it takes: what
-// follows is a comma, the end of the line, or nothing.
-func splitField(text []byte) (field string, n int, err error) {
-	if !bytes.HasPrefix(text, []byte{'"'}) {
-		n = bytes.IndexAny(text, ",\n")
-		if n < 0 {
-			n = len(text)
-		}
-		if n == len(text) || text[n] == '\n' {
-			n = len(bytes.TrimSuffix(text[:n], []byte{'\r'}))
-		}
-		if bytes.IndexByte(text[:n], '"') >= 0 {
-			return "", 0, errors.New("a quote within an unquoted field")
-		}
-		return string(text[:n]), n, nil
+// split returns the fields of a line, valid until the next call.
+func (c csvLines) split(line []byte) ([]string, error) {
+	c.text.Reset(line)
+	fields, err := c.records.Read()
+	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
+		return nil, bad.Err // without line and column, which are of the line alone
 	}
-	var value []byte
-	for n = 1; ; n++ {
-		end := bytes.IndexByte(text[n:], '"')
-		if end < 0 {
-			return "", 0, errUnclosed
-		}
-		value = append(value, text[n:n+end]...)
-		n += end + 1
-		if n == len(text) || text[n] != '"' {
-			break
-		}
-		value = append(value, '"')
-	}
-	if rest := text[n:]; len(rest) > 0 && rest[0] != ',' && rest[0] != '\n' &&
-		!bytes.Equal(rest, []byte{'\r'}) && !bytes.HasPrefix(rest, []byte("\r\n")) {
-		return "", 0, errors.New("text after the closing quote")
-	}
-	return string(value), n, nil
+	return fields, err
 }
