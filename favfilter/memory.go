@@ -112,7 +112,8 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 // drop drops expired pages, each time half as many pages with a time to live were put
 // in as there are pages: for each put in, it looks at two.
 func (m *Memory) drop() {
-	if m.expires++; 2*m.expires < len(m.pages) {
+	m.expires++
+	if 2*m.expires < len(m.pages) {
 		return
 	}
 	m.expires = 0
