@@ -66,6 +66,18 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
+// backup copies the ledger, at rest, and goes on with it. It returns the copy's name.
+func (g *rig) backup(t *testing.T) string {
+	t.Helper()
+	g.Close()
+	must(t, g.ledger.Close())
+	saved := filepath.Join(t.TempDir(), "saved.db")
+	copyFile(t, g.file, saved)
+	g.ledger = openLedger(t, g.file, 0)
+	g.open(t, g.ledger, g.store)
+	return saved
+}
+
 // TestLedgerSetBack: pages ahead of a ledger that was restored from a copy, by the
 // book or not, are made anew.
 func TestLedgerSetBack(t *testing.T) {
@@ -73,13 +85,7 @@ func TestLedgerSetBack(t *testing.T) {
 	client := server.Client()
 	g := newRig(t, redisStore(t, server), 2)
 	g.record(t, true, add("1", "hide", "kept"))
-	g.Close()
-	must(t, g.ledger.Close())
-	saved := filepath.Join(t.TempDir(), "saved.db")
-	copyFile(t, g.file, saved)
-
-	g.ledger = openLedger(t, g.file, 0)
-	g.open(t, g.ledger, redisStore(t, server))
+	saved := g.backup(t)
 	for i := range 5 {
 		g.record(t, true, add("1", "hide", fmt.Sprint("lost", i)))
 	}
@@ -115,12 +121,7 @@ func TestRestoredLedger(t *testing.T) {
 	server := redistest.Start(t)
 	g := newRig(t, redisStore(t, server), 2)
 	g.record(t, true, add("1", "hide", "kept"))
-	g.Close()
-	must(t, g.ledger.Close())
-	saved := filepath.Join(t.TempDir(), "saved.db")
-	copyFile(t, g.file, saved)
-	g.ledger = openLedger(t, g.file, 0)
-	g.open(t, g.ledger, redisStore(t, server))
+	saved := g.backup(t)
 	g.record(t, true, add("1", "hide", "lost"))
 	g.Close()
 
