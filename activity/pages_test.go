@@ -103,6 +103,11 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	if h := g.header(t, 0); h.Sequence != 1 {
 		t.Fatalf("sequence %d, want 1: the write failed", h.Sequence)
 	}
+	// The page is found behind, looked at again and made anew, and the last step fails.
+	g.Recorder.store = faultyStore{g.store, &faults{at: 3}}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
+		t.Errorf("acknowledged though the page could not be put in place: %v", err)
+	}
 	g.record(t, false, add("1", "hide", "q"))
 	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
 		t.Errorf("acknowledged while the page stands at %d with %d keys", h.Sequence, h.Count)
