@@ -1,0 +1,211 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+const (
+	yes = `{"changed":true}`
+	no  = `{"changed":false}`
+)
+
+func TestRecordAndUndo(t *testing.T) {
+	s := open(t)
+	for _, path := range []string{"/v1/users/1/blocks/2", "/v1/users/1/hides/2", "/v1/users/1/likes/2"} {
+		s.want(t, "DELETE", path, "", 200, no)
+		s.want(t, "PUT", path, "", 200, yes)
+		s.want(t, "PUT", path, "", 200, no)
+		s.want(t, "DELETE", path, "", 200, yes)
+		s.want(t, "DELETE", path, "", 200, no)
+		s.want(t, "PUT", path, "", 200, yes)
+	}
+	a := s.do(t, "PUT", "/v1/users/1/blocks/3", "")
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Length": "16",
+	} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// items returns the targets of a list's part, its cursor, and the times.
+func (s *service) items(t testing.TB, target string) (targets []string, next string, since []string) {
+	t.Helper()
+	a := s.do(t, "GET", target, "")
+	var part struct {
+		Items []struct {
+			Target string `json:"target"`
+			Since  string `json:"since"`
+		} `json:"items"`
+		Next *string `json:"next"`
+	}
+	if err := json.Unmarshal([]byte(a.Body), &part); err != nil || a.Status != http.StatusOK || part.Items == nil {
+		t.Fatalf("GET %s: %d %s", target, a.Status, a.Body)
+	}
+	for _, item := range part.Items {
+		targets = append(targets, item.Target)
+		since = append(since, item.Since)
+	}
+	if part.Next != nil {
+		if *part.Next == "" {
+			t.Error("next is there, and empty")
+		}
+		next = *part.Next
+	}
+	return targets, next, since
+}
+
+func TestList(t *testing.T) {
+	s := open(t)
+	s.want(t, "GET", "/v1/users/1/hides", "", 200, `{"items":[]}`)
+	var want []string
+	for i := range 105 {
+		post := fmt.Sprintf("p%d", i)
+		s.want(t, "PUT", "/v1/users/1/hides/"+post, "", 200, yes)
+		want = append(want, post)
+	}
+	slices.Reverse(want)
+
+	first, next, since := s.items(t, "/v1/users/1/hides")
+	if len(first) != 100 || next == "" {
+		t.Fatalf("%d items and cursor %q, want 100 and one", len(first), next)
+	}
+	rest, end, _ := s.items(t, "/v1/users/1/hides?cursor="+url.QueryEscape(next))
+	if end != "" {
+		t.Errorf("cursor %q at the end", end)
+	}
+	// All within microseconds of each other: newest first, but for those of the same one.
+	if got := slices.Sorted(slices.Values(append(first, rest...))); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("got %v", got)
+	}
+	if !slices.IsSortedFunc(since, func(a, b string) int { return -instant(t, a).Compare(instant(t, b)) }) {
+		t.Errorf("not newest first: %v", since)
+	}
+	for _, limit := range []int{1, 7, 104, 105, 1000} {
+		var got []string
+		for cursor := ""; ; {
+			part, next, _ := s.items(t, fmt.Sprintf("/v1/users/1/hides?limit=%d&cursor=%s", limit, cursor))
+			if len(part) > limit || len(part) < limit && next != "" {
+				t.Fatalf("limit %d: %d items and cursor %q", limit, len(part), next)
+			}
+			got = append(got, part...)
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if len(got) != 105 || !slices.Equal(got, append(slices.Clone(first), rest...)) {
+			t.Errorf("limit %d: %v", limit, got)
+		}
+	}
+}
+
+var sinceForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$`)
+
+func instant(t testing.TB, text string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || !sinceForm.MatchString(text) {
+		t.Fatalf("since %q, error %v", text, err)
+	}
+	return at
+}
+
+func TestListIsOfTheBlocker(t *testing.T) {
+	s := open(t)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	if got, _, _ := s.items(t, "/v1/users/1/blocks"); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("blocks of 1: %v", got)
+	}
+	s.want(t, "GET", "/v1/users/2/blocks", "", 200, `{"items":[]}`)
+}
+
+func TestSeen(t *testing.T) {
+	s := open(t)
+	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["a"]}`, 200, `{"recorded":1}`)
+	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["a","b","a","b","c"]}`, 200, `{"recorded":3}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"a"},{"id":"c"},{"id":"d"}],"kinds":["seen"]}`, 200,
+		`{"posts":[{"id":"d"}],"dropped":[{"id":"a","kind":"seen"},{"id":"c","kind":"seen"}],"degraded":[]}`)
+	var posts []string
+	for i := range 1000 {
+		posts = append(posts, fmt.Sprintf(`"p%d"`, i))
+	}
+	s.want(t, "POST", "/v1/users/2/seen", `{"posts":[`+strings.Join(posts, ",")+`]}`, 200, `{"recorded":1000}`)
+}
+
+func TestConfiguredKinds(t *testing.T) {
+	kinds, err := activity.NewKinds(
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "save", Plural: "saves", Target: activity.Post, Effect: activity.Annotate},
+		activity.Kind{Name: "glimpse", Plural: "glimpsed", Target: activity.Post, Effect: activity.Drop, Window: time.Hour},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, httpapi.Config{}, kinds)
+	s.want(t, "PUT", "/v1/users/1/mutes/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/saves/p", "", 200, yes)
+	s.want(t, "POST", "/v1/users/1/glimpsed", `{"posts":["g"]}`, 200, `{"recorded":1}`)
+	if a := s.do(t, "PUT", "/v1/users/1/mutes/1", ""); a.Status != 422 || a.Code != "self_block" || a.Field != "target" {
+		t.Errorf("mute oneself: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "PUT", "/v1/users/1/blocks/2", ""); a.Status != 404 || a.Code != "not_found" {
+		t.Errorf("a kind that is not there: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "POST", "/v1/feed/filter",
+		`{"viewer":"1","posts":[{"id":"a","author":"2"},{"id":"g","author":"3"},{"id":"p","author":"3"}],"annotate":["save"]}`, 200,
+		`{"posts":[{"id":"p","save":true}],"dropped":[{"id":"a","kind":"mute","actor":"2"},{"id":"g","kind":"glimpse"}],"degraded":[]}`)
+}
+
+// TestConcurrent has users change and read their own things and each other's at once: what
+// was acknowledged is there for the next call, whoever makes it.
+func TestConcurrent(t *testing.T) {
+	s := open(t)
+	const workers, rounds = 8, 20
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			me, other := fmt.Sprintf("u%d", w), fmt.Sprintf("u%d", (w+1)%workers)
+			feed := func(viewer, author, post string) string {
+				return s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":%q,"posts":[{"id":%q,"author":%q}],"annotate":["like"],"kinds":["hide","seen"]}`, viewer, post, author)).Body
+			}
+			for i := range rounds {
+				post := fmt.Sprintf("p%d", i)
+				s.want(t, "PUT", "/v1/users/"+me+"/blocks/"+other, "", 200, yes)
+				s.want(t, "PUT", "/v1/users/"+me+"/likes/"+post, "", 200, yes)
+				if got, want := feed(me, other, post), `{"posts":[{"id":"`+post+`","like":true}],"dropped":[],"degraded":[]}`; got != want {
+					t.Errorf("liked: %s", got)
+				}
+				s.want(t, "POST", "/v1/feed/filter", `{"viewer":"`+other+`","posts":[{"id":"q","author":"`+me+`"}],"kinds":["block"]}`, 200,
+					`{"posts":[],"dropped":[{"id":"q","kind":"block","actor":"`+me+`"}],"degraded":[]}`)
+				s.want(t, "DELETE", "/v1/users/"+me+"/blocks/"+other, "", 200, yes)
+				s.want(t, "POST", "/v1/feed/filter", `{"viewer":"`+other+`","posts":[{"id":"q","author":"`+me+`"}],"kinds":["block"]}`, 200,
+					`{"posts":[{"id":"q"}],"dropped":[],"degraded":[]}`)
+				s.want(t, "POST", "/v1/users/"+me+"/seen", `{"posts":["`+post+`"]}`, 200, `{"recorded":1}`)
+				if got, want := feed(me, other, post), `{"posts":[],"dropped":[{"id":"`+post+`","kind":"seen"}],"degraded":[]}`; got != want {
+					t.Errorf("seen: %s", got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for w := range workers {
+		me := fmt.Sprintf("/v1/users/u%d/", w)
+		if got, _, _ := s.items(t, me+"likes"); len(got) != rounds {
+			t.Errorf("%s: %d likes, want %d", me, len(got), rounds)
+		}
+		s.want(t, "GET", me+"blocks", "", 200, `{"items":[]}`)
+	}
+}

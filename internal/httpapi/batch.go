@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// maxBatch is the most activities of one JSON batch.
+const maxBatch = 10_000
+
+type batchRequest struct {
+	Activities []batchLine `json:"activities"`
+}
+
+// batchLine is one activity of a batch, in JSON and in NDJSON.
+type batchLine struct {
+	User   string `json:"user"`
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Op     string `json:"op"`
+}
+
+type batchAnswer struct {
+	Results []recordAnswer `json:"results"` // of each line, in order
+}
+
+// batch answers POST of many activities, by the type of the body. A JSON batch is
+// checked whole before any of it is recorded.
+func (s *service) batch(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	media, err := mediaType(c.Request(), typeJSON, typeNDJSON)
+	if err != nil {
+		return err
+	}
+	if media == typeNDJSON {
+		return s.stream(c)
+	}
+	var req batchRequest
+	if err := s.decode(c, &req); err != nil {
+		return err
+	}
+	activities, err := s.activities(req.Activities)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	changed, err := s.recorder.Record(ctx, activities)
+	if err != nil {
+		return err
+	}
+	answer := batchAnswer{Results: make([]recordAnswer, len(changed))}
+	for i := range changed {
+		answer.Results[i].Changed = changed[i]
+	}
+	return respond(c, http.StatusOK, answer)
+}
+
+// activities checks all lines of a JSON batch.
+func (s *service) activities(lines []batchLine) ([]activity.Activity, error) {
+	switch {
+	case lines == nil:
+		return nil, refuse(codeMissingField, "activities", "the field is missing")
+	case len(lines) < 1 || len(lines) > maxBatch:
+		return nil, refuse(activity.CodeOutOfRange, "activities", fmt.Sprintf("%d activities, not 1 to %d", len(lines), maxBatch))
+	}
+	activities := make([]activity.Activity, len(lines))
+	for i, line := range lines {
+		var err error
+		if activities[i], err = line.activity(s.recorder.Kinds()); err != nil {
+			return nil, activity.Within("activities["+strconv.Itoa(i)+"].", err)
+		}
+	}
+	return activities, nil
+}
+
+// activity returns the activity that the line asks for, or why it cannot be recorded.
+func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
+	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == "remove"}
+	switch {
+	case l.Kind == "":
+		return a, refuse(codeMissingField, "kind", "the kind is empty or missing")
+	case l.Op == "":
+		return a, refuse(codeMissingField, "op", "the op is empty or missing")
+	case l.Op != "add" && l.Op != "remove":
+		return a, refuse(codeUnknownOp, "op", "the op is neither add nor remove")
+	}
+	return a, kinds.Check(a)
+}

@@ -1,0 +1,47 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func activityLine(user, kind, target, op string) string {
+	return fmt.Sprintf(`{"user":%q,"kind":%q,"target":%q,"op":%q}`, user, kind, target, op)
+}
+
+func TestBatch(t *testing.T) {
+	s := open(t)
+	s.want(t, "POST", "/v1/activities", `{"activities":[`+strings.Join([]string{
+		activityLine("1", "block", "2", "add"),
+		activityLine("1", "block", "2", "add"),
+		activityLine("1", "hide", "p", "remove"),
+		activityLine("1", "seen", "s", "add"),
+		activityLine("1", "block", "2", "remove"),
+		activityLine("1", "like", "l", "add"),
+		activityLine("2", "block", "1", "add"),
+	}, ",")+`]}`, 200, `{"results":[`+strings.Join([]string{yes, no, no, yes, yes, yes, yes}, ",")+`]}`)
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"s","author":"3"},{"id":"l","author":"3"},{"id":"x","author":"2"}],"annotate":["like"]}`, 200,
+		`{"posts":[{"id":"l","like":true}],"dropped":[{"id":"s","kind":"seen"},{"id":"x","kind":"block","actor":"2"}],"degraded":[]}`)
+}
+
+// TestLargestBatch has as many lines as a batch may, in a body of the default length, with ids
+// of 20 bytes: without spaces, and with those that some encoders put in.
+func TestLargestBatch(t *testing.T) {
+	s := open(t)
+	for op, sep := range map[string][2]string{"add": {",", ":"}, "remove": {", ", ": "}} {
+		var all []string
+		for i := range 10_000 {
+			l := activityLine(fmt.Sprintf("user-%015d", i), "block", fmt.Sprintf("other-%014d", i), op)
+			all = append(all, strings.ReplaceAll(strings.ReplaceAll(l, ",", sep[0]), ":", sep[1]))
+		}
+		a := s.do(t, "POST", "/v1/activities", `{"activities"`+sep[1]+`[`+strings.Join(all, sep[0])+`]}`)
+		if a.Status != 200 {
+			t.Fatalf("%s: %d %.300s", op, a.Status, a.Body)
+		}
+		if got := len(a.JSON["results"].([]any)); got != 10_000 {
+			t.Errorf("%s: %d results", op, got)
+		}
+	}
+}

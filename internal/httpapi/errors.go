@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// Codes of errors, beside those of [activity.InvalidError].
+const (
+	codeMalformedJSON        = "malformed_json"
+	codeUnknownField         = "unknown_field"
+	codeDuplicateKey         = "duplicate_key"
+	codeInvalidType          = "invalid_type"
+	codeMissingField         = "missing_field"
+	codeUnknownOp            = "unknown_op"
+	codeUnexpectedBody       = "unexpected_body"
+	codeUnreadableBody       = "unreadable_body"
+	codeMalformedQuery       = "malformed_query"
+	codeUnknownParameter     = "unknown_parameter"
+	codeRepeatedParameter    = "repeated_parameter"
+	codeUnsupportedMediaType = "unsupported_media_type"
+	codeTooLarge             = "too_large"
+	codeTimeout              = "timeout"
+	codeNotFound             = "not_found"
+	codeMethodNotAllowed     = "method_not_allowed"
+	codeUnavailable          = "unavailable"
+	codeInternal             = "internal"
+)
+
+// statusGone is logged, and never sent, for a client that did not wait for its
+// answer.
+const statusGone = 499
+
+// errGone is wrapped by errors of reading from, or writing to, a client that went
+// away or stands still.
+var errGone = errors.New("the client went away")
+
+// problem is an error as the client gets it.
+type problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Field   string `json:"field,omitzero"`
+}
+
+// errorAnswer is the one shape of errors.
+type errorAnswer struct {
+	Error problem `json:"error"`
+}
+
+// status is the one table from code to status.
+func (p problem) status() int {
+	switch p.Code {
+	case codeNotFound:
+		return http.StatusNotFound
+	case codeMethodNotAllowed:
+		return http.StatusMethodNotAllowed
+	case codeTimeout:
+		return http.StatusRequestTimeout
+	case codeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case codeUnsupportedMediaType:
+		return http.StatusUnsupportedMediaType
+	case activity.CodeUnknownKind, activity.CodeSelfBlock, activity.CodeUnsupportedOp, activity.CodeWrongEffect, codeUnknownOp:
+		return http.StatusUnprocessableEntity
+	case codeUnavailable:
+		return http.StatusServiceUnavailable
+	case codeInternal:
+		return http.StatusInternalServerError
+	default: // malformed, or out of range
+		return http.StatusBadRequest
+	}
+}
+
+// refuse returns the error of a request that can never succeed.
+func refuse(code, field, message string) error {
+	return &activity.InvalidError{Code: code, Field: field, Message: message}
+}
+
+// describe says of any error what the client is told of it: all of what is wrong
+// with the request, and nothing of the inside.
+func describe(err error) problem {
+	if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
+		return problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: clip(invalid.Field, maxField)}
+	}
+	if down, ok := errors.AsType[*activity.UnavailableError](err); ok {
+		return problem{Code: codeUnavailable, Message: "the service cannot do this now: unavailable: " + down.Dependency}
+	}
+	if route, ok := errors.AsType[*echo.HTTPError](err); ok {
+		switch route.Code {
+		case http.StatusNotFound:
+			return problem{Code: codeNotFound, Message: "there is nothing at this path"}
+		case http.StatusMethodNotAllowed:
+			return problem{Code: codeMethodNotAllowed, Message: "this path does not take this method; see the header Allow"}
+		}
+	}
+	switch {
+	case errors.Is(err, activity.ErrClosed):
+		return problem{Code: codeUnavailable, Message: "the service is shutting down"}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return problem{Code: codeUnavailable, Message: "the answer took too long"}
+	default:
+		return problem{Code: codeInternal, Message: "something went wrong inside the service"}
+	}
+}
+
+// gone reports whether err comes of the client having gone away.
+func gone(ctx context.Context, err error) bool {
+	return errors.Is(err, errGone) ||
+		errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
+}
+
+// fail answers err. Where an answer has begun already, there is nothing to say.
+func (s *service) fail(c echo.Context, err error) {
+	p := describe(err)
+	h := c.Response().Header()
+	if p.status() == http.StatusServiceUnavailable {
+		h.Set(echo.HeaderRetryAfter, "1")
+	}
+	if err := respond(c, p.status(), errorAnswer{p}); err != nil {
+		s.log.DebugContext(c.Request().Context(), "an error could not be answered", "error", err)
+	}
+}

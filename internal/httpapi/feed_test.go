@@ -1,0 +1,109 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestFilter(t *testing.T) {
+	s := open(t)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/3/blocks/1", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/likes/l", "", 200, yes)
+	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["s"]}`, 200, `{"recorded":1}`)
+	for _, c := range []struct{ request, want string }{
+		{ // Every kind that drops, by default.
+			`"posts":[{"id":"a","author":"4"},{"id":"b","author":"2"},{"id":"c","author":"3"},{"id":"h","author":"4"},{"id":"s","author":"4"},{"id":"l","author":"4"}]`,
+			`{"posts":[{"id":"a"},{"id":"l"}],"dropped":[{"id":"b","kind":"block","actor":"2"},{"id":"c","kind":"block","actor":"3"},{"id":"h","kind":"hide"},{"id":"s","kind":"seen"}],"degraded":[]}`,
+		},
+		{ // Actors, and the order of fields.
+			`"posts":[{"actors":["5","3"],"author":"4","id":"a"},{"id":"b","author":"4","actors":[]}]`,
+			`{"posts":[{"id":"b"}],"dropped":[{"id":"a","kind":"block","actor":"3"}],"degraded":[]}`,
+		},
+		{ // Nothing to check: everything stays, authors are not needed.
+			`"posts":[{"id":"h"},{"id":"s"},{"id":"h"}],"kinds":[]`,
+			`{"posts":[{"id":"h"},{"id":"s"},{"id":"h"}],"dropped":[],"degraded":[]}`,
+		},
+		{ // The order of kinds is that of the request.
+			`"posts":[{"id":"h","author":"2"}],"kinds":["hide","block"]`,
+			`{"posts":[],"dropped":[{"id":"h","kind":"hide"}],"degraded":[]}`,
+		},
+		{ // Marks, of kept posts alone.
+			`"posts":[{"id":"l"},{"id":"x"},{"id":"h"}],"kinds":["hide"],"annotate":["like"]`,
+			`{"posts":[{"id":"l","like":true},{"id":"x","like":false}],"dropped":[{"id":"h","kind":"hide"}],"degraded":[]}`,
+		},
+		{`"posts":[],"annotate":[]`, `{"posts":[],"dropped":[],"degraded":[]}`},
+		{`"posts":[{"id":"\u003cb\u003e \"\\ \ud83d\ude00"}],"kinds":["hide"]`, `{"posts":[{"id":"<b> \"\\ 😀"}],"dropped":[],"degraded":[]}`},
+	} {
+		s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+c.request+`}`, 200, c.want)
+	}
+	// The other side of a block sees as little.
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"a","author":"1"}],"kinds":["block"]}`, 200,
+		`{"posts":[],"dropped":[{"id":"a","kind":"block","actor":"1"}],"degraded":[]}`)
+}
+
+func TestContentTypes(t *testing.T) {
+	s := open(t)
+	for _, media := range []string{"application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\"", "application/json; profile=x"} {
+		a := s.do(t, "POST", "/v1/feed/filter", " {\"viewer\":\"1\",\"posts\":[]}\r\n", "Content-Type", media, "Content-Encoding", "identity")
+		if a.Status != 200 {
+			t.Errorf("%s: %d %s", media, a.Status, a.Body)
+		}
+	}
+}
+
+// TestMethods looks at what is answered besides the calls themselves.
+func TestMethods(t *testing.T) {
+	s := open(t)
+	addr := s.start(t)
+	for target, allow := range map[string]string{
+		"/v1/users/1/blocks/2": "OPTIONS, DELETE, PUT",
+		"/v1/users/1/blocks":   "OPTIONS, GET, HEAD",
+		"/v1/users/1/seen":     "OPTIONS, POST",
+		"/v1/activities":       "OPTIONS, POST",
+		"/healthz":             "OPTIONS, GET, HEAD",
+	} {
+		for _, method := range []string{"OPTIONS", "BREW"} {
+			a := raw(t, addr, method+" "+target+" HTTP/1.1\r\nHost: x\r\nOrigin: http://elsewhere\r\nAccess-Control-Request-Method: PUT\r\n\r\n")
+			status := map[string]int{"OPTIONS": 204, "BREW": 405}[method]
+			if got := a.Header.Get("Allow"); got != allow || a.Status != status {
+				t.Errorf("%s %s: %d, Allow %q, want %d and %q", method, target, a.Status, got, status, allow)
+			}
+			for name := range a.Header {
+				if strings.HasPrefix(name, "Access-Control-") {
+					t.Errorf("%s %s: %s is there", method, target, name)
+				}
+			}
+		}
+	}
+	for target, status := range map[string]int{"/v1/users/1/blocks": 200, "/readyz": 200, "/v1/users/%00/blocks": 400, "/v1/activities": 405} {
+		a := raw(t, addr, "HEAD "+target+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if a.Status != status || a.Body != "" || a.Header.Get("Content-Length") == "0" {
+			t.Errorf("HEAD %s: %d %q %v", target, a.Status, a.Body, a.Header)
+		}
+	}
+}
+
+// BenchmarkFilter checks feeds of 500 posts, of authors and posts that differ.
+func BenchmarkFilter(b *testing.B) {
+	s := open(b)
+	s.want(b, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	const bodies = 64
+	requests := make([]string, bodies)
+	for n := range requests {
+		var posts []string
+		for i := range 500 {
+			posts = append(posts, fmt.Sprintf(`{"id":"post-%d-%d","author":"%d"}`, n, i, 3+n*500+i))
+		}
+		requests[n] = `{"viewer":"1","posts":[` + strings.Join(posts, ",") + `],"annotate":["like"]}`
+	}
+	b.SetBytes(int64(len(requests[0])))
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		serve(b, s, "/v1/feed/filter", requests[n%bodies])
+		n++
+	}
+}

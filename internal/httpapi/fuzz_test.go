@@ -1,0 +1,296 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The fuzz tests judge requests by what the standard library makes of them, so that a request
+// which is answered 200 was read right, and not only by the code under test.
+
+// strictly decodes JSON into v, and reports whether a strict reader may take it: one value in
+// UTF-8, no unknown field, no null, no name twice.
+func strictly(body []byte, v any) bool {
+	if !utf8.Valid(body) {
+		return false
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if dec.Decode(v) != nil || !errors.Is(endOf(dec), io.EOF) {
+		return false
+	}
+	return distinct(json.NewDecoder(bytes.NewReader(body)))
+}
+
+func endOf(dec *json.Decoder) error {
+	_, err := dec.Token()
+	return err
+}
+
+// distinct reports whether the next value, which is sound, has no null and no name twice.
+func distinct(dec *json.Decoder) bool {
+	t, err := dec.Token()
+	if err != nil || t == nil {
+		return false
+	}
+	open, ok := t.(json.Delim)
+	if !ok {
+		return true
+	}
+	names := make(map[any]bool)
+	for dec.More() {
+		if open == '{' {
+			name, err := dec.Token()
+			if err != nil || names[name] {
+				return false
+			}
+			names[name] = true
+		}
+		if !distinct(dec) {
+			return false
+		}
+	}
+	return endOf(dec) == nil
+}
+
+func soundID(id string) bool {
+	return id != "" && len(id) <= 256 && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
+}
+
+type fuzzLine struct{ User, Kind, Target, Op string }
+
+func (l fuzzLine) sound() bool {
+	switch {
+	case !soundID(l.User) || !soundID(l.Target) || l.Op != "add" && l.Op != "remove":
+		return false
+	case l.Kind == "block":
+		return l.User != l.Target
+	default:
+		return l.Kind == "hide" || l.Kind == "like" || l.Kind == "seen" && l.Op == "add"
+	}
+}
+
+// refused asserts that a is an error about input.
+func refused(t *testing.T, a answer) {
+	t.Helper()
+	if a.Status != 400 && a.Status != 413 && a.Status != 422 || a.Code == "" || !utf8.ValidString(a.Body) || len(a.Body) > 1000 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+}
+
+func (s *service) sequences(t testing.TB) map[uint32]uint64 {
+	t.Helper()
+	all := make(map[uint32]uint64)
+	err := s.ledger.Sequences(t.Context(), func(page uint32, sequence uint64) error {
+		all[page] = sequence
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func FuzzFilterBody(f *testing.F) {
+	s := open(f)
+	s.want(f, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	s.want(f, "PUT", "/v1/users/1/likes/a", "", 200, yes)
+	for _, m := range malformedFeeds() {
+		f.Add([]byte(m.body))
+	}
+	f.Add([]byte(`{"viewer":"1","posts":[{"id":"a","author":"2"},{"id":"b","author":"3","actors":["4"]}],"annotate":["like"]}`))
+	f.Add([]byte(`{"viewer":"1","posts":[{"id":"a"},{"id":"b"}],"kinds":["seen","hide"],"annotate":["like"]}`))
+	f.Add([]byte(`{"viewer":"\ud83d\ude00","posts":[],"kinds":[]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) == 0 {
+			t.Skip("a request without a body")
+		}
+		a := s.do(t, "POST", "/v1/feed/filter", string(body))
+		if a.Status != 200 {
+			refused(t, a)
+			return
+		}
+		var req struct {
+			Viewer string
+			Posts  []struct {
+				ID, Author string
+				Actors     []string
+			}
+			Kinds, Annotate []string
+		}
+		if !strictly(body, &req) || !soundID(req.Viewer) || req.Posts == nil || len(req.Posts) > 5000 {
+			t.Fatalf("answered %s", a.Body)
+		}
+		var res struct {
+			Posts   []map[string]any `json:"posts"`
+			Dropped []struct {
+				ID string `json:"id"`
+			} `json:"dropped"`
+			Degraded []any `json:"degraded"`
+		}
+		if err := json.Unmarshal([]byte(a.Body), &res); err != nil || res.Posts == nil || res.Dropped == nil || res.Degraded == nil {
+			t.Fatalf("answer %s", a.Body)
+		}
+		for _, p := range req.Posts {
+			users := req.Kinds == nil || slices.Contains(req.Kinds, "block")
+			if !soundID(p.ID) || users && !soundID(p.Author) || slices.ContainsFunc(p.Actors, func(id string) bool { return !soundID(id) }) {
+				t.Fatalf("answered %s, with the post %+v", a.Body, p)
+			}
+			switch {
+			case len(res.Posts) > 0 && res.Posts[0]["id"] == p.ID:
+				if len(res.Posts[0]) != 1+len(req.Annotate) {
+					t.Fatalf("kept %v", res.Posts[0])
+				}
+				res.Posts = res.Posts[1:]
+			case len(res.Dropped) > 0 && res.Dropped[0].ID == p.ID:
+				res.Dropped = res.Dropped[1:]
+			default:
+				t.Fatalf("%q has no answer in %s", p.ID, a.Body)
+			}
+		}
+		if len(res.Posts)+len(res.Dropped) > 0 {
+			t.Fatalf("more answers than posts: %s", a.Body)
+		}
+	})
+}
+
+func FuzzActivitiesBody(f *testing.F) {
+	s := open(f)
+	for _, m := range malformedBatches() {
+		f.Add([]byte(m.body))
+	}
+	f.Add([]byte(lines(activityLine("1", "seen", "p", "add"), activityLine("é", "hide", "%2F", "remove"))))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) == 0 {
+			t.Skip("a request without a body")
+		}
+		before := s.sequences(t)
+		a := s.do(t, "POST", "/v1/activities", string(body))
+		if a.Status != 200 {
+			refused(t, a)
+			if after := s.sequences(t); !maps.Equal(before, after) {
+				t.Fatalf("%s, but sequences %v are now %v", a.Body, before, after)
+			}
+			return
+		}
+		var req struct{ Activities []fuzzLine }
+		var res struct {
+			Results []struct {
+				Changed *bool `json:"changed"`
+			} `json:"results"`
+		}
+		if err := json.Unmarshal([]byte(a.Body), &res); err != nil {
+			t.Fatal(err)
+		}
+		if !strictly(body, &req) || len(req.Activities) != len(res.Results) || len(res.Results) == 0 {
+			t.Fatalf("answered %s", a.Body)
+		}
+		for i, l := range req.Activities {
+			if !l.sound() || res.Results[i].Changed == nil {
+				t.Fatalf("answered %s, with the line %+v", a.Body, l)
+			}
+		}
+	})
+}
+
+func FuzzNDJSON(f *testing.F) {
+	s := open(f)
+	for _, m := range malformedBatches() {
+		f.Add([]byte(strings.ReplaceAll(m.body, ",{", "\n{")))
+	}
+	add := activityLine("1", "hide", "p", "add")
+	f.Add([]byte(add + "\n" + add[:20] + "\n" + activityLine("1", "hide", "p", "remove") + "\n\n \n"))
+	f.Add([]byte(add + strings.Repeat(" ", 16<<10) + "\n" + add + "\r\n" + add))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		asked := bytes.Split(body, []byte("\n"))
+		if last := len(asked) - 1; len(bytes.TrimSpace(asked[last])) == 0 && len(asked[last]) <= 16<<10 {
+			asked = asked[:last]
+		}
+		if len(body) == 0 {
+			t.Skip("a request without a body")
+		}
+		got := s.ndjson(t, string(body))
+		if len(got) != len(asked) {
+			t.Fatalf("%d lines for %d: %q", len(got), len(asked), got)
+		}
+		for i, text := range got {
+			var l fuzzLine
+			var res struct {
+				Changed *bool
+				Error   *struct{ Code, Message, Field string }
+			}
+			if !strictly([]byte(text), &res) || (res.Changed == nil) != (res.Error != nil) {
+				t.Fatalf("line %d is %s", i, text)
+			}
+			long := len(asked[i]) > 16<<10
+			switch {
+			case res.Error != nil && (res.Error.Code == "" || res.Error.Message == "" || (res.Error.Code == "too_large") != long):
+				t.Fatalf("line %d is %s", i, text)
+			case res.Error != nil && (res.Error.Code == "internal" || res.Error.Code == "unavailable"):
+				t.Fatalf("line %d is %s", i, text)
+			case res.Error == nil && (long || !strictly(asked[i], &l) || !l.sound()):
+				t.Fatalf("line %d, %q, is answered %s", i, asked[i], text)
+			}
+		}
+	})
+}
+
+// FuzzPathID takes the end of a path as it comes over the wire.
+func FuzzPathID(f *testing.F) {
+	s := open(f)
+	for _, id := range oddIDs() {
+		f.Add(id)
+		f.Add(url.PathEscape(id))
+		f.Add(everyByte(id))
+	}
+	for _, raw := range []string{"", "%", "%2", "%zz", "%00", "%ff", "é%2F", "a/../b", "\"%2f"} {
+		f.Add(raw)
+	}
+	const list = "/v1/users/fuzz/hides"
+	f.Fuzz(func(t *testing.T, raw string) {
+		path := list + "/" + raw
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("PUT " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")))
+		if err != nil || r.RequestURI != path || strings.Contains(raw, "?") {
+			t.Skip("refused by the server, or another path")
+		}
+		id, err := url.PathUnescape(raw)
+		if err != nil {
+			t.Fatalf("%q came through: %v", raw, err)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		res := w.Result()
+		res.Request = r
+		a := answerOf(t, res)
+		switch {
+		case raw == "" || strings.Contains(raw, "/"):
+			if a.Status != 404 || a.Code != "not_found" {
+				t.Fatalf("%q: %d %s", raw, a.Status, a.Body)
+			}
+		case !soundID(id):
+			if a.Status != 400 || a.Code != "invalid_id" || a.Field != "target" {
+				t.Fatalf("%q: %d %s", raw, a.Status, a.Body)
+			}
+		default:
+			if a.Status != 200 || a.Body != yes {
+				t.Fatalf("%q: %d %s", raw, a.Status, a.Body)
+			}
+			if got, _, _ := s.items(t, list); !slices.Equal(got, []string{id}) {
+				t.Fatalf("%q: %q, want %q", raw, got, id)
+			}
+			s.want(t, "DELETE", list+"/"+everyByte(id), "", 200, yes)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// readyTimeout is how long the dependencies have to say that they are there: less
+// than the probes of orchestrators wait.
+const readyTimeout = 2 * time.Second
+
+type healthAnswer struct {
+	Status string `json:"status"`
+	Down   []down `json:"down,omitempty"`
+}
+
+// down is a dependency that does not answer.
+type down struct {
+	Dependency string `json:"dependency"`
+	Reason     string `json:"reason"`
+}
+
+// health answers that the process serves requests.
+func (s *service) health(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, healthAnswer{Status: "ok"})
+}
+
+// ready answers whether feeds can be answered. What is wrong in detail is logged: the
+// answer is for anybody and names no addresses.
+func (s *service) ready(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), min(readyTimeout, s.timeout))
+	defer cancel()
+	errs := s.recorder.Ready(ctx)
+	if len(errs) == 0 {
+		return respond(c, http.StatusOK, healthAnswer{Status: "ready"})
+	}
+	s.logError(c, "ask the dependencies", errors.Join(errs...))
+	answer := healthAnswer{Status: "unavailable"}
+	for _, err := range errs {
+		d := down{Dependency: "service", Reason: "it answers with an error"}
+		if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
+			d.Dependency = dependency.Dependency
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			d.Reason = "it does not answer in time"
+		}
+		answer.Down = append(answer.Down, d)
+	}
+	c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+	return respond(c, http.StatusServiceUnavailable, answer)
+}

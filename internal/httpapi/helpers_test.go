@@ -1,0 +1,311 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+var errInjected = errors.New("dial tcp 10.1.2.3:6379: password hunter2 refused")
+
+// fault is how a dependency behaves.
+type fault int32
+
+const (
+	sound fault = iota
+	failing
+	hanging  // until the caller gives up, or the test ends
+	panicing // in the calls of a feed check
+	aborting // the same, as net/http has it
+)
+
+type switched struct {
+	mode  atomic.Int32
+	ended <-chan struct{}
+}
+
+func (s *switched) set(f fault) { s.mode.Store(int32(f)) }
+
+func (s *switched) err(ctx context.Context) error {
+	switch fault(s.mode.Load()) {
+	case failing:
+		return errInjected
+	case hanging:
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ended:
+			return errInjected
+		}
+	default:
+		return nil
+	}
+}
+
+type faultyStore struct {
+	favfilter.Store
+	switched
+}
+
+func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	switch fault(s.mode.Load()) {
+	case panicing:
+		panic("the store is mad")
+	case aborting:
+		panic(http.ErrAbortHandler)
+	default:
+	}
+	if err := s.err(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *faultyStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if err := s.err(ctx); err != nil {
+		results := make([]favfilter.Result, len(batches))
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
+	return s.Store.Apply(ctx, batches)
+}
+
+func (s *faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if err := s.err(ctx); err != nil {
+		return false, err
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+type faultyLedger struct {
+	activity.Ledger
+	switched
+}
+
+func (l *faultyLedger) Record(ctx context.Context, changes []ledger.Change) (ledger.Receipt, error) {
+	if err := l.err(ctx); err != nil {
+		return ledger.Receipt{}, err
+	}
+	return l.Ledger.Record(ctx, changes)
+}
+
+func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+	if err := l.err(ctx); err != nil {
+		return nil, 0, err
+	}
+	return l.Ledger.Snapshot(ctx, page)
+}
+
+func (l *faultyLedger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error) {
+	if err := l.err(ctx); err != nil {
+		return nil, err
+	}
+	return l.Ledger.List(ctx, q)
+}
+
+func (l *faultyLedger) Ping(ctx context.Context) error {
+	if err := l.err(ctx); err != nil {
+		return err
+	}
+	return l.Ledger.Ping(ctx)
+}
+
+// service is a whole one, with a false-positive rate that no test meets.
+type service struct {
+	http.Handler
+
+	ledger   *faultyLedger
+	store    *faultyStore
+	recorder *activity.Recorder
+}
+
+func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ended := make(chan struct{})
+	s := &service{
+		ledger: &faultyLedger{Ledger: l, switched: switched{ended: ended}},
+		store:  &faultyStore{Store: &favfilter.Memory{}, switched: switched{ended: ended}},
+	}
+	s.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.recorder.Close)
+	t.Cleanup(func() { close(ended) })
+	c.Recorder = s.recorder
+	s.Handler = httpapi.New(c)
+	return s
+}
+
+func open(t testing.TB) *service {
+	t.Helper()
+	return newService(t, httpapi.Config{}, nil)
+}
+
+// answer is what came back. JSON holds the body if it is an object, Code and Field those of
+// an error.
+type answer struct {
+	Status      int
+	Header      http.Header
+	Body        string
+	JSON        map[string]any
+	Code, Field string
+}
+
+func answerOf(t testing.TB, res *http.Response) answer {
+	t.Helper()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("read the body of %s: %v", res.Status, err)
+	}
+	a := answer{Status: res.StatusCode, Header: res.Header, Body: string(body)}
+	if res.Header.Get("Content-Type") == "application/json" && res.Request.Method != http.MethodHead {
+		if err := json.Unmarshal(body, &a.JSON); err != nil {
+			t.Fatalf("body %q: %v", body, err)
+		}
+	}
+	if e, ok := a.JSON["error"].(map[string]any); ok {
+		a.Code, _ = e["code"].(string)
+		a.Field, _ = e["field"].(string)
+		if message, _ := e["message"].(string); message == "" || a.Code == "" || len(a.JSON) != 1 {
+			t.Errorf("odd error %s", body)
+		}
+	}
+	if a.Code != "" && a.Status < 400 {
+		t.Errorf("status %d with %s", a.Status, body)
+	}
+	return a
+}
+
+// do sends a request in process. A body is sent as JSON unless header pairs say otherwise.
+func (s *service) do(t testing.TB, method, target, body string, header ...string) answer {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	if body == "" {
+		r = httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)
+	} else {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	res := w.Result()
+	res.Request = r
+	return answerOf(t, res)
+}
+
+// want does a request whose answer is known.
+func (s *service) want(t testing.TB, method, target, body string, status int, want string) {
+	t.Helper()
+	a := s.do(t, method, target, body)
+	if a.Status != status || a.Body != want {
+		t.Errorf("%s %s %.200s: %d %s, want %d %s", method, target, body, a.Status, a.Body, status, want)
+	}
+}
+
+// start serves s on a real port, and returns its address.
+func (s *service) start(t testing.TB) string {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// raw sends the bytes of a request, whatever they are, and reads the answer.
+func raw(t testing.TB, addr, request string) answer {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() { _, _ = io.WriteString(conn, request) }() // the server may answer before its end
+	method, _, _ := strings.Cut(request, " ")
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("%.100q: %v", request, err)
+	}
+	defer res.Body.Close()
+	return answerOf(t, res)
+}
+
+// state is all that a service shows of what it holds.
+type state struct {
+	lists     map[string]string
+	feeds     []string
+	sequences map[uint32]uint64
+}
+
+func (s *service) state(t testing.TB, users ...string) state {
+	t.Helper()
+	st := state{lists: make(map[string]string), sequences: make(map[uint32]uint64)}
+	for _, user := range users {
+		for _, plural := range []string{"blocks", "hides", "likes"} {
+			path := "/v1/users/" + user + "/" + plural
+			a := s.do(t, "GET", path, "")
+			if a.Status != http.StatusOK {
+				t.Fatalf("GET %s: %d %s", path, a.Status, a.Body)
+			}
+			st.lists[path] = a.Body
+		}
+		a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"`+user+`","posts":[`+
+			`{"id":"p1","author":"2"},{"id":"p2","author":"3"},{"id":"p3","author":"4"},{"id":"p4","author":"5"},{"id":"x","author":"5"}],"annotate":["like"]}`)
+		if a.Status != http.StatusOK {
+			t.Fatalf("feed: %d %s", a.Status, a.Body)
+		}
+		st.feeds = append(st.feeds, a.Body)
+	}
+	err := s.ledger.Sequences(t.Context(), func(page uint32, sequence uint64) error {
+		st.sequences[page] = sequence
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func (s state) equal(o state) bool { return reflect.DeepEqual(s, o) }
+
+// logs is a logger and what it wrote, for a handler that runs in the test's goroutine.
+func logs() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), &b
+}
+
+// serve does a request whose answer is only to be 200.
+func serve(t testing.TB, h http.Handler, target, body string) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		t.Fatalf("%s: %d %.200s", target, w.Code, w.Body)
+	}
+}

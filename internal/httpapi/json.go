@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+)
+
+// Of what a client sent, an error names so much, in bytes.
+const (
+	maxField   = 64
+	maxMessage = 200
+)
+
+// errNull says that there is a null. No field of any request takes one.
+var errNull = errors.New("null where a value is needed")
+
+// strict returns the options to read JSON by. What they do not say is strict by
+// default: invalid UTF-8, duplicate keys, names in another case, nesting deeper
+// than 10,000, and anything after the value.
+func strict() json.Options { //nolint:ireturn // what the library has for options
+	return json.JoinOptions(
+		json.RejectUnknownMembers(true),
+		// Of every type in a request. One function for them all would have to take
+		// an interface, at the cost of an allocation a value.
+		json.WithUnmarshalers(json.JoinUnmarshalers(
+			notNull[string](), notNull[[]string](),
+			notNull[postsRequest](),
+			notNull[filterRequest](), notNull[[]feedPost](), notNull[feedPost](),
+			notNull[batchRequest](), notNull[[]batchLine](), notNull[batchLine](),
+		)),
+	)
+}
+
+// notNull refuses a null for a T. Left alone, it would be read as the zero value.
+func notNull[T any]() *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
+		if dec.PeekKind() != jsontext.KindNull {
+			return errors.ErrUnsupported // read it as usual
+		}
+		if err := dec.SkipValue(); err != nil { // not all that begins with an n is a null
+			return err
+		}
+		return errNull
+	})
+}
+
+// explainJSON turns an error of reading strict JSON into one for the client.
+func explainJSON(err error) error {
+	if err == nil {
+		return nil
+	}
+	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		switch {
+		case errors.Is(bad, jsontext.ErrDuplicateName):
+			return refuse(codeDuplicateKey, fieldOf(bad.JSONPointer), "the field is there twice")
+		case errors.Is(bad, io.ErrUnexpectedEOF):
+			return refuse(codeMalformedJSON, "", "the JSON ends early")
+		}
+		return refuse(codeMalformedJSON, fieldOf(bad.JSONPointer), fmt.Sprintf("not JSON at byte %d: %v", bad.ByteOffset, bad.Err))
+	}
+	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
+		field := fieldOf(bad.JSONPointer)
+		switch {
+		case errors.Is(bad, json.ErrUnknownName):
+			return refuse(codeUnknownField, field, "there is no such field")
+		case errors.Is(bad, errNull):
+			return refuse(codeInvalidType, field, "a null where a value is needed")
+		}
+		return refuse(codeInvalidType, field, kindName(bad.JSONKind)+" where "+typeName(bad.GoType)+" is needed")
+	}
+	return unreadable(err)
+}
+
+// fieldOf writes a pointer such as "/posts/3/author" as "posts[3].author". In every
+// request an index stands behind a name: a number behind a number, or in front, is
+// an object's odd name.
+func fieldOf(pointer jsontext.Pointer) string {
+	var b strings.Builder
+	indexed := true
+	for token := range pointer.Tokens() {
+		_, err := strconv.ParseUint(token, 10, 64)
+		indexed = err == nil && !indexed
+		switch {
+		case indexed:
+			b.WriteString("[" + token + "]")
+		case b.Len() > 0:
+			b.WriteString("." + token)
+		default:
+			b.WriteString(token)
+		}
+	}
+	return b.String()
+}
+
+// clip shortens text that a client sent to what may be sent back.
+func clip(text string, limit int) string {
+	if len(text) > limit {
+		text = text[:limit] + "..."
+	}
+	return strings.ToValidUTF8(text, "\uFFFD") // also where it was cut
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		return "a number"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "a boolean"
+	case jsontext.KindBeginArray:
+		return "an array"
+	case jsontext.KindBeginObject:
+		return "an object"
+	default:
+		return "something"
+	}
+}
+
+func typeName(t reflect.Type) string {
+	if t == nil {
+		return "something else"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Struct:
+		return "an object"
+	default:
+		return "something else"
+	}
+}
+
+// respond answers with v as JSON.
+func respond(c echo.Context, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, typeJSON)
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+	h.Set(echo.HeaderCacheControl, "no-store")
+	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+	c.Response().WriteHeader(status)
+	if _, err := c.Response().Write(body); err != nil {
+		return fmt.Errorf("answer: %w: %w", errGone, err)
+	}
+	return nil
+}

@@ -1,0 +1,361 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// malformed is a request that has to be refused. Without a method it is a POST. A body comes with its
+// length and as JSON, unless headers say otherwise.
+type malformed struct {
+	request string // method and target
+	headers string // lines
+	body    string
+
+	status      int
+	code, field string
+}
+
+func (m malformed) raw() string {
+	var b strings.Builder
+	b.WriteString(m.request + " HTTP/1.1\r\nHost: x\r\n")
+	if m.headers != "" {
+		for line := range strings.SplitSeq(m.headers, "\n") {
+			b.WriteString(line + "\r\n")
+		}
+	}
+	if m.body != "" && !strings.Contains(m.headers, "Content-Type") {
+		b.WriteString("Content-Type: application/json\r\n")
+	}
+	if m.body != "" && !strings.Contains(m.headers, "Content-Length") && !strings.Contains(m.headers, "chunked") {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(m.body))
+	}
+	return b.String() + "\r\n" + m.body
+}
+
+const (
+	filterPath = "POST /v1/feed/filter"
+	batchPath  = "POST /v1/activities"
+	seenPath   = "POST /v1/users/1/seen"
+)
+
+// repeated returns n times item, with commas between.
+func repeated(n int, item string) string {
+	return strings.TrimSuffix(strings.Repeat(item+",", n), ",")
+}
+
+// line is a sound activity of a batch; a request that is refused changes nothing of it.
+const line = `{"user":"1","kind":"block","target":"9","op":"add"}`
+
+func lines(more ...string) string {
+	return `{"activities":[` + strings.Join(append([]string{line}, more...), ",") + `]}`
+}
+
+func malformedPaths() []malformed {
+	long := strings.Repeat("x", 257)
+	return []malformed{
+		// Routes.
+		{request: "GET /", status: 404, code: "not_found"},
+		{request: "GET /v1", status: 404, code: "not_found"},
+		{request: "GET //v1/users/1/blocks", status: 404, code: "not_found"},
+		{request: "GET /v1//users/1/blocks", status: 404, code: "not_found"},
+		{request: "GET /v1/./users/1/blocks", status: 404, code: "not_found"},
+		{request: "GET /v1/x/../users/1/blocks", status: 404, code: "not_found"},
+		{request: "GET /v1/users/1/blocks/", status: 404, code: "not_found"},
+		{request: "GET /V1/users/1/blocks", status: 404, code: "not_found"},
+		{request: "GET /v1%2Fusers/1/blocks", status: 404, code: "not_found"},
+		{request: "GET /v1/users/1", status: 404, code: "not_found"},
+		{request: "GET /v1/users/1/stats", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/1/follows/2", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/1/block/2", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/1/blocks/2/3", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/1/blocks/2/", status: 404, code: "not_found"},
+		{request: "GET /v1/users/1/blocks/2/3", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/1/blocks//2", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/a/b/blocks/2", status: 404, code: "not_found"},
+		{request: "PUT /v1/users/1/seen/p1", status: 404, code: "not_found"},
+		{request: "OPTIONS /v1/nothing", status: 404, code: "not_found"},
+		{request: "GET /v1/users/1/blocks/2", status: 405, code: "method_not_allowed"},
+		{request: "PUT /v1/users/1/blocks", status: 405, code: "method_not_allowed"},
+		{request: "DELETE /v1/users/1/hides", status: 405, code: "method_not_allowed"},
+		{request: "PATCH /v1/users/1/likes/p1", status: 405, code: "method_not_allowed"},
+		{request: "GET /v1/users/1/seen", status: 405, code: "method_not_allowed"},
+		{request: "GET /v1/feed/filter", status: 405, code: "method_not_allowed"},
+		{request: "PUT /v1/activities", status: 405, code: "method_not_allowed"},
+		{request: "POST /healthz", status: 405, code: "method_not_allowed"},
+		{request: "BREW /v1/activities", status: 405, code: "method_not_allowed"},
+		{request: "TRACE /readyz", status: 405, code: "method_not_allowed"},
+		// Ids in paths. The server itself refuses what is no URL.
+		{request: "PUT /v1/users/1/blocks/%zz", status: 400},
+		{request: "PUT /v1/users/1/blocks/%2", status: 400},
+		{request: "PUT /v1/users/%/blocks/2", status: 400},
+		{request: "PUT /v1/users/1/blocks/a b", status: 400},
+		{request: "PUT /v1/users/1/blocks/\x01", status: 400},
+		{request: "PUT /v1/users//blocks/2", status: 400, code: "invalid_id", field: "user"},
+		{request: "GET /v1/users//blocks", status: 400, code: "invalid_id", field: "user"},
+		{request: "PUT /v1/users/1/blocks/%00", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%0A", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%7F", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%C2%85", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%FF", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/\xff", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%ED%A0%80", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%C0%AF", status: 400, code: "invalid_id", field: "target"},
+		{request: "PUT /v1/users/1/blocks/" + long, status: 400, code: "invalid_id", field: "target"},
+		{request: "DELETE /v1/users/" + long + "/hides/2", status: 400, code: "invalid_id", field: "user"},
+		{request: "GET /v1/users/%09/hides", status: 400, code: "invalid_id", field: "user"},
+		{request: "POST /v1/users/%80/seen", body: `{"posts":["x"]}`, status: 400, code: "invalid_id", field: "user"},
+		{request: "PUT /v1/users/1/blocks/1", status: 422, code: "self_block", field: "target"},
+		{request: "PUT /v1/users/1/blocks/%31", status: 422, code: "self_block", field: "target"},
+		// Queries.
+		{request: "PUT /v1/users/1/blocks/9?until=2027-01-01T00:00:00Z", status: 400, code: "unknown_parameter", field: "until"},
+		{request: "PUT /v1/users/1/blocks/9?x", status: 400, code: "unknown_parameter", field: "x"},
+		{request: "DELETE /v1/users/1/blocks/2?limit=1", status: 400, code: "unknown_parameter", field: "limit"},
+		{request: "DELETE /v1/users/1/blocks/2?=", status: 400, code: "unknown_parameter"},
+		{request: "PUT /v1/users/1/blocks/9?a=%zz", status: 400, code: "malformed_query"},
+		{request: "PUT /v1/users/1/blocks/9?a;b", status: 400, code: "malformed_query"},
+		{request: "GET /v1/users/1/blocks?Limit=1", status: 400, code: "unknown_parameter", field: "Limit"},
+		{request: "GET /v1/users/1/blocks?limit=1&limit=1", status: 400, code: "repeated_parameter", field: "limit"},
+		{request: "GET /v1/users/1/blocks?cursor=&cursor=", status: 400, code: "repeated_parameter", field: "cursor"},
+		{request: "GET /v1/users/1/blocks?limit=0", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=-1", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=1001", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=1e2", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=%2B5", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=05", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?limit=99999999999999999999", status: 400, code: "out_of_range", field: "limit"},
+		{request: "GET /v1/users/1/blocks?cursor=x", status: 400, code: "invalid_cursor", field: "cursor"},
+		{request: "GET /v1/users/1/blocks?cursor=%00", status: 400, code: "invalid_cursor", field: "cursor"},
+		{request: "GET /v1/users/1/blocks?cursor=MSA", status: 400, code: "invalid_cursor", field: "cursor"},
+		{request: filterPath + "?viewer=1", body: `{"viewer":"1","posts":[]}`, status: 400, code: "unknown_parameter", field: "viewer"},
+		{request: batchPath + "?dry_run=1", body: lines(), status: 400, code: "unknown_parameter", field: "dry_run"},
+		{request: seenPath + "?x=1", body: `{"posts":["x"]}`, status: 400, code: "unknown_parameter", field: "x"},
+		{request: "GET /healthz?x=1", status: 400, code: "unknown_parameter", field: "x"},
+		{request: "GET /readyz?x=1", status: 400, code: "unknown_parameter", field: "x"},
+	}
+}
+
+func malformedBodies() []malformed {
+	good := `{"posts":["x"]}`
+	return []malformed{
+		// Bodies where there is none, and of other types.
+		{request: "PUT /v1/users/1/blocks/9", body: `{}`, status: 400, code: "unexpected_body"},
+		{request: "DELETE /v1/users/1/blocks/2", body: ` `, status: 400, code: "unexpected_body"},
+		{request: "PUT /v1/users/1/blocks/9", headers: "Transfer-Encoding: chunked", body: "1\r\nx\r\n0\r\n\r\n", status: 400, code: "unexpected_body"},
+		{request: "PUT /v1/users/1/blocks/9", headers: "Transfer-Encoding: chunked", body: "zz\r\n", status: 400, code: "unreadable_body"},
+		{request: "GET /v1/users/1/blocks", body: `{}`, status: 400, code: "unexpected_body"},
+		{request: seenPath, headers: "Content-Type: text/plain", body: good, status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "Content-Type: ", body: good, status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "X-Content-Type: none", body: good, status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "Content-Type: application/json; charset", body: good, status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "Content-Type: application/json; charset=latin1", body: good, status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "Content-Type: application/x-ndjson", body: good, status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "Content-Type: application/x-www-form-urlencoded", body: "posts=x", status: 415, code: "unsupported_media_type"},
+		{request: seenPath, headers: "Content-Type: application/json\nContent-Encoding: gzip", body: good, status: 415, code: "unsupported_media_type"},
+		{request: filterPath, headers: "Content-Type: application/x-ndjson", body: `{"viewer":"1","posts":[]}`, status: 415, code: "unsupported_media_type"},
+		{request: batchPath, headers: "Content-Type: text/csv", body: lines(), status: 415, code: "unsupported_media_type"},
+		{request: batchPath, headers: "Content-Type: application/x-ndjson\nContent-Encoding: br", body: line, status: 415, code: "unsupported_media_type"},
+		{request: batchPath, headers: "Content-Type: application/x-ndjson; charset=utf-16", body: line, status: 415, code: "unsupported_media_type"},
+		// Lengths.
+		{request: seenPath, body: good + strings.Repeat(" ", 4097-len(good)), status: 413, code: "too_large"},
+		{request: filterPath, headers: "Content-Length: 9223372036854775807", body: good, status: 413, code: "too_large"},
+		{request: batchPath, body: strings.Repeat(" ", 4097), status: 413, code: "too_large"},
+		{request: seenPath, headers: "Transfer-Encoding: chunked", body: "f\r\n" + good + "\r\n1001\r\n" + strings.Repeat(" ", 4097) + "\r\n0\r\n\r\n", status: 413, code: "too_large"},
+		{request: seenPath, headers: "Transfer-Encoding: chunked", body: "f\r\n" + good + "\r\nxyz\r\n", status: 400, code: "unreadable_body"},
+		// What is not JSON, or not one value of it.
+		{request: seenPath, headers: "Content-Type: application/json\nContent-Length: 0", status: 400, code: "malformed_json"},
+		{request: seenPath, body: " \n", status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":["x"]`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":["x]}`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":["x",]}`, status: 400, code: "malformed_json", field: "posts"},
+		{request: seenPath, body: `{"posts":["x"],}`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{posts:["x"]}`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{'posts':['x']}`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":[NaN]}`, status: 400, code: "malformed_json", field: "posts[0]"},
+		{request: seenPath, body: `{"posts":[Infinity]}`, status: 400, code: "malformed_json", field: "posts[0]"},
+		{request: seenPath, body: `{"posts":["x"]} {}`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":["x"]}x`, status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":["x"]}` + "\x00", status: 400, code: "malformed_json"},
+		{request: seenPath, body: "\ufeff" + good, status: 400, code: "malformed_json"},
+		{request: seenPath, body: "// x\n" + good, status: 400, code: "malformed_json"},
+		{request: seenPath, body: "{\"posts\":[\"\xff\"]}", status: 400, code: "malformed_json", field: "posts[0]"},
+		{request: seenPath, body: `{"posts":["\ud800"]}`, status: 400, code: "malformed_json", field: "posts[0]"},
+		{request: seenPath, body: "{\"posts\":[\"a\nb\"]}", status: 400, code: "malformed_json", field: "posts[0]"},
+		{request: seenPath, body: `{"posts":["\x41"]}`, status: 400, code: "malformed_json", field: "posts[0]"},
+		{request: seenPath, body: strings.Repeat("[", 4000), status: 400, code: "invalid_type"},
+		{request: seenPath, body: `{"posts":` + strings.Repeat("[", 4000), status: 400, code: "malformed_json"},
+		{request: seenPath, body: `{"posts":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}", status: 400, code: "invalid_type", field: "posts[0]"},
+		{request: seenPath, body: strings.Repeat(`{"posts":`, 400), status: 400, code: "invalid_type", field: "posts"},
+		// Other values and fields than those of the request.
+		{request: seenPath, body: `null`, status: 400, code: "invalid_type"},
+		{request: seenPath, body: `[]`, status: 400, code: "invalid_type"},
+		{request: seenPath, body: `"x"`, status: 400, code: "invalid_type"},
+		{request: seenPath, body: `1`, status: 400, code: "invalid_type"},
+		{request: seenPath, body: `{}`, status: 400, code: "missing_field", field: "posts"},
+		{request: seenPath, body: `{"posts":null}`, status: 400, code: "invalid_type", field: "posts"},
+		{request: seenPath, body: `{"posts":"x"}`, status: 400, code: "invalid_type", field: "posts"},
+		{request: seenPath, body: `{"posts":{"0":"x"}}`, status: 400, code: "invalid_type", field: "posts"},
+		{request: seenPath, body: `{"posts":["x",null]}`, status: 400, code: "invalid_type", field: "posts[1]"},
+		{request: seenPath, body: `{"posts":["x",1]}`, status: 400, code: "invalid_type", field: "posts[1]"},
+		{request: seenPath, body: `{"posts":["x",true]}`, status: 400, code: "invalid_type", field: "posts[1]"},
+		{request: seenPath, body: `{"posts":["x"],"Posts":["y"]}`, status: 400, code: "unknown_field", field: "Posts"},
+		{request: seenPath, body: `{"posts":["x"],"":1}`, status: 400, code: "unknown_field"},
+		{request: seenPath, body: `{"posts":["x"],"0":1}`, status: 400, code: "unknown_field", field: "0"},
+		{request: seenPath, body: `{"posts":["x"],"a/b~c":1}`, status: 400, code: "unknown_field", field: "a/b~c"},
+		{request: seenPath, body: `{"posts":["x"],"` + strings.Repeat("y", 100) + `":1}`, status: 400, code: "unknown_field", field: strings.Repeat("y", 64) + "..."},
+		{request: seenPath, body: `{"posts":["x"],"posts":["y"]}`, status: 400, code: "duplicate_key", field: "posts"},
+		{request: seenPath, body: `{"posts":["x"],"\u0070osts":["y"]}`, status: 400, code: "duplicate_key", field: "posts"},
+		{request: seenPath, body: `{"posts":[]}`, status: 400, code: "out_of_range", field: "posts"},
+		{request: seenPath, body: `{"posts":[` + repeated(1001, `""`) + `]}`, status: 400, code: "out_of_range", field: "posts"},
+		{request: seenPath, body: `{"posts":["x",""]}`, status: 400, code: "invalid_id", field: "posts[1]"},
+		{request: seenPath, body: `{"posts":["x","\u0000"]}`, status: 400, code: "invalid_id", field: "posts[1]"},
+		{request: seenPath, body: `{"posts":["x","` + strings.Repeat("é", 129) + `"]}`, status: 400, code: "invalid_id", field: "posts[1]"},
+	}
+}
+
+func malformedFeeds() []malformed {
+	const viewer = `{"viewer":"1",`
+	return []malformed{
+		{request: filterPath, body: `null`, status: 400, code: "invalid_type"},
+		{request: filterPath, body: `{"posts":[]}`, status: 400, code: "invalid_id", field: "viewer"},
+		{request: filterPath, body: `{"viewer":"","posts":[]}`, status: 400, code: "invalid_id", field: "viewer"},
+		{request: filterPath, body: `{"viewer":1,"posts":[]}`, status: 400, code: "invalid_type", field: "viewer"},
+		{request: filterPath, body: `{"viewer":null,"posts":[]}`, status: 400, code: "invalid_type", field: "viewer"},
+		{request: filterPath, body: `{"viewer":"1"}`, status: 400, code: "missing_field", field: "posts"},
+		{request: filterPath, body: viewer + `"posts":null}`, status: 400, code: "invalid_type", field: "posts"},
+		{request: filterPath, body: viewer + `"posts":[null]}`, status: 400, code: "invalid_type", field: "posts[0]"},
+		{request: filterPath, body: viewer + `"posts":["p"]}`, status: 400, code: "invalid_type", field: "posts[0]"},
+		{request: filterPath, body: viewer + `"posts":[{}]}`, status: 400, code: "invalid_id", field: "posts[0].id"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p"}]}`, status: 400, code: "invalid_id", field: "posts[0].author"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":null}],"kinds":[]}`, status: 400, code: "invalid_type", field: "posts[0].author"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2"},{"id":"q","author":{}}]}`, status: 400, code: "invalid_type", field: "posts[1].author"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","actors":["3",4]}]}`, status: 400, code: "invalid_type", field: "posts[0].actors[1]"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","actors":["3",""]}]}`, status: 400, code: "invalid_id", field: "posts[0].actors[1]"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","actors":null}]}`, status: 400, code: "invalid_type", field: "posts[0].actors"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2"},{"id":"\u0007","author":"2"}]}`, status: 400, code: "invalid_id", field: "posts[1].id"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","lang":"en"}]}`, status: 400, code: "unknown_field", field: "posts[0].lang"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","7":"en"}]}`, status: 400, code: "unknown_field", field: "posts[0].7"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","id":"q","author":"2"}]}`, status: 400, code: "duplicate_key", field: "posts[0].id"},
+		{request: filterPath, body: viewer + `"posts":[],"limit":5}`, status: 400, code: "unknown_field", field: "limit"},
+		{request: filterPath, body: viewer + `"posts":[],"record_seen":true}`, status: 400, code: "unknown_field", field: "record_seen"},
+		{request: filterPath, body: viewer + `"posts":[],"exact":false}`, status: 400, code: "unknown_field", field: "exact"},
+		{request: filterPath, body: viewer + `"posts":[],"kinds":null}`, status: 400, code: "invalid_type", field: "kinds"},
+		{request: filterPath, body: viewer + `"posts":[],"kinds":"block"}`, status: 400, code: "invalid_type", field: "kinds"},
+		{request: filterPath, body: viewer + `"posts":[],"kinds":["follow"]}`, status: 422, code: "unknown_kind", field: "kinds[0]"},
+		{request: filterPath, body: viewer + `"posts":[],"kinds":["blocked-by"]}`, status: 422, code: "unknown_kind", field: "kinds[0]"},
+		{request: filterPath, body: viewer + `"posts":[],"kinds":["block","like"]}`, status: 422, code: "wrong_effect", field: "kinds[1]"},
+		{request: filterPath, body: viewer + `"posts":[],"kinds":["block","block"]}`, status: 400, code: "out_of_range", field: "kinds[1]"},
+		{request: filterPath, body: viewer + `"posts":[],"annotate":["hide"]}`, status: 422, code: "wrong_effect", field: "annotate[0]"},
+		{request: filterPath, body: viewer + `"posts":[],"annotate":["",1]}`, status: 400, code: "invalid_type", field: "annotate[1]"},
+		{request: filterPath, body: viewer + `"posts":[` + repeated(201, `{"id":"p"}`) + `,{"id":""}],"kinds":["hide"]}`, status: 400, code: "invalid_id", field: "posts[201].id"},
+	}
+}
+
+func malformedBatches() []malformed {
+	second := func(l string) string { return lines(l) }
+	return []malformed{
+		{request: batchPath, body: `{}`, status: 400, code: "missing_field", field: "activities"},
+		{request: batchPath, body: `{"activities":[]}`, status: 400, code: "out_of_range", field: "activities"},
+		{request: batchPath, body: `{"activities":{}}`, status: 400, code: "invalid_type", field: "activities"},
+		{request: batchPath, body: `null`, status: 400, code: "invalid_type"},
+		{request: batchPath, body: `{"activities":null}`, status: 400, code: "invalid_type", field: "activities"},
+		{request: batchPath, body: second(`{"user":null,"kind":"hide","target":"p","op":"add"}`), status: 400, code: "invalid_type", field: "activities[1].user"},
+		{request: batchPath, body: lines("null"), status: 400, code: "invalid_type", field: "activities[1]"},
+		{request: batchPath, body: line, status: 400, code: "unknown_field", field: "user"},
+		{request: batchPath, body: line + "\n" + line, status: 400, code: "unknown_field", field: "user"},
+		{request: batchPath, body: second(`{}`), status: 400, code: "missing_field", field: "activities[1].kind"},
+		{request: batchPath, body: second(`{"kind":"block","target":"8","op":"add"}`), status: 400, code: "invalid_id", field: "activities[1].user"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","op":"add"}`), status: 400, code: "invalid_id", field: "activities[1].target"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"8"}`), status: 400, code: "missing_field", field: "activities[1].op"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"8","op":""}`), status: 400, code: "missing_field", field: "activities[1].op"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"8","op":"put"}`), status: 422, code: "unknown_op", field: "activities[1].op"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"8","op":"Add"}`), status: 422, code: "unknown_op", field: "activities[1].op"},
+		{request: batchPath, body: second(`{"user":"1","kind":"blocks","target":"8","op":"add"}`), status: 422, code: "unknown_kind", field: "activities[1].kind"},
+		{request: batchPath, body: second(`{"user":"1","kind":"blocked-by","target":"8","op":"add"}`), status: 422, code: "unknown_kind", field: "activities[1].kind"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"1","op":"add"}`), status: 422, code: "self_block", field: "activities[1].target"},
+		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"1","op":"remove"}`), status: 422, code: "self_block", field: "activities[1].target"},
+		{request: batchPath, body: second(`{"user":"1","kind":"seen","target":"p","op":"remove"}`), status: 422, code: "unsupported_op", field: "activities[1].op"},
+		{request: batchPath, body: second(`{"user":"1\u009f","kind":"hide","target":"p","op":"add"}`), status: 400, code: "invalid_id", field: "activities[1].user"},
+		{request: batchPath, body: second(`{"user":"1","kind":"hide","target":"p","op":"add","until":"x"}`), status: 400, code: "unknown_field", field: "activities[1].until"},
+		{request: batchPath, body: second(`{"user":"1","kind":"hide","target":7,"op":"add"}`), status: 400, code: "invalid_type", field: "activities[1].target"},
+		{request: batchPath, body: second(`{"user":"1","user":"2","kind":"hide","target":"p","op":"add"}`), status: 400, code: "duplicate_key", field: "activities[1].user"},
+		{request: batchPath, body: lines()[:len(lines())-2], status: 400, code: "malformed_json"},
+	}
+}
+
+// TestMalformed sends what has to be refused, byte for byte, to a real server that holds something,
+// and looks at all it holds after each.
+func TestMalformed(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxBodyBytes: 4096}, nil)
+	s.want(t, "POST", "/v1/activities", lines(
+		`{"user":"1","kind":"block","target":"2","op":"add"}`, `{"user":"3","kind":"block","target":"1","op":"add"}`,
+		`{"user":"1","kind":"block","target":"9","op":"remove"}`,
+		`{"user":"1","kind":"hide","target":"p3","op":"add"}`, `{"user":"1","kind":"like","target":"p4","op":"add"}`,
+	), 200, `{"results":[`+repeated(6, yes)+`]}`)
+	users := []string{"1", "2", "9"}
+	before := s.state(t, users...)
+	if len(before.sequences) == 0 || !strings.Contains(before.feeds[0], `"posts":[{"id":"p4","like":true},{"id":"x","like":false}]`) {
+		t.Fatalf("odd state to start from: %+v", before)
+	}
+	addr := s.start(t)
+	var cases []malformed
+	for _, some := range [][]malformed{malformedPaths(), malformedBodies(), malformedFeeds(), malformedBatches()} {
+		cases = append(cases, some...)
+	}
+	if len(cases) < 80 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	for _, m := range cases {
+		a := raw(t, addr, m.raw())
+		if a.Status != m.status || a.Code != m.code || a.Field != m.field {
+			t.Errorf("%.120s\n%s\n%.120s\ngot  %d %s\nwant %d %q %q", m.request, m.headers, m.body, a.Status, a.Body, m.status, m.code, m.field)
+		}
+		if m.code != "" && (a.Header.Get("Content-Type") != "application/json" || a.Header.Get("X-Request-ID") == "") {
+			t.Errorf("%.120s: header %v", m.request, a.Header)
+		}
+		if m.status == 405 && !strings.Contains(a.Header.Get("Allow"), "OPTIONS, ") {
+			t.Errorf("%.120s: Allow %q", m.request, a.Header.Get("Allow"))
+		}
+		if len(a.Body) > 600 {
+			t.Errorf("%.120s: an error of %d bytes", m.request, len(a.Body))
+		}
+		if after := s.state(t, users...); !after.equal(before) {
+			t.Fatalf("%.120s\n%.120s\nchanged\n%+v\nto\n%+v", m.request, m.body, before, after)
+		}
+	}
+	t.Logf("%d cases", len(cases))
+}
+
+// TestTooMany goes over the counts that a body of the default length has room for.
+func TestTooMany(t *testing.T) {
+	s := open(t)
+	post := `{"id":"p"}`
+	a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+repeated(5001, post)+`],"kinds":[]}`)
+	if a.Status != 400 || a.Code != "out_of_range" || a.Field != "posts" {
+		t.Errorf("5,001 posts: %d %s", a.Status, a.Body)
+	}
+	a = s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+repeated(5000, post)+`],"kinds":[]}`)
+	if a.Status != 200 || len(a.JSON["posts"].([]any)) != 5000 {
+		t.Errorf("5,000 posts: %d %.200s", a.Status, a.Body)
+	}
+	a = s.do(t, "POST", "/v1/activities", `{"activities":[`+repeated(10_001, line)+`]}`)
+	if a.Status != 400 || a.Code != "out_of_range" || a.Field != "activities" {
+		t.Errorf("10,001 activities: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
+	deep := `{"posts":[` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "]}"
+	if a := s.do(t, "POST", "/v1/users/1/seen", deep); a.Status != 400 || a.Code != "malformed_json" {
+		t.Errorf("20,000 levels where a string is needed: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", strings.Repeat(" ", 1<<20)); a.Status != 400 {
+		t.Errorf("a body of 1 MiB: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", strings.Repeat(" ", 1<<20+1)); a.Status != 413 || a.Code != "too_large" {
+		t.Errorf("a body of more than 1 MiB: %d %s", a.Status, a.Body)
+	}
+}

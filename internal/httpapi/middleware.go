@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// maxRequestID is the length of the longest request id taken over, in bytes.
+const maxRequestID = 64
+
+// panicError is a panic of a handler.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// observe gives the request an id, answers its error, and logs it. The path is not
+// logged, but its route: a path holds users' ids.
+func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		err := guarded(next, c)
+		begun := c.Response().Committed
+		if err != nil && !begun {
+			s.fail(c, err)
+		}
+		s.logRequest(c, id, time.Since(start), err)
+		if err != nil && begun {
+			// The client must not take what it got for a whole answer.
+			panic(http.ErrAbortHandler)
+		}
+		return nil
+	}
+}
+
+// guarded runs the handler and returns its panic as a [*panicError].
+func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(v)
+		default:
+			err = &panicError{value: v, stack: debug.Stack()}
+		}
+	}()
+	return next(c)
+}
+
+func (s *service) logRequest(c echo.Context, id string, took time.Duration, err error) {
+	ctx := c.Request().Context()
+	status := c.Response().Status
+	switch {
+	case err == nil:
+	case gone(ctx, err):
+		status = statusGone
+	case status < http.StatusBadRequest: // sent before it went wrong
+		status = http.StatusInternalServerError
+	}
+	level := slog.LevelDebug
+	switch {
+	case status >= http.StatusInternalServerError:
+		level = slog.LevelError
+	case status >= http.StatusBadRequest:
+		level = slog.LevelInfo
+	}
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 9),
+		slog.String("method", c.Request().Method),
+		slog.String("route", c.Path()),
+		slog.Int("status", status),
+		slog.Int64("bytes", c.Response().Size),
+		slog.Duration("took", took),
+		slog.String("request_id", id),
+	)
+	s.log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
+}
+
+// errorAttrs says of a client's error its code alone, and of the service's own
+// all there is.
+func errorAttrs(status int, err error) []slog.Attr {
+	if err == nil {
+		return nil
+	}
+	attrs := []slog.Attr{slog.String("code", describe(err).Code)}
+	if status >= statusGone {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	if p, ok := errors.AsType[*panicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	return attrs
+}
+
+// requestID returns the client's id for the request, if it is one that can be
+// written to a log as it is: up to maxRequestID letters, digits and "-_.". Else a
+// random one.
+func requestID(given string) string {
+	foreign := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+	}
+	if given == "" || len(given) > maxRequestID || strings.ContainsFunc(given, foreign) {
+		return rand.Text()
+	}
+	return given
+}
+
+// logError logs an error that the request survives.
+func (s *service) logError(c echo.Context, part string, err error) {
+	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed",
+		slog.String("part", part),
+		slog.String("route", c.Path()),
+		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
+		slog.Any("error", err))
+}

@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+const (
+	maxLine   = 16 << 10 // bytes of a line of NDJSON, its end not counted
+	maxChunk  = 1000     // lines of NDJSON recorded at once
+	lineAhead = 64 << 10 // bytes read ahead, more than maxLine
+)
+
+// stream answers a POST of NDJSON, a line for each line, in order and while the
+// request goes on: lines are recorded in chunks of what has arrived, up to maxChunk,
+// and a chunk is answered before the next is read. A client has to read what it is
+// answered while it writes, or both sides wait for each other.
+//
+// Every line up to a line feed is answered, empty ones too, with an error. What
+// follows the last line feed is a line if there is anything but white space. An answer that
+// ends as HTTP wants it has a line for every line; one that the client ended
+// halfway, or whose client stood still, is cut off.
+func (s *service) stream(c echo.Context) error {
+	conn := newStreamConn(c, s.idle)
+	defer conn.release()
+	if err := conn.begin(); err != nil {
+		return conn.breakOff(err)
+	}
+	lines := lineReader{bufio.NewReaderSize(conn, lineAhead)}
+	for {
+		k, err := s.gather(&lines)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return conn.breakOff(fmt.Errorf("read lines: %w: %w", errGone, err))
+		}
+		if err := s.recordChunk(c, &k); err != nil {
+			return conn.breakOff(err)
+		}
+		answers, err := k.answers()
+		if err != nil {
+			return conn.breakOff(err)
+		}
+		if err := conn.send(answers); err != nil {
+			return conn.breakOff(err)
+		}
+	}
+}
+
+// chunk is some lines of a stream.
+type chunk struct {
+	results    []lineResult
+	activities []activity.Activity // of the lines that are sound
+	lines      []int               // which lines those are
+}
+
+type lineResult struct {
+	changed bool
+	problem problem // of no code if there is none
+}
+
+// gather reads a line, waiting for it, and then what lines are there already.
+func (s *service) gather(lines *lineReader) (chunk, error) {
+	var k chunk
+	for first := true; first || len(k.results) < maxChunk && lines.ready(); first = false {
+		line, err := lines.next()
+		var a activity.Activity
+		switch {
+		case errors.Is(err, errLongLine):
+			err = refuse(codeTooLarge, "", "the line is longer than "+strconv.Itoa(maxLine)+" bytes")
+		case err != nil:
+			return k, err
+		default:
+			a, err = s.parseLine(line)
+		}
+		if err != nil {
+			k.results = append(k.results, lineResult{problem: describe(err)})
+			continue
+		}
+		k.lines = append(k.lines, len(k.results))
+		k.activities = append(k.activities, a)
+		k.results = append(k.results, lineResult{})
+	}
+	return k, nil
+}
+
+func (s *service) parseLine(line []byte) (activity.Activity, error) {
+	var l batchLine
+	if err := explainJSON(json.Unmarshal(line, &l, s.strict)); err != nil {
+		return activity.Activity{}, err
+	}
+	return l.activity(s.recorder.Kinds())
+}
+
+// recordChunk records the sound lines and sets their results. It fails only if the
+// stream cannot go on.
+func (s *service) recordChunk(c echo.Context, k *chunk) error {
+	if len(k.activities) == 0 {
+		return nil
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	changed, err := s.recorder.Record(ctx, k.activities)
+	if err != nil && c.Request().Context().Err() != nil {
+		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
+	}
+	if err != nil {
+		s.logError(c, "record lines", err)
+	}
+	for n, i := range k.lines {
+		if err != nil {
+			k.results[i].problem = describe(err)
+		} else {
+			k.results[i].changed = changed[n]
+		}
+	}
+	return nil
+}
+
+// answers returns a line for each line of the chunk.
+func (k *chunk) answers() ([]byte, error) {
+	var b bytes.Buffer
+	for _, r := range k.results {
+		if r.problem.Code == "" {
+			fmt.Fprintf(&b, "{\"changed\":%t}\n", r.changed)
+			continue
+		}
+		if err := json.MarshalWrite(&b, errorAnswer{r.problem}); err != nil {
+			return nil, fmt.Errorf("answer lines: %w", err)
+		}
+		b.WriteByte('\n')
+	}
+	return b.Bytes(), nil
+}
+
+// errLongLine says that a line was left out for its length.
+var errLongLine = errors.New("line too long")
+
+type lineReader struct{ in *bufio.Reader }
+
+// ready reports whether a whole line has been read already.
+func (l *lineReader) ready() bool {
+	ahead, _ := l.in.Peek(l.in.Buffered()) // no more than there is: never fails
+	return bytes.IndexByte(ahead, '\n') >= 0
+}
+
+// next returns the next line without its end, valid until the next call; io.EOF
+// after the last one.
+func (l *lineReader) next() ([]byte, error) {
+	line, err := l.in.ReadSlice('\n')
+	long := len(line) > maxLine+1
+	for errors.Is(err, bufio.ErrBufferFull) {
+		line, err = l.in.ReadSlice('\n')
+	}
+	switch {
+	case err == nil:
+		line = line[:len(line)-1]
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	case !long && len(bytes.TrimSpace(line)) == 0:
+		return nil, io.EOF
+	}
+	if long || len(line) > maxLine {
+		return nil, errLongLine
+	}
+	return line, nil
+}

@@ -1,0 +1,186 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// ndjson sends a whole stream in process and returns the lines of the answer.
+func (s *service) ndjson(t testing.TB, body string) []string {
+	t.Helper()
+	a := s.do(t, "POST", "/v1/activities", body, "Content-Type", "application/x-ndjson")
+	if a.Status != 200 || a.Header.Get("Content-Type") != "application/x-ndjson" {
+		t.Fatalf("%d %v %s", a.Status, a.Header, a.Body)
+	}
+	if a.Body == "" {
+		return nil
+	}
+	if !strings.HasSuffix(a.Body, "\n") {
+		t.Errorf("no end of line: %q", a.Body)
+	}
+	return strings.Split(strings.TrimSuffix(a.Body, "\n"), "\n")
+}
+
+// wantError asserts that a line of an answer is the error.
+func wantError(t testing.TB, got, code, field string) {
+	t.Helper()
+	if !strings.HasPrefix(got, `{"error":{"code":"`+code+`","message":"`) || strings.HasSuffix(got, `,"field":"`+field+`"}}`) != (field != "") {
+		t.Errorf("got %s, want %s of %q", got, code, field)
+	}
+}
+
+func TestStream(t *testing.T) {
+	s := open(t)
+	add, remove := activityLine("1", "block", "2", "add"), activityLine("1", "block", "2", "remove")
+	got := s.ndjson(t, strings.Join([]string{
+		add,
+		" " + add + "\t\r",
+		`{"user":"1","kind":"block","target":"2"}`,
+		`nonsense`,
+		``,
+		remove,
+		`{"user":"1","kind":"blocks","target":"2","op":"add"}`,
+		`{"user":"1","kind":"block","target":"1","op":"add"}`,
+		`{"user":"1","kind":"block","target":"","op":"add"}`,
+		`{"user":"1","kind":"block","target":"3","op":"toggle"}`,
+		add + add,
+		`[` + add + `]`,
+		`null`,
+		`{"user":"1","kind":"hide","target":null,"op":"add"}`,
+		`{"user":"1","kind":"hide","target":"\u0000","op":"add"}`,
+		`{"user":"1","kind":"hide","hide":"p","op":"add"}`,
+		`{"user":"1","kind":"hide","kind":"like","target":"p","op":"add"}`,
+		"{\"user\":\"1\",\"kind\":\"hide\",\"target\":\"\xff\",\"op\":\"add\"}",
+		activityLine("1", "seen", "p", "remove"),
+		activityLine("1", "hide", "p", "add"),
+		"",
+	}, "\n"))
+	want := []any{
+		yes, no, "missing_field op", "malformed_json", "malformed_json", yes, "unknown_kind kind", "self_block target", "invalid_id target",
+		"unknown_op op", "malformed_json", "invalid_type", "invalid_type", "invalid_type target", "invalid_id target", "unknown_field hide",
+		"duplicate_key kind", "malformed_json target", "unsupported_op op", yes,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d: %q", len(got), len(want), got)
+	}
+	for i, w := range want {
+		if w == yes || w == no {
+			if got[i] != w {
+				t.Errorf("line %d: %s, want %s", i, got[i], w)
+			}
+			continue
+		}
+		code, field, _ := strings.Cut(w.(string), " ")
+		wantError(t, got[i], code, field)
+	}
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
+	if got, _, _ := s.items(t, "/v1/users/1/hides"); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("hides: %v", got)
+	}
+}
+
+func TestStreamEnds(t *testing.T) {
+	s := open(t)
+	add, remove := activityLine("1", "hide", "p", "add"), activityLine("1", "hide", "p", "remove")
+	for body, want := range map[string][]string{
+		"":                           nil,
+		"  ":                         nil,
+		add:                          {yes},
+		remove + "\n":                {yes},
+		add + "\n  ":                 {yes},
+		remove + "\n" + add:          {yes, yes},
+		add[:len(add)-1]:             {"malformed_json"},
+		"\n":                         {"malformed_json"},
+		remove + "\n\n" + add + "\n": {yes, "malformed_json", yes},
+	} {
+		// From one state, whatever the order: hidden if the first line takes it back.
+		s.do(t, map[bool]string{true: "PUT", false: "DELETE"}[strings.HasPrefix(body, remove)], "/v1/users/1/hides/p", "")
+		got := s.ndjson(t, body)
+		if len(got) != len(want) {
+			t.Errorf("%q: %q", body, got)
+			continue
+		}
+		for i, w := range want {
+			if w == yes && got[i] != yes {
+				t.Errorf("%q: line %d is %s", body, i, got[i])
+			} else if w != yes {
+				wantError(t, got[i], w, "")
+			}
+		}
+	}
+}
+
+// TestLongLines has lines up to and beyond the limit of 16 KiB, and beyond what is read ahead.
+func TestLongLines(t *testing.T) {
+	const limit = 16 << 10
+	s := open(t)
+	var body []string
+	var want []bool
+	for i, n := range []int{limit, limit + 1, limit - 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 300 << 10, limit, limit + 1, 128 << 10} {
+		l := activityLine("1", "hide", fmt.Sprint("p", i), "add")
+		body = append(body, l+strings.Repeat(" ", n-len(l)))
+		want = append(want, n <= limit)
+	}
+	for _, end := range []string{"", "\n", "\n" + activityLine("1", "like", "last", "add")} {
+		got := s.ndjson(t, strings.Join(body, "\n")+end)
+		if strings.Contains(end, "last") {
+			if last := got[len(got)-1]; last != yes {
+				t.Errorf("after the long one: %s", last)
+			}
+			got = got[:len(got)-1]
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d lines, want %d: %q", len(got), len(want), got)
+		}
+		for i, sound := range want {
+			if sound {
+				if got[i] != yes && got[i] != no {
+					t.Errorf("line %d: %s", i, got[i])
+				}
+			} else {
+				wantError(t, got[i], "too_large", "")
+			}
+		}
+	}
+	if got, _, _ := s.items(t, "/v1/users/1/hides"); len(got) != 3 {
+		t.Errorf("hides: %v", got)
+	}
+}
+
+// TestLongStream is longer than the limit of a JSON body, and than a chunk.
+func TestLongStream(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxBodyBytes: 1000}, nil)
+	var body strings.Builder
+	var want []string
+	for i := range 3500 {
+		if i%100 == 99 {
+			body.WriteString("nonsense\n")
+			want = append(want, "malformed_json")
+			continue
+		}
+		// Each post twice: the second time it changes nothing.
+		fmt.Fprintln(&body, activityLine("1", "hide", fmt.Sprintf("post-%d", i/2), "add"))
+		changed := yes
+		if i%2 == 1 && (i-1)%100 != 99 {
+			changed = no
+		}
+		want = append(want, changed)
+	}
+	got := s.ndjson(t, body.String())
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+	for i, w := range want {
+		if w == yes || w == no {
+			if got[i] != w {
+				t.Fatalf("line %d: %s, want %s", i, got[i], w)
+			}
+			continue
+		}
+		wantError(t, got[i], w, "")
+	}
+}

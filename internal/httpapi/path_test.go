@@ -1,0 +1,113 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// oddIDs are sound ids that a router, a URL or a key might trip over.
+func oddIDs() []string {
+	return []string{
+		"a/b", "/", "//", "/a", "a/", "a//b", "../x", ".", "..", "...", "./.", "%", "%%", "%2F", "%252F", "%25", "a%2fb", "%zz", "100%",
+		"_", "__", "a_b", ":", "a:b", ":user", ":target", "*", "a*", "+", "a+b", " ", "a b", " a", "a ", "?", "a?b=c", "#", "a#b", "&", "a&b", "=", ";", "a;b=c",
+		"\\", "\"", "'", "<script>", "{", "}", "[", "]", "|", "^", "`", "~", "!", "$", "@", ",", "(", ")", "-", "null", "0", "-1",
+		"blocks", "hides", "é", "e\u0301", "ß", "İ", "日本", "😀", "👩‍👩‍👧", "\u202e", "\u2028", "\ufeff", "\ufffd", "a\u00a0b",
+		strings.Repeat("x", 256), strings.Repeat("é", 128), strings.Repeat("/", 256), strings.Repeat("%", 256),
+	}
+}
+
+// everyByte escapes all of an id, and plain only what has to be.
+func everyByte(id string) string {
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	for _, c := range []byte(id) {
+		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+	}
+	return b.String()
+}
+
+// TestOddIDs takes ids through paths, bodies and lists, on a real server.
+func TestOddIDs(t *testing.T) {
+	s := open(t)
+	addr := s.start(t)
+	get := func(method, target string) string {
+		t.Helper()
+		a := raw(t, addr, method+" "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		if a.Status != 200 {
+			t.Errorf("%s %s: %d %s", method, target, a.Status, a.Body)
+		}
+		return a.Body
+	}
+	ids := oddIDs()
+	for i, id := range ids {
+		one, other := url.PathEscape(id), everyByte(id)
+		if i%2 == 0 {
+			one, other = other, one
+		}
+		quoted, err := json.Marshal(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed := `{"viewer":"v","posts":[{"id":` + string(quoted) + `}],"kinds":["hide"]}`
+		if got := get("PUT", "/v1/users/v/hides/"+one); got != yes {
+			t.Errorf("put %q: %s", id, got)
+		}
+		if got := get("PUT", "/v1/users/v/hides/"+other); got != no {
+			t.Errorf("put %q escaped otherwise: %s", id, got)
+		}
+		if got, _, _ := s.items(t, "/v1/users/v/hides"); !slices.Equal(got, []string{id}) {
+			t.Errorf("list of %q: %q", id, got)
+		}
+		if a := s.do(t, "POST", "/v1/feed/filter", feed); len(a.JSON["dropped"].([]any)) != 1 {
+			t.Errorf("feed of %q: %s", id, a.Body)
+		}
+		if got := get("DELETE", "/v1/users/v/hides/"+other); got != yes {
+			t.Errorf("delete %q: %s", id, got)
+		}
+		if a := s.do(t, "POST", "/v1/feed/filter", feed); len(a.JSON["posts"].([]any)) != 1 {
+			t.Errorf("feed without %q: %s", id, a.Body)
+		}
+		// The same id as the user.
+		if got := get("PUT", "/v1/users/"+one+"/likes/p"); got != yes {
+			t.Errorf("put of %q: %s", id, got)
+		}
+		if got := get("GET", "/v1/users/"+other+"/likes?limit=1"); !strings.HasPrefix(got, `{"items":[{"target":"p",`) {
+			t.Errorf("list of user %q: %s", id, got)
+		}
+	}
+	// Of each user the one like: none was taken for another.
+	for _, id := range ids {
+		if got := get("DELETE", "/v1/users/"+url.PathEscape(id)+"/likes/p"); got != yes {
+			t.Errorf("user %q: %s", id, got)
+		}
+	}
+}
+
+// TestLiteralPaths sends ids as they are, where a client need not have escaped them.
+func TestLiteralPaths(t *testing.T) {
+	s := open(t)
+	addr := s.start(t)
+	for target, want := range map[string]string{
+		"/v1/users/v/hides/.":           ".",
+		"/v1/users/v/hides/..":          "..",
+		"/v1/users/v/hides/a+b":         "a+b",
+		"/v1/users/v/hides/a:b":         "a:b",
+		"/v1/users/v/hides/é":           "é",
+		"/v1/users/v/hides/é%2Fb":       "é/b",
+		"/v1/users/v/hides/\"%2f\"":     "\"/\"",
+		"http://h/v1/users/v/hides/%2e": ".",
+	} {
+		a := raw(t, addr, "PUT "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		if a.Status != 200 {
+			t.Errorf("%s: %d %s", target, a.Status, a.Body)
+			continue
+		}
+		if got, _, _ := s.items(t, "/v1/users/v/hides"); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is %q, want %q", target, got, want)
+		}
+		s.want(t, "DELETE", "/v1/users/v/hides/"+everyByte(want), "", 200, yes)
+	}
+}

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// Media types of bodies.
+const (
+	typeJSON   = "application/json"
+	typeNDJSON = "application/x-ndjson"
+)
+
+// pathID returns the id that is the named parameter of the path, unescaped once.
+func pathID(c echo.Context, name string) (string, error) {
+	id, err := url.PathUnescape(c.Param(name))
+	if err != nil {
+		return "", refuse(activity.CodeInvalidID, name, "the id is not percent-encoded")
+	}
+	return id, activity.CheckID(id, name)
+}
+
+// query returns the query's parameters. One that is not among known, or is there
+// twice, is an error.
+func query(c echo.Context, known ...string) (url.Values, error) {
+	if c.Request().URL.RawQuery == "" {
+		return nil, nil //nolint:nilnil // nothing given
+	}
+	values, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return nil, refuse(codeMalformedQuery, "", "the query is not made of name=value, percent-encoded and with & between")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case !slices.Contains(known, name):
+			return nil, refuse(codeUnknownParameter, name, "there is no such query parameter here")
+		case len(values[name]) > 1:
+			return nil, refuse(codeRepeatedParameter, name, "the query parameter is given more than once")
+		}
+	}
+	return values, nil
+}
+
+// noBody returns an error if the request has a body that is not empty.
+func noBody(c echo.Context) error {
+	r := c.Request()
+	if r.ContentLength == 0 {
+		return nil
+	}
+	var first [1]byte
+	n, err := io.ReadFull(r.Body, first[:])
+	switch {
+	case n > 0 || r.ContentLength > 0:
+		return refuse(codeUnexpectedBody, "", "this request takes no body")
+	case !errors.Is(err, io.EOF):
+		return unreadable(err)
+	default:
+		return nil
+	}
+}
+
+// mediaType returns the type of the body, one of those wanted, or the error that
+// it is another, is compressed or is not in UTF-8.
+func mediaType(r *http.Request, wanted ...string) (string, error) {
+	given, params, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
+	encoding := r.Header.Get(echo.HeaderContentEncoding)
+	switch {
+	case err != nil || !slices.Contains(wanted, given):
+		return "", refuse(codeUnsupportedMediaType, "", "the Content-Type of the body has to be "+strings.Join(wanted, " or "))
+	case params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8"):
+		return "", refuse(codeUnsupportedMediaType, "", "the charset of the body has to be utf-8")
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		return "", refuse(codeUnsupportedMediaType, "", "a body with a Content-Encoding is not taken")
+	}
+	return given, nil
+}
+
+// decode reads the body, JSON of the service's maximal length, into what into points to.
+func (s *service) decode(c echo.Context, into any) error {
+	r := c.Request()
+	if _, err := mediaType(r, typeJSON); err != nil {
+		return err
+	}
+	if r.ContentLength > s.maxBody {
+		return tooLarge(s.maxBody)
+	}
+	// The writer is net/http's own, which closes the connection when the limit is hit.
+	body := http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody)
+	return explainJSON(json.UnmarshalRead(body, into, s.strict))
+}
+
+func tooLarge(limit int64) error {
+	return refuse(codeTooLarge, "", fmt.Sprintf("the body is longer than %d bytes", limit))
+}
+
+// unreadable explains that the body could not be read.
+func unreadable(err error) error {
+	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge(long.Limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return refuse(codeTimeout, "", "the body took too long to arrive")
+	}
+	return refuse(codeUnreadableBody, "", "the body ended early or is not framed as HTTP wants it")
+}

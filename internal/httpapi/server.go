@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// Config is what a handler is made of. Recorder is needed; the rest has defaults.
+type Config struct {
+	_ struct{} // fields are named
+
+	Recorder *activity.Recorder // closed by the caller, after the last request
+	Logger   *slog.Logger       // default: discards
+
+	// MaxBodyBytes is the length of the longest JSON body, in bytes; a longer one
+	// is answered 413. Streams of NDJSON are not limited by it. Default 1 MiB:
+	// room for 10,000 activities of the built-in kinds with ids of 20 bytes.
+	MaxBodyBytes int64
+
+	// Timeout is how long a request, or a chunk of a stream, may wait for the
+	// ledger and the pages; 503 after it. Default 10 s.
+	Timeout time.Duration
+
+	// StreamIdle is how long a stream of NDJSON may stand still, in either
+	// direction, before it is cut off. Default 1 min.
+	StreamIdle time.Duration
+}
+
+// service holds what the handlers share. It does not change.
+type service struct {
+	recorder *activity.Recorder
+	log      *slog.Logger
+	maxBody  int64
+	timeout  time.Duration
+	idle     time.Duration
+	strict   json.Options
+}
+
+// New returns the handler of all routes, for an [http.Server] that the caller
+// runs. It is safe for concurrent use.
+//
+// Routes of activities follow from the Recorder's kinds: one that the ledger keeps has
+// PUT and DELETE /v1/users/{user}/{plural}/{target} and a list at GET
+// /v1/users/{user}/{plural}; one with a window has POST /v1/users/{user}/{plural}.
+//
+// The server's read and write timeouts hold for all requests but streams of
+// NDJSON, which extend them as they go on. A stream ends when the request's
+// context does.
+func New(c Config) http.Handler {
+	s := &service{
+		recorder: c.Recorder,
+		log:      c.Logger,
+		maxBody:  cmp.Or(c.MaxBodyBytes, 1<<20),
+		timeout:  cmp.Or(c.Timeout, 10*time.Second),
+		idle:     cmp.Or(c.StreamIdle, time.Minute),
+		strict:   strict(),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	e := echo.New()
+	e.Pre(routeEscaped)
+	e.Use(s.observe)
+	s.addRoutes(e)
+	return e
+}
+
+func (s *service) addRoutes(e *echo.Echo) {
+	read := func(path string, h echo.HandlerFunc) {
+		e.GET(path, h)
+		e.HEAD(path, h)
+	}
+	read("/healthz", s.health)
+	read("/readyz", s.ready)
+	e.POST("/v1/feed/filter", s.filter)
+	e.POST("/v1/activities", s.batch)
+	for _, k := range s.recorder.Kinds().All() {
+		list := "/v1/users/:user/" + k.Plural
+		if !k.InLedger() {
+			e.POST(list, s.recordPosts(k))
+			continue
+		}
+		read(list, s.list(k))
+		one := list + "/:target"
+		e.PUT(one, s.record(k, false))
+		e.DELETE(one, s.record(k, true))
+		// Without a route below it, the last parameter would take the rest of the
+		// path, slashes included.
+		e.RouteNotFound(one+"/*", echo.NotFoundHandler)
+	}
+}
+
+// routeEscaped makes Echo route, and cut out parameters, by the path as the client
+// escaped it. Left alone, it takes the unescaped path whenever that is
+// unambiguous to net/url, and an id of "%2F" would then be unescaped twice.
+func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		u := c.Request().URL
+		if u.RawPath == "" {
+			u.RawPath = u.EscapedPath()
+		}
+		return next(c)
+	}
+}
+
+// bounded returns the request's context, with the service's timeout.
+func (s *service) bounded(c echo.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Request().Context(), s.timeout)
+}

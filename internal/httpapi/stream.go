@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// streamConn is a client that is read from and written to in turns. Each turn
+// gives it idle more time.
+type streamConn struct {
+	c       echo.Context
+	ctx     context.Context //nolint:containedctx // of the request
+	control *http.ResponseController
+	idle    time.Duration
+	release func() bool // to be called at the end
+}
+
+func newStreamConn(c echo.Context, idle time.Duration) *streamConn {
+	s := &streamConn{c: c, ctx: c.Request().Context(), control: http.NewResponseController(c.Response().Writer), idle: idle}
+	// A read that waits for the client does not see the context end.
+	s.release = context.AfterFunc(s.ctx, s.stopReading)
+	return s
+}
+
+// stopReading makes reads fail, those that wait included.
+func (s *streamConn) stopReading() {
+	_ = s.control.SetReadDeadline(time.Unix(1, 0)) // where it cannot be set, none waits
+}
+
+// begin sends the head of the answer, before any line is read: clients may wait for
+// it before they write.
+func (s *streamConn) begin() error {
+	if err := supported(s.control.EnableFullDuplex()); err != nil {
+		return fmt.Errorf("answer while reading: %w", err)
+	}
+	res := s.c.Response()
+	if r := s.c.Request(); r.ProtoAtLeast(1, 1) && r.Header.Get("Expect") != "" {
+		// net/http sends it when the body is read first, which comes too late.
+		res.Writer.WriteHeader(http.StatusContinue)
+	}
+	res.Header().Set(echo.HeaderContentType, typeNDJSON)
+	res.Header().Set(echo.HeaderCacheControl, "no-store")
+	res.Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+	res.WriteHeader(http.StatusOK)
+	return s.flush()
+}
+
+// Read waits for what the client sends next.
+func (s *streamConn) Read(p []byte) (int, error) {
+	if err := supported(s.control.SetReadDeadline(time.Now().Add(s.idle))); err != nil {
+		return 0, fmt.Errorf("extend the read deadline: %w", err)
+	}
+	// After the deadline is set: when the context ends, it is set to the past.
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.c.Request().Body.Read(p)
+}
+
+// send writes lines and flushes them.
+func (s *streamConn) send(lines []byte) error {
+	if err := supported(s.control.SetWriteDeadline(time.Now().Add(s.idle))); err != nil {
+		return fmt.Errorf("extend the write deadline: %w", err)
+	}
+	if _, err := s.c.Response().Write(lines); err != nil {
+		return fmt.Errorf("answer lines: %w: %w", errGone, err)
+	}
+	return s.flush()
+}
+
+func (s *streamConn) flush() error {
+	if err := supported(s.control.Flush()); err != nil {
+		return fmt.Errorf("answer lines: %w: %w", errGone, err)
+	}
+	return nil
+}
+
+// breakOff prepares for the connection to be closed because of err, and returns
+// it. Before net/http closes a connection it reads what is left of the request, and
+// would wait for the client to send it.
+func (s *streamConn) breakOff(err error) error {
+	s.stopReading()
+	return err
+}
+
+// supported leaves out the error of a connection that has no such control.
+func supported(err error) error {
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}

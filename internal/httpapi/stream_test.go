@@ -1,0 +1,297 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// duplex is a stream on a real connection, written to and read from in turns.
+type duplex struct {
+	t   testing.TB
+	in  *io.PipeWriter
+	res *http.Response
+	out *bufio.Reader
+}
+
+func (s *service) duplex(t testing.TB, addr string) *duplex {
+	t.Helper()
+	read, write := io.Pipe()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	res, err := client.Do(r) // returns before a line is written
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	if res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	return &duplex{t, write, res, bufio.NewReader(res.Body)}
+}
+
+func (d *duplex) write(text string) {
+	d.t.Helper()
+	if _, err := io.WriteString(d.in, text); err != nil {
+		d.t.Fatalf("write %q: %v", text, err)
+	}
+}
+
+func (d *duplex) line() string {
+	d.t.Helper()
+	l, err := d.out.ReadString('\n')
+	if err != nil {
+		d.t.Fatalf("after %q: %v", l, err)
+	}
+	return strings.TrimSuffix(l, "\n")
+}
+
+// end reads the end of the answer.
+func (d *duplex) end() error {
+	rest, err := io.ReadAll(d.out)
+	if len(rest) > 0 {
+		d.t.Errorf("still to come: %q", rest)
+	}
+	return err
+}
+
+// TestFullDuplex writes each line when the one before is answered, a line in pieces too, and
+// sees between them that an answered line has taken effect.
+func TestFullDuplex(t *testing.T) {
+	s := open(t)
+	d := s.duplex(t, s.start(t))
+	for i := range 5 {
+		post := fmt.Sprint("p", i)
+		l := activityLine("1", "hide", post, "add")
+		d.write(l[:10])
+		d.write(l[10:] + "\n")
+		if got := d.line(); got != yes {
+			t.Errorf("line %d: %s", i, got)
+		}
+		if got, _, _ := s.items(t, "/v1/users/1/hides"); len(got) != i+1 || !slices.Contains(got, post) {
+			t.Errorf("after line %d: %v", i, got)
+		}
+	}
+	d.write("nonsense\n" + activityLine("1", "hide", "p0", "remove") + "\n" + activityLine("1", "hide", "p1", "rem"))
+	wantError(t, d.line(), "malformed_json", "")
+	if got := d.line(); got != yes {
+		t.Error(got)
+	}
+	d.write("\n")
+	wantError(t, d.line(), "unknown_op", "op")
+	d.write(activityLine("1", "hide", "p1", "remove")) // without an end of line
+	_ = d.in.Close()
+	if got := d.line(); got != yes {
+		t.Error(got)
+	}
+	if err := d.end(); err != nil {
+		t.Errorf("end: %v", err)
+	}
+	// The connection is good for another request.
+	s.want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
+}
+
+// TestStreamGoesOn has the store, then the ledger, fail between lines.
+func TestStreamGoesOn(t *testing.T) {
+	s := open(t)
+	d := s.duplex(t, s.start(t))
+	hide := func(post string) string { return activityLine("1", "hide", post, "add") + "\n" }
+	d.write(hide("a"))
+	if got := d.line(); got != yes {
+		t.Error(got)
+	}
+	for _, dependency := range []*switched{&s.store.switched, &s.ledger.switched} {
+		dependency.set(failing)
+		d.write(hide("b") + "nonsense\n" + hide("c"))
+		wantError(t, d.line(), "unavailable", "")
+		wantError(t, d.line(), "malformed_json", "")
+		wantError(t, d.line(), "unavailable", "")
+		dependency.set(sound)
+		d.write(hide("a"))
+		if got := d.line(); got != no {
+			t.Error(got)
+		}
+	}
+	for _, post := range []string{"b", "c"} { // both undecided so far
+		d.write(hide(post))
+		if got := d.line(); got != yes && got != no {
+			t.Error(got)
+		}
+	}
+	_ = d.in.Close()
+	if err := d.end(); err != nil {
+		t.Errorf("end: %v", err)
+	}
+	if got, _, _ := s.items(t, "/v1/users/1/hides"); len(got) != 3 {
+		t.Errorf("hides: %v", got)
+	}
+}
+
+// TestStreamBroken ends the request in the middle of a line that is sound as far as it goes:
+// it is not recorded, and the answer does not end as a whole one does.
+func TestStreamBroken(t *testing.T) {
+	s := open(t)
+	addr := s.start(t)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	first, second := activityLine("1", "hide", "a", "add")+"\n", activityLine("1", "hide", "b", "add")
+	_, err = fmt.Fprintf(conn, "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s%s",
+		len(first)+len(second)+1, first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body := bufio.NewReader(res.Body)
+	if l, err := body.ReadString('\n'); err != nil || l != yes+"\n" {
+		t.Fatalf("%q, %v", l, err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(body); err == nil || len(rest) > 0 {
+		t.Errorf("got %q and a clean end, want none", rest)
+	}
+	if got, _, _ := s.items(t, "/v1/users/1/hides"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("hides: %v", got)
+	}
+}
+
+// TestStreamAndShutdown ends the context of all requests while a stream waits for its client.
+func TestStreamAndShutdown(t *testing.T) {
+	s := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewUnstartedServer(s)
+	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Start()
+	defer server.Close()
+	d := s.duplex(t, server.Listener.Addr().String())
+	d.write(activityLine("1", "hide", "p", "add") + "\n")
+	if got := d.line(); got != yes {
+		t.Error(got)
+	}
+	cancel()
+	if err := d.end(); err == nil {
+		t.Error("a clean end, though nobody ended the request")
+	}
+}
+
+// TestStreamExpects waits to be told to go on, as curl does, before it sends a line.
+func TestStreamExpects(t *testing.T) {
+	s := open(t)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	l := activityLine("1", "hide", "p", "add") + "\n"
+	if _, err = fmt.Fprintf(conn, "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(l)); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	goOn, err := http.ReadResponse(in, nil)
+	if err != nil || goOn.StatusCode != http.StatusContinue {
+		t.Fatalf("%v, %v", goOn, err)
+	}
+	_ = goOn.Body.Close()
+	if _, err = io.WriteString(conn, l); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if a := answerOf(t, &http.Response{StatusCode: res.StatusCode, Header: res.Header, Body: res.Body, Request: &http.Request{}}); a.Status != 200 || a.Body != yes+"\n" {
+		t.Errorf("%d %q", a.Status, a.Body)
+	}
+}
+
+// controlled is a response writer that notes what a stream asks of its connection.
+type controlled struct {
+	*httptest.ResponseRecorder
+
+	duplex      bool
+	read, write []time.Time
+	flushed     []int // length of the answer at each flush
+}
+
+func (c *controlled) EnableFullDuplex() error {
+	c.duplex = true
+	return nil
+}
+
+func (c *controlled) SetReadDeadline(at time.Time) error {
+	c.read = append(c.read, at)
+	return nil
+}
+
+func (c *controlled) SetWriteDeadline(at time.Time) error {
+	c.write = append(c.write, at)
+	return nil
+}
+
+func (c *controlled) FlushError() error {
+	c.flushed = append(c.flushed, c.Body.Len())
+	return nil
+}
+
+// pieces hands out a piece a read.
+type pieces []string
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(*p) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, (*p)[0])
+	*p = (*p)[1:]
+	return n, nil
+}
+
+// TestStreamDeadlines looks at what the connection is told for each chunk.
+func TestStreamDeadlines(t *testing.T) {
+	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
+	l := activityLine("1", "hide", "p", "add") + "\n"
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", &pieces{l + l, l, l + l + l})
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	w := &controlled{ResponseRecorder: httptest.NewRecorder()}
+	before := time.Now()
+	s.ServeHTTP(w, r)
+	if got := strings.Count(w.Body.String(), "\n"); got != 6 || !w.duplex {
+		t.Errorf("%d lines, full duplex %v", got, w.duplex)
+	}
+	size := func(lines int) int { return len(yes+"\n") + (lines-1)*len(no+"\n") }
+	if want := []int{0, size(2), size(3), size(6)}; !slices.Equal(w.flushed, want) {
+		t.Errorf("flushed at %v, want %v", w.flushed, want)
+	}
+	if len(w.read) != 4 || len(w.write) != 3 {
+		t.Errorf("%d read and %d write deadlines, want 4 and 3", len(w.read), len(w.write))
+	}
+	for _, at := range append(w.read, w.write...) {
+		if at.Before(before.Add(time.Hour)) || at.After(time.Now().Add(time.Hour)) {
+			t.Errorf("deadline %v, started %v", at, before)
+		}
+	}
+}
