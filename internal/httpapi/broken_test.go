@@ -59,7 +59,7 @@ func TestBodyBreaks(t *testing.T) {
 // TestMalformedEscape has a path that no server of net/http lets through.
 func TestMalformedEscape(t *testing.T) {
 	s := open(t)
-	r := &http.Request{Method: "PUT", URL: &url.URL{Path: "/v1/users/1/hides/x", RawPath: "/v1/users/1/hides/%zz"}, Header: http.Header{}, Body: http.NoBody}
+	r := &http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/v1/users/1/hides/x", RawPath: "/v1/users/1/hides/%zz"}, Header: http.Header{}, Body: http.NoBody}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r.WithContext(t.Context()))
 	res := w.Result()

@@ -6,6 +6,12 @@
 // refused, and so is a query parameter that the route does not know. Errors have one
 // shape, and one table of codes and statuses, in errors.go.
 //
+// Activities come one by one, as a JSON batch that is taken or refused whole, or as
+// a stream of NDJSON. There every line up to a line feed, of at most 16 KiB, has an
+// answer of its own, an empty line too; only white space after the last line feed
+// has none. A client reads the answers while it writes, and sends again what a
+// stream that was cut off has not answered: nothing is recorded twice.
+//
 // Nothing is kept between requests but what the Recorder keeps, so any number of
 // instances may serve side by side.
 package httpapi

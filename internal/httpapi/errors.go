@@ -88,7 +88,7 @@ func describe(err error) problem {
 		return problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: clip(invalid.Field, maxField)}
 	}
 	if down, ok := errors.AsType[*activity.UnavailableError](err); ok {
-		return problem{Code: codeUnavailable, Message: "the service cannot do this now: unavailable: " + down.Dependency}
+		return problem{Code: codeUnavailable, Message: "what this call needs is unavailable: " + down.Dependency}
 	}
 	if route, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch route.Code {

@@ -154,24 +154,25 @@ func (l *lineReader) ready() bool {
 	return bytes.IndexByte(ahead, '\n') >= 0
 }
 
-// next returns the next line without its end, valid until the next call; io.EOF
-// after the last one.
+// next returns the next line without its end, valid until the next call;
+// errLongLine for one that is too long; io.EOF after the last.
 func (l *lineReader) next() ([]byte, error) {
 	line, err := l.in.ReadSlice('\n')
-	long := len(line) > maxLine+1
+	long := false
 	for errors.Is(err, bufio.ErrBufferFull) {
+		long = true
 		line, err = l.in.ReadSlice('\n')
 	}
-	switch {
-	case err == nil:
-		line = line[:len(line)-1]
-	case !errors.Is(err, io.EOF):
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
-	case !long && len(bytes.TrimSpace(line)) == 0:
-		return nil, io.EOF
 	}
-	if long || len(line) > maxLine {
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	switch {
+	case long || len(line) > maxLine:
 		return nil, errLongLine
+	case err != nil && len(bytes.TrimSpace(line)) == 0:
+		return nil, io.EOF
+	default:
+		return line, nil
 	}
-	return line, nil
 }

@@ -120,7 +120,7 @@ func TestLongLines(t *testing.T) {
 	s := open(t)
 	var body []string
 	var want []bool
-	for i, n := range []int{limit, limit + 1, limit - 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 300 << 10, limit, limit + 1, 128 << 10} {
+	for i, n := range []int{limit, limit + 1, limit - 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 300 << 10, limit, 128 << 10, limit + 1} {
 		l := activityLine("1", "hide", fmt.Sprint("p", i), "add")
 		body = append(body, l+strings.Repeat(" ", n-len(l)))
 		want = append(want, n <= limit)

@@ -63,7 +63,7 @@ func noBody(c echo.Context) error {
 	var first [1]byte
 	n, err := io.ReadFull(r.Body, first[:])
 	switch {
-	case n > 0 || r.ContentLength > 0:
+	case n > 0:
 		return refuse(codeUnexpectedBody, "", "this request takes no body")
 	case !errors.Is(err, io.EOF):
 		return unreadable(err)

@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,8 +104,6 @@ func TestFullDuplex(t *testing.T) {
 	if err := d.end(); err != nil {
 		t.Errorf("end: %v", err)
 	}
-	// The connection is good for another request.
-	s.want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
 }
 
 // TestStreamGoesOn has the store, then the ledger, fail between lines.
@@ -179,9 +179,10 @@ func TestStreamBroken(t *testing.T) {
 	}
 }
 
-// TestStreamAndShutdown ends the context of all requests while a stream waits for its client.
+// TestStreamAndShutdown ends the context of all requests while a stream waits for its client, on
+// a real connection: it is cut off.
 func TestStreamAndShutdown(t *testing.T) {
-	s := open(t)
+	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	server := httptest.NewUnstartedServer(s)
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
@@ -195,6 +196,56 @@ func TestStreamAndShutdown(t *testing.T) {
 	cancel()
 	if err := d.end(); err == nil {
 		t.Error("a clean end, though nobody ended the request")
+	}
+}
+
+// TestStreamWakes ends the context when the read of a stream waits for sure.
+func TestStreamWakes(t *testing.T) {
+	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &controlled{ResponseRecorder: httptest.NewRecorder(), past: make(chan struct{})}
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
+		cancel()
+		<-w.past
+		return 0, os.ErrDeadlineExceeded
+	}))
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	if !s.aborted(w, r) {
+		t.Error("the answer ends well")
+	}
+}
+
+// TestStreamTooLate ends the context before the stream waits: it does not begin to.
+func TestStreamTooLate(t *testing.T) {
+	s := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
+		t.Error("the stream reads on")
+		return 0, io.EOF
+	}))
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	if !s.aborted(httptest.NewRecorder(), r) {
+		t.Error("the answer ends well")
+	}
+}
+
+// TestStreamLetsGo breaks a stream off: nobody is to wait for the rest of the request.
+func TestStreamLetsGo(t *testing.T) {
+	s := open(t)
+	for name, w := range map[string]*controlled{"read": {}, "flush": {broken: errInjected}} {
+		w.ResponseRecorder, w.past = httptest.NewRecorder(), make(chan struct{})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", breaking("x\n", errInjected))
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		if !s.aborted(w, r) {
+			t.Errorf("%s: the answer ends well", name)
+		}
+		select {
+		case <-w.past:
+		default:
+			t.Errorf("%s: read deadlines %v", name, w.read)
+		}
 	}
 }
 
@@ -236,6 +287,10 @@ type controlled struct {
 	duplex      bool
 	read, write []time.Time
 	flushed     []int // length of the answer at each flush
+	broken      error // of flushes
+
+	past chan struct{} // closed when a read deadline is in the past
+	once sync.Once
 }
 
 func (c *controlled) EnableFullDuplex() error {
@@ -244,6 +299,10 @@ func (c *controlled) EnableFullDuplex() error {
 }
 
 func (c *controlled) SetReadDeadline(at time.Time) error {
+	if at.Before(time.Now()) {
+		c.once.Do(func() { close(c.past) })
+		return nil
+	}
 	c.read = append(c.read, at)
 	return nil
 }
@@ -255,7 +314,7 @@ func (c *controlled) SetWriteDeadline(at time.Time) error {
 
 func (c *controlled) FlushError() error {
 	c.flushed = append(c.flushed, c.Body.Len())
-	return nil
+	return c.broken
 }
 
 // pieces hands out a piece a read.
@@ -293,5 +352,19 @@ func TestStreamDeadlines(t *testing.T) {
 		if at.Before(before.Add(time.Hour)) || at.After(time.Now().Add(time.Hour)) {
 			t.Errorf("deadline %v, started %v", at, before)
 		}
+	}
+}
+
+// TestStreamChunks has more lines at hand than are recorded at once.
+func TestStreamChunks(t *testing.T) {
+	s := open(t)
+	l := activityLine("1", "hide", "p", "add") + "\n"
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", &pieces{strings.Repeat(l, 1200)})
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	w := &controlled{ResponseRecorder: httptest.NewRecorder()}
+	s.ServeHTTP(w, r)
+	size := func(lines int) int { return len(yes+"\n") + (lines-1)*len(no+"\n") }
+	if want := []int{0, size(1000), size(1200)}; !slices.Equal(w.flushed, want) {
+		t.Errorf("flushed at %v, want %v", w.flushed, want)
 	}
 }
