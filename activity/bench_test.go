@@ -41,7 +41,7 @@ func BenchmarkRebuild(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 1)
 	fillPages(b, g, 5000, 50)
 	for b.Loop() {
-		if _, err := g.rebuild(b.Context(), 0, 0, "benchmark"); err != nil { //nolint:contextcheck // flights have their own
+		if _, err := g.rebuild(b.Context(), 0, 0, "benchmark"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -77,6 +77,8 @@ func FuzzCheckID(f *testing.F) {
 func TestKindsAreChecked(t *testing.T) {
 	good := Kind{Name: "mute", Plural: "mutes", Target: User, Effect: Drop}
 	for name, change := range map[string]func(k *Kind){
+		"name of a field":  func(k *Kind) { k.Name = "id" },
+		"name of a route":  func(k *Kind) { k.Plural = "preview" },
 		"empty name":       func(k *Kind) { k.Name = "" },
 		"capital":          func(k *Kind) { k.Name = "Mute" },
 		"colon":            func(k *Kind) { k.Name = "mu:te" },

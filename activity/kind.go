@@ -107,6 +107,9 @@ func (k Kind) names() []string {
 }
 
 func (k Kind) validate() error {
+	if k.Name == "id" || k.Plural == "preview" {
+		return errors.New("the name is taken: by a field of answers, or by a route")
+	}
 	for _, name := range append(k.names(), k.Plural) {
 		if name == "" || len(name) > 32 {
 			return fmt.Errorf("name %q: not 1 to 32 bytes", name)

@@ -168,17 +168,19 @@ func (r *Recorder) Close() {
 // Kinds returns the kinds that the Recorder knows.
 func (r *Recorder) Kinds() *Kinds { return r.kinds }
 
-// Ready returns nil if feeds can be answered, or an [*UnavailableError] for each
-// dependency that is down.
-func (r *Recorder) Ready(ctx context.Context) []error {
-	var down []error
-	if err := r.ledger.Ping(ctx); err != nil {
+// Ready reports whether feeds can be answered, which takes the pages or the ledger, and
+// returns an [*UnavailableError] for each of the two that is down.
+func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
+	ledgerErr := make(chan error, 1) // both at once: one that hangs leaves no time for the other
+	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
+	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	if err := <-ledgerErr; err != nil {
 		down = append(down, unavailable("ledger", err))
 	}
-	if _, err := r.store.Load(ctx, []favfilter.PageID{{Number: 0}}); err != nil {
-		down = append(down, unavailable("pages", err))
+	if storeErr != nil {
+		down = append(down, unavailable("pages", storeErr))
 	}
-	return down
+	return len(down) < 2, down
 }
 
 // lookups is the most keys that a feed check tests for one candidate.

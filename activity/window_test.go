@@ -139,13 +139,13 @@ func TestStoreDown(t *testing.T) {
 	if _, err = g.Record(t.Context(), []Activity{add("1", "seen", "q")}); dependency(err) != "pages" {
 		t.Errorf("seen: %v", err)
 	}
-	if down := g.Ready(t.Context()); len(down) != 1 || dependency(down[0]) != "pages" {
+	if ready, down := g.Ready(t.Context()); !ready || len(down) != 1 || dependency(down[0]) != "pages" {
 		t.Errorf("ready: %v", down)
 	}
 	g.Recorder.store = g.store
 	g.want(t, "1", "hide", "q", Direct) // it was in the ledger
 	g.record(t, false, add("1", "hide", "q"))
-	if down := g.Ready(t.Context()); len(down) != 0 {
+	if ready, down := g.Ready(t.Context()); !ready || len(down) != 0 {
 		t.Errorf("ready: %v", down)
 	}
 }
@@ -165,7 +165,11 @@ func TestLedgerDown(t *testing.T) {
 	if _, err := g.List(t.Context(), "1", "hide", "", 10); dependency(err) != "ledger" {
 		t.Errorf("list: %v", err)
 	}
-	if down := g.Ready(t.Context()); len(down) != 1 || dependency(down[0]) != "ledger" {
+	if ready, down := g.Ready(t.Context()); !ready || len(down) != 1 || dependency(down[0]) != "ledger" {
 		t.Errorf("ready: %v", down)
+	}
+	g.Recorder.store = downStore{}
+	if ready, down := g.Ready(t.Context()); ready || len(down) != 2 {
+		t.Errorf("ready %v with neither: %v", ready, down)
 	}
 }

@@ -127,7 +127,7 @@ func (l *Ledger) List(ctx context.Context, q ListQuery) (rows []Row, err error) 
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ledger: list %q of %q: %w", q.Kind, q.Owner, ended(ctx, err))
+		return nil, fmt.Errorf("ledger: list %q: %w", q.Kind, ended(ctx, err))
 	}
 	return rows, nil
 }

@@ -34,30 +34,40 @@ func (s *service) health(c echo.Context) error {
 	return respond(c, http.StatusOK, healthAnswer{Status: "ok"})
 }
 
-// ready answers whether feeds can be answered. What is wrong in detail is logged: the
-// answer is for anybody and names no addresses.
+// ready answers whether feeds can be answered: also while only the pages or only the
+// ledger can be reached, or a Redis that is down would take every instance out of
+// service. What is wrong in detail is logged: the answer is for anybody and names no
+// addresses.
 func (s *service) ready(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), min(readyTimeout, s.timeout))
 	defer cancel()
-	errs := s.recorder.Ready(ctx)
+	ready, errs := s.recorder.Ready(ctx)
 	if len(errs) == 0 {
 		return respond(c, http.StatusOK, healthAnswer{Status: "ready"})
 	}
 	s.logError(c, "ask the dependencies", errors.Join(errs...))
-	answer := healthAnswer{Status: "unavailable"}
-	for _, err := range errs {
-		d := down{Dependency: "service", Reason: "it answers with an error"}
-		if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
-			d.Dependency = dependency.Dependency
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			d.Reason = "it does not answer in time"
-		}
-		answer.Down = append(answer.Down, d)
+	answer := healthAnswer{Status: "degraded", Down: make([]down, len(errs))}
+	for i, err := range errs {
+		answer.Down[i] = downOf(err)
 	}
+	if ready {
+		return respond(c, http.StatusOK, answer)
+	}
+	answer.Status = "unavailable"
 	c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 	return respond(c, http.StatusServiceUnavailable, answer)
+}
+
+func downOf(err error) down {
+	d := down{Dependency: "service", Reason: "it answers with an error"}
+	if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
+		d.Dependency = dependency.Dependency
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		d.Reason = "it does not answer in time"
+	}
+	return d
 }
