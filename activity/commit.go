@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -150,8 +153,9 @@ func (r *Recorder) failure(w *write, failed map[uint32]error) error {
 // applyAll brings the pages to where the transaction left them, and returns the
 // errors of those that could not be.
 func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[uint32]error {
-	failed := make(map[uint32]error)
 	var batches []favfilter.Batch
+	repairs := repairs{failed: make(map[uint32]error)}
+	repairs.group.SetLimit(maxRebuilds)
 	for _, p := range pages {
 		if len(p.Added)+len(p.Removed) > 0 {
 			batches = append(batches, r.batch(p))
@@ -160,17 +164,18 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 		// Nothing changed, but the write that this one repeats may not have reached
 		// the page.
 		if r.marks.stood[p.Page].Load() < p.Sequence {
-			if err := r.stand(ctx, p.Page, p.Sequence); err != nil {
-				failed[p.Page] = err
-			}
+			repairs.start(p.Page, func() error { return r.stand(ctx, p.Page, p.Sequence) })
 		}
 	}
 	for i, res := range r.store.Apply(ctx, batches) {
 		page, sequence := batches[i].ID.Number, batches[i].Sequence
-		if err := r.confirm(ctx, page, sequence, res); err != nil {
-			failed[page] = err
+		if res.Err != nil {
+			repairs.start(page, func() error { return res.Err })
+		} else if reason := r.amiss(ctx, page, res); reason != "" {
+			repairs.start(page, func() error { return r.remake(ctx, page, sequence, reason) })
 		}
 	}
+	failed := repairs.wait()
 	for _, p := range pages {
 		// Also where it failed: the ledger has it, so a page below has lost it.
 		raise(&r.marks.required[p.Page], p.Sequence)
@@ -181,21 +186,44 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 	return failed
 }
 
-// confirm sees to it that the page stands at sequence after the store answered res.
-func (r *Recorder) confirm(ctx context.Context, page uint32, sequence uint64, res favfilter.Result) error {
+// repairs are pages of one group that are brought to where they have to stand, some at
+// a time.
+type repairs struct {
+	group  errgroup.Group
+	mu     sync.Mutex
+	failed map[uint32]error
+}
+
+func (s *repairs) start(page uint32, repair func() error) {
+	s.group.Go(func() error {
+		if err := repair(); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failed[page] = err
+		}
+		return nil // others go on
+	})
+}
+
+func (s *repairs) wait() map[uint32]error {
+	_ = s.group.Wait() // always nil: see start
+	return s.failed
+}
+
+// amiss says why the page has to be made anew after the store answered res, "" if it
+// has not.
+func (r *Recorder) amiss(ctx context.Context, page uint32, res favfilter.Result) string {
 	switch {
-	case res.Err != nil:
-		return res.Err
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
-		return r.remake(ctx, page, sequence, res.State.String())
+		return res.State.String()
 	case r.ahead(ctx, page, res.Header.Sequence):
-		return r.remake(ctx, page, sequence, "ahead")
+		return "ahead"
 	case r.overfull(res.Header):
-		return r.remake(ctx, page, sequence, "overfull")
+		return "overfull"
 	case r.oversized(res.Header):
-		return r.remake(ctx, page, sequence, "oversized")
+		return "oversized"
 	default:
-		return nil
+		return ""
 	}
 }
 

@@ -240,18 +240,19 @@ func TestOneCommandAFeed(t *testing.T) {
 	}
 	wantCommands(t, server, before, map[string]int64{"mget": n})
 
+	other := g.onAnotherPage("1")
 	g.want(t, "2", "block", "1", Reverse) // both pages are met now
 	before = server.CommandStats()
 	for i := range n {
 		g.record(t, true, add("1", "hide", fmt.Sprint("p", i)))
 	}
 	wantCommands(t, server, before, map[string]int64{"evalsha": n})
-	g.record(t, true, add("1", "block", "3"))
-	g.record(t, true, undo("1", "block", "3"))
+	g.record(t, true, add("1", "block", other))
+	g.record(t, true, undo("1", "block", other))
 	before = server.CommandStats()
 	for range n { // a page on each side
-		g.record(t, true, add("1", "block", "3"))
-		g.record(t, true, undo("1", "block", "3"))
+		g.record(t, true, add("1", "block", other))
+		g.record(t, true, undo("1", "block", other))
 	}
 	wantCommands(t, server, before, map[string]int64{"evalsha": 4 * n})
 }

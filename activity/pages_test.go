@@ -61,6 +61,16 @@ func TestPageFollowsLoad(t *testing.T) {
 	t.Logf("rebuilds %v", g.reasons())
 }
 
+// onAnotherPage returns a user who does not share that one's page.
+func (g *rig) onAnotherPage(user string) string {
+	for i := 0; ; i++ {
+		other := fmt.Sprint("other", i)
+		if g.pageOf(userHash(g.identity.Seed, other)) != g.pageOf(userHash(g.identity.Seed, user)) {
+			return other
+		}
+	}
+}
+
 // TestEmptyPagesExpire: a page made for a viewer who never did anything does not stay, one
 // with activities does.
 func TestEmptyPagesExpire(t *testing.T) {
@@ -72,12 +82,8 @@ func TestEmptyPagesExpire(t *testing.T) {
 		must(t, err)
 		return l[0].Page != nil
 	}
-	idle, busy := "0", ""
-	for i := 1; busy == ""; i++ {
-		if u := fmt.Sprint(i); g.pageOf(userHash(g.identity.Seed, u)) != g.pageOf(userHash(g.identity.Seed, idle)) {
-			busy = u
-		}
-	}
+	idle := "0"
+	busy := g.onAnotherPage(idle)
 	g.want(t, idle, "hide", "p", None)
 	g.want(t, busy, "hide", "p", None)
 	g.record(t, true, add(busy, "hide", "p"))

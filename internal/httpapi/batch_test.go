@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
 func activityLine(user, kind, target, op string) string {
@@ -29,7 +32,7 @@ func TestBatch(t *testing.T) {
 // TestLargestBatch has as many lines as a batch may, in a body of the default length, with ids
 // of 20 bytes: without spaces, and with those that some encoders put in.
 func TestLargestBatch(t *testing.T) {
-	s := open(t)
+	s := newService(t, httpapi.Config{Timeout: time.Minute}, nil) // the race detector is slow
 	for op, sep := range map[string][2]string{"add": {",", ":"}, "remove": {", ", ": "}} {
 		var all []string
 		for i := range 10_000 {
