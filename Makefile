@@ -3,6 +3,8 @@
 GO      ?= go
 # Extra arguments for go test, as in: make test ARGS='-run TestPage -v'
 ARGS    ?=
+# What `make race` tests.
+PACKAGES ?= ./...
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 # What `make run` passes to feedfilter serve, as in: make run SERVE='--addr 127.0.0.1:9000'
@@ -31,7 +33,7 @@ test: deps ## Run the tests.
 
 .PHONY: race
 race: deps ## Run the tests under the race detector, which needs a C compiler.
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(ARGS) ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
 bench: deps ## Run the benchmarks.
