@@ -89,7 +89,8 @@ type Batch struct {
 	//
 	// With 0 there is no guard: a key to add that looks present and a key to
 	// remove that is absent change nothing, every key has an outcome of its own,
-	// and the page's sequence rises by one if anything changed.
+	// and the page's sequence rises by one if anything changed. A large batch that
+	// other writers keep overtaking may take effect in several such steps.
 	Sequence uint64
 
 	// Limit is the most Bloom bits that may be set before a key is added; one

@@ -35,10 +35,14 @@ func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 		}
 	}
 	s.swap(ctx, batches, results, large)
+	s.applyByScript(ctx, batches, results, pending)
+	return results
+}
+
+func (s *Store) applyByScript(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) {
 	for round := 0; len(pending) > 0; round++ {
 		pending = s.applyScripts(ctx, batches, results, pending, round == applyRounds-1)
 	}
-	return results
 }
 
 // applyScripts runs the scripts of the pending batches and returns those whose page

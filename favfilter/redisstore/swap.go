@@ -10,9 +10,14 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// swapRounds bounds the tries of a compare-and-swap. Each lost try means that
-// another writer succeeded.
-const swapRounds = 64
+const (
+	// swapRounds bounds the tries of a compare-and-swap. Each lost try means that
+	// another writer succeeded, and one who writes by script is always faster.
+	swapRounds = 8
+	// stepKeys is how many keys a script applies once swaps have lost: as many as
+	// 3,999 arguments hold, which is what serverless caches take.
+	stepKeys = 3900 / (favfilter.MaxHashes + 1)
+)
 
 var errNoProgress = errors.New("other writers changed the page each time")
 
@@ -26,7 +31,33 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 		pending = s.swapRound(ctx, batches, results, pending)
 	}
 	for _, i := range pending {
-		results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, errNoProgress)}
+		if batches[i].Sequence > 0 {
+			// Not by other writers: a guarded batch that they overtake ends there.
+			results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, errNoProgress)}
+		} else {
+			results[i] = s.applyInSteps(ctx, batches[i])
+		}
+	}
+}
+
+// applyInSteps applies a batch without a guard by scripts, which cannot lose.
+func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.Result {
+	var outcomes []favfilter.Outcome
+	for {
+		step := b
+		step.Remove = b.Remove[:min(len(b.Remove), stepKeys)]
+		step.Add = b.Add[:min(len(b.Add), stepKeys-len(step.Remove))]
+		b.Remove, b.Add = b.Remove[len(step.Remove):], b.Add[len(step.Add):]
+		result := make([]favfilter.Result, 1)
+		s.applyByScript(ctx, []favfilter.Batch{step}, result, []int{0})
+		if result[0].Err != nil || result[0].State != favfilter.Applied {
+			return result[0]
+		}
+		outcomes = append(outcomes, result[0].Outcomes...)
+		if len(b.Remove)+len(b.Add) == 0 {
+			result[0].Outcomes = outcomes
+			return result[0]
+		}
 	}
 }
 
