@@ -73,8 +73,9 @@ func killDuringWrites(t *testing.T, s *service, meanwhile func()) {
 		absent += m.absent
 	}
 	t.Logf("%d kills, %d acknowledged writes; %d of %d undone keys reported by chance", kills, acked, found, absent)
-	if float64(found) > float64(absent)/1000+4 {
-		t.Errorf("%d of %d undone keys still reported", found, absent)
+	// At the rate of 0.1 %, and one false positive may be met again after every kill.
+	if bound := float64(absent)/1000 + kills; float64(found) > bound {
+		t.Errorf("%d of %d undone keys still reported, more than %.0f", found, absent, bound)
 	}
 }
 
