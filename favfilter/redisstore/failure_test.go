@@ -171,14 +171,19 @@ func TestOutOfMemory(t *testing.T) {
 
 // A page of another number is foreign, to the script as to a compare-and-swap.
 func TestPageOfAnotherNumber(t *testing.T) {
-	s := openStore(t, redistest.Start(t).Client(), "damage")
+	client := redistest.Start(t).Client()
+	s := openStore(t, client, "damage")
 	id := favfilter.PageID{Number: 5}
 	put(t, s, id, newPage(t, 6, shapeFor(t, 100)))
+	before := client.Get(t.Context(), "fav:{damage/5}:bits").Val()
 	for _, n := range []int{20, 1} {
 		res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Sequence: 1, Add: hashes(0, 0, n)}})
 		if res[0].State != favfilter.Foreign {
 			t.Errorf("%d keys: %v, want foreign", n, res[0].State)
 		}
+	}
+	if after := client.Get(t.Context(), "fav:{damage/5}:bits").Val(); after != before || before == "" {
+		t.Error("the page changed")
 	}
 }
 
