@@ -36,7 +36,7 @@ type windowWrite struct {
 	result []int // the place of each key's answer
 }
 
-// add notes that activity number i of a call, of a kind with a window, is to be written.
+// addWindowWrite notes in ws that activity number i of a call, of kind k, is to be written.
 func (r *Recorder) addWindowWrite(ws *windowWrites, k Kind, a Activity, i int) {
 	id := favfilter.PageID{Number: r.pageOf(userHash(r.identity.Seed, a.User)), Part: k.Name}
 	if ws.pages == nil {

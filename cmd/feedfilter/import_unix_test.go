@@ -14,7 +14,7 @@ func TestImportPipe(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "a.csv")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	for range 2 {
 		written := make(chan error, 1)

@@ -84,6 +84,8 @@ func (s *Store) applyCall(b favfilter.Batch) invocation {
 		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)
 	}
 	args := make([]any, 0, 6+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
+	// The two parts of the header that the script compares: shape and seed, and
+	// incarnation and page number.
 	args = append(args, header[:24], header[48:60], from, to, b.Limit, len(b.Remove))
 	var buf [favfilter.MaxHashes]uint32
 	for _, keys := range [2][]favfilter.Hash{b.Remove, b.Add} {
