@@ -19,8 +19,9 @@ type process struct {
 	done chan struct{} // closed when it has ended, and its forks with it
 }
 
-func newProcess(binary string, args []string) *process {
-	p := &process{log: newServerLog(), done: make(chan struct{})}
+// newProcess makes a process that is ready once it has logged the text ready.
+func newProcess(binary string, args []string, ready string) *process {
+	p := &process{log: newServerLog(ready), done: make(chan struct{})}
 	// Its life is the Server's to end, not a context's: a test's context is
 	// over before its cleanups, which may still need the server.
 	p.cmd = exec.CommandContext(context.Background(), binary, args...) //nolint:gosec // the test's own words
@@ -94,6 +95,25 @@ func (p *process) terminate(ctx context.Context) error {
 	}
 }
 
+// suspend stops the process and its forks where they are, and returns when it
+// has stopped: what it does not do by then it does after resume.
+func (p *process) suspend(ctx context.Context) error {
+	if err := suspendProcess(p.cmd.Process); err != nil {
+		return err
+	}
+	return await(ctx, "it has stopped", func(context.Context) error {
+		if !isSuspended(p.cmd.Process) {
+			return errors.New("it is running")
+		}
+		return nil
+	})
+}
+
+// resume lets the process and its forks run on.
+func (p *process) resume() error {
+	return resumeProcess(p.cmd.Process)
+}
+
 // portTaken says whether the process ended because its port was in use. Call it
 // after start has failed.
 func (p *process) portTaken() bool {
@@ -102,6 +122,7 @@ func (p *process) portTaken() bool {
 
 // serverLog keeps the end of what a server logs and notices when it is ready.
 type serverLog struct {
+	sign  []byte        // what a server that is ready logs
 	ready chan struct{} // closed when the server accepts connections
 
 	mu      sync.Mutex
@@ -111,8 +132,8 @@ type serverLog struct {
 
 const logTail = 8 << 10 // bytes
 
-func newServerLog() *serverLog {
-	return &serverLog{ready: make(chan struct{})}
+func newServerLog(sign string) *serverLog {
+	return &serverLog{sign: []byte(sign), ready: make(chan struct{})}
 }
 
 // Write takes what the server logs, in pieces of any size.
@@ -120,7 +141,7 @@ func (l *serverLog) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text = append(l.text, b...)
-	if !l.isReady && bytes.Contains(l.text, []byte("Ready to accept connections")) {
+	if !l.isReady && bytes.Contains(l.text, l.sign) {
 		l.isReady = true
 		close(l.ready)
 	}

@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -21,4 +23,21 @@ func killProcess(p *os.Process) error {
 		return os.ErrProcessDone
 	}
 	return err
+}
+
+// suspendProcess asks the kernel to stop the process and its forks.
+func suspendProcess(p *os.Process) error {
+	return syscall.Kill(-p.Pid, syscall.SIGSTOP)
+}
+
+// resumeProcess lets the process and its forks run on.
+func resumeProcess(p *os.Process) error {
+	return syscall.Kill(-p.Pid, syscall.SIGCONT)
+}
+
+// isSuspended says whether the kernel has stopped the process: its state, after
+// its name in parentheses, is T.
+func isSuspended(p *os.Process) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	return err == nil && bytes.Contains(stat, []byte(") T "))
 }

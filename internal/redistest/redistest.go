@@ -1,4 +1,5 @@
-// Package redistest runs real Redis servers for tests.
+// Package redistest runs real Redis servers for tests: single ones, clusters, and
+// replicas under sentinels.
 //
 // Each server is a child process of the test with a loopback port, a directory
 // and a client of its own, so tests can run in parallel, across packages too,
@@ -9,6 +10,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -27,15 +29,14 @@ const (
 	// with far too much to do.
 	startTimeout = time.Minute
 	stopTimeout  = time.Minute
-	infoTimeout  = time.Minute
 	portAttempts = 20
 )
 
 // Server is a redis-server process that belongs to one test.
 //
-// Its methods may be called concurrently. Restart and CommandStats fail the test
-// with FailNow and so belong on the test's own goroutine; the others may be
-// called from any.
+// Its methods may be called concurrently. Restart, RestartFrom, Snapshot and
+// CommandStats fail the test with FailNow and so belong on the test's own
+// goroutine; the others may be called from any.
 type Server struct {
 	t      testing.TB
 	binary string
@@ -44,8 +45,15 @@ type Server struct {
 	port   int
 	client *redis.Client
 
-	mu      sync.Mutex // guards running, and orders Kill, Stop and Restart
+	// config is the file that args are put in, for a server that is to keep its
+	// settings over Restart; "" when they stay on the command line.
+	config string
+	mode   []string // further arguments that a file cannot have
+	ready  string   // what it logs when it is ready
+
+	mu      sync.Mutex // guards running and paused, and orders all that changes them
 	running *process   // nil when it is down
+	paused  bool
 }
 
 // Start runs redis-server on a free loopback port, in a directory of its own,
@@ -67,28 +75,63 @@ func Start(t testing.TB, args ...string) *Server {
 // start tries the ports that nextPort names until one is free.
 func start(t testing.TB, nextPort func() int, args []string) *Server {
 	t.Helper()
-	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir(), args: args}
+	s := newServer(t, findBinary(t), args)
+	if err := s.begin(nextPort); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	return s
+}
+
+// newServer makes a server that has yet to begin, and ends with the test.
+func newServer(t testing.TB, binary string, args []string) *Server {
+	t.Helper()
+	s := &Server{t: t, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe}
 	t.Cleanup(s.Kill)
+	return s
+}
+
+// readyToServe is what redis-server logs when it accepts connections.
+const readyToServe = "Ready to accept connections"
+
+// begin starts a server for the first time, on the first free one of the ports
+// that nextPort names.
+func (s *Server) begin(nextPort func() int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for range portAttempts {
 		s.port = nextPort()
 		release, free := reserve(s.port)
 		if !free {
 			continue
 		}
+		if err := s.writeConfig(); err != nil {
+			release()
+			return err
+		}
 		p, err := s.launch()
 		if err == nil {
-			t.Cleanup(release)
+			s.t.Cleanup(release)
 			s.running = p
 			s.client = s.newClient()
-			return s
+			return nil
 		}
 		release()
 		if !p.portTaken() {
-			t.Fatalf("redistest: starting %s on %s: %v\n%s", s.binary, s.Addr(), err, p.log.tail())
+			return fmt.Errorf("starting %s on %s: %w\n%s", s.binary, s.Addr(), err, p.log.tail())
 		}
 	}
-	t.Fatalf("redistest: starting %s: no free port in %d attempts, the last %d", s.binary, portAttempts, s.port)
-	return nil
+	return fmt.Errorf("starting %s: no free port in %d attempts, the last %d", s.binary, portAttempts, s.port)
+}
+
+// startAll begins the servers, all at once. It is for the test's own goroutine.
+func startAll(servers []*Server) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(servers))
+	for i, s := range servers {
+		wg.Go(func() { errs[i] = s.begin(anyPort) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 func findBinary(t testing.TB) string {
@@ -108,17 +151,56 @@ func findBinary(t testing.TB) string {
 // launch runs the server on s.port and waits until it is ready. On an error the
 // process is gone, and returned for its log.
 func (s *Server) launch() (*process, error) {
-	args := slices.Concat(
-		[]string{"--save", "", "--appendonly", "no"},
-		s.args,
-		[]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port)},
-		[]string{"--dir", s.dir, "--logfile", "", "--daemonize", "no"},
-	)
+	args := s.allArgs()
+	if s.config != "" {
+		args = slices.Concat([]string{s.config}, s.mode)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	p := newProcess(s.binary, args)
+	p := newProcess(s.binary, args, s.ready)
 	err := p.start(ctx)
 	return p, err
+}
+
+// allArgs are the server's arguments, later ones over earlier ones.
+func (s *Server) allArgs() []string {
+	return slices.Concat(
+		[]string{"--save", "", "--appendonly", "no"},
+		s.args,
+		[]string{"--bind", loopbackHost, "--port", strconv.Itoa(s.port)},
+		[]string{"--dir", s.dir, "--logfile", "", "--daemonize", "no"},
+	)
+}
+
+// arg is the value of the last argument with the given name that has one.
+func (s *Server) arg(name string) string {
+	args := s.allArgs()
+	for i := len(args) - 2; i >= 0; i-- {
+		if args[i] == name {
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// writeConfig puts the arguments in the configuration file, if there is one to
+// be. The server itself changes it from then on.
+func (s *Server) writeConfig() error {
+	if s.config == "" {
+		return nil
+	}
+	var text strings.Builder
+	for _, arg := range s.allArgs() {
+		if name, ok := strings.CutPrefix(arg, "--"); ok {
+			fmt.Fprintf(&text, "\n%s", name)
+		} else {
+			fmt.Fprintf(&text, " %q", arg)
+		}
+	}
+	if err := os.WriteFile(s.config, []byte(text.String()+"\n"), 0o600); err != nil {
+		return fmt.Errorf("writing the configuration of %s: %w", s.Addr(), err)
+	}
+	return nil
 }
 
 // newClient makes the client once and for all; it connects when it is used.
@@ -171,12 +253,12 @@ func (s *Server) kill() {
 	if err := s.running.kill(); err != nil {
 		s.t.Errorf("redistest: killing the server on %s: %v", s.Addr(), err)
 	}
-	s.running = nil
+	s.running, s.paused = nil, false
 }
 
 // Stop shuts the server down in order, with SIGTERM, and returns when it is
-// gone. What its persistence settings keep is there after Restart. A server
-// that is down stays down; one that will not end in a minute fails the test and
+// gone. What its persistence settings keep is there after Restart. A paused
+// server is resumed. A server that is down stays down; one that will not end in a minute fails the test and
 // is killed.
 func (s *Server) Stop() {
 	s.mu.Lock()
@@ -184,6 +266,7 @@ func (s *Server) Stop() {
 	if s.running == nil {
 		return
 	}
+	s.resume()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := s.running.terminate(ctx); err != nil {
@@ -203,39 +286,14 @@ func (s *Server) Restart() {
 	if s.running != nil {
 		s.t.Fatalf("redistest: restarting the server on %s: it is running; Kill or Stop it first", s.Addr())
 	}
+	s.restart()
+}
+
+func (s *Server) restart() {
+	s.t.Helper()
 	p, err := s.launch()
 	if err != nil {
 		s.t.Fatalf("redistest: restarting %s on %s: %v\n%s", s.binary, s.Addr(), err, p.log.tail())
 	}
 	s.running = p
-}
-
-// CommandStats is the number of calls of each command since the server started,
-// from INFO commandstats. Names are in lower case, subcommands as "client|id".
-// The commands that a script calls are counted too. A server that does not
-// answer fails the test.
-func (s *Server) CommandStats() map[string]int64 {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
-	defer cancel()
-	info, err := s.client.Info(ctx, "commandstats").Result()
-	if err != nil {
-		s.t.Fatalf("redistest: reading the command statistics of %s: %v", s.Addr(), err)
-	}
-	stats := make(map[string]int64)
-	for line := range strings.Lines(info) {
-		// cmdstat_get:calls=2,usec=9,usec_per_call=4.50,...
-		entry, ok := strings.CutPrefix(strings.TrimSpace(line), "cmdstat_")
-		if !ok {
-			continue
-		}
-		name, rest, _ := strings.Cut(entry, ":calls=")
-		digits, _, _ := strings.Cut(rest, ",")
-		calls, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil {
-			s.t.Fatalf("redistest: reading the command statistics of %s: line %q: %v", s.Addr(), line, err)
-		}
-		stats[name] = calls
-	}
-	return stats
 }

@@ -76,15 +76,21 @@ func TestWithoutRedis(t *testing.T) {
 		}
 	}
 	t.Setenv("CI", "true")
-	got := watch(t, func(tb testing.TB) { Start(tb) })
-	if got.skip != "" || !strings.Contains(got.fatal, "THIS TEST NEEDS A REDIS SERVER") {
-		t.Errorf("with CI=true: skipped with %q, failed with %q; want it failed", got.skip, got.fatal)
+	for _, start := range []func(testing.TB){
+		func(tb testing.TB) { Start(tb) },
+		func(tb testing.TB) { StartCluster(tb, 1, 0) },
+		func(tb testing.TB) { StartSentinel(tb, 0, 1) },
+	} {
+		got := watch(t, start)
+		if got.skip != "" || !strings.Contains(got.fatal, "THIS TEST NEEDS A REDIS SERVER") {
+			t.Errorf("with CI=true: skipped with %q, failed with %q; want it failed", got.skip, got.fatal)
+		}
 	}
 }
 
 func TestServerLogKeepsItsEndAndNoticesReadiness(t *testing.T) {
 	t.Parallel()
-	l := newServerLog()
+	l := newServerLog(readyToServe)
 	for i := range 2 * logTail / 10 {
 		_, _ = fmt.Fprintf(l, "line %04d\n", i)
 	}

@@ -1,0 +1,369 @@
+package proxytest_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/feedfilter/feedfilter/internal/proxytest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// soon is how long a test waits for an answer that never comes; far is a limit
+// for what does come, on a machine with far too much to do.
+const (
+	soon = 100 * time.Millisecond
+	far  = time.Minute
+)
+
+func TestHealthyProxyPassesAll(t *testing.T) {
+	t.Parallel()
+	server, proxy := start(t)
+	if proxy.Addr() == server.Addr() {
+		t.Fatalf("the proxy and its server share the address %s", proxy.Addr())
+	}
+	value := strings.Repeat("value", 1<<20)
+	client := newClient(t, proxy)
+	if err := client.Set(t.Context(), "key", value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := client.Get(t.Context(), "key").Result(); err != nil || got != value {
+		t.Errorf("GET gave %d bytes, %v; want the %d written", len(got), err, len(value))
+	}
+	if got := server.Client().StrLen(t.Context(), "key").Val(); got != int64(len(value)) {
+		t.Errorf("the server holds %d bytes, want the %d written", got, len(value))
+	}
+}
+
+func TestDelay(t *testing.T) {
+	t.Parallel()
+	_, proxy := start(t)
+	conn := dial(t, proxy)
+	ping(t, conn)
+	const delay = 60 * time.Millisecond
+	proxy.Delay(2*delay, 0)
+	proxy.Delay(delay, 0)
+	begin := time.Now()
+	ping(t, conn)
+	if took := time.Since(begin); took < delay {
+		t.Errorf("on an open connection an answer took %s, want %s at least", took, delay)
+	}
+	begin = time.Now()
+	ping(t, dial(t, proxy))
+	if took := time.Since(begin); took < delay {
+		t.Errorf("on a new connection an answer took %s, want %s at least", took, delay)
+	}
+	// Longer than the test may take, so that only its end lets an answer through.
+	proxy.Delay(10*far, far)
+	if err := newClient(t, proxy).Ping(within(t, soon)).Err(); !isTimeout(err) {
+		t.Errorf("PING with a delay past its deadline: %v, want a timeout", err)
+	}
+	proxy.Reset()
+	ping(t, conn)
+	wantPong(t, proxy)
+}
+
+func TestCutResetsAndRefuses(t *testing.T) {
+	t.Parallel()
+	_, proxy := start(t)
+	addr, conn := proxy.Addr(), dial(t, proxy)
+	ping(t, conn)
+	client := newClient(t, proxy)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	proxy.Cut()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("reading from a cut connection: %v, want it reset", err)
+	}
+	if err := client.Ping(t.Context()).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("PING through a cut proxy: %v, want the connection refused", err)
+	}
+	// Without effect.
+	proxy.Delay(far, 0)
+	proxy.Stall()
+	proxy.Truncate(1)
+	proxy.Reset()
+	if proxy.Addr() != addr {
+		t.Errorf("after Reset the address is %s, was %s", proxy.Addr(), addr)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the same client after Reset: %v", err)
+	}
+}
+
+func TestCutResetsTheServersSide(t *testing.T) {
+	t.Parallel()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	proxy := proxytest.Start(t, l.Addr().String())
+	dial(t, proxy)
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	proxy.Cut()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server reads %v, want its connection reset", err)
+	}
+}
+
+func TestStallAnswersNothing(t *testing.T) {
+	t.Parallel()
+	server, proxy := start(t)
+	open := dial(t, proxy)
+	ping(t, open)
+	proxy.Stall()
+	proxy.Stall()
+	fresh := dial(t, proxy)
+	wantSilence(t, open)
+	wantSilence(t, fresh)
+	if err := newClient(t, proxy).Ping(within(t, soon)).Err(); !isTimeout(err) {
+		t.Errorf("PING through a stalled proxy: %v, want a timeout", err)
+	}
+	// Its end goes unnoticed too.
+	server.Kill()
+	wantSilence(t, open)
+	wantSilence(t, dial(t, proxy))
+	server.Restart()
+	proxy.Reset()
+	wantPong(t, proxy)
+}
+
+func TestStallLosesWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	server, proxy := start(t)
+	client := newClient(t, proxy)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Delay(10*far, 0)
+	if err := client.Set(within(t, soon), "key", "value", 0).Err(); !isTimeout(err) {
+		t.Errorf("SET past its deadline: %v, want a timeout", err)
+	}
+	proxy.Stall()
+	proxy.Reset()
+	wantPong(t, proxy)
+	if got, err := server.Client().Get(t.Context(), "key").Result(); !errors.Is(err, redis.Nil) {
+		t.Errorf("the server has %q, %v; want the SET lost", got, err)
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	t.Parallel()
+	_, proxy := start(t)
+	open := dial(t, proxy)
+	ping(t, open)
+	for _, limit := range []int64{0, 1, 3, 11} {
+		proxy.Truncate(limit)
+		for _, conn := range []net.Conn{open, dial(t, proxy)} {
+			if _, err := io.WriteString(conn, strings.Repeat("PING\r\n", 2)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(conn)
+			if want := strings.Repeat("+PONG\r\n", 2)[:limit]; string(got) != want || isTimeout(err) {
+				t.Errorf("after Truncate(%d) the answer is %q, %v; want %q and no more", limit, got, err, want)
+			}
+		}
+		open = dial(t, proxy) // its bytes so far do not count
+		if limit > 7 {
+			ping(t, open)
+		}
+	}
+	// The error of a client that has half an answer.
+	proxy.Truncate(4)
+	if err := newClient(t, proxy).Ping(t.Context()).Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("PING with its answer cut short: %v, want an error", err)
+	}
+	proxy.Reset()
+	wantPong(t, proxy)
+}
+
+func TestServerThatIsDown(t *testing.T) {
+	t.Parallel()
+	server, proxy := start(t)
+	server.Kill()
+	if err := newClient(t, proxy).Ping(t.Context()).Err(); err == nil || isTimeout(err) {
+		t.Errorf("PING to a server that is down: %v, want the connection closed", err)
+	}
+	server.Restart()
+	wantPong(t, proxy)
+	conn := dial(t, proxy)
+	ping(t, conn)
+	server.Kill()
+	if _, err := conn.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		t.Errorf("reading when the server dies: %v, want the connection closed", err)
+	}
+}
+
+func TestEndsWithItsTest(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var conn net.Conn
+	var proxy *proxytest.Proxy
+	t.Run("uses a proxy", func(t *testing.T) {
+		proxy = proxytest.Start(t, server.Addr())
+		conn = dialUntil(t, proxy)
+		ping(t, conn)
+	})
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("reading after the proxy's test: %v, want it reset", err)
+	}
+	var d net.Dialer
+	if conn, err := d.DialContext(t.Context(), "tcp", proxy.Addr()); err == nil {
+		_ = conn.Close()
+		t.Error("after its test a proxy accepts connections")
+	}
+}
+
+// TestFaultsUnderLoad changes the faults while clients work: none of the changes
+// may hang, nor leave the proxy broken.
+func TestFaultsUnderLoad(t *testing.T) {
+	t.Parallel()
+	_, proxy := start(t)
+	if err := newClient(t, proxy).Set(t.Context(), "key", strings.Repeat("value", 40_000), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	const workers = 4
+	for range workers {
+		client := newClient(t, proxy)
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for ctx.Err() == nil {
+				ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+				_ = client.Get(ctx, "key").Err()
+				cancel()
+			}
+		}()
+	}
+	for range 40 {
+		proxy.Delay(2*time.Millisecond, time.Millisecond)
+		wantAnyAnswer(t, proxy)
+		proxy.Truncate(100_000)
+		proxy.Delay(4*time.Millisecond, 0)
+		wantAnyAnswer(t, proxy)
+		proxy.Stall()
+		proxy.Reset()
+		proxy.Delay(time.Millisecond, 0)
+		wantAnyAnswer(t, proxy)
+		proxy.Reset()
+		proxy.Cut()
+		proxy.Reset()
+	}
+	cancel()
+	for range workers {
+		<-done
+	}
+	wantPong(t, proxy)
+}
+
+func start(t *testing.T) (*redistest.Server, *proxytest.Proxy) {
+	t.Helper()
+	server := redistest.Start(t)
+	return server, proxytest.Start(t, server.Addr())
+}
+
+// newClient does not retry: it shows what happens.
+func newClient(t *testing.T, proxy *proxytest.Proxy) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{
+		Addr:                     proxy.Addr(),
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func wantPong(t *testing.T, proxy *proxytest.Proxy) {
+	t.Helper()
+	if err := newClient(t, proxy).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING through a healthy proxy: %v", err)
+	}
+}
+
+// wantAnyAnswer waits until the server has answered through the proxy.
+func wantAnyAnswer(t *testing.T, proxy *proxytest.Proxy) {
+	t.Helper()
+	conn := dial(t, proxy)
+	ping(t, conn)
+	_ = conn.Close()
+}
+
+func dial(t *testing.T, proxy *proxytest.Proxy) net.Conn {
+	t.Helper()
+	conn := dialUntil(t, proxy)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// dialUntil opens a connection that gives up in the far future.
+func dialUntil(t *testing.T, proxy *proxytest.Proxy) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(far)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func ping(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	reply := make([]byte, len("+PONG\r\n"))
+	if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "+PONG\r\n" {
+		t.Fatalf("PING answered %q, %v", reply, err)
+	}
+}
+
+// wantSilence sends a request, whose answer is there at once if there is one.
+func wantSilence(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || !isTimeout(err) {
+		t.Errorf("reading through a stalled proxy: %d bytes, %v; want nothing", n, err)
+	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

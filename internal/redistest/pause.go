@@ -1,0 +1,51 @@
+package redistest
+
+import "context"
+
+// Pause stops the server's process where it is, as a machine that hangs: its
+// connections stay open, new ones are accepted by the kernel, and nothing is
+// answered. It returns when the process has stopped. A server that is paused
+// stays so. A server that is down fails the test, as does a system other than
+// Linux.
+func (s *Server) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		s.t.Errorf("redistest: pausing the server on %s: it is down", s.Addr())
+		return
+	}
+	if s.paused {
+		return
+	}
+	s.paused = true
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := s.running.suspend(ctx); err != nil {
+		s.t.Errorf("redistest: pausing the server on %s: %v", s.Addr(), err)
+	}
+}
+
+// Resume lets a paused server go on; it then answers what it was sent meanwhile.
+// On any other it has no effect.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resume()
+}
+
+func (s *Server) resume() {
+	if !s.paused {
+		return
+	}
+	s.paused = false
+	if err := s.running.resume(); err != nil {
+		s.t.Errorf("redistest: resuming the server on %s: %v", s.Addr(), err)
+	}
+}
+
+// isUp says whether the server runs and is not paused.
+func (s *Server) isUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running != nil && !s.paused
+}

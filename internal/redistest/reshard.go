@@ -1,0 +1,110 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+const (
+	// One key at a time: a slot is then seen in every state between here and
+	// there, and keys of one command on both sides.
+	migrateBatch = 1
+	// How long one of two nodes may keep the other waiting.
+	migrateTimeoutMillis = 10_000
+)
+
+// MoveSlots moves slots, each from 0 to 16383, with the keys in them from one
+// primary to another, as a resharding of a live cluster does it: slot by slot and
+// key by key. Clients get ASK for keys that have moved or are new, TRYAGAIN for
+// commands on keys of which only some have moved, and MOVED once a slot is over.
+//
+// It returns when all running nodes know, replicas too: to move a slot on before
+// that can lose it to all. After an error, the end of ctx included, the slot at
+// hand stays between the two until another MoveSlots of it between them.
+func (c *Cluster) MoveSlots(ctx context.Context, from, to *Server, slots []int) error {
+	for _, slot := range slots {
+		if err := c.moveSlot(ctx, from, to, slot); err != nil {
+			return fmt.Errorf("moving slot %d from %s to %s: %w", slot, from.Addr(), to.Addr(), err)
+		}
+	}
+	what := fmt.Sprintf("all nodes know of the slots that %s got", to.Addr())
+	return await(ctx, what, func(ctx context.Context) error {
+		for _, node := range c.up() {
+			if err := c.checkServes(ctx, node, to, slots); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// checkServes says which of the slots the node does not take for the target's.
+func (c *Cluster) checkServes(ctx context.Context, node, to *Server, slots []int) error {
+	records, err := c.records(ctx, node)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(records, func(r nodeRecord) bool { return r.id == c.id(to) })
+	for _, slot := range slots {
+		if i < 0 || !records[i].serves(slot) {
+			return fmt.Errorf("%s does not know of slot %d", node.Addr(), slot)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) moveSlot(ctx context.Context, from, to *Server, slot int) error {
+	own, err := c.ownRecord(ctx, from)
+	if err != nil {
+		return err
+	}
+	if !own.isPrimary() || !own.serves(slot) {
+		return errors.New("the source does not serve it")
+	}
+	if err := to.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(from)).Err(); err != nil {
+		return fmt.Errorf("opening the target: %w", err)
+	}
+	if err := from.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(to)).Err(); err != nil {
+		return fmt.Errorf("opening the source: %w", err)
+	}
+	for {
+		keys, err := from.client.ClusterGetKeysInSlot(ctx, slot, migrateBatch).Result()
+		if err != nil {
+			return fmt.Errorf("listing the keys: %w", err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		migrate := []any{"MIGRATE", loopbackHost, to.port, "", 0, migrateTimeoutMillis, "KEYS"}
+		for _, key := range keys {
+			migrate = append(migrate, key)
+		}
+		if err := from.client.Do(ctx, migrate...).Err(); err != nil {
+			return fmt.Errorf("moving %q: %w", keys, err)
+		}
+	}
+	return c.assignSlot(ctx, from, to, slot)
+}
+
+// assignSlot tells the primaries who serves a slot from now on. The target comes
+// first: the others would send clients to a node that does not know.
+func (c *Cluster) assignSlot(ctx context.Context, from, to *Server, slot int) error {
+	others, err := c.ownRecords(ctx)
+	if err != nil {
+		return err
+	}
+	nodes := []*Server{to, from}
+	for _, node := range c.up() {
+		if node != to && node != from && others[node].isPrimary() {
+			nodes = append(nodes, node)
+		}
+	}
+	for _, node := range nodes {
+		if err := node.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", c.id(to)).Err(); err != nil {
+			return fmt.Errorf("telling %s: %w", node.Addr(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	primaryName = "primary" // of the one primary, to the sentinels
+	sentinelArg = "--sentinel"
+
+	// readyToWatch is what redis-server logs when it runs as a sentinel.
+	readyToWatch = "Sentinel ID is"
+)
+
+// Sentinel is a primary, its replicas, and the sentinels that watch over them and
+// elect a new primary when it fails. It belongs to one test.
+//
+// Its methods may be called concurrently, from any goroutine. Those that take a
+// context wait as long as it lasts, and a minute at most. They ask the sentinels
+// and servers that run, and never one that is down or paused.
+type Sentinel struct {
+	t         testing.TB
+	servers   []*Server
+	sentinels []*Server
+}
+
+// StartSentinel runs a primary, the given number of replicas of it, and sentinels,
+// at least one, that know it by the name "primary". All end with the test. It
+// returns when WaitOK would, some 2 s later.
+//
+// The sentinels take a server for failed after 1 s without an answer; when more
+// than half of them do, they elect a replica, and try another after 5 s. args are
+// for the primary and the replicas, as for Start; these, unlike other servers,
+// keep over Restart what was set by the sentinels, and so whose replica they are.
+//
+// Without a redis-server on the PATH, and when a server does not start, it does
+// what Start does.
+func StartSentinel(t testing.TB, replicas, sentinels int, args ...string) *Sentinel {
+	t.Helper()
+	if replicas < 0 || sentinels < 1 {
+		t.Fatalf("redistest: %d replicas with %d sentinels: want at least one sentinel", replicas, sentinels)
+	}
+	binary := findBinary(t)
+	args = slices.Concat(replicationArgs(), args)
+	s := &Sentinel{t: t, servers: []*Server{newConfiguredServer(t, binary, args)}}
+	if err := startAll(s.servers); err != nil {
+		t.Fatalf("redistest: starting a primary: %v", err)
+	}
+	primary := s.servers[0]
+	for range replicas {
+		own := slices.Concat(args, []string{"--replicaof", loopbackHost, strconv.Itoa(primary.port)})
+		s.servers = append(s.servers, newConfiguredServer(t, binary, own))
+	}
+	for range sentinels {
+		watcher := newConfiguredServer(t, binary, watcherArgs(primary.port, replicas, sentinels))
+		watcher.mode, watcher.ready = []string{sentinelArg}, readyToWatch
+		s.sentinels = append(s.sentinels, watcher)
+	}
+	if err := startAll(slices.Concat(s.servers[1:], s.sentinels)); err != nil {
+		t.Fatalf("redistest: starting sentinels: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := s.hurry(ctx); err != nil {
+		t.Fatalf("redistest: starting sentinels: %v", err)
+	}
+	if err := s.WaitOK(ctx); err != nil {
+		t.Fatalf("redistest: starting sentinels: %v", err)
+	}
+	return s
+}
+
+// newConfiguredServer makes a server that keeps its settings in a file.
+func newConfiguredServer(t testing.TB, binary string, args []string) *Server {
+	t.Helper()
+	s := newServer(t, binary, args)
+	s.config = filepath.Join(s.dir, "redis.conf")
+	return s
+}
+
+// watcherArgs are the arguments of a sentinel.
+func watcherArgs(primaryPort, replicas, sentinels int) []string {
+	return []string{
+		sentinelArg, "monitor", primaryName, loopbackHost, strconv.Itoa(primaryPort), strconv.Itoa(sentinels/2 + 1),
+		sentinelArg, "down-after-milliseconds", primaryName, "1000",
+		sentinelArg, "failover-timeout", primaryName, "5000",
+		sentinelArg, "parallel-syncs", primaryName, strconv.Itoa(max(1, replicas)),
+	}
+}
+
+// hurry makes the sentinels look and talk more often than every 10 s and 2 s, and
+// keeps them from standing aside for half a minute when the machine stalls. They
+// forget it when they are restarted.
+func (s *Sentinel) hurry(ctx context.Context) error {
+	for _, watcher := range s.sentinels {
+		err := watcher.client.Do(ctx, "SENTINEL", "DEBUG",
+			"INFO-PERIOD", 500, "PUBLISH-PERIOD", 200, "TILT-TRIGGER", 60_000).Err()
+		if err != nil {
+			return fmt.Errorf("setting the periods of the sentinel at %s: %w", watcher.Addr(), err)
+		}
+	}
+	return nil
+}
+
+// URL is the sentinels' addresses and the primary's name as
+// redis+sentinel://host:port,host:port,.../primary.
+func (s *Sentinel) URL() string {
+	addrs := make([]string, len(s.sentinels))
+	for i, watcher := range s.sentinels {
+		addrs[i] = watcher.Addr()
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + primaryName
+}
+
+// Servers are the servers that hold the data, the first primary before its
+// replicas, in an order that never changes.
+func (s *Sentinel) Servers() []*Server {
+	return slices.Clone(s.servers)
+}
+
+// Sentinels are the servers that watch the others, in an order that never
+// changes. Their Client talks to the sentinel itself. After Restart they take up
+// to 10 s to notice what changed.
+func (s *Sentinel) Sentinels() []*Server {
+	return slices.Clone(s.sentinels)
+}
+
+// Primary is the primary that the sentinels name: of several answers the one
+// elected last. It may be down, until they have noticed and elected another.
+func (s *Sentinel) Primary(ctx context.Context) (*Server, error) {
+	var addr string
+	latest := int64(-1)
+	for _, watcher := range s.watching() {
+		state, err := watcher.primaryState(ctx)
+		if err != nil {
+			return nil, err
+		}
+		epoch, err := strconv.ParseInt(state["config-epoch"], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("asking the sentinel at %s for the primary: its epoch: %w", watcher.Addr(), err)
+		}
+		if epoch > latest {
+			addr, latest = net.JoinHostPort(state["ip"], state["port"]), epoch
+		}
+	}
+	i := slices.IndexFunc(s.servers, func(s *Server) bool { return s.Addr() == addr })
+	if i < 0 {
+		return nil, fmt.Errorf("asking the sentinels for the primary: they name %q, which is no server of theirs", addr)
+	}
+	return s.servers[i], nil
+}
+
+// watching are the sentinels that run.
+func (s *Sentinel) watching() []*Server {
+	return slices.DeleteFunc(s.Sentinels(), func(s *Server) bool { return !s.isUp() })
+}
+
+// primaryState is what a sentinel knows of the primary.
+func (s *Server) primaryState(ctx context.Context) (map[string]string, error) {
+	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", primaryName)
+	_ = s.client.Process(ctx, cmd) // which is the command's own error
+	state, err := cmd.Result()
+	if err != nil {
+		return nil, fmt.Errorf("asking the sentinel at %s for the primary: %w", s.Addr(), err)
+	}
+	return state, nil
+}
+
+// Failover has the sentinels make a replica the primary, with SENTINEL FAILOVER,
+// and returns when all that run name it. It is an error that ctx ends before, as
+// it does when no replica is up. Writes that no replica has seen are lost, and
+// some may be made to the old primary until it is a replica (see WaitOK).
+func (s *Sentinel) Failover(ctx context.Context) error {
+	old, err := s.Primary(ctx)
+	if err != nil {
+		return err
+	}
+	asked := false
+	return await(ctx, "another server than "+old.Addr()+" is the primary", func(ctx context.Context) error {
+		watching := s.watching()
+		if len(watching) == 0 {
+			return errors.New("no sentinel is running")
+		}
+		if !asked {
+			err := watching[0].client.Do(ctx, "SENTINEL", "FAILOVER", primaryName).Err()
+			if err != nil {
+				return fmt.Errorf("asking the sentinel at %s: %w", watching[0].Addr(), err)
+			}
+			asked = true
+		}
+		for _, watcher := range watching {
+			state, err := watcher.primaryState(ctx)
+			if err != nil {
+				return err
+			}
+			if net.JoinHostPort(state["ip"], state["port"]) == old.Addr() {
+				return fmt.Errorf("the sentinel at %s still names it", watcher.Addr())
+			}
+		}
+		return nil
+	})
+}
+
+// WaitOK returns when all is at rest: the running sentinels name the same
+// primary, which runs, know of all servers and sentinels and take none that runs for down;
+// and all servers that run are that primary and its replicas, connected with it.
+func (s *Sentinel) WaitOK(ctx context.Context) error {
+	return await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
+		if len(s.watching()) == 0 {
+			return errors.New("no sentinel is running")
+		}
+		primary, err := s.Primary(ctx)
+		if err != nil {
+			return err
+		}
+		if !primary.isUp() {
+			return fmt.Errorf("the primary, %s, is not running", primary.Addr())
+		}
+		for _, watcher := range s.watching() {
+			if err := s.checkWatcher(ctx, watcher, primary); err != nil {
+				return fmt.Errorf("the sentinel at %s: %w", watcher.Addr(), err)
+			}
+		}
+		for _, server := range s.servers {
+			if !server.isUp() {
+				continue
+			}
+			if err := server.checkRole(ctx, primary); err != nil {
+				return fmt.Errorf("the server at %s: %w", server.Addr(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// checkWatcher says what is wrong with what a sentinel knows.
+func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) error {
+	state, err := watcher.primaryState(ctx)
+	if err != nil {
+		return err
+	}
+	for name, want := range map[string]string{
+		"ip":                  loopbackHost,
+		"port":                strconv.Itoa(primary.port),
+		"flags":               "master", // and not s_down, o_down, disconnected, failover_in_progress
+		"num-slaves":          strconv.Itoa(len(s.servers) - 1),
+		"num-other-sentinels": strconv.Itoa(len(s.sentinels) - 1),
+	} {
+		if state[name] != want {
+			return fmt.Errorf("it has %s %q for the primary, want %q", name, state[name], want)
+		}
+	}
+	for _, of := range []struct {
+		kind  string
+		peers []*Server
+	}{{"REPLICAS", s.servers}, {"SENTINELS", s.sentinels}} {
+		if err := watcher.checkPeers(ctx, of.kind, of.peers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPeers says which of the running peers a sentinel takes for down.
+func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) error {
+	known := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", kind, primaryName)
+	_ = s.client.Process(ctx, known) // which is the command's own error
+	states, err := known.Result()
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
+		addr := net.JoinHostPort(state["ip"], state["port"])
+		up := slices.ContainsFunc(peers, func(s *Server) bool { return s.Addr() == addr && s.isUp() })
+		if up && (strings.Contains(state["flags"], "down") || strings.Contains(state["flags"], "disconnected")) {
+			return fmt.Errorf("it takes %s for down (%s)", addr, state["flags"])
+		}
+	}
+	return nil
+}
+
+// checkRole says what keeps the server from being the primary, or its replica.
+func (s *Server) checkRole(ctx context.Context, primary *Server) error {
+	want := "role:master\r\n"
+	if s != primary {
+		want = fmt.Sprintf("master_host:127.0.0.1\r\nmaster_port:%d\r\nmaster_link_status:up\r\n", primary.port)
+	}
+	replication, err := s.client.Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(replication, want) {
+		return fmt.Errorf("it is not what it should be, %q: %q", want, replication)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	dumpFile = "dump.rdb"
+	// The append-only file: a directory with a manifest that names its parts.
+	appendDir      = "appendonlydir"
+	appendBase     = "appendonly.aof.1.base.rdb"
+	appendManifest = "appendonly.aof.manifest"
+)
+
+// Snapshot writes all that the server holds to a file, with SAVE, and returns the
+// file's path, for RestartFrom of this server or another one. The file lasts as
+// long as the test. What the server would find at its next start is unchanged,
+// but for one that has an RDB file already: that is brought up to date. A server
+// that does not answer fails the test.
+func (s *Server) Snapshot() string {
+	s.t.Helper()
+	path, err := s.snapshot()
+	if err != nil {
+		s.t.Fatalf("redistest: taking a snapshot of %s: %v", s.Addr(), err)
+	}
+	return path
+}
+
+func (s *Server) snapshot() (string, error) {
+	s.mu.Lock() // no Restart in between
+	defer s.mu.Unlock()
+	if s.running == nil || s.paused {
+		return "", errors.New("it is not running")
+	}
+	dump := filepath.Join(s.dir, dumpFile)
+	_, err := os.Stat(dump)
+	hadDump := err == nil
+	ctx := context.Background() // await bounds it
+	err = await(ctx, "it has saved", func(ctx context.Context) error {
+		return s.client.Save(ctx).Err() // fails while it saves in the background
+	})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(s.t.TempDir(), dumpFile)
+	if err := copyFile(dump, path); err != nil {
+		return "", err
+	}
+	if !hadDump {
+		err = os.Remove(dump)
+	}
+	return path, err
+}
+
+// RestartFrom kills the server if it runs and starts it with the data of the
+// snapshot and no other, as after the restoration of a backup. The snapshot is
+// then its RDB file, or the base of its append-only file if it has one: until it
+// saves anew, it starts with the same data at each Restart. A server that does
+// not start fails the test.
+//
+// A replica is then brought up to date by its primary, and a primary's replicas
+// are brought back to its state.
+func (s *Server) RestartFrom(snapshot string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+	if err := s.restore(snapshot); err != nil {
+		s.t.Fatalf("redistest: restoring %s from the snapshot %s: %v", s.Addr(), snapshot, err)
+	}
+	s.restart()
+}
+
+// restore puts the snapshot where the server looks for its data.
+func (s *Server) restore(snapshot string) error {
+	if err := copyFile(snapshot, filepath.Join(s.dir, dumpFile)); err != nil {
+		return err
+	}
+	appended := filepath.Join(s.dir, appendDir)
+	if _, err := os.Stat(appended); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// A server with an append-only file reads that and no other.
+	if err := os.RemoveAll(appended); err != nil {
+		return err
+	}
+	if err := os.Mkdir(appended, 0o700); err != nil {
+		return err
+	}
+	if err := copyFile(snapshot, filepath.Join(appended, appendBase)); err != nil {
+		return err
+	}
+	manifest := fmt.Sprintf("file %s seq 1 type b\n", appendBase)
+	return os.WriteFile(filepath.Join(appended, appendManifest), []byte(manifest), 0o600)
+}
+
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600) //nolint:gosec // the test names the snapshot
+}
