@@ -13,26 +13,44 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// Limits of a connection. Handlers that stream move their own deadlines.
 const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 30 * time.Second
-	writeTimeout      = 60 * time.Second
-	idleTimeout       = 120 * time.Second
-	maxHeaderBytes    = 64 << 10
+	maxHeaderBytes = 64 << 10
+	// highestLimit is the highest of --max-requests and --max-connections.
+	highestLimit = 1_000_000
 )
+
+// timeouts are how long a client may keep a connection waiting. Handlers that stream
+// move their own deadlines.
+type timeouts struct {
+	header time.Duration // to the end of a request's header, from its start or that of the connection
+	read   time.Duration // the same to the end of its body
+	write  time.Duration // from the end of the header to the end of the answer
+	idle   time.Duration // between two requests
+}
+
+func defaultTimeouts() timeouts {
+	return timeouts{header: 5 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute}
+}
 
 type serveCmd struct {
 	Data            dataFlags     `embed:""`
-	Addr            string        `default:"127.0.0.1:8080" help:"${addr}"     placeholder:"HOST:PORT"`
+	Addr            string        `default:"127.0.0.1:8080" help:"${addr}"            placeholder:"HOST:PORT"`
 	InsecureNoAuth  bool          `help:"${no_auth}"`
-	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}" placeholder:"DURATION"`
+	MaxRequests     int           `default:"512"            help:"${max_requests}"    placeholder:"N"`
+	MaxConnections  int           `default:"10000"          help:"${max_connections}" placeholder:"N"`
+	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
 }
 
 // Validate is called by kong when all flags are set.
 func (c *serveCmd) Validate() error {
 	if c.ShutdownTimeout < 0 {
 		return fmt.Errorf("--shutdown-timeout: %v is negative", c.ShutdownTimeout)
+	}
+	if c.MaxRequests < 1 || c.MaxRequests > highestLimit {
+		return fmt.Errorf("--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
+	}
+	if c.MaxConnections < 1 || c.MaxConnections > highestLimit {
+		return fmt.Errorf("--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
 	}
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 		return fmt.Errorf("--addr: %w: want <host>:<port>", err)
@@ -57,9 +75,11 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	logListening(ctx, log, listener.Addr(), d)
-	server := newServer(d, log) //nolint:contextcheck // handlers have their requests' contexts
+	//nolint:contextcheck // handlers have their requests' contexts
+	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests})
+	server := newServer(handler, log, defaultTimeouts())
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(limitConnections(listener, c.MaxConnections)) }()
 	if err := d.pingRedis(ctx); err != nil && ctx.Err() == nil {
 		log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
 	}
@@ -83,14 +103,14 @@ func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.
 	return nil
 }
 
-func newServer(d *data, log *slog.Logger) *http.Server {
+func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server {
 	return &http.Server{
-		Handler:           httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log}),
+		Handler:           handler,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: t.header,
+		ReadTimeout:       t.read,
+		WriteTimeout:      t.write,
+		IdleTimeout:       t.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 	}
 }
@@ -100,7 +120,7 @@ func newServer(d *data, log *slog.Logger) *http.Server {
 func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data) {
 	pages := "in process"
 	if d.redis != nil {
-		pages = d.redis.Options().Addr
+		pages = d.addrs
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "listening", 0)
 	line.Add("addr", addr.String(), "ledger_pages", d.ledger.Identity().Pages, "page_store", pages)

@@ -244,6 +244,45 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	s.wantExit(-1)
 }
 
+// A stream is in progress, and nothing else may be.
+func TestServeMaxRequests(t *testing.T) {
+	s := serve(t, "--data-dir", t.TempDir(), "--max-requests=1")
+	st := s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
+	for _, call := range [][3]string{
+		{"PUT", "/v1/users/1/blocks/2"}, {"GET", "/v1/users/1/hides"}, {"POST", "/v1/feed/filter", `{"viewer":"1","posts":[]}`},
+	} {
+		if code, answer := s.do(call[0], call[1], call[2]); code != 503 || !strings.Contains(answer, `"overloaded"`) {
+			t.Errorf("%s %s: %d %s", call[0], call[1], code, answer)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if code, answer := s.do("GET", path, ""); code != 200 {
+			t.Errorf("%s: %d %s", path, code, answer)
+		}
+	}
+	if code, answer := s.do("GET", "/v1/stats", ""); code != 200 || !strings.Contains(answer, `"requests":{"in_progress":1,"shed":3,"total":7}`) {
+		t.Errorf("stats: %d %s", code, answer)
+	}
+	if err := st.request.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(st.answer); err != nil || len(rest) > 0 {
+		t.Errorf("after the last line: %q, %v", rest, err)
+	}
+	if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 {
+		t.Errorf("afterwards: %d %s", code, answer)
+	}
+}
+
+func TestServeLimitsOutOfRange(t *testing.T) {
+	for _, flag := range []string{"--max-requests", "--max-connections"} {
+		for _, n := range []string{"0", "-1", "1000001"} {
+			r := feedfilter(t, 2, "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), flag+"="+n)
+			wantContains(t, r.stderr, flag+": "+n+" is not in 1 to 1000000")
+		}
+	}
+}
+
 func TestServeDataInUse(t *testing.T) {
 	dir := t.TempDir()
 	serve(t, "--data-dir", dir)

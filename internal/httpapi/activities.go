@@ -24,8 +24,13 @@ type recordAnswer struct {
 
 // record answers PUT and DELETE of one activity of kind k.
 func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
+	known := []string{paramUntil}
+	if remove {
+		known = nil
+	}
 	return func(c echo.Context) error {
-		if _, err := query(c); err != nil {
+		params, err := query(c, known...)
+		if err != nil {
 			return err
 		}
 		if err := noBody(c); err != nil {
@@ -40,12 +45,20 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 			return err
 		}
 		a := activity.Activity{User: user, Kind: k.Name, Target: target, Remove: remove}
+		if params.Has(paramUntil) {
+			if a.Until, err = parseUntil(params.Get(paramUntil)); err != nil {
+				return err
+			}
+		}
 		if err := s.recorder.Kinds().Check(a); err != nil {
 			return err
 		}
 		ctx, cancel := s.bounded(c)
 		defer cancel()
 		changed, err := s.recorder.Record(ctx, []activity.Activity{a})
+		if _, single := ofActivity(err); single != nil {
+			return single
+		}
 		if err != nil {
 			return err
 		}
@@ -59,10 +72,11 @@ type listAnswer struct {
 	Next  string     `json:"next,omitzero"`
 }
 
-// listItem has the fields of an [activity.Item]. Since is in UTC, to the microsecond.
+// listItem has the fields of an [activity.Item]. Times are in UTC, to the microsecond.
 type listItem struct {
 	Target string    `json:"target"`
 	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"`
 }
 
 // list answers GET of what a user has done of kind k.
@@ -128,9 +142,11 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 			return err
 		}
 		var req postsRequest
-		if err := s.decode(c, &req); err != nil {
+		done, err := s.decode(c, &req)
+		if err != nil {
 			return err
 		}
+		defer done()
 		activities, err := s.postActivities(user, k, req.Posts)
 		if err != nil {
 			return err

@@ -23,6 +23,8 @@ type batchLine struct {
 	Kind   string `json:"kind"`
 	Target string `json:"target"`
 	Op     string `json:"op"`
+
+	Until *string `json:"until"` // nil: not given
 }
 
 type batchAnswer struct {
@@ -43,9 +45,11 @@ func (s *service) batch(c echo.Context) error {
 		return s.stream(c)
 	}
 	var req batchRequest
-	if err := s.decode(c, &req); err != nil {
+	done, err := s.decode(c, &req)
+	if err != nil {
 		return err
 	}
+	defer done()
 	activities, err := s.activities(req.Activities)
 	if err != nil {
 		return err
@@ -91,6 +95,13 @@ func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
 		return a, refuse(codeMissingField, "op", "the op is empty or missing")
 	case l.Op != "add" && l.Op != "remove":
 		return a, refuse(codeUnknownOp, "op", "the op is neither add nor remove")
+	case l.Until != nil && a.Remove:
+		return a, refuse(codeUnknownField, paramUntil, "only what is added may end by itself")
+	case l.Until != nil:
+		var err error
+		if a.Until, err = parseUntil(*l.Until); err != nil {
+			return a, err
+		}
 	}
 	return a, kinds.Check(a)
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,26 @@ func TestLargestBatch(t *testing.T) {
 		}
 		if got := len(a.JSON["results"].([]any)); got != 10_000 {
 			t.Errorf("%s: %d results", op, got)
+		}
+	}
+}
+
+// TestManyEmptyValues has bodies of the default length that are nothing but empty values, far more
+// than may be: they are not held.
+func TestManyEmptyValues(t *testing.T) {
+	s := open(t)
+	for target, field := range map[string]string{"/v1/feed/filter": "posts", "/v1/activities": "activities"} {
+		body := `{"` + field + `":[` + repeated(340_000, "{}") + "]}"
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := s.do(t, "POST", target, body)
+		runtime.ReadMemStats(&after)
+		allocated := after.TotalAlloc - before.TotalAlloc
+		if a.Status != 400 || a.Code != "out_of_range" || a.Field != field {
+			t.Errorf("%s: %d %s", target, a.Status, a.Body)
+		}
+		if allocated > 16<<20 {
+			t.Errorf("%s: %d bytes for a body of %d", target, allocated, len(body))
 		}
 	}
 }

@@ -12,6 +12,9 @@
 // has none. A client reads the answers while it writes, and sends again what a
 // stream that was cut off has not answered: nothing is recorded twice.
 //
-// Nothing is kept between requests but what the Recorder keeps, so any number of
-// instances may serve side by side.
+// What is worked on at a time is bounded, in requests, in streams and in bytes of bodies;
+// what goes beyond is refused at once, before its body is read (limit.go).
+//
+// Nothing but counts is kept between requests, beside what the Recorder keeps, so any
+// number of instances may serve side by side.
 package httpapi

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -28,6 +29,7 @@ const (
 	codeTimeout              = "timeout"
 	codeNotFound             = "not_found"
 	codeMethodNotAllowed     = "method_not_allowed"
+	codeOverloaded           = "overloaded"
 	codeUnavailable          = "unavailable"
 	codeInternal             = "internal"
 )
@@ -67,7 +69,7 @@ func (p problem) status() int {
 		return http.StatusUnsupportedMediaType
 	case activity.CodeUnknownKind, activity.CodeSelfBlock, activity.CodeUnsupportedOp, activity.CodeWrongEffect, codeUnknownOp:
 		return http.StatusUnprocessableEntity
-	case codeUnavailable:
+	case codeUnavailable, codeOverloaded:
 		return http.StatusServiceUnavailable
 	case codeInternal:
 		return http.StatusInternalServerError
@@ -99,6 +101,8 @@ func describe(err error) problem {
 		}
 	}
 	switch {
+	case errors.Is(err, activity.ErrOverloaded):
+		return problem{Code: codeOverloaded, Message: "the service has too much to do, and has done nothing of this"}
 	case errors.Is(err, activity.ErrClosed):
 		return problem{Code: codeUnavailable, Message: "the service is shutting down"}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -118,7 +122,11 @@ func gone(ctx context.Context, err error) bool {
 func (s *service) fail(c echo.Context, err error) {
 	p := describe(err)
 	h := c.Response().Header()
-	if p.status() == http.StatusServiceUnavailable {
+	switch p.Code {
+	case codeOverloaded:
+		h.Set(echo.HeaderRetryAfter, strconv.Itoa(retryAfter()))
+		s.countShed(c.Request().Context(), err)
+	case codeUnavailable:
 		h.Set(echo.HeaderRetryAfter, "1")
 	}
 	if err := respond(c, p.status(), errorAnswer{p}); err != nil {

@@ -68,9 +68,11 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	var req filterRequest
-	if err := s.decode(c, &req); err != nil {
+	done, err := s.decode(c, &req)
+	if err != nil {
 		return err
 	}
+	defer done()
 	if req.Posts == nil {
 		return refuse(codeMissingField, "posts", "the field is missing")
 	}

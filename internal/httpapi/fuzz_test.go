@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -69,9 +70,18 @@ func soundID(id string) bool {
 	return id != "" && len(id) <= 256 && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
-type fuzzLine struct{ User, Kind, Target, Op string }
+type fuzzLine struct {
+	User, Kind, Target, Op string
+	Until                  *string
+}
 
 func (l fuzzLine) sound() bool {
+	if l.Until != nil {
+		at, err := time.Parse(time.RFC3339, *l.Until)
+		if err != nil || !at.After(time.Now().Add(-time.Minute)) || l.Op != "add" || l.Kind == "seen" {
+			return false
+		}
+	}
 	switch {
 	case !soundID(l.User) || !soundID(l.Target) || l.Op != "add" && l.Op != "remove":
 		return false
@@ -93,7 +103,7 @@ func refused(t *testing.T, a answer) {
 func (s *service) sequences(t testing.TB) map[uint32]uint64 {
 	t.Helper()
 	all := make(map[uint32]uint64)
-	err := s.ledger.Sequences(t.Context(), func(page uint32, sequence uint64) error {
+	_, err := s.ledger.Changed(t.Context(), 0, func(page uint32, sequence uint64) error {
 		all[page] = sequence
 		return nil
 	})
@@ -171,7 +181,7 @@ func FuzzActivitiesBody(f *testing.F) {
 	for _, m := range malformedBatches() {
 		f.Add([]byte(m.body))
 	}
-	f.Add([]byte(lines(activityLine("1", "seen", "p", "add"), activityLine("é", "hide", "%2F", "remove"))))
+	f.Add([]byte(lines(activityLine("1", "seen", "p", "add"), activityLine("é", "hide", "%2F", "remove"), untilLine("hide", "u", "2100-01-01T00:00:00.5+05:00"))))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) == 0 {
 			t.Skip("a request without a body")
@@ -213,6 +223,7 @@ func FuzzNDJSON(f *testing.F) {
 	add := activityLine("1", "hide", "p", "add")
 	f.Add([]byte(add + "\n" + add[:20] + "\n" + activityLine("1", "hide", "p", "remove") + "\n\n \n"))
 	f.Add([]byte(add + strings.Repeat(" ", 16<<10) + "\n" + add + "\r\n" + add))
+	f.Add([]byte(untilLine("hide", "u", "2020-01-01T00:00:00Z") + "\n" + untilLine("like", "u", "2100-01-01T00:00:00Z") + "\n" + add))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		asked := bytes.Split(body, []byte("\n"))
 		if last := len(asked) - 1; len(bytes.TrimSpace(asked[last])) == 0 && len(asked[last]) <= 16<<10 {

@@ -14,8 +14,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -96,16 +98,58 @@ func (s *faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (boo
 	return s.Store.Replace(ctx, r)
 }
 
+func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	if err := s.err(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Peek(ctx, ids)
+}
+
+func (s *faultyStore) Epoch(ctx context.Context) (string, error) {
+	if err := s.err(ctx); err != nil {
+		return "", err
+	}
+	return s.Store.Epoch(ctx)
+}
+
 type faultyLedger struct {
 	activity.Ledger
 	switched
+
+	lists, records gate
 }
 
-func (l *faultyLedger) Record(ctx context.Context, changes []ledger.Change) (ledger.Receipt, error) {
-	if err := l.err(ctx); err != nil {
+// gate holds calls up while it is closed.
+type gate struct{ closed atomic.Pointer[chan struct{}] }
+
+// shut closes the gate, and returns how to open it again.
+func (g *gate) shut() (open func()) {
+	c := make(chan struct{})
+	g.closed.Store(&c)
+	return sync.OnceFunc(func() {
+		g.closed.Store(nil)
+		close(c)
+	})
+}
+
+func (g *gate) pass(ctx context.Context) error {
+	c := g.closed.Load()
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-*c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *faultyLedger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error) {
+	if err := errors.Join(l.err(ctx), l.records.pass(ctx)); err != nil {
 		return ledger.Receipt{}, err
 	}
-	return l.Ledger.Record(ctx, changes)
+	return l.Ledger.Record(ctx, now, changes)
 }
 
 func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
@@ -116,7 +160,7 @@ func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row,
 }
 
 func (l *faultyLedger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error) {
-	if err := l.err(ctx); err != nil {
+	if err := errors.Join(l.err(ctx), l.lists.pass(ctx)); err != nil {
 		return nil, err
 	}
 	return l.Ledger.List(ctx, q)
@@ -136,7 +180,10 @@ type service struct {
 	ledger   *faultyLedger
 	store    *faultyStore
 	recorder *activity.Recorder
+	ahead    atomic.Int64 // of its clock, in nanoseconds
 }
+
+func (s *service) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service {
 	t.Helper()
@@ -150,7 +197,11 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 		ledger: &faultyLedger{Ledger: l, switched: switched{ended: ended}},
 		store:  &faultyStore{Store: &favfilter.Memory{}, switched: switched{ended: ended}},
 	}
-	s.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8})
+	s.recorder, err = activity.Open(t.Context(), activity.Config{
+		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
+		Now:            s.now,
+		StalenessBound: 100 * time.Millisecond, // what a write takes while the store is down
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +315,7 @@ type state struct {
 
 func (s *service) state(t testing.TB, users ...string) state {
 	t.Helper()
-	st := state{lists: make(map[string]string), sequences: make(map[uint32]uint64)}
+	st := state{lists: make(map[string]string)}
 	for _, user := range users {
 		for _, plural := range []string{"blocks", "hides", "likes"} {
 			path := "/v1/users/" + user + "/" + plural
@@ -281,13 +332,7 @@ func (s *service) state(t testing.TB, users ...string) state {
 		}
 		st.feeds = append(st.feeds, a.Body)
 	}
-	err := s.ledger.Sequences(t.Context(), func(page uint32, sequence uint64) error {
-		st.sequences[page] = sequence
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st.sequences = s.sequences(t)
 	return st
 }
 

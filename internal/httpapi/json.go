@@ -11,6 +11,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
 )
 
 // Of what a client sent, an error names so much, in bytes.
@@ -31,10 +34,10 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 		// Of every type in a request. One function for them all would have to take
 		// an interface, at the cost of an allocation a value.
 		json.WithUnmarshalers(json.JoinUnmarshalers(
-			notNull[string](), notNull[[]string](),
+			notNull[string](), notNull[*string](), notNull[[]string](),
 			notNull[postsRequest](),
-			notNull[filterRequest](), notNull[[]feedPost](), notNull[feedPost](),
-			notNull[batchRequest](), notNull[[]batchLine](), notNull[batchLine](),
+			notNull[filterRequest](), notNull[[]feedPost](), element[feedPost](feed.MaxPosts),
+			notNull[batchRequest](), notNull[[]batchLine](), element[batchLine](maxBatch),
 		)),
 	)
 }
@@ -47,6 +50,28 @@ func notNull[T any]() *json.Unmarshalers {
 		}
 		if err := dec.SkipValue(); err != nil { // not all that begins with an n is a null
 			return err
+		}
+		return errNull
+	})
+}
+
+// errTooMany says that an array goes on beyond its limit.
+var errTooMany = errors.New("too many values")
+
+// element refuses a null for a T in an array, and the array when it has more than most of
+// them: empty objects take fifty times the room of their text.
+func element[T any](most int64) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
+		kind, before := dec.StackIndex(dec.StackDepth())
+		tooMany := kind == jsontext.KindBeginArray && before >= most
+		if !tooMany && dec.PeekKind() != jsontext.KindNull {
+			return errors.ErrUnsupported // read it as usual
+		}
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		if tooMany {
+			return errTooMany
 		}
 		return errNull
 	})
@@ -69,6 +94,9 @@ func explainJSON(err error) error {
 	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
 		field := fieldOf(bad.JSONPointer)
 		switch {
+		case errors.Is(bad, errTooMany): // named by the first of them, as in "posts[5000]"
+			array, index, _ := strings.Cut(field, "[")
+			return refuse(activity.CodeOutOfRange, array, "more than "+strings.TrimSuffix(index, "]")+" values")
 		case errors.Is(bad, json.ErrUnknownName):
 			return refuse(codeUnknownField, field, "there is no such field")
 		case errors.Is(bad, errNull):
@@ -142,8 +170,8 @@ func typeName(t reflect.Type) string {
 }
 
 // respond answers with v as JSON.
-func respond(c echo.Context, status int, v any) error {
-	body, err := json.Marshal(v)
+func respond(c echo.Context, status int, v any, options ...json.Options) error {
+	body, err := json.Marshal(v, options...)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}

@@ -56,7 +56,7 @@ func lines(more ...string) string {
 
 func malformedPaths() []malformed {
 	long := strings.Repeat("x", 257)
-	return []malformed{
+	return append(malformedUntil(), []malformed{
 		// Routes.
 		{request: "GET /", status: 404, code: "not_found"},
 		{request: "GET /v1", status: 404, code: "not_found"},
@@ -111,7 +111,6 @@ func malformedPaths() []malformed {
 		{request: "PUT /v1/users/1/blocks/1", status: 422, code: "self_block", field: "target"},
 		{request: "PUT /v1/users/1/blocks/%31", status: 422, code: "self_block", field: "target"},
 		// Queries.
-		{request: "PUT /v1/users/1/blocks/9?until=2027-01-01T00:00:00Z", status: 400, code: "unknown_parameter", field: "until"},
 		{request: "PUT /v1/users/1/blocks/9?x", status: 400, code: "unknown_parameter", field: "x"},
 		{request: "DELETE /v1/users/1/blocks/2?limit=1", status: 400, code: "unknown_parameter", field: "limit"},
 		{request: "DELETE /v1/users/1/blocks/2?=", status: 400, code: "unknown_parameter"},
@@ -136,7 +135,9 @@ func malformedPaths() []malformed {
 		{request: seenPath + "?x=1", body: `{"posts":["x"]}`, status: 400, code: "unknown_parameter", field: "x"},
 		{request: "GET /healthz?x=1", status: 400, code: "unknown_parameter", field: "x"},
 		{request: "GET /readyz?x=1", status: 400, code: "unknown_parameter", field: "x"},
-	}
+		{request: "GET /v1/stats?x=1", status: 400, code: "unknown_parameter", field: "x"},
+		{request: "POST /v1/stats", status: 405, code: "method_not_allowed"},
+	}...)
 }
 
 func malformedBodies() []malformed {
@@ -258,6 +259,7 @@ func malformedFeeds() []malformed {
 
 func malformedBatches() []malformed {
 	second := func(l string) string { return lines(l) }
+	until := func(at string) string { return `{"user":"1","kind":"hide","target":"p","op":"add","until":` + at + `}` }
 	return []malformed{
 		{request: batchPath, body: `{}`, status: 400, code: "missing_field", field: "activities"},
 		{request: batchPath, body: `{"activities":[]}`, status: 400, code: "out_of_range", field: "activities"},
@@ -281,7 +283,16 @@ func malformedBatches() []malformed {
 		{request: batchPath, body: second(`{"user":"1","kind":"block","target":"1","op":"remove"}`), status: 422, code: "self_block", field: "activities[1].target"},
 		{request: batchPath, body: second(`{"user":"1","kind":"seen","target":"p","op":"remove"}`), status: 422, code: "unsupported_op", field: "activities[1].op"},
 		{request: batchPath, body: second(`{"user":"1\u009f","kind":"hide","target":"p","op":"add"}`), status: 400, code: "invalid_id", field: "activities[1].user"},
-		{request: batchPath, body: second(`{"user":"1","kind":"hide","target":"p","op":"add","until":"x"}`), status: 400, code: "unknown_field", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`"x"`)), status: 400, code: "out_of_range", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`""`)), status: 400, code: "out_of_range", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`"2020-01-01T00:00:00Z"`)), status: 400, code: "out_of_range", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`"0001-01-01T00:00:00Z"`)), status: 400, code: "out_of_range", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`"9999-12-31T23:59:59-00:01"`)), status: 400, code: "out_of_range", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`null`)), status: 400, code: "invalid_type", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`4102444800`)), status: 400, code: "invalid_type", field: "activities[1].until"},
+		{request: batchPath, body: second(until(`{}`)), status: 400, code: "invalid_type", field: "activities[1].until"},
+		{request: batchPath, body: second(strings.Replace(until(`"2100-01-01T00:00:00Z"`), "add", "remove", 1)), status: 400, code: "unknown_field", field: "activities[1].until"},
+		{request: batchPath, body: second(strings.Replace(until(`"2100-01-01T00:00:00Z"`), "hide", "seen", 1)), status: 422, code: "unsupported_op", field: "activities[1].until"},
 		{request: batchPath, body: second(`{"user":"1","kind":"hide","target":7,"op":"add"}`), status: 400, code: "invalid_type", field: "activities[1].target"},
 		{request: batchPath, body: second(`{"user":"1","user":"2","kind":"hide","target":"p","op":"add"}`), status: 400, code: "duplicate_key", field: "activities[1].user"},
 		{request: batchPath, body: lines()[:len(lines())-2], status: 400, code: "malformed_json"},

@@ -29,6 +29,7 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
+		s.limits.total.Add(1)
 		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		err := guarded(next, c)
@@ -71,6 +72,7 @@ func (s *service) logRequest(c echo.Context, id string, took time.Duration, err 
 	}
 	level := slog.LevelDebug
 	switch {
+	case err != nil && describe(err).Code == codeOverloaded: // see countShed
 	case status >= http.StatusInternalServerError:
 		level = slog.LevelError
 	case status >= http.StatusBadRequest:

@@ -3,9 +3,11 @@ package httpapi
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -30,6 +32,10 @@ const (
 // ends as HTTP wants it has a line for every line; one that the client ended
 // halfway, or whose client stood still, is cut off.
 func (s *service) stream(c echo.Context) error {
+	if !s.limits.streams.take(1) {
+		return turnAway(c, "streams are in progress")
+	}
+	defer s.limits.streams.give(1)
 	conn := newStreamConn(c, s.idle)
 	defer conn.release()
 	if err := conn.begin(); err != nil {
@@ -105,16 +111,13 @@ func (s *service) parseLine(line []byte) (activity.Activity, error) {
 // recordChunk records the sound lines and sets their results. It fails only if the
 // stream cannot go on.
 func (s *service) recordChunk(c echo.Context, k *chunk) error {
-	if len(k.activities) == 0 {
-		return nil
-	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	changed, err := s.recorder.Record(ctx, k.activities)
+	changed, err := s.recordLines(ctx, k)
 	if err != nil && c.Request().Context().Err() != nil {
 		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
 	}
-	if err != nil {
+	if err != nil && describe(err).Code != codeOverloaded {
 		s.logError(c, "record lines", err)
 	}
 	for n, i := range k.lines {
@@ -125,6 +128,27 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 		}
 	}
 	return nil
+}
+
+// recordLines records the sound lines but those whose end has passed, which only the
+// Recorder's clock says: it refuses them all then, and names the first of those.
+func (s *service) recordLines(ctx context.Context, k *chunk) ([]bool, error) {
+	for len(k.activities) > 0 {
+		changed, err := s.recorder.Record(ctx, k.activities)
+		i, single := ofActivity(err)
+		if single == nil {
+			return changed, err
+		}
+		k.refuse(i, single)
+	}
+	return nil, nil
+}
+
+// refuse takes out activity number i, which cannot be recorded.
+func (k *chunk) refuse(i int, err error) {
+	k.results[k.lines[i]].problem = describe(err)
+	k.activities = slices.Delete(k.activities, i, i+1)
+	k.lines = slices.Delete(k.lines, i, i+1)
 }
 
 // answers returns a line for each line of the chunk.

@@ -88,18 +88,33 @@ func mediaType(r *http.Request, wanted ...string) (string, error) {
 	return given, nil
 }
 
-// decode reads the body, JSON of the service's maximal length, into what into points to.
-func (s *service) decode(c echo.Context, into any) error {
+// decode reads the body, JSON of the service's maximal length, into what into points
+// to. The caller calls done when it needs that no longer.
+func (s *service) decode(c echo.Context, into any) (done func(), err error) {
 	r := c.Request()
 	if _, err := mediaType(r, typeJSON); err != nil {
-		return err
+		return nil, err
 	}
 	if r.ContentLength > s.maxBody {
-		return tooLarge(s.maxBody)
+		return nil, tooLarge(s.maxBody)
 	}
+	release, err := s.holdBody(c)
+	if err != nil {
+		return nil, err
+	}
+	read := false
+	defer func() {
+		if !read { // a panic included
+			release()
+		}
+	}()
 	// The writer is net/http's own, which closes the connection when the limit is hit.
 	body := http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody)
-	return explainJSON(json.UnmarshalRead(body, into, s.strict))
+	if err := explainJSON(json.UnmarshalRead(body, into, s.strict)); err != nil {
+		return nil, err
+	}
+	read = true
+	return release, nil
 }
 
 func tooLarge(limit int64) error {

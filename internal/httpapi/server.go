@@ -29,13 +29,28 @@ type Config struct {
 	// ledger and the pages; 503 after it. Default 10 s.
 	Timeout time.Duration
 
+	// MaxRequests is the number of requests in progress at a time, probes not counted;
+	// one more is answered 503 at once, before its body is read. Default 512.
+	MaxRequests int
+
+	// MaxStreams is how many of those may be streams of NDJSON. Default 64.
+	MaxStreams int
+
+	// MaxBodiesBytes is how much of JSON bodies is held at a time, in bytes; a request
+	// that would exceed it is answered 503 before its body is read. A body counts with
+	// its length, or with MaxBodyBytes where that is not known, until its request is
+	// done. Default 64 MiB; at least MaxBodyBytes.
+	MaxBodiesBytes int64
+
 	// StreamIdle is how long a stream of NDJSON may stand still, in either
 	// direction, before it is cut off. Default 1 min.
 	StreamIdle time.Duration
 }
 
-// service holds what the handlers share. It does not change.
+// service holds what the handlers share. But for limits, it does not change.
 type service struct {
+	started  time.Time
+	limits   limits
 	recorder *activity.Recorder
 	log      *slog.Logger
 	maxBody  int64
@@ -62,7 +77,11 @@ func New(c Config) http.Handler {
 		timeout:  cmp.Or(c.Timeout, 10*time.Second),
 		idle:     cmp.Or(c.StreamIdle, time.Minute),
 		strict:   strict(),
+		started:  time.Now(),
 	}
+	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
+	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
+	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -80,18 +99,19 @@ func (s *service) addRoutes(e *echo.Echo) {
 	}
 	read("/healthz", s.health)
 	read("/readyz", s.ready)
-	e.POST("/v1/feed/filter", s.filter)
-	e.POST("/v1/activities", s.batch)
+	read("/v1/stats", s.stats)
+	e.POST("/v1/feed/filter", s.limited(s.filter))
+	e.POST("/v1/activities", s.limited(s.batch))
 	for _, k := range s.recorder.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {
-			e.POST(list, s.recordPosts(k))
+			e.POST(list, s.limited(s.recordPosts(k)))
 			continue
 		}
-		read(list, s.list(k))
+		read(list, s.limited(s.list(k)))
 		one := list + "/:target"
-		e.PUT(one, s.record(k, false))
-		e.DELETE(one, s.record(k, true))
+		e.PUT(one, s.limited(s.record(k, false)))
+		e.DELETE(one, s.limited(s.record(k, true)))
 		// Without a route below it, the last parameter would take the rest of the
 		// path, slashes included.
 		e.RouteNotFound(one+"/*", echo.NotFoundHandler)

@@ -115,9 +115,9 @@ func TestStreamGoesOn(t *testing.T) {
 	if got := d.line(); got != yes {
 		t.Error(got)
 	}
-	for _, dependency := range []*switched{&s.store.switched, &s.ledger.switched} {
+	for kind, dependency := range map[string]*switched{"seen": &s.store.switched, "hide": &s.ledger.switched} {
 		dependency.set(failing)
-		d.write(hide("b") + "nonsense\n" + hide("c"))
+		d.write(activityLine("1", kind, "b", "add") + "\nnonsense\n" + activityLine("1", kind, "c", "add") + "\n")
 		wantError(t, d.line(), "unavailable", "")
 		wantError(t, d.line(), "malformed_json", "")
 		wantError(t, d.line(), "unavailable", "")
@@ -127,7 +127,7 @@ func TestStreamGoesOn(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	for _, post := range []string{"b", "c"} { // both undecided so far
+	for _, post := range []string{"b", "c"} { // hidden or not so far
 		d.write(hide(post))
 		if got := d.line(); got != yes && got != no {
 			t.Error(got)

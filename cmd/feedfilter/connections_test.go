@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+const (
+	soon  = 300 * time.Millisecond // of a timeout that is to strike
+	late  = time.Hour              // of one that is not
+	limit = time.Minute            // after which a test has waited in vain
+)
+
+// serveWith serves a whole service in this process, with the given timeouts and at most
+// connections at a time, and returns its address.
+func serveWith(t testing.TB, limits timeouts, connections int) string {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	recorder, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(recorder.Close)
+	server := newServer(httpapi.New(httpapi.Config{Recorder: recorder}), slog.New(slog.DiscardHandler), limits)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(limitConnections(listener, connections)) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// client is a connection that is written to and read from byte by byte. It gives up after limit.
+type client struct {
+	*net.TCPConn
+
+	t  testing.TB
+	in *bufio.Reader
+}
+
+func dial(t testing.TB, addr string) *client {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	return &client{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
+}
+
+func (c *client) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Fatalf("send %.50q: %v", text, err)
+	}
+}
+
+// dribble sends a byte at a time, much more often than the timeouts strike, until the server has
+// closed the connection.
+func (c *client) dribble(text string) {
+	tick := time.NewTicker(soon / 30)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		if _, err := io.WriteString(c, text); err != nil {
+			return
+		}
+	}
+}
+
+// reply is an answer that was read to its end.
+type reply struct {
+	status int
+	proto  string
+	closed bool // the connection, after it
+	body   string
+}
+
+func (c *client) answer() reply {
+	c.t.Helper()
+	res, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		c.t.Fatalf("no answer: %v", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatalf("%s: %v", res.Status, err)
+	}
+	return reply{res.StatusCode, res.Proto, res.Close, string(body)}
+}
+
+// wantClosed reads until the server ends the connection. It must not say anything more.
+func (c *client) wantClosed(what string) {
+	c.t.Helper()
+	rest, err := io.ReadAll(c.in)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Fatalf("%s: the connection is still open", what)
+	}
+	if len(rest) > 0 {
+		c.t.Errorf("%s: the server says %.200q", what, rest)
+	}
+}
+
+const health = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+func TestSlowHeader(t *testing.T) {
+	addr := serveWith(t, timeouts{header: soon, read: late, write: late, idle: late}, 10)
+	c := dial(t, addr)
+	c.send("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	go c.dribble("x")
+	c.wantClosed("a header that does not end")
+	c = dial(t, addr)
+	c.wantClosed("no byte at all")
+}
+
+func TestSlowBody(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: soon, write: late, idle: late}, 10)
+	const post = " /v1/users/1/seen HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	for name, c := range map[string]struct{ begin, more string }{
+		"length":    {"POST" + post + "Content-Length: 60000\r\n\r\n{\"posts\":[\"", "x"},
+		"no byte":   {"POST" + post + "Content-Length: 60000\r\n\r\n", ""},
+		"chunked":   {"POST" + post + "Transfer-Encoding: chunked\r\n\r\nb\r\n{\"posts\":[\"\r\n", "1\r\nx\r\n"},
+		"unwelcome": {"PUT /v1/users/1/hides/p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", ""},
+	} {
+		conn := dial(t, addr)
+		conn.send(c.begin)
+		if c.more != "" {
+			go conn.dribble(c.more)
+		}
+		if got := conn.answer(); got.status != http.StatusRequestTimeout || !strings.HasPrefix(got.body, `{"error":{"code":"timeout",`) || !got.closed {
+			t.Errorf("%s: %+v", name, got)
+		}
+		conn.wantClosed(name)
+	}
+	c := dial(t, addr)
+	c.send("GET /v1/users/1/hides HTTP/1.1\r\nHost: x\r\n\r\n")
+	if got := c.answer(); got.body != `{"items":[]}` {
+		t.Errorf("hides: %+v", got)
+	}
+}
+
+// A stream of NDJSON extends its deadlines as it goes on.
+func TestStreamOutlastsTimeouts(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: soon, write: 5 * soon, idle: late}, 10)
+	c := dial(t, addr)
+	c.send("POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
+	res, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewReader(res.Body)
+	tick := time.NewTicker(soon / 2)
+	defer tick.Stop()
+	for i := range 12 { // for longer than both
+		l := fmt.Sprintf(`{"user":"1","kind":"hide","target":"p%d","op":"add"}`+"\n", i)
+		c.send(fmt.Sprintf("%x\r\n%s\r\n", len(l), l))
+		if got, err := lines.ReadString('\n'); err != nil || got != `{"changed":true}`+"\n" {
+			t.Fatalf("line %d: %q, %v", i, got, err)
+		}
+		<-tick.C
+	}
+	c.send("0\r\n\r\n")
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("end: %q, %v", rest, err)
+	}
+}
+
+// A client that sends requests and reads no answers is cut off.
+func TestSlowReader(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: late, write: soon, idle: late}, 10)
+	c := dial(t, addr)
+	body := `{"viewer":"1","kinds":["hide"],"posts":[` + strings.TrimSuffix(strings.Repeat(`{"id":"`+strings.Repeat("x", 250)+`"},`, 2000), ",") + `]}`
+	request := fmt.Sprintf("POST /v1/feed/filter HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	for {
+		_, err := io.WriteString(c, request)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the server waits for its answers to be read")
+		}
+		if err != nil {
+			return // cut off
+		}
+	}
+}
+
+func TestIdleConnection(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: late, write: late, idle: soon}, 10)
+	c := dial(t, addr)
+	c.send(health)
+	if got := c.answer(); got.status != http.StatusOK || got.closed {
+		t.Errorf("%+v", got)
+	}
+	c.wantClosed("nothing asked for any more")
+}
+
+// HTTP/2 without TLS is not spoken: a client that begins with it is told so, and one that asks for
+// it is answered in HTTP/1.1.
+func TestNoHTTP2(t *testing.T) {
+	addr := serveWith(t, defaultTimeouts(), 10)
+	c := dial(t, addr)
+	c.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	if got := c.answer(); got.status < 400 || got.status > 599 || got.proto != "HTTP/1.1" || !got.closed {
+		t.Errorf("%+v", got)
+	}
+	c.wantClosed("the preface of HTTP/2")
+	c = dial(t, addr)
+	c.send("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n")
+	if got := c.answer(); got.status != http.StatusOK || got.proto != "HTTP/1.1" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestConnectionLimit opens more connections than are served at a time: the last one waits, with
+// its request, until another is closed.
+func TestConnectionLimit(t *testing.T) {
+	addr := serveWith(t, defaultTimeouts(), 2)
+	first, second := dial(t, addr), dial(t, addr)
+	for _, c := range []*client{first, second} {
+		c.send(health)
+		c.answer()
+	}
+	third := dial(t, addr) // the system takes it
+	third.send(health)
+	got := make(chan int, 1)
+	go func() {
+		res, err := http.ReadResponse(third.in, nil)
+		if err != nil {
+			got <- 0
+			return
+		}
+		_ = res.Body.Close()
+		got <- res.StatusCode
+	}()
+	for range 50 { // those that are served go on
+		first.send(health)
+		first.answer()
+	}
+	select {
+	case status := <-got:
+		t.Fatalf("answered %d, over the limit", status)
+	default:
+	}
+	_ = second.Close()
+	if status := <-got; status != 200 {
+		t.Errorf("answered %d when there was room", status)
+	}
+}
+
+// TestLimitedListenerCloses closes the listener while Accept waits for a connection to end.
+func TestLimitedListenerCloses(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := limitConnections(l, 1)
+	dial(t, l.Addr().String())
+	conn, err := limited.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := limited.Accept()
+		failed <- err
+	}()
+	if err := errors.Join(limited.Close(), limited.Close()); err == nil {
+		t.Error("the second Close reports nothing")
+	}
+	if err := <-failed; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept: %v", err)
+	}
+	// A connection gives its slot back once, however often it is closed.
+	_ = conn.Close()
+	_ = conn.Close()
+}

@@ -1,0 +1,367 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// wantOverloaded asserts an answer that there is too much to do, and that the connection is kept
+// or not.
+func wantOverloaded(t testing.TB, what string, a answer, kept bool) {
+	t.Helper()
+	after := a.Header.Get("Retry-After")
+	if a.Status != 503 || a.Code != "overloaded" || !slices.Contains([]string{"1", "2", "3"}, after) || (a.Header.Get("Connection") != "close") != kept {
+		t.Errorf("%s: %d %s, header %v; want 503 overloaded, connection kept: %v", what, a.Status, a.Body, a.Header, kept)
+	}
+}
+
+// requests returns what is counted of them.
+func (s *service) requests(t testing.TB) (inProgress, shed float64) {
+	t.Helper()
+	a := s.do(t, "GET", "/v1/stats", "")
+	if a.Status != 200 {
+		t.Fatalf("stats: %d %s", a.Status, a.Body)
+	}
+	requests := a.JSON["requests"].(map[string]any)
+	return requests["in_progress"].(float64), requests["shed"].(float64)
+}
+
+// await receives from c, within a time that nothing of these tests takes.
+func await[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("waited in vain")
+		panic("unreachable")
+	}
+}
+
+// flood does n of the request at once. The answers come as they are there.
+func (s *service) flood(t testing.TB, n int, method string, target func(i int) string) <-chan answer {
+	t.Helper()
+	answers := make(chan answer, n)
+	for i := range n {
+		go func() { answers <- s.do(t, method, target(i), "") }()
+	}
+	return answers
+}
+
+// TestFlood has the ledger stand still while 2,000 lists are asked for at once.
+func TestFlood(t *testing.T) {
+	const most, all = 64, 2000
+	logger, out := logs()
+	s := newService(t, httpapi.Config{MaxRequests: most, Timeout: time.Hour, Logger: logger}, nil)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	open := s.ledger.lists.shut()
+	defer open()
+	answers := s.flood(t, all, "GET", func(int) string { return "/v1/users/1/blocks" })
+	told := make(map[string]int)
+	for range all - most { // while none of the others goes on
+		a := await(t, answers)
+		wantOverloaded(t, "one too many", a, true)
+		told[a.Header.Get("Retry-After")]++
+	}
+	if len(told) != 3 {
+		t.Errorf("told to wait %v", told)
+	}
+	if in, shed := s.requests(t); in != most || shed != all-most {
+		t.Errorf("%v in progress and %v shed, want %d and %d", in, shed, most, all-most)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/v1/stats"} {
+		if a := s.do(t, "GET", path, ""); a.Status != 200 {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
+		}
+	}
+	if a := s.do(t, "GET", "/nothing", ""); a.Status != 404 {
+		t.Errorf("a path that is not there: %d %s", a.Status, a.Body)
+	}
+	for _, r := range []string{
+		"PUT /v1/users/1/blocks/3", "DELETE /v1/users/1/blocks/2", "HEAD /v1/users/1/hides", "PUT /v1/users/1/blocks/1",
+		filterPath, batchPath, seenPath,
+	} {
+		method, path, _ := strings.Cut(r, " ")
+		if a := s.do(t, method, path, ""); a.Status != 503 || a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s", r, a.Status, a.Body)
+		}
+	}
+	open()
+	for range most {
+		if a := await(t, answers); a.Status != 200 || !strings.Contains(a.Body, `"target":"2"`) {
+			t.Errorf("one that was let in: %d %s", a.Status, a.Body)
+		}
+	}
+	if in, _ := s.requests(t); in != 0 {
+		t.Errorf("%v in progress at the end", in)
+	}
+	if got, _, _ := s.items(t, "/v1/users/1/blocks"); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("afterwards: %v", got)
+	}
+	log := out.String()
+	if warned := strings.Count(log, "requests are refused"); warned == 0 || warned > 20 || strings.Contains(log, `"level":"ERROR"`) {
+		t.Errorf("%d warnings in a log of %d bytes: %.1000s", warned, len(log), log)
+	}
+}
+
+// TestRefusedCostsNothing refuses many requests with bodies. None is read.
+func TestRefusedCostsNothing(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
+	open := s.ledger.lists.shut()
+	defer open()
+	held := s.flood(t, 2, "GET", func(int) string { return "/v1/users/1/blocks" })
+	wantOverloaded(t, "the second of two", await(t, held), true)
+
+	refused := func(n int) {
+		for i := range n {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
+				t.Error("the body is read")
+				return 0, io.EOF
+			}))
+			r.ContentLength = []int64{1 << 20, -1, 1 << 40, 2}[i%4]
+			r.Header.Set("Content-Type", []string{"application/json", "application/x-ndjson"}[i%2])
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			res := w.Result()
+			res.Request = r
+			wantOverloaded(t, "with a body", answerOf(t, res), r.ContentLength == 2)
+		}
+	}
+	size := func() (live, allocated uint64) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc, m.TotalAlloc
+	}
+	refused(100)
+	live, allocated := size()
+	const n = 20_000
+	refused(n)
+	liveAfter, allocatedAfter := size()
+	if grown := int64(liveAfter) - int64(live); grown > 1<<20 {
+		t.Errorf("%d refused requests leave %d bytes", n, grown)
+	}
+	if each := (allocatedAfter - allocated) / n; each > 32<<10 {
+		t.Errorf("a refused request takes %d bytes", each)
+	}
+	open()
+	if a := await(t, held); a.Status != 200 {
+		t.Errorf("the one that was let in: %d %s", a.Status, a.Body)
+	}
+}
+
+// slowBody is the body of a request in flight, which stands still after its first byte.
+type slowBody struct {
+	begun, rest chan struct{}
+	text        io.Reader
+	first       sync.Once
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	b.first.Do(func() { close(b.begun) })
+	<-b.rest
+	return b.text.Read(p)
+}
+
+// post sends text as a body that counts with length. It is let in, or answered, when post returns.
+func (s *service) post(t testing.TB, target, text string, length int64) (body *slowBody, answered <-chan answer) {
+	t.Helper()
+	body = &slowBody{begun: make(chan struct{}), rest: make(chan struct{}), text: strings.NewReader(text)}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, body)
+	r.ContentLength = length
+	r.Header.Set("Content-Type", "application/json")
+	got := make(chan answer, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		res := w.Result()
+		res.Request = r
+		got <- answerOf(t, res)
+	}()
+	select {
+	case <-body.begun:
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("the request is neither let in nor answered")
+	}
+	return body, got
+}
+
+// TestBodiesBudget holds as much of bodies as may be, and finds it whole again after each way that
+// a request may end.
+func TestBodiesBudget(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxBodyBytes: 1000, MaxBodiesBytes: 2500}, nil)
+	const seen, good = "/v1/users/1/seen", `{"posts":["x"]}`
+	first, firstAnswer := s.post(t, seen, good, 1000)
+	second, secondAnswer := s.post(t, seen, good, -1) // of unknown length: as much as may come
+	_, tooMuch := s.post(t, seen, good, 501)
+	wantOverloaded(t, "501 of 500 bytes left", await(t, tooMuch), true)
+	_, tooMuch = s.post(t, seen, good, -1)
+	wantOverloaded(t, "a body of unknown length", await(t, tooMuch), false)
+	third, thirdAnswer := s.post(t, seen, good, 500)
+	wantOverloaded(t, "one byte more", s.do(t, "POST", "/v1/feed/filter", "1"), true)
+	// What has no body of that kind goes on, and what is refused for another reason is.
+	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
+	if got := s.ndjson(t, activityLine("1", "hide", "h", "remove")); !slices.Equal(got, []string{yes}) {
+		t.Errorf("stream: %q", got)
+	}
+	if a := s.do(t, "POST", seen, strings.Repeat(" ", 1001)); a.Status != 413 {
+		t.Errorf("too large: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "POST", seen, good, "Content-Type", "text/plain"); a.Status != 415 {
+		t.Errorf("no JSON: %d %s", a.Status, a.Body)
+	}
+	for _, body := range []*slowBody{first, second, third} {
+		close(body.rest)
+	}
+	for _, answered := range []<-chan answer{firstAnswer, secondAnswer, thirdAnswer} {
+		if a := await(t, answered); a.Status != 200 || a.Body != `{"recorded":1}` {
+			t.Errorf("%d %s", a.Status, a.Body)
+		}
+	}
+	for range 3 { // each holds 1,000 bytes: more than twice would not fit
+		for _, c := range []struct {
+			target, text string
+			status       int
+		}{
+			{seen, good, 200},
+			{seen, "nonsense", 400},
+			{seen, strings.Repeat("[", 2000), 400},
+			{seen, `{"posts":[]}`, 400},
+			{seen, `{"posts":["x"]}` + strings.Repeat(" ", 2000), 413},
+			{"/v1/feed/filter", blockedFeed, 200},
+			{"/v1/activities", lines(), 200},
+		} {
+			body, answered := s.post(t, c.target, c.text, -1)
+			close(body.rest)
+			if a := await(t, answered); a.Status != c.status {
+				t.Fatalf("%s %.20s: %d %s, want %d", c.target, c.text, a.Status, a.Body, c.status)
+			}
+		}
+		s.store.set(panicing)
+		if a := s.do(t, "POST", "/v1/feed/filter", blockedFeed); a.Status != 500 {
+			t.Errorf("panic: %d %s", a.Status, a.Body)
+		}
+		s.store.set(sound)
+	}
+	if in, shed := s.requests(t); in != 0 || shed != 3 {
+		t.Errorf("%v in progress, %v shed", in, shed)
+	}
+}
+
+func TestStreamsBudget(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxStreams: 2}, nil)
+	addr := s.start(t)
+	a, b := s.duplex(t, addr), s.duplex(t, addr)
+	const third = "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+	if a := raw(t, addr, third); a.Status != 503 || a.Code != "overloaded" {
+		t.Errorf("a third stream: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "POST", "/v1/activities", lines(), 200, `{"results":[`+yes+`]}`)
+	if in, _ := s.requests(t); in != 2 {
+		t.Errorf("%v in progress", in)
+	}
+	_ = a.in.Close()
+	if err := a.end(); err != nil {
+		t.Errorf("end: %v", err)
+	}
+	c := s.duplex(t, addr)
+	for _, d := range []*duplex{b, c} {
+		d.write(activityLine("1", "hide", "p", "add") + "\n")
+		if got := d.line(); got != yes && got != no {
+			t.Error(got)
+		}
+	}
+}
+
+// TestRecorderOverloaded queues more writes than the Recorder takes.
+func TestRecorderOverloaded(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxRequests: 10_000, Timeout: time.Minute}, nil)
+	open := s.ledger.records.shut()
+	defer open()
+	const all, most = 4200, 4096
+	answers := s.flood(t, all, "PUT", func(i int) string { return fmt.Sprintf("/v1/users/%d/hides/p", i) })
+	for range all - most {
+		wantOverloaded(t, "put", await(t, answers), true)
+	}
+	wantOverloaded(t, "batch", s.do(t, "POST", "/v1/activities", lines()), true)
+	for _, l := range s.ndjson(t, line+"\n"+line) {
+		wantError(t, l, "overloaded", "")
+	}
+	open()
+	for range most {
+		if a := await(t, answers); a.Status != 200 || a.Body != yes {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
+	s.want(t, "POST", "/v1/activities", lines(), 200, `{"results":[`+yes+`]}`)
+}
+
+// TestRefusedConnections looks at what becomes of the connection of a request that is refused: it
+// serves again after a small body, and is closed instead of waiting for a large one.
+func TestRefusedConnections(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
+	addr := s.start(t)
+	open := s.ledger.lists.shut()
+	defer open()
+	held := s.flood(t, 2, "GET", func(int) string { return "/v1/users/1/blocks" })
+	wantOverloaded(t, "the second of two", await(t, held), true)
+	const post = "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	for name, c := range map[string]struct {
+		request string
+		kept    bool
+	}{
+		"none":          {"GET /v1/users/1/blocks HTTP/1.1\r\nHost: x\r\n\r\n", true},
+		"small":         {post + "Content-Length: 5\r\n\r\nhello", true},
+		"64 KiB":        {post + "Content-Length: 65536\r\n\r\n" + strings.Repeat(" ", 65536), true},
+		"large, to be":  {post + "Content-Length: 1048576\r\n\r\n", false},
+		"chunked":       {post + "Transfer-Encoding: chunked\r\n\r\n", false},
+		"expected":      {post + "Content-Length: 1048576\r\nExpect: 100-continue\r\n\r\n", false},
+		"small, to be":  {post + "Content-Length: 5\r\n\r\nhell", false}, // the rest has a second to come
+		"chunked, part": {post + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel", false},
+	} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(conn)
+		ask := func(request string) (answer, bool) {
+			if _, err := io.WriteString(conn, request); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			res, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			defer res.Body.Close()
+			return answerOf(t, res), !res.Close
+		}
+		a, kept := ask(c.request)
+		if a.Status != 503 || a.Code != "overloaded" || a.Header.Get("Retry-After") == "" || kept != c.kept {
+			t.Errorf("%s: %d %s, connection kept: %v", name, a.Status, a.Body, kept)
+		}
+		if kept {
+			if a, _ := ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); a.Status != 200 {
+				t.Errorf("%s: afterwards %d %s", name, a.Status, a.Body)
+			}
+		} else if n, err := in.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%s: %d more bytes", name, n)
+		}
+		_ = conn.Close()
+	}
+}

@@ -1,0 +1,29 @@
+package httpapi_test
+
+import (
+	"testing"
+)
+
+func TestStats(t *testing.T) {
+	s := open(t)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	s.do(t, "GET", "/nothing", "")
+	a := s.do(t, "GET", "/v1/stats", "")
+	if a.Status != 200 || a.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%d %v %s", a.Status, a.Header, a.Body)
+	}
+	requests, _ := a.JSON["requests"].(map[string]any)
+	if len(requests) != 3 || requests["total"] != 3.0 || requests["in_progress"] != 0.0 || requests["shed"] != 0.0 {
+		t.Errorf("requests: %v", requests)
+	}
+	uptime, _ := a.JSON["uptime_seconds"].(float64)
+	goroutines, _ := a.JSON["goroutines"].(float64)
+	heap, _ := a.JSON["heap_bytes"].(float64)
+	recorder, _ := a.JSON["recorder"].(map[string]any)
+	if uptime < 0 || uptime > 3600 || goroutines < 2 || heap < 100_000 || len(recorder) == 0 || len(a.JSON) != 5 {
+		t.Errorf("stats: %s", a.Body)
+	}
+	if head := s.do(t, "HEAD", "/v1/stats", ""); head.Status != 200 {
+		t.Errorf("HEAD: %d", head.Status)
+	}
+}
