@@ -41,7 +41,7 @@ func BenchmarkRebuild(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 1)
 	fillPages(b, g, 5000, 50)
 	for b.Loop() {
-		if _, err := g.rebuild(b.Context(), 0, 0, "benchmark"); err != nil {
+		if _, err := g.rebuild(b.Context(), 0, 0, "benchmark", 100); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,8 +3,10 @@ package activity
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,10 +31,11 @@ func (w *write) finish(err error) {
 
 // group is what shares one ledger transaction.
 type group struct {
-	writes  []*write
-	receipt ledger.Receipt
-	await   map[uint32]chan struct{} // pages that an earlier group is on its way to
-	there   chan struct{}            // closed when this group is there
+	writes    []*write
+	receipt   ledger.Receipt
+	committed int64                    // when, as [Recorder.elapsed]
+	await     map[uint32]chan struct{} // pages that an earlier group is on its way to
+	there     chan struct{}            // closed when this group is there
 }
 
 // commitLoop commits what is queued, group by group, until the Recorder is closed.
@@ -85,7 +88,7 @@ func (r *Recorder) commit(writes []*write) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.base, commitTimeout)
-	receipt, err := r.ledger.Record(ctx, changes)
+	receipt, err := r.ledger.Record(ctx, r.now(), changes)
 	cancel()
 	if err != nil {
 		for _, w := range writes {
@@ -93,7 +96,10 @@ func (r *Recorder) commit(writes []*write) {
 		}
 		return
 	}
-	g := group{writes: writes, receipt: receipt, await: make(map[uint32]chan struct{}), there: make(chan struct{})}
+	g := group{
+		writes: writes, receipt: receipt, committed: r.elapsed(),
+		await: make(map[uint32]chan struct{}), there: make(chan struct{}),
+	}
 	r.settling <- struct{}{}
 	r.mu.Lock()
 	for _, p := range receipt.Pages {
@@ -126,19 +132,54 @@ func (r *Recorder) settle(g group) {
 	r.mu.Unlock()
 	close(g.there)
 	<-r.settling
+	r.answer(g, failed)
+}
 
+// answer tells the callers how their writes went: first those whose pages all stand, and
+// the others when the ledger alone makes sure that they are seen.
+func (r *Recorder) answer(g group, failed map[uint32]error) {
 	next := g.receipt.Changed
+	var late []*write
 	for _, w := range g.writes {
 		w.changed, next = next[:len(w.changes)], next[len(w.changes):]
-		w.finish(unavailable("pages", r.failure(w, failed)))
+		if len(failed) > 0 && r.failure(w, failed) != nil {
+			late = append(late, w)
+		} else {
+			w.finish(nil)
+		}
 	}
+	if len(late) == 0 {
+		return
+	}
+	seen := r.outlast(g.committed)
+	for _, w := range late {
+		if !seen {
+			w.finish(unavailable("pages", r.failure(w, failed)))
+			continue
+		}
+		r.stats.withoutPage.Add(1)
+		w.finish(nil)
+	}
+}
+
+// outlast waits until every process knows of what was committed at the given time,
+// whatever stands in the store: no poll from before is within the staleness bound any
+// more. It reports whether the ledger could be read since: where it cannot, others
+// may go on believing their pages.
+func (r *Recorder) outlast(committed int64) bool {
+	time.Sleep(time.Duration(committed+int64(r.follow.bound)-r.elapsed()) + time.Nanosecond)
+	for r.follow.start.Load() < committed {
+		p := r.poll()
+		<-p.done
+		if p.err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // failure returns what went wrong with the pages of w.
 func (r *Recorder) failure(w *write, failed map[uint32]error) error {
-	if len(failed) == 0 {
-		return nil
-	}
 	var errs []error
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
@@ -167,12 +208,12 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 			repairs.start(p.Page, func() error { return r.stand(ctx, p.Page, p.Sequence) })
 		}
 	}
-	for i, res := range r.store.Apply(ctx, batches) {
-		page, sequence := batches[i].ID.Number, batches[i].Sequence
+	for i, res := range r.apply(ctx, batches) {
+		b := batches[i]
 		if res.Err != nil {
-			repairs.start(page, func() error { return res.Err })
-		} else if reason := r.amiss(ctx, page, res); reason != "" {
-			repairs.start(page, func() error { return r.remake(ctx, page, sequence, reason) })
+			repairs.fail(b.ID.Number, res.Err)
+		} else if reason := r.amiss(ctx, b.ID.Number, res); reason != "" {
+			repairs.start(b.ID.Number, func() error { return r.mend(ctx, b, res, reason) })
 		}
 	}
 	failed := repairs.wait()
@@ -186,6 +227,34 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 	return failed
 }
 
+// apply is Store.Apply, within a time that allows for the number of pages.
+func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout+time.Duration(len(batches))*applyMore)
+	defer cancel()
+	return r.store.Apply(ctx, batches)
+}
+
+// mend brings the page of b to where it has to stand after the store answered res. A page
+// that is a little behind most likely waits for another process, which is quicker to be
+// waited for than a rebuild.
+func (r *Recorder) mend(ctx context.Context, b favfilter.Batch, res favfilter.Result, reason string) error {
+	const tries, near = 4, 8
+	for i := range tries {
+		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
+			break
+		}
+		time.Sleep(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)) //nolint:gosec // no secret
+		res = r.apply(ctx, []favfilter.Batch{b})[0]
+		if res.Err != nil {
+			return res.Err
+		}
+		if reason = r.amiss(ctx, b.ID.Number, res); reason == "" {
+			return nil
+		}
+	}
+	return r.remake(ctx, b.ID.Number, b.Sequence, reason)
+}
+
 // repairs are pages of one group that are brought to where they have to stand, some at
 // a time.
 type repairs struct {
@@ -197,12 +266,16 @@ type repairs struct {
 func (s *repairs) start(page uint32, repair func() error) {
 	s.group.Go(func() error {
 		if err := repair(); err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.failed[page] = err
+			s.fail(page, err)
 		}
 		return nil // others go on
 	})
+}
+
+func (s *repairs) fail(page uint32, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed[page] = err
 }
 
 func (s *repairs) wait() map[uint32]error {

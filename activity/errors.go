@@ -59,6 +59,10 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 // ErrClosed is returned by a [Recorder] that was closed.
 var ErrClosed = errors.New("recorder is closed")
 
+// ErrOverloaded says that too much is waiting already: nothing was changed, and the call
+// may be repeated a little later.
+var ErrOverloaded = errors.New("recorder is overloaded")
+
 func unavailable(dependency string, err error) error {
 	var already *UnavailableError
 	if err == nil || errors.As(err, &already) {

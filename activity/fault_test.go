@@ -5,119 +5,68 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-var errInjected = errors.New("injected")
-
-// faults makes one call of a ledger or a store fail: the one numbered at, before or
-// after it takes effect.
-type faults struct {
-	at    int64
-	after bool
-	calls atomic.Int64
-}
-
-// inject reports whether the call that begins now fails, before or after.
-func (f *faults) inject() (before, after bool) {
-	fails := f.calls.Add(1) == f.at
-	return fails && !f.after, fails && f.after
-}
-
-// failing runs call with the fault injected, if it is its turn.
-func failing[T any](f *faults, call func() (T, error)) (T, error) {
-	before, after := f.inject()
-	if before {
-		var zero T
-		return zero, errInjected
-	}
-	v, err := call()
-	if after && err == nil {
-		var zero T
-		return zero, errInjected
-	}
-	return v, err
-}
-
-type faultyLedger struct {
-	Ledger
-	*faults
-}
-
-func (l faultyLedger) Record(ctx context.Context, changes []ledger.Change) (ledger.Receipt, error) {
-	return failing(l.faults, func() (ledger.Receipt, error) { return l.Ledger.Record(ctx, changes) })
-}
-
-func (l faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
-	type snapshot struct {
-		rows     []ledger.Row
-		sequence uint64
-	}
-	s, err := failing(l.faults, func() (snapshot, error) {
-		rows, sequence, err := l.Ledger.Snapshot(ctx, page)
-		return snapshot{rows, sequence}, err
-	})
-	return s.rows, s.sequence, err
-}
-
-func (l faultyLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	return failing(l.faults, func() (uint64, error) { return l.Ledger.Sequence(ctx, page) })
-}
-
-type faultyStore struct {
-	favfilter.Store
-	*faults
-}
-
-func (s faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return failing(s.faults, func() ([]favfilter.Loaded, error) { return s.Store.Load(ctx, ids) })
-}
-
-func (s faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
-	return failing(s.faults, func() (bool, error) { return s.Store.Replace(ctx, r) })
-}
-
-func (s faultyStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
-	results, err := failing(s.faults, func() ([]favfilter.Result, error) { return s.Store.Apply(ctx, batches), nil })
-	if err != nil {
-		results = make([]favfilter.Result, len(batches))
-		for i := range results {
-			results[i].Err = err
-		}
-	}
-	return results
-}
+// faultRig makes a rig of one pair of backends, and what loses all its pages.
+type faultRig func(t *testing.T) (g *rig, lose func())
 
 // TestFaultAtEveryStep lets each call of ledger and store fail once, before and after
 // it takes effect, until a run goes by without a fault. After each run the Recorder is
 // started anew: what was acknowledged is there, what was refused is whole or not at all.
 func TestFaultAtEveryStep(t *testing.T) {
+	t.Run("memory and sqlite", func(t *testing.T) {
+		t.Parallel()
+		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
+			t.Helper()
+			store := &partitioned{Store: &favfilter.Memory{}}
+			return newRig(t, store, 2), func() { store.Store = &favfilter.Memory{} }
+		})
+	})
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		redis, postgres := redistest.Start(t), pgtest.Start(t)
+		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
+			t.Helper()
+			flush := func() { must(t, redis.Client().FlushAll(t.Context()).Err()) }
+			flush()
+			return newRigOn(t, redisStore(t, redis), postgres.Schema(), 2), flush
+		})
+	})
+}
+
+func faultAtEveryStep(t *testing.T, fresh faultRig) {
+	t.Helper()
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
 			absent, found := 0, 0
 			for at := int64(1); ; at++ {
-				f := &faults{at: at, after: after}
-				g, a, n := runWithFault(t, f)
-				absent += a
-				found += n
+				f := &faulttest.Faults{At: at, After: after}
+				run := newFaultRun(t, fresh, f)
+				run.all(t)
+				absent += run.absent
+				found += run.found
 				if t.Failed() {
 					t.Fatalf("fault at call %d", at)
 				}
-				if f.calls.Load() < at {
+				if f.Calls() < at {
 					t.Logf("%d calls", at-1)
-					g.checkRate(t, found, absent)
+					run.checkRate(t, found, absent)
 					return
 				}
+				must(t, run.ledger.Close())
 			}
 		})
 	}
 }
 
-// scenario touches both pages, in every way.
+// scenario touches both pages, in every way. A call without activities stands for the loss
+// of all pages.
 func scenario() [][]Activity {
 	batch := func(n int, remove bool) (b []Activity) {
 		for i := range n {
@@ -132,66 +81,107 @@ func scenario() [][]Activity {
 		{add("1", "seen", "s")},
 		batch(60, false),
 		{undo("1", "block", "2"), add("2", "block", "3"), add("3", "like", "p")},
+		nil,
+		{add("1", "hide", "after the loss")},
 		batch(200, false), // grows
 		{undo("1", "hide", "p")},
 		{undo("1", "hide", "p")},
+		nil,
+		{undo("1", "hide", "after the loss")},
 		batch(200, true), // shrinks
 		{add("2", "hide", "q"), add("2", "seen", "q")},
 	}
 }
 
-// runWithFault returns how many keys that are not live it looked for at the end, and
-// how many of them it found.
-func runWithFault(t *testing.T, f *faults) (g *rig, absent, found int) {
+// fate is what is known of an activity.
+type fate struct{ live, undecided bool }
+
+// faultRun is one run of the scenario with one fault.
+type faultRun struct {
+	*rig
+	lose  func()
+	model map[Activity]fate
+
+	absent, found int // keys that are not live: looked for at the end, and found
+}
+
+func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 	t.Helper()
-	g = newRig(t, &favfilter.Memory{}, 2)
-	g.open(t, faultyLedger{g.ledger, f}, faultyStore{g.store, f})
-	type fate struct{ live, undecided bool }
-	model := map[Activity]fate{}
-	views := func() {
-		absent, found = 0, 0
-		for _, user := range []string{"1", "2", "3", "0"} {
-			v, err := g.View(t.Context(), user, g.Kinds().All())
-			if err != nil || len(v.Degraded) > 0 {
+	g, lose := fresh(t)
+	g.Close()
+	l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
+	if err := g.tryOpen(t, l, s); err != nil {
+		if !errors.Is(err, faulttest.ErrInjected) {
+			t.Fatal(err)
+		}
+		g.open(t, l, s) // the fault has been
+	}
+	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
+}
+
+func (r *faultRun) all(t *testing.T) {
+	t.Helper()
+	for _, call := range scenario() {
+		if len(call) == 0 {
+			r.lose()
+		} else {
+			r.call(t, call)
+		}
+		r.views(t)
+	}
+	r.scrubAll()
+	r.open(t, r.ledger, r.store)
+	r.views(t)
+	r.wantTwoSides(t)
+	r.scrubAll()
+	r.wantWhole(t)
+}
+
+func (r *faultRun) call(t *testing.T, call []Activity) {
+	t.Helper()
+	changed, err := r.Record(t.Context(), call)
+	if err != nil && !errors.Is(err, faulttest.ErrInjected) {
+		t.Errorf("record: %v", err)
+	}
+	for i, a := range call {
+		key := a
+		key.Remove = false
+		was := r.model[key]
+		if k, _ := r.Kinds().Named(a.Kind); err == nil && !was.undecided && k.InLedger() && changed[i] != (was.live == a.Remove) {
+			t.Errorf("%+v: changed %v", a, changed[i])
+		}
+		r.model[key] = fate{live: !a.Remove, undecided: err != nil}
+	}
+}
+
+// views compares what every user sees with the model. Windows may be lost with the
+// pages.
+func (r *faultRun) views(t *testing.T) {
+	t.Helper()
+	r.absent, r.found = 0, 0
+	kinds := r.Kinds().All()
+	for _, user := range []string{"1", "2", "3", "0"} {
+		v, err := r.View(t.Context(), user, kinds)
+		if err != nil {
+			continue
+		}
+		for a, m := range r.model {
+			i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == a.Kind })
+			if m.undecided || a.User != user || !kinds[i].InLedger() {
 				continue
 			}
-			for a, m := range model {
-				if m.undecided || a.User != user {
-					continue
-				}
-				match := v.Check(slices.IndexFunc(g.Kinds().All(), func(k Kind) bool { return k.Name == a.Kind }), a.Target)
-				switch {
-				case m.live && match == None:
-					t.Errorf("%+v is missed", a)
-				case !m.live:
-					absent++
-					if match != None {
-						found++
-					}
+			match := v.Check(i, a.Target)
+			switch {
+			case m.live && match == None:
+				t.Errorf("%+v is missed", a)
+			case !m.live:
+				r.absent++
+				if match != None {
+					r.found++
 				}
 			}
 		}
 	}
-	for _, call := range scenario() {
-		changed, err := g.Record(t.Context(), call)
-		if err != nil && !errors.Is(err, errInjected) {
-			t.Errorf("record: %v", err)
-		}
-		for i, a := range call {
-			key, remove := a, a.Remove
-			key.Remove = false
-			was := model[key]
-			if err == nil && !was.undecided && changed[i] != (was.live == remove) {
-				t.Errorf("%+v: changed %v", a, changed[i])
-			}
-			model[key] = fate{live: !remove, undecided: err != nil}
-		}
-		views()
-	}
-	g.open(t, g.ledger, g.store)
-	views()
-	g.wantTwoSides(t)
-	return g, absent, found
 }
 
 // wantTwoSides checks that every block of the ledger stands on both sides.
@@ -229,17 +219,25 @@ func dependency(err error) string {
 type downStore struct{}
 
 func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, errInjected
+	return nil, faulttest.ErrInjected
 }
 
 func (downStore) Apply(_ context.Context, batches []favfilter.Batch) []favfilter.Result {
 	results := make([]favfilter.Result, len(batches))
 	for i := range results {
-		results[i].Err = errInjected
+		results[i].Err = faulttest.ErrInjected
 	}
 	return results
 }
 
 func (downStore) Replace(context.Context, favfilter.Replacement) (bool, error) {
-	return false, errInjected
+	return false, faulttest.ErrInjected
+}
+
+func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Standing, error) {
+	return nil, faulttest.ErrInjected
+}
+
+func (downStore) Epoch(context.Context) (string, error) {
+	return "", faulttest.ErrInjected
 }

@@ -24,6 +24,7 @@ type Listing struct {
 type Item struct {
 	Target string
 	Since  time.Time
+	Until  time.Time // zero: it does not end by itself
 }
 
 // List reads from the ledger what user has done of the named kind: up to limit items, 1
@@ -50,6 +51,7 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 		Kind:   k.Name,
 		Limit:  limit + 1,
 		Before: before,
+		Now:    r.now(),
 	})
 	if err != nil {
 		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, unavailable("ledger", err))
@@ -60,7 +62,7 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 		listing.Next = cursorAfter(rows[limit-1])
 	}
 	for _, row := range rows {
-		listing.Items = append(listing.Items, Item{Target: row.Target, Since: row.Since})
+		listing.Items = append(listing.Items, Item{Target: row.Target, Since: row.Since, Until: row.Until})
 	}
 	return listing, nil
 }

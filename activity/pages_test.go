@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
@@ -97,12 +98,15 @@ func TestEmptyPagesExpire(t *testing.T) {
 }
 
 // TestRepeatWaitsForThePage: a write that changes nothing is not acknowledged while the
-// page lacks the write that it repeats.
+// page lacks the write that it repeats, where others may not know of it by the ledger.
 func TestRepeatWaitsForThePage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
+	unpolled := &slowLedger{Ledger: g.ledger}
+	g.open(t, unpolled, g.store)
+	unpolled.fails.Store(true)
 	g.record(t, true, add("1", "hide", "p"))
-	failing := &faults{at: 1}
-	g.Recorder.store = faultyStore{g.store, failing}
+	failing := &faulttest.Faults{At: 1}
+	g.Recorder.store = faulttest.Store{Store: g.store, Faults: failing}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Fatalf("record: %v", err)
 	}
@@ -110,7 +114,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 		t.Fatalf("sequence %d, want 1: the write failed", h.Sequence)
 	}
 	// The page is found behind, looked at again and made anew, and the last step fails.
-	g.Recorder.store = faultyStore{g.store, &faults{at: 3}}
+	g.Recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged though the page could not be put in place: %v", err)
 	}
@@ -118,10 +122,13 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
 		t.Errorf("acknowledged while the page stands at %d with %d keys", h.Sequence, h.Count)
 	}
-	g.Recorder.store = faultyStore{g.store, &faults{at: 1, after: true}}
+	g.Recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); err == nil {
 		t.Fatal("no error")
 	}
+	unpolled.fails.Store(false)
+	g.open(t, unpolled, g.store) // nothing is known of where pages stand now
+	unpolled.fails.Store(true)
 	g.Recorder.store = downStore{}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged without a look at the page: %v", err)

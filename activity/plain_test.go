@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -247,6 +248,8 @@ func TestRacingWriters(t *testing.T) {
 // beside a model, and reads as they go.
 func race(t *testing.T, g *rig, operations int) {
 	t.Helper()
+	g.bound = time.Second
+	g.open(t, g.ledger, g.store)
 	const writers, users = 16, 24
 	var absent, found atomic.Int64
 	var wg sync.WaitGroup

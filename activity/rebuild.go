@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -52,10 +53,11 @@ func newRebuilds() rebuilds {
 }
 
 // rebuild makes the page anew from the ledger and puts it in place. The page of the flight
-// it returns stands at sequence want or beyond.
-func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string) (*flight, error) {
+// it returns stands at sequence want or beyond. Where most flights or more are under way, it refuses
+// to start another.
+func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
 	for {
-		f, joined, err := r.board(number, reason) //nolint:contextcheck // a flight outlives whoever boards first
+		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives whoever boards first
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +81,7 @@ func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reas
 }
 
 // board joins the flight of the page, or starts one.
-func (r *Recorder) board(number uint32, reason string) (f *flight, joined bool, err error) {
+func (r *Recorder) board(number uint32, reason string, most int) (f *flight, joined bool, err error) {
 	r.rebuilds.mu.Lock()
 	defer r.rebuilds.mu.Unlock()
 	if r.rebuilds.closed {
@@ -87,6 +89,9 @@ func (r *Recorder) board(number uint32, reason string) (f *flight, joined bool, 
 	}
 	if f := r.rebuilds.flights[number]; f != nil {
 		return f, true, nil
+	}
+	if len(r.rebuilds.flights) >= most {
+		return nil, false, fmt.Errorf("rebuild page %d: %w: %d pages wait for that already", number, ErrOverloaded, most)
 	}
 	f = &flight{done: make(chan struct{})}
 	r.rebuilds.flights[number] = f
@@ -134,7 +139,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	raise(&r.marks.committed[number], sequence)
+	r.learn(number, sequence)
 	f.page, err = r.image(number, rows, sequence)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
@@ -146,7 +151,9 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 	if storeErr == nil {
 		f.placed, storeErr = r.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
-	f.storeErr = storeErr
+	if f.storeErr = storeErr; storeErr != nil {
+		r.images.put(f.page)
+	}
 	return nil
 }
 
@@ -189,7 +196,7 @@ func (r *Recorder) oversized(h favfilter.Header) bool {
 
 // remake rebuilds the page for a writer: it must be in place.
 func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
-	f, err := r.rebuild(ctx, number, want, reason)
+	f, err := r.rebuild(ctx, number, want, reason, math.MaxInt) // writers are bounded elsewhere
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,19 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
+// maxYear is the last that a time may be in.
+const maxYear = 9999
+
 // Activity is one thing a user does.
 type Activity struct {
 	User   string // who: an id
 	Kind   string // the name of a kind
 	Target string // a user's or post's id
 	Remove bool   // undoes it
+
+	// Until is when the activity ends by itself, kept to the microsecond; zero: it
+	// does not. Only for kinds that the ledger keeps.
+	Until time.Time
 }
 
 // Check returns an [*InvalidError] if a can never be recorded.
@@ -25,6 +32,10 @@ func (ks *Kinds) Check(a Activity) error {
 		return &InvalidError{Code: CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no kind %q", a.Kind)}
 	case a.Remove && !k.InLedger():
 		return &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
+	case !a.Until.IsZero() && (a.Remove || !k.InLedger()):
+		return &InvalidError{
+			Code: CodeUnsupportedOp, Field: "until", Message: "only an activity that is added, and that the ledger keeps, has an end",
+		}
 	}
 	if err := CheckID(a.User, "user"); err != nil {
 		return err
@@ -47,7 +58,11 @@ func (ks *Kinds) Check(a Activity) error {
 // made afterwards. An [*InvalidError],
 // whose field is that of an activity, "activities[3].target", means that nothing was changed. After an
 // [*UnavailableError], or if ctx ends, the activities are undecided: each may or may not have
-// taken effect, none by half, and Record may be called again with the same.
+// taken effect, none by half, and Record may be called again with the same. After
+// [ErrOverloaded] nothing was changed.
+//
+// Without the store, activities that the ledger keeps are acknowledged once the
+// staleness bound has passed since the ledger has them.
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, error) {
 	for i, a := range activities {
 		if err := r.kinds.Check(a); err != nil {
@@ -60,6 +75,11 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, e
 	var windows windowWrites
 	at := r.now()
 	for i, a := range activities {
+		if !a.Until.IsZero() && (!a.Until.After(at) || a.Until.UTC().Year() > maxYear) {
+			return nil, Within("activities["+strconv.Itoa(i)+"].", &InvalidError{
+				Code: CodeOutOfRange, Field: "until", Message: "not in the future, or past the year 9999",
+			})
+		}
 		k, _ := r.kinds.Named(a.Kind)
 		if k.InLedger() {
 			w.changes = append(w.changes, r.change(k, a, at))
@@ -87,7 +107,9 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, e
 func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2)}
 	row := func(owner, kind, target string) {
-		c.Rows = append(c.Rows, ledger.Row{Hash: userHash(r.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at})
+		c.Rows = append(c.Rows, ledger.Row{
+			Hash: userHash(r.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
+		})
 	}
 	row(a.User, k.Name, a.Target)
 	if k.Reverse != "" {
@@ -103,6 +125,11 @@ func (r *Recorder) write(ctx context.Context, w *write) error {
 		return ErrClosed
 	default:
 	}
+	if r.waiting.Add(1) > maxWaiting {
+		r.waiting.Add(-1)
+		return ErrOverloaded
+	}
+	defer r.waiting.Add(-1)
 	select {
 	case r.queue <- w:
 	case <-r.closed:

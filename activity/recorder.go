@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,10 +19,11 @@ import (
 //nolint:revive // the methods are documented where they are implemented
 type Ledger interface {
 	Identity() ledger.Identity
-	Record(ctx context.Context, changes []ledger.Change) (ledger.Receipt, error)
+	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
 	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)
-	Sequences(ctx context.Context, each func(page uint32, sequence uint64) error) error
+	Changed(ctx context.Context, since uint64, each func(page uint32, sequence uint64) error) (ledger.Progress, error)
+	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
 	List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error)
 	Ping(ctx context.Context) error
 }
@@ -39,8 +41,22 @@ type Config struct {
 	// candidate gets an equal part of it. Default 0.001.
 	FalsePositiveRate float64
 
-	Now    func() time.Time // default: time.Now
-	Logger *slog.Logger     // default: discards
+	// StalenessBound is how old what a Recorder knows of the ledger may get while it
+	// answers: a write through another Recorder that did not reach the page, or whose page
+	// was lost, is seen by every View that begins this long after the write was
+	// acknowledged. All Recorders of one ledger must have the same. 10 ms to 1 min,
+	// or 0 for the default of 1 s. Negative: every View asks the ledger first, as is
+	// needed where each Recorder has pages of its own, and the ledger is shared.
+	StalenessBound time.Duration
+
+	// ScrubRate is how many pages a second are compared with the ledger in the
+	// background, 1 to 100,000; more while the store may have lost some. Default 500.
+	ScrubRate int
+
+	// Now is the clock by which activities are recorded and end. Default: the ledger's,
+	// which the clocks of several machines cannot disagree with.
+	Now    func() time.Time
+	Logger *slog.Logger // default: discards
 }
 
 const (
@@ -54,10 +70,25 @@ const (
 	// loadTimeout is how long a read of pages may take before the ledger is asked
 	// instead.
 	loadTimeout = time.Second
-	// commitTimeout and pageTimeout bound what goes on without a caller to wait
-	// for it: a transaction, and the pages of a group or one rebuild.
+	// applyTimeout is how long the change of one page may take, and applyMore how much
+	// longer that of each further one in the same call.
+	applyTimeout = time.Second
+	applyMore    = time.Millisecond
+	// commitTimeout, pageTimeout and pollTimeout bound what goes on without a caller to
+	// wait for it: a transaction, the rebuilds of a group, and a poll of the ledger.
 	commitTimeout = 10 * time.Second
 	pageTimeout   = 10 * time.Second
+	pollTimeout   = 2 * time.Second
+	openTimeout   = time.Minute
+
+	defaultBound     = time.Second
+	defaultScrubRate = 500
+	// maxWaiting and maxFlights are how many writes, and how many pages to be made
+	// anew for feeds, may wait; one more is refused with ErrOverloaded.
+	maxWaiting = 4096
+	maxFlights = 1024
+	// maxImageBytes bounds the pages held in process while the store is down.
+	maxImageBytes = 64 << 20
 )
 
 // Recorder records activities: in the ledger first, then in the pages. It
@@ -75,10 +106,15 @@ type Recorder struct {
 
 	windowShape favfilter.Shape
 
-	now func() time.Time
-	log *slog.Logger
+	now    func() time.Time
+	log    *slog.Logger
+	opened time.Time
 
 	marks    watermarks
+	follow   follower
+	images   images
+	stats    counters
+	waiting  atomic.Int64 // writes
 	queue    chan *write
 	settling chan struct{} // counts groups on their way
 	rebuilds rebuilds
@@ -98,20 +134,22 @@ type Recorder struct {
 // every page from the ledger, so that pages the store holds from before are
 // told apart from lost ones.
 func Open(ctx context.Context, c Config) (*Recorder, error) {
-	if c.FalsePositiveRate == 0 {
-		c.FalsePositiveRate = 0.001
+	r, err := newRecorder(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open recorder: %w", err)
 	}
-	if c.Kinds == nil {
-		c.Kinds = BuiltinKinds()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if !(c.FalsePositiveRate >= 1e-8 && c.FalsePositiveRate <= 0.5) {
-		return nil, fmt.Errorf("open recorder: false-positive rate %g is not in 1e-8 to 0.5", c.FalsePositiveRate)
+	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
+	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
+	r.ended.Go(func() { r.scrubLoop(cmp.Or(c.ScrubRate, defaultScrubRate)) }) //nolint:contextcheck // it outlives ctx
+	r.ended.Go(r.endLoop)
+	return r, nil
+}
+
+// newRecorder returns a Recorder that does nothing of its own accord: pages are not
+// scrubbed, what others write is looked for when a View needs it.
+func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
 	id := c.Ledger.Identity()
 	r := &Recorder{
@@ -122,32 +160,65 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 		keyRate:  c.FalsePositiveRate / float64(c.Kinds.lookups()),
 		now:      c.Now,
 		log:      c.Logger,
+		opened:   time.Now(),
 		marks:    newWatermarks(id.Pages),
+		follow:   follower{bound: max(0, c.StalenessBound)},
+		images:   newImages(),
 		queue:    make(chan *write),
 		settling: make(chan struct{}, maxSettling),
 		rebuilds: newRebuilds(),
 		closed:   make(chan struct{}),
 		tail:     make(map[uint32]chan struct{}),
 	}
+	if r.now == nil {
+		r.now = r.ledgerTime
+	}
 	var err error
 	if r.windowShape, err = favfilter.ShapeFor(windowCapacity, r.keyRate); err != nil {
-		return nil, fmt.Errorf("open recorder: %w", err)
+		return nil, err
 	}
 	r.windowShape.Region = 0 // nothing is ever removed
-	err = c.Ledger.Sequences(ctx, func(page uint32, sequence uint64) error {
-		if page >= id.Pages {
-			return fmt.Errorf("page %d of %d", page, id.Pages)
-		}
-		raise(&r.marks.required[page], sequence)
-		raise(&r.marks.committed[page], sequence)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open recorder: read page sequences: %w", err)
+	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
+		return nil, fmt.Errorf("read page sequences: %w", err)
 	}
+	r.follow.changed = nil // all pages; a scrub looks at them
 	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.ended.Go(r.commitLoop)
 	return r, nil
+}
+
+// complete fills in the defaults and checks the ranges.
+func (c *Config) complete() error {
+	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
+	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
+	if c.Kinds == nil {
+		c.Kinds = BuiltinKinds()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case !(c.FalsePositiveRate >= 1e-8 && c.FalsePositiveRate <= 0.5):
+		return fmt.Errorf("false-positive rate %g is not in 1e-8 to 0.5", c.FalsePositiveRate)
+	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
+		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
+	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
+		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
+	}
+	return nil
+}
+
+// background runs do, which Close waits for, unless the Recorder is closed.
+func (r *Recorder) background(do func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.closed:
+		return false
+	default:
+		r.ended.Go(do)
+		return true
+	}
 }
 
 // Close lets writes on their way finish, refuses new ones with [ErrClosed], and

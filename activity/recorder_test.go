@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +24,17 @@ type rig struct {
 	store  favfilter.Store
 	now    atomic.Int64 // unix nanoseconds
 	file   string
+	bound  time.Duration // default: every View asks the ledger
 }
 
 func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+file, ledger.Options{Pages: pages})
+	return openLedgerAt(t, "sqlite:"+file, pages)
+}
+
+func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +42,19 @@ func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// newRig opens a Recorder with that many pages on the store, and ends it with the test.
+// newRig opens a Recorder with that many pages on the store, and ends it with the test. It
+// does nothing of its own accord.
 func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ledger.db")
-	g := &rig{ledger: openLedger(t, file, pages), store: store, file: file}
+	g := newRigOn(t, store, "sqlite:"+file, pages)
+	g.file = file
+	return g
+}
+
+func newRigOn(t testing.TB, store favfilter.Store, url string, pages uint32) *rig {
+	t.Helper()
+	g := &rig{ledger: openLedgerAt(t, url, pages), store: store}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	g.open(t, g.ledger, store)
 	return g
@@ -51,16 +66,24 @@ func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
 	if g.Recorder != nil {
 		g.Close()
 	}
-	var err error
-	g.Recorder, err = Open(t.Context(), Config{
-		Ledger: l,
-		Store:  s,
-		Now:    func() time.Time { return time.Unix(0, g.now.Add(1000)) },
-	})
-	if err != nil {
+	if err := g.tryOpen(t, l, s); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.Close)
+}
+
+func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
+	t.Helper()
+	r, err := newRecorder(t.Context(), Config{
+		Ledger:         l,
+		Store:          s,
+		StalenessBound: cmp.Or(g.bound, -1),
+		Now:            func() time.Time { return time.Unix(0, g.now.Add(1000)) },
+	})
+	if err == nil {
+		g.Recorder = r
+		t.Cleanup(r.Close)
+	}
+	return err
 }
 
 // onStores runs the test on the embedded store and on Redis.

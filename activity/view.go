@@ -46,6 +46,7 @@ type lookup struct {
 // are degraded. The error is an [*UnavailableError] if neither can be had, or that
 // of ctx.
 func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, error) {
+	r.keepUp(ctx)
 	number := r.pageOf(userHash(r.identity.Seed, user))
 	parts, index := partsOf(number, kinds)
 	want := r.marks.required[number].Load() // before the read: what is written meanwhile may miss
@@ -57,7 +58,7 @@ func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, 
 	var page *favfilter.Page
 	if len(parts) > 0 && parts[0].Part == "" {
 		var err error
-		if page, err = r.current(ctx, number, want, loaded[0]); err != nil {
+		if page, err = r.current(ctx, number, want, loaded[0], storeErr); err != nil {
 			return nil, fmt.Errorf("read activities: %w", err)
 		}
 	}
@@ -122,40 +123,55 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	return loaded, nil
 }
 
-// current returns the page that was loaded if it may be used, at want or beyond;
-// else one made anew.
-func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded) (*favfilter.Page, error) {
-	f, err := r.sound(ctx, number, want, l)
-	switch {
-	case err != nil:
-		return nil, err
-	case f != nil:
-		return f.page, nil
-	default:
+// current returns the page that was loaded if it may be used, at want or beyond; else
+// one made anew, or made anew before while the store was down.
+func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded, storeErr error) (*favfilter.Page, error) {
+	reason := r.fault(ctx, number, want, standing(l))
+	if reason == "" {
 		return l.Page, nil
 	}
+	if storeErr != nil {
+		reason = "store down"
+		r.stats.fromLedger.Add(1)
+	}
+	if page := r.images.get(number, want); page != nil {
+		r.stats.fromImage.Add(1)
+		return page, nil
+	}
+	f, err := r.rebuild(ctx, number, want, reason, maxFlights)
+	if err != nil {
+		return nil, err
+	}
+	return f.page, nil
 }
 
-// sound returns nil if the page that was loaded may be used, at want or beyond; else
-// the flight that made it anew.
-func (r *Recorder) sound(ctx context.Context, number uint32, want uint64, l favfilter.Loaded) (*flight, error) {
-	var reason string
-	switch {
-	case l.Damage != nil:
-		reason = "damaged"
-		r.log.WarnContext(ctx, "page is damaged", "error", l.Damage)
-	case l.Page == nil:
-		reason = "missing"
-	case l.Page.Header().Identity != r.identity || l.Page.Header().Number != number:
-		reason = "foreign"
-	case l.Page.Header().Sequence < want:
-		reason = "behind"
-	case r.ahead(ctx, number, l.Page.Header().Sequence):
-		reason = "ahead"
-	default:
-		return nil, nil //nolint:nilnil // no flight was needed
+// standing is l as [favfilter.Store.Peek] would have told.
+func standing(l favfilter.Loaded) favfilter.Standing {
+	if l.Page == nil {
+		return favfilter.Standing{Missing: l.Damage == nil, Damage: l.Damage}
 	}
-	return r.rebuild(ctx, number, want, reason)
+	return favfilter.Standing{Header: l.Page.Header()}
+}
+
+// fault says why a page that was found standing so must not be used for what has to be
+// at want or beyond; "" if it may.
+func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st favfilter.Standing) string {
+	h := st.Header
+	switch {
+	case st.Damage != nil:
+		r.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
+		return "damaged"
+	case st.Missing:
+		return "missing"
+	case h.Identity != r.identity || h.Number != number:
+		return "foreign"
+	case h.Sequence < want:
+		return "behind"
+	case r.ahead(ctx, number, h.Sequence):
+		return "ahead"
+	default:
+		return ""
+	}
 }
 
 // ahead reports whether the page stands at a sequence that the ledger never gave
@@ -170,7 +186,7 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
 		return false
 	}
-	raise(&r.marks.committed[number], known)
+	r.learn(number, known)
 	return sequence > known
 }
 
@@ -180,11 +196,10 @@ func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error 
 	if err != nil {
 		return unavailable("pages", err)
 	}
-	f, err := r.sound(ctx, number, want, loaded[0])
-	if err != nil || f == nil {
-		return err
+	if reason := r.fault(ctx, number, want, standing(loaded[0])); reason != "" {
+		return r.remake(ctx, number, want, reason)
 	}
-	return unavailable("pages", f.storeErr)
+	return nil
 }
 
 // Check looks for id among the activities of the i-th kind that the View was made for.

@@ -117,7 +117,7 @@ func TestWindowRepeatsAndRaces(t *testing.T) {
 }
 
 // TestStoreDown: without the store feeds come from the ledger, windows are named as
-// degraded, and writes are undecided, not lost.
+// degraded, and writes are seen by all once the ledger has them.
 func TestStoreDown(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 2)
 	g.record(t, true, add("1", "block", "2"))
@@ -132,10 +132,11 @@ func TestStoreDown(t *testing.T) {
 	if len(v.Degraded) != 1 || v.Degraded[0].Kind != "seen" {
 		t.Errorf("degraded %v", v.Degraded)
 	}
-	_, err = g.Record(t.Context(), []Activity{add("1", "hide", "q")})
-	if dep := dependency(err); dep != "pages" {
-		t.Errorf("hide: %v", err)
-	}
+	g.record(t, true, add("1", "hide", "q"))
+	g.want(t, "1", "hide", "q", Direct)
+	g.record(t, true, add("1", "hide", "r"))
+	g.record(t, true, undo("1", "hide", "r"))
+	g.want(t, "1", "hide", "r", None)
 	if _, err = g.Record(t.Context(), []Activity{add("1", "seen", "q")}); dependency(err) != "pages" {
 		t.Errorf("seen: %v", err)
 	}
@@ -143,7 +144,8 @@ func TestStoreDown(t *testing.T) {
 		t.Errorf("ready: %v", down)
 	}
 	g.Recorder.store = g.store
-	g.want(t, "1", "hide", "q", Direct) // it was in the ledger
+	g.want(t, "1", "hide", "q", Direct) // the page is behind
+	g.want(t, "1", "hide", "r", None)
 	g.record(t, false, add("1", "hide", "q"))
 	if ready, down := g.Ready(t.Context()); !ready || len(down) != 0 {
 		t.Errorf("ready: %v", down)

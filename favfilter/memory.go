@@ -1,6 +1,7 @@
 package favfilter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -85,11 +86,11 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 		return false, fmt.Errorf("replace page %v: %w", r.ID, err)
 	}
 	page := r.Page.Clone()
-	raw, _ := page.Encode()
+	raw, _ := page.Encode() // from now on others only read
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.stands(r.ID)
-	if h.version != r.Seen && !(r.Newer && older(h.page, page.header)) {
+	if h.version != r.Seen && !(r.Newer && older(h.page, page.header)) && !same(h.page, page) {
 		return false, nil
 	}
 	h.page, h.version = page, Version(raw[:HeaderBytes])
@@ -109,6 +110,27 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	return true, nil
 }
 
+// Peek implements [Store].
+func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Standing, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("peek at %d pages: %w", len(ids), err)
+	}
+	standings := make([]Standing, len(ids))
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for i, id := range ids {
+		if h := m.stands(id); h.page == nil {
+			standings[i].Missing = true
+		} else {
+			standings[i].Header = h.page.header
+		}
+	}
+	return standings, nil
+}
+
+// Epoch implements [Store]: it returns "".
+func (m *Memory) Epoch(context.Context) (string, error) { return "", nil }
+
 // drop drops expired pages, each time half as many pages with a time to live were put
 // in as there are pages: for each put in, it looks at two.
 func (m *Memory) drop() {
@@ -126,6 +148,16 @@ func (m *Memory) drop() {
 // older tells whether page gives way to one with header h.
 func older(page *Page, h Header) bool {
 	return page == nil || page.header.Incarnation != h.Incarnation || page.header.Sequence < h.Sequence
+}
+
+// same tells whether the two pages are so byte for byte.
+func same(a, b *Page) bool {
+	if a == nil || a.header != b.header {
+		return false
+	}
+	aRaw, aMarks := a.Encode()
+	bRaw, bMarks := b.Encode()
+	return bytes.Equal(aRaw, bRaw) && bytes.Equal(aMarks, bMarks)
 }
 
 // stands returns what is held under id, nothing if it has expired.

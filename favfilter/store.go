@@ -2,6 +2,8 @@ package favfilter
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -125,6 +127,42 @@ type Replacement struct {
 	Expire time.Duration
 }
 
+// Standing is what stands in the place of a page, as [Store.Peek] found it.
+type Standing struct {
+	Header  Header // zero unless the page is sound
+	Missing bool
+	// Damage wraps ErrDamaged: the header is unreadable, a string is not as long as
+	// the page's shape makes it, or the two strings are not of one build.
+	Damage error
+	Err    error // the place could not be asked, and nothing is known of it
+}
+
+// Inspect returns the standing of a page of which a store has read the first
+// [HeaderBytes] of its bits string and the first 8 bytes of its regions string, both
+// shorter where the string is, and the lengths of the strings.
+func Inspect(header []byte, bitsLength int, build []byte, regionsLength int) Standing {
+	h, err := DecodeHeader(header)
+	switch {
+	case bitsLength == 0:
+		return Standing{Missing: true}
+	case err != nil:
+		return Standing{Damage: err}
+	}
+	if want := HeaderBytes + int(h.Shape.Bits/8); bitsLength != want {
+		return Standing{Damage: fmt.Errorf("%w: %d bytes, %d expected of %d bits", ErrDamaged, bitsLength, want, h.Shape.Bits)}
+	}
+	if h.Shape.Region == 0 {
+		return Standing{Header: h}
+	}
+	if want := marksBytes(h.Shape); regionsLength != want {
+		return Standing{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d expected", ErrDamaged, regionsLength, want)}
+	}
+	if len(build) != buildBytes || binary.BigEndian.Uint64(build) != h.Build {
+		return Standing{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, build)}
+	}
+	return Standing{Header: h}
+}
+
 // Store keeps pages. Implementations are safe for concurrent use, and every
 // change of a page is atomic: nobody sees half of it, and a failure leaves the
 // page as it was or as it was to be.
@@ -142,7 +180,21 @@ type Store interface {
 	// its own error. No page may be named twice.
 	Apply(ctx context.Context, batches []Batch) []Result
 
-	// Replace puts r.Page in place and reports whether it did. If not, the header that
-	// stands there is neither missing nor older, and the caller looks again.
+	// Replace puts r.Page in place and reports whether it stands there: also if it did
+	// before, byte for byte, as after a replay. If not, the header that stands there is
+	// neither missing nor older, and the caller looks again.
 	Replace(ctx context.Context, r Replacement) (bool, error)
+
+	// Peek reads what stands in the places of pages, in one round trip and without
+	// moving the pages; the results are in the order of ids. Each is of one instant. A
+	// missing or damaged page is no error. Where some places cannot be asked, their
+	// standings say so; an error means that none could.
+	Peek(ctx context.Context, ids []PageID) ([]Standing, error)
+
+	// Epoch returns a text that is another one when what the store holds may have been
+	// lost or set back since Epoch was called before: a server started anew, another
+	// became primary, pages moved. It says nothing else, and orders nothing. "" stands
+	// for a store that loses nothing while the process lives. On an error, anything may
+	// have happened.
+	Epoch(ctx context.Context) (string, error)
 }

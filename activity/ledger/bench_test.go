@@ -7,20 +7,38 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-func openForBenchmark(b *testing.B) *ledger.Ledger {
+// benchmarkAll runs a benchmark on each kind of ledger, a new one each time open
+// is called. Commits are durable on both.
+func benchmarkAll(b *testing.B, run func(b *testing.B, open func(b *testing.B) *ledger.Ledger)) {
 	b.Helper()
-	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			b.Error(err)
+	opener := func(url func(b *testing.B) string) func(b *testing.B) *ledger.Ledger {
+		return func(b *testing.B) *ledger.Ledger {
+			b.Helper()
+			l, err := ledger.Open(b.Context(), url(b), ledger.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() {
+				if err := l.Close(); err != nil {
+					b.Error(err)
+				}
+			})
+			return l
 		}
+	}
+	b.Run("sqlite", func(b *testing.B) {
+		run(b, opener(func(b *testing.B) string {
+			b.Helper()
+			return "sqlite:" + filepath.Join(b.TempDir(), "ledger.db")
+		}))
 	})
-	return l
+	b.Run("postgres", func(b *testing.B) {
+		server := pgtest.Start(b, "fsync=on", "shared_buffers=128MB")
+		run(b, opener(func(*testing.B) string { return server.Schema() }))
+	})
 }
 
 // scattered spreads the numbers 0, 1, 2, ... over all hashes (Fibonacci
@@ -45,14 +63,16 @@ func oneWay(i int) ledger.Change {
 
 // BenchmarkRecord records new changes. A change of one row is the least;
 // a block is two rows on two pages.
-func BenchmarkRecord(b *testing.B) {
+func BenchmarkRecord(b *testing.B) { benchmarkAll(b, benchmarkRecord) }
+
+func benchmarkRecord(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	for _, shape := range []struct {
 		name string
 		make func(i int) ledger.Change
 	}{{"rows=1", oneWay}, {"rows=2", twoWay}} {
 		for _, n := range []int{1, 100, 10_000} {
 			b.Run(fmt.Sprintf("%s/changes=%d", shape.name, n), func(b *testing.B) {
-				l := openForBenchmark(b)
+				l := open(b)
 				changes := make([]ledger.Change, n)
 				next := 0
 				for b.Loop() {
@@ -60,7 +80,7 @@ func BenchmarkRecord(b *testing.B) {
 						changes[i] = shape.make(next)
 						next++
 					}
-					if _, err := l.Record(b.Context(), changes); err != nil {
+					if _, err := l.Record(b.Context(), time.Time{}, changes); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -70,8 +90,10 @@ func BenchmarkRecord(b *testing.B) {
 }
 
 // BenchmarkSnapshot reads a page of 5,000 rows of fifty users.
-func BenchmarkSnapshot(b *testing.B) {
-	l := openForBenchmark(b)
+func BenchmarkSnapshot(b *testing.B) { benchmarkAll(b, benchmarkSnapshot) }
+
+func benchmarkSnapshot(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
+	l := open(b)
 	var changes []ledger.Change
 	for i := range 5000 {
 		changes = append(changes, ledger.Change{Rows: []ledger.Row{{
@@ -79,7 +101,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			Target: fmt.Sprintf("user%d", i), Since: time.UnixMicro(int64(i)),
 		}}})
 	}
-	if _, err := l.Record(b.Context(), changes); err != nil {
+	if _, err := l.Record(b.Context(), time.Time{}, changes); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -94,16 +116,18 @@ func BenchmarkSnapshot(b *testing.B) {
 // BenchmarkList lists 50 rows from the middle of lists of different lengths,
 // all rows of one microsecond, as an import may leave them. The length should
 // make no difference.
-func BenchmarkList(b *testing.B) {
+func BenchmarkList(b *testing.B) { benchmarkAll(b, benchmarkList) }
+
+func benchmarkList(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
-			l := openForBenchmark(b)
+			l := open(b)
 			since := time.UnixMicro(0)
 			rows := make([]ledger.Row, n)
 			for i := range rows {
 				rows[i] = ledger.Row{Owner: "user", Kind: "block", Target: fmt.Sprintf("user%06d", i), Since: since}
 			}
-			if _, err := l.Record(b.Context(), []ledger.Change{{Rows: rows}}); err != nil {
+			if _, err := l.Record(b.Context(), time.Time{}, []ledger.Change{{Rows: rows}}); err != nil {
 				b.Fatal(err)
 			}
 			q := ledger.ListQuery{
@@ -116,5 +140,40 @@ func BenchmarkList(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkChanged polls a ledger of 16,384 pages of which one has changed.
+func BenchmarkChanged(b *testing.B) { benchmarkAll(b, benchmarkChanged) }
+
+func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
+	l := open(b)
+	var changes []ledger.Change
+	for i := range 16384 {
+		changes = append(changes, ledger.Change{Rows: []ledger.Row{{Hash: uint64(i) << 50, Owner: "u", Kind: "block", Target: "t"}}})
+	}
+	if _, err := l.Record(b.Context(), time.Time{}, changes); err != nil {
+		b.Fatal(err)
+	}
+	var next uint64
+	poll := func() (n int) {
+		progress, err := l.Changed(b.Context(), next, func(uint32, uint64) error { n++; return nil })
+		if err != nil {
+			b.Fatal(err)
+		}
+		next = progress.Next
+		return n
+	}
+	if n := poll(); n != 16384 {
+		b.Fatalf("%d pages", n)
+	}
+	if _, err := l.Record(b.Context(), time.Time{}, []ledger.Change{oneWay(1)}); err != nil {
+		b.Fatal(err)
+	}
+	since := next
+	for b.Loop() {
+		if next = since; poll() != 1 {
+			b.Fatal("not one page")
+		}
 	}
 }

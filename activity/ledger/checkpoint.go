@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 )
@@ -11,15 +10,13 @@ import (
 // has come. Its id is any non-empty text.
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
 	err = l.use(func() error {
-		return l.read.checkpoint.QueryRowContext(ctx, id).Scan(&value)
+		value, found, err = l.db.checkpoint(ctx, id)
+		return err
 	})
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return "", false, nil
-	case err != nil:
-		return "", false, fmt.Errorf("ledger: read checkpoint %q: %w", id, ended(ctx, err))
+	if err != nil {
+		return "", false, fmt.Errorf("ledger: read checkpoint %q: %w", id, interrupted(ctx, err))
 	}
-	return value, true, nil
+	return value, found, nil
 }
 
 // SetCheckpoint leaves a note, durable when it returns, in place of an earlier
@@ -28,16 +25,7 @@ func (l *Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
 	if id == "" {
 		return errors.New("ledger: set checkpoint: empty id")
 	}
-	stmt, args := l.write.setCheckpoint, []any{id, value}
-	if value == "" {
-		stmt, args = l.write.removeCheckpoint, []any{id}
-	}
-	err := l.transact(ctx, func(t transaction) error {
-		ctx := context.WithoutCancel(ctx)
-		_, err := t.StmtContext(ctx, stmt).ExecContext(ctx, args...)
-		return err
-	})
-	if err != nil {
+	if err := l.use(func() error { return l.db.setCheckpoint(ctx, id, value) }); err != nil {
 		return fmt.Errorf("ledger: set checkpoint %q: %w", id, err)
 	}
 	return nil

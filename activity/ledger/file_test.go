@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -32,7 +33,7 @@ func shut(t *testing.T, l *ledger.Ledger) {
 
 func record(t *testing.T, l *ledger.Ledger, changes ...ledger.Change) {
 	t.Helper()
-	if _, err := l.Record(t.Context(), changes); err != nil {
+	if _, err := l.Record(t.Context(), time.Time{}, changes); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +88,7 @@ func TestFileNames(t *testing.T) {
 // count returns the number of rows of the ledger.
 func count(t *testing.T, l *ledger.Ledger) (n int) {
 	t.Helper()
-	err := l.Sequences(t.Context(), func(page uint32, _ uint64) error {
+	_, err := l.Changed(t.Context(), 0, func(page uint32, _ uint64) error {
 		rows, _, err := l.Snapshot(t.Context(), page)
 		n += len(rows)
 		return err
@@ -101,13 +102,13 @@ func count(t *testing.T, l *ledger.Ledger) (n int) {
 func TestBadURLs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for url, names := range map[string]string{
-		"":                            "sqlite:<file>",
-		"ledger.db":                   "sqlite:<file>",
-		"sqlite:":                     "sqlite:<file>",
-		"sqlite://ledger.db":          "without //",
-		"SQLite:ledger.db":            `"SQLite"`,
-		"postgres://u:secret@host/db": `"postgres"`,
-		"sqlite:a\x00b":               "invalid argument",
+		"":                         "sqlite:<file>",
+		"ledger.db":                "sqlite:<file>",
+		"sqlite:":                  "sqlite:<file>",
+		"sqlite://ledger.db":       "without //",
+		"SQLite:ledger.db":         `"SQLite"`,
+		"mysql://u:secret@host/db": `"mysql"`,
+		"sqlite:a\x00b":            "invalid argument",
 	} {
 		_, err := ledger.Open(t.Context(), url, ledger.Options{})
 		if err == nil || !strings.Contains(err.Error(), names) || strings.Contains(err.Error(), "secret") {

@@ -6,27 +6,26 @@
 // page is the top log2(P) bits of that hash. The ledger stores hashes, never
 // page numbers, beside its rows.
 //
-// The ledger is a SQLite file, used by one process at a time. What
-// distinguishes SQL dialects is in statements.go, sqlite.go and migrations/.
+// The ledger is a SQLite file, used by one process at a time, or a schema of a
+// PostgreSQL database, used by any number of them. What the two have in common
+// is in ledger.go, record.go, read.go and plan.go; the files sqlite*.go,
+// postgres*.go and migrations/ hold what sets them apart.
 package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/bits"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/gofrs/flock"
 )
 
-// Errors that Open returns wrapped, with the file and both values named.
+// Errors that Open returns wrapped, with the ledger and both values named.
 var (
 	// ErrInUse says that another process, or an earlier Open in this one,
-	// holds the ledger.
+	// holds the SQLite file.
 	ErrInUse = errors.New("ledger is in use")
 	// ErrPagesDiffer says that the ledger was made with another number of
 	// pages than Options ask for.
@@ -44,20 +43,27 @@ const (
 // Row is one key of one user's page. Owner, Kind and Target are 1 to 256
 // bytes of UTF-8 without control characters, told apart byte by byte: no case
 // folding and no Unicode normalization. Hash, Owner, Kind and Target together
-// identify a row; Since is only carried by it.
+// identify a row; Since and Until are only carried by it.
+//
+// A row with an Until ends then by itself: from that moment on it counts as
+// absent, though its key stays in its page until a Record removes it.
 type Row struct {
 	Hash   uint64    // hash of Owner, taken as given; its top bits are the page
 	Owner  string    // whose page holds the key
 	Kind   string    // "block", "blocked-by", "hide", ...
 	Target string    // the user or post that the key is about
 	Since  time.Time // when it was recorded; years 1 to 9999, kept in microseconds, UTC
+	Until  time.Time // when it ends; years 2 to 9999, kept in microseconds, UTC; zero: never
 }
 
 // Change is rows that come or go together, such as both sides of a two-way
 // block: never one without the other. Rows is not empty.
 type Change struct {
-	Rows   []Row // Since is ignored for a removal
+	Rows   []Row // Since and Until are ignored for a removal
 	Remove bool  // false: record the rows; true: remove them
+	// Ended limits a removal to rows that have ended: of the others none is
+	// removed, so that one recorded anew meanwhile stays. Only with Remove.
+	Ended bool
 }
 
 // PageChange says what one Record did to one page.
@@ -69,8 +75,8 @@ type PageChange struct {
 	Sequence uint64
 	// Added and Removed are the net effect: a row added and removed again
 	// within one call is in neither, and no row is there twice. They are in
-	// order of hash, owner, kind, target. Removed rows carry the Since they
-	// had been recorded with.
+	// order of hash, owner, kind, target. Removed rows carry the Since and
+	// Until that they had been recorded with.
 	Added, Removed []Row
 }
 
@@ -82,30 +88,6 @@ type Receipt struct {
 	// Pages are all pages that any Change touched, those included where
 	// nothing changed, in ascending order.
 	Pages []PageChange
-}
-
-// Identity is made with the ledger and stays the same for its whole life, but for
-// the Incarnation of one that was restored.
-type Identity struct {
-	Incarnation uint64 // random, never 0: tells ledgers apart, and the lives of one
-	Seed        uint64 // random: for hashing users and keys
-	Pages       uint32 // a power of two, 1 to 2^24
-}
-
-// Page returns the page of a user whose hash is given: its top log2(Pages)
-// bits.
-func (id Identity) Page(hash uint64) uint32 {
-	return uint32(hash >> id.shift())
-}
-
-// shift is the number of hash bits below the page number. It is 64 for one
-// page, and shifting by 64 gives 0 in Go.
-func (id Identity) shift() int { return 64 - bits.TrailingZeros32(id.Pages) }
-
-// hashes returns the least and the greatest hash of a page.
-func (id Identity) hashes(page uint32) (least, greatest uint64) {
-	least = uint64(page) << id.shift()
-	return least, least | (uint64(1)<<id.shift() - 1)
 }
 
 // Options say how to open a ledger. The zero value is right for most.
@@ -132,56 +114,106 @@ func (o Options) validate() error {
 // Ledger is an open ledger. All its methods may be called concurrently.
 // After Close they return an error that wraps fs.ErrClosed.
 type Ledger struct {
-	file    string
-	id      Identity
-	lock    *flock.Flock
-	writer  *sql.DB // one connection: writers take turns
-	readers *sql.DB
-	write   writeStatements
-	read    readStatements
+	name   string // for errors: without a password
+	id     Identity
+	db     database
+	shared bool
 
 	using  sync.RWMutex // held shared by calls under way, so that Close waits for them
 	closed bool
 }
 
-// Open opens the ledger at url, which is "sqlite:" and the name of a file,
-// absolute or relative to the working directory. A missing file is created
-// (mode 0600), and so are missing directories (mode 0700). Beside the file
-// there are <file>-wal and <file>-shm, which belong to it, and <file>.lock,
-// which is locked while the ledger is open and stays behind after.
+// database is what a kind of SQL database does for a Ledger, which checks the
+// arguments and names the errors. Every method but close is called while the
+// ledger is open. An error may be whatever the driver makes of the end of ctx.
+type database interface {
+	// record carries out the plan as of now: see Ledger.Record.
+	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
+	snapshot(ctx context.Context, page uint32) ([]Row, uint64, error)
+	sequence(ctx context.Context, page uint32) (uint64, error)
+	// changed returns up to changedAtOnce of the pages that Ledger.Changed
+	// reports, those that come after the one given, which is the last of the
+	// call before. Progress is what the first call, with nil, returns.
+	changed(ctx context.Context, since uint64, after *standing) ([]standing, Progress, error)
+	ended(ctx context.Context, now time.Time, limit int) ([]Row, error)
+	list(ctx context.Context, q ListQuery) ([]Row, error)
+	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
+	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
+	ping(ctx context.Context) error
+	close() error
+}
+
+// Open opens the ledger at url, and makes one where there is none. A url is
+// one of
 //
-// Schema changes of later versions are applied here, each in a transaction.
-// If Open fails or its process dies on the way, it can be called again.
+//	sqlite:<file>
+//	postgres://<user>:<password>@<host>:<port>/<database>?<parameters>
+//
+// Schema changes of later versions are applied here, each in a transaction. If
+// Open fails or its process dies on the way, it can be called again.
+//
+// A SQLite file's name is absolute or relative to the working directory. A
+// missing file is created (mode 0600), and so are missing directories (mode
+// 0700). Beside the file there are <file>-wal and <file>-shm, which belong to
+// it, and <file>.lock, which is locked while the ledger is open and stays
+// behind after.
+//
+// A PostgreSQL URL (postgresql:// is the same) may have the parameters and
+// several hosts, as libpq's have; pool_max_conns, the most connections (4 a CPU
+// and at least 8); and settings of the session. search_path names the schema,
+// feedfilter by default, which is made if need be. The database has to be in
+// UTF-8, on PostgreSQL 13 or later, reached without a pooler that changes
+// sessions. Any number of processes may have the ledger open, also while others
+// make or migrate it. Calls survive a restart of the server: those that meet it
+// are repeated, or fail within some 5 seconds while it is down, and later
+// ones find it again. What a process that hangs or is cut off has locked is
+// free after as long. No error shows the password.
 //
 // Open returns ErrInUse, ErrPagesDiffer or ErrTooNew, wrapped, for these
-// cases, and an error naming the file if it is not a ledger, is damaged or
-// cannot be written to. What is not a ledger is not written to.
+// cases, and an error naming the ledger if it is something else, is damaged
+// or cannot be written to. What is not a ledger is not written to.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	file, err := sqliteFile(url)
-	if err != nil {
-		return nil, fmt.Errorf("open ledger: %w", err)
+	scheme, rest, _ := strings.Cut(url, ":")
+	switch scheme {
+	case "sqlite":
+		file, err := sqliteFile(rest)
+		if err != nil {
+			return nil, fmt.Errorf("open ledger: %w", err)
+		}
+		l, err := openSQLite(ctx, file, o)
+		if err != nil {
+			return nil, fmt.Errorf("open ledger %s: %w", file, interrupted(ctx, err))
+		}
+		return l, nil
+	case "postgres", "postgresql":
+		parsed, err := parsePostgres(url)
+		if err != nil {
+			return nil, fmt.Errorf("open ledger: URL of PostgreSQL: %w", err)
+		}
+		l, err := openPostgres(ctx, parsed, o)
+		if err != nil {
+			return nil, fmt.Errorf("open ledger %s: %w", parsed.name(), interrupted(ctx, err))
+		}
+		return l, nil
+	default:
+		// Without the rest, which might hold a password.
+		return nil, fmt.Errorf("open ledger: unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
 	}
-	l, err := openSQLite(ctx, file, o)
-	if err != nil {
-		return nil, fmt.Errorf("open ledger %s: %w", file, ended(ctx, err))
-	}
-	return l, nil
 }
 
 // Identity returns what was made with the ledger.
 func (l *Ledger) Identity() Identity { return l.id }
 
+// Shared reports whether other processes may write to the ledger meanwhile.
+func (l *Ledger) Shared() bool { return l.shared }
+
 // Ping reads a row from the ledger, to see whether it can be read.
 func (l *Ledger) Ping(ctx context.Context) error {
-	var pages string
-	err := l.use(func() error {
-		return l.read.pages.QueryRowContext(ctx).Scan(&pages)
-	})
-	if err != nil {
-		return fmt.Errorf("ping ledger %s: %w", l.file, ended(ctx, err))
+	if err := l.use(func() error { return l.db.ping(ctx) }); err != nil {
+		return fmt.Errorf("ping ledger %s: %w", l.name, interrupted(ctx, err))
 	}
 	return nil
 }
@@ -195,17 +227,8 @@ func (l *Ledger) Close() error {
 		return nil
 	}
 	l.closed = true
-	var errs []error
-	// The writer comes last of the connections: the last one moves what is in
-	// the write-ahead log to the database file.
-	for _, db := range []*sql.DB{l.readers, l.writer} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
-	}
-	errs = append(errs, l.lock.Unlock())
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close ledger %s: %w", l.file, err)
+	if err := l.db.close(); err != nil {
+		return fmt.Errorf("close ledger %s: %w", l.name, err)
 	}
 	return nil
 }
@@ -228,9 +251,12 @@ func (l *Ledger) checkPage(page uint32) error {
 	return nil
 }
 
-// ended makes err wrap ctx's error if ctx has ended: the driver then reports
-// an interrupted statement or a finished transaction instead.
-func ended(ctx context.Context, err error) error {
+// interrupted makes err wrap ctx's error if ctx has ended: the driver then
+// reports an interrupted statement or a finished transaction instead.
+func interrupted(ctx context.Context, err error) error {
+	if err == nil {
+		return nil // what was done by then was done
+	}
 	cause := ctx.Err()
 	if cause == nil || errors.Is(err, cause) {
 		return err

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 // TestMigrate applies migrations of which the third is broken at first.
@@ -70,7 +72,7 @@ func TestTooNew(t *testing.T) {
 
 func execute(t *testing.T, l *Ledger, script string) {
 	t.Helper()
-	if _, err := l.writer.ExecContext(t.Context(), script); err != nil {
+	if _, err := file(l).writer.ExecContext(t.Context(), script); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,7 +111,7 @@ func TestCreationKilled(t *testing.T) {
 			if id := l.Identity(); id.Pages != 1 || id.Incarnation == 0 {
 				t.Errorf("identity %+v", id)
 			}
-			if _, err := l.Record(t.Context(), numbered(3)); err != nil {
+			if _, err := l.Record(t.Context(), time.Time{}, numbered(3)); err != nil {
 				t.Error(err)
 			}
 			checkRows(t, l, 3)
@@ -142,15 +144,85 @@ func TestIdentityDamaged(t *testing.T) {
 
 // TestMigrationNames keeps the order of the files that of their numbers.
 func TestMigrationNames(t *testing.T) {
-	files, err := fs.Glob(sqliteMigrations, "migrations/sqlite/*.sql")
+	checkMigrationNames(t, sqliteMigrations, "migrations/sqlite/")
+	checkMigrationNames(t, postgresMigrations, "migrations/postgres/")
+}
+
+func checkMigrationNames(t *testing.T, migrations fs.FS, directory string) {
+	t.Helper()
+	files, err := fs.Glob(migrations, directory+"*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("migrations %v, %v", files, err)
 	}
 	for i, file := range files {
 		var number int
-		name := strings.TrimPrefix(file, "migrations/sqlite/")
+		name := strings.TrimPrefix(file, directory)
 		if _, err := fmt.Sscanf(name, "%04d_", &number); err != nil || number != i+1 {
 			t.Errorf("migration %d is named %s", i+1, name)
 		}
+	}
+}
+
+// TestMigrateFirst opens a ledger that was made before rows could end.
+func TestMigrateFirst(t *testing.T) {
+	file := temporary(t)
+	db, err := connect(file, writerParameters, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := fs.ReadFile(sqliteMigrations, "migrations/sqlite/0001_ledger.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := migrate(t.Context(), db, fstest.MapFS{"0001_ledger.sql": {Data: first}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), `
+		INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '2');
+		INSERT INTO pages VALUES (0, 7, 1000), (1, 3, 2000);
+		INSERT INTO entries VALUES (?, 'u', 'block', 't', 42), (?, 'u', 'hide', 'p', 43)`, stored(1), stored(1<<63))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := openFile(t, file, Options{})
+	if id := l.Identity(); id != (Identity{Incarnation: 5, Seed: 6, Pages: 2}) {
+		t.Errorf("identity %+v", id)
+	}
+	old := Row{Hash: 1, Owner: "u", Kind: "block", Target: "t", Since: time.UnixMicro(42).UTC()}
+	if rows, sequence, err := l.Snapshot(t.Context(), 0); err != nil || sequence != 7 || len(rows) != 1 || rows[0] != old {
+		t.Errorf("%v at %d, %v, want %v at 7", rows, sequence, err, old)
+	}
+	poll := func(since uint64, want map[uint32]uint64) uint64 {
+		t.Helper()
+		got := map[uint32]uint64{}
+		progress, err := l.Changed(t.Context(), since, func(page uint32, sequence uint64) error {
+			got[page] = sequence
+			return nil
+		})
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("changed %v, %v, want %v", got, err, want)
+		}
+		return progress.Next
+	}
+	next := poll(0, map[uint32]uint64{0: 7, 1: 3})
+	next = poll(next, map[uint32]uint64{})
+	ends := old
+	ends.Until = time.UnixMicro(50).UTC()
+	if _, err := l.Record(t.Context(), time.UnixMicro(44), []Change{{Rows: []Row{ends}}}); err != nil {
+		t.Error(err)
+	}
+	if rows, err := l.Ended(t.Context(), time.UnixMicro(50), 9); err != nil || len(rows) != 1 || rows[0] != ends {
+		t.Errorf("ended %v, %v, want %v", rows, err, ends)
+	}
+	if _, err := l.Record(t.Context(), time.UnixMicro(50), []Change{{Rows: []Row{ends}, Remove: true, Ended: true}}); err != nil {
+		t.Error(err)
+	}
+	poll(next, map[uint32]uint64{0: 8})
+	list, err := l.List(t.Context(), ListQuery{Hash: 1 << 63, Owner: "u", Kind: "hide", Limit: 9})
+	if err != nil || len(list) != 1 || list[0].Since != time.UnixMicro(43).UTC() {
+		t.Errorf("list %v, %v", list, err)
 	}
 }

@@ -29,15 +29,21 @@ func (k key) compare(other key) int {
 func (r Row) key() key { return key{r.Hash, r.Owner, r.Kind, r.Target} }
 
 // entry is a row that a plan names: as the ledger has it (was, before) and as
-// the changes leave it (is, since).
+// the changes leave it (is, after). A row that has ended is in the ledger, too.
 type entry struct {
 	key
 	was, is       bool
-	before, since time.Time
+	before, after times
 }
 
-func (e *entry) row(since time.Time) Row {
-	return Row{Hash: e.hash, Owner: e.owner, Kind: e.kind, Target: e.target, Since: since}
+// times are what a row carries, in microseconds.
+type times struct{ since, until time.Time }
+
+// endedAt reports whether a row of these times has ended.
+func (t times) endedAt(now time.Time) bool { return !t.until.IsZero() && !t.until.After(now) }
+
+func (e *entry) row(t times) Row {
+	return Row{Hash: e.hash, Owner: e.owner, Kind: e.kind, Target: e.target, Since: t.since, Until: t.until}
 }
 
 // plan works out in process what changes come to, so that a transaction is
@@ -56,6 +62,9 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 	for i, c := range changes {
 		if len(c.Rows) == 0 {
 			return nil, fmt.Errorf("change %d: no rows", i)
+		}
+		if c.Ended && !c.Remove {
+			return nil, fmt.Errorf("change %d: ended: only for a removal", i)
 		}
 		for j, r := range c.Rows {
 			if err := r.validate(c.Remove); err != nil {
@@ -79,43 +88,69 @@ func (p *plan) entry(k key) *entry {
 	return e
 }
 
+// forget takes back what was found, for another look.
+func (p *plan) forget() {
+	for _, e := range p.entries {
+		e.was = false
+		e.before = times{}
+	}
+}
+
 // found notes that the ledger has the row r, one of the plan's.
 func (p *plan) found(r Row) {
 	e := p.byKey[r.key()]
-	e.was, e.before = true, r.Since
+	e.was, e.before = true, times{r.Since, r.Until}
 }
 
-// decide makes the changes one after another on the entries and says which of
-// them altered anything.
-func (p *plan) decide() (changed []bool) {
+// decide makes the changes one after another on the entries, as of now, and
+// says which of them altered anything. It begins with what was found, so it can
+// be called again.
+func (p *plan) decide(now time.Time) (changed []bool) {
 	for _, e := range p.entries {
-		e.is, e.since = e.was, e.before
+		e.is, e.after = e.was, e.before
 	}
 	changed = make([]bool, len(p.changes))
 	named := p.named
 	for i, c := range p.changes {
 		for _, r := range c.Rows {
-			e := named[0]
+			if named[0].change(c, times{microseconds(r.Since), microseconds(r.Until)}, now) {
+				changed[i] = true
+			}
 			named = named[1:]
-			if e.is != c.Remove {
-				continue
-			}
-			changed[i] = true
-			e.is = !c.Remove
-			if e.is {
-				e.since = microseconds(r.Since)
-			}
 		}
 	}
 	return changed
 }
 
+// change makes c's change of the entry and reports whether that is one to
+// somebody who does not see rows that have ended.
+func (e *entry) change(c Change, t times, now time.Time) bool {
+	ended := e.is && e.after.endedAt(now)
+	live := e.is && !ended
+	switch {
+	case c.Remove && c.Ended:
+		e.is = live
+		return ended
+	case c.Remove:
+		e.is = false
+		return live
+	case !live:
+		e.is, e.after = true, t
+		return true
+	case !e.after.until.Equal(t.until):
+		e.after.until = t.until
+		return true
+	default:
+		return false
+	}
+}
+
 // writes returns the entries that have to be written: upserted (new, or with
-// a new time) and removed.
+// new times) and removed.
 func (p *plan) writes() (upserts, removals []*entry) {
 	for _, e := range p.entries {
 		switch {
-		case e.is && (!e.was || !e.since.Equal(e.before)):
+		case e.is && (!e.was || e.after != e.before):
 			upserts = append(upserts, e)
 		case e.was && !e.is:
 			removals = append(removals, e)
@@ -135,7 +170,7 @@ func (p *plan) pages() []PageChange {
 		last := &pages[len(pages)-1]
 		switch {
 		case e.is && !e.was:
-			last.Added = append(last.Added, e.row(e.since))
+			last.Added = append(last.Added, e.row(e.after))
 		case e.was && !e.is:
 			last.Removed = append(last.Removed, e.row(e.before))
 		}
@@ -143,8 +178,27 @@ func (p *plan) pages() []PageChange {
 	return pages
 }
 
+// raise gives each page that the plan alters the sequence after the one at
+// which it stands, and each other page that. It returns the former.
+func raise(pages []PageChange, standing map[uint32]uint64) (raised []PageChange) {
+	for i := range pages {
+		p := &pages[i]
+		p.Sequence = standing[p.Page]
+		if len(p.Added)+len(p.Removed) > 0 {
+			p.Sequence++
+			raised = append(raised, *p)
+		}
+	}
+	return raised
+}
+
 // microseconds returns t as the ledger keeps it.
-func microseconds(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
+func microseconds(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{} // equal by ==, whatever its location was
+	}
+	return time.UnixMicro(t.UnixMicro()).UTC()
+}
 
 const maxIDBytes = 256
 
@@ -158,8 +212,14 @@ func (r Row) validate(removal bool) error {
 	if err := validateID("target", r.Target); err != nil {
 		return err
 	}
-	if year := r.Since.UTC().Year(); !removal && (year < 1 || year > 9999) {
+	if removal {
+		return nil
+	}
+	if year := r.Since.UTC().Year(); year < 1 || year > 9999 {
 		return fmt.Errorf("since: year %d is not one of 1 to 9999", year)
+	}
+	if year := r.Until.UTC().Year(); !r.Until.IsZero() && (year < 2 || year > 9999) {
+		return fmt.Errorf("until: year %d is not one of 2 to 9999", year)
 	}
 	return nil
 }

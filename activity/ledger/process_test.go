@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -45,7 +46,7 @@ func recordForever(first, file string) error {
 		return err
 	}
 	for ; ; i++ {
-		if _, err := l.Record(ctx, childChanges(i)); err != nil {
+		if _, err := l.Record(ctx, time.Time{}, childChanges(i)); err != nil {
 			return err
 		}
 		fmt.Println(i)
@@ -156,7 +157,7 @@ func recorded(t *testing.T, l *ledger.Ledger) int {
 	t.Helper()
 	rows, sequences := map[ledger.Row]bool{}, map[uint32]uint64{}
 	var total uint64
-	err := l.Sequences(t.Context(), func(page uint32, sequence uint64) error {
+	_, err := l.Changed(t.Context(), 0, func(page uint32, sequence uint64) error {
 		found, at, err := l.Snapshot(t.Context(), page)
 		for _, r := range found {
 			rows[r] = true

@@ -32,17 +32,26 @@ const (
 		`&_pragma=query_only(1)&_pragma=cache_size(-8192)`
 )
 
-// sqliteFile returns the absolute name of the file that a URL names.
-func sqliteFile(url string) (string, error) {
-	scheme, name, _ := strings.Cut(url, ":")
+// sqliteDatabase is a ledger in a SQLite file. A transaction that writes
+// excludes all others from its beginning, so nothing ever has to be retried.
+type sqliteDatabase struct {
+	file    string
+	id      Identity
+	lock    *flock.Flock
+	writer  *sql.DB // one connection: writers take turns
+	readers *sql.DB
+	write   writeStatements
+	read    readStatements
+}
+
+// sqliteFile returns the absolute name of the file that a URL names after its
+// scheme.
+func sqliteFile(name string) (string, error) {
 	switch {
-	case scheme != "sqlite":
-		// Without the rest, which might hold a password.
-		return "", fmt.Errorf("unknown kind %q: want sqlite:<file>", scheme)
 	case name == "":
 		return "", errors.New("no file named: want sqlite:<file>")
 	case strings.HasPrefix(name, "//") && !strings.HasPrefix(name, "///"):
-		return "", fmt.Errorf("%s: want sqlite:<file>, without //", url)
+		return "", fmt.Errorf("sqlite:%s: want sqlite:<file>, without //", name)
 	}
 	return filepath.Abs(name)
 }
@@ -59,48 +68,61 @@ func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{file: file, lock: flock.New(file + ".lock")}
-	switch locked, err := l.lock.TryLock(); {
+	d := &sqliteDatabase{file: file, lock: flock.New(file + ".lock")}
+	switch locked, err := d.lock.TryLock(); {
 	case err != nil:
 		return nil, fmt.Errorf("lock: %w", err)
 	case !locked:
-		return nil, fmt.Errorf("%w: %s is locked", ErrInUse, l.lock.Path())
+		return nil, fmt.Errorf("%w: %s is locked", ErrInUse, d.lock.Path())
 	}
-	if err := l.start(ctx, o); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if err := d.start(ctx, o); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
-	return l, nil
+	return &Ledger{name: file, id: d.id, db: d}, nil
 }
 
 // start opens the connections of a locked ledger and brings it up to date.
-func (l *Ledger) start(ctx context.Context, o Options) error {
-	if err := createFile(l.file); err != nil {
+func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
+	if err := createFile(d.file); err != nil {
 		return err
 	}
 	var err error
-	if l.writer, err = connect(l.file, writerParameters, 1); err != nil {
+	if d.writer, err = connect(d.file, writerParameters, 1); err != nil {
 		return err
 	}
-	if err := checkApplication(ctx, l.writer); err != nil {
+	if err := checkApplication(ctx, d.writer); err != nil {
 		return err
 	}
-	if err := useWriteAheadLog(ctx, l.writer); err != nil {
+	if err := useWriteAheadLog(ctx, d.writer); err != nil {
 		return err
 	}
 	migrations, err := fs.Sub(sqliteMigrations, "migrations/sqlite")
 	if err != nil {
 		return err
 	}
-	if err := migrate(ctx, l.writer, migrations); err != nil {
+	if err := migrate(ctx, d.writer, migrations); err != nil {
 		return err
 	}
-	if l.id, err = identify(ctx, l.writer, o); err != nil {
+	if d.id, err = identifySQLite(ctx, d.writer, o); err != nil {
 		return err
 	}
-	if l.readers, err = connect(l.file, readerParameters, max(4, runtime.GOMAXPROCS(0))); err != nil {
+	if d.readers, err = connect(d.file, readerParameters, max(4, runtime.GOMAXPROCS(0))); err != nil {
 		return err
 	}
-	return l.prepare(ctx)
+	return d.prepare(ctx)
+}
+
+func (d *sqliteDatabase) close() error {
+	var errs []error
+	// The writer comes last of the connections: the last one moves what is in
+	// the write-ahead log to the database file.
+	for _, db := range []*sql.DB{d.readers, d.writer} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	errs = append(errs, d.lock.Unlock())
+	return errors.Join(errs...)
 }
 
 // connect makes a pool of up to n connections, which stay open.

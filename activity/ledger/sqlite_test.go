@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -29,6 +30,8 @@ func openFile(t *testing.T, file string, o Options) *Ledger {
 	return l
 }
 
+func file(l *Ledger) *sqliteDatabase { return l.db.(*sqliteDatabase) }
+
 func temporary(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "ledger.db")
@@ -46,7 +49,12 @@ func TestQueryPlans(t *testing.T) {
 	}{
 		{snapshotSQL, []string{"entries USING PRIMARY KEY (hash>? AND hash<?)"}, 0},
 		{sequenceSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
-		{sequencesSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid>?)"}, 0},
+		{progressSQL, []string{"pages USING COVERING INDEX pages_changed"}, 0},
+		{changedSQL, []string{
+			"pages USING INDEX pages_changed (changed=? AND rowid>?)",
+			"pages USING INDEX pages_changed (changed>?)",
+		}, 2},
+		{endedSQL, []string{"entries USING INDEX entries_until (until<?)"}, 0},
 		{listNewestSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{listBeforeSQL, []string{ // the sorts are of what the halves' limits let through
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since=? AND target>?)",
@@ -60,7 +68,7 @@ func TestQueryPlans(t *testing.T) {
 	} {
 		var seeks []string
 		sorts := 0
-		for _, step := range queryPlan(t, l.readers, c.sql) {
+		for _, step := range queryPlan(t, file(l).readers, c.sql) {
 			seek, isSeek := strings.CutPrefix(step, "SEARCH ")
 			switch {
 			case isSeek:
@@ -103,18 +111,18 @@ func TestConnections(t *testing.T) {
 			db           *sql.DB
 			pragma, want string
 		}{
-			{l.writer, "journal_mode", "wal"},
-			{l.writer, "synchronous", "2"}, // FULL
-			{l.writer, "busy_timeout", "5000"},
-			{l.readers, "query_only", "1"},
-			{l.readers, "busy_timeout", "5000"},
+			{file(l).writer, "journal_mode", "wal"},
+			{file(l).writer, "synchronous", "2"}, // FULL
+			{file(l).writer, "busy_timeout", "5000"},
+			{file(l).readers, "query_only", "1"},
+			{file(l).readers, "busy_timeout", "5000"},
 		} {
 			var got string
 			if err := c.db.QueryRowContext(t.Context(), "PRAGMA "+c.pragma).Scan(&got); err != nil || got != c.want {
 				t.Errorf("%s is %s, %v, want %s", c.pragma, got, err, c.want)
 			}
 		}
-		for _, db := range []*sql.DB{l.writer, l.readers} {
+		for _, db := range []*sql.DB{file(l).writer, file(l).readers} {
 			db.SetMaxIdleConns(-1) // closes them
 			db.SetMaxIdleConns(1)
 		}
@@ -143,18 +151,18 @@ func checkRows(t *testing.T, l *Ledger, want int) {
 func TestDiskFull(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	limit := func(pages int) {
-		if _, err := l.writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages)); err != nil {
+		if _, err := file(l).writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	limit(50)
-	_, err := l.Record(t.Context(), numbered(1000))
+	_, err := l.Record(t.Context(), time.Time{}, numbered(1000))
 	if sqlite := (*sqlite.Error)(nil); !errors.As(err, &sqlite) || sqlite.Code() != 13 {
 		t.Errorf("error %v, want SQLITE_FULL", err)
 	}
 	checkRows(t, l, 0)
 	limit(1 << 20)
-	if _, err := l.Record(t.Context(), numbered(1000)); err != nil {
+	if _, err := l.Record(t.Context(), time.Time{}, numbered(1000)); err != nil {
 		t.Error(err)
 	}
 	checkRows(t, l, 1000)
@@ -164,7 +172,7 @@ func TestDiskFull(t *testing.T) {
 func TestCommitFails(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	refuse := func(hook sqlite.CommitHookFn) {
-		conn, err := l.writer.Conn(t.Context())
+		conn, err := file(l).writer.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,12 +185,12 @@ func TestCommitFails(t *testing.T) {
 		}
 	}
 	refuse(func() int32 { return 1 })
-	if _, err := l.Record(t.Context(), numbered(10)); err == nil || !strings.Contains(err.Error(), "commit") {
+	if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err == nil || !strings.Contains(err.Error(), "commit") {
 		t.Errorf("error %v, want one of the commit", err)
 	}
 	checkRows(t, l, 0)
 	refuse(nil)
-	if _, err := l.Record(t.Context(), numbered(10)); err != nil {
+	if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err != nil {
 		t.Error(err)
 	}
 	checkRows(t, l, 10)
@@ -191,14 +199,14 @@ func TestCommitFails(t *testing.T) {
 // TestCancelWhileWaiting ends the context of a Record whose turn does not come.
 func TestCancelWhileWaiting(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
-	turn, err := l.writer.Conn(t.Context())
+	turn, err := file(l).writer.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := l.Record(ctx, numbered(1))
+		_, err := l.Record(ctx, time.Time{}, numbered(1))
 		done <- err
 	}()
 	cancel()
@@ -228,7 +236,7 @@ func TestCancelWhileLocked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := l.Record(ctx, numbered(1))
+		_, err := l.Record(ctx, time.Time{}, numbered(1))
 		done <- err
 	}()
 	cancel()
@@ -239,7 +247,7 @@ func TestCancelWhileLocked(t *testing.T) {
 		t.Error(err)
 	}
 	checkRows(t, l, 0)
-	if _, err := l.Record(t.Context(), numbered(1)); err != nil {
+	if _, err := l.Record(t.Context(), time.Time{}, numbered(1)); err != nil {
 		t.Error(err)
 	}
 	checkRows(t, l, 1)
@@ -258,7 +266,7 @@ func TestCloseAmongRecords(t *testing.T) {
 		wg.Go(func() {
 			for {
 				row := Row{Owner: fmt.Sprint("u", g), Kind: "block", Target: fmt.Sprint(acknowledged[g])}
-				_, err := l.Record(context.Background(), []Change{{Rows: []Row{row}}})
+				_, err := l.Record(context.Background(), time.Time{}, []Change{{Rows: []Row{row}}})
 				if err != nil {
 					if !errors.Is(err, fs.ErrClosed) {
 						t.Error(err)

@@ -1,20 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -23,24 +19,26 @@ import (
 )
 
 const (
-	redisDialTimeout = 2 * time.Second
-	redisTimeout     = 3 * time.Second // of a read and of a write
-	redisRetries     = 2
-	maxPages         = 1 << 24
+	pingTimeout = 3 * time.Second // of Redis, at the start
+	maxPages    = 1 << 24
 )
 
 // dataFlags say where the data is and what it is made like. Every command that
 // touches data has them.
 type dataFlags struct {
-	DataDir           string  `default:"./feedfilter-data" help:"${data_dir}"           placeholder:"DIR"`
+	DataDir           string  `default:"./feedfilter-data" help:"${data_dir}" placeholder:"DIR"`
 	Ledger            string  `help:"${ledger}"            placeholder:"URL"`
 	Redis             string  `help:"${redis}"             placeholder:"URL"`
 	LedgerRestored    bool    `help:"${restored}"`
-	Filter            string  `default:"feed"              help:"${filter}"             placeholder:"NAME"`
+	Filter            string  `default:"feed"              help:"${filter}"   placeholder:"NAME"`
 	Pages             *uint32 `help:"${pages}"             placeholder:"N"`
-	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"               placeholder:"RATE"`
-	LogLevel          string  `default:"info"              enum:"debug,info,warn,error" help:"${level}"    placeholder:"LEVEL"`
-	Config            string  `help:"${config}"            placeholder:"FILE"`
+	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"     placeholder:"RATE"`
+
+	StalenessBound time.Duration `default:"1s"  help:"${bound}" placeholder:"DURATION"`
+	ScrubRate      int           `default:"500" help:"${scrub}" placeholder:"PAGES"`
+
+	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
+	Config   string `help:"${config}" placeholder:"FILE"`
 }
 
 // Validate is called by kong when all flags are set.
@@ -51,10 +49,17 @@ func (f *dataFlags) Validate() error {
 	if r := f.FalsePositiveRate; !(r >= 1e-8 && r <= 0.5) {
 		return fmt.Errorf("--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	}
-	if scheme, _, _ := strings.Cut(f.Ledger, ":"); f.Ledger != "" && scheme != "sqlite" {
-		return fmt.Errorf("--ledger: %q is not supported: want sqlite:<file>", scheme)
+	if b := f.StalenessBound; b < 10*time.Millisecond || b > time.Minute {
+		return fmt.Errorf("--staleness-bound: %v is not in 10ms to 1m", b)
 	}
-	_, err := f.redisOptions()
+	if f.ScrubRate < 1 || f.ScrubRate > 100_000 {
+		return fmt.Errorf("--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
+	}
+	scheme, _, _ := strings.Cut(f.Ledger, ":")
+	if f.Ledger != "" && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
+		return fmt.Errorf("--ledger: %q is not supported: want sqlite:<file> or postgres://<host>/<database>", scheme)
+	}
+	_, err := f.redisServers()
 	return err
 }
 
@@ -73,42 +78,24 @@ func (f *dataFlags) logger(std stdio) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level}))
 }
 
-// redisOptions returns nil if the pages are to be held in the process. Errors show
-// nothing of the URL but its scheme: the rest may hold a password.
-func (f *dataFlags) redisOptions() (*redis.Options, error) {
+// redisServers returns nil if the pages are to be held in the process.
+func (f *dataFlags) redisServers() (*redisServers, error) {
 	if f.Redis == "" {
 		return nil, nil //nolint:nilnil // no Redis is an answer
 	}
-	const forms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db> or unix://<socket>"
-	scheme, _, _ := strings.Cut(f.Redis, ":")
-	if !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) {
-		return nil, fmt.Errorf("--redis: %q is not supported: want %s", scheme, forms)
-	}
-	o, err := redis.ParseURL(f.Redis)
+	servers, err := parseRedis(f.Redis)
 	if err != nil {
-		if _, ok := errors.AsType[*url.Error](err); ok {
-			err = errors.New("not a URL")
-		}
-		return nil, fmt.Errorf("--redis: %w: want %s", err, forms)
+		return nil, fmt.Errorf("--redis: %w", err)
 	}
-	o.ContextTimeoutEnabled = true
-	// Valkey rejects the command that asks for them.
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	// What the URL's query sets stays.
-	o.DialTimeout = cmp.Or(o.DialTimeout, redisDialTimeout)
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, redisTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, redisTimeout)
-	o.MaxRetries = cmp.Or(o.MaxRetries, redisRetries)
-	o.DialerRetries = cmp.Or(o.DialerRetries, redisRetries)
-	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
-	return o, nil
+	return servers, nil
 }
 
 // data is an open ledger, the pages, and the Recorder over both.
 type data struct {
 	ledger   *ledger.Ledger
 	store    favfilter.Store
-	redis    *redis.Client // nil if the pages are held in the process
+	redis    redis.UniversalClient // nil if the pages are held in the process
+	addrs    string                // of Redis, or of Sentinel
 	recorder *activity.Recorder
 }
 
@@ -127,26 +114,31 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger) (d *data, err er
 	if err := f.openLedger(ctx, d); err != nil {
 		return d, err
 	}
+	bound := f.StalenessBound
+	if d.redis == nil && d.ledger.Shared() {
+		bound = -1 // other processes write to the ledger, and not to these pages
+	}
 	d.recorder, err = activity.Open(ctx, activity.Config{
 		Ledger:            d.ledger,
 		Store:             d.store,
 		FalsePositiveRate: f.FalsePositiveRate,
+		StalenessBound:    bound,
+		ScrubRate:         f.ScrubRate,
 		Logger:            log,
 	})
 	return d, err
 }
 
 func (f *dataFlags) openStore(d *data, log *slog.Logger) error {
-	o, err := f.redisOptions()
+	servers, err := f.redisServers()
 	if err != nil {
 		return err
 	}
-	if o == nil {
+	if servers == nil {
 		d.store = &favfilter.Memory{}
 		return nil
 	}
-	redis.SetLogger(redisLog{log}) // one for all clients of the process
-	d.redis = redis.NewClient(o)
+	d.redis, d.addrs = servers.client(log), servers.addrs()
 	if d.store, err = redisstore.New(d.redis, f.Filter); err != nil {
 		return usageError{fmt.Errorf("--filter: %w", err)}
 	}
@@ -192,19 +184,10 @@ func (d *data) pingRedis(ctx context.Context) error {
 	if d.redis == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := d.redis.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("redis at %s: %w", d.redis.Options().Addr, err)
+		return fmt.Errorf("redis at %s: %w", d.addrs, err)
 	}
 	return nil
-}
-
-// redisLog takes what the Redis client has to say. Failed commands are reported by
-// whoever sent them, so this is for looking into a problem only.
-type redisLog struct{ log *slog.Logger }
-
-// Printf implements the client's logger.
-func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
-	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
 }

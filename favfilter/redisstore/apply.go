@@ -24,6 +24,8 @@ const (
 // Apply implements [favfilter.Store]: one script for each page, all in one
 // pipeline. Batches of more than 8 keys are applied by compare-and-swap instead.
 func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
 	results := make([]favfilter.Result, len(batches))
 	pending := make([]int, 0, len(batches))
 	var large []int

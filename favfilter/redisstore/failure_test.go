@@ -44,6 +44,14 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 			_, err := s.Replace(ctx, favfilter.Replacement{ID: id, Page: page, Newer: true})
 			return err
 		},
+		"Peek": func(ctx context.Context) error {
+			_, err := s.Peek(ctx, []favfilter.PageID{id})
+			return err
+		},
+		"Epoch": func(ctx context.Context) error {
+			_, err := s.Epoch(ctx)
+			return err
+		},
 		"Apply of 1":   apply(1),
 		"Apply of 100": apply(100),
 	}
@@ -61,7 +69,8 @@ func TestServerDown(t *testing.T) {
 			continue
 		}
 		text := err.Error()
-		if !strings.Contains(text, "filter down") || name != "Load" && !strings.Contains(text, "page 3 ") {
+		namesPage := strings.Contains(text, "page 3 ") || strings.Contains(text, "pages [3] ")
+		if !strings.Contains(text, "filter down") || !namesPage && name != "Epoch" {
 			t.Errorf("%s: error %q does not name the page", name, text)
 		}
 	}
@@ -153,9 +162,9 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	for name, call := range calls(t, s, id) {
 		err := call(t.Context())
-		if name == "Load" {
+		if slices.Contains([]string{"Load", "Peek", "Epoch"}, name) {
 			if err != nil {
-				t.Errorf("Load: %v", err)
+				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}

@@ -7,17 +7,26 @@
 --          sequence
 -- ARGV[5]  time to live in milliseconds; 0: none; -1: as it is
 --
--- Returns 1 if it did, 0 if what stands there is neither as seen nor older.
+-- Returns 1 if the page stands there, also if it did before, as after a replay; 0 if what
+-- stands there is neither as seen nor older.
 local stands = redis.pcall('GETRANGE', KEYS[1], 0, 63)
 if type(stands) ~= 'string' then
   stands = '' -- something else than a string: as good as missing
 end
 local new = ARGV[1]
+
+-- Whether the very page stands there. Its header alone does not tell: another writer's
+-- page, made of the same one, may have as many bits set.
+local function replayed()
+  return stands == new:sub(1, 64) and redis.call('GET', KEYS[1]) == new
+    and (ARGV[2] == '' or redis.pcall('GET', KEYS[2]) == ARGV[2])
+end
+
 if stands ~= ARGV[3] then
   local older = #stands < 64
     or stands:sub(49, 56) ~= new:sub(49, 56)
     or struct.unpack('>I8', stands:sub(33, 40)) < struct.unpack('>I8', new:sub(33, 40))
-  if ARGV[4] ~= '1' or not older then
+  if not (ARGV[4] == '1' and older) and not replayed() then
     return 0
   end
 end

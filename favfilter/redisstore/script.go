@@ -36,28 +36,11 @@ type invocation struct {
 // and in a cluster each node has its own: calls answered NOSCRIPT, which have had no
 // effect, are sent again with the source.
 func (s *Store) run(ctx context.Context, sc script, calls []invocation) []*redis.Cmd {
-	cmds := make([]*redis.Cmd, len(calls))
-	pipe := s.client.Pipeline()
-	for i, c := range calls {
-		bits, regions := s.keys(c.id)
-		cmds[i] = pipe.EvalSha(ctx, sc.sha, []string{bits, regions}, c.args...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-
-	var unknown []int
-	for i, cmd := range cmds {
-		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-			unknown = append(unknown, i)
-		}
-	}
-	if len(unknown) == 0 {
-		return cmds
-	}
-	pipe = s.client.Pipeline()
-	for _, i := range unknown {
+	return pipelined(ctx, s, len(calls), func(pipe redis.Pipeliner, i int, last error) *redis.Cmd {
 		bits, regions := s.keys(calls[i].id)
-		cmds[i] = pipe.Eval(ctx, sc.source, []string{bits, regions}, calls[i].args...)
-	}
-	_, _ = pipe.Exec(ctx)
-	return cmds
+		if redis.HasErrorPrefix(last, "NOSCRIPT") {
+			return pipe.Eval(ctx, sc.source, []string{bits, regions}, calls[i].args...)
+		}
+		return pipe.EvalSha(ctx, sc.sha, []string{bits, regions}, calls[i].args...)
+	})
 }

@@ -16,7 +16,9 @@ import (
 )
 
 // Store is a [favfilter.Store] on a Redis server or cluster. It is safe for
-// concurrent use.
+// concurrent use. A call whose context has no deadline ends after 3 seconds. What a
+// server cannot do now, because a page is on its way to another node, or data is being
+// loaded, is tried again for about a second.
 //
 // It remembers the shape of every page it has met, some 100 bytes each, because
 // the positions of a key follow from the shape: a change of a page that the store
@@ -26,7 +28,7 @@ type Store struct {
 	client redis.UniversalClient
 	name   string
 
-	apply, replace script
+	apply, replace, peek script
 
 	mu     sync.RWMutex
 	shapes map[favfilter.PageID]favfilter.Header
@@ -37,8 +39,9 @@ var _ favfilter.Store = (*Store)(nil)
 // New returns a store of the filter called name (1 to 64 letters, digits, '-',
 // '_' or '.'), whose keys begin with "fav:{name/". The caller keeps the client
 // and closes it; it should be made with ContextTimeoutEnabled, or deadlines are
-// those of its own settings alone, and with maintenance notifications disabled
-// for servers that are not Redis.
+// those of its own settings alone, with maintenance notifications disabled
+// for servers that are not Redis, and without reading from replicas, which may lack
+// the last changes. [Guard] keeps callers from waiting for servers that are down.
 //
 // Two filters of one name on one server are one filter.
 func New(client redis.UniversalClient, name string) (*Store, error) {
@@ -46,26 +49,30 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		return nil, fmt.Errorf("open page store: %w", err)
 	}
 	return &Store{client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
-		apply: newScript(applySource), replace: newScript(replaceSource)}, nil
+		apply: newScript(applySource), replace: newScript(replaceSource), peek: newScript(peekSource)}, nil
 }
 
 // Load implements [favfilter.Store]: one MGET for each page number, all in one
 // pipeline. Parts of one page number that follow one another are one command.
 // The pages come without collision marks.
 func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	var cmds []*redis.SliceCmd
-	pipe := s.client.Pipeline()
-	for i := 0; i < len(ids); {
-		var keys []string
-		first := ids[i].Number
-		for ; i < len(ids) && ids[i].Number == first; i++ {
-			bits, _ := s.keys(ids[i])
-			keys = append(keys, bits)
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	var keys [][]string
+	for i, id := range ids {
+		if i == 0 || ids[i-1].Number != id.Number {
+			keys = append(keys, nil)
 		}
-		cmds = append(cmds, pipe.MGet(ctx, keys...))
+		bits, _ := s.keys(id)
+		keys[len(keys)-1] = append(keys[len(keys)-1], bits)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("load pages %v of filter %s from Redis: %w", some(ids), s.name, err)
+	cmds := pipelined(ctx, s, len(keys), func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
+		return pipe.MGet(ctx, keys[i]...)
+	})
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return nil, fmt.Errorf("load pages %v of filter %s from Redis: %w", some(ids), s.name, err)
+		}
 	}
 	loaded := make([]favfilter.Loaded, 0, len(ids))
 	for _, cmd := range cmds {
@@ -93,6 +100,8 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 
 // Replace implements [favfilter.Store]: one script.
 func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
 	done, err := s.run(ctx, s.replace, []invocation{replaceCall(&r)})[0].Bool()
 	if err != nil {
 		return false, fmt.Errorf("replace page %v of filter %s in Redis: %w", r.ID, s.name, err)

@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,12 +13,36 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/favfilter/storetest"
+	"github.com/feedfilter/feedfilter/internal/proxytest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 func TestStore(t *testing.T) {
-	server := redistest.Start(t)
-	client := server.Client()
+	runSuite(t, redistest.Start(t).Client(), false)
+}
+
+func TestStoreInCluster(t *testing.T) {
+	t.Parallel()
+	runSuite(t, redistest.StartCluster(t, 3, 1).Client(), false)
+}
+
+func TestStoreBehindSentinel(t *testing.T) {
+	t.Parallel()
+	runSuite(t, dialSentinel(t, redistest.StartSentinel(t, 1, 1)), false)
+}
+
+// The network is slow, and answers do not come in the order of calls.
+func TestStoreFarAway(t *testing.T) {
+	t.Parallel()
+	proxy := proxytest.Start(t, redistest.Start(t).Addr())
+	proxy.Delay(2*time.Millisecond, time.Millisecond)
+	client := dial(t, proxy.Addr())
+	redisstore.Guard(client, nil)
+	runSuite(t, client, true)
+}
+
+func runSuite(t *testing.T, client redis.UniversalClient, slow bool) {
+	t.Helper()
 	var opened atomic.Int64
 	storetest.Run(t, func(t testing.TB) storetest.Backend {
 		name := fmt.Sprintf("test-%d", opened.Add(1))
@@ -29,12 +55,12 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := backend(client, s, name)
-		b.Other = other
+		b.Other, b.Slow = other, slow
 		return b
 	})
 }
 
-func backend(client *redis.Client, s favfilter.Store, name string) storetest.Backend {
+func backend(client redis.UniversalClient, s favfilter.Store, name string) storetest.Backend {
 	key := func(id favfilter.PageID, which string) string {
 		part := ""
 		if id.Part != "" {
@@ -67,11 +93,7 @@ func backend(client *redis.Client, s favfilter.Store, name string) storetest.Bac
 		// Redis has no clock to set: what has a time to live is made to end it now.
 		Advance: func(t testing.TB) {
 			ctx := t.Context()
-			keys, err := client.Keys(ctx, "fav:{"+name+"/*").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, k := range keys {
+			for _, k := range keysLike(t, client, "fav:{"+name+"/*") {
 				ttl, err := client.PTTL(ctx, k).Result()
 				if err != nil {
 					t.Fatal(err)
@@ -85,4 +107,30 @@ func backend(client *redis.Client, s favfilter.Store, name string) storetest.Bac
 			}
 		},
 	}
+}
+
+// keysLike returns the keys that match pattern, of all nodes.
+func keysLike(t testing.TB, client redis.UniversalClient, pattern string) []string {
+	t.Helper()
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		keys, err := client.Keys(t.Context(), pattern).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	var mu sync.Mutex
+	var all []string
+	err := cluster.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.Keys(ctx, pattern).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, keys...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

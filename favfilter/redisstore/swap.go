@@ -63,14 +63,10 @@ func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.R
 
 // swapRound returns the batches whose page was changed between the two round trips.
 func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) (again []int) {
-	pipe := s.client.Pipeline()
-	reads := make([]*redis.SliceCmd, len(pending))
-	for n, i := range pending {
-		bits, regions := s.keys(batches[i].ID)
-		reads[n] = pipe.MGet(ctx, bits, regions)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-
+	reads := pipelined(ctx, s, len(pending), func(pipe redis.Pipeliner, n int, _ error) *redis.SliceCmd {
+		bits, regions := s.keys(batches[pending[n]].ID)
+		return pipe.MGet(ctx, bits, regions)
+	})
 	var calls []invocation
 	var changed []int
 	for n, i := range pending {

@@ -115,15 +115,16 @@ func reshaped(t *testing.T, b Backend) {
 
 // racingGuarded: of all writers that want one sequence, one wins.
 func racingGuarded(t *testing.T, b Backend) {
-	const writers, rounds = 8, 25
+	const writers = 8
+	rounds := b.rounds(25)
 	id := favfilter.PageID{Number: 17}
 	create(t, b.Store, id, header(17, 1000))
-	var won [rounds + 1][]int
+	won := make([][]int, rounds+1)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
-			for seq := uint64(1); seq <= rounds; {
+			for seq := uint64(1); seq <= uint64(rounds); {
 				key := int(seq)*100 + w
 				res := applyContext(t.Context(), t, b.Store, favfilter.Batch{ID: id, Sequence: seq, Add: hashes(key, 1)})
 				switch res.State {
@@ -148,7 +149,7 @@ func racingGuarded(t *testing.T, b Backend) {
 			t.Errorf("sequence %d was won by %v", seq, won[seq])
 		}
 	}
-	if p.Header().Count != rounds || p.Header().Sequence != rounds {
+	if int(p.Header().Count) != rounds || int(p.Header().Sequence) != rounds {
 		t.Errorf("header %+v, want %d keys", p.Header(), rounds)
 	}
 }
@@ -156,7 +157,8 @@ func racingGuarded(t *testing.T, b Backend) {
 // racingUnguarded: writers with keys of their own lose none of them, whether by
 // script or by compare-and-swap.
 func racingUnguarded(t *testing.T, b Backend) {
-	const writers, rounds = 6, 30
+	const writers = 6
+	rounds := b.rounds(30)
 	id := favfilter.PageID{Number: 18}
 	create(t, b.Store, id, header(18, 4000))
 	var wg sync.WaitGroup
@@ -208,7 +210,7 @@ func sameBytes(t *testing.T, b Backend) {
 			h.Shape.Region = uint16([]int{0, 1, 3, 8, 13}[rng.IntN(5)])
 			create(t, b.Store, id, h)
 			model := newPage(t, h)
-			for step := range 150 {
+			for step := range b.rounds(150) {
 				batch := randomBatch(rng, model)
 				batch.ID, batch.Identity = id, testIdentity()
 				trial := model.Clone()

@@ -26,8 +26,19 @@ type Backend struct {
 	// a store of one process.
 	Other favfilter.Store
 
+	// Slow says that round trips take long: the longest cases make fewer.
+	Slow bool
+
 	// Advance lets time pass. nil for a store whose clock the test cannot set.
 	Advance func(t testing.TB)
+}
+
+// rounds is how often a case does what it does n times for a fast backend.
+func (b Backend) rounds(n int) int {
+	if b.Slow {
+		return max(1, n/10)
+	}
+	return n
 }
 
 // Expire is the time to live that the suite gives pages before it calls
@@ -60,6 +71,10 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"marks of another build are noticed", otherBuild},
 		{"short strings are noticed", shortStrings},
 		{"a count that is wrong stays at 0", wrongCount},
+		{"peek tells what stands there", peeked},
+		{"peek tells of damage", peekedDamaged},
+		{"a replacement may be replayed", replayedReplacement},
+		{"the epoch stays", epochStays},
 		{"an empty page expires, one with keys does not", expiry},
 		{"a replacement sets the time to live", expiryOfReplacements},
 		{"a cancelled context", cancelled},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -18,14 +19,30 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 	changes := make([]ledger.Change, 1+intn(4))
 	for i := range changes {
 		changes[i].Remove = intn(2) == 0
+		changes[i].Ended = changes[i].Remove && intn(4) == 0
 		for range 1 + intn(3) {
 			row := block(intn(16), string(rune('a'+intn(3))))
 			row.Kind = []string{"block", "hide"}[intn(2)]
 			row.Since = at(int64(intn(5)))
+			if intn(3) == 0 {
+				row.Until = at(int64(intn(5)))
+			}
 			changes[i].Rows = append(changes[i].Rows, row)
 		}
 	}
 	return changes
+}
+
+// handles makes a new ledger and opens it as several processes do, where they
+// may.
+func (s suite) handles(t *testing.T, pages uint32) []*ledger.Ledger {
+	t.Helper()
+	url := s.fresh(t)
+	handles := []*ledger.Ledger{open(t, url, ledger.Options{Pages: pages})}
+	if handles[0].Shared() {
+		handles = append(handles, open(t, url, ledger.Options{}), open(t, url, ledger.Options{}))
+	}
+	return handles
 }
 
 // concurrentRecords lets several goroutines record at once. Their receipts,
@@ -33,14 +50,16 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 // ledger then holds.
 func (s suite) concurrentRecords(t *testing.T) {
 	const goroutines, calls = 8, 60
-	l := s.make(t, 4)
+	handles := s.handles(t, 4)
+	l := handles[0]
 	receipts := make([][]ledger.Receipt, goroutines)
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		random := rand.New(rand.NewPCG(1, uint64(g)))
+		l := handles[g%len(handles)]
 		wg.Go(func() {
 			for range calls {
-				receipt, err := l.Record(t.Context(), randomChanges(random.IntN))
+				receipt, err := l.Record(t.Context(), at(0), randomChanges(random.IntN))
 				if err != nil {
 					t.Error(err)
 					return
@@ -172,7 +191,7 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 func retime(changes []ledger.Change) {
 	for _, c := range changes {
 		for i := range c.Rows {
-			c.Rows[i].Since = at(0)
+			c.Rows[i].Since, c.Rows[i].Until = at(0), time.Time{}
 		}
 	}
 }
@@ -191,12 +210,18 @@ func (s suite) random(t *testing.T) {
 		intn := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "n") }
 		rt.Repeat(map[string]func(*rapid.T){
 			"record": func(rt *rapid.T) {
-				changes := randomChanges(intn)
-				checkReceipt(rt, record(rt, l, changes...), m.record(changes))
+				recordAt(rt, l, m, at(int64(intn(6)-1)), randomChanges(intn)...)
+			},
+			"end": func(*rapid.T) {
+				now, limit := at(int64(intn(6)-1)), 1+intn(4)
+				rows := endedRows(rt, l, m, now, limit)
+				if len(rows) > 0 {
+					recordAt(rt, l, m, now, removeEnded(rows...))
+				}
 			},
 			"list": func(rt *rapid.T) {
 				owner := block(intn(16), "")
-				q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4)}
+				q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4), Now: at(int64(intn(6) - 1))}
 				if intn(2) == 0 {
 					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
 				}

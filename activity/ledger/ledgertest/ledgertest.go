@@ -27,7 +27,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"PagesInvalid", suite.pagesInvalid},
 		{"PagesDiffer", suite.pagesDiffer},
 		{"Closed", suite.closed},
-		{"Ended", suite.ended},
+		{"ContextEnded", suite.contextEnded},
 		{"Checkpoint", suite.checkpoint},
 		{"RecordAgain", suite.recordAgain},
 		{"RecordNothing", suite.recordNothing},
@@ -35,19 +35,28 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"RecordTwoPages", suite.recordTwoPages},
 		{"RecordHalfThere", suite.recordHalfThere},
 		{"RecordSince", suite.recordSince},
+		{"RecordUntil", suite.recordUntil},
+		{"RecordUntilOdd", suite.recordUntilOdd},
 		{"RecordManySizes", suite.recordManySizes},
 		{"RecordInvalid", suite.recordInvalid},
 		{"RecordOddIDs", suite.recordOddIDs},
 		{"RecordCancelledAnywhere", suite.recordCancelledAnywhere},
 		{"Hashes", suite.hashes},
 		{"Reopen", suite.reopen},
-		{"Sequences", suite.sequences},
+		{"Ended", suite.ended},
+		{"EndedInvalid", suite.endedInvalid},
+		{"EndedSwept", suite.endedSwept},
+		{"Changed", suite.changed},
+		{"ChangedSince", suite.changedSince},
+		{"ChangedSetBack", suite.changedSetBack},
 		{"NoSuchPage", suite.noSuchPage},
 		{"List", suite.list},
 		{"ListFrom", suite.listFrom},
+		{"ListNow", suite.listNow},
 		{"ListInvalid", suite.listInvalid},
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
+		{"ConcurrentChanged", suite.concurrentChanged},
 		{"Random", suite.random},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
@@ -89,16 +98,33 @@ type tester interface {
 
 func record(t tester, l *ledger.Ledger, changes ...ledger.Change) ledger.Receipt {
 	t.Helper()
-	receipt, err := l.Record(context.Background(), changes)
+	receipt, err := l.Record(context.Background(), at(0), changes)
 	if err != nil {
 		t.Fatalf("Record: %v", err)
 	}
 	return receipt
 }
 
+// recordAt makes changes as of now in a ledger and its model, which have to
+// agree on what that comes to.
+func recordAt(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...ledger.Change) ledger.Receipt {
+	t.Helper()
+	receipt, err := l.Record(context.Background(), now, changes)
+	if err != nil {
+		t.Fatalf("Record: %v", err)
+	}
+	checkReceipt(t, receipt, m.recordAt(now, changes))
+	return receipt
+}
+
 func add(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows} }
 
 func remove(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows, Remove: true} }
+
+// removeEnded removes those of the rows that have ended.
+func removeEnded(rows ...ledger.Row) ledger.Change {
+	return ledger.Change{Rows: rows, Remove: true, Ended: true}
+}
 
 // at is a moment, given in microseconds.
 func at(us int64) time.Time { return time.UnixMicro(1_750_000_000_000_000 + us).UTC() }

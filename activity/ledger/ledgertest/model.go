@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,49 +11,48 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// key is a row without its time.
+// key is a row without its times.
 type key struct {
 	hash                uint64
 	owner, kind, target string
 }
 
+// times are a row without its key.
+type times struct{ since, until time.Time }
+
+func (t times) ended(now time.Time) bool { return !t.until.IsZero() && !now.Before(t.until) }
+
 func keyOf(r ledger.Row) key { return key{r.Hash, r.Owner, r.Kind, r.Target} }
 
-func (k key) row(since time.Time) ledger.Row {
-	return ledger.Row{Hash: k.hash, Owner: k.owner, Kind: k.kind, Target: k.target, Since: since}
+func (k key) row(t times) ledger.Row {
+	return ledger.Row{Hash: k.hash, Owner: k.owner, Kind: k.kind, Target: k.target, Since: t.since, Until: t.until}
 }
 
 // model is a ledger as one would write it without a database: a map.
 type model struct {
 	id        ledger.Identity
-	rows      map[key]time.Time
+	rows      map[key]times // those that have ended, too
 	sequences map[uint32]uint64
 }
 
 func newModel(id ledger.Identity) *model {
-	return &model{id, map[key]time.Time{}, map[uint32]uint64{}}
+	return &model{id, map[key]times{}, map[uint32]uint64{}}
 }
 
 // record makes the changes one by one and then compares before and after.
-func (m *model) record(changes []ledger.Change) ledger.Receipt {
+func (m *model) record(changes []ledger.Change) ledger.Receipt { return m.recordAt(at(0), changes) }
+
+func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt {
 	before := maps.Clone(m.rows)
 	touched := map[key]bool{}
 	var receipt ledger.Receipt
 	for _, c := range changes {
 		changed := false
 		for _, r := range c.Rows {
-			k := keyOf(r)
-			touched[k] = true
-			_, there := m.rows[k]
-			switch {
-			case there && c.Remove:
-				delete(m.rows, k)
-			case !there && !c.Remove:
-				m.rows[k] = r.Since.Truncate(time.Microsecond).UTC()
-			default:
-				continue
+			touched[keyOf(r)] = true
+			if m.change(now, c, r) {
+				changed = true
 			}
-			changed = true
 		}
 		receipt.Changed = append(receipt.Changed, changed)
 	}
@@ -60,9 +60,29 @@ func (m *model) record(changes []ledger.Change) ledger.Receipt {
 	return receipt
 }
 
+// change makes one change of one row, and says whether it is one.
+func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
+	k := keyOf(r)
+	old, there := m.rows[k]
+	ended := there && old.ended(now)
+	switch {
+	case c.Remove && c.Ended && !ended:
+		return false
+	case c.Remove:
+		delete(m.rows, k)
+		return there && !ended || c.Ended
+	case !there || ended:
+		m.rows[k] = times{r.Since.Truncate(time.Microsecond).UTC(), r.Until}
+		return true
+	default:
+		m.rows[k] = times{old.since, r.Until}
+		return !old.until.Equal(r.Until)
+	}
+}
+
 // pages says what happened to the pages of the keys touched, and raises their
 // sequences.
-func (m *model) pages(before map[key]time.Time, touched map[key]bool) []ledger.PageChange {
+func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageChange {
 	changes := map[uint32]*ledger.PageChange{}
 	for k := range touched {
 		page := m.id.Page(k.hash)
@@ -70,9 +90,9 @@ func (m *model) pages(before map[key]time.Time, touched map[key]bool) []ledger.P
 			changes[page] = &ledger.PageChange{Page: page}
 		}
 		old, was := before[k]
-		since, is := m.rows[k]
+		now, is := m.rows[k]
 		if is && !was {
-			changes[page].Added = append(changes[page].Added, k.row(since))
+			changes[page].Added = append(changes[page].Added, k.row(now))
 		}
 		if was && !is {
 			changes[page].Removed = append(changes[page].Removed, k.row(old))
@@ -94,9 +114,9 @@ func (m *model) pages(before map[key]time.Time, touched map[key]bool) []ledger.P
 
 func (m *model) page(page uint32) []ledger.Row {
 	var rows []ledger.Row
-	for k, since := range m.rows {
+	for k, times := range m.rows {
 		if m.id.Page(k.hash) == page {
-			rows = append(rows, k.row(since))
+			rows = append(rows, k.row(times))
 		}
 	}
 	slices.SortFunc(rows, compareRows)
@@ -105,9 +125,10 @@ func (m *model) page(page uint32) []ledger.Row {
 
 func (m *model) list(q ledger.ListQuery) []ledger.Row {
 	var rows []ledger.Row
-	for k, since := range m.rows {
-		if k.hash == q.Hash && k.owner == q.Owner && k.kind == q.Kind && follows(k.target, since, q.Before) {
-			rows = append(rows, k.row(since))
+	for k, times := range m.rows {
+		mine := k.hash == q.Hash && k.owner == q.Owner && k.kind == q.Kind
+		if mine && !times.ended(q.Now) && follows(k.target, times.since, q.Before) {
+			rows = append(rows, k.row(times))
 		}
 	}
 	slices.SortFunc(rows, func(a, b ledger.Row) int {
@@ -123,6 +144,20 @@ func follows(target string, since time.Time, p *ledger.Position) bool {
 	return p == nil || since.Before(p.Since) || since.Equal(p.Since) && target > p.Target
 }
 
+// ended are the rows that have ended by now, in the order in which they did.
+func (m *model) ended(now time.Time, limit int) []ledger.Row {
+	var rows []ledger.Row
+	for k, times := range m.rows {
+		if times.ended(now) {
+			rows = append(rows, k.row(times))
+		}
+	}
+	slices.SortFunc(rows, func(a, b ledger.Row) int {
+		return cmp.Or(a.Until.Compare(b.Until), compareRows(a, b))
+	})
+	return rows[:min(limit, len(rows))]
+}
+
 // check compares the whole ledger with the model. It must have few pages.
 func (m *model) check(t tester, l *ledger.Ledger) {
 	t.Helper()
@@ -130,7 +165,7 @@ func (m *model) check(t tester, l *ledger.Ledger) {
 		checkPage(t, l, page, m.page(page), m.sequences[page])
 	}
 	sequences := map[uint32]uint64{}
-	err := l.Sequences(context.Background(), func(page uint32, sequence uint64) error {
+	_, err := l.Changed(context.Background(), 0, func(page uint32, sequence uint64) error {
 		sequences[page] = sequence
 		return nil
 	})

@@ -103,14 +103,16 @@ func (s suite) pagesDiffer(t *testing.T) {
 func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Record": func(ctx context.Context) error {
-			_, err := l.Record(ctx, []ledger.Change{add(block(1, "a"))})
+			_, err := l.Record(ctx, at(0), []ledger.Change{add(block(1, "a"))})
 			return err
 		},
 		"Snapshot": func(ctx context.Context) error { _, _, err := l.Snapshot(ctx, 0); return err },
 		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
-		"Sequences": func(ctx context.Context) error {
-			return l.Sequences(ctx, func(uint32, uint64) error { return nil })
+		"Changed": func(ctx context.Context) error {
+			_, err := l.Changed(ctx, 0, func(uint32, uint64) error { return nil })
+			return err
 		},
+		"Ended": func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
 		"List": func(ctx context.Context) error {
 			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err
@@ -138,7 +140,7 @@ func (s suite) closed(t *testing.T) {
 	shut(t, l) // does nothing
 }
 
-func (s suite) ended(t *testing.T) {
+func (s suite) contextEnded(t *testing.T) {
 	url := s.fresh(t)
 	l := open(t, url, ledger.Options{Pages: 16})
 	ctx, cancel := context.WithCancel(t.Context())

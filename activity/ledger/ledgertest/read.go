@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -76,45 +75,6 @@ func (s suite) reopen(t *testing.T) {
 		shut(t, l)
 		l = open(t, url, ledger.Options{})
 		m.check(t, l)
-	}
-}
-
-func (s suite) sequences(t *testing.T) {
-	const pages = 2500
-	l := s.make(t, 4096)
-	want := map[uint32]uint64{}
-	var changes []ledger.Change
-	for page := range uint32(pages) {
-		row := block(0, "a")
-		row.Hash = uint64(page) << 52
-		changes = append(changes, add(row))
-		want[page] = 1
-	}
-	record(t, l, changes...)
-	record(t, l, remove(changes[7].Rows[0]))
-	want[7] = 2
-
-	next := uint32(0)
-	err := l.Sequences(t.Context(), func(page uint32, sequence uint64) error {
-		if page != next || sequence != want[page] {
-			t.Fatalf("page %d at %d, want page %d at %d", page, sequence, next, want[next])
-		}
-		next++
-		// The ledger can be used meanwhile, for reading and for writing.
-		if page%1000 == 0 {
-			record(t, l, remove(changes[page].Rows[0]))
-			checkPage(t, l, page, nil, sequence+1)
-		}
-		return nil
-	})
-	if err != nil || next != pages {
-		t.Errorf("%d pages, %v, want %d", next, err, pages)
-	}
-	stop := errors.New("enough")
-	calls := 0
-	err = l.Sequences(t.Context(), func(uint32, uint64) error { calls++; return stop })
-	if !errors.Is(err, stop) || calls != 1 {
-		t.Errorf("error %v after %d calls, want the one given at the first", err, calls)
 	}
 }
 

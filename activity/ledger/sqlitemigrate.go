@@ -2,14 +2,10 @@ package ledger
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"embed"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 )
 
 //go:embed migrations/sqlite/*.sql
@@ -50,33 +46,20 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 	return nil
 }
 
-// identify reads the identity of the ledger, and makes one for a new ledger:
-// with the number of pages given, or the default if that is 0. A restored ledger
-// gets a new incarnation.
-func identify(ctx context.Context, db *sql.DB, o Options) (id Identity, err error) {
+// identifySQLite reads the identity of the ledger, and writes what identify
+// says.
+func identifySQLite(ctx context.Context, db *sql.DB, o Options) (id Identity, err error) {
 	err = inTransaction(ctx, db, func(tx *sql.Tx) error {
 		meta, err := readMeta(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if len(meta) > 0 {
-			if id, err = parseIdentity(meta); err != nil {
-				return err
-			}
-			if o.Pages != 0 && o.Pages != id.Pages {
-				return fmt.Errorf("%w: it was made with %d, %d are asked for", ErrPagesDiffer, id.Pages, o.Pages)
-			}
-			if !o.Restored {
-				return nil
-			}
-			id.Incarnation = newIdentity(id.Pages).Incarnation
-		} else {
-			id = newIdentity(o.Pages)
+		var write map[string]string
+		if id, write, err = identify(meta, o); err != nil {
+			return err
 		}
-		for name, value := range map[string]uint64{
-			"incarnation": id.Incarnation, "seed": id.Seed, "pages": uint64(id.Pages),
-		} {
-			if _, err := tx.ExecContext(ctx, setMetaSQL, name, strconv.FormatUint(value, 10)); err != nil {
+		for name, value := range write {
+			if _, err := tx.ExecContext(ctx, setMetaSQL, name, value); err != nil {
 				return err
 			}
 		}
@@ -86,19 +69,6 @@ func identify(ctx context.Context, db *sql.DB, o Options) (id Identity, err erro
 		return Identity{}, fmt.Errorf("identity: %w", err)
 	}
 	return id, nil
-}
-
-func newIdentity(pages uint32) Identity {
-	if pages == 0 {
-		pages = defaultPages
-	}
-	var random [16]byte
-	rand.Read(random[:]) // never fails
-	return Identity{
-		Incarnation: max(1, binary.LittleEndian.Uint64(random[:8])),
-		Seed:        binary.LittleEndian.Uint64(random[8:]),
-		Pages:       pages,
-	}
 }
 
 func readMeta(ctx context.Context, tx *sql.Tx) (map[string]string, error) {
@@ -111,18 +81,6 @@ func readMeta(ctx context.Context, tx *sql.Tx) (map[string]string, error) {
 		return err
 	})
 	return meta, err
-}
-
-func parseIdentity(meta map[string]string) (Identity, error) {
-	incarnation, err1 := strconv.ParseUint(meta["incarnation"], 10, 64)
-	seed, err2 := strconv.ParseUint(meta["seed"], 10, 64)
-	pages, err3 := strconv.ParseUint(meta["pages"], 10, 32)
-	id := Identity{Incarnation: incarnation, Seed: seed, Pages: uint32(pages)}
-	err := errors.Join(err1, err2, err3, Options{Pages: id.Pages}.validate())
-	if err != nil || incarnation == 0 || pages == 0 {
-		return Identity{}, fmt.Errorf("damaged: %v", meta)
-	}
-	return id, nil
 }
 
 // inTransaction runs do in a transaction and commits it if do succeeds.

@@ -7,40 +7,54 @@ import (
 	"strings"
 )
 
-// All SQL of the running ledger is in this file. It is SQLite's: "?" for
-// placeholders, and no row locks, since a writer's transaction excludes all
-// other writers from its beginning.
+// All SQL of a running SQLite ledger is in this file.
 
 // batchSizes are how many items one prepared statement takes. Twenty thousand
 // single-row statements take twice as long as some hundred long ones.
 func batchSizes() [3]int { return [...]int{64, 8, 1} }
 
 const (
-	snapshotSQL = `SELECT hash, owner, kind, target, since FROM entries
+	snapshotSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash BETWEEN ? AND ? ORDER BY hash, owner, kind, target`
 
 	sequenceSQL = `SELECT sequence FROM pages WHERE page = ?`
 
-	sequencesSQL = `SELECT page, sequence FROM pages WHERE page > ? ORDER BY page LIMIT ?`
+	progressSQL = `SELECT coalesce(max(changed), 0) + 1 FROM pages`
 
-	listNewestSQL = `SELECT target, since FROM entries
-		WHERE hash = ?1 AND owner = ?2 AND kind = ?3
-		ORDER BY since DESC, target LIMIT ?4`
+	// A page that is changed meanwhile moves to the end, and is not missed. Each
+	// half is one seek; all pages may have one count.
+	changedSQL = `SELECT page, sequence, changed FROM (
+			SELECT page, sequence, changed FROM pages WHERE changed = ?1 AND page > ?2
+			ORDER BY page LIMIT ?3)
+		UNION ALL
+		SELECT page, sequence, changed FROM (
+			SELECT page, sequence, changed FROM pages WHERE changed > ?1
+			ORDER BY changed, page LIMIT ?3)
+		ORDER BY changed, page LIMIT ?3`
+
+	endedSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE until <= ? ORDER BY until, hash, owner, kind, target LIMIT ?`
+
+	listNewestSQL = `SELECT target, since, until FROM entries
+		WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND (until IS NULL OR until > ?4)
+		ORDER BY since DESC, target LIMIT ?5`
 
 	// What is left of the position's own microsecond, then what is older:
 	// each half is one seek, where a single condition over both columns
 	// would read all rows of that microsecond (an import may have made
 	// millions). At most twice the limit is sorted.
-	listBeforeSQL = `SELECT target, since FROM (
-			SELECT target, since FROM entries
-			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since = ?5 AND target > ?6
-			ORDER BY target LIMIT ?4)
+	listBeforeSQL = `SELECT target, since, until FROM (
+			SELECT target, since, until FROM entries
+			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since = ?6 AND target > ?7
+				AND (until IS NULL OR until > ?4)
+			ORDER BY target LIMIT ?5)
 		UNION ALL
-		SELECT target, since FROM (
-			SELECT target, since FROM entries
-			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since < ?5
-			ORDER BY since DESC, target LIMIT ?4)
-		ORDER BY since DESC, target LIMIT ?4`
+		SELECT target, since, until FROM (
+			SELECT target, since, until FROM entries
+			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since < ?6
+				AND (until IS NULL OR until > ?4)
+			ORDER BY since DESC, target LIMIT ?5)
+		ORDER BY since DESC, target LIMIT ?5`
 
 	checkpointSQL = `SELECT value FROM checkpoints WHERE id = ?`
 
@@ -59,14 +73,14 @@ const (
 
 // lookupSQL finds which of n rows exist.
 func lookupSQL(n int) string {
-	return `SELECT hash, owner, kind, target, since FROM entries
+	return `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
 }
 
-// insertSQL records n rows; one that exists gets the new time.
+// insertSQL records n rows; one that exists gets the new times.
 func insertSQL(n int) string {
-	return `INSERT INTO entries (hash, owner, kind, target, since) VALUES ` + tuples(n, 5) +
-		` ON CONFLICT (hash, owner, kind, target) DO UPDATE SET since = excluded.since`
+	return `INSERT INTO entries (hash, owner, kind, target, since, until) VALUES ` + tuples(n, 6) +
+		` ON CONFLICT (hash, owner, kind, target) DO UPDATE SET since = excluded.since, until = excluded.until`
 }
 
 // deleteSQL removes n rows.
@@ -81,8 +95,8 @@ func standingSQL(n int) string {
 
 // raiseSQL sets the sequences of n pages.
 func raiseSQL(n int) string {
-	return `INSERT INTO pages (page, sequence, changed_at) VALUES ` + tuples(n, 3) +
-		` ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed_at = excluded.changed_at`
+	return `INSERT INTO pages (page, sequence, changed) VALUES ` + tuples(n, 3) +
+		` ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed`
 }
 
 // tuples returns n comma-separated tuples of placeholders.
@@ -98,31 +112,35 @@ type batched map[int]*sql.Stmt
 type writeStatements struct {
 	lookup, insert, remove, standing, raise batched
 	setCheckpoint, removeCheckpoint         *sql.Stmt
+	progress                                *sql.Stmt
 }
 
 // readStatements are prepared on the readers' connections.
 type readStatements struct {
-	snapshot, sequence, sequences, listNewest, listBefore, checkpoint, pages *sql.Stmt
+	snapshot, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
 }
 
-// prepare fills in l.write and l.read. Closing the databases closes the
+// prepare fills in d.write and d.read. Closing the databases closes the
 // statements.
-func (l *Ledger) prepare(ctx context.Context) error {
-	w, r := &l.write, &l.read
+func (d *sqliteDatabase) prepare(ctx context.Context) error {
+	w, r := &d.write, &d.read
 	for _, s := range []struct {
 		db  *sql.DB
 		sql string
 		at  **sql.Stmt
 	}{
-		{l.writer, setCheckpointSQL, &w.setCheckpoint},
-		{l.writer, removeCheckpointSQL, &w.removeCheckpoint},
-		{l.readers, snapshotSQL, &r.snapshot},
-		{l.readers, sequenceSQL, &r.sequence},
-		{l.readers, sequencesSQL, &r.sequences},
-		{l.readers, listNewestSQL, &r.listNewest},
-		{l.readers, listBeforeSQL, &r.listBefore},
-		{l.readers, checkpointSQL, &r.checkpoint},
-		{l.readers, pagesSQL, &r.pages},
+		{d.writer, setCheckpointSQL, &w.setCheckpoint},
+		{d.writer, removeCheckpointSQL, &w.removeCheckpoint},
+		{d.writer, progressSQL, &w.progress},
+		{d.readers, snapshotSQL, &r.snapshot},
+		{d.readers, sequenceSQL, &r.sequence},
+		{d.readers, progressSQL, &r.progress},
+		{d.readers, changedSQL, &r.changed},
+		{d.readers, endedSQL, &r.ended},
+		{d.readers, listNewestSQL, &r.listNewest},
+		{d.readers, listBeforeSQL, &r.listBefore},
+		{d.readers, checkpointSQL, &r.checkpoint},
+		{d.readers, pagesSQL, &r.pages},
 	} {
 		stmt, err := s.db.PrepareContext(ctx, s.sql)
 		if err != nil {
@@ -130,11 +148,11 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		}
 		*s.at = stmt
 	}
-	return l.prepareBatches(ctx)
+	return d.prepareBatches(ctx)
 }
 
-func (l *Ledger) prepareBatches(ctx context.Context) error {
-	w := &l.write
+func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
+	w := &d.write
 	for _, s := range []struct {
 		sql func(n int) string
 		at  *batched
@@ -147,7 +165,7 @@ func (l *Ledger) prepareBatches(ctx context.Context) error {
 	} {
 		*s.at = make(batched)
 		for _, n := range batchSizes() {
-			stmt, err := l.writer.PrepareContext(ctx, s.sql(n))
+			stmt, err := d.writer.PrepareContext(ctx, s.sql(n))
 			if err != nil {
 				return fmt.Errorf("prepare %q: %w", s.sql(n), err)
 			}

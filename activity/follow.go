@@ -1,0 +1,166 @@
+package activity
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// follower keeps up with what every process writes to the ledger: it polls for pages that
+// changed. What a process knows of the ledger is never older than the staleness
+// bound while it answers, or it asks first; so a write is seen by all of them once the
+// bound has passed since its commit, whatever became of the pages.
+type follower struct {
+	bound time.Duration // 0: ask the ledger each time
+
+	// start is when the last poll that succeeded began, in nanoseconds since the
+	// Recorder was opened: what was committed before that is known.
+	start atomic.Int64
+	last  atomic.Int64 // what elapsed returned last
+	down  atomic.Bool  // the last poll failed
+	clock atomic.Int64 // nanoseconds that the ledger's clock is ahead of this machine's
+
+	mu     sync.Mutex
+	flight *poll // under way
+
+	since   uint64   // where the next poll goes on; a poll under way owns it
+	changed []uint32 // by others, as the last poll found
+	due     []uint32 // the same of the poll before: to be looked at
+}
+
+// poll is one look at the ledger, shared by all that wait for it.
+type poll struct {
+	start int64
+	done  chan struct{}
+	err   error // to be read once done is closed
+}
+
+// elapsed is the time since the Recorder was opened, by the monotonic clock, which does not
+// jump when somebody sets the machine's. No two calls return the same: of two moments
+// it can always be told which came first.
+func (r *Recorder) elapsed() int64 {
+	for {
+		last := r.follow.last.Load()
+		now := max(int64(time.Since(r.opened)), last+1)
+		if r.follow.last.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+// ledgerTime is the time by the ledger's clock, so that processes whose own clocks
+// are apart agree.
+func (r *Recorder) ledgerTime() time.Time {
+	return time.Now().Add(time.Duration(r.follow.clock.Load()))
+}
+
+// keepUp makes sure that what was committed a staleness bound ago is known. It waits for
+// a poll where the last one is too old, and for none while the ledger cannot be
+// reached: the pages are believed then.
+func (r *Recorder) keepUp(ctx context.Context) {
+	need := r.elapsed() - int64(r.follow.bound)
+	for r.follow.start.Load() < need && !r.follow.down.Load() {
+		p := r.poll()
+		select {
+		case <-p.done:
+			if p.err != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		case <-r.closed:
+			return
+		}
+	}
+}
+
+// poll joins the poll under way, or starts one.
+func (r *Recorder) poll() *poll {
+	f := &r.follow
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.flight != nil {
+		return f.flight
+	}
+	p := &poll{start: r.elapsed(), done: make(chan struct{})}
+	started := r.background(func() {
+		p.err = r.pollOnce(r.base, pollTimeout, p.start)
+		f.mu.Lock()
+		f.flight = nil
+		f.mu.Unlock()
+		close(p.done)
+	})
+	if !started {
+		p.err = ErrClosed
+		close(p.done)
+		return p
+	}
+	f.flight = p
+	return p
+}
+
+// pollOnce reads from the ledger which pages changed since the last poll.
+func (r *Recorder) pollOnce(ctx context.Context, timeout time.Duration, start int64) error {
+	f := &r.follow
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var changed []uint32
+	began := time.Now()
+	progress, err := r.ledger.Changed(ctx, f.since, func(page uint32, sequence uint64) error {
+		if page < r.identity.Pages && r.learn(page, sequence) {
+			changed = append(changed, page)
+		}
+		return nil
+	})
+	if down := err != nil; f.down.Swap(down) != down {
+		if down {
+			r.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
+		} else {
+			r.log.InfoContext(ctx, "the ledger can be read again")
+		}
+	}
+	if err != nil {
+		r.stats.pollsFailed.Add(1)
+		return err
+	}
+	r.stats.polls.Add(1)
+	f.since = progress.Next
+	f.clock.Store(int64(progress.Now.Sub(began.Add(time.Since(began) / 2))))
+	f.start.Store(start)
+	r.watch(changed)
+	return nil
+}
+
+// learn notes that the ledger has the page at sequence, and reports whether that is news: it
+// is not if this process made the change and is on its way to the page.
+func (r *Recorder) learn(page uint32, sequence uint64) bool {
+	if sequence <= r.marks.committed[page].Load() {
+		return false
+	}
+	raise(&r.marks.committed[page], sequence)
+	raise(&r.marks.required[page], sequence)
+	return true
+}
+
+// pollInterval is twice within the bound, so that feeds seldom wait for a poll.
+func (f *follower) pollInterval() time.Duration {
+	if f.bound == 0 {
+		return defaultBound / 2
+	}
+	return f.bound / 2
+}
+
+// every calls do at the interval until the Recorder is closed.
+func (r *Recorder) every(interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			do()
+		case <-r.closed:
+			return
+		}
+	}
+}

@@ -1,0 +1,364 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// process is one of several Recorders over one ledger, with all that it does of its own
+// accord.
+type process struct {
+	*rig
+}
+
+// startProcess opens a Recorder as a service does. It is closed by the caller: in a
+// bubble of synctest, cleanups come too late.
+func startProcess(t *testing.T, l Ledger, s favfilter.Store, c Config) *process {
+	t.Helper()
+	c.Ledger, c.Store = l, s
+	r, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &process{&rig{Recorder: r, store: s}}
+}
+
+func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// setBack makes page 0 of the store what it was when the returned function was made.
+func setBack(t *testing.T, s favfilter.Store) func() {
+	t.Helper()
+	load := func() favfilter.Loaded {
+		loaded, err := s.Load(t.Context(), []favfilter.PageID{{}})
+		must(t, err)
+		return loaded[0]
+	}
+	old := load().Page
+	return func() {
+		done, err := s.Replace(t.Context(), favfilter.Replacement{Page: old, Seen: load().Version})
+		must(t, err)
+		if !done {
+			t.Fatal("the page could not be set back")
+		}
+	}
+}
+
+// A page that lost a write which another process acknowledged is noticed within the
+// bound, and not before anybody could know.
+func TestBound(t *testing.T) {
+	for _, bound := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second} {
+		t.Run(bound.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+				slow := Config{StalenessBound: bound, ScrubRate: 1} // one scrub step a second
+				a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
+				a.record(t, true, add("1", "hide", "before"))
+				b.want(t, "1", "hide", "before", Direct)
+				time.Sleep(bound / 4) // between two polls of b
+				lose := setBack(t, store)
+				a.record(t, true, add("1", "hide", "p"))
+				lose()
+				a.want(t, "1", "hide", "before", Direct)
+				lose() // again: a has repaired it
+				b.want(t, "1", "hide", "p", None)
+				time.Sleep(bound)
+				b.want(t, "1", "hide", "p", Direct)
+				a.Close()
+				b.Close()
+				must(t, l.Close())
+			})
+		})
+	}
+}
+
+// slowLedger answers polls late, and can be made to fail them.
+type slowLedger struct {
+	Ledger
+	delay time.Duration
+	fails atomic.Bool
+	polls atomic.Int64
+}
+
+func (l *slowLedger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+) (ledger.Progress, error) {
+	if l.polls.Add(1) == 1 { // at Open
+		return l.Ledger.Changed(ctx, since, each)
+	}
+	p, err := l.Ledger.Changed(ctx, since, each)
+	time.Sleep(l.delay) // what it says is that old by now
+	if l.fails.Load() {
+		return ledger.Progress{}, faulttest.ErrInjected
+	}
+	return p, err
+}
+
+// Where polls take longer than the bound, feeds wait for one that is young enough.
+func TestBoundWithSlowPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		slow := &slowLedger{Ledger: l, delay: 700 * time.Millisecond}
+		const bound = 200 * time.Millisecond
+		a := startProcess(t, l, store, Config{StalenessBound: bound, ScrubRate: 1})
+		b := startProcess(t, slow, store, Config{StalenessBound: bound, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p0"))
+		for i := range 40 {
+			lose := setBack(t, store)
+			target := fmt.Sprint("q", i)
+			a.record(t, true, add("1", "hide", target))
+			lose()
+			time.Sleep(bound + time.Duration(i)*17*time.Millisecond)
+			b.want(t, "1", "hide", target, Direct)
+		}
+		if n := slow.polls.Load(); n < 40 {
+			t.Errorf("%d polls", n)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// While the ledger cannot be read, feeds do not wait for it, and pages are believed.
+func TestPollsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		down := &slowLedger{Ledger: l, delay: 100 * time.Millisecond}
+		down.fails.Store(true)
+		p := startProcess(t, down, store, Config{})
+		p.record(t, true, add("1", "hide", "p"))
+		time.Sleep(10 * time.Second)
+		for range 100 {
+			start := time.Now()
+			p.want(t, "1", "hide", "p", Direct)
+			if took := time.Since(start); took > 0 {
+				t.Fatalf("a view took %v", took)
+			}
+		}
+		if s := p.Stats(); s.PollsFailed < 10 || s.Polls != 1 {
+			t.Errorf("%d polls failed, %d did not", s.PollsFailed, s.Polls)
+		}
+		down.fails.Store(false)
+		time.Sleep(time.Second)
+		lose := setBack(t, store)
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{p.change(p.kind(t, "hide"), add("1", "hide", "other"), time.Now())})
+		must(t, err)
+		lose()
+		time.Sleep(time.Second)
+		p.want(t, "1", "hide", "other", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+func (g *rig) kind(t *testing.T, name string) Kind {
+	t.Helper()
+	k, ok := g.Kinds().Named(name)
+	if !ok {
+		t.Fatalf("no kind %q", name)
+	}
+	return k
+}
+
+// partitioned is a store that cannot be reached while down is set.
+type partitioned struct {
+	favfilter.Store
+	down atomic.Bool
+}
+
+func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if s.down.Load() {
+		return downStore{}.Apply(ctx, batches)
+	}
+	return s.Store.Apply(ctx, batches)
+}
+
+func (s *partitioned) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if s.down.Load() {
+		return false, faulttest.ErrInjected
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Peek(ctx, ids)
+}
+
+func (s *partitioned) Epoch(ctx context.Context) (string, error) {
+	if s.down.Load() {
+		return "", faulttest.ErrInjected
+	}
+	return s.Store.Epoch(ctx)
+}
+
+// A process that cannot reach the store acknowledges a write only when all others know of
+// it, and they see it at once then, in a store that never got it.
+func TestWritesWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
+		const bound = time.Second
+		cut := &partitioned{Store: shared}
+		a := startProcess(t, l, cut, Config{StalenessBound: bound, ScrubRate: 1})
+		b := startProcess(t, l, shared, Config{StalenessBound: bound, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p"))
+		cut.down.Store(true)
+		for i := range 30 {
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+			target, start := fmt.Sprint("q", i), time.Now()
+			a.record(t, true, add("1", "hide", target))
+			if took := time.Since(start); took < bound || took > bound+pollTimeout {
+				t.Errorf("acknowledged after %v, the bound is %v", took, bound)
+			}
+			b.want(t, "1", "hide", target, Direct)
+			a.want(t, "1", "hide", target, Direct)
+			a.record(t, true, undo("1", "hide", target))
+			b.want(t, "1", "hide", target, None)
+			a.want(t, "1", "hide", target, None)
+		}
+		if n := a.Stats().WithoutPage; n != 60 {
+			t.Errorf("%d writes without a page, want 60", n)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// With neither the store nor the ledger to make sure that others know, a write is not
+// acknowledged.
+func TestWritesWithoutEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		down := &slowLedger{Ledger: l}
+		p := startProcess(t, down, downStore{}, Config{})
+		down.fails.Store(true)
+		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
+			t.Errorf("error %v", err)
+		}
+		down.fails.Store(false)
+		p.record(t, false, add("1", "hide", "p"))
+		p.want(t, "1", "hide", "p", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// Where every process has pages of its own, each View asks the ledger first, and sees what
+// any other acknowledged before it.
+func TestPagesOfOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 2)
+		c := Config{StalenessBound: -1}
+		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		for i := range 100 {
+			writer, reader := a, b
+			if i%3 == 0 {
+				writer, reader = b, a
+			}
+			target := fmt.Sprint("q", i)
+			writer.record(t, true, add("1", "block", target))
+			reader.want(t, "1", "block", target, Direct)
+			reader.want(t, target, "block", "1", Reverse)
+			reader.record(t, true, undo("1", "block", target))
+			writer.want(t, "1", "block", target, None)
+			writer.want(t, target, "block", "1", None)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// A poll reads what changed since the one before, not everything.
+func TestPollsGoOn(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 256)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	counted := &countedLedger{Ledger: g.ledger}
+	g.open(t, counted, g.store)
+	if n := counted.pages.Swap(0); n < 50 {
+		t.Fatalf("%d pages at the start", n)
+	}
+	for i := range 20 {
+		<-g.poll().done
+		g.record(t, true, add("1", "hide", fmt.Sprint("another", i)))
+	}
+	if n := counted.pages.Load(); n > 40 {
+		t.Errorf("%d pages in polls about 20 changes", n)
+	}
+}
+
+// countedLedger counts the pages that polls are told of.
+type countedLedger struct {
+	Ledger
+	pages atomic.Int64
+}
+
+func (l *countedLedger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+) (ledger.Progress, error) {
+	return l.Ledger.Changed(ctx, since, func(page uint32, sequence uint64) error {
+		l.pages.Add(1)
+		return each(page, sequence)
+	})
+}
+
+// The clock is the ledger's, not this machine's.
+func TestLedgerClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		ahead := clockedLedger{Ledger: l, by: 10 * time.Minute}
+		p := startProcess(t, ahead, &favfilter.Memory{}, Config{})
+		want := time.Now().Add(10 * time.Minute)
+		p.record(t, true, add("1", "hide", "p"))
+		list, err := p.List(t.Context(), "1", "hide", "", 10)
+		must(t, err)
+		if got := list.Items[0].Since; got.Sub(want).Abs() > time.Millisecond {
+			t.Errorf("recorded at %v, want %v", got, want)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// clockedLedger has a clock of its own.
+type clockedLedger struct {
+	Ledger
+	by time.Duration
+}
+
+func (l clockedLedger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+) (ledger.Progress, error) {
+	p, err := l.Ledger.Changed(ctx, since, each)
+	p.Now = p.Now.Add(l.by)
+	return p, err
+}

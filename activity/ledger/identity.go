@@ -1,0 +1,92 @@
+package ledger
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+)
+
+// Identity is made with the ledger and stays the same for its whole life, but for
+// the Incarnation of one that was restored.
+type Identity struct {
+	Incarnation uint64 // random, never 0: tells ledgers apart, and the lives of one
+	Seed        uint64 // random: for hashing users and keys
+	Pages       uint32 // a power of two, 1 to 2^24
+}
+
+// Page returns the page of a user whose hash is given: its top log2(Pages)
+// bits.
+func (id Identity) Page(hash uint64) uint32 {
+	return uint32(hash >> id.shift())
+}
+
+// shift is the number of hash bits below the page number. It is 64 for one
+// page, and shifting by 64 gives 0 in Go.
+func (id Identity) shift() int { return 64 - bits.TrailingZeros32(id.Pages) }
+
+// hashes returns the least and the greatest hash of a page.
+func (id Identity) hashes(page uint32) (least, greatest uint64) {
+	least = uint64(page) << id.shift()
+	return least, least | (uint64(1)<<id.shift() - 1)
+}
+
+// identify returns the identity of the ledger whose meta is given, and what of
+// meta has to be written first: all of it for a new ledger (no meta), which
+// gets the number of pages asked for, or the default if that is 0; the new
+// incarnation of a restored one; nothing otherwise.
+func identify(meta map[string]string, o Options) (id Identity, write map[string]string, err error) {
+	if len(meta) == 0 {
+		id = newIdentity(o.Pages)
+		return id, id.meta(), nil
+	}
+	if id, err = parseIdentity(meta); err != nil {
+		return Identity{}, nil, err
+	}
+	if o.Pages != 0 && o.Pages != id.Pages {
+		return Identity{}, nil, fmt.Errorf("%w: it was made with %d, %d are asked for", ErrPagesDiffer, id.Pages, o.Pages)
+	}
+	if !o.Restored {
+		return id, nil, nil
+	}
+	id.Incarnation = newIdentity(id.Pages).Incarnation
+	return id, id.meta(), nil
+}
+
+func newIdentity(pages uint32) Identity {
+	if pages == 0 {
+		pages = defaultPages
+	}
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	return Identity{
+		Incarnation: max(1, binary.LittleEndian.Uint64(random[:8])),
+		Seed:        binary.LittleEndian.Uint64(random[8:]),
+		Pages:       pages,
+	}
+}
+
+// meta is the identity as the table meta has it: decimal text.
+func (id Identity) meta() map[string]string {
+	meta := make(map[string]string)
+	for name, value := range map[string]uint64{
+		"incarnation": id.Incarnation, "seed": id.Seed, "pages": uint64(id.Pages),
+	} {
+		meta[name] = strconv.FormatUint(value, 10)
+	}
+	return meta
+}
+
+func parseIdentity(meta map[string]string) (Identity, error) {
+	incarnation, err1 := strconv.ParseUint(meta["incarnation"], 10, 64)
+	seed, err2 := strconv.ParseUint(meta["seed"], 10, 64)
+	pages, err3 := strconv.ParseUint(meta["pages"], 10, 32)
+	id := Identity{Incarnation: incarnation, Seed: seed, Pages: uint32(pages)}
+	err := errors.Join(err1, err2, err3, Options{Pages: id.Pages}.validate())
+	if err != nil || incarnation == 0 || pages == 0 {
+		return Identity{}, fmt.Errorf("damaged: %v", meta)
+	}
+	return id, nil
+}

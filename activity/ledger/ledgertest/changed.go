@@ -1,0 +1,192 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// changes returns what Changed reports.
+func changes(t tester, l *ledger.Ledger, since uint64) (map[uint32]uint64, ledger.Progress) {
+	t.Helper()
+	sequences := map[uint32]uint64{}
+	progress, err := l.Changed(context.Background(), since, func(page uint32, sequence uint64) error {
+		sequences[page] = sequence
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("Changed: %v", err)
+	}
+	return sequences, progress
+}
+
+// changed reports more pages than are read in one go, and lets the ledger be used
+// meanwhile, for reading and for writing.
+func (s suite) changed(t *testing.T) {
+	const pages = 10_000
+	l := s.make(t, 16384)
+	want := map[uint32]uint64{}
+	var adds []ledger.Change
+	for page := range uint32(pages) {
+		row := block(0, "a")
+		row.Hash = uint64(page) << 50
+		adds = append(adds, add(row))
+		want[page] = 1
+	}
+	record(t, l, adds...)
+	record(t, l, remove(adds[7].Rows[0]))
+	want[7] = 2
+
+	got := map[uint32]uint64{}
+	_, err := l.Changed(t.Context(), 0, func(page uint32, sequence uint64) error {
+		_, again := got[page]
+		got[page] = sequence
+		if page%3000 == 1 && !again {
+			record(t, l, remove(adds[page].Rows[0]))
+			checkPage(t, l, page, nil, sequence+1)
+			want[page] = sequence + 1
+		}
+		return nil
+	})
+	for page, sequence := range got {
+		if sequence != want[page] && (page%3000 != 1 || sequence != want[page]-1) {
+			t.Errorf("page %d at %d, want %d", page, sequence, want[page])
+		}
+	}
+	if err != nil || len(got) != pages {
+		t.Errorf("%d pages, %v, want %d", len(got), err, pages)
+	}
+	stop := errors.New("enough")
+	calls := 0
+	_, err = l.Changed(t.Context(), 0, func(uint32, uint64) error { calls++; return stop })
+	if !errors.Is(err, stop) || calls != 1 {
+		t.Errorf("error %v after %d calls, want the one given at the first", err, calls)
+	}
+}
+
+// changedSince goes on from one call to the next.
+func (s suite) changedSince(t *testing.T) {
+	l := s.make(t, 16)
+	poll := func(since uint64, want map[uint32]uint64) uint64 {
+		t.Helper()
+		before := time.Now()
+		got, progress := changes(t, l, since)
+		if !maps.Equal(got, want) {
+			t.Errorf("changed since %d: %v, want %v", since, got, want)
+		}
+		// The database's clock is this machine's.
+		if now := progress.Now; now.Before(before.Add(-time.Minute)) || now.After(time.Now().Add(time.Minute)) {
+			t.Errorf("it is %v there", now)
+		}
+		return progress.Next
+	}
+	next := poll(0, map[uint32]uint64{})
+	record(t, l, remove(block(9, "never there"))) // changes nothing
+	next = poll(next, map[uint32]uint64{})
+	record(t, l, add(block(3, "a")), add(block(4, "a")))
+	first := poll(next, map[uint32]uint64{3: 1, 4: 1})
+	poll(first, map[uint32]uint64{})
+	record(t, l, add(until(block(3, "a"), at(9)))) // no change of the page
+	poll(first, map[uint32]uint64{})
+	record(t, l, add(block(4, "b")))
+	record(t, l, add(block(4, "c")))
+	second := poll(first, map[uint32]uint64{4: 3})
+	poll(second, map[uint32]uint64{})
+	poll(next, map[uint32]uint64{3: 1, 4: 3}) // from before
+	poll(0, map[uint32]uint64{3: 1, 4: 3})
+}
+
+// changedSetBack goes on from a point that the ledger has not come to, as one
+// that was set back.
+func (s suite) changedSetBack(t *testing.T) {
+	l := s.make(t, 16)
+	record(t, l, add(block(3, "a")))
+	for _, since := range []uint64{1 << 40, math.MaxInt64, math.MaxUint64} {
+		if got, _ := changes(t, l, since); !maps.Equal(got, map[uint32]uint64{3: 1}) {
+			t.Errorf("changed since %d: %v, want all pages", since, got)
+		}
+	}
+}
+
+// truth is what writers know to be committed.
+type truth struct {
+	mu        sync.Mutex
+	sequences map[uint32]uint64
+}
+
+func (t *truth) note(receipt ledger.Receipt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range receipt.Pages {
+		if p.Sequence > 0 {
+			t.sequences[p.Page] = max(t.sequences[p.Page], p.Sequence)
+		}
+	}
+}
+
+func (t *truth) now() map[uint32]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.sequences)
+}
+
+// concurrentChanged polls with Changed alone, while others record: what was
+// committed before a poll began is known after it.
+func (s suite) concurrentChanged(t *testing.T) {
+	const writers, calls = 6, 80
+	handles := s.handles(t, 16)
+	var committed = truth{sequences: map[uint32]uint64{}}
+	var wg sync.WaitGroup
+	written := make(chan struct{})
+	for g := range writers {
+		random := rand.New(rand.NewPCG(7, uint64(g)))
+		l := handles[g%len(handles)]
+		wg.Go(func() {
+			for range calls {
+				receipt, err := l.Record(t.Context(), at(0), randomChanges(random.IntN))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				committed.note(receipt)
+			}
+		})
+	}
+	go func() { wg.Wait(); close(written) }()
+	defer func() { <-written }()
+
+	l := handles[len(handles)-1]
+	known := map[uint32]uint64{}
+	next := uint64(0)
+	for more := true; more; {
+		select {
+		case <-written:
+			more = false
+		default:
+		}
+		before := committed.now()
+		got, progress := changes(t, l, next)
+		for page, sequence := range got {
+			if sequence < known[page] {
+				t.Errorf("page %d at %d after %d", page, sequence, known[page])
+			}
+			known[page] = sequence
+		}
+		next = progress.Next
+		for page, sequence := range before {
+			if known[page] < sequence {
+				t.Fatalf("page %d known at %d, was committed at %d before", page, known[page], sequence)
+			}
+		}
+	}
+	if want := committed.now(); !maps.Equal(known, want) {
+		t.Errorf("known %v, want %v", known, want)
+	}
+}

@@ -1,0 +1,179 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// callTimeout bounds what a call does before its commit, repetitions
+	// included, and then the commit.
+	callTimeout = 5 * time.Second
+	// connectTimeout is how long a connection may take to be made, unless the
+	// URL says otherwise.
+	connectTimeout = 2 * time.Second
+
+	defaultSchema   = "feedfilter"
+	leastServer     = 130000 // the first with pg_current_xact_id
+	applicationName = "feedfilter"
+)
+
+// sessionParameters are set for every session that the URL does not say
+// otherwise for. All of them are server settings by these names.
+func sessionParameters() map[string]string {
+	const off = "off"
+	return map[string]string{
+		"application_name": applicationName,
+		// A server may have it off, and then reports commits that a crash undoes.
+		"synchronous_commit": "on",
+		// What a process that hangs or is cut off has locked is free again soon.
+		"statement_timeout":                   "5s",
+		"lock_timeout":                        "3s",
+		"idle_in_transaction_session_timeout": "5s",
+		// Every statement here seeks to the rows it is about; no statistics,
+		// missing or out of date, shall talk the planner into reading a table.
+		"enable_seqscan":   off,
+		"enable_hashjoin":  off,
+		"enable_mergejoin": off,
+		// Planning to compile costs more than the statements do.
+		"jit": off,
+	}
+}
+
+// postgresDatabase is a ledger in a schema of a PostgreSQL database. Writers
+// lock the rows of the pages that they touch, and no others.
+type postgresDatabase struct {
+	id   Identity
+	pool *pgxpool.Pool
+}
+
+// postgresURL is what a URL says.
+type postgresURL struct {
+	config *pgxpool.Config
+	schema string
+}
+
+// parsePostgres takes a URL apart. No error shows the password.
+func parsePostgres(text string) (postgresURL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		// The error might name a part of the password as the host or the port.
+		return postgresURL{}, errors.New("it is not a valid URL " +
+			"(in a user's name or password, characters other than letters, digits and -._~ have to be percent-encoded)")
+	}
+	if u.Fragment != "" {
+		return postgresURL{}, errors.New("it has a fragment: write # as %23")
+	}
+	config, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		return postgresURL{}, errors.New(redact(err.Error(), u))
+	}
+	parameters := config.ConnConfig.RuntimeParams
+	schema, _, _ := strings.Cut(parameters["search_path"], ",")
+	if schema = strings.Trim(schema, ` "`); schema == "" {
+		schema = defaultSchema
+	}
+	if strings.ContainsAny(schema, "\"\x00") || strings.HasPrefix(schema, "pg_") || schema == "$user" || len(schema) > 63 {
+		return postgresURL{}, fmt.Errorf("search_path: %q cannot be a ledger's schema", schema)
+	}
+	for name, value := range sessionParameters() {
+		if _, set := parameters[name]; !set {
+			parameters[name] = value
+		}
+	}
+	parameters["search_path"] = pgx.Identifier{schema}.Sanitize()
+	parameters["client_encoding"] = "UTF8"
+	switch commit := strings.ToLower(parameters["synchronous_commit"]); commit {
+	case "on", "local", "remote_write", "remote_apply":
+	default:
+		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: a commit has to be durable when it is reported", commit)
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if !u.Query().Has("pool_max_conns") {
+		config.MaxConns = int32(max(8, 4*runtime.GOMAXPROCS(0)))
+	}
+	// A connection that was lost is noticed by the call that uses it, which
+	// gets another one; asking first would cost every call a round trip.
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	return postgresURL{config, schema}, nil
+}
+
+// redact takes the password out of text.
+func redact(text string, u *url.URL) string {
+	password, _ := u.User.Password()
+	for _, secret := range []string{password, url.QueryEscape(password), url.PathEscape(password), u.Query().Get("password")} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "xxxxx")
+		}
+	}
+	return text
+}
+
+// name is the ledger's for errors and logs: the URL without password and
+// parameters, and the schema.
+func (u postgresURL) name() string {
+	c := u.config.ConnConfig
+	where := url.URL{
+		Scheme: "postgres",
+		User:   url.User(c.User),
+		Host:   net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))),
+		Path:   "/" + c.Database,
+	}
+	return fmt.Sprintf("%s schema %s", where.String(), u.schema)
+}
+
+// openPostgres brings the schema up to date and makes the pool of connections.
+func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error) {
+	d := &postgresDatabase{}
+	if err := d.prepare(ctx, u, o); err != nil {
+		return nil, err
+	}
+	config := u.config.Copy()
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		id, err := readIdentity(ctx, conn)
+		if err != nil {
+			return fmt.Errorf("identity: %w", err)
+		}
+		return d.checkIncarnation(id.Incarnation)
+	}
+	var err error
+	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	return &Ledger{name: u.name(), id: d.id, db: d, shared: true}, nil
+}
+
+// replacedError says that there is another ledger where the one was that was
+// opened, or another life of it.
+type replacedError struct{ was, is uint64 }
+
+func (e *replacedError) Error() string {
+	return fmt.Sprintf("the ledger was replaced or restored while it was open (incarnation %d, was %d): "+
+		"this process has to be restarted", e.is, e.was)
+}
+
+func (d *postgresDatabase) checkIncarnation(incarnation uint64) error {
+	if incarnation != d.id.Incarnation {
+		return &replacedError{was: d.id.Incarnation, is: incarnation}
+	}
+	return nil
+}
+
+func (d *postgresDatabase) close() error {
+	d.pool.Close()
+	return nil
+}

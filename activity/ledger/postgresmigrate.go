@@ -1,0 +1,206 @@
+package ledger
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+//go:embed migrations/postgres/*.sql
+var postgresMigrations embed.FS
+
+// prepare makes the schema what it has to be and reads the ledger's identity, on a
+// connection of its own. Processes that do so at once take turns.
+func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options) error {
+	conn, err := connectPatiently(ctx, u.config.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // it has done what it was for
+	}()
+	if err := checkServer(ctx, conn); err != nil {
+		return err
+	}
+	// Waiting for others, and migrations, take what they take, within ctx.
+	_, err = conn.Exec(ctx, `SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`)
+	if err != nil {
+		return err
+	}
+	// The lock is the session's, and ends with it.
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, migrationLock(u.schema)); err != nil {
+		return fmt.Errorf("wait for other processes that open it: %w", err)
+	}
+	if err := createSchema(ctx, conn, u.schema); err != nil {
+		return err
+	}
+	migrations, err := fs.Sub(postgresMigrations, "migrations/postgres")
+	if err != nil {
+		return err
+	}
+	if err := migratePostgres(ctx, conn, migrations); err != nil {
+		return err
+	}
+	if d.id, err = identifyPostgres(ctx, conn, o); err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	return nil
+}
+
+// connectPatiently connects to a server that may be starting.
+func connectPatiently(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, err error) {
+	for try := 0; ; try++ {
+		if conn, err = pgx.ConnectConfig(ctx, config); err == nil {
+			return conn, nil
+		}
+		_, answered := errors.AsType[*pgconn.PgError](err)
+		if !answered || !pause(ctx, classify(err), try) {
+			return nil, err
+		}
+	}
+}
+
+// migrationLock is the number of the lock for a schema of the database.
+func migrationLock(schema string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("feedfilter ledger " + schema)) // never fails
+	return int64(h.Sum64())
+}
+
+func checkServer(ctx context.Context, conn *pgx.Conn) error {
+	var version int
+	var text, encoding string
+	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+		current_setting('server_encoding')`).Scan(&version, &text, &encoding)
+	switch {
+	case err != nil:
+		return err
+	case version < leastServer:
+		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is needed", text)
+	case encoding != "UTF8":
+		return fmt.Errorf("the database's encoding is %s, UTF8 is needed: make one with CREATE DATABASE ... ENCODING 'UTF8'", encoding)
+	}
+	return nil
+}
+
+// createSchema makes the schema unless it is there: CREATE SCHEMA IF NOT EXISTS
+// takes the right to make it even then.
+func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
+	var found bool
+	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&found)
+	if err == nil && !found {
+		_, err = conn.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
+	}
+	if err != nil {
+		return fmt.Errorf("create schema: %w", err)
+	}
+	return nil
+}
+
+// migratePostgres brings the schema up to date: see migrate, its like for SQLite.
+func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) error {
+	files, err := fs.Glob(migrations, "*.sql") // sorted
+	if err != nil {
+		return err
+	}
+	var version int
+	var made bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('ledger_version') IS NOT NULL`).Scan(&made); err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	if made {
+		if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&version); err != nil {
+			return fmt.Errorf("read schema version: %w", err)
+		}
+	}
+	if version > len(files) {
+		return fmt.Errorf("%w: its schema is version %d, the latest known here is %d", ErrTooNew, version, len(files))
+	}
+	for i, file := range files[version:] {
+		script, err := fs.ReadFile(migrations, file)
+		if err != nil {
+			return err
+		}
+		if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			// Several statements are the simple protocol's alone.
+			if _, err := tx.Conn().PgConn().Exec(ctx, string(script)).ReadAll(); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `UPDATE ledger_version SET version = $1`, version+i+1)
+			return err
+		}); err != nil {
+			return fmt.Errorf("migrate with %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// identifyPostgres reads the identity of the ledger, and writes what identify
+// says.
+func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identity, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		meta, err := allMeta(ctx, tx.Conn())
+		if err != nil {
+			return err
+		}
+		var write map[string]string
+		if id, write, err = identify(meta, o); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(write)) {
+			if _, err := tx.Exec(ctx, putMetaSQL, name, write[name]); err != nil {
+				return err
+			}
+		}
+		if o.Restored {
+			_, err = tx.Exec(ctx, forgetFutureSQL)
+		}
+		return err
+	})
+	return id, err
+}
+
+func allMeta(ctx context.Context, conn *pgx.Conn) (map[string]string, error) {
+	meta := make(map[string]string)
+	rows, err := conn.Query(ctx, allMetaSQL)
+	if err != nil {
+		return nil, err
+	}
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
+		meta[name] = value
+		return nil
+	})
+	return meta, err
+}
+
+func readIdentity(ctx context.Context, conn *pgx.Conn) (Identity, error) {
+	meta, err := allMeta(ctx, conn)
+	if err != nil {
+		return Identity{}, err
+	}
+	return parseIdentity(meta)
+}
+
+// parseIncarnation reads what meta has, nil if that is nothing.
+func parseIncarnation(value *string) (uint64, error) {
+	if value == nil {
+		return 0, errors.New("identity: no incarnation")
+	}
+	incarnation, err := strconv.ParseUint(*value, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("identity: incarnation: %w", err)
+	}
+	return incarnation, nil
+}

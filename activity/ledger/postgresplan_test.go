@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+func openPostgresTest(t *testing.T, url string) *postgresDatabase {
+	t.Helper()
+	l, err := Open(t.Context(), url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.db.(*postgresDatabase)
+}
+
+// TestPostgresSessions pins what makes commits durable and ends what hangs.
+func TestPostgresSessions(t *testing.T) {
+	s := pgtest.Start(t, "synchronous_commit=off")
+	for _, c := range []struct {
+		parameters string
+		want       map[string]string
+	}{
+		{"", map[string]string{
+			"synchronous_commit": "on", "statement_timeout": "5s", "lock_timeout": "3s",
+			"idle_in_transaction_session_timeout": "5s", "client_encoding": "UTF8", "application_name": "feedfilter",
+		}},
+		{"&synchronous_commit=remote_apply&lock_timeout=1min&client_encoding=LATIN1&application_name=x", map[string]string{
+			"synchronous_commit": "remote_apply", "statement_timeout": "5s", "lock_timeout": "1min",
+			"idle_in_transaction_session_timeout": "5s", "client_encoding": "UTF8", "application_name": "x",
+		}},
+	} {
+		d := openPostgresTest(t, s.Schema()+c.parameters)
+		for setting, want := range c.want {
+			var got string
+			if err := d.pool.QueryRow(t.Context(), "SHOW "+setting).Scan(&got); err != nil || got != want {
+				t.Errorf("%q: %s is %s, %v, want %s", c.parameters, setting, got, err, want)
+			}
+		}
+		if got := d.pool.Config().MaxConns; got < 8 {
+			t.Errorf("%d connections at most", got)
+		}
+	}
+	d := openPostgresTest(t, s.Schema()+"&pool_max_conns=3")
+	if got := d.pool.Config().MaxConns; got != 3 {
+		t.Errorf("%d connections at most, want the 3 asked for", got)
+	}
+}
+
+// TestPostgresPlans pins that every statement seeks to its rows, whatever the
+// planner knows of the tables, which is nothing at first, and that none of them
+// looks into other partitions than it has to.
+func TestPostgresPlans(t *testing.T) {
+	s := pgtest.Start(t, "autovacuum=off")
+	d := openPostgresTest(t, s.Schema())
+	conn, err := d.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	hash, texts, times := []int64{1, 2}, []string{"a", "b"}, []int64{3, 4}
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		if _, err := conn.Exec(t.Context(), "SET plan_cache_mode = "+mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			sql   string
+			args  []any
+			seeks []string // indexes, without the partition's number
+			sort  bool     // of no more rows than it returns
+		}{
+			{lockPagesSQL, []any{hash}, []string{"pages_pkey"}, true},
+			{lookupRowsSQL, []any{hash, texts, texts, texts}, []string{"entries_pkey"}, false},
+			{deleteRowsSQL, []any{hash, texts, texts, texts}, []string{"entries_pkey"}, false},
+			{raisePagesSQL, []any{hash, hash}, []string{"pages_pkey"}, false},
+			{pageSQL, []any{1, 2, 3}, []string{"entries_pkey", "pages_pkey"}, false},
+			{pageSequenceSQL, []any{1}, []string{"pages_pkey"}, false},
+			{endedRowsSQL, []any{1, 2}, []string{"entries_until"}, false},
+			{listNewestRowsSQL, []any{1, "a", "b", 2, 3}, []string{"entries_newest"}, false},
+			{listBeforeRowsSQL, []any{1, "a", "b", 2, 3, 4, "c"}, []string{"entries_newest"}, true},
+			{upsertRowsSQL, []any{hash, texts, texts, texts, times, times}, nil, false},
+			{getCheckpointSQL, []any{"a"}, []string{"checkpoints_pkey"}, false},
+		} {
+			plan := explain(t, conn.Conn(), c.sql, c.args)
+			if seeks := indexes(plan); !slices.Equal(seeks, c.seeks) || strings.Contains(plan, "Seq Scan") {
+				t.Errorf("%s\nseeks by %q, want %q:\n%s", c.sql, seeks, c.seeks, plan)
+			}
+			if sorts := strings.Contains(plan, "Sort Key") && !strings.Contains(plan, "Merge Append"); sorts && !c.sort {
+				t.Errorf("%s\nsorts:\n%s", c.sql, plan)
+			}
+		}
+	}
+}
+
+func explain(t *testing.T, conn *pgx.Conn, sql string, args []any) string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) "+sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", sql, err))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// indexes are those of a plan, each once, with the names of the partitions' own
+// turned into that of the whole.
+func indexes(plan string) []string {
+	names := regexp.MustCompile(`Scan using (\w+)|Bitmap Index Scan on (\w+)`).FindAllStringSubmatch(plan, -1)
+	partition := regexp.MustCompile(`^entries_\d\d_(hash_owner_kind_since_target_until_idx|until_.*|pkey)\d*$`)
+	var found []string
+	for _, name := range names {
+		index := name[1] + name[2]
+		if m := partition.FindStringSubmatch(index); m != nil {
+			index = map[byte]string{'h': "entries_newest", 'u': "entries_until", 'p': "entries_pkey"}[m[1][0]]
+		}
+		found = append(found, index)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}

@@ -1,0 +1,134 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// read runs a query, and again where that may help. each is called for every row,
+// once into has been scanned into; before begins a try.
+func (d *postgresDatabase) read(
+	ctx context.Context, query string, args, into []any, before func(), each func() error,
+) error {
+	return d.attempt(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		before()
+		rows, err := conn.Query(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		_, err = pgx.ForEachRow(rows, into, each)
+		return err
+	})
+}
+
+func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, sequence uint64, err error) {
+	least, greatest := d.id.hashes(page)
+	var r scanned
+	err = d.read(ctx, pageSQL, []any{page, stored(least), stored(greatest)}, append([]any{&sequence}, r.all()...),
+		func() { rows, sequence = nil, 0 },
+		func() error {
+			if r.owner != "" {
+				rows = append(rows, r.row())
+			}
+			return nil
+		})
+	// They come in this order from the index, but need not.
+	order := func(a, b Row) int { return a.key().compare(b.key()) }
+	if !slices.IsSortedFunc(rows, order) {
+		slices.SortFunc(rows, order)
+	}
+	return rows, sequence, err
+}
+
+func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
+	err = d.read(ctx, pageSequenceSQL, []any{page}, []any{&sequence}, func() { sequence = 0 }, func() error { return nil })
+	return sequence, err
+}
+
+func (d *postgresDatabase) changed(ctx context.Context, since uint64, after *standing) (some []standing, p Progress, err error) {
+	if since > math.MaxInt64 {
+		since = math.MaxInt64 // there is no such transaction
+	}
+	from := int64(-1)
+	if after != nil {
+		from = int64(after.page)
+	}
+	var page, sequence, changed *int64
+	var incarnation *string
+	// Planned for the values at hand: a few pages changed lately, or all of them.
+	args := []any{pgx.QueryExecModeCacheDescribe, int64(since), from, changedAtOnce}
+	err = d.read(ctx, changedPagesSQL, args, []any{&p.Next, &p.Now, &incarnation, &page, &sequence, &changed},
+		func() { some = nil },
+		func() error {
+			if page != nil {
+				some = append(some, standing{uint32(*page), uint64(*sequence), uint64(*changed)})
+			}
+			return nil
+		})
+	if err != nil {
+		return nil, Progress{}, err
+	}
+	p.Now = p.Now.UTC()
+	return some, p, d.checkRead(incarnation)
+}
+
+// checkRead looks at the incarnation that came with what was read. Connections
+// made from now on would find another ledger in this one's place, too.
+func (d *postgresDatabase) checkRead(incarnation *string) error {
+	is, err := parseIncarnation(incarnation)
+	if err == nil {
+		err = d.checkIncarnation(is)
+	}
+	if err != nil {
+		d.pool.Reset()
+	}
+	return err
+}
+
+func (d *postgresDatabase) ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
+	var r scanned
+	err = d.read(ctx, endedRowsSQL, []any{now.UnixMicro(), limit}, r.all(), func() { rows = nil }, func() error {
+		rows = append(rows, r.row())
+		return nil
+	})
+	return rows, err
+}
+
+func (d *postgresDatabase) list(ctx context.Context, q ListQuery) (rows []Row, err error) {
+	query, args := listNewestRowsSQL, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
+	if q.Before != nil {
+		query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
+	}
+	r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
+	err = d.read(ctx, query, args, []any{&r.target, &r.since, &r.until}, func() { rows = nil }, func() error {
+		rows = append(rows, r.row())
+		return nil
+	})
+	return rows, err
+}
+
+func (d *postgresDatabase) checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
+	err = d.read(ctx, getCheckpointSQL, []any{id}, []any{&value}, func() { found = false }, func() error {
+		found = true
+		return nil
+	})
+	return value, found, err
+}
+
+func (d *postgresDatabase) ping(ctx context.Context) error {
+	found := false
+	var value string
+	err := d.read(ctx, incarnationSQL, nil, []any{&value}, func() {}, func() error {
+		found = true
+		return nil
+	})
+	if err == nil && !found {
+		err = errors.New("identity: no incarnation")
+	}
+	return err
+}

@@ -1,0 +1,186 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// record takes two round trips: one that locks the pages and reads the rows,
+// and one that writes and commits. Each statement of the first sees what was
+// committed when it began (READ COMMITTED), the reading one thus all that was
+// before the locks were had.
+func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
+	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
+		standing, err := d.lock(limited, conn, p)
+		if err != nil {
+			return nil, fmt.Errorf("look up rows: %w", err)
+		}
+		receipt = Receipt{Changed: p.decide(now), Pages: p.pages()}
+		return writeBatch(p, raise(receipt.Pages, standing)), nil
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipt, nil
+}
+
+func (d *postgresDatabase) setCheckpoint(ctx context.Context, id, value string) error {
+	return d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
+		if _, err := conn.Exec(limited, `BEGIN`); err != nil {
+			return nil, err
+		}
+		b := &pgx.Batch{}
+		if value == "" {
+			b.Queue(deleteCheckpointSQL, id)
+		} else {
+			b.Queue(putCheckpointSQL, id, value)
+		}
+		return b, nil
+	})
+}
+
+// transact calls begin to start a transaction, in a limited time and until ctx
+// ends, and to return what is left to be done in it, which is then done and
+// committed whether ctx ends or not. If that is nothing, the transaction is given up.
+func (d *postgresDatabase) transact(
+	ctx context.Context, begin func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error),
+) error {
+	err := d.attempt(ctx, func(limited context.Context, conn *pgx.Conn) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rest, err := begin(limited, conn)
+		switch {
+		case err != nil:
+			return err
+		case rest.Len() == 0:
+			rollBack(limited, conn)
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return commit(ctx, conn, rest)
+	})
+	if _, undecided := errors.AsType[*undecidedError](err); undecided {
+		return err
+	}
+	return interrupted(ctx, err)
+}
+
+// commit does the rest of a transaction and commits it.
+func commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	rest.Queue(`COMMIT`).Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return fmt.Errorf("the server answered %s", tag)
+		}
+		return nil
+	})
+	if err := conn.SendBatch(ctx, rest).Close(); err != nil {
+		return &undecidedError{err}
+	}
+	return nil
+}
+
+// lock begins a transaction, locks the pages of the plan against other writers,
+// tells the plan which of its rows exist, and returns the pages' sequences.
+func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan) (map[uint32]uint64, error) {
+	p.forget()
+	pages := p.pageNumbers()
+	standing := make(map[uint32]uint64, len(pages))
+	keys := columnsOf(p.entries)
+	b := &pgx.Batch{}
+	b.Queue(`BEGIN`)
+	b.Queue(createPagesSQL, pages)
+	b.Queue(lockPagesSQL, pages).Query(func(rows pgx.Rows) error {
+		var page uint32
+		var sequence uint64
+		_, err := pgx.ForEachRow(rows, []any{&page, &sequence}, func() error {
+			standing[page] = sequence
+			return nil
+		})
+		return err
+	})
+	b.Queue(incarnationSQL).QueryRow(func(row pgx.Row) error {
+		var value string
+		if err := row.Scan(&value); err != nil {
+			return err
+		}
+		incarnation, err := parseIncarnation(&value)
+		if err != nil {
+			return err
+		}
+		return d.checkIncarnation(incarnation)
+	})
+	b.Queue(lookupRowsSQL, keys.hash, keys.owner, keys.kind, keys.target).Query(func(rows pgx.Rows) error {
+		var r scanned
+		_, err := pgx.ForEachRow(rows, r.all(), func() error {
+			p.found(r.row())
+			return nil
+		})
+		return err
+	})
+	return standing, conn.SendBatch(ctx, b).Close()
+}
+
+// writeBatch is what the plan comes to, and the pages that it raises.
+func writeBatch(p *plan, raised []PageChange) *pgx.Batch {
+	b := &pgx.Batch{}
+	upserts, removals := p.writes()
+	if len(upserts) > 0 {
+		c := columnsOf(upserts)
+		b.Queue(upsertRowsSQL, c.hash, c.owner, c.kind, c.target, c.since, c.until)
+	}
+	if len(removals) > 0 {
+		c := columnsOf(removals)
+		b.Queue(deleteRowsSQL, c.hash, c.owner, c.kind, c.target)
+	}
+	if len(raised) > 0 {
+		pages, sequences := make([]int64, len(raised)), make([]int64, len(raised))
+		for i, r := range raised {
+			pages[i], sequences[i] = int64(r.Page), int64(r.Sequence)
+		}
+		b.Queue(raisePagesSQL, pages, sequences)
+	}
+	return b
+}
+
+// columns are entries as arrays, for unnest.
+type columns struct {
+	hash, since         []int64
+	until               []*int64
+	owner, kind, target []string
+}
+
+// columnsOf gives the entries with the times that they are left with.
+func columnsOf(entries []*entry) columns {
+	n := len(entries)
+	c := columns{
+		hash: make([]int64, n), since: make([]int64, n), until: make([]*int64, n),
+		owner: make([]string, n), kind: make([]string, n), target: make([]string, n),
+	}
+	for i, e := range entries {
+		c.hash[i], c.owner[i], c.kind[i], c.target[i] = stored(e.hash), e.owner, e.kind, e.target
+		c.since[i], c.until[i] = e.after.since.UnixMicro(), storedUntil(e.after.until)
+	}
+	return c
+}
+
+// pageNumbers are the pages that the plan touches, in ascending order.
+func (p *plan) pageNumbers() []int64 {
+	var pages []int64
+	for _, e := range p.entries {
+		page := int64(p.id.Page(e.hash))
+		if n := len(pages); n == 0 || pages[n-1] != page {
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}

@@ -1,0 +1,95 @@
+package ledger
+
+// All SQL of a running PostgreSQL ledger is in this file. Names are without the
+// schema, which is the session's search_path.
+const (
+	// createPagesSQL sees to it that there are rows to lock. They are made in
+	// order of page, as they are locked, so that writers cannot wait for each
+	// other in a circle.
+	createPagesSQL = `INSERT INTO pages (page, sequence, changed)
+		SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
+		ON CONFLICT DO NOTHING`
+
+	lockPagesSQL = `SELECT page, sequence FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
+
+	incarnationSQL = `SELECT value FROM meta WHERE name = 'incarnation'`
+
+	// lookupRowsSQL finds which of the rows exist. OFFSET keeps the inner SELECT
+	// what it is: one seek a row, in the row's partition alone.
+	lookupRowsSQL = `SELECT wanted.hash, wanted.owner, wanted.kind, wanted.target, found.since, found.until
+		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS wanted (hash, owner, kind, target),
+		LATERAL (SELECT e.since, e.until FROM entries e
+			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.target = wanted.target
+			OFFSET 0) AS found`
+
+	// upsertRowsSQL records rows; one that exists gets the new times.
+	upsertRowsSQL = `INSERT INTO entries (hash, owner, kind, target, since, until)
+		SELECT hash, owner, kind, target, since, until
+		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
+			AS rows (hash, owner, kind, target, since, until)
+		ON CONFLICT (hash, owner, kind, target) DO UPDATE SET since = excluded.since, until = excluded.until`
+
+	deleteRowsSQL = `DELETE FROM entries e
+		USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS gone (hash, owner, kind, target)
+		WHERE e.hash = gone.hash AND e.owner = gone.owner AND e.kind = gone.kind AND e.target = gone.target`
+
+	raisePagesSQL = `UPDATE pages SET sequence = raised.sequence, changed = pg_current_xact_id()::text::bigint
+		FROM unnest($1::bigint[], $2::bigint[]) AS raised (page, sequence) WHERE pages.page = raised.page`
+
+	// pageSQL reads a page's sequence and rows in one statement, and so as of one
+	// moment. A page without rows gives one row without an owner.
+	pageSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0), coalesce(e.hash, 0),
+			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
+		FROM (SELECT) AS once LEFT JOIN entries e ON e.hash BETWEEN $2 AND $3`
+
+	pageSequenceSQL = `SELECT sequence FROM pages WHERE page = $1`
+
+	// changedPagesSQL reads Next, the clock and pages as of one moment. Every
+	// transaction that is not visible to it either runs, and is not below xmin,
+	// the first that runs, or has not begun, and will be above. (Transactions of
+	// other databases of the server hold xmin back, too: then pages are reported
+	// again, but none is missed.) In order of page, and not of changed, as a page
+	// goes back in that when the older of two transactions commits last.
+	changedPagesSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp(),
+			(SELECT value FROM meta WHERE name = 'incarnation'), p.page, p.sequence, p.changed
+		FROM (SELECT) AS once LEFT JOIN (
+			SELECT page, sequence, changed FROM pages
+			WHERE changed >= $1 AND page > $2 AND sequence > 0 ORDER BY page LIMIT $3) AS p ON true
+		ORDER BY p.page`
+
+	// endedRowsSQL, listNewestRowsSQL and listBeforeRowsSQL: see sqlitesql.go. For
+	// kind <> '' see entries_newest.
+	endedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE until <= $1 ORDER BY until, hash, owner, kind, target LIMIT $2`
+
+	listNewestRowsSQL = `SELECT target, since, until FROM entries
+		WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND (until IS NULL OR until > $4)
+		ORDER BY since DESC, target LIMIT $5`
+
+	listBeforeRowsSQL = `(SELECT target, since, until FROM entries
+			WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND since = $6 AND target > $7
+				AND (until IS NULL OR until > $4)
+			ORDER BY target LIMIT $5)
+		UNION ALL
+		(SELECT target, since, until FROM entries
+			WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND since < $6
+				AND (until IS NULL OR until > $4)
+			ORDER BY since DESC, target LIMIT $5)
+		ORDER BY since DESC, target LIMIT $5`
+
+	getCheckpointSQL = `SELECT value FROM checkpoints WHERE id = $1`
+
+	putCheckpointSQL = `INSERT INTO checkpoints (id, value) VALUES ($1, $2)
+		ON CONFLICT (id) DO UPDATE SET value = excluded.value`
+
+	deleteCheckpointSQL = `DELETE FROM checkpoints WHERE id = $1`
+
+	allMetaSQL = `SELECT name, value FROM meta`
+
+	putMetaSQL = `INSERT INTO meta (name, value) VALUES ($1, $2)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+
+	// forgetFutureSQL is for a ledger that was restored on another server, whose
+	// count of transactions is behind the one before.
+	forgetFutureSQL = `UPDATE pages SET changed = 0 WHERE changed >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
+)

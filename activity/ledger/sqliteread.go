@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+)
+
+func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) ([]Row, uint64, error) {
+	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer tx.Rollback() // nothing to commit
+
+	sequence, err := scanSequence(tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page))
+	if err != nil {
+		return nil, 0, err
+	}
+	least, greatest := d.id.hashes(page)
+	found, err := tx.StmtContext(ctx, d.read.snapshot).QueryContext(ctx, stored(least), stored(greatest))
+	rows, err := scanRows(found, err)
+	return rows, sequence, err
+}
+
+func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
+	return scanSequence(d.read.sequence.QueryRowContext(ctx, page))
+}
+
+// changed counts transactions: they commit in the order of their counts, and
+// Next, which is read first, is that of the first one not seen.
+func (d *sqliteDatabase) changed(ctx context.Context, since uint64, after *standing) ([]standing, Progress, error) {
+	p := Progress{Now: time.Now()}
+	if err := d.read.progress.QueryRowContext(ctx).Scan(&p.Next); err != nil {
+		return nil, Progress{}, err
+	}
+	args := []any{int64(since), -1, changedAtOnce}
+	if since > math.MaxInt64 {
+		return nil, p, nil // there is no such transaction
+	}
+	if after != nil {
+		args = []any{after.changed, after.page, changedAtOnce}
+	}
+	var some []standing
+	rows, err := d.read.changed.QueryContext(ctx, args...)
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
+		var s standing
+		err := rows.Scan(&s.page, &s.sequence, &s.changed)
+		some = append(some, s)
+		return err
+	})
+	return some, p, err
+}
+
+func (d *sqliteDatabase) ended(ctx context.Context, now time.Time, limit int) ([]Row, error) {
+	rows, err := d.read.ended.QueryContext(ctx, now.UnixMicro(), limit)
+	return scanRows(rows, err)
+}
+
+func (d *sqliteDatabase) list(ctx context.Context, q ListQuery) ([]Row, error) {
+	stmt, args := d.read.listNewest, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
+	if q.Before != nil {
+		stmt, args = d.read.listBefore, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
+	}
+	var list []Row
+	rows, err := stmt.QueryContext(ctx, args...)
+	r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
+		err := rows.Scan(&r.target, &r.since, &r.until)
+		list = append(list, r.row())
+		return err
+	})
+	return list, err
+}
+
+func (d *sqliteDatabase) checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
+	err = d.read.checkpoint.QueryRowContext(ctx, id).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", false, nil
+	}
+	return value, err == nil, err
+}
+
+func (d *sqliteDatabase) ping(ctx context.Context) error {
+	var pages string
+	return d.read.pages.QueryRowContext(ctx).Scan(&pages)
+}
+
+// eachRow calls do for each of the rows that a query returned with err, and
+// closes them.
+func eachRow(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// scanRows reads rows of the columns hash, owner, kind, target, since, until.
+func scanRows(found *sql.Rows, err error) (rows []Row, _ error) {
+	var r scanned
+	into := r.all()
+	err = eachRow(found, err, func(found *sql.Rows) error {
+		err := found.Scan(into...)
+		rows = append(rows, r.row())
+		return err
+	})
+	return rows, err
+}
+
+func scanSequence(row *sql.Row) (uint64, error) {
+	var sequence uint64
+	err := row.Scan(&sequence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return sequence, err
+}

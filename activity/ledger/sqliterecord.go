@@ -1,0 +1,167 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
+	err = d.transact(ctx, func(t transaction) error {
+		if err := t.lookup(ctx, p); err != nil {
+			return fmt.Errorf("look up rows: %w", err)
+		}
+		receipt.Changed = p.decide(now)
+		if err := t.write(ctx, p); err != nil {
+			return fmt.Errorf("write rows: %w", err)
+		}
+		receipt.Pages = p.pages()
+		if err := t.raise(ctx, receipt.Pages); err != nil {
+			return fmt.Errorf("raise sequences: %w", err)
+		}
+		return nil
+	})
+	return receipt, err
+}
+
+func (d *sqliteDatabase) setCheckpoint(ctx context.Context, id, value string) error {
+	stmt, args := d.write.setCheckpoint, []any{id, value}
+	if value == "" {
+		stmt, args = d.write.removeCheckpoint, []any{id}
+	}
+	return d.transact(ctx, func(t transaction) error {
+		ctx := context.WithoutCancel(ctx)
+		_, err := t.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+		return err
+	})
+}
+
+// transaction is a writing transaction. Its methods look at ctx between
+// statements; the statements themselves, and the commit, run to their end:
+// they are short, and an interrupted one costs its connection.
+type transaction struct {
+	*sql.Tx
+	statements *writeStatements
+}
+
+// transact runs do in a writing transaction, once it is this caller's turn,
+// and commits it. If ctx ends before the commit, or do fails, nothing was
+// done.
+func (d *sqliteDatabase) transact(ctx context.Context, do func(transaction) error) error {
+	tx, end, err := d.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer end()
+	if err := do(transaction{tx, &d.write}); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// begin waits for the writer's connection and for locks, until ctx ends. From
+// then on the end of ctx does not end the transaction; end does, by rolling
+// back what is not committed.
+func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err error) {
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err = d.writer.BeginTx(detached, nil)
+	if err != nil {
+		stop()
+		cancel()
+		return nil, nil, interrupted(ctx, err)
+	}
+	end = func() {
+		tx.Rollback() // does nothing after a commit
+		cancel()
+	}
+	stop()
+	if err := ctx.Err(); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return tx, end, nil
+}
+
+// lookup tells the plan which of its rows exist.
+func (t transaction) lookup(ctx context.Context, p *plan) error {
+	var r scanned
+	into := r.all()
+	return query(ctx, t, t.statements.lookup, p.entries, (*entry).args, func(rows *sql.Rows) error {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		p.found(r.row())
+		return nil
+	})
+}
+
+// write carries out the plan's net effect on the rows.
+func (t transaction) write(ctx context.Context, p *plan) error {
+	upserts, removals := p.writes()
+	err := inBatches(ctx, upserts, func(e *entry) []any {
+		return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until))
+	}, t.exec(ctx, t.statements.insert))
+	if err != nil {
+		return err
+	}
+	return inBatches(ctx, removals, (*entry).args, t.exec(ctx, t.statements.remove))
+}
+
+// raise fills in the sequences of pages and stores those that were raised.
+func (t transaction) raise(ctx context.Context, pages []PageChange) error {
+	standing := make(map[uint32]uint64, len(pages))
+	err := query(ctx, t, t.statements.standing, pages, func(p PageChange) []any {
+		return []any{p.Page}
+	}, func(rows *sql.Rows) error {
+		page, sequence := uint32(0), uint64(0)
+		err := rows.Scan(&page, &sequence)
+		standing[page] = sequence
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	raised := raise(pages, standing)
+	if len(raised) == 0 {
+		return nil
+	}
+	var count int64
+	detached := context.WithoutCancel(ctx)
+	if err := t.StmtContext(detached, t.statements.progress).QueryRowContext(detached).Scan(&count); err != nil {
+		return err
+	}
+	return inBatches(ctx, raised, func(p PageChange) []any {
+		return []any{p.Page, p.Sequence, count}
+	}, t.exec(ctx, t.statements.raise))
+}
+
+// exec returns what runs the statement for a batch.
+func (t transaction) exec(ctx context.Context, b batched) func(n int, args []any) error {
+	ctx = context.WithoutCancel(ctx)
+	return func(n int, args []any) error {
+		_, err := t.StmtContext(ctx, b[n]).ExecContext(ctx, args...)
+		return err
+	}
+}
+
+// query runs a statement for batches of items and calls each for every row
+// that it returns.
+func query[T any](
+	ctx context.Context, t transaction, b batched, items []T, args func(T) []any, each func(*sql.Rows) error,
+) error {
+	detached := context.WithoutCancel(ctx)
+	return inBatches(ctx, items, args, func(n int, args []any) error {
+		rows, err := t.StmtContext(detached, b[n]).QueryContext(detached, args...)
+		return eachRow(rows, err, each)
+	})
+}
+
+func (e *entry) args() []any { return []any{stored(e.hash), e.owner, e.kind, e.target} }

@@ -1,0 +1,237 @@
+package activity
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// scrubChunk is how many pages are looked at in one command.
+	scrubChunk = 64
+	// verifyEvery is after how many looks at a header the keys of one page are
+	// compared with the ledger, which costs a thousand times as much.
+	verifyEvery = 256
+	// hurry is how many times as fast a scrub goes after the store may have lost
+	// something.
+	hurry = 20
+	// maxRepairs is how many pages a scrub has rebuilt at once: it leaves half of the
+	// slots to feeds and writes.
+	maxRepairs = maxRebuilds / 2
+	// epochInterval is how often the store is asked whether it may have lost something.
+	epochInterval = time.Second
+	// maxWatched bounds the pages that are looked at after a poll; a scrub gets the rest.
+	maxWatched = 512
+)
+
+// scrub is what the scrubbing goroutine has in hand.
+type scrub struct {
+	next    uint32 // page
+	looked  int    // since the last verify
+	hurried int    // pages still to be looked at in a hurry
+	missed  int    // pages of this round that the store could not be asked about
+
+	epoch   string
+	asked   time.Time // for the epoch
+	unknown bool      // the store did not say its epoch when it was last asked
+}
+
+// scrubLoop compares the header of page after page with the ledger, round and round, at a
+// bounded rate, and has rebuilt what lost writes, is damaged, or is not of the
+// ledger. Processes begin at pages of their own, so that they seldom meet.
+func (r *Recorder) scrubLoop(rate int) {
+	s := scrub{next: rand.Uint32N(r.identity.Pages)} //nolint:gosec // any page will do
+	pace := time.NewTimer(0)
+	defer pace.Stop()
+	for {
+		select {
+		case <-pace.C:
+		case <-r.closed:
+			return
+		}
+		r.askEpoch(&s)
+		n := r.scrubStep(&s)
+		wait := time.Duration(n) * time.Second / time.Duration(rate)
+		if s.hurried > 0 {
+			wait /= hurry
+			s.hurried -= n
+		}
+		pace.Reset(wait)
+	}
+}
+
+// askEpoch begins a hurried round if the store may have lost something.
+func (r *Recorder) askEpoch(s *scrub) {
+	if time.Since(s.asked) < epochInterval {
+		return
+	}
+	s.asked = time.Now()
+	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+	defer cancel()
+	epoch, err := r.store.Epoch(ctx)
+	if err != nil {
+		s.unknown = true
+		return
+	}
+	if s.unknown || epoch != s.epoch && s.epoch != "" {
+		s.hurried = int(r.identity.Pages)
+		r.stats.alarms.Add(1)
+		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
+	}
+	s.epoch, s.unknown = epoch, false
+}
+
+// scrubStep looks at the next pages and returns how many.
+func (r *Recorder) scrubStep(s *scrub) int {
+	pages := make([]uint32, 0, scrubChunk)
+	for range min(scrubChunk, r.identity.Pages) {
+		pages = append(pages, s.next)
+		s.next++
+		if s.next == r.identity.Pages {
+			s.next = 0
+			r.endRound(s)
+		}
+	}
+	found, looked := r.inspect(pages)
+	s.missed += len(pages) - looked
+	r.stats.scrubbed.Add(uint64(looked))
+	r.repair(found)
+	if s.looked += looked; s.looked >= verifyEvery {
+		s.looked = 0
+		r.verify(pages[0])
+	}
+	return len(pages)
+}
+
+// endRound is called when every page was looked at once more.
+func (r *Recorder) endRound(s *scrub) {
+	if s.missed == 0 {
+		r.images.clear() // the store is up, and its pages are repaired
+	}
+	s.missed = 0
+	r.stats.scrubRounds.Add(1)
+}
+
+// misfit is a page that is not as the ledger has it.
+type misfit struct {
+	page   uint32
+	want   uint64
+	reason string
+}
+
+// inspect reads the headers of pages and returns those that have to be rebuilt, and how
+// many could be read.
+func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
+	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+	defer cancel()
+	ids := make([]favfilter.PageID, len(pages))
+	want := make([]uint64, len(pages))
+	for i, page := range pages {
+		ids[i] = favfilter.PageID{Number: page}
+		want[i] = r.marks.required[page].Load() // before the read
+	}
+	standings, err := r.store.Peek(ctx, ids)
+	if err != nil {
+		return nil, 0
+	}
+	for i, st := range standings {
+		if st.Err != nil {
+			continue
+		}
+		looked++
+		page := pages[i]
+		if st.Missing && r.marks.committed[page].Load() == 0 {
+			continue // nobody on it has done anything
+		}
+		reason := r.fault(ctx, page, want[i], st)
+		if reason == "" {
+			raise(&r.marks.stood[page], st.Header.Sequence)
+			continue
+		}
+		found = append(found, misfit{page, want[i], reason})
+	}
+	return found, looked
+}
+
+// repair rebuilds the pages found.
+func (r *Recorder) repair(found []misfit) {
+	var group errgroup.Group
+	group.SetLimit(maxRepairs)
+	for _, m := range found {
+		select {
+		case <-r.closed:
+			return
+		default:
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+			defer cancel()
+			r.stats.found(m.reason)
+			if err := r.remake(ctx, m.page, m.want, m.reason); err != nil {
+				r.log.WarnContext(ctx, "a page could not be repaired", "page", m.page, "reason", m.reason, "error", err)
+			}
+			return nil // the others go on
+		})
+	}
+	_ = group.Wait() // always nil
+}
+
+// verify compares the keys of one page with the ledger, for what a header cannot tell: bits
+// that flipped.
+func (r *Recorder) verify(page uint32) {
+	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+	defer cancel()
+	loaded, err := r.load(ctx, []favfilter.PageID{{Number: page}})
+	if err != nil || loaded[0].Page == nil {
+		return
+	}
+	rows, sequence, err := r.ledger.Snapshot(ctx, page)
+	if err != nil {
+		return
+	}
+	h := loaded[0].Page.Header()
+	if h.Sequence != sequence || h.Identity != r.identity {
+		return // changed between the two looks, or a scrub's to find
+	}
+	r.stats.verified.Add(1)
+	hashes := r.hashes(rows)
+	whole := int(h.Count) == len(hashes)
+	for _, key := range hashes {
+		whole = whole && loaded[0].Page.Contains(key)
+	}
+	if !whole {
+		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", sequence))
+		r.repair([]misfit{{page, sequence, "corrupt"}})
+	}
+}
+
+// watch notes pages that other processes changed, to see whether the change arrives.
+func (r *Recorder) watch(pages []uint32) {
+	f := &r.follow
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = append(f.changed, pages[:min(len(pages), maxWatched-len(f.changed))]...)
+}
+
+// sweep rebuilds pages whose change has not arrived by the poll after the one that reported
+// it: its writer died in between, or cannot reach the store.
+func (r *Recorder) sweep() {
+	f := &r.follow
+	f.mu.Lock()
+	due := f.due
+	f.due, f.changed = f.changed, nil
+	f.mu.Unlock()
+	slices.Sort(due)
+	var found []misfit
+	for chunk := range slices.Chunk(slices.Compact(due), scrubChunk) {
+		some, _ := r.inspect(chunk)
+		found = append(found, some...)
+	}
+	r.repair(found)
+}

@@ -1,0 +1,238 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// scrubAll looks at every page once.
+func (g *rig) scrubAll() {
+	s := scrub{}
+	for looked := 0; looked < int(g.identity.Pages); {
+		looked += g.scrubStep(&s)
+	}
+}
+
+// wantWhole checks that every page that anybody has written to stands in the store as the
+// ledger has it.
+func (g *rig) wantWhole(t *testing.T) {
+	t.Helper()
+	for page := range g.identity.Pages {
+		rows, sequence, err := g.ledger.Snapshot(t.Context(), page)
+		must(t, err)
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
+		must(t, err)
+		p := loaded[0].Page
+		if p == nil {
+			if sequence > 0 {
+				t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
+			}
+			continue
+		}
+		if h := p.Header(); h.Sequence != sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
+			t.Errorf("page %d stands at %d with %d keys, want %d with %d", page, h.Sequence, h.Count, sequence, len(rows))
+		}
+		for _, key := range g.hashes(rows) {
+			if !p.Contains(key) {
+				t.Errorf("page %d lacks a key", page)
+			}
+		}
+	}
+}
+
+// someActivities is enough for some keys on each of 16 pages.
+func someActivities(round int) (batch []Activity) {
+	for i := range 400 {
+		batch = append(batch, add(fmt.Sprint(i%100), "hide", fmt.Sprint("r", round, "/", i)))
+	}
+	return batch
+}
+
+// A scrub finds whatever was done to pages, without anybody reading them, and repairs it.
+func TestScrubRepairs(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 16)
+	record := func(round int) {
+		_, err := g.Record(t.Context(), someActivities(round))
+		must(t, err)
+	}
+	record(0)
+	g.scrubAll()
+	if s := g.Stats(); len(s.Found) != 0 || s.Scrubbed == 0 {
+		t.Fatalf("found %v in %d sound pages", s.Found, s.Scrubbed)
+	}
+	old := snapshot(t, client)
+	key := func(page int, which string) string { return fmt.Sprintf("fav:{feed/%d}:%s", page, which) }
+	for i, c := range []struct {
+		name string
+		harm func()
+		want map[string]uint64
+	}{
+		{"flushed", func() { must(t, client.FlushAll(t.Context()).Err()) }, map[string]uint64{"missing": 16}},
+		{"set back", func() { restore(t, client, old) }, map[string]uint64{"behind": 16}},
+		{"regions lost", func() { must(t, client.Del(t.Context(), key(3, "regions")).Err()) }, map[string]uint64{"damaged": 1}},
+		{"cut short", func() { must(t, client.Set(t.Context(), key(5, "bits"), "FAV", 0).Err()) }, map[string]uint64{"damaged": 1}},
+		{"swapped", func() {
+			must(t, client.Copy(t.Context(), key(1, "bits"), key(2, "bits"), 0, true).Err())
+			must(t, client.Copy(t.Context(), key(1, "regions"), key(2, "regions"), 0, true).Err())
+		}, map[string]uint64{"foreign": 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			record(i + 1)
+			g.stats.amiss = nil
+			c.harm()
+			g.scrubAll()
+			g.wantWhole(t)
+			if s := g.Stats(); fmt.Sprint(s.Found) != fmt.Sprint(c.want) {
+				t.Errorf("found %v, want %v", s.Found, c.want)
+			}
+		})
+	}
+}
+
+// What the ledger does not have goes: a page that is ahead of a ledger set back, and one
+// of users who have done nothing.
+func TestScrubRemoves(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	ghost, err := g.image(7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, 41)
+	must(t, err)
+	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 7}, Page: ghost, Newer: true})
+	must(t, err)
+	g.scrubAll()
+	g.wantWhole(t)
+	if s := g.Stats(); s.Found["ahead"] != 1 || len(s.Found) != 1 {
+		t.Errorf("found %v", s.Found)
+	}
+}
+
+// A bit that flipped leaves header and sequence as they were: only a comparison of keys
+// tells.
+func TestVerify(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 2)
+	for round := range 3 {
+		_, err := g.Record(t.Context(), someActivities(round))
+		must(t, err)
+	}
+	for page := range uint32(2) {
+		g.verify(page)
+	}
+	if s := g.Stats(); s.Verified != 2 || len(s.Found) != 0 {
+		t.Fatalf("%d verified, found %v", s.Verified, s.Found)
+	}
+	key := "fav:{feed/1}:bits"
+	length := client.StrLen(t.Context(), key).Val()
+	must(t, client.SetRange(t.Context(), key, favfilter.HeaderBytes, string(make([]byte, length-favfilter.HeaderBytes))).Err())
+	g.scrubAll()
+	if s := g.Stats(); len(s.Found) != 0 {
+		t.Fatalf("found %v by the header", s.Found)
+	}
+	g.verify(1)
+	g.wantWhole(t)
+	if s := g.Stats(); s.Found["corrupt"] != 1 {
+		t.Errorf("found %v", s.Found)
+	}
+	before := g.Stats().Verified
+	for s := (scrub{}); g.Stats().Verified == before; {
+		g.scrubStep(&s)
+		if g.Stats().Scrubbed > 10*verifyEvery {
+			t.Fatal("scrubs never compare keys")
+		}
+	}
+}
+
+// epochStore says the epoch it is given; "" is an error.
+type epochStore struct {
+	favfilter.Store
+	epoch atomic.Pointer[string]
+	peeks atomic.Int64
+}
+
+func (s *epochStore) Epoch(context.Context) (string, error) {
+	if e := *s.epoch.Load(); e != "" {
+		return e, nil
+	}
+	return "", errors.New("nobody knows")
+}
+
+func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	s.peeks.Add(int64(len(ids)))
+	return s.Store.Peek(ctx, ids)
+}
+
+// A scrub keeps to its rate; once the store may have lost something, and where it could not
+// be asked for a while, every page is looked at in a hurry.
+func TestScrubPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pages, rate = 1 << 14, 100
+		l := bubbleLedger(t, pages)
+		store := &epochStore{Store: &favfilter.Memory{}}
+		set := func(e string) { store.epoch.Store(&e) }
+		set("first")
+		p := startProcess(t, l, store, Config{ScrubRate: rate})
+		looked := func(d time.Duration) int64 {
+			before := store.peeks.Load()
+			time.Sleep(d)
+			return store.peeks.Load() - before
+		}
+		if n := looked(time.Minute); n < 60*rate*9/10 || n > 60*rate*11/10 {
+			t.Errorf("%d pages in a minute, want %d", n, 60*rate)
+		}
+		set("second")
+		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
+			t.Errorf("%d pages looked at in a hurry, want all %d", n, pages)
+		}
+		looked(10 * time.Second)
+		if n := looked(time.Minute); n > 60*rate*11/10 {
+			t.Errorf("%d pages in a minute after that", n)
+		}
+		set("")
+		looked(5 * time.Second)
+		set("second")
+		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
+			t.Errorf("%d pages looked at after the store was away, want all %d", n, pages)
+		}
+		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 2 {
+			t.Errorf("%d alarms, %d rounds", s.Alarms, s.ScrubRounds)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A change whose writer died before it got to the page arrives within three polls, without
+// anybody reading the page.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 16), &favfilter.Memory{}
+		p := startProcess(t, l, store, Config{ScrubRate: 1})
+		p.ledger = l
+		_, err := p.Record(t.Context(), someActivities(0))
+		must(t, err)
+		for round := range 20 {
+			time.Sleep(time.Duration(round) * 31 * time.Millisecond)
+			var changes []ledger.Change
+			for _, a := range someActivities(round + 1) {
+				changes = append(changes, p.change(p.kind(t, "hide"), a, time.Now()))
+			}
+			_, err := l.Record(t.Context(), time.Now(), changes)
+			must(t, err)
+			time.Sleep(3 * p.follow.pollInterval())
+			synctest.Wait()
+			p.wantWhole(t)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}

@@ -1,0 +1,110 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Epoch implements [favfilter.Store]. It asks each primary of a cluster, or the one
+// server, who it is (INFO server, INFO replication), and one node of a cluster who serves
+// which slots. What a server refuses to tell is left out, unless it is everything.
+//
+// It does not notice that pages were deleted (FLUSHALL, eviction): they are missing then.
+func (s *Store) Epoch(ctx context.Context) (string, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	var epoch string
+	var err error
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		epoch, err = clusterEpoch(ctx, cluster)
+	} else {
+		epoch, err = serverEpoch(ctx, s.client)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the epoch of Redis for filter %s: %w", s.name, err)
+	}
+	return epoch, nil
+}
+
+// clusterEpoch returns the epochs of all primaries, with the slots of each.
+func clusterEpoch(ctx context.Context, cluster *redis.ClusterClient) (string, error) {
+	var mu sync.Mutex
+	var epochs []string
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		epoch, err := serverEpoch(ctx, node)
+		if err != nil && !isReply(err) {
+			return fmt.Errorf("%s: %w", node.Options().Addr, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		epochs = append(epochs, node.Options().Addr+" "+epoch)
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // what it gives way to needs Redis 7.0
+	if err != nil {
+		return "", err
+	}
+	epochs = append(epochs, slotOwners(slots))
+	slices.Sort(epochs)
+	return strings.Join(epochs, "; "), nil
+}
+
+// slotOwners returns a hash of who serves which slots: thousands of ranges, perhaps.
+func slotOwners(slots []redis.ClusterSlot) string {
+	owners := make([]string, 0, len(slots))
+	for _, r := range slots {
+		if len(r.Nodes) > 0 { // the first is the primary
+			owners = append(owners, fmt.Sprintf("%d-%d %s\n", r.Start, r.End, r.Nodes[0].ID))
+		}
+	}
+	slices.Sort(owners)
+	sum := fnv.New64a()
+	for _, owner := range owners {
+		_, _ = sum.Write([]byte(owner)) // cannot fail
+	}
+	return fmt.Sprintf("slots:%016x", sum.Sum64())
+}
+
+// serverEpoch returns what one server tells of its identity. An error of the server's
+// own means that it tells nothing.
+func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
+	pipe := server.Pipeline()
+	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	var told []string
+	var refused error
+	for _, section := range sections {
+		if err := section.Err(); err != nil && !isReply(err) {
+			return "", err
+		} else if err != nil {
+			refused = err
+		}
+		for line := range strings.Lines(section.Val()) {
+			switch name, _, _ := strings.Cut(line, ":"); name {
+			case "run_id", "role", "master_replid":
+				told = append(told, strings.TrimSpace(line))
+			default:
+			}
+		}
+	}
+	if len(told) == 0 && refused != nil {
+		return "", refused
+	}
+	return strings.Join(told, " "), nil
+}
+
+// isReply tells whether err is what a server answered.
+func isReply(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
+}

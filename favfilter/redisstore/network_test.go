@@ -1,0 +1,184 @@
+package redisstore_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/proxytest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// dialSentinel returns a guarded client of its own.
+func dialSentinel(t testing.TB, s *redistest.Sentinel) *redis.Client {
+	t.Helper()
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName:            strings.TrimPrefix(u.Path, "/"),
+		SentinelAddrs:         strings.Split(u.Host, ","),
+		ContextTimeoutEnabled: true,
+		DialTimeout:           time.Second,
+		DialerRetries:         1,
+		ReadTimeout:           500 * time.Millisecond,
+		WriteTimeout:          500 * time.Millisecond,
+	})
+	redisstore.Guard(client, nil)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// The primary ends in one of several ways, under load. What is left is whole, the new
+// primary is found, and the loss shows in the epoch.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *redistest.Sentinel, *redistest.Server){
+		"orderly": func(t *testing.T, s *redistest.Sentinel, _ *redistest.Server) {
+			t.Helper()
+			if err := s.Failover(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"killed": func(_ *testing.T, _ *redistest.Sentinel, primary *redistest.Server) { primary.Kill() },
+		"paused": func(_ *testing.T, _ *redistest.Sentinel, primary *redistest.Server) { primary.Pause() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sentinel := redistest.StartSentinel(t, 1, 1)
+			s := openStore(t, dialSentinel(t, sentinel), "sentinel")
+			ids := pageIDs(8)
+			create(t, s, 3000, ids...)
+			before := epoch(t, s)
+			primary, err := sentinel.Primary(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			replicated(t, primary)
+			writers := underLoad(t, s, ids, 2, func() {
+				lose(t, sentinel, primary)
+				if err := sentinel.WaitOK(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			for _, w := range writers {
+				eventually(t, "writing after a failover", func() error { return w.round(t.Context(), t) })
+				t.Logf("%s: %d errors on the way", name, len(w.errs))
+			}
+			wantWhole(t, s, writers)
+			if after := epoch(t, s); after == before {
+				t.Errorf("after a failover the epoch is still %q", after)
+			}
+		})
+	}
+}
+
+// Answers are cut off after any number of bytes: what was applied is told apart from what
+// was not when the batches are sent again.
+func TestAnswersCutShort(t *testing.T) {
+	t.Parallel()
+	proxy := proxytest.Start(t, redistest.Start(t).Addr())
+	client := dial(t, proxy.Addr()) // which repeats nothing
+	s := openStore(t, client, "cut")
+	ids := pageIDs(5)
+	create(t, s, 1000, ids...)
+	failed, applied := 0, 0
+	const rounds = 25
+	for round := 1; round <= rounds; round++ {
+		batches := addOne(ids, uint64(round))
+		batches[4].Add = append(batches[4].Add, hashes(99, round*100, 30)...) // by compare-and-swap
+		proxy.Truncate(int64(round-1) * 20)
+		for _, r := range s.Apply(t.Context(), batches) {
+			if r.Err != nil {
+				failed++
+			} else {
+				applied++
+			}
+		}
+		if _, err := s.Load(t.Context(), ids); err == nil && round == 1 {
+			t.Error("no answer, and no error")
+		}
+		proxy.Reset()
+		eventually(t, "applying again", func() error {
+			var errs []error
+			for _, r := range s.Apply(t.Context(), batches) {
+				if r.Err == nil && r.State != favfilter.Applied && r.State != favfilter.Current {
+					t.Errorf("round %d: %v at %+v", round, r.State, r.Header)
+				}
+				errs = append(errs, r.Err)
+			}
+			return errors.Join(errs...)
+		})
+	}
+	wantKeys(t, s, ids[:4], rounds)
+	if failed == 0 || applied == 0 {
+		t.Errorf("%d batches failed and %d did not: want some of each", failed, applied)
+	}
+}
+
+// A partition that does not say so: calls end with their deadlines, then at once, and when
+// it is over they work again.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	proxy := proxytest.Start(t, redistest.Start(t).Addr())
+	client := redis.NewClient(&redis.Options{
+		Addr:                  proxy.Addr(),
+		ContextTimeoutEnabled: true,
+		MaxRetries:            -1,
+		DialerRetries:         1,
+		DialTimeout:           100 * time.Millisecond,
+		ReadTimeout:           100 * time.Millisecond,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	redisstore.Guard(client, nil)
+	s := openStore(t, client, "partition")
+	ids := pageIDs(3)
+	create(t, s, 100, ids...)
+	for round, partition := range []func(){proxy.Stall, proxy.Cut} {
+		partition()
+		eventually(t, "giving up", func() error {
+			_, err := s.Load(t.Context(), ids)
+			if errors.Is(err, redisstore.ErrUnavailable) {
+				return nil
+			}
+			return errors.Join(errors.New("it is still asked"), err)
+		})
+		proxy.Reset()
+		eventually(t, "asking again", func() error {
+			_, err := s.Load(t.Context(), ids)
+			return err
+		})
+		wantAll(t, s.Apply(t.Context(), addOne(ids, uint64(round+1))), favfilter.Applied)
+		wantKeys(t, s, ids, round+1)
+	}
+}
+
+// A server that was given up and comes back is used again, on new connections.
+func TestGivenUpAndBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := dial(t, server.Addr())
+	redisstore.Guard(client, nil)
+	s := openStore(t, client, "back")
+	for range 2 {
+		server.Kill()
+		eventually(t, "giving up", func() error {
+			if _, err := s.Load(t.Context(), pageIDs(1)); !errors.Is(err, redisstore.ErrUnavailable) {
+				return errors.Join(errors.New("it is still asked"), err)
+			}
+			return nil
+		})
+		server.Restart()
+		eventually(t, "asking again", func() error {
+			_, err := s.Load(t.Context(), pageIDs(1))
+			return err
+		})
+	}
+}

@@ -1,0 +1,62 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+//go:embed peek.lua
+var peekSource string
+
+// Peek implements [favfilter.Store]: one script for each page, all in one pipeline.
+func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	calls := make([]invocation, len(ids))
+	for i, id := range ids {
+		calls[i].id = id
+	}
+	standings := make([]favfilter.Standing, len(ids))
+	var errs []error
+	for i, cmd := range s.run(ctx, s.peek, calls) {
+		standings[i] = standing(cmd)
+		if err := standings[i].Err; err != nil {
+			standings[i].Err = fmt.Errorf("peek at page %v of filter %s in Redis: %w", ids[i], s.name, err)
+			errs = append(errs, err)
+		}
+		if standings[i].Damage != nil {
+			standings[i].Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, standings[i].Damage)
+		}
+	}
+	if len(errs) > 0 && len(errs) == len(ids) {
+		return nil, fmt.Errorf("peek at pages %v of filter %s in Redis: %w", some(ids), s.name, errs[0])
+	}
+	return standings, nil
+}
+
+var errPeek = errors.New("the script answered no header, build and lengths")
+
+// standing reads the answer of peek.lua.
+func standing(cmd *redis.Cmd) favfilter.Standing {
+	vals, err := cmd.Slice()
+	switch {
+	case err != nil:
+		return favfilter.Standing{Err: err}
+	case len(vals) != 4:
+		return favfilter.Standing{Err: errPeek}
+	}
+	header, a := vals[0].(string)
+	bitsLength, b := vals[1].(int64)
+	build, c := vals[2].(string)
+	regionsLength, d := vals[3].(int64)
+	if !a || !b || !c || !d {
+		return favfilter.Standing{Err: errPeek}
+	}
+	return favfilter.Inspect([]byte(header), int(bitsLength), []byte(build), int(regionsLength))
+}

@@ -1,0 +1,175 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// reply is an error reply of a server.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+var _ redis.Error = reply("")
+
+// answer makes the first times pipelines fail with err, but for the pass first commands
+// of the first. It notes how many commands each has.
+type answer struct {
+	err         error
+	times, pass int
+	sizes       []int
+}
+
+func (a *answer) pipeline(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+	a.sizes = append(a.sizes, len(cmds))
+	if a.times == 0 {
+		return next(ctx, cmds)
+	}
+	a.times--
+	sent := cmds[:a.pass]
+	a.pass = 0
+	for _, cmd := range cmds[len(sent):] {
+		cmd.SetErr(a.err)
+	}
+	if len(sent) == 0 {
+		return a.err
+	}
+	return errors.Join(next(ctx, sent), a.err)
+}
+
+// What a server puts off is sent again, that alone, and takes effect once.
+func TestPutOff(t *testing.T) {
+	server := redistest.Start(t)
+	for i, text := range []string{
+		"TRYAGAIN Multiple keys request during rehashing of slot",
+		"LOADING Redis is loading the dataset in memory",
+		"CLUSTERDOWN Hash slot not served",
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		"READONLY You can't write against a read only replica.",
+		"ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica. ",
+		"MOVED 1 127.0.0.1:1",
+		"ASK 1 127.0.0.1:1",
+	} {
+		client := dial(t, server.Addr())
+		s := openStore(t, client, fmt.Sprint("putoff-", i))
+		ids := pageIDs(4)
+		create(t, s, 100, ids...)
+		wantAll(t, s.Apply(t.Context(), addOne(ids[:1], 9)), favfilter.Behind) // the scripts are known from now on
+		if _, err := s.Peek(t.Context(), ids[:1]); err != nil {
+			t.Fatal(err)
+		}
+		a := &answer{}
+		client.AddHook(&hook{pipeline: a.pipeline})
+		expect := func(name string, want []int, call func()) {
+			t.Helper()
+			*a = answer{err: reply(text), times: 3, pass: min(1, want[0]-1)}
+			call()
+			if !slices.Equal(a.sizes, want) {
+				t.Errorf("%s answered %q: pipelines of %d commands, want %d", name, text, a.sizes, want)
+			}
+		}
+		expect("Replace", []int{1, 1, 1, 1}, func() { create(t, s, 100, favfilter.PageID{Number: 9}) })
+		expect("Apply", []int{4, 3, 3, 3}, func() { wantAll(t, s.Apply(t.Context(), addOne(ids, 1)), favfilter.Applied) })
+		expect("Load", []int{4, 3, 3, 3}, func() { wantKeys(t, s, ids, 1) })
+		expect("Peek", []int{4, 3, 3, 3}, func() {
+			standings, err := s.Peek(t.Context(), ids)
+			if err != nil {
+				t.Error(err)
+			}
+			for i, standing := range standings {
+				if standing.Header.Sequence != 1 {
+					t.Errorf("page %d: %+v", i, standing)
+				}
+			}
+		})
+	}
+}
+
+// Other errors are final.
+func TestNotPutOff(t *testing.T) {
+	server := redistest.Start(t)
+	for _, err := range []error{
+		reply("ERR unknown command"),
+		reply("OOM command not allowed when used memory > 'maxmemory'."),
+		reply("WRONGTYPE Operation against a key holding the wrong kind of value"),
+		errors.New("TRYAGAIN is not what a server said"),
+	} {
+		client := dial(t, server.Addr())
+		a := &answer{err: err, times: 1}
+		client.AddHook(&hook{pipeline: a.pipeline})
+		_, got := openStore(t, client, "final").Load(t.Context(), pageIDs(2))
+		if !errors.Is(got, err) || len(a.sizes) != 1 {
+			t.Errorf("load answered %q: %v after %d pipelines", err, got, len(a.sizes))
+		}
+	}
+}
+
+// A server that puts off for ever is asked for a second, or as long as the context
+// leaves time; its answer is the error.
+func TestPutOffForEver(t *testing.T) {
+	client := dial(t, redistest.Start(t).Addr())
+	s := openStore(t, client, "ever")
+	down := reply("CLUSTERDOWN The cluster is down")
+	a := &answer{err: down, times: -1}
+	client.AddHook(&hook{pipeline: a.pipeline})
+	for name, call := range calls(t, s, favfilter.PageID{Number: 3}) {
+		if name == "Epoch" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		a.sizes = nil
+		err := call(ctx)
+		if !errors.Is(err, down) || ctx.Err() != nil || len(a.sizes) < 2 {
+			t.Errorf("%s: %v after %d pipelines, context %v", name, err, len(a.sizes), ctx.Err())
+		}
+		cancel()
+	}
+	a.sizes = nil
+	if _, err := s.Load(t.Context(), pageIDs(1)); !errors.Is(err, down) || len(a.sizes) < 6 || len(a.sizes) > 40 {
+		t.Errorf("without a deadline: %v after %d pipelines", err, len(a.sizes))
+	}
+}
+
+// A call whose context has no deadline gets one.
+func TestDefaultDeadline(t *testing.T) {
+	client := dial(t, redistest.Start(t).Addr())
+	s := openStore(t, client, "deadline")
+	create(t, s, 100, favfilter.PageID{Number: 3})
+	var left atomic.Int64
+	client.AddHook(&hook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		left.Store(0)
+		if deadline, ok := ctx.Deadline(); ok {
+			left.Store(int64(time.Until(deadline)))
+		}
+		return next(ctx, cmds)
+	}})
+	all := calls(t, s, favfilter.PageID{Number: 3})
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := all[name](t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := time.Duration(left.Load()); got <= 0 || got > 3*time.Second {
+			t.Errorf("%s has %v left, want some of 3 s", name, got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		if err := all[name](ctx); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := time.Duration(left.Load()); got < time.Minute {
+			t.Errorf("%s has %v left of an hour", name, got)
+		}
+		cancel()
+	}
+}

@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func peek(t testing.TB, s favfilter.Store, ids ...favfilter.PageID) []favfilter.Standing {
+	t.Helper()
+	standings, err := s.Peek(t.Context(), ids)
+	if err != nil || len(standings) != len(ids) {
+		t.Fatalf("peek at %d pages: %d standings, %v", len(ids), len(standings), err)
+	}
+	for i, s := range standings {
+		if s.Err != nil {
+			t.Errorf("peek at %v: %v", ids[i], s.Err)
+		}
+	}
+	return standings
+}
+
+// peeked: in the order of ids stands what was put there and applied since, with and
+// without regions; the same page may be asked for twice.
+func peeked(t *testing.T, b Backend) {
+	ids := []favfilter.PageID{{Number: 40}, {Number: 41}, {Number: 40, Part: "seen"}, {Number: 42}, {Number: 40}}
+	plain := header(40, 100)
+	plain.Shape.Region = 0
+	create(t, b.Store, ids[0], header(40, 100))
+	create(t, b.Store, ids[2], plain)
+	create(t, b.Store, ids[3], header(42, 3000))
+	want := make([]favfilter.Standing, len(ids))
+	want[1].Missing = true
+	for i, n := range map[int]int{0: 2, 2: 1, 3: 500} {
+		want[i].Header = apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(i*1000, n)}).Header
+	}
+	want[4] = want[0]
+	if got := peek(t, b.Store, ids...); !slices.Equal(got, want) {
+		t.Errorf("peeked at\n     %+v\nwant %+v", got, want)
+	}
+	if got := peek(t, b.Store); len(got) != 0 {
+		t.Errorf("peeked at nothing: %+v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Store.Peek(ctx, ids); !errors.Is(err, context.Canceled) {
+		t.Errorf("peek with a cancelled context: %v", err)
+	}
+}
+
+// peekedDamaged: every damage that makes a page torn shows, and no other page.
+func peekedDamaged(t *testing.T, b Backend) {
+	if b.Overwrite == nil {
+		t.Skip("a page of this store cannot be damaged")
+	}
+	id, sound := favfilter.PageID{Number: 40}, favfilter.PageID{Number: 41}
+	create(t, b.Store, id, header(40, 100))
+	create(t, b.Store, sound, header(41, 100))
+	bits, marks := b.Strings(t, id)
+	flipped := func(s []byte, at int) []byte {
+		s = slices.Clone(s)
+		s[at] ^= 1
+		return s
+	}
+	for _, c := range []struct {
+		name, which string
+		value       []byte
+		missing     bool
+	}{
+		{"no header", "bits", bits[:63], false},
+		{"a header alone", "bits", bits[:64], false},
+		{"short bits", "bits", bits[:len(bits)-1], false},
+		{"long bits", "bits", append(slices.Clone(bits), 0), false},
+		{"other magic", "bits", flipped(bits, 0), false},
+		{"other build, checksum wrong", "bits", flipped(bits, 47), false},
+		{"no bits", "bits", nil, true},
+		{"no marks", "regions", nil, false},
+		{"short build", "regions", marks[:7], false},
+		{"build alone", "regions", marks[:8], false},
+		{"short marks", "regions", marks[:len(marks)-1], false},
+		{"long marks", "regions", append(slices.Clone(marks), 0), false},
+		{"marks of another build", "regions", flipped(marks, 7), false},
+	} {
+		b.Overwrite(t, id, c.which, c.value)
+		got := peek(t, b.Store, id, sound)
+		if got[0].Header != (favfilter.Header{}) || got[0].Missing != c.missing || errors.Is(got[0].Damage, favfilter.ErrDamaged) == c.missing {
+			t.Errorf("%s: peeked at %+v", c.name, got[0])
+		}
+		if got[1] != (favfilter.Standing{Header: header(41, 100)}) {
+			t.Errorf("%s: beside it, peeked at %+v", c.name, got[1])
+		}
+		b.Overwrite(t, id, "bits", bits)
+		b.Overwrite(t, id, "regions", marks)
+	}
+	if got := peek(t, b.Store, id)[0]; got != (favfilter.Standing{Header: header(40, 100)}) {
+		t.Errorf("put back: peeked at %+v", got)
+	}
+}
+
+// replayedReplacement: who replaces a page again, because the answer was lost, is told
+// that it stands; who has another page is not, though the headers be equal.
+func replayedReplacement(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 43}
+	create(t, b.Store, id, header(43, 100))
+	seen := load(t, b.Store, id).Version
+	page, twin := twins(t, header(43, 100))
+	r := favfilter.Replacement{ID: id, Page: page, Seen: seen}
+	for range 3 {
+		if done, err := b.Store.Replace(t.Context(), r); err != nil || !done {
+			t.Fatalf("replace: %v, %v", done, err)
+		}
+	}
+	for _, newer := range []bool{false, true} {
+		other := favfilter.Replacement{ID: id, Page: twin, Seen: seen, Newer: newer}
+		if done, err := b.Store.Replace(t.Context(), other); err != nil || done {
+			t.Errorf("another page with the same header, newer %v: %v, %v", newer, done, err)
+		}
+	}
+	if !load(t, b.Store, id).Page.Contains(keyHash(0)) {
+		t.Error("the page that was put there first is gone")
+	}
+	apply(t, b.Store, favfilter.Batch{ID: id, Sequence: page.Header().Sequence + 1, Add: hashes(1000, 1)})
+	if done, err := b.Store.Replace(t.Context(), r); err != nil || done {
+		t.Errorf("replayed over a later change: %v, %v", done, err)
+	}
+	if b.Overwrite == nil {
+		return
+	}
+	// Half of the page is not the page.
+	create(t, b.Store, favfilter.PageID{Number: 44}, header(44, 100))
+	b.Overwrite(t, favfilter.PageID{Number: 44}, "regions", nil)
+	half := favfilter.Replacement{ID: favfilter.PageID{Number: 44}, Page: newPage(t, header(44, 100)), Seen: "other"}
+	if done, err := b.Store.Replace(t.Context(), half); err != nil || done {
+		t.Errorf("replayed over half of it: %v, %v", done, err)
+	}
+}
+
+// twins returns two pages with a key each and the same header. The first holds key 0.
+func twins(t testing.TB, h favfilter.Header) (a, b *favfilter.Page) {
+	t.Helper()
+	h.Sequence++
+	a = newPage(t, h)
+	a.Insert(keyHash(0))
+	for i := 1; i < 100; i++ {
+		b = newPage(t, h)
+		b.Insert(keyHash(i))
+		if b.Header() == a.Header() {
+			return a, b
+		}
+	}
+	t.Fatal("no key sets as many bits as key 0")
+	return nil, nil
+}
+
+// epochStays: whatever is done to pages, the store has lost nothing.
+func epochStays(t *testing.T, b Backend) {
+	before, err := b.Store.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := favfilter.PageID{Number: 45}
+	create(t, b.Store, id, header(45, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 20)}), favfilter.Applied)
+	after, err := b.Store.Epoch(t.Context())
+	if err != nil || before != after {
+		t.Errorf("the epoch was %q and is %q, %v", before, after, err)
+	}
+	if b.Other == nil {
+		return
+	}
+	if other, err := b.Other.Epoch(t.Context()); err != nil || other != after {
+		t.Errorf("the epoch is %q to one and %q to another, %v", after, other, err)
+	}
+}

@@ -1,0 +1,137 @@
+// Package faulttest makes the calls of a ledger and of a store fail, one after another:
+// call i fails once, before or after it takes effect, and a test goes through all
+// i until a run is clean.
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// ErrInjected is the error of a call that was made to fail.
+var ErrInjected = errors.New("injected")
+
+// Faults makes one call fail: the one numbered At, from 1 on, of all that count
+// on it. The zero value lets all pass. It is safe for concurrent use.
+type Faults struct {
+	At    int64
+	After bool // the call takes effect, and nobody hears of it
+
+	calls atomic.Int64
+}
+
+// Calls is the number of calls so far.
+func (f *Faults) Calls() int64 { return f.calls.Load() }
+
+// Do runs call with the fault injected, if it is its turn.
+func Do[T any](f *Faults, call func() (T, error)) (T, error) { //nolint:ireturn // whatever call returns
+	var zero T
+	fails := f.calls.Add(1) == f.At
+	if fails && !f.After {
+		return zero, ErrInjected
+	}
+	v, err := call()
+	if fails && err == nil {
+		return zero, ErrInjected
+	}
+	return v, err
+}
+
+// Ledger is a ledger with faults. Every call counts but Identity, Shared and Ping.
+type Ledger struct {
+	*ledger.Ledger
+	*Faults
+}
+
+// Record counts, and may fail.
+func (l Ledger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error) {
+	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Record(ctx, now, changes) })
+}
+
+// Snapshot counts, and may fail.
+func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+	type snapshot struct {
+		rows     []ledger.Row
+		sequence uint64
+	}
+	s, err := Do(l.Faults, func() (snapshot, error) {
+		rows, sequence, err := l.Ledger.Snapshot(ctx, page)
+		return snapshot{rows, sequence}, err
+	})
+	return s.rows, s.sequence, err
+}
+
+// Sequence counts, and may fail.
+func (l Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	return Do(l.Faults, func() (uint64, error) { return l.Ledger.Sequence(ctx, page) })
+}
+
+// Changed counts, and may fail.
+func (l Ledger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+) (ledger.Progress, error) {
+	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
+}
+
+// Ended counts, and may fail.
+func (l Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Ended(ctx, now, limit) })
+}
+
+// Checkpoint counts, and may fail.
+func (l Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
+	value, err = Do(l.Faults, func() (string, error) {
+		value, found, err = l.Ledger.Checkpoint(ctx, id)
+		return value, err
+	})
+	return value, found && err == nil, err
+}
+
+// SetCheckpoint counts, and may fail.
+func (l Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
+	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, l.Ledger.SetCheckpoint(ctx, id, value) })
+	return err
+}
+
+// Store is a store with faults.
+type Store struct {
+	favfilter.Store
+	*Faults
+}
+
+// Load counts, and may fail.
+func (s Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.Load(ctx, ids) })
+}
+
+// Peek counts, and may fail.
+func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	return Do(s.Faults, func() ([]favfilter.Standing, error) { return s.Store.Peek(ctx, ids) })
+}
+
+// Epoch counts, and may fail.
+func (s Store) Epoch(ctx context.Context) (string, error) {
+	return Do(s.Faults, func() (string, error) { return s.Store.Epoch(ctx) })
+}
+
+// Replace counts, and may fail.
+func (s Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	return Do(s.Faults, func() (bool, error) { return s.Store.Replace(ctx, r) })
+}
+
+// Apply counts, and may fail for all of its batches.
+func (s Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	results, err := Do(s.Faults, func() ([]favfilter.Result, error) { return s.Store.Apply(ctx, batches), nil })
+	if err != nil {
+		results = make([]favfilter.Result, len(batches))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	return results
+}
