@@ -60,7 +60,7 @@ golangci-lint:
 	fi
 
 .PHONY: deps
-deps: ## Install what the tests need and Go does not bring: redis-server.
+deps: ## Install the servers that the tests start: redis-server and PostgreSQL.
 	@scripts/deps
 
 .PHONY: clean

@@ -24,7 +24,7 @@ type importCmd struct {
 func (*importCmd) Help() string {
 	return "An import that was interrupted, by a signal, kill -9 or a bad line, continues where it stopped when the " +
 		"same command is run again; standard input cannot be continued. Every line counts once as imported, whether " +
-		"it changed anything or not. The service must not run on the same ledger meanwhile."
+		"it changed anything or not. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
 }
 
 // Validate is called by kong when all flags are set.
