@@ -66,6 +66,7 @@ func oneWay(i int) ledger.Change {
 func BenchmarkRecord(b *testing.B) { benchmarkAll(b, benchmarkRecord) }
 
 func benchmarkRecord(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
+	b.Helper()
 	for _, shape := range []struct {
 		name string
 		make func(i int) ledger.Change
@@ -93,6 +94,7 @@ func benchmarkRecord(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 func BenchmarkSnapshot(b *testing.B) { benchmarkAll(b, benchmarkSnapshot) }
 
 func benchmarkSnapshot(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
+	b.Helper()
 	l := open(b)
 	var changes []ledger.Change
 	for i := range 5000 {
@@ -119,6 +121,7 @@ func benchmarkSnapshot(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 func BenchmarkList(b *testing.B) { benchmarkAll(b, benchmarkList) }
 
 func benchmarkList(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
+	b.Helper()
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
 			l := open(b)
@@ -147,6 +150,7 @@ func benchmarkList(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 func BenchmarkChanged(b *testing.B) { benchmarkAll(b, benchmarkChanged) }
 
 func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
+	b.Helper()
 	l := open(b)
 	var changes []ledger.Change
 	for i := range 16384 {

@@ -66,7 +66,7 @@ type recording struct {
 func (r *recording) run(ctx context.Context, l *ledger.Ledger) {
 	for ctx.Err() == nil {
 		i := int(r.next.Add(1))
-		_, err := l.Record(context.Background(), time.Now(), []ledger.Change{twoWay(i)})
+		_, err := l.Record(context.WithoutCancel(ctx), time.Now(), []ledger.Change{twoWay(i)})
 		r.mu.Lock()
 		r.acknowledged[i] = err == nil
 		r.mu.Unlock()
@@ -159,6 +159,10 @@ func TestPostgresDown(t *testing.T) {
 	checkSequence(t, l, 3, 2)
 
 	s.Pause()
+	// Without a deadline of the caller's there still is one.
+	if err := l.Ping(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Ping: error %v, want context.DeadlineExceeded", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	for name, err := range map[string]error{
@@ -208,8 +212,7 @@ func TestPostgresURLs(t *testing.T) {
 				t.Errorf("%s: error %q shows %s", url, err, part)
 			}
 		}
-		var parse *pgconn.ParseConfigError
-		if errors.As(err, &parse) {
+		if _, whole := errors.AsType[*pgconn.ParseConfigError](err); whole {
 			t.Errorf("%s: the error holds the URL", url)
 		}
 	}

@@ -90,7 +90,7 @@ func (s suite) changedSince(t *testing.T) {
 	next := poll(0, map[uint32]uint64{})
 	record(t, l, remove(block(9, "never there"))) // changes nothing
 	next = poll(next, map[uint32]uint64{})
-	record(t, l, add(block(3, "a")), add(block(4, "a")))
+	record(t, l, add(block(3, "a")), remove(block(9, "never there")), add(block(4, "a")))
 	first := poll(next, map[uint32]uint64{3: 1, 4: 1})
 	poll(first, map[uint32]uint64{})
 	record(t, l, add(until(block(3, "a"), at(9)))) // no change of the page

@@ -1,0 +1,164 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// testLocked records on a page that a writer has locked that does not go on: until
+// the server ends that.
+func testLocked(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url+"&lock_timeout=50ms", ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"))
+		hung := raw(t, url+"&idle_in_transaction_session_timeout=400ms")
+		execute(t, hung, `BEGIN`, `SELECT FROM pages WHERE page = 3 FOR UPDATE`)
+		record(t, l, on(4, "a")) // has nothing to do with it
+		record(t, l, on(3, "b"))
+		checkSequence(t, l, 3, 2)
+		if _, err := hung.Exec(t.Context(), `COMMIT`); err == nil {
+			t.Error("it was not that writer's end that let the other one go on")
+		}
+	}
+}
+
+// testDeadlock has a stranger lock pages in the wrong order.
+func testDeadlock(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"), on(4, "a"))
+		other, watch := raw(t, url), raw(t, url)
+		execute(t, other, `SET deadlock_timeout = '1min'`, `BEGIN`, `SELECT FROM pages WHERE page = 4 FOR UPDATE`)
+		done := make(chan error)
+		go func() {
+			_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b"), on(4, "b")})
+			done <- err
+		}()
+		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+		execute(t, other, `SELECT FROM pages WHERE page = 3 FOR UPDATE`, `COMMIT`)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		checkSequence(t, l, 3, 2)
+		checkSequence(t, l, 4, 2)
+	}
+}
+
+// testSerializable has sessions whose transactions fail if others get in their way.
+func testSerializable(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		const writers, calls = 3, 20
+		l := open(t, server.Schema()+"&default_transaction_isolation=serializable", ledger.Options{Pages: 16})
+		var wg sync.WaitGroup
+		for g := range writers {
+			wg.Go(func() {
+				for i := range calls {
+					if _, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, fmt.Sprint(g, i))}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		checkSequence(t, l, 3, writers*calls)
+	}
+}
+
+// testCommitFails has the server refuse commits: twice because of a conflict, and
+// then for another reason.
+func testCommitFails(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		execute(t, raw(t, url), `CREATE SEQUENCE attempts`,
+			`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			CASE nextval('attempts') WHEN 1, 2 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001';
+				WHEN 3 THEN RETURN NULL;
+				ELSE RAISE EXCEPTION 'on principle'; END CASE; END $$`,
+			`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON pages DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION refuse()`)
+		record(t, l, on(3, "a"))
+		checkSequence(t, l, 3, 1)
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})
+		if err == nil || !strings.Contains(err.Error(), "commit: ") || !strings.Contains(err.Error(), "on principle") {
+			t.Errorf("error %v, want one of the commit", err)
+		}
+		checkSequence(t, l, 3, 1)
+		if rows, _, err := l.Snapshot(t.Context(), 3); len(rows) != 1 || err != nil {
+			t.Errorf("%v, %v, want one row", rows, err)
+		}
+	}
+}
+
+// testCommitSlow ends the context of a Record that commits: that comes too late.
+func testCommitSlow(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		watch := raw(t, url)
+		execute(t, watch, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$`,
+			`CREATE CONSTRAINT TRIGGER pause AFTER UPDATE ON pages DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION pause()`,
+			`SELECT pg_advisory_lock(4711)`)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := l.Record(ctx, time.Now(), []ledger.Change{on(3, "a")})
+			done <- err
+		}()
+		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+		cancel()
+		execute(t, watch, `SELECT pg_advisory_unlock(4711)`)
+		if err := <-done; err != nil {
+			t.Errorf("error %v of a Record that was being committed when its context ended", err)
+		}
+		checkSequence(t, l, 3, 1)
+	}
+}
+
+// testLookedAgain has a row go between the first try of a Record, whose commit is
+// refused, and the second.
+func testLookedAgain(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"))
+		watch := raw(t, url)
+		execute(t, watch, `CREATE SEQUENCE attempts`,
+			`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_advisory_xact_lock(4712);
+			IF nextval('attempts') = 1 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END IF;
+			RETURN NULL; END $$`,
+			`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON pages DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION refuse()`,
+			`SELECT pg_advisory_lock(4712)`)
+		done := make(chan error)
+		var receipt ledger.Receipt
+		go func() {
+			var err error
+			receipt, err = l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "a"), on(3, "b")})
+			done <- err
+		}()
+		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+		execute(t, watch, `DELETE FROM entries`, `SELECT pg_advisory_unlock(4712)`)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if !receipt.Changed[0] || !receipt.Changed[1] {
+			t.Errorf("changed %v, want both", receipt.Changed)
+		}
+		if rows, _, err := l.Snapshot(t.Context(), 3); len(rows) != 2 || err != nil {
+			t.Errorf("%v, %v, want both rows", rows, err)
+		}
+	}
+}
