@@ -164,11 +164,12 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 
 // outlast waits until every process knows of what was committed at the given time,
 // whatever stands in the store: no poll from before is within the staleness bound any
-// more. It reports whether the ledger could be read since: where it cannot, others
-// may go on believing their pages.
+// more. It reports whether the ledger could be read all the while, by whether it can be at the
+// end: where it cannot, others may not have polled, and go on believing their pages.
 func (r *Recorder) outlast(committed int64) bool {
-	time.Sleep(time.Duration(committed+int64(r.follow.bound)-r.elapsed()) + time.Nanosecond)
-	for r.follow.start.Load() < committed {
+	known := committed + int64(r.follow.bound)
+	time.Sleep(time.Duration(known-r.elapsed()) + time.Nanosecond)
+	for r.follow.start.Load() < known {
 		p := r.poll()
 		<-p.done
 		if p.err != nil {
@@ -296,6 +297,9 @@ func (r *Recorder) amiss(ctx context.Context, page uint32, res favfilter.Result)
 	case r.oversized(res.Header):
 		return "oversized"
 	default:
+		if res.Cleared > 0 && res.Cleared < enoughCleared {
+			r.tidying.add(page)
+		}
 		return ""
 	}
 }

@@ -57,22 +57,26 @@ func (r *Recorder) ledgerTime() time.Time {
 
 // keepUp makes sure that what was committed a staleness bound ago is known. It waits for
 // a poll where the last one is too old, and for none while the ledger cannot be
-// reached: the pages are believed then.
-func (r *Recorder) keepUp(ctx context.Context) {
+// reached: then it reports false, and what stands in the store is believed.
+func (r *Recorder) keepUp(ctx context.Context) bool {
 	need := r.elapsed() - int64(r.follow.bound)
-	for r.follow.start.Load() < need && !r.follow.down.Load() {
+	for r.follow.start.Load() < need {
+		if r.follow.down.Load() {
+			return false
+		}
 		p := r.poll()
 		select {
 		case <-p.done:
 			if p.err != nil {
-				return
+				return false
 			}
 		case <-ctx.Done():
-			return
+			return false
 		case <-r.closed:
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // poll joins the poll under way, or starts one.

@@ -2,7 +2,6 @@ package activity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -91,9 +90,17 @@ func TestBound(t *testing.T) {
 // slowLedger answers polls late, and can be made to fail them.
 type slowLedger struct {
 	Ledger
-	delay time.Duration
-	fails atomic.Bool
-	polls atomic.Int64
+	delay      time.Duration
+	fails      atomic.Bool
+	unreadable atomic.Bool // the rows, too
+	polls      atomic.Int64
+}
+
+func (l *slowLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+	if l.unreadable.Load() {
+		return nil, 0, faulttest.ErrInjected
+	}
+	return l.Ledger.Snapshot(ctx, page)
 }
 
 func (l *slowLedger) Changed(
@@ -175,100 +182,6 @@ func (g *rig) kind(t *testing.T, name string) Kind {
 		t.Fatalf("no kind %q", name)
 	}
 	return k
-}
-
-// partitioned is a store that cannot be reached while down is set.
-type partitioned struct {
-	favfilter.Store
-	down atomic.Bool
-}
-
-func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if s.down.Load() {
-		return nil, faulttest.ErrInjected
-	}
-	return s.Store.Load(ctx, ids)
-}
-
-func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
-	if s.down.Load() {
-		return downStore{}.Apply(ctx, batches)
-	}
-	return s.Store.Apply(ctx, batches)
-}
-
-func (s *partitioned) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
-	if s.down.Load() {
-		return false, faulttest.ErrInjected
-	}
-	return s.Store.Replace(ctx, r)
-}
-
-func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
-	if s.down.Load() {
-		return nil, faulttest.ErrInjected
-	}
-	return s.Store.Peek(ctx, ids)
-}
-
-func (s *partitioned) Epoch(ctx context.Context) (string, error) {
-	if s.down.Load() {
-		return "", faulttest.ErrInjected
-	}
-	return s.Store.Epoch(ctx)
-}
-
-// A process that cannot reach the store acknowledges a write only when all others know of
-// it, and they see it at once then, in a store that never got it.
-func TestWritesWithoutStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
-		const bound = time.Second
-		cut := &partitioned{Store: shared}
-		a := startProcess(t, l, cut, Config{StalenessBound: bound, ScrubRate: 1})
-		b := startProcess(t, l, shared, Config{StalenessBound: bound, ScrubRate: 1})
-		a.record(t, true, add("1", "hide", "p"))
-		cut.down.Store(true)
-		for i := range 30 {
-			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
-			target, start := fmt.Sprint("q", i), time.Now()
-			a.record(t, true, add("1", "hide", target))
-			if took := time.Since(start); took < bound || took > bound+pollTimeout {
-				t.Errorf("acknowledged after %v, the bound is %v", took, bound)
-			}
-			b.want(t, "1", "hide", target, Direct)
-			a.want(t, "1", "hide", target, Direct)
-			a.record(t, true, undo("1", "hide", target))
-			b.want(t, "1", "hide", target, None)
-			a.want(t, "1", "hide", target, None)
-		}
-		if n := a.Stats().WithoutPage; n != 60 {
-			t.Errorf("%d writes without a page, want 60", n)
-		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
-	})
-}
-
-// With neither the store nor the ledger to make sure that others know, a write is not
-// acknowledged.
-func TestWritesWithoutEither(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
-		down := &slowLedger{Ledger: l}
-		p := startProcess(t, down, downStore{}, Config{})
-		down.fails.Store(true)
-		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
-		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
-			t.Errorf("error %v", err)
-		}
-		down.fails.Store(false)
-		p.record(t, false, add("1", "hide", "p"))
-		p.want(t, "1", "hide", "p", Direct)
-		p.Close()
-		must(t, l.Close())
-	})
 }
 
 // Where every process has pages of its own, each View asks the ledger first, and sees what

@@ -118,6 +118,7 @@ type Recorder struct {
 	queue    chan *write
 	settling chan struct{} // counts groups on their way
 	rebuilds rebuilds
+	tidying  tidying
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc
@@ -142,6 +143,7 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
 	r.ended.Go(func() { r.scrubLoop(cmp.Or(c.ScrubRate, defaultScrubRate)) }) //nolint:contextcheck // it outlives ctx
 	r.ended.Go(r.endLoop)
+	r.ended.Go(r.tidyLoop)
 	return r, nil
 }
 
@@ -167,6 +169,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		queue:    make(chan *write),
 		settling: make(chan struct{}, maxSettling),
 		rebuilds: newRebuilds(),
+		tidying:  newTidying(),
 		closed:   make(chan struct{}),
 		tail:     make(map[uint32]chan struct{}),
 	}

@@ -46,7 +46,7 @@ type lookup struct {
 // are degraded. The error is an [*UnavailableError] if neither can be had, or that
 // of ctx.
 func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, error) {
-	r.keepUp(ctx)
+	known := r.keepUp(ctx)
 	number := r.pageOf(userHash(r.identity.Seed, user))
 	parts, index := partsOf(number, kinds)
 	want := r.marks.required[number].Load() // before the read: what is written meanwhile may miss
@@ -54,11 +54,14 @@ func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, 
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read activities: %w", err)
 	}
+	if storeErr != nil {
+		r.stats.fromLedger.Add(1)
+	}
 	v := &View{seed: r.identity.Seed, kinds: make([]lookup, len(kinds))}
 	var page *favfilter.Page
 	if len(parts) > 0 && parts[0].Part == "" {
 		var err error
-		if page, err = r.current(ctx, number, want, loaded[0], storeErr); err != nil {
+		if page, err = r.current(ctx, number, want, loaded[0], known); err != nil {
 			return nil, fmt.Errorf("read activities: %w", err)
 		}
 	}
@@ -124,19 +127,18 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 }
 
 // current returns the page that was loaded if it may be used, at want or beyond; else
-// one made anew, or made anew before while the store was down.
-func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded, storeErr error) (*favfilter.Page, error) {
+// one made anew, or made anew before while the store was down. The latter only if want is known to be what
+// readers have to see: nobody else keeps such a page up to date.
+func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded, known bool) (*favfilter.Page, error) {
 	reason := r.fault(ctx, number, want, standing(l))
 	if reason == "" {
 		return l.Page, nil
 	}
-	if storeErr != nil {
-		reason = "store down"
-		r.stats.fromLedger.Add(1)
-	}
-	if page := r.images.get(number, want); page != nil {
-		r.stats.fromImage.Add(1)
-		return page, nil
+	if known {
+		if page := r.images.get(number, want); page != nil {
+			r.stats.fromImage.Add(1)
+			return page, nil
+		}
 	}
 	f, err := r.rebuild(ctx, number, want, reason, maxFlights)
 	if err != nil {

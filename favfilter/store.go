@@ -68,7 +68,7 @@ const (
 	Missing                  // there is no such page
 	Foreign                  // the page is of another identity
 	Torn                     // the page is damaged, or its two strings are not of one build
-	Jammed                   // a removal could clear no bit, so nothing was changed
+	Jammed                   // a removal could clear fewer than two bits, so nothing was changed
 )
 
 func (s State) String() string {
@@ -108,6 +108,7 @@ type Result struct {
 	Header   Header    // of the page as it stands now; zero if Missing or Torn
 	Version  Version   // the same as bytes; "" if Missing
 	Outcomes []Outcome // of Remove, then of Add; only if Applied without a guard
+	Cleared  uint8     // the fewest bits that a removal cleared; only if Applied with a guard
 	Err      error     // the store could not be asked, or did not answer: the batch may have taken effect
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -128,7 +129,11 @@ func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result
 	switch {
 	case state == "ok":
 		res.State = favfilter.Applied
-		res.Outcomes = outcomes
+		if b.Sequence == 0 {
+			res.Outcomes = outcomesOf(outcomes)
+		} else {
+			res.Cleared = clearedOf(outcomes)
+		}
 	case state == "jammed":
 		res.State = favfilter.Jammed
 	case b.Sequence > 0 && h.Sequence >= b.Sequence:
@@ -141,25 +146,35 @@ func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result
 	return res, false
 }
 
-func parseApply(cmd *redis.Cmd) (state, header string, outcomes []favfilter.Outcome, err error) {
+func parseApply(cmd *redis.Cmd) (state, header, outcomes string, err error) {
 	vals, err := cmd.Slice()
 	if err != nil {
-		return "", "", nil, err
+		return "", "", "", err
 	}
-	var letters string
 	if len(vals) == 3 {
 		var a, b, c bool
 		state, a = vals[0].(string)
 		header, b = vals[1].(string)
-		letters, c = vals[2].(string)
+		outcomes, c = vals[2].(string)
 		if a && b && c {
-			for _, l := range []byte(letters) {
-				outcomes = append(outcomes, outcome(l))
-			}
 			return state, header, outcomes, nil
 		}
 	}
-	return "", "", nil, fmt.Errorf("the script answered %v, not a state, a header and outcomes", vals)
+	return "", "", "", fmt.Errorf("the script answered %v, not a state, a header and outcomes", vals)
+}
+
+func outcomesOf(letters string) []favfilter.Outcome {
+	outcomes := make([]favfilter.Outcome, 0, len(letters))
+	for _, l := range []byte(letters) {
+		outcomes = append(outcomes, outcome(l))
+	}
+	return outcomes
+}
+
+// clearedOf is 0 where nothing was removed.
+func clearedOf(digits string) uint8 {
+	n, _ := strconv.ParseUint(digits, 10, 8)
+	return uint8(n)
 }
 
 func outcome(letter byte) favfilter.Outcome {

@@ -11,10 +11,10 @@
 --          into the bits string
 --
 -- Returns {state, header, outcomes}. state: "ok" applied; "jammed" a guarded removal
--- could clear no bit, nothing changed; "torn" the strings are not of one build, or cut short;
+-- could clear fewer than two bits, nothing changed; "torn" the strings are not of one build, or cut short;
 -- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
--- letter per key, only without a guard: a added, p present, r removed, x absent,
--- s stuck, f full.
+-- letter per key: a added, p present, r removed, x absent, s stuck, f full; with a
+-- guard instead the fewest bits that a removal cleared, in decimal.
 -- The start of a string; empty where there is none or something else.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)
@@ -115,13 +115,16 @@ end
 local outcomes = {}
 if guarded then
   -- Nothing may change unless every removal can clear a bit.
-  local own = {}
+  local own, fewest = {}, nil
   for i = 1, removals do
     own[i] = clearable(keys[i])
-    if not own[i] or #own[i] == 0 then
+    local n = own[i] and #own[i] or 0
+    if n == 0 or (n < 2 and n < #keys[i]) then
       return {'jammed', header, ''}
     end
+    if not fewest or n < fewest then fewest = n end
   end
+  outcomes[1] = fewest
   for i = 1, removals do clear(own[i]) end
   if header:sub(29, 32) == '\0\0\0\0' then
     -- An empty page has a time to live; one with keys has none.

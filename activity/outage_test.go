@@ -1,0 +1,153 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// partitioned is a store that cannot be reached while down is set.
+type partitioned struct {
+	favfilter.Store
+	down atomic.Bool
+}
+
+func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if s.down.Load() {
+		return downStore{}.Apply(ctx, batches)
+	}
+	return s.Store.Apply(ctx, batches)
+}
+
+func (s *partitioned) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if s.down.Load() {
+		return false, faulttest.ErrInjected
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Peek(ctx, ids)
+}
+
+func (s *partitioned) Epoch(ctx context.Context) (string, error) {
+	if s.down.Load() {
+		return "", faulttest.ErrInjected
+	}
+	return s.Store.Epoch(ctx)
+}
+
+// A process that cannot reach the store acknowledges a write only when all others know of
+// it, and they see it at once then, in a store that never got it.
+func TestWritesWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
+		const bound = time.Second
+		cut := &partitioned{Store: shared}
+		a := startProcess(t, l, cut, Config{StalenessBound: bound, ScrubRate: 1})
+		b := startProcess(t, l, shared, Config{StalenessBound: bound, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p"))
+		cut.down.Store(true)
+		for i := range 30 {
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+			target, start := fmt.Sprint("q", i), time.Now()
+			a.record(t, true, add("1", "hide", target))
+			if took := time.Since(start); took < bound || took > bound+pollTimeout {
+				t.Errorf("acknowledged after %v, the bound is %v", took, bound)
+			}
+			b.want(t, "1", "hide", target, Direct)
+			a.want(t, "1", "hide", target, Direct)
+			a.record(t, true, undo("1", "hide", target))
+			b.want(t, "1", "hide", target, None)
+			a.want(t, "1", "hide", target, None)
+		}
+		if n := a.Stats().WithoutPage; n != 60 {
+			t.Errorf("%d writes without a page, want 60", n)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// With neither the store nor the ledger to make sure that others know, a write is not
+// acknowledged.
+func TestWritesWithoutEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		down := &slowLedger{Ledger: l}
+		p := startProcess(t, down, downStore{}, Config{})
+		down.fails.Store(true)
+		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
+			t.Errorf("error %v", err)
+		}
+		down.fails.Store(false)
+		p.record(t, false, add("1", "hide", "p"))
+		p.want(t, "1", "hide", "p", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A ledger that ends within the bound after a commit may have ended before others heard of
+// it: without the store, such a write is not acknowledged.
+func TestLedgerEndsWithinTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		ending := &slowLedger{Ledger: l}
+		p := startProcess(t, ending, downStore{}, Config{StalenessBound: time.Second})
+		time.Sleep(250 * time.Millisecond)
+		go func() {
+			time.Sleep(700 * time.Millisecond) // after the next poll
+			ending.fails.Store(true)
+		}()
+		if _, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")}); dependency(err) != "pages" {
+			t.Errorf("error %v", err)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A page made from the ledger while the store is down is used only while what the ledger
+// has is known. Then there is no answer: it would be one from before others' writes.
+func TestImagesNeedTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		ending := &slowLedger{Ledger: l}
+		p := startProcess(t, ending, downStore{}, Config{StalenessBound: time.Second})
+		p.record(t, true, add("1", "hide", "p"))
+		p.want(t, "1", "hide", "p", Direct)
+		ending.fails.Store(true)
+		ending.unreadable.Store(true)
+		p.want(t, "1", "hide", "p", Direct) // within the bound
+		time.Sleep(3 * time.Second)
+		if _, err := p.View(t.Context(), "1", p.Kinds().All()); dependency(err) != "ledger" {
+			t.Errorf("error %v", err)
+		}
+		ending.unreadable.Store(false)
+		ending.fails.Store(false)
+		time.Sleep(time.Second)
+		p.want(t, "1", "hide", "p", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}

@@ -1,0 +1,97 @@
+package activity
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	// enoughCleared is how many bits a removal has to clear to be let be. A key with
+	// fewer cleared is reported again when keys that come later happen to set just
+	// those; with four, that happens to fewer than one in 1,000 even if a quarter of
+	// the page comes later.
+	enoughCleared = 4
+	// idleShare is how many times as long as it works the tidying rests.
+	idleShare = 4
+)
+
+// tidying is the pages to be made anew because removals left much of keys in them, each
+// once, in the order found.
+type tidying struct {
+	mu     sync.Mutex
+	listed map[uint32]bool
+	order  []uint32
+	more   chan struct{} // holds one while there may be some
+}
+
+func newTidying() tidying {
+	return tidying{listed: make(map[uint32]bool), more: make(chan struct{}, 1)}
+}
+
+func (d *tidying) add(page uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listed[page] {
+		return
+	}
+	d.listed[page] = true
+	d.order = append(d.order, page)
+	select {
+	case d.more <- struct{}{}:
+	default:
+	}
+}
+
+func (d *tidying) next() (page uint32, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.order) == 0 {
+		return 0, false
+	}
+	page, d.order = d.order[0], d.order[1:]
+	delete(d.listed, page)
+	return page, true
+}
+
+// tidyLoop makes the pages anew, one at a time and resting in between. Undone keys are
+// reported a little more often until then, and not from then on.
+func (r *Recorder) tidyLoop() {
+	for {
+		select {
+		case <-r.tidying.more:
+		case <-r.closed:
+			return
+		}
+		for r.tidyNext() {
+		}
+	}
+}
+
+// tidyNext tidies one page, and reports whether to go on.
+func (r *Recorder) tidyNext() bool {
+	page, ok := r.tidying.next()
+	if !ok {
+		return false
+	}
+	start := time.Now()
+	r.tidy(page)
+	rest := time.NewTimer(idleShare * time.Since(start))
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+		return true
+	case <-r.closed:
+		return false
+	}
+}
+
+func (r *Recorder) tidy(page uint32) {
+	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+	defer cancel()
+	f, err := r.rebuild(ctx, page, 0, "residue", math.MaxInt)
+	if err == nil && f.storeErr == nil && !f.placed {
+		r.tidying.add(page) // somebody wrote to it meanwhile
+	}
+}

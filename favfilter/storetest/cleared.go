@@ -1,0 +1,56 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// clearedBits removes keys from a crowded page, one by one and many at a time: what may be
+// removed, and the fewest bits that it cleared, is as Page.Apply has it.
+func clearedBits(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 9}
+	page := newPage(t, header(9, 100))
+	keys := hashes(0, 160)
+	for _, h := range keys {
+		page.Insert(h)
+	}
+	if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil {
+		t.Fatal(err)
+	}
+	weak, jammed, fewest := 0, 0, map[uint8]int{}
+	for round := 0; len(keys) > 0; round++ {
+		n := 1 // by script
+		if round%6 == 5 {
+			n = min(len(keys), 10) // by swap
+		}
+		batch := favfilter.Batch{
+			ID: id, Identity: testIdentity(), Sequence: page.Header().Sequence + 1, Remove: keys[:n],
+		}
+		keys = keys[n:]
+		one := page.Clone()
+		alone := n == 1 && one.Remove(batch.Remove[0]) == favfilter.Removed
+		want := page.Apply(batch)
+		res := apply(t, b.Store, batch)
+		if res.State != want.State || res.Cleared != want.Cleared || res.Header != want.Header {
+			t.Fatalf("%v with %d bits cleared, want %v with %d", res.State, res.Cleared, want.State, want.Cleared)
+		}
+		switch {
+		case want.State == favfilter.Jammed && alone:
+			weak++ // only one bit could be cleared
+		case want.State == favfilter.Jammed:
+			jammed++
+		default:
+			fewest[res.Cleared]++
+		}
+	}
+	if weak == 0 || jammed == 0 || fewest[0]+fewest[1] > 0 || len(fewest) < 2 {
+		t.Errorf("%d jams of a key with one bit of its own, %d others, bits cleared %v", weak, jammed, fewest)
+	}
+	adds := apply(t, b.Store, favfilter.Batch{
+		ID: id, Identity: testIdentity(), Sequence: page.Header().Sequence + 1, Add: hashes(9000, 2),
+	})
+	if adds.State != favfilter.Applied || adds.Cleared != 0 {
+		t.Errorf("%v with %d bits cleared by a batch that removes nothing", adds.State, adds.Cleared)
+	}
+}
