@@ -154,11 +154,18 @@ type feedRequest struct {
 
 type feedAnswer struct {
 	Posts []struct {
-		ID   string
-		Like *bool
-	}
-	Dropped  []struct{ ID, Kind, Actor string }
-	Degraded []struct{ Kind, Reason string }
+		ID   string `json:"id"`
+		Like *bool  `json:"like"`
+	} `json:"posts"`
+	Dropped []struct {
+		ID    string `json:"id"`
+		Kind  string `json:"kind"`
+		Actor string `json:"actor"`
+	} `json:"dropped"`
+	Degraded []struct {
+		Kind   string `json:"kind"`
+		Reason string `json:"reason"`
+	} `json:"degraded"`
 }
 
 func (s *service) feed(q feedRequest) (feedAnswer, error) {

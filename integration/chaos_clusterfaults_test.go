@@ -1,0 +1,112 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+func clusterFaults() []fault {
+	only, short := []topology{redisCluster}, [2]time.Duration{0, 2 * time.Second}
+	return []fault{
+		{"failover", only, short, failover("")},
+		{"takeover", only, short, failover("TAKEOVER")},
+		{"replica promoted that missed writes", only, short, promoteBehind},
+		{"slots moved", only, short, moveSlots},
+	}
+}
+
+// anyReplica is a random replica and its primary.
+func (w *world) anyReplica() (primary, replica *redistest.Server, err error) {
+	primary, err = w.anyPrimary()
+	if err != nil {
+		return nil, nil, err
+	}
+	replicas, err := w.cluster.ReplicasOf(w.t.Context(), primary)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(replicas) == 0 {
+		return nil, nil, fmt.Errorf("%s has no replica: %w", primary.Addr(), errNotNow)
+	}
+	return primary, replicas[0], nil
+}
+
+// failover has a replica take its primary's place, which lives.
+func failover(mode string) func(*world) (func() error, error) {
+	return func(w *world) (func() error, error) {
+		_, replica, err := w.anyReplica()
+		if err != nil {
+			return nil, err
+		}
+		if err := w.cluster.Failover(w.t.Context(), replica, mode); err != nil {
+			return nil, err
+		}
+		return w.whole, nil
+	}
+}
+
+// promoteBehind promotes a replica that lacks what its primary acknowledged in the last
+// second: it was stopped, its connection was closed, so that nothing waited in it, and
+// then the primary died.
+func promoteBehind(w *world) (func() error, error) {
+	primary, replica, err := w.anyReplica()
+	if err != nil {
+		return nil, err
+	}
+	replica.Pause()
+	if err := primary.Client().ClientKillByFilter(w.t.Context(), "TYPE", "replica").Err(); err != nil {
+		return nil, err
+	}
+	before := w.tally.of("acknowledged")
+	if err := wait(w.t.Context(), time.Second); err != nil {
+		return nil, err
+	}
+	primary.Kill()
+	missed := w.tally.of("acknowledged") - before
+	replica.Resume()
+	if err := w.cluster.Failover(w.t.Context(), replica, "TAKEOVER"); err != nil {
+		return nil, err
+	}
+	w.t.Logf("%s was promoted without some of %d acknowledged writes", replica.Addr(), missed)
+	return func() error {
+		primary.Restart()
+		return w.whole()
+	}, nil
+}
+
+// moveSlots moves the slots of some pages from one primary to another, under the load.
+func moveSlots(w *world) (func() error, error) {
+	primaries, err := w.cluster.Primaries(w.t.Context())
+	if err != nil {
+		return nil, err
+	}
+	from, err := w.cluster.Primary(w.t.Context(), fmt.Sprintf("{feed/%d}", w.rng.IntN(chaosPages)))
+	if err != nil {
+		return nil, err
+	}
+	primaries = slices.DeleteFunc(primaries, func(s *redistest.Server) bool { return s == from })
+	to := primaries[w.rng.IntN(len(primaries))]
+	var slots []int
+	for page := range chaosPages {
+		key := fmt.Sprintf("{feed/%d}", page)
+		owner, err := w.cluster.Primary(w.t.Context(), key)
+		if err != nil {
+			return nil, err
+		}
+		slot, err := from.Client().ClusterKeySlot(w.t.Context(), key).Result()
+		if err != nil {
+			return nil, err
+		}
+		if owner == from && !slices.Contains(slots, int(slot)) && len(slots) < 6 {
+			slots = append(slots, int(slot))
+		}
+	}
+	if err := w.cluster.MoveSlots(w.t.Context(), from, to, slots); err != nil {
+		return nil, err
+	}
+	w.t.Logf("slots %v moved from %s to %s", slots, from.Addr(), to.Addr())
+	return w.whole, nil
+}

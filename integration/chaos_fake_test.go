@@ -1,0 +1,243 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestChaosFindsFaults puts the load on a service in memory that is right, and then on ones
+// that are not: each fault has to be found, and none where there is none.
+func TestChaosFindsFaults(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bug  fakeBug
+		want string // the promise that is broken; "": none
+	}{
+		{"right", fakeBug{}, ""},
+		{"loses writes", fakeBug{loseWrite: 300}, "lost"},
+		{"takes undos back", fakeBug{retakeUndo: 30}, "rest"},
+		{"answers 500 once", fakeBug{answer500: true}, "status"},
+		{"answers 503 without advice", fakeBug{bare503: true}, "status"},
+		{"reports what was undone", fakeBug{reportUndone: 10}, "undone"},
+		{"misses one side of a block", fakeBug{oneSided: 50}, "lost"},
+		{"degrades blocks", fakeBug{degradeBlock: true}, "answer"},
+		{"says changed", fakeBug{sayChanged: true}, "changed"},
+		{"cuts a connection", fakeBug{cut: true}, "answer"},
+		{"leaves posts out", fakeBug{leaveOut: true}, "answer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			fake := &fakeService{bug: c.bug, live: make(map[[3]string]bool), stale: make(map[[3]string]bool)}
+			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, maxFeeds: 3000}
+			for i := range 2 {
+				server := httptest.NewServer(fake)
+				t.Cleanup(server.Close)
+				l.targets = append(l.targets, newTarget(i, server.URL))
+			}
+			l.run(t.Context())
+			l.checkAtRest(t.Context())
+			l.checkRates()
+			found, messages := l.tally.violations()
+			t.Logf("%d feeds, %d acknowledged: found %v", l.tally.of("feeds"), l.tally.of("acknowledged"), found)
+			if (c.want == "" && len(found) > 0) || (c.want != "" && found[c.want] == 0) {
+				t.Errorf("found %v, want %q\n%s", found, c.want, strings.Join(messages, "\n"))
+			}
+			if l.tally.of("acknowledged") < 500 {
+				t.Errorf("only %d writes were acknowledged", l.tally.of("acknowledged"))
+			}
+		})
+	}
+}
+
+// fakeBug is what is wrong with a fakeService. Numbers are one in how many.
+type fakeBug struct {
+	loseWrite, retakeUndo, reportUndone, oneSided               int
+	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut bool
+}
+
+// fakeService does in memory what the load uses of the service.
+type fakeService struct {
+	bug fakeBug
+
+	mu      sync.Mutex
+	live    map[[3]string]bool // user, kind, target
+	stale   map[[3]string]bool // undone, and reported all the same
+	retaken [3]string
+	writes  int
+	once    bool
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	var answer any
+	switch {
+	case r.URL.Path == "/v1/feed/filter":
+		if s.misbehave(w) {
+			return
+		}
+		answer = s.feed(r)
+	case r.URL.Path == "/v1/activities":
+		answer = s.batch(r)
+	case len(parts) == 5:
+		changed := s.write([3]string{parts[2], strings.TrimSuffix(parts[3], "s"), parts[4]}, r.Method == http.MethodPut)
+		answer = map[string]bool{"changed": changed}
+	case r.Method == http.MethodGet:
+		answer = s.list(parts[2], strings.TrimSuffix(parts[3], "s"))
+	default: // seen
+		answer = map[string]int{"recorded": 1}
+	}
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		panic(err)
+	}
+}
+
+// misbehave answers one feed as it should not be.
+func (s *fakeService) misbehave(w http.ResponseWriter) bool {
+	if s.once || s.writes < 100 {
+		return false
+	}
+	s.once = true
+	switch {
+	case s.bug.answer500:
+		http.Error(w, "oops", http.StatusInternalServerError)
+	case s.bug.bare503:
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	case s.bug.cut:
+		panic(http.ErrAbortHandler)
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *fakeService) write(key [3]string, add bool) bool {
+	s.writes++
+	if s.writes%100 == 50 && s.retaken != [3]string{} { // an old add takes effect
+		s.live[s.retaken] = true
+		s.retaken = [3]string{}
+	}
+	bug := func(oneIn int) bool { return oneIn > 0 && s.writes%oneIn == 0 }
+	was := s.live[key]
+	switch {
+	case add && !was && bug(s.bug.loseWrite):
+		return true
+	case add:
+		s.live[key] = true
+		delete(s.stale, key)
+	default:
+		delete(s.live, key)
+		if was && bug(s.bug.retakeUndo) {
+			s.retaken = key
+		}
+		if was && bug(s.bug.reportUndone) {
+			s.stale[key] = true
+		}
+	}
+	return was != add || s.bug.sayChanged && s.writes%300 == 0
+}
+
+func (s *fakeService) batch(r *http.Request) any {
+	var request struct {
+		Activities []batchLine `json:"activities"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		panic(err)
+	}
+	results := make([]map[string]bool, len(request.Activities))
+	for i, a := range request.Activities {
+		results[i] = map[string]bool{"changed": s.write([3]string{a.User, a.Kind, a.Target}, a.Op == "add")}
+	}
+	return map[string]any{"results": results}
+}
+
+func (s *fakeService) list(user, kind string) any {
+	items := []map[string]string{}
+	for key := range s.live {
+		if key[0] == user && key[1] == kind {
+			items = append(items, map[string]string{"target": key[2]})
+		}
+	}
+	return map[string]any{"items": items}
+}
+
+// feed answers a feed check.
+func (s *fakeService) feed(r *http.Request) any {
+	var q feedRequest
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		panic(err)
+	}
+	has := func(user, kind, target string) bool {
+		key := [3]string{user, kind, target}
+		return s.live[key] || s.stale[key]
+	}
+	kept, dropped, degraded := []map[string]any{}, []map[string]string{}, []map[string]string{}
+	for i, p := range q.Posts {
+		// The blocked one's page misses a block, as after a write that was torn.
+		reverse := has(p.Author, "block", q.Viewer)
+		if s.bug.oneSided > 0 && (len(p.Author)+s.writes)%s.bug.oneSided == 0 {
+			reverse = false
+		}
+		if s.bug.leaveOut && s.writes > 100 && i == 0 {
+			continue
+		}
+		if reverse || has(q.Viewer, "block", p.Author) || has(q.Viewer, "hide", p.ID) {
+			dropped = append(dropped, map[string]string{"id": p.ID, "kind": "block"})
+			continue
+		}
+		kept = append(kept, map[string]any{"id": p.ID, "like": has(q.Viewer, "like", p.ID)})
+	}
+	if s.bug.degradeBlock && s.writes > 100 {
+		degraded = append(degraded, map[string]string{"kind": "block", "reason": fmt.Sprint("no ", s.writes)})
+	}
+	return map[string]any{"posts": kept, "dropped": dropped, "degraded": degraded}
+}
+
+// TestGrown has memory grow, and not.
+func TestGrown(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		mib  func(second int) int64
+		want bool
+	}{
+		{"level", func(int) int64 { return 100 }, false},
+		{"a leak", func(s int) int64 { return 100 + 5*int64(s) }, true},
+		{"warming up", func(s int) int64 { return min(400, 100+50*int64(s)) }, false},
+		{"a spike at a third", func(s int) int64 {
+			if s == 20 {
+				return 1
+			}
+			return 200
+		}, false},
+	} {
+		var samples []sample
+		for s := range 60 {
+			samples = append(samples, sample{life: 2, age: time.Duration(s) * time.Second, rss: c.mib(s) << 20}, sample{life: 1, age: time.Minute / 3, rss: 1})
+		}
+		if _, got := grown(samples, sample{life: 2, age: time.Minute, rss: c.mib(60) << 20}); got != c.want {
+			t.Errorf("%s: grown %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestSignTest compares it with probabilities that are easily said.
+func TestSignTest(t *testing.T) {
+	for _, c := range []struct {
+		a, b int
+		want float64
+	}{
+		{0, 0, 1}, {0, 5, 1}, {1, 0, 0.5}, {1, 1, 0.75}, {10, 0, 1.0 / 1024}, {5, 5, 0.623046875},
+	} {
+		if got := signTest(c.a, c.b); got < c.want-1e-9 || got > c.want+1e-9 {
+			t.Errorf("signTest(%d, %d) = %v, want %v", c.a, c.b, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fault is something that goes wrong. begin does it and returns what heals it, nil if
+// nothing has to be; in between it lasts for a random time in lasts.
+type fault struct {
+	name  string
+	on    []topology
+	lasts [2]time.Duration
+	begin func(w *world) (heal func() error, err error)
+}
+
+// faults are all there are, for the topology.
+func faults(on topology) []fault {
+	all := slices.Concat(processFaults(), postgresFaults(), redisFaults(), clusterFaults())
+	return slices.DeleteFunc(all, func(f fault) bool {
+		return !slices.Contains(f.on, on) || !strings.Contains(f.name, *chaosFaults)
+	})
+}
+
+// everywhere, fleets and the others say what a fault is possible on.
+func everywhere() []topology { return []topology{embedded, oneRedis, redisCluster} }
+func fleets() []topology     { return []topology{oneRedis, redisCluster} }
+
+func processFaults() []fault {
+	return []fault{
+		{"instance killed", everywhere(), [2]time.Duration{0, 2 * time.Second}, func(w *world) (func() error, error) {
+			i := w.anyInstance()
+			i.kill()
+			return func() error { return i.start() }, nil
+		}},
+		{"instance stopped", everywhere(), [2]time.Duration{500 * time.Millisecond, 3 * time.Second}, func(w *world) (func() error, error) {
+			i := w.anyInstance()
+			return func() error { return i.resume() }, i.pause()
+		}},
+	}
+}
+
+func postgresFaults() []fault {
+	return []fault{
+		{"postgres killed", fleets(), [2]time.Duration{0, 2 * time.Second}, func(w *world) (func() error, error) {
+			w.postgres.Kill()
+			return func() error { w.postgres.Restart(); return nil }, nil
+		}},
+		{"postgres stopped", fleets(), [2]time.Duration{time.Second, 3 * time.Second}, func(w *world) (func() error, error) {
+			w.postgres.Pause()
+			return func() error { w.postgres.Resume(); return nil }, nil
+		}},
+	}
+}
+
+func (w *world) anyInstance() *instance { return w.instances[w.rng.IntN(len(w.instances))] }
+
+// scheduler has one fault after the other happen.
+type scheduler struct {
+	world *world
+	deck  []fault          // what is left until all have been
+	every [2]time.Duration // from the beginning of one to that of the next
+	done  map[string]int
+}
+
+// run goes on until end. The last seconds are left without a fault.
+func (s *scheduler) run(end time.Time) {
+	w := s.world
+	s.done = make(map[string]int)
+	for {
+		next := time.Now().Add(s.between(s.every))
+		if next.After(end.Add(-s.every[1])) {
+			_ = wait(w.t.Context(), time.Until(end))
+			return
+		}
+		if err := s.once(); err != nil {
+			w.tally.violatedf("harness", "%v", err)
+			return
+		}
+		w.takeSnapshot()
+		if err := wait(w.t.Context(), time.Until(next)); err != nil {
+			return
+		}
+	}
+}
+
+func (s *scheduler) between(d [2]time.Duration) time.Duration {
+	return d[0] + time.Duration(s.world.rng.Float64()*float64(d[1]-d[0]))
+}
+
+// draw takes the next fault of a shuffled deck: in a short run, as many different ones as
+// there is time for.
+func (s *scheduler) draw() fault {
+	if len(s.deck) == 0 {
+		s.deck = faults(s.world.topology)
+		s.world.rng.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
+	}
+	f := s.deck[0]
+	s.deck = s.deck[1:]
+	return f
+}
+
+// once has a fault happen, heals it, and sees that the service answers again.
+func (s *scheduler) once() error {
+	w, f := s.world, s.draw()
+	w.tally.setFault(f.name)
+	defer w.tally.setFault("")
+	start := time.Now()
+	heal, err := f.begin(w)
+	if errors.Is(err, errNotNow) {
+		w.t.Logf("%s %s: %v", start.Format(clock), f.name, err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("fault %s: %w", f.name, err)
+	}
+	if heal != nil {
+		if err := wait(w.t.Context(), s.between(f.lasts)); err != nil {
+			return err
+		}
+		if err := heal(); err != nil {
+			return fmt.Errorf("heal %s: %w", f.name, err)
+		}
+	}
+	healed := time.Now()
+	r, err := w.repaired()
+	w.tally.repaired(f.name, r)
+	s.done[f.name]++
+	w.t.Logf("%s %-34s %5d ms; after it feeds are answered everywhere in %d ms, nothing is degraded in %d ms, writes in %d ms",
+		start.Format(clock), f.name, healed.Sub(start).Milliseconds(), r.feeds.Milliseconds(), r.whole.Milliseconds(), r.writes.Milliseconds())
+	if err != nil {
+		w.tally.violatedf("repair", "%v after %s: %v", repairLimit, f.name, err)
+	}
+	return nil
+}
+
+// errNotNow is wrapped by faults that are not possible as things stand.
+var errNotNow = errors.New("not possible now")

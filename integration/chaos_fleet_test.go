@@ -1,0 +1,167 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// instance is a "feedfilter serve" that is killed and started again on one port.
+type instance struct {
+	*target
+
+	command string
+	args    []string
+	cmd     *exec.Cmd // of its last life; touched by the test's goroutine alone
+	log     *tailLog
+
+	lifeMu  sync.Mutex
+	pid     int // 0: it is down
+	started time.Time
+}
+
+const startLimit = 30 * time.Second
+
+// newInstance starts command on a port of its own, and ends it with the test.
+func newInstance(t *testing.T, index int, command string, args ...string) *instance {
+	t.Helper()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.ReservePort(t)))
+	i := &instance{target: newTarget(index, "http://"+addr), command: command, log: &tailLog{max: 200}}
+	i.args = append([]string{"serve", "--addr", addr}, args...)
+	if err := i.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		i.kill()
+		i.client.CloseIdleConnections()
+	})
+	return i
+}
+
+// start runs the process until it listens.
+func (i *instance) start() error {
+	i.cmd = exec.Command(i.command, i.args...) //nolint:noctx // killed by the test
+	i.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stderr, err := i.cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := i.cmd.Start(); err != nil {
+		return fmt.Errorf("start instance %d: %w", i.index, err)
+	}
+	listening := make(chan bool, 1)
+	go i.follow(stderr, listening)
+	ok := false
+	select {
+	case ok = <-listening:
+	case <-time.After(startLimit):
+	}
+	if !ok {
+		_ = i.cmd.Process.Kill()
+		_ = i.cmd.Wait()
+		return fmt.Errorf("start instance %d: it does not listen within %v\n%s", i.index, startLimit, i.log)
+	}
+	i.lifeMu.Lock()
+	i.pid, i.started = i.cmd.Process.Pid, time.Now()
+	i.lifeMu.Unlock()
+	i.endOutage()
+	return nil
+}
+
+// follow keeps the log, and says once whether the process came to listen.
+func (i *instance) follow(stderr io.Reader, listening chan<- bool) {
+	r := bufio.NewReader(stderr)
+	said := false
+	for {
+		line, err := r.ReadBytes('\n')
+		i.log.add(line)
+		var entry struct {
+			Msg string `json:"msg"`
+		}
+		if !said && json.Unmarshal(line, &entry) == nil && entry.Msg == "listening" {
+			said = true
+			listening <- true
+		}
+		if err != nil {
+			if !said {
+				listening <- false
+			}
+			return
+		}
+	}
+}
+
+// kill ends the process at once, if it runs.
+func (i *instance) kill() {
+	i.lifeMu.Lock()
+	running := i.pid != 0
+	i.pid = 0
+	i.lifeMu.Unlock()
+	if !running {
+		return
+	}
+	i.beginOutage(true)
+	_ = i.cmd.Process.Kill()
+	_ = i.cmd.Wait()
+	i.log.add([]byte("--- killed\n"))
+}
+
+// pause stops the process where it is; resume lets it go on.
+func (i *instance) pause() error {
+	i.beginOutage(false)
+	return i.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+func (i *instance) resume() error {
+	err := i.cmd.Process.Signal(syscall.SIGCONT)
+	i.endOutage()
+	return err
+}
+
+// tailLog keeps the last lines of a log.
+type tailLog struct {
+	max int
+
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+func (l *tailLog) add(line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(line) == 0 {
+		return
+	}
+	if len(l.lines) == l.max {
+		l.lines = l.lines[1:]
+	}
+	l.lines = append(l.lines, bytes.Clone(line))
+}
+
+func (l *tailLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.Join(l.lines, nil))
+}
+
+// logs is the end of every instance's log.
+func logs(instances []*instance) string {
+	var b strings.Builder
+	for i := range slices.Values(instances) {
+		fmt.Fprintf(&b, "--- instance %d, %s\n%s", i.index, i.url, i.log)
+	}
+	return b.String()
+}

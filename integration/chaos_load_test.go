@@ -1,0 +1,296 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	loadWriters = 6
+	loadFeeders = 6
+	batchLines  = 12 // of a batch at most
+	feedLooks   = 48 // of a feed at most
+)
+
+// What a target's busy counts are about.
+const (
+	writing = iota
+	feeding
+)
+
+// chaosLoad writes and reads at full speed, through all instances, and has the model judge
+// what it gets.
+type chaosLoad struct {
+	model   *chaosModel
+	targets []*target
+	tally   *tally
+	seed    uint64
+
+	maxFeeds int  // ends the load; 0: its context does
+	no503    bool // feeds have to be answered with 200
+}
+
+// run puts the load on until ctx ends, and returns when the last answer is there.
+func (l *chaosLoad) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	requests := context.WithoutCancel(ctx) // those on their way are waited for
+	var wg sync.WaitGroup
+	for w := range loadWriters {
+		rng := rand.New(rand.NewPCG(l.seed, 100+uint64(w)))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if g := l.pick(ctx, rng, writing); g != nil {
+					l.write(requests, g, w, rng)
+					g.busy[writing].Add(-1)
+				}
+			}
+		})
+	}
+	for f := range loadFeeders {
+		rng := rand.New(rand.NewPCG(l.seed, 200+uint64(f)))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if g := l.pick(ctx, rng, feeding); g != nil {
+					l.feed(requests, g, rng)
+					g.busy[feeding].Add(-1)
+				}
+				if l.maxFeeds > 0 && l.tally.of("feeds") >= l.maxFeeds {
+					cancel()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// pick takes a random instance that runs. One that answers slowly, or not at all, gets no more than
+// half of the load, so that the others stay busy. While none runs it waits for one and
+// returns nil, as it does when ctx ends.
+func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target {
+	limit := int32(loadWriters / 2)
+	if len(l.targets) == 1 {
+		limit = loadWriters
+	}
+	var down <-chan struct{}
+	for _, i := range rng.Perm(len(l.targets)) {
+		g := l.targets[i]
+		if up := g.up(); up != nil {
+			down = up
+			continue
+		}
+		if g.busy[what].Add(1) <= limit {
+			return g
+		}
+		g.busy[what].Add(-1)
+	}
+	var retry <-chan time.Time
+	if down == nil {
+		retry = time.After(5 * time.Millisecond) // all are at their limit, by a race of two that pick
+	}
+	select {
+	case <-down:
+	case <-retry:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// answered checks what every answer has to be like, and says whether it is 200.
+func (l *chaosLoad) answered(g *target, what string, r reply) bool {
+	y := l.tally
+	switch {
+	case r.err != nil:
+		y.count(what+" cut", 1)
+		if !g.mayBreak(r.sent, r.done) {
+			y.violatedf("answer", "%s at instance %d, sent %s: %v", what, g.index, r.sent.Format(clock), r.err)
+		}
+		return false
+	case r.status == http.StatusServiceUnavailable:
+		y.count(what+" 503", 1)
+		y.took(what+" 503", r.done.Sub(r.sent))
+		if r.retryAfter == "" {
+			y.violatedf("status", "%s: 503 without Retry-After: %s", what, r.body)
+		}
+		if l.no503 && what == "feeds" {
+			y.violatedf("status", "a feed at instance %d was answered 503 after %v: %s", g.index, r.done.Sub(r.sent), r.body)
+		}
+		return false
+	case r.status != http.StatusOK:
+		y.violatedf("status", "%s: %d %s", what, r.status, r.body)
+		return false
+	}
+	y.took(what, r.done.Sub(r.sent))
+	return true
+}
+
+// write does one write of users that are this writer's alone.
+func (l *chaosLoad) write(ctx context.Context, g *target, writer int, rng *rand.Rand) {
+	mine := (len(l.model.users) - writer + loadWriters - 1) / loadWriters
+	own := func() *chaosKey {
+		keys := l.model.own[writer+loadWriters*rng.IntN(mine)]
+		return keys[rng.IntN(len(keys))]
+	}
+	switch x := rng.IntN(100); {
+	case x < 5:
+		l.recordSeen(ctx, g, rng)
+	case x < 20:
+		picked := make(map[*chaosKey]bool)
+		for range 1 + rng.IntN(batchLines) {
+			picked[own()] = true
+		}
+		l.writeBatch(ctx, g, picked, rng)
+	default:
+		l.writeOne(ctx, g, own(), rng)
+	}
+}
+
+func (l *chaosLoad) recordSeen(ctx context.Context, g *target, rng *rand.Rand) {
+	user := l.model.users[rng.IntN(len(l.model.users))]
+	posts := map[string][]string{"posts": {fmt.Sprint("s", rng.IntN(1000)), fmt.Sprint("s", rng.IntN(1000))}}
+	r := g.send(ctx, http.MethodPost, "/v1/users/"+user+"/seen", posts)
+	l.answered(g, "seen", r)
+}
+
+func (l *chaosLoad) writeOne(ctx context.Context, g *target, k *chaosKey, rng *rand.Rand) {
+	o := l.model.begin(k, rng)
+	method := http.MethodPut
+	if !o.add {
+		method = http.MethodDelete
+	}
+	r := g.send(ctx, method, "/v1/users/"+k.user+"/"+k.plural()+"/"+k.target, nil)
+	var results []changedAnswer
+	if l.answered(g, "writes", r) {
+		results = make([]changedAnswer, 1)
+		if err := json.Unmarshal(r.body, &results[0]); err != nil {
+			l.tally.violatedf("answer", "a write: %v: %s", err, r.body)
+		}
+	}
+	l.finish([]op{o}, r, results)
+}
+
+type changedAnswer struct {
+	Changed *bool `json:"changed"`
+}
+
+// batchLine is a line of POST /v1/activities.
+type batchLine struct {
+	User   string `json:"user"`
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Op     string `json:"op"`
+}
+
+func (l *chaosLoad) writeBatch(ctx context.Context, g *target, keys map[*chaosKey]bool, rng *rand.Rand) {
+	var ops []op
+	var lines []batchLine
+	for k := range keys {
+		o := l.model.begin(k, rng)
+		ops = append(ops, o)
+		line := batchLine{k.user, k.kind, k.target, "remove"}
+		if o.add {
+			line.Op = "add"
+		}
+		lines = append(lines, line)
+	}
+	r := g.send(ctx, http.MethodPost, "/v1/activities", map[string]any{"activities": lines})
+	var answer struct {
+		Results []changedAnswer `json:"results"`
+	}
+	if l.answered(g, "batches", r) {
+		if err := json.Unmarshal(r.body, &answer); err != nil || len(answer.Results) != len(ops) {
+			l.tally.violatedf("answer", "a batch of %d: %v: %s", len(ops), err, r.body)
+			answer.Results = nil
+		}
+	}
+	l.finish(ops, r, answer.Results)
+}
+
+// finish tells the model what came of the writes: results are nil if they were not
+// acknowledged.
+func (l *chaosLoad) finish(ops []op, r reply, results []changedAnswer) {
+	for i, o := range ops {
+		if results == nil {
+			why := fmt.Sprintf("status %d", r.status)
+			if r.err != nil {
+				why = r.err.Error()
+			}
+			l.model.failed(o, r.by, why)
+			l.tally.count("undecided", 1)
+			continue
+		}
+		l.tally.count("acknowledged", 1)
+		changed := results[i].Changed
+		if changed == nil {
+			l.tally.violatedf("answer", "the answer says not what changed: %s", r.body)
+			changed = new(bool)
+		}
+		if wrong := l.model.acknowledged(o, *changed, r.by); wrong != "" {
+			l.tally.violatedf("changed", "%s", wrong)
+		}
+	}
+}
+
+// feed asks for one viewer's feed and has it judged.
+func (l *chaosLoad) feed(ctx context.Context, g *target, rng *rand.Rand) {
+	f := l.model.newFeed(rng.IntN(len(l.model.users)), 1+rng.IntN(feedLooks), rng)
+	r := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request)
+	if l.answered(g, "feeds", r) {
+		l.judge(ctx, f, r)
+	}
+	l.tally.count("feeds", 1)
+}
+
+func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
+	var answer feedAnswer
+	if err := json.Unmarshal(r.body, &answer); err != nil {
+		l.tally.violatedf("answer", "a feed: %v: %s", err, r.body)
+		return
+	}
+	dropped, liked, wrong := f.read(answer)
+	if wrong != "" {
+		l.tally.violatedf("answer", "the feed of %s at instance %d: %s", f.request.Viewer, r.by.instance, wrong)
+		return
+	}
+	if len(answer.Degraded) > 0 {
+		l.tally.count("feeds degraded", 1)
+	}
+	j := l.model.judge(f, dropped, liked, r.by)
+	l.tally.count("looks", j.looks)
+	l.tally.count("late undo", j.lateUndo)
+	for _, x := range j.missed {
+		switch {
+		case !x.lost():
+			l.tally.late(x.age)
+			continue
+		case x.again:
+			l.tally.again("lost")
+			continue
+		}
+		l.tally.violatedf("lost", "%s, answered %s\n%s", x.detail, r.done.Format(clock), l.lookAgain(ctx, f, x.id))
+	}
+}
+
+// lookAgain says which instances report the candidate now, for the message about one that did
+// not.
+func (l *chaosLoad) lookAgain(ctx context.Context, f *chaosFeed, id string) string {
+	text := "      asked again:"
+	for _, g := range l.targets {
+		if g.up() != nil {
+			continue
+		}
+		var answer feedAnswer
+		if err := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request).ok(&answer); err != nil {
+			text += fmt.Sprintf(" instance %d: %v;", g.index, err)
+			continue
+		}
+		dropped, liked, wrong := f.read(answer)
+		text += fmt.Sprintf(" instance %d reports it: %v %s;", g.index, dropped[id] || liked[id], wrong)
+	}
+	return text
+}

@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// lookSpec is one candidate of a viewer's feed: it is to be dropped, or marked, while any of
+// its keys is live. There are two keys where two users may block each other.
+type lookSpec struct {
+	kind, target string
+	keys         []*chaosKey
+}
+
+// look is a lookSpec in a feed that is being asked for.
+type look struct {
+	lookSpec
+	versions [2]uint64 // of the keys before the feed was sent
+	live     [2]bool
+	decided  bool // all keys, before
+	undos    int  // of all keys
+	id       string
+	control  string // the id of a post or author that nobody ever wrote; "": none
+}
+
+// chaosFeed is a feed that is being asked for.
+type chaosFeed struct {
+	viewer  int
+	request feedRequest
+	looks   []look
+	sent    time.Time
+}
+
+// newFeed asks for a feed of up to that many looks of the viewer, and notes how their keys
+// stand. Each that was undone is accompanied by a control, which is asked for whenever this
+// undone one is, as long as it stays undone: so both are exposed to the same pages equally
+// often.
+func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
+	f := &chaosFeed{viewer: viewer, request: feedRequest{Viewer: m.users[viewer], Annotate: []string{"like"}}}
+	specs := m.looks[viewer]
+	order := rng.Perm(len(specs))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range order[:min(size, len(order))] {
+		f.add(specs[i])
+	}
+	rng.Shuffle(len(f.request.Posts), func(i, j int) {
+		f.request.Posts[i], f.request.Posts[j] = f.request.Posts[j], f.request.Posts[i]
+	})
+	f.sent = time.Now()
+	return f
+}
+
+// add is called with the model's lock held.
+func (f *chaosFeed) add(spec lookSpec) {
+	l := look{lookSpec: spec, decided: true}
+	anyLive := false
+	for i, k := range spec.keys {
+		l.versions[i], l.live[i] = k.version, k.live && !k.undecided
+		l.decided = l.decided && !k.undecided && !k.busy
+		l.undos += k.undos
+		anyLive = anyLive || k.live || k.undecided
+	}
+	var p post
+	p, l.id = f.candidate(spec.kind, spec.target)
+	f.request.Posts = append(f.request.Posts, p)
+	if l.decided && !anyLive && l.undos > 0 {
+		p, l.control = f.candidate(spec.kind, fmt.Sprintf("never-%s-%d", spec.target, l.undos))
+		f.request.Posts = append(f.request.Posts, p)
+	}
+	f.looks = append(f.looks, l)
+}
+
+// candidate is a post that only the target can be a reason to drop, and its id.
+func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
+	if kind == "block" {
+		p = post{ID: "by-" + target, Author: target}
+	} else {
+		p = post{ID: target, Author: "author-of-" + target}
+	}
+	return p, p.ID
+}
+
+// reported is what a feed says about each candidate.
+type reported map[string]bool
+
+// read returns which candidates the answer drops, or marks as liked; and what is wrong with
+// it, "" for nothing.
+func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
+	dropped, liked = reported{}, reported{}
+	for _, d := range a.Dropped {
+		dropped[d.ID] = true
+	}
+	next := 0
+	for _, p := range f.request.Posts {
+		if dropped[p.ID] {
+			continue
+		}
+		if next == len(a.Posts) || a.Posts[next].ID != p.ID {
+			return nil, nil, fmt.Sprintf("post %q is neither kept in its place nor dropped", p.ID)
+		}
+		if a.Posts[next].Like == nil {
+			return nil, nil, fmt.Sprintf("post %q is not annotated", p.ID)
+		}
+		liked[p.ID] = *a.Posts[next].Like
+		next++
+	}
+	if len(a.Posts)+len(a.Dropped) != len(f.request.Posts) {
+		return nil, nil, fmt.Sprintf("%d kept and %d dropped of %d", len(a.Posts), len(a.Dropped), len(f.request.Posts))
+	}
+	for _, d := range a.Degraded {
+		if d.Kind != "seen" {
+			return nil, nil, fmt.Sprintf("%s is degraded: %s", d.Kind, d.Reason)
+		}
+	}
+	return dropped, liked, ""
+}
+
+// missed is a live key that a feed did not report.
+type missed struct {
+	id     string // of the candidate
+	key    *chaosKey
+	age    time.Duration // from the acknowledgement to the sending of the feed
+	same   bool          // the instance that answered had acknowledged it in the same life
+	again  bool          // one of the same key has been described
+	detail string
+}
+
+// lost says whether the service may not have missed it.
+func (x missed) lost() bool { return x.same || x.age > stalenessBound+boundSlack }
+
+// judgement is what a feed was found to be.
+type judgement struct {
+	looks    int // judged
+	missed   []missed
+	lateUndo int // undone within the bound, by another instance, and reported
+}
+
+// judge compares an answer with what was known when the feed was sent, as far as nobody has
+// touched it since.
+func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, by source) judgement {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var j judgement
+	for i := range f.looks {
+		l := &f.looks[i]
+		if !l.untouched() {
+			continue
+		}
+		hit, control := dropped[l.id], dropped[l.control]
+		if l.kind == "like" {
+			hit, control = hit || liked[l.id], control || liked[l.control]
+		}
+		j.looks++
+		live := l.live[0] || l.live[1]
+		switch {
+		case live && !hit:
+			j.missed = append(j.missed, l.miss(f, by))
+		case !live && l.control != "" && !l.fresh(f.sent, by):
+			m.expose(f.viewer, l, hit, control)
+		case !live && l.control != "" && hit:
+			j.lateUndo++
+		}
+	}
+	return j
+}
+
+// untouched says whether all keys were decided before, and no write of them began since.
+func (l *look) untouched() bool {
+	if !l.decided {
+		return false
+	}
+	for i, k := range l.keys {
+		if k.version != l.versions[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// fresh says whether the instance may not know yet that the keys are undone.
+func (l *look) fresh(sent time.Time, by source) bool {
+	for _, k := range l.keys {
+		if life, ok := k.acks[by.instance]; ok && life == by.life {
+			continue
+		}
+		if sent.Sub(k.since) <= stalenessBound+boundSlack {
+			return true
+		}
+	}
+	return false
+}
+
+// miss describes the key that has been live for longest.
+func (l *look) miss(f *chaosFeed, by source) missed {
+	x := missed{id: l.id}
+	detail := ""
+	for i, k := range l.keys {
+		detail += k.past()
+		if !l.live[i] {
+			continue
+		}
+		life, acked := k.acks[by.instance]
+		x.same = x.same || acked && life == by.life
+		if age := f.sent.Sub(k.since); x.key == nil || age > x.age {
+			x.key, x.age = k, age
+		}
+	}
+	if !x.lost() {
+		return x
+	}
+	x.again, x.key.missed = x.key.missed, true
+	x.detail = fmt.Sprintf("the feed of %s, sent %s and answered by %d.%d, keeps %q: %v is live for %v (this instance acknowledged it: %v)\n%s",
+		f.request.Viewer, f.sent.Format(clock), by.instance, by.life, l.id, x.key, x.age.Round(time.Millisecond), x.same, detail)
+	return x
+}

@@ -1,0 +1,247 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// stalenessBound is the service's promise: how long an instance may take to notice
+	// that pages lost what another one acknowledged. The default of --staleness-bound.
+	stalenessBound = time.Second
+	// boundSlack is for measuring: a feed is sent a little after its time was taken.
+	boundSlack = 100 * time.Millisecond
+	// settleTime is how long after its answer, or after the loss of its connection, a
+	// write that was not acknowledged may still take effect: the deadline of the
+	// service's requests, and a second for measuring.
+	settleTime = 11 * time.Second
+)
+
+// clock is the format of times in messages: those of the service's logs have more digits.
+const clock = "15:04:05.000"
+
+// chaosKey is one activity, what is known of it, and the last that was done to it.
+// The model's lock guards all but the names.
+type chaosKey struct {
+	user, kind, target string
+
+	busy      bool // a write of it is on its way
+	live      bool // unless undecided
+	undecided bool
+	version   uint64      // raised at the start and at the end of each write
+	undos     int         // acknowledged removals of what was, or may have been, live
+	since     time.Time   // of the first acknowledgement of the state it is in
+	acks      map[int]int // by instance: its life when it last acknowledged this state
+
+	// Until then an unacknowledged write may still add, or remove, the key. The opposite
+	// is not sent before, as the stuck write could take effect after it: a client that got
+	// no answer repeats its request. So at most one of the two lies in the future.
+	mayAdd, mayRemove time.Time
+
+	history []string // of the last writes, for failure messages
+	missed  bool     // and there has been one
+}
+
+func (k *chaosKey) String() string { return k.user + " " + k.kind + " " + k.target }
+
+// plural is the kind's name in routes.
+func (k *chaosKey) plural() string { return k.kind + "s" }
+
+// source says who answered: an instance, in its life of that number.
+type source struct{ instance, life int }
+
+// chaosModel knows of every activity what the service has acknowledged. It is safe for
+// concurrent use; each key is written by one goroutine at a time.
+type chaosModel struct {
+	users []string
+	own   [][]*chaosKey // by user
+	looks [][]lookSpec  // by user: all that a feed of this viewer can be asked about
+
+	mu        sync.Mutex
+	settled   time.Time // when the last unacknowledged write can no longer take effect
+	exposures map[exposureID]*exposure
+}
+
+const (
+	keyBlocks = 16 // of a user each: targets that are blocked and unblocked
+	keyHides  = 24
+	keyLikes  = 16
+)
+
+// newChaosModel makes a model of that many users, who block one another, in both
+// directions too, and all of them the first.
+func newChaosModel(users int, seed uint64) *chaosModel {
+	m := &chaosModel{
+		own: make([][]*chaosKey, users), looks: make([][]lookSpec, users),
+		exposures: make(map[exposureID]*exposure),
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for u := range users {
+		m.users = append(m.users, fmt.Sprintf("u%d", u))
+	}
+	for u, name := range m.users {
+		others := rng.Perm(users) // and user 0 before all
+		slices.SortStableFunc(others, func(a, b int) int { return min(a, 1) - min(b, 1) })
+		others = slices.DeleteFunc(others, func(o int) bool { return o == u })
+		add := func(kind, target string) {
+			m.own[u] = append(m.own[u], &chaosKey{user: name, kind: kind, target: target, acks: make(map[int]int)})
+		}
+		for _, o := range others[:min(keyBlocks, len(others))] {
+			add("block", m.users[o])
+		}
+		for i := range keyHides {
+			add("hide", fmt.Sprintf("h%d", i))
+		}
+		for i := range keyLikes {
+			add("like", fmt.Sprintf("l%d", i))
+		}
+	}
+	m.addLooks()
+	return m
+}
+
+// addLooks lists for each viewer what to look at: own keys, and blocks by others. One author
+// may be blocked from both sides.
+func (m *chaosModel) addLooks() {
+	type side struct{ viewer, other string }
+	blocks := make(map[side][]*chaosKey)
+	for _, own := range m.own {
+		for _, k := range own {
+			if k.kind == "block" {
+				blocks[side{k.user, k.target}] = append(blocks[side{k.user, k.target}], k)
+				blocks[side{k.target, k.user}] = append(blocks[side{k.target, k.user}], k)
+			}
+		}
+	}
+	for v, viewer := range m.users {
+		for _, other := range m.users {
+			if keys := blocks[side{viewer, other}]; len(keys) > 0 {
+				m.looks[v] = append(m.looks[v], lookSpec{kind: "block", target: other, keys: keys})
+			}
+		}
+		for _, k := range m.own[v] {
+			if k.kind != "block" {
+				m.looks[v] = append(m.looks[v], lookSpec{kind: k.kind, target: k.target, keys: []*chaosKey{k}})
+			}
+		}
+	}
+}
+
+// op is one write of one key, from begin to the answer.
+type op struct {
+	key       *chaosKey
+	add       bool
+	undecided bool // before
+	was       bool // live, before
+	sent      time.Time
+}
+
+// begin chooses what to do with the key and marks it as being written. Half of the writes
+// of a live key undo it; some repeat what was done, and some undo what is not there.
+func (m *chaosModel) begin(k *chaosKey, rng *rand.Rand) op {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	add := rng.IntN(100) < 90
+	if k.live {
+		add = rng.IntN(2) == 0
+	}
+	switch {
+	case now.Before(k.mayRemove):
+		add = false
+	case now.Before(k.mayAdd):
+		add = true
+	}
+	k.busy = true
+	k.version++
+	return op{key: k, add: add, undecided: k.undecided, was: k.live, sent: now}
+}
+
+// acknowledged notes that the write was answered with 200. It returns what is wrong with
+// the answer, "" for nothing.
+func (m *chaosModel) acknowledged(o op, changed bool, by source) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := o.key
+	now := time.Now()
+	if o.undecided || o.was != o.add {
+		k.since = now
+		clear(k.acks)
+		if !o.add {
+			k.undos++
+		}
+	}
+	k.live, k.undecided = o.add, false
+	if by.life != unknownLife {
+		k.acks[by.instance] = by.life
+	}
+	m.end(o, now, fmt.Sprintf("acknowledged by %d.%d, changed %v", by.instance, by.life, changed))
+	if !o.undecided && changed != (o.was != o.add) {
+		return fmt.Sprintf("%v: add %v answered changed %v, live was %v\n%s", k, o.add, changed, o.was, k.past())
+	}
+	return ""
+}
+
+// failed notes that the write was not acknowledged. It may have taken effect, or may yet.
+func (m *chaosModel) failed(o op, by source, why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := o.key
+	now := time.Now()
+	m.settled = now.Add(settleTime)
+	if o.add {
+		k.mayAdd = m.settled
+	} else {
+		k.mayRemove = m.settled
+	}
+	// Repeating what is so anyway leaves no doubt.
+	k.undecided = o.undecided || o.was != o.add
+	m.end(o, now, fmt.Sprintf("not acknowledged by %d.%d: %s", by.instance, by.life, why))
+}
+
+func (m *chaosModel) end(o op, now time.Time, outcome string) {
+	k := o.key
+	k.busy = false
+	k.version++
+	k.history = append(k.history, fmt.Sprintf("%s-%s add %v %s", o.sent.Format(clock), now.Format(clock), o.add, outcome))
+	if len(k.history) > 8 {
+		k.history = k.history[1:]
+	}
+}
+
+// past is the key's history in lines.
+func (k *chaosKey) past() string {
+	var b strings.Builder
+	for _, line := range k.history {
+		fmt.Fprintf(&b, "      %v: %s\n", k, line)
+	}
+	return b.String()
+}
+
+// count returns how many keys are live, and how many undecided.
+func (m *chaosModel) count() (live, undecided int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, own := range m.own {
+		for _, k := range own {
+			switch {
+			case k.undecided:
+				undecided++
+			case k.live:
+				live++
+			}
+		}
+	}
+	return live, undecided
+}
+
+// settledAt is when the last unacknowledged write can no longer take effect.
+func (m *chaosModel) settledAt() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.settled
+}

@@ -1,0 +1,115 @@
+package integration
+
+import (
+	"fmt"
+	"math"
+)
+
+// exposureID is one absence of one candidate from one viewer's feed: from an undo to the
+// next write.
+type exposureID struct {
+	viewer       int
+	kind, target string
+	undos        int
+}
+
+// exposure counts the looks at an undone key, and at its control in the same feeds.
+type exposure struct{ looks, undone, control int }
+
+// expose counts a look. The model's lock is held.
+func (m *chaosModel) expose(viewer int, l *look, undone, control bool) {
+	id := exposureID{viewer, l.kind, l.target, l.undos}
+	e := m.exposures[id]
+	if e == nil {
+		e = &exposure{}
+		m.exposures[id] = e
+	}
+	e.looks++
+	if undone {
+		e.undone++
+	}
+	if control {
+		e.control++
+	}
+}
+
+// rates sums exposures up.
+type rates struct {
+	Absences        int `json:"absences"` // exposures: an undone key and its control each
+	UndoneAbsences  int `json:"undone_absences_reported"`
+	ControlAbsences int `json:"control_absences_reported"`
+	Looks           int `json:"looks"`
+	UndoneLooks     int `json:"undone_looks_reported"`
+	ControlLooks    int `json:"control_looks_reported"`
+
+	squares float64 // of the looks of each exposure
+}
+
+func (m *chaosModel) rates() rates {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var r rates
+	for _, e := range m.exposures {
+		r.Absences++
+		r.Looks += e.looks
+		r.UndoneLooks += e.undone
+		r.ControlLooks += e.control
+		r.UndoneAbsences += min(e.undone, 1)
+		r.ControlAbsences += min(e.control, 1)
+		r.squares += float64(e.looks) * float64(e.looks)
+	}
+	return r
+}
+
+// configuredRate is the share of clean candidates that the service may drop: the default of
+// --false-positive-rate.
+const configuredRate = 0.001
+
+// wrong says what speaks against an undone key being reported no more often than one that was
+// never written, "" if nothing does.
+//
+// A false positive is met again look after look while its page stands, so looks are not
+// independent; absences are. An undone key and its control are looked at in the same
+// feeds, of the same pages. Were they alike, each absence of which only one or the other is
+// ever reported would be a toss of a coin, however full the pages were and however often they
+// were rebuilt. So the first test is that of signs, at one in a million.
+//
+// The second one sees what hits both: the share of reported looks must not be above three
+// times the rate that is configured. An absence has one fate over all its looks in the
+// worst case, so the variance of their sum is at most the rate times the sum of the squares; six
+// standard deviations are allowed on top.
+func (r rates) wrong() string {
+	if p := signTest(r.UndoneAbsences, r.ControlAbsences); p < 1e-6 {
+		return fmt.Sprintf("of %d absences the undone key was reported in %d, its control in %d: by chance once in %.2g",
+			r.Absences, r.UndoneAbsences, r.ControlAbsences, 1/p)
+	}
+	most := 3*configuredRate*float64(r.Looks) + 6*math.Sqrt(configuredRate*r.squares) + 1
+	if float64(r.UndoneLooks) > most || float64(r.ControlLooks) > most {
+		return fmt.Sprintf("of %d looks the undone key was reported in %d, its control in %d: at most %.0f may be",
+			r.Looks, r.UndoneLooks, r.ControlLooks, most)
+	}
+	return ""
+}
+
+// signTest is the probability that of a+b tosses of a coin a or more are heads.
+func signTest(a, b int) float64 {
+	n := a + b
+	choose := func(k int) float64 { // log of n over k
+		x, _ := math.Lgamma(float64(n + 1))
+		y, _ := math.Lgamma(float64(k + 1))
+		z, _ := math.Lgamma(float64(n - k + 1))
+		return x - y - z
+	}
+	p := 0.0
+	for k := a; k <= n; k++ {
+		p += math.Exp(choose(k) - float64(n)*math.Ln2)
+	}
+	return min(p, 1)
+}
+
+// checkRates notes what speaks against the rates seen.
+func (l *chaosLoad) checkRates() {
+	if wrong := l.model.rates().wrong(); wrong != "" {
+		l.tally.violatedf("undone", "%s", wrong)
+	}
+}

@@ -1,0 +1,60 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRedisDown takes Redis away under load: every feed is answered with 200 all the time, from
+// the ledger, and writes are acknowledged and honoured meanwhile, and after Redis is back,
+// empty.
+func TestRedisDown(t *testing.T) {
+	const before, after = 3 * time.Second, 10 * time.Second
+	w := startWorld(t, oneRedis)
+	growth, err := newSampler(t.Context(), w.instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.load.no503 = true
+	acknowledged := 0
+	var rebuilt float64
+	w.underLoad(func() {
+		w.phase("before", before)
+		w.redis.Kill()
+		acknowledged = w.tally.of("acknowledged")
+		w.phase("down", *redisDownFor)
+		acknowledged = w.tally.of("acknowledged") - acknowledged
+		growth.take(t.Context())
+		rebuilt = growth.rebuilds()
+		w.redis.Restart()
+		w.phase("after", after)
+	})
+	growth.take(t.Context())
+	for _, phase := range []string{"before", "down", "after"} {
+		t.Logf("%-6s: feeds p50 %v p99 %v max %v, writes p50 %v p99 %v max %v", phase,
+			w.tally.quantile("feeds "+phase, 0.50), w.tally.quantile("feeds "+phase, 0.99), w.tally.quantile("feeds "+phase, 1),
+			w.tally.quantile("writes "+phase, 0.50), w.tally.quantile("writes "+phase, 0.99), w.tally.quantile("writes "+phase, 1))
+	}
+	t.Logf("down for %v: %d writes acknowledged; %.0f pages rebuilt in the %v after", *redisDownFor, acknowledged, growth.rebuilds()-rebuilt, after)
+	if acknowledged == 0 {
+		t.Error("no write was acknowledged while Redis was down")
+	}
+	w.conclude(growth, map[string]int{"redis down": 1})
+}
+
+func (w *world) phase(name string, d time.Duration) {
+	w.tally.setPhase(name)
+	_ = wait(w.t.Context(), d)
+}
+
+// rebuilds is how many pages were made anew so far.
+func (s *sampler) rebuilds() float64 {
+	sum := 0.0
+	for name, v := range s.totals() {
+		if strings.HasPrefix(name, "recorder.rebuilds.") {
+			sum += v
+		}
+	}
+	return sum
+}

@@ -1,0 +1,179 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/proxytest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// redisFaults are those of one server, and of a node of a cluster.
+func redisFaults() []fault {
+	short, partition := [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{time.Second, 5 * time.Second}
+	return []fault{
+		{"redis killed", fleets(), short, killRedis},
+		{"redis killed and then postgres", []topology{oneRedis}, [2]time.Duration{3 * time.Second, 4 * time.Second}, killBoth},
+		{"redis stopped", fleets(), [2]time.Duration{500 * time.Millisecond, 3 * time.Second}, stopRedis},
+		{"redis flushed", fleets(), short, onAll(func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })},
+		{"redis set back", fleets(), short, setRedisBack},
+		{"scripts flushed", fleets(), short, onAll(func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })},
+		{"bits deleted", fleets(), short, deleteKeys("bits")},
+		{"regions deleted", fleets(), short, deleteKeys("regions")},
+		{"network cut", fleets(), partition, onProxy((*proxytest.Proxy).Cut)},
+		{"network stalled", fleets(), partition, onProxy((*proxytest.Proxy).Stall)},
+		{"network slow", fleets(), [2]time.Duration{5 * time.Second, 5 * time.Second}, onProxy(func(p *proxytest.Proxy) {
+			p.Delay(200*time.Millisecond, 20*time.Millisecond)
+		})},
+	}
+}
+
+// anyPrimary is the server, or a random primary of the cluster.
+func (w *world) anyPrimary() (*redistest.Server, error) {
+	if w.cluster == nil {
+		return w.redis, nil
+	}
+	primaries, err := w.cluster.Primaries(w.t.Context())
+	if err != nil {
+		return nil, err
+	}
+	return primaries[w.rng.IntN(len(primaries))], nil
+}
+
+// whole waits until the cluster is in order, if there is one.
+func (w *world) whole() error {
+	if w.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), repairLimit)
+	defer cancel()
+	return w.cluster.WaitOK(ctx)
+}
+
+// killRedis kills a primary; in a cluster its replica may take over meanwhile.
+func killRedis(w *world) (func() error, error) {
+	s, err := w.anyPrimary()
+	if err != nil {
+		return nil, err
+	}
+	s.Kill()
+	return func() error {
+		s.Restart()
+		return w.whole()
+	}, nil
+}
+
+// killBoth takes the ledger away while the pages are: instances are left with what they
+// know, and may answer with it as long as the staleness bound lets them.
+func killBoth(w *world) (func() error, error) {
+	w.redis.Kill()
+	// At no fixed distance: writers wait for the bound now, in step with one another.
+	if err := wait(w.t.Context(), time.Second+time.Duration(w.rng.Int64N(int64(2*time.Second)))); err != nil {
+		return nil, err
+	}
+	w.postgres.Kill()
+	return func() error {
+		w.postgres.Restart()
+		w.redis.Restart()
+		return nil
+	}, nil
+}
+
+func stopRedis(w *world) (func() error, error) {
+	s, err := w.anyPrimary()
+	if err != nil {
+		return nil, err
+	}
+	s.Pause()
+	return func() error {
+		s.Resume()
+		return w.whole()
+	}, nil
+}
+
+// onAll does something to all primaries, some moment in the duration of the fault.
+func onAll(do func(ctx context.Context, c *redis.Client) error) func(*world) (func() error, error) {
+	return func(w *world) (func() error, error) {
+		if w.cluster == nil {
+			return nil, do(w.t.Context(), w.redis.Client())
+		}
+		primaries, err := w.cluster.Primaries(w.t.Context())
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range primaries {
+			if err := do(w.t.Context(), s.Client()); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
+// deleteKeys deletes one of the two strings of some pages.
+func deleteKeys(part string) func(*world) (func() error, error) {
+	return func(w *world) (func() error, error) {
+		var client redis.UniversalClient
+		if w.cluster != nil {
+			client = w.cluster.Client()
+		} else {
+			client = w.redis.Client()
+		}
+		for range 8 {
+			key := fmt.Sprintf("fav:{feed/%d}:%s", w.rng.IntN(chaosPages), part)
+			if err := client.Del(w.t.Context(), key).Err(); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
+// onProxy does something to the network: of one instance where there is one Redis, of one
+// node of a cluster.
+func onProxy(do func(p *proxytest.Proxy)) func(*world) (func() error, error) {
+	return func(w *world) (func() error, error) {
+		p := w.proxies[w.rng.IntN(len(w.proxies))]
+		do(p)
+		return func() error {
+			p.Reset()
+			return w.whole()
+		}, nil
+	}
+}
+
+const (
+	snapshotEvery = 5 * time.Second
+	oldestUsed    = 2 * time.Minute
+)
+
+// takeSnapshot keeps what a primary holds, from time to time, for setRedisBack.
+func (w *world) takeSnapshot() {
+	n := len(w.snapshots)
+	if w.topology == embedded || n > 0 && time.Since(w.snapshots[n-1].taken) < snapshotEvery {
+		return
+	}
+	s, err := w.anyPrimary()
+	if err != nil {
+		w.t.Logf("no snapshot: %v", err)
+		return
+	}
+	w.snapshots = append(w.snapshots, redisSnapshot{server: s, taken: time.Now(), path: s.Snapshot()})
+	for time.Since(w.snapshots[0].taken) > oldestUsed {
+		w.snapshots = w.snapshots[1:]
+	}
+}
+
+// setRedisBack restarts a server from a snapshot that is up to two minutes old.
+func setRedisBack(w *world) (func() error, error) {
+	if len(w.snapshots) == 0 {
+		return nil, fmt.Errorf("there is no snapshot yet: %w", errNotNow)
+	}
+	s := w.snapshots[w.rng.IntN(len(w.snapshots))]
+	s.server.RestartFrom(s.path)
+	w.t.Logf("%s is set back by %v", s.server.Addr(), time.Since(s.taken).Round(time.Millisecond))
+	return w.whole, nil
+}

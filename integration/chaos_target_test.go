@@ -1,0 +1,159 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// clientTimeout is how long the load waits for an answer.
+	clientTimeout = 15 * time.Second
+	// outageSlack is for connections that broke in an outage, and are found broken after it.
+	outageSlack = 200 * time.Millisecond
+)
+
+// target is one instance as its clients see it.
+type target struct {
+	index  int
+	url    string
+	client *http.Client
+	busy   [2]atomic.Int32 // requests in progress: writes and feeds
+
+	mu      sync.Mutex
+	life    int           // counts its starts
+	down    chan struct{} // closed when it is up again; nil while it is up
+	outages []outage
+}
+
+// outage is a time in which connections may break: the instance was killed, or stopped.
+type outage struct{ from, until time.Time } // until is zero while it lasts
+
+func newTarget(index int, url string) *target {
+	return &target{
+		index: index, url: url,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: clientTimeout},
+	}
+}
+
+// beginOutage notes that the instance is about to be killed, or else stopped.
+func (g *target) beginOutage(killed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.outages = append(g.outages, outage{from: time.Now()})
+	if killed {
+		g.life++
+		g.down = make(chan struct{})
+	}
+}
+
+// endOutage notes that the instance takes requests again.
+func (g *target) endOutage() {
+	g.client.CloseIdleConnections()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.outages) > 0 {
+		g.outages[len(g.outages)-1].until = time.Now()
+	}
+	if g.down != nil {
+		close(g.down)
+		g.down = nil
+	}
+}
+
+// mayBreak says whether a request of that time may have been cut by an outage.
+func (g *target) mayBreak(from, until time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range g.outages {
+		if until.After(o.from) && (o.until.IsZero() || from.Before(o.until.Add(outageSlack))) {
+			return true
+		}
+	}
+	return false
+}
+
+// is returns who answers now.
+func (g *target) is() source {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return source{g.index, g.life}
+}
+
+// up returns nil if the instance runs, or else what is closed when it does again.
+func (g *target) up() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.down
+}
+
+// unknownLife is that of an instance which was restarted under a request.
+const unknownLife = -1
+
+// reply is what came of a request.
+type reply struct {
+	by         source
+	sent, done time.Time
+	status     int
+	retryAfter string
+	date       string
+	body       []byte
+	err        error // no answer
+}
+
+// send sends a request and reads the answer. The client's timeout bounds it, and ctx.
+func (g *target) send(ctx context.Context, method, path string, body any) reply {
+	r := reply{by: g.is(), sent: time.Now()}
+	r.err = g.exchange(ctx, method, path, body, &r)
+	r.done = time.Now()
+	if g.is() != r.by {
+		r.by.life = unknownLife
+	}
+	return r
+}
+
+func (g *target) exchange(ctx context.Context, method, path string, body any, r *reply) error {
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		in = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, g.url+path, in)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := g.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	r.status, r.retryAfter, r.date = res.StatusCode, res.Header.Get("Retry-After"), res.Header.Get("Date")
+	r.body, err = io.ReadAll(res.Body)
+	return err
+}
+
+// ok decodes the answer of a request that must have got one, with status 200.
+func (r reply) ok(out any) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.status != http.StatusOK:
+		return statusError{r.status, string(r.body)}
+	}
+	if err := json.Unmarshal(r.body, out); err != nil {
+		return fmt.Errorf("decode %q: %w", r.body, err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+//nolint:gochecknoglobals // flags of the test binary
+var (
+	chaosDuration = flag.Duration("chaos.duration", 40*time.Second, "how long each chaos test puts load on the service")
+	chaosSeed     = flag.Uint64("chaos.seed", 0, "seed of what the chaos tests choose; 0: a random one, which they print")
+	chaosFaults   = flag.String("chaos.faults", "", "only faults with this in their names; all without it")
+	chaosReport   = flag.String("chaos.report", "", "file to add a line of JSON to for each chaos test")
+	redisDownFor  = flag.Duration("chaos.redisdown", 5*time.Second, "how long Redis is down in TestRedisDown")
+)
+
+// TestChaosEmbedded kills and stops the embedded service under load.
+func TestChaosEmbedded(t *testing.T) { chaos(t, embedded) }
+
+// TestChaosRedis has everything happen to three instances, a Redis and a Postgres.
+func TestChaosRedis(t *testing.T) { chaos(t, oneRedis) }
+
+// TestChaosCluster has everything happen to three instances, a cluster and a Postgres.
+func TestChaosCluster(t *testing.T) { chaos(t, redisCluster) }
+
+// A long run draws faults less often, so that there is time in which nothing is wrong.
+const longRun = 5 * time.Minute
+
+func chaos(t *testing.T, on topology) {
+	t.Helper()
+	w := startWorld(t, on)
+	growth, err := newSampler(t.Context(), w.instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scheduler{world: w, every: [2]time.Duration{2 * time.Second, 5 * time.Second}}
+	if *chaosDuration >= longRun {
+		s.every = [2]time.Duration{5 * time.Second, 20 * time.Second}
+	}
+	if len(faults(on)) == 0 {
+		t.Skipf("no fault has %q in its name here", *chaosFaults)
+	}
+	w.underLoad(func() {
+		sampling, stop := context.WithCancel(t.Context())
+		var sampled sync.WaitGroup
+		sampled.Go(func() { growth.run(sampling) })
+		s.run(time.Now().Add(*chaosDuration))
+		stop()
+		sampled.Wait()
+	})
+	w.conclude(growth, s.done)
+}
+
+// startWorld starts a world with the seed that was asked for.
+func startWorld(t *testing.T, on topology) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d: again with -chaos.seed=%d", seed, seed)
+	return newWorld(t, on, seed)
+}
+
+// conclude checks everything at rest, and says what came of the run.
+func (w *world) conclude(growth *sampler, faults map[string]int) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	growth.take(ctx)
+	w.load.checkAtRest(ctx)
+	w.load.checkRates()
+	for _, wrong := range growth.check(ctx) {
+		w.tally.violatedf("growth", "%s", wrong)
+	}
+	w.report(growth, faults)
+	w.verdict()
+}

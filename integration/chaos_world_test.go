@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/proxytest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// topology is what the service runs on.
+type topology int
+
+const (
+	embedded     topology = iota // one instance, all within it
+	oneRedis                     // three instances, Redis, Postgres
+	redisCluster                 // three instances, a cluster of six, Postgres
+)
+
+const (
+	chaosPages = 32
+	chaosUsers = 48
+	fleetSize  = 3
+	// skewedInstance is the one whose wall clock is ahead.
+	skewedInstance = 1
+)
+
+// world is a service with all that it runs on, under load and faults. Its methods belong on
+// the test's goroutine.
+type world struct {
+	t         *testing.T
+	topology  topology
+	rng       *rand.Rand
+	seed      uint64
+	instances []*instance
+	load      *chaosLoad
+	tally     *tally
+
+	postgres  *pgtest.Server
+	redis     *redistest.Server  // of oneRedis
+	cluster   *redistest.Cluster // of redisCluster
+	proxies   []*proxytest.Proxy // oneRedis: by instance; redisCluster: by node
+	snapshots []redisSnapshot
+}
+
+// redisSnapshot is what one Redis server held some time ago.
+type redisSnapshot struct {
+	server *redistest.Server
+	path   string
+	taken  time.Time
+}
+
+// newWorld starts everything. All of it ends with the test.
+func newWorld(t *testing.T, on topology, seed uint64) *world {
+	t.Helper()
+	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally()}
+	skewed := ""
+	if on != embedded {
+		skewed = skewedCommand(t)
+	}
+	args := []string{"--pages", fmt.Sprint(chaosPages)}
+	addresses := make([]string, fleetSize) // of Redis, by instance
+	switch on {
+	case embedded:
+		args = append(args, "--data-dir", t.TempDir())
+		addresses = addresses[:1]
+	case oneRedis:
+		w.redis = redistest.Start(t)
+		for i := range addresses {
+			w.proxies = append(w.proxies, proxytest.Start(t, w.redis.Addr()))
+			addresses[i] = "redis://" + w.proxies[i].Addr() + "/0"
+		}
+	case redisCluster:
+		w.cluster = redistest.StartClusterVia(t, 3, 1, func(addr string) string {
+			p := proxytest.Start(t, addr)
+			w.proxies = append(w.proxies, p)
+			return p.Addr()
+		})
+		for i := range addresses {
+			addresses[i] = w.cluster.URL()
+		}
+	}
+	if on != embedded {
+		w.postgres = pgtest.Start(t)
+		args = append(args, "--ledger", w.postgres.Schema())
+	}
+	w.startInstances(args, addresses, skewed)
+	w.load = &chaosLoad{model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed}
+	for _, i := range w.instances {
+		w.load.targets = append(w.load.targets, i.target)
+	}
+	return w
+}
+
+// startInstances starts one for each address of Redis.
+func (w *world) startInstances(args, redis []string, skewed string) {
+	w.t.Helper()
+	for n, address := range redis {
+		binary, own := command, args
+		if n == skewedInstance {
+			binary = skewed
+		}
+		if address != "" {
+			own = append([]string{"--redis", address}, args...)
+		}
+		w.instances = append(w.instances, newInstance(w.t, n, binary, own...))
+		if n == skewedInstance {
+			w.instances[n].assertSkewed(w.t.Context(), w.t)
+		}
+	}
+}
+
+// underLoad calls during while the load is on, and returns when the last request has been
+// answered. A test that ends in between ends the load.
+func (w *world) underLoad(during func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.tally.start = time.Now()
+	var wg sync.WaitGroup
+	wg.Go(func() { w.load.run(ctx) })
+	stop := func() {
+		cancel()
+		wg.Wait()
+	}
+	w.t.Cleanup(stop)
+	during()
+	stop()
+}
+
+// repair is how long it took after a fault until every instance had done something once.
+type repair struct {
+	feeds  time.Duration // answered a feed
+	whole  time.Duration // and answered one without anything degraded
+	writes time.Duration // and acknowledged a write
+}
+
+// repaired waits for the service to be in order again.
+func (w *world) repaired() (r repair, err error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), repairLimit)
+	defer cancel()
+	start := time.Now()
+	feed := func(g *target) reply {
+		return g.send(ctx, "POST", "/v1/feed/filter", feedRequest{Viewer: "probe", Posts: []post{{ID: "p", Author: "a"}}})
+	}
+	for _, stage := range []struct {
+		took *time.Duration
+		do   func(g *target) reply
+		good func(r reply) bool
+	}{
+		{&r.feeds, feed, func(reply) bool { return true }},
+		{&r.whole, feed, func(r reply) bool { return bytes.Contains(r.body, []byte(`"degraded":[]`)) }},
+		{&r.writes, func(g *target) reply {
+			return g.send(ctx, "PUT", fmt.Sprintf("/v1/users/probe%d/likes/p%d", g.index, time.Now().UnixMilli()%1000), nil)
+		}, func(reply) bool { return true }},
+	} {
+		for _, i := range w.instances {
+			for a := stage.do(i.target); a.err != nil || a.status != 200 || !stage.good(a); a = stage.do(i.target) {
+				if err := wait(ctx, 20*time.Millisecond); err != nil {
+					return r, fmt.Errorf("instance %d still answers %d %s: %w", i.index, a.status, a.body, errors.Join(err, a.err))
+				}
+			}
+		}
+		*stage.took = time.Since(start)
+	}
+	return r, nil
+}
+
+// repairLimit is how long after a fault the service may need until it answers everywhere.
+const repairLimit = 30 * time.Second
+
+// verdict fails the test for every promise that was broken.
+func (w *world) verdict() {
+	w.t.Helper()
+	found, messages := w.tally.violations()
+	if len(found) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "--- %s, seed %d: the logs\n%s", w.t.Name(), w.seed, logs(w.instances))
+	w.t.Errorf("seed %d: promises broken: %v\n%s", w.seed, found, strings.Join(messages, "\n"))
+}
