@@ -15,7 +15,31 @@ func clusterFaults() []fault {
 		{"takeover", only, short, failover("TAKEOVER")},
 		{"replica promoted that missed writes", only, short, promoteBehind},
 		{"slots moved", only, short, moveSlots},
+		{"shard gone", only, goneFor(), shardGone},
 	}
+}
+
+// goneFor is how long a shard is gone: a minute, in a run of some.
+func goneFor() [2]time.Duration {
+	if *chaosDuration >= longRun {
+		return [2]time.Duration{time.Minute, time.Minute}
+	}
+	return [2]time.Duration{2 * time.Second, 4 * time.Second}
+}
+
+// shardGone kills a primary and its replica, so that nobody serves its pages.
+func shardGone(w *world) (func() error, error) {
+	primary, replica, err := w.anyReplica()
+	if err != nil {
+		return nil, err
+	}
+	replica.Kill()
+	primary.Kill()
+	return func() error {
+		primary.Restart()
+		replica.Restart()
+		return w.whole()
+	}, nil
 }
 
 // anyReplica is a random replica and its primary.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // instance is a "feedfilter serve" that is killed and started again on one port.
@@ -38,7 +38,7 @@ const startLimit = 30 * time.Second
 // newInstance starts command on a port of its own, and ends it with the test.
 func newInstance(t *testing.T, index int, command string, args ...string) *instance {
 	t.Helper()
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.ReservePort(t)))
+	addr := servertest.Addr(servertest.ReservePort(t))
 	i := &instance{target: newTarget(index, "http://"+addr), command: command, log: &tailLog{max: 200}}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	if err := i.start(); err != nil {
