@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -29,7 +32,8 @@ const (
 	makeTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
 	stopTimeout  = 10 * time.Second
-	portAttempts = 20
+
+	readyToServe = "database system is ready to accept connections"
 )
 
 // Server is a PostgreSQL server that belongs to one test.
@@ -42,11 +46,11 @@ type Server struct {
 	dir      string
 	account  *account
 	settings []string
-	port     int
+	addr     string
 	schemas  atomic.Int64
 
 	mu      sync.Mutex // guards running, and orders Kill and Restart
-	running *process   // nil when it is down
+	running *servertest.Process // nil when it is down
 }
 
 // Start makes a PostgreSQL cluster in a directory of its own, runs a server for
@@ -70,75 +74,49 @@ func Start(t testing.TB, settings ...string) *Server {
 	}
 	s.makeDirectory()
 	s.makeCluster()
-	for range portAttempts {
-		s.port = anyPort()
-		release, free := reserve(s.port)
-		if !free {
-			continue
-		}
-		p, err := s.launch()
-		if err == nil {
-			t.Cleanup(release)
-			t.Cleanup(s.end)
-			s.running = p
-			return s
-		}
-		release()
-		if !p.portTaken() {
-			t.Fatalf("pgtest: starting %s on %s: %v\n%s", s.programs, s.Addr(), err, p.log.tail())
-		}
+	s.running, err = servertest.OnFreePort(t, func(port int) (*servertest.Process, error) {
+		s.addr = servertest.Addr(port)
+		return s.launch()
+	})
+	if err != nil {
+		t.Fatalf("pgtest: starting %s: %v", s.programs, err)
 	}
-	t.Fatalf("pgtest: starting %s: no free port in %d attempts, the last %d", s.programs, portAttempts, s.port)
-	return nil
+	t.Cleanup(s.end)
+	return s
 }
 
 // findPrograms returns the directory of PostgreSQL's programs: that of initdb
 // on the PATH, or the newest where Debian puts them.
 func findPrograms(t testing.TB) string {
 	t.Helper()
-	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path)
-	}
-	newest, directory := -1, ""
+	newest, others := -1, []string(nil)
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is sound
 	for _, path := range found {
-		directories := filepath.Dir(path)
-		version, err := strconv.Atoi(filepath.Base(filepath.Dir(directories)))
+		version, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
 		if err == nil && version > newest {
-			newest, directory = version, directories
+			newest, others = version, []string{path}
 		}
 	}
-	if directory != "" {
-		return directory
-	}
-	const advice = "pgtest: THIS TEST NEEDS POSTGRESQL, and there is none (make deps installs it)"
-	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
-		t.Fatal(advice)
-	}
-	t.Skip(advice)
-	return ""
+	return filepath.Dir(servertest.FindProgram(t, "POSTGRESQL", "initdb", others...))
 }
 
-// makeDirectory makes the server's directory. Those that package testing makes
-// are closed to the account that the server may have to run as.
+// makeDirectory makes the server's directory.
 func (s *Server) makeDirectory() {
 	s.t.Helper()
-	dir, err := os.MkdirTemp("", "pgtest")
+	removeAbandoned()
+	dir, remove, err := makeDirectory(s.account)
 	if err != nil {
-		s.t.Fatalf("pgtest: %v", err)
+		s.t.Fatalf("pgtest: making the server's directory: %v", err)
 	}
 	s.dir = dir
 	s.t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := remove(); err != nil {
 			s.t.Errorf("pgtest: removing the server's directory: %v", err)
 		}
 	})
-	if err := s.account.own(dir); err != nil {
-		s.t.Fatalf("pgtest: %v", err)
-	}
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+func (s *Server) data() string { return filepath.Join(s.dir, dataDirectory) }
 
 // makeCluster makes what a server serves.
 func (s *Server) makeCluster() {
@@ -147,7 +125,7 @@ func (s *Server) makeCluster() {
 	defer cancel()
 	cmd := s.command(ctx, "initdb", "--pgdata", s.data(), "--username", "postgres",
 		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
-	if output, err := cmd.CombinedOutput(); err != nil {
+	if output, err := servertest.Run(cmd); err != nil {
 		s.t.Fatalf("pgtest: making a cluster with %s: %v\n%s", cmd.Path, err, output)
 	}
 }
@@ -156,19 +134,25 @@ func (s *Server) makeCluster() {
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.programs, name), args...) //nolint:gosec // the test's own words
 	cmd.Dir = s.dir
-	setProcessAttributes(cmd, s.account)
+	s.account.use(cmd)
 	return cmd
 }
 
-// launch runs the server on s.port and waits until it is ready. On an error the
-// process is gone, and returned for its log.
-func (s *Server) launch() (*process, error) {
+// launch runs the server on s.addr and waits until it is ready.
+func (s *Server) launch() (*servertest.Process, error) {
+	host, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return nil, err
+	}
 	settings := slices.Concat(
 		[]string{"fsync=off", "max_connections=200", "shared_buffers=16MB"},
 		s.settings,
 		[]string{
-			"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=",
+			"listen_addresses=" + host, "port=" + port, "unix_socket_directories=",
 			"logging_collector=off", "log_destination=stderr",
+			// In files of its directory, which goes with it: a server that is
+			// killed leaves what it shares elsewhere behind.
+			"dynamic_shared_memory_type=mmap",
 		},
 	)
 	args := make([]string, 0, 2+2*len(settings))
@@ -180,9 +164,7 @@ func (s *Server) launch() (*process, error) {
 	defer cancel()
 	// Its life is the Server's to end, not a context's: a test's context is
 	// over before its cleanups, which may still need the server.
-	p := newProcess(s.command(context.Background(), "postgres", args...))
-	err := p.start(ctx)
-	return p, err
+	return servertest.Start(ctx, s.command(context.Background(), "postgres", args...), readyToServe)
 }
 
 // end ends the server for good.
@@ -194,14 +176,16 @@ func (s *Server) end() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := s.running.abort(ctx); err != nil {
-		s.t.Errorf("pgtest: ending the server on %s: %v\n%s", s.Addr(), err, s.running.log.tail())
+	// It writes nothing more and, unlike one that is killed, leaves no shared
+	// memory behind.
+	if err := s.running.Stop(ctx, syscall.SIGQUIT); err != nil {
+		s.t.Errorf("pgtest: ending the server on %s: %v", s.Addr(), err)
 	}
 	s.running = nil
 }
 
 // Addr is the server's host:port. It stays the same over Restart.
-func (s *Server) Addr() string { return loopback(s.port) }
+func (s *Server) Addr() string { return s.addr }
 
 // URL is the address of the server's database, as its superuser.
 func (s *Server) URL() string {
@@ -222,7 +206,7 @@ func (s *Server) Kill() {
 	if s.running == nil {
 		return
 	}
-	if err := s.running.kill(); err != nil {
+	if err := s.running.Kill(); err != nil {
 		s.t.Errorf("pgtest: killing the server on %s: %v", s.Addr(), err)
 	}
 	s.running = nil
@@ -245,25 +229,36 @@ func (s *Server) Restart() {
 	}
 	p, err := s.launch()
 	if err != nil {
-		s.t.Fatalf("pgtest: restarting the server on %s: %v\n%s", s.Addr(), err, p.log.tail())
+		s.t.Fatalf("pgtest: restarting the server on %s: %v", s.Addr(), err)
 	}
 	s.running = p
 }
 
 // Pause stops all processes of the server where they are, as a machine that
-// hangs does: connections stay, and nothing is answered until Resume.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
-
-// Resume lets a paused server go on.
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(signal syscall.Signal) {
+// hangs does: connections stay, and nothing is answered until Resume. It returns
+// when they have stopped. A server that is down stays so. Only Linux has it;
+// elsewhere it fails the test.
+func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {
 		return
 	}
-	if err := s.running.signal(signal); err != nil {
-		s.t.Errorf("pgtest: sending %v to the server on %s: %v", signal, s.Addr(), err)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := s.running.Suspend(ctx); err != nil {
+		s.t.Errorf("pgtest: pausing the server on %s: %v", s.Addr(), err)
+	}
+}
+
+// Resume lets a paused server go on. On any other it has no effect.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return
+	}
+	if err := s.running.Resume(); err != nil {
+		s.t.Errorf("pgtest: resuming the server on %s: %v", s.Addr(), err)
 	}
 }

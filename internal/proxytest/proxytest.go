@@ -6,13 +6,11 @@
 package proxytest
 
 import (
-	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // Proxy stands in front of one TCP server, at a loopback address of its own, and
@@ -41,7 +39,7 @@ func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{
 		t:      t,
-		addr:   net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.ReservePort(t))),
+		addr:   servertest.Addr(servertest.ReservePort(t)),
 		target: target,
 	}
 	l, err := openLinks(p.addr, target)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const slotCount = 16384
@@ -79,7 +81,7 @@ func startCluster(t testing.TB, primaries, replicasEach int, proxy func(addr str
 	binary := findBinary(t)
 	c := &Cluster{t: t}
 	for range primaries * (1 + replicasEach) {
-		c.nodes = append(c.nodes, newServer(t, binary, clusterArgs(args, ReservePort(t))))
+		c.nodes = append(c.nodes, newServer(t, binary, clusterArgs(args, servertest.ReservePort(t))))
 	}
 	if err := startAll(c.nodes); err != nil {
 		t.Fatalf("redistest: starting a cluster: %v", err)
@@ -117,7 +119,7 @@ func clusterArgs(args []string, bus int) []string {
 			"--cluster-enabled", "yes",
 			"--cluster-config-file", "nodes.conf",
 			"--cluster-port", strconv.Itoa(bus),
-			"--cluster-announce-ip", loopbackHost,
+			"--cluster-announce-ip", servertest.Host,
 		},
 	)
 }
@@ -178,7 +180,7 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 	for i, replica := range c.nodes[primaries:] {
 		primary := i % primaries
 		what := fmt.Sprintf("%s replicates %s", replica.Addr(), c.nodes[primary].Addr())
-		err := await(ctx, what, func(ctx context.Context) error {
+		err := servertest.Await(ctx, what, func(ctx context.Context) error {
 			return replica.client.ClusterReplicate(ctx, c.ids[primary]).Err() // fails until it has met the primary
 		})
 		if err != nil {
@@ -257,7 +259,7 @@ func (c *Cluster) Failover(ctx context.Context, replica *Server, mode string) er
 		command = append(command, mode)
 	}
 	due := pollsPerFailover
-	return await(ctx, replica.Addr()+" is a primary", func(ctx context.Context) error {
+	return servertest.Await(ctx, replica.Addr()+" is a primary", func(ctx context.Context) error {
 		own, err := c.ownRecord(ctx, replica)
 		switch {
 		case err != nil:

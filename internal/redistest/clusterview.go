@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // nodeRecord is what a node knows of another one, or of itself: a line of
@@ -190,7 +192,7 @@ func (c *Cluster) ReplicasOf(ctx context.Context, primary *Server) ([]*Server, e
 // running replica is connected with its primary, and what the nodes tell clients
 // names all of these and none that is down.
 func (c *Cluster) WaitOK(ctx context.Context) error {
-	return await(ctx, "the cluster is at rest", func(ctx context.Context) error {
+	return servertest.Await(ctx, "the cluster is at rest", func(ctx context.Context) error {
 		own, err := c.ownRecords(ctx)
 		if err != nil {
 			return err

@@ -14,13 +14,12 @@ func (s *Server) Pause() {
 		s.t.Errorf("redistest: pausing the server on %s: it is down", s.Addr())
 		return
 	}
-	if s.paused {
+	if s.running.Suspended() {
 		return
 	}
-	s.paused = true
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := s.running.suspend(ctx); err != nil {
+	if err := s.running.Suspend(ctx); err != nil {
 		s.t.Errorf("redistest: pausing the server on %s: %v", s.Addr(), err)
 	}
 }
@@ -30,15 +29,10 @@ func (s *Server) Pause() {
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.resume()
-}
-
-func (s *Server) resume() {
-	if !s.paused {
+	if s.running == nil {
 		return
 	}
-	s.paused = false
-	if err := s.running.resume(); err != nil {
+	if err := s.running.Resume(); err != nil {
 		s.t.Errorf("redistest: resuming the server on %s: %v", s.Addr(), err)
 	}
 }
@@ -47,5 +41,5 @@ func (s *Server) resume() {
 func (s *Server) isUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running != nil && !s.paused
+	return s.running != nil && !s.running.Suspended()
 }

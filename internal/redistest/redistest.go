@@ -17,11 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -29,7 +32,6 @@ const (
 	// with far too much to do.
 	startTimeout = time.Minute
 	stopTimeout  = time.Minute
-	portAttempts = 20
 )
 
 // Server is a redis-server process that belongs to one test.
@@ -42,7 +44,7 @@ type Server struct {
 	binary string
 	dir    string
 	args   []string
-	port   int
+	port   int // 0 until it begins
 	client *redis.Client
 
 	// config is the file that args are put in, for a server that is to keep its
@@ -51,9 +53,8 @@ type Server struct {
 	mode   []string // further arguments that a file cannot have
 	ready  string   // what it logs when it is ready
 
-	mu      sync.Mutex // guards running and paused, and orders all that changes them
-	running *process   // nil when it is down
-	paused  bool
+	mu      sync.Mutex // guards running, and orders all that changes them
+	running *servertest.Process // nil when it is down
 }
 
 // Start runs redis-server on a free loopback port, in a directory of its own,
@@ -69,58 +70,40 @@ type Server struct {
 // that does not start fails the test with the end of its log.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, anyPort, args)
-}
-
-// start tries the ports that nextPort names until one is free.
-func start(t testing.TB, nextPort func() int, args []string) *Server {
-	t.Helper()
 	s := newServer(t, findBinary(t), args)
-	if err := s.begin(nextPort); err != nil {
+	if err := s.begin(); err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
 	return s
 }
 
-// newServer makes a server that has yet to begin, and ends with the test.
+// newServer makes a server that has yet to begin.
 func newServer(t testing.TB, binary string, args []string) *Server {
 	t.Helper()
-	s := &Server{t: t, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe}
-	t.Cleanup(s.Kill)
-	return s
+	return &Server{t: t, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe}
 }
 
 // readyToServe is what redis-server logs when it accepts connections.
 const readyToServe = "Ready to accept connections"
 
-// begin starts a server for the first time, on the first free one of the ports
-// that nextPort names.
-func (s *Server) begin(nextPort func() int) error {
+// begin starts a server for the first time, on a port of its own.
+func (s *Server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range portAttempts {
-		s.port = nextPort()
-		release, free := reserve(s.port)
-		if !free {
-			continue
-		}
+	p, err := servertest.OnFreePort(s.t, func(port int) (*servertest.Process, error) {
+		s.port = port
 		if err := s.writeConfig(); err != nil {
-			release()
-			return err
+			return nil, err
 		}
-		p, err := s.launch()
-		if err == nil {
-			s.t.Cleanup(release)
-			s.running = p
-			s.client = s.newClient()
-			return nil
-		}
-		release()
-		if !p.portTaken() {
-			return fmt.Errorf("starting %s on %s: %w\n%s", s.binary, s.Addr(), err, p.log.tail())
-		}
+		return s.launch()
+	})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", s.binary, err)
 	}
-	return fmt.Errorf("starting %s: no free port in %d attempts, the last %d", s.binary, portAttempts, s.port)
+	s.running = p
+	s.t.Cleanup(s.Kill)
+	s.client = s.newClient()
+	return nil
 }
 
 // startAll begins the servers, all at once. It is for the test's own goroutine.
@@ -128,7 +111,7 @@ func startAll(servers []*Server) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(servers))
 	for i, s := range servers {
-		wg.Go(func() { errs[i] = s.begin(anyPort) })
+		wg.Go(func() { errs[i] = s.begin() })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -136,30 +119,21 @@ func startAll(servers []*Server) error {
 
 func findBinary(t testing.TB) string {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err == nil {
-		return path
-	}
-	const advice = "redistest: THIS TEST NEEDS A REDIS SERVER, and there is none: %v (make deps installs it)"
-	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
-		t.Fatalf(advice, err)
-	}
-	t.Skipf(advice, err)
-	return ""
+	return servertest.FindProgram(t, "A REDIS SERVER", "redis-server")
 }
 
-// launch runs the server on s.port and waits until it is ready. On an error the
-// process is gone, and returned for its log.
-func (s *Server) launch() (*process, error) {
+// launch runs the server on s.port and waits until it is ready.
+func (s *Server) launch() (*servertest.Process, error) {
 	args := s.allArgs()
 	if s.config != "" {
 		args = slices.Concat([]string{s.config}, s.mode)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	p := newProcess(s.binary, args, s.ready)
-	err := p.start(ctx)
-	return p, err
+	// Its life is the Server's to end, not a context's: a test's context is
+	// over before its cleanups, which may still need the server.
+	cmd := exec.CommandContext(context.Background(), s.binary, args...) //nolint:gosec // the test's own words
+	return servertest.Start(ctx, cmd, s.ready)
 }
 
 // allArgs are the server's arguments, later ones over earlier ones.
@@ -167,7 +141,7 @@ func (s *Server) allArgs() []string {
 	return slices.Concat(
 		[]string{"--save", "", "--appendonly", "no"},
 		s.args,
-		[]string{"--bind", loopbackHost, "--port", strconv.Itoa(s.port)},
+		[]string{"--bind", servertest.Host, "--port", strconv.Itoa(s.port)},
 		[]string{"--dir", s.dir, "--logfile", "", "--daemonize", "no"},
 	)
 }
@@ -223,7 +197,7 @@ func (s *Server) newClient() *redis.Client {
 
 // Addr is the server's host:port. It stays the same over Restart.
 func (s *Server) Addr() string {
-	return loopback(s.port)
+	return servertest.Addr(s.port)
 }
 
 // URL is the server's address as redis://host:port/0.
@@ -250,28 +224,26 @@ func (s *Server) kill() {
 	if s.running == nil {
 		return
 	}
-	if err := s.running.kill(); err != nil {
+	if err := s.running.Kill(); err != nil {
 		s.t.Errorf("redistest: killing the server on %s: %v", s.Addr(), err)
 	}
-	s.running, s.paused = nil, false
+	s.running = nil
 }
 
 // Stop shuts the server down in order, with SIGTERM, and returns when it is
 // gone. What its persistence settings keep is there after Restart. A paused
-// server is resumed. A server that is down stays down; one that will not end in a minute fails the test and
-// is killed.
+// server is resumed. A server that is down stays down; one that will not end in a
+// minute fails the test and is killed.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {
 		return
 	}
-	s.resume()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := s.running.terminate(ctx); err != nil {
-		s.t.Errorf("redistest: stopping the server on %s: %v\n%s", s.Addr(), err, s.running.log.tail())
-		s.kill()
+	if err := s.running.Stop(ctx, syscall.SIGTERM); err != nil {
+		s.t.Errorf("redistest: stopping the server on %s: %v", s.Addr(), err)
 	}
 	s.running = nil
 }
@@ -293,7 +265,7 @@ func (s *Server) restart() {
 	s.t.Helper()
 	p, err := s.launch()
 	if err != nil {
-		s.t.Fatalf("redistest: restarting %s on %s: %v\n%s", s.binary, s.Addr(), err, p.log.tail())
+		s.t.Fatalf("redistest: restarting %s on %s: %v", s.binary, s.Addr(), err)
 	}
 	s.running = p
 }

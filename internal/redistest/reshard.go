@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -30,7 +32,7 @@ func (c *Cluster) MoveSlots(ctx context.Context, from, to *Server, slots []int) 
 		}
 	}
 	what := fmt.Sprintf("all nodes know of the slots that %s got", to.Addr())
-	return await(ctx, what, func(ctx context.Context) error {
+	return servertest.Await(ctx, what, func(ctx context.Context) error {
 		for _, node := range c.up() {
 			if err := c.checkServes(ctx, node, to, slots); err != nil {
 				return err
@@ -77,7 +79,7 @@ func (c *Cluster) moveSlot(ctx context.Context, from, to *Server, slot int) erro
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []any{"MIGRATE", loopbackHost, to.port, "", 0, migrateTimeoutMillis, "KEYS"}
+		migrate := []any{"MIGRATE", servertest.Host, to.port, "", 0, migrateTimeoutMillis, "KEYS"}
 		for _, key := range keys {
 			migrate = append(migrate, key)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -58,7 +60,7 @@ func StartSentinel(t testing.TB, replicas, sentinels int, args ...string) *Senti
 	}
 	primary := s.servers[0]
 	for range replicas {
-		own := slices.Concat(args, []string{"--replicaof", loopbackHost, strconv.Itoa(primary.port)})
+		own := slices.Concat(args, []string{"--replicaof", servertest.Host, strconv.Itoa(primary.port)})
 		s.servers = append(s.servers, newConfiguredServer(t, binary, own))
 	}
 	for range sentinels {
@@ -91,7 +93,7 @@ func newConfiguredServer(t testing.TB, binary string, args []string) *Server {
 // watcherArgs are the arguments of a sentinel.
 func watcherArgs(primaryPort, replicas, sentinels int) []string {
 	return []string{
-		sentinelArg, "monitor", primaryName, loopbackHost, strconv.Itoa(primaryPort), strconv.Itoa(sentinels/2 + 1),
+		sentinelArg, "monitor", primaryName, servertest.Host, strconv.Itoa(primaryPort), strconv.Itoa(sentinels/2 + 1),
 		sentinelArg, "down-after-milliseconds", primaryName, "1000",
 		sentinelArg, "failover-timeout", primaryName, "5000",
 		sentinelArg, "parallel-syncs", primaryName, strconv.Itoa(max(1, replicas)),
@@ -186,7 +188,7 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 		return err
 	}
 	asked := false
-	return await(ctx, "another server than "+old.Addr()+" is the primary", func(ctx context.Context) error {
+	return servertest.Await(ctx, "another server than "+old.Addr()+" is the primary", func(ctx context.Context) error {
 		watching := s.watching()
 		if len(watching) == 0 {
 			return errors.New("no sentinel is running")
@@ -215,7 +217,7 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 // primary, which runs, know of all servers and sentinels and take none that runs for down;
 // and all servers that run are that primary and its replicas, connected with it.
 func (s *Sentinel) WaitOK(ctx context.Context) error {
-	return await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
+	return servertest.Await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
 		if len(s.watching()) == 0 {
 			return errors.New("no sentinel is running")
 		}
@@ -250,7 +252,7 @@ func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) e
 		return err
 	}
 	for name, want := range map[string]string{
-		"ip":                  loopbackHost,
+		"ip":                  servertest.Host,
 		"port":                strconv.Itoa(primary.port),
 		"flags":               "master", // and not s_down, o_down, disconnected, failover_in_progress
 		"num-slaves":          strconv.Itoa(len(s.servers) - 1),

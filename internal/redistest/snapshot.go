@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -34,14 +36,14 @@ func (s *Server) Snapshot() string {
 func (s *Server) snapshot() (string, error) {
 	s.mu.Lock() // no Restart in between
 	defer s.mu.Unlock()
-	if s.running == nil || s.paused {
+	if s.running == nil || s.running.Suspended() {
 		return "", errors.New("it is not running")
 	}
 	dump := filepath.Join(s.dir, dumpFile)
 	_, err := os.Stat(dump)
 	hadDump := err == nil
 	ctx := context.Background() // await bounds it
-	err = await(ctx, "it has saved", func(ctx context.Context) error {
+	err = servertest.Await(ctx, "it has saved", func(ctx context.Context) error {
 		return s.client.Save(ctx).Err() // fails while it saves in the background
 	})
 	if err != nil {
