@@ -49,7 +49,7 @@ type Server struct {
 	addr     string
 	schemas  atomic.Int64
 
-	mu      sync.Mutex // guards running, and orders Kill and Restart
+	mu      sync.Mutex          // guards running, and orders Kill and Restart
 	running *servertest.Process // nil when it is down
 }
 

@@ -53,7 +53,7 @@ type Server struct {
 	mode   []string // further arguments that a file cannot have
 	ready  string   // what it logs when it is ready
 
-	mu      sync.Mutex // guards running, and orders all that changes them
+	mu      sync.Mutex          // guards running, and orders all that changes it
 	running *servertest.Process // nil when it is down
 }
 

@@ -1,51 +1,29 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-func TestStartPassesOverATakenPort(t *testing.T) {
+func TestLaunchOnATakenPort(t *testing.T) {
 	t.Parallel()
-	taken := port(listen(t))
-	tried := 0
-	s := start(t, func() int {
-		tried++
-		if tried <= 2 {
-			return taken
-		}
-		return anyPort()
-	}, nil)
-	if tried < 3 || s.port == taken {
-		t.Errorf("started on port %d at attempt %d, with %d taken", s.port, tried, taken)
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", servertest.Addr(0))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := s.Client().Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
+	defer l.Close()
+	s := newServer(t, findBinary(t), nil)
+	s.port = l.Addr().(*net.TCPAddr).Port
+	if _, err := s.launch(); !errors.Is(err, servertest.ErrPortTaken) {
+		t.Errorf("launching on a port that is in use: %v, want ErrPortTaken", err)
 	}
-}
-
-func TestStartGivesUpWhenNoPortIsFree(t *testing.T) {
-	t.Parallel()
-	taken := port(listen(t))
-	got := watch(t, func(tb testing.TB) {
-		start(tb, func() int { return taken }, nil)
-	})
-	if !strings.Contains(got.fatal, fmt.Sprintf("no free port in %d attempts, the last %d", portAttempts, taken)) {
-		t.Errorf("failed with %q", got.fatal)
-	}
-}
-
-func TestPortStaysReservedWhileTheServerIsDown(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	s.Kill()
-	if _, ok := reserve(s.port); ok {
-		t.Errorf("port %d is free for another server", s.port)
-	}
-	s.Restart()
 }
 
 func TestStartShowsTheLogOfAServerThatFails(t *testing.T) {
@@ -88,31 +66,6 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-func TestServerLogKeepsItsEndAndNoticesReadiness(t *testing.T) {
-	t.Parallel()
-	l := newServerLog(readyToServe)
-	for i := range 2 * logTail / 10 {
-		_, _ = fmt.Fprintf(l, "line %04d\n", i)
-	}
-	select {
-	case <-l.ready:
-		t.Fatal("ready before the server said so")
-	default:
-	}
-	for _, piece := range []string{"* Ready to acc", "ept connections", " tcp\n"} {
-		_, _ = fmt.Fprint(l, piece)
-	}
-	select {
-	case <-l.ready:
-	default:
-		t.Error("not ready after the server said so")
-	}
-	tail := string(l.tail())
-	if len(tail) != logTail || !strings.HasSuffix(tail, "connections tcp\n") {
-		t.Errorf("kept %d bytes that end in %q, want the last %d", len(tail), tail[max(0, len(tail)-20):], logTail)
-	}
-}
-
 // outcome is what a watched function made of its test.
 type outcome struct {
 	testing.TB // for all that is not recorded
@@ -141,19 +94,4 @@ func (o *outcome) Fatalf(format string, args ...any) {
 func (o *outcome) Skipf(format string, args ...any) {
 	o.skip = fmt.Sprintf(format, args...)
 	runtime.Goexit()
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l
-}
-
-func port(l net.Listener) int {
-	return l.Addr().(*net.TCPAddr).Port
 }

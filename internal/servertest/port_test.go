@@ -1,0 +1,97 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+func TestReservePort(t *testing.T) {
+	t.Parallel()
+	var port int
+	t.Run("its test", func(t *testing.T) {
+		port = ReservePort(t)
+		for range 2 { // it may be closed and opened again
+			listenOn(t, Addr(port))()
+		}
+		if _, ok := reserve(port); ok {
+			t.Errorf("port %d is free for another test", port)
+		}
+		if other := ReservePort(t); other == port {
+			t.Errorf("port %d was reserved twice", port)
+		}
+	})
+	release, ok := reserve(port)
+	if !ok {
+		t.Fatalf("port %d is still reserved after its test", port)
+	}
+	release()
+}
+
+func TestOnFreePortPassesOverTakenPorts(t *testing.T) {
+	t.Parallel()
+	reserved := ReservePort(t)
+	var inUse, free int
+	t.Run("ports to be released", func(t *testing.T) {
+		inUse, free = ReservePort(t), ReservePort(t)
+	})
+	offers := []int{reserved, inUse, free}
+	var started []int
+	want := &Process{}
+	p, err := onFreePort(t, func() (port int) {
+		port, offers = offers[0], offers[1:]
+		return port
+	}, func(port int) (*Process, error) {
+		started = append(started, port)
+		if port == inUse {
+			return nil, fmt.Errorf("of a server: %w", ErrPortTaken)
+		}
+		return want, nil
+	})
+	if err != nil || p != want || fmt.Sprint(started) != fmt.Sprint([]int{inUse, free}) {
+		t.Errorf("started on %d, %v; want all of %d and %d tried but not %d, which is reserved", started, err, inUse, free, reserved)
+	}
+	if _, ok := reserve(free); ok {
+		t.Errorf("port %d of the server is free for another test", free)
+	}
+	release, ok := reserve(inUse)
+	if !ok {
+		t.Fatalf("port %d, on which no server was started, is still reserved", inUse)
+	}
+	release()
+}
+
+func TestOnFreePortGivesUp(t *testing.T) {
+	t.Parallel()
+	port := ReservePort(t)
+	_, err := onFreePort(t, func() int { return port }, func(port int) (*Process, error) {
+		return nil, fmt.Errorf("it was started on %d, which is reserved", port)
+	})
+	want := fmt.Sprintf("no free port in %d attempts, the last %d", portAttempts, port)
+	if !errors.Is(err, ErrPortTaken) || !strings.Contains(err.Error(), want) {
+		t.Errorf("when no port is free: %v, want it to say %q", err, want)
+	}
+	broken, tried := errors.New("broken"), 0
+	_, err = OnFreePort(t, func(p int) (*Process, error) {
+		port = p
+		tried++
+		return nil, broken
+	})
+	if !errors.Is(err, broken) || tried != 1 || !strings.Contains(err.Error(), Addr(port)) {
+		t.Errorf("of a server that does not start: %v in %d attempts, want the first error, and %s", err, tried, Addr(port))
+	}
+}
+
+// listenOn takes the address until release is called.
+func listenOn(t *testing.T, addr string) (release func()) {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = l.Close() }
+}

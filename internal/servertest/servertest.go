@@ -1,0 +1,72 @@
+// Package servertest runs server programs as child processes of tests. It is what
+// packages redistest, pgtest and proxytest have in common: to find a program, a
+// port for it, and to run, stop, suspend and kill it with all its processes.
+//
+// A server ends at the latest with the test process, on Linux also when that is
+// killed. Elsewhere a test process that is killed leaves its servers behind.
+package servertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// FindProgram returns the path of the program with the given name, from the PATH,
+// or else the first of the other paths that is a program's.
+//
+// Without the program the test is skipped, or fails when the environment has
+// CI=true, where a skipped test would go unnoticed. What it says is that the test
+// needs what need names, in capitals, such as "A REDIS SERVER", and how to get it.
+func FindProgram(t testing.TB, need, name string, others ...string) string {
+	t.Helper()
+	_, missing := exec.LookPath(name)
+	for _, candidate := range slices.Concat([]string{name}, others) {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path
+		}
+	}
+	const advice = "THIS TEST NEEDS %s, and there is none: %v (make deps installs it)"
+	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
+		t.Fatalf(advice, need, missing)
+	}
+	t.Skipf(advice, need, missing)
+	return ""
+}
+
+const (
+	pollInterval = 20 * time.Millisecond
+	// What is awaited comes within seconds; the limit is for machines with far
+	// too much to do, and keeps a test that waits for what never comes from the
+	// limit of the whole run.
+	awaitTimeout = time.Minute
+)
+
+// Await calls try every 20 ms until it returns nil, a minute at most. The error
+// tells what was awaited, as "it has stopped", and what try said last.
+func Await(ctx context.Context, what string, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	var last error
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // what the end of ctx makes try say explains nothing
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w; the last attempt: %w", what, ctx.Err(), last)
+		}
+	}
+}
