@@ -103,6 +103,7 @@ func (r *Recorder) commit(writes []*write) {
 	r.settling <- struct{}{}
 	r.mu.Lock()
 	for _, p := range receipt.Pages {
+		r.learnBelow(p)
 		raise(&r.marks.committed[p.Page], p.Sequence)
 		if before := r.tail[p.Page]; before != nil {
 			g.await[p.Page] = before
@@ -164,11 +165,17 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 
 // outlast waits until every process knows of what was committed at the given time,
 // whatever stands in the store: no poll from before is within the staleness bound any
-// more. It reports whether the ledger could be read all the while, by whether it can be at the
-// end: where it cannot, others may not have polled, and go on believing their pages.
+// more. It reports whether the ledger can be read at the end: where it cannot, others may not have
+// polled since, and go on believing their pages.
 func (r *Recorder) outlast(committed int64) bool {
 	known := committed + int64(r.follow.bound)
-	time.Sleep(time.Duration(known-r.elapsed()) + time.Nanosecond)
+	rest := time.NewTimer(time.Duration(known-r.elapsed()) + time.Nanosecond)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-r.closed:
+		return false
+	}
 	for r.follow.start.Load() < known {
 		p := r.poll()
 		<-p.done
@@ -215,6 +222,8 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[
 			repairs.fail(b.ID.Number, res.Err)
 		} else if reason := r.amiss(ctx, b.ID.Number, res); reason != "" {
 			repairs.start(b.ID.Number, func() error { return r.mend(ctx, b, res, reason) })
+		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
+			r.tidying.add(b.ID.Number) // how much was cleared is not known any more
 		}
 	}
 	failed := repairs.wait()

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // follower keeps up with what every process writes to the ledger: it polls for pages that
@@ -56,12 +58,12 @@ func (r *Recorder) ledgerTime() time.Time {
 }
 
 // keepUp makes sure that what was committed a staleness bound ago is known. It waits for
-// a poll where the last one is too old, and for none while the ledger cannot be
+// a poll where the last one is too old, and, with a bound, for none while the ledger cannot be
 // reached: then it reports false, and what stands in the store is believed.
 func (r *Recorder) keepUp(ctx context.Context) bool {
 	need := r.elapsed() - int64(r.follow.bound)
 	for r.follow.start.Load() < need {
-		if r.follow.down.Load() {
+		if r.follow.down.Load() && r.follow.bound > 0 {
 			return false
 		}
 		p := r.poll()
@@ -110,7 +112,6 @@ func (r *Recorder) pollOnce(ctx context.Context, timeout time.Duration, start in
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var changed []uint32
-	began := time.Now()
 	progress, err := r.ledger.Changed(ctx, f.since, func(page uint32, sequence uint64) error {
 		if page < r.identity.Pages && r.learn(page, sequence) {
 			changed = append(changed, page)
@@ -130,10 +131,21 @@ func (r *Recorder) pollOnce(ctx context.Context, timeout time.Duration, start in
 	}
 	r.stats.polls.Add(1)
 	f.since = progress.Next
-	f.clock.Store(int64(progress.Now.Sub(began.Add(time.Since(began) / 2))))
+	f.clock.Store(int64(progress.Ahead))
 	f.start.Store(start)
 	r.watch(changed)
 	return nil
+}
+
+// learnBelow notes what the change of a page by this process tells of others: what is below it, if
+// this process has not heard of it, is theirs. Once it has committed its own, a poll
+// would not be news any more.
+func (r *Recorder) learnBelow(p ledger.PageChange) {
+	below := p.Sequence
+	if len(p.Added)+len(p.Removed) > 0 {
+		below--
+	}
+	r.learn(p.Page, below)
 }
 
 // learn notes that the ledger has the page at sequence, and reports whether that is news: it

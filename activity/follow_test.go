@@ -272,6 +272,50 @@ func (l clockedLedger) Changed(
 	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
 ) (ledger.Progress, error) {
 	p, err := l.Ledger.Changed(ctx, since, each)
-	p.Now = p.Now.Add(l.by)
+	p.Ahead += l.by
 	return p, err
+}
+
+// What another process acknowledged is seen also while this one has a change of its own on the
+// way to the same page, whose sequence is higher.
+func TestOwnWriteOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		c := Config{StalenessBound: -1, ScrubRate: 1}
+		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		a.record(t, true, add("1", "hide", "p0"))
+		b.record(t, true, add("1", "hide", "p1"))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.record(t, true, add("1", "hide", "p2"))
+		}()
+		synctest.Wait() // a's page lacks p1, so p2 has to wait
+		a.want(t, "1", "hide", "p1", Direct)
+		<-done
+		a.want(t, "1", "hide", "p1", Direct)
+		a.want(t, "1", "hide", "p2", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// A poll that fails does not end the asking, where each View has to ask.
+func TestPagesOfOnesOwnAfterAFailedPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		cut := &slowLedger{Ledger: l}
+		c := Config{StalenessBound: -1, ScrubRate: 1}
+		a, b := startProcess(t, cut, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		a.record(t, true, add("1", "hide", "p0"))
+		cut.fails.Store(true)
+		a.want(t, "1", "hide", "p0", Direct)
+		cut.fails.Store(false)
+		b.record(t, true, add("1", "hide", "p1"))
+		a.want(t, "1", "hide", "p1", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
 }

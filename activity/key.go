@@ -1,44 +1,20 @@
 package activity
 
 import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // MaxIDBytes is the length of the longest id.
-const MaxIDBytes = 256
+const MaxIDBytes = ledger.MaxIDBytes
 
 // CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8
 // without control characters. field names it in the error.
 func CheckID(id, field string) error {
-	var problem string
-	switch {
-	case id == "":
-		problem = "is empty or missing"
-	case len(id) > MaxIDBytes:
-		problem = "is longer than 256 bytes"
-	case printableASCII(id): // nearly all ids
-		return nil
-	case !utf8.ValidString(id):
-		problem = "is not valid UTF-8"
-	case strings.ContainsFunc(id, unicode.IsControl):
-		problem = "has a control character"
-	default:
-		return nil
+	if err := ledger.CheckID(id); err != nil {
+		return &InvalidError{Code: CodeInvalidID, Field: field, Message: "the id " + err.Error()}
 	}
-	return &InvalidError{Code: CodeInvalidID, Field: field, Message: "the id " + problem}
-}
-
-func printableASCII(id string) bool {
-	for i := range len(id) {
-		if c := id[i]; c < 0x20 || c > 0x7e {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // A key names an activity inside a page: "hide:U1_P2" says that user 1 hid post 2,

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -148,6 +149,106 @@ func TestImagesNeedTheLedger(t *testing.T) {
 		time.Sleep(time.Second)
 		p.want(t, "1", "hide", "p", Direct)
 		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// hangingLedger does not answer while it hangs, until the caller has had enough.
+type hangingLedger struct {
+	Ledger
+	hangs atomic.Bool
+}
+
+func (l *hangingLedger) wait(ctx context.Context) error {
+	if !l.hangs.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (l *hangingLedger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+) (ledger.Progress, error) {
+	if err := l.wait(ctx); err != nil {
+		return ledger.Progress{}, err
+	}
+	return l.Ledger.Changed(ctx, since, each)
+}
+
+func (l *hangingLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	if err := l.wait(ctx); err != nil {
+		return 0, err
+	}
+	return l.Ledger.Sequence(ctx, page)
+}
+
+func (l *hangingLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, 0, err
+	}
+	return l.Ledger.Snapshot(ctx, page)
+}
+
+// While the ledger is known to hang, feeds do not wait for it, also where others have changed
+// the page meanwhile.
+func TestFeedsWhileTheLedgerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		hanging := &hangingLedger{Ledger: l}
+		a := startProcess(t, hanging, store, Config{ScrubRate: 1})
+		b := startProcess(t, l, store, Config{ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p0"))
+		time.Sleep(3 * time.Second)
+		hanging.hangs.Store(true)
+		b.record(t, true, add("1", "hide", "p1"))
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			start := time.Now()
+			a.want(t, "1", "hide", "p1", Direct)
+			if took := time.Since(start); took > 0 {
+				t.Errorf("a feed took %v", took)
+			}
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Close does not work off the rebuilds whose callers have gone, and does not wait for the
+// bound.
+func TestCloseIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1024)
+		hanging := &hangingLedger{Ledger: l}
+		p := startProcess(t, hanging, downStore{}, Config{StalenessBound: time.Minute})
+		undecided := make(chan error)
+		go func() {
+			_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+			undecided <- err
+		}()
+		synctest.Wait()
+		hanging.hangs.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 2000 {
+			go func() { _, _ = p.View(ctx, fmt.Sprint("u", i), p.Kinds().All()) }()
+		}
+		synctest.Wait()
+		cancel()
+		start := time.Now()
+		closed := make(chan struct{})
+		go func() {
+			p.Close()
+			close(closed)
+		}()
+		if err := <-undecided; dependency(err) != "pages" {
+			t.Errorf("error %v", err)
+		}
+		<-closed
+		if took := time.Since(start); took > pageTimeout {
+			t.Errorf("Close took %v", took)
+		}
 		must(t, l.Close())
 	})
 }

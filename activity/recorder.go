@@ -235,8 +235,8 @@ func (r *Recorder) Close() {
 	}
 	r.mu.Unlock()
 	r.ended.Wait()
+	r.stop() // rebuilds still on their way have nobody who waits for them
 	r.rebuilds.close()
-	r.stop()
 }
 
 // Kinds returns the kinds that the Recorder knows.

@@ -15,8 +15,8 @@ import (
 const (
 	// scrubChunk is how many pages are looked at in one command.
 	scrubChunk = 64
-	// verifyEvery is after how many looks at a header the keys of one page are
-	// compared with the ledger, which costs a thousand times as much.
+	// verifyEvery is after how many looks at a header one page is compared with the
+	// ledger key by key, and made anew, which costs a thousand times as much.
 	verifyEvery = 256
 	// hurry is how many times as fast a scrub goes after the store may have lost
 	// something.
@@ -35,18 +35,19 @@ type scrub struct {
 	next    uint32 // page
 	looked  int    // since the last verify
 	hurried int    // pages still to be looked at in a hurry
-	missed  int    // pages of this round that the store could not be asked about
+	missed  int    // pages of this round that were not looked at: at the start, those before the first
 
 	epoch   string
 	asked   time.Time // for the epoch
 	unknown bool      // the store did not say its epoch when it was last asked
+	steady  bool      // the store loses nothing while the process lives
 }
 
 // scrubLoop compares the header of page after page with the ledger, round and round, at a
 // bounded rate, and has rebuilt what lost writes, is damaged, or is not of the
 // ledger. Processes begin at pages of their own, so that they seldom meet.
 func (r *Recorder) scrubLoop(rate int) {
-	s := scrub{next: rand.Uint32N(r.identity.Pages)} //nolint:gosec // any page will do
+	s := scrub{missed: 1, next: rand.Uint32N(r.identity.Pages)} //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
 	defer pace.Stop()
 	for {
@@ -84,7 +85,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 		r.stats.alarms.Add(1)
 		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
 	}
-	s.epoch, s.unknown = epoch, false
+	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
 // scrubStep looks at the next pages and returns how many.
@@ -102,20 +103,20 @@ func (r *Recorder) scrubStep(s *scrub) int {
 	s.missed += len(pages) - looked
 	r.stats.scrubbed.Add(uint64(looked))
 	r.repair(found)
-	if s.looked += looked; s.looked >= verifyEvery {
+	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		r.verify(pages[0])
+		r.verify(rand.Uint32N(r.identity.Pages)) //nolint:gosec // every page in time
 	}
 	return len(pages)
 }
 
-// endRound is called when every page was looked at once more.
+// endRound is called after the last page.
 func (r *Recorder) endRound(s *scrub) {
 	if s.missed == 0 {
 		r.images.clear() // the store is up, and its pages are repaired
+		r.stats.scrubRounds.Add(1)
 	}
 	s.missed = 0
-	r.stats.scrubRounds.Add(1)
 }
 
 // misfit is a page that is not as the ledger has it.
@@ -150,6 +151,9 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 			continue // nobody on it has done anything
 		}
 		reason := r.fault(ctx, page, want[i], st)
+		if reason == "" && r.overfull(st.Header) {
+			reason = "overfull" // the rate was made less
+		}
 		if reason == "" {
 			raise(&r.marks.stood[page], st.Header.Sequence)
 			continue
@@ -182,13 +186,19 @@ func (r *Recorder) repair(found []misfit) {
 	_ = group.Wait() // always nil
 }
 
-// verify compares the keys of one page with the ledger, for what a header cannot tell: bits
-// that flipped.
+// verify compares the keys of one page with the ledger and makes it anew, for what a header
+// cannot tell: bits and marks that flipped.
 func (r *Recorder) verify(page uint32) {
 	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 	defer cancel()
 	loaded, err := r.load(ctx, []favfilter.PageID{{Number: page}})
-	if err != nil || loaded[0].Page == nil {
+	switch {
+	case err != nil:
+		return
+	case loaded[0].Damage != nil:
+		r.repair([]misfit{{page, 0, "damaged"}})
+		return
+	case loaded[0].Page == nil:
 		return
 	}
 	rows, sequence, err := r.ledger.Snapshot(ctx, page)
@@ -208,6 +218,11 @@ func (r *Recorder) verify(page uint32) {
 	if !whole {
 		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", sequence))
 		r.repair([]misfit{{page, sequence, "corrupt"}})
+		return
+	}
+	// Nothing tells whether collision marks are as they should be. Anew, they are.
+	if err := r.remake(ctx, page, sequence, "verified"); err != nil {
+		r.log.WarnContext(ctx, "a page could not be made anew", "page", page, "error", err)
 	}
 }
 
@@ -219,7 +234,7 @@ func (r *Recorder) watch(pages []uint32) {
 	f.changed = append(f.changed, pages[:min(len(pages), maxWatched-len(f.changed))]...)
 }
 
-// sweep rebuilds pages whose change has not arrived by the poll after the one that reported
+// sweep rebuilds pages whose change has not arrived a poll's time after a poll reported
 // it: its writer died in between, or cannot reach the store.
 func (r *Recorder) sweep() {
 	f := &r.follow

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,12 @@ func TestScrubRepairs(t *testing.T) {
 	if s := g.Stats(); len(s.Found) != 0 || s.Scrubbed == 0 {
 		t.Fatalf("found %v in %d sound pages", s.Found, s.Scrubbed)
 	}
+	all := uint64(0) // pages that anybody is on
+	for page := range g.identity.Pages {
+		if g.marks.committed[page].Load() > 0 {
+			all++
+		}
+	}
 	old := snapshot(t, client)
 	key := func(page int, which string) string { return fmt.Sprintf("fav:{feed/%d}:%s", page, which) }
 	for i, c := range []struct {
@@ -78,8 +86,8 @@ func TestScrubRepairs(t *testing.T) {
 		harm func()
 		want map[string]uint64
 	}{
-		{"flushed", func() { must(t, client.FlushAll(t.Context()).Err()) }, map[string]uint64{"missing": 16}},
-		{"set back", func() { restore(t, client, old) }, map[string]uint64{"behind": 16}},
+		{"flushed", func() { must(t, client.FlushAll(t.Context()).Err()) }, map[string]uint64{"missing": all}},
+		{"set back", func() { restore(t, client, old) }, map[string]uint64{"behind": all}},
 		{"regions lost", func() { must(t, client.Del(t.Context(), key(3, "regions")).Err()) }, map[string]uint64{"damaged": 1}},
 		{"cut short", func() { must(t, client.Set(t.Context(), key(5, "bits"), "FAV", 0).Err()) }, map[string]uint64{"damaged": 1}},
 		{"swapped", func() {
@@ -132,23 +140,97 @@ func TestVerify(t *testing.T) {
 		t.Fatalf("%d verified, found %v", s.Verified, s.Found)
 	}
 	key := "fav:{feed/1}:bits"
-	length := client.StrLen(t.Context(), key).Val()
-	must(t, client.SetRange(t.Context(), key, favfilter.HeaderBytes, string(make([]byte, length-favfilter.HeaderBytes))).Err())
+	bits := []byte(client.Get(t.Context(), key).Val())
+	slices.Reverse(bits[favfilter.HeaderBytes:]) // as many are set as before
+	must(t, client.Set(t.Context(), key, bits, 0).Err())
+	must(t, client.SetBit(t.Context(), "fav:{feed/0}:bits", 8*favfilter.HeaderBytes+77,
+		1-int(client.GetBit(t.Context(), "fav:{feed/0}:bits", 8*favfilter.HeaderBytes+77).Val())).Err())
 	g.scrubAll()
 	if s := g.Stats(); len(s.Found) != 0 {
 		t.Fatalf("found %v by the header", s.Found)
 	}
+	g.verify(0)
 	g.verify(1)
 	g.wantWhole(t)
-	if s := g.Stats(); s.Found["corrupt"] != 1 {
+	if s := g.Stats(); s.Found["corrupt"] != 1 || s.Found["damaged"] != 1 {
 		t.Errorf("found %v", s.Found)
 	}
 	before := g.Stats().Verified
-	for s := (scrub{}); g.Stats().Verified == before; {
+	for s := (scrub{}); g.Stats().Verified < before+20; {
 		g.scrubStep(&s)
-		if g.Stats().Scrubbed > 10*verifyEvery {
+		if g.Stats().Scrubbed > 100*verifyEvery {
 			t.Fatal("scrubs never compare keys")
 		}
+	}
+	if n := g.Stats().Rebuilds["verified"]; n < 20 {
+		t.Errorf("%d pages made anew", n)
+	}
+}
+
+// snapshotSpy notes which pages are read from the ledger.
+type snapshotSpy struct {
+	Ledger
+	pages map[uint32]bool
+}
+
+func (l *snapshotSpy) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+	l.pages[page] = true
+	return l.Ledger.Snapshot(ctx, page)
+}
+
+// In time every page gets its turn to be compared key by key.
+func TestVerifyTakesEveryPage(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 128)
+	var batch []Activity
+	for i := range 2000 {
+		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+	spy := &snapshotSpy{g.ledger, map[uint32]bool{}}
+	g.open(t, spy, g.store)
+	s := scrub{}
+	for range 20 * 128 * verifyEvery / scrubChunk {
+		g.scrubStep(&s)
+	}
+	if len(spy.pages) != 128 {
+		t.Errorf("%d of 128 pages were ever compared", len(spy.pages))
+	}
+}
+
+// After the rate was lowered, pages and windows made for the old one are replaced.
+func TestRateLowered(t *testing.T) {
+	l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}
+	open := func(rate float64) *rig {
+		r, err := newRecorder(t.Context(), Config{Ledger: l, Store: store, FalsePositiveRate: rate, StalenessBound: -1})
+		must(t, err)
+		return &rig{Recorder: r, ledger: l, store: store}
+	}
+	batch := make([]Activity, 3000)
+	for i := range batch {
+		batch[i] = add("1", "hide", fmt.Sprint("h", i))
+	}
+	a := open(0.1)
+	_, err := a.Record(t.Context(), append(batch, seen("1", posts("s"), 10)...))
+	must(t, err)
+	a.Close()
+	b := open(0.0001)
+	defer b.Close()
+	for i := range 4 {
+		_, err = b.Record(t.Context(), seen("1", posts(fmt.Sprint("t", i)), 1000))
+		must(t, err)
+	}
+	b.scrubAll()
+	for _, kind := range []string{"block", "hide", "seen"} {
+		v, err := b.View(t.Context(), "1", []Kind{b.kind(t, kind)})
+		must(t, err)
+		found := 0
+		for i := range 100_000 {
+			if v.Check(0, fmt.Sprint("absent", i)) != None {
+				found++
+			}
+		}
+		b.checkRate(t, found, 100_000)
 	}
 }
 
@@ -203,7 +285,7 @@ func TestScrubPace(t *testing.T) {
 		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
 			t.Errorf("%d pages looked at after the store was away, want all %d", n, pages)
 		}
-		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 2 {
+		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 1 {
 			t.Errorf("%d alarms, %d rounds", s.Alarms, s.ScrubRounds)
 		}
 		p.Close()

@@ -12,7 +12,7 @@ type Stats struct {
 	Rebuilds map[string]uint64 `json:"rebuilds"` // pages made anew, by what was wrong with them
 
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
-	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was
+	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
 	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
 	Verified    uint64            `json:"verified"`     // pages whose keys were compared with the ledger
 	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes

@@ -15,6 +15,8 @@ const (
 	enoughCleared = 4
 	// idleShare is how many times as long as it works the tidying rests.
 	idleShare = 4
+	// tidyPause is how long it rests when it could not work.
+	tidyPause = time.Second
 )
 
 // tidying is the pages to be made anew because removals left much of keys in them, each
@@ -76,8 +78,11 @@ func (r *Recorder) tidyNext() bool {
 		return false
 	}
 	start := time.Now()
-	r.tidy(page)
-	rest := time.NewTimer(idleShare * time.Since(start))
+	pause := tidyPause
+	if r.tidy(page) {
+		pause = idleShare * time.Since(start)
+	}
+	rest := time.NewTimer(pause)
 	defer rest.Stop()
 	select {
 	case <-rest.C:
@@ -87,11 +92,14 @@ func (r *Recorder) tidyNext() bool {
 	}
 }
 
-func (r *Recorder) tidy(page uint32) {
+// tidy reports false if ledger or store is down.
+func (r *Recorder) tidy(page uint32) bool {
 	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 	defer cancel()
 	f, err := r.rebuild(ctx, page, 0, "residue", math.MaxInt)
-	if err == nil && f.storeErr == nil && !f.placed {
-		r.tidying.add(page) // somebody wrote to it meanwhile
+	if err == nil && f.storeErr == nil && f.placed {
+		return true
 	}
+	r.tidying.add(page) // somebody wrote to it meanwhile, or ledger or store is down
+	return err == nil && f.storeErr == nil
 }

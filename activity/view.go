@@ -183,6 +183,9 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 	if sequence <= r.marks.committed[number].Load() {
 		return false
 	}
+	if r.follow.down.Load() {
+		return false // known not to answer: feeds do not wait for it
+	}
 	known, err := r.ledger.Sequence(ctx, number)
 	if err != nil {
 		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)

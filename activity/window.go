@@ -115,10 +115,11 @@ func (r *Recorder) settleWindow(ctx context.Context, w *windowWrite, b favfilter
 			fresh[i] = fresh[i] || outcome != favfilter.Present
 			full = full || outcome == favfilter.Full
 		}
-		if res.State == favfilter.Applied && !full {
+		if res.State == favfilter.Applied && !full && res.Header.Shape == r.windowShape {
 			return fresh, nil
 		}
-		// All of b, also what still fitted: the old window goes.
+		// All of b, also what still fitted: the old window goes. One of another shape was
+		// for another rate.
 		done, err := r.startWindow(ctx, w, b.Add, res.Version)
 		if err != nil {
 			return nil, err
@@ -154,7 +155,7 @@ func (r *Recorder) window(ctx context.Context, l favfilter.Loaded) *favfilter.Pa
 	if l.Damage != nil {
 		r.log.WarnContext(ctx, "window is damaged and counts as empty", "error", l.Damage)
 	}
-	if l.Page == nil || l.Page.Header().Identity != r.windowIdentity() {
+	if l.Page == nil || l.Page.Header().Identity != r.windowIdentity() || l.Page.Header().Shape != r.windowShape {
 		return nil
 	}
 	return l.Page

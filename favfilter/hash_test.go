@@ -2,6 +2,7 @@ package favfilter_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/bits"
 	"slices"
 	"testing"
@@ -188,6 +189,10 @@ func TestPositionsAreThePagesBits(t *testing.T) {
 			}
 			without := slices.Clone(raw)
 			without[at] &^= mask
+			if _, err := favfilter.DecodePage(without, nil); !errors.Is(err, favfilter.ErrDamaged) {
+				t.Fatalf("error %v for a page that lost bit %d", err, p)
+			}
+			binary.BigEndian.PutUint32(without[24:], page.Header().Set-1)
 			if decodePage(t, without, nil).Contains(h) {
 				t.Fatalf("contained without bit %d", p)
 			}

@@ -39,7 +39,8 @@ func NewPage(h Header) (*Page, error) {
 }
 
 // DecodePage reads a page from its stored strings and keeps them. marks may be
-// nil, for a page that is only read. Errors wrap [ErrDamaged].
+// nil, for a page that is only read. Errors wrap [ErrDamaged]; that the bits set are as many as the
+// header says is checked too, so a bit that flipped is noticed.
 func DecodePage(raw, marks []byte) (*Page, error) {
 	h, err := DecodeHeader(raw)
 	if err != nil {
@@ -49,6 +50,9 @@ func DecodePage(raw, marks []byte) (*Page, error) {
 		return nil, fmt.Errorf("%w: %d bytes, %d expected of %d bits", ErrDamaged, len(raw), want, h.Shape.Bits)
 	}
 	p := &Page{header: h, raw: raw, bits: regions.Bitmap(raw[HeaderBytes:])}
+	if set := p.bits.Count(); set != int(h.Set) {
+		return nil, fmt.Errorf("%w: %d bits set, the header says %d", ErrDamaged, set, h.Set)
+	}
 	if marks == nil || h.Shape.Region == 0 {
 		return p, nil
 	}
