@@ -159,8 +159,10 @@ type database interface {
 // behind after.
 //
 // A PostgreSQL URL (postgresql:// is the same) may have the parameters and
-// several hosts, as libpq's have; pool_max_conns, the most connections (4 a CPU
-// and at least 8); and settings of the session. search_path names the schema,
+// several hosts, as libpq's have, of which the primary is used: the values of
+// target_session_attrs are read-write, the default, and primary; pool_max_conns,
+// the most connections (4 a CPU and at least 8) beside the one that Changed has to
+// itself; and settings of the session. search_path names the schema,
 // feedfilter by default, which is made if need be. The database has to be in
 // UTF-8, on PostgreSQL 13 or later, reached without a pooler that changes
 // sessions. Any number of processes may have the ledger open, also while others

@@ -2,12 +2,9 @@ package ledger
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // key identifies a row.
@@ -200,8 +197,6 @@ func microseconds(t time.Time) time.Time {
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
 
-const maxIDBytes = 256
-
 func (r Row) validate(removal bool) error {
 	if err := validateID("owner", r.Owner); err != nil {
 		return err
@@ -220,30 +215,6 @@ func (r Row) validate(removal bool) error {
 	}
 	if year := r.Until.UTC().Year(); !r.Until.IsZero() && (year < 2 || year > 9999) {
 		return fmt.Errorf("until: year %d is not one of 2 to 9999", year)
-	}
-	return nil
-}
-
-func validateID(field, id string) error {
-	if err := checkID(id); err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	return nil
-}
-
-func checkID(id string) error {
-	switch {
-	case id == "":
-		return errors.New("empty")
-	case len(id) > maxIDBytes:
-		return fmt.Errorf("%d bytes, more than %d", len(id), maxIDBytes)
-	case !utf8.ValidString(id):
-		return fmt.Errorf("%q is not UTF-8", id)
-	}
-	for _, r := range id {
-		if unicode.IsControl(r) {
-			return fmt.Errorf("%q holds a control character", id)
-		}
 	}
 	return nil
 }

@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -53,8 +55,10 @@ func sessionParameters() map[string]string {
 // postgresDatabase is a ledger in a schema of a PostgreSQL database. Writers
 // lock the rows of the pages that they touch, and no others.
 type postgresDatabase struct {
-	id   Identity
-	pool *pgxpool.Pool
+	id          Identity
+	pool        *pgxpool.Pool
+	polls       *pgxpool.Pool // for changed alone
+	generations atomic.Uint32 // of the connections of polls
 }
 
 // postgresURL is what a URL says.
@@ -98,6 +102,10 @@ func parsePostgres(text string) (postgresURL, error) {
 	default:
 		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: a commit has to be durable when it is reported", commit)
 	}
+	config.ConnConfig.ValidateConnect, err = validator(u.Query().Get("target_session_attrs"))
+	if err != nil {
+		return postgresURL{}, err
+	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
@@ -108,6 +116,19 @@ func parsePostgres(text string) (postgresURL, error) {
 	// gets another one; asking first would cost every call a round trip.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	return postgresURL{config, schema}, nil
+}
+
+// validator is what refuses a connection to a server that is not the primary: a
+// standby is behind it, in what was acknowledged too.
+func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
+	switch attributes {
+	case "", "read-write":
+		return pgconn.ValidateConnectTargetSessionAttrsReadWrite, nil
+	case "primary":
+		return pgconn.ValidateConnectTargetSessionAttrsPrimary, nil
+	default:
+		return nil, fmt.Errorf("target_session_attrs=%s: a ledger is read from the primary, too: want read-write or primary", attributes)
+	}
 }
 
 // redact takes the password out of text.
@@ -134,7 +155,7 @@ func (u postgresURL) name() string {
 	return fmt.Sprintf("%s schema %s", where.String(), u.schema)
 }
 
-// openPostgres brings the schema up to date and makes the pool of connections.
+// openPostgres brings the schema up to date and makes the pools of connections.
 func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error) {
 	d := &postgresDatabase{}
 	if err := d.prepare(ctx, u, o); err != nil {
@@ -152,6 +173,10 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 	}
 	var err error
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if d.polls, err = d.newPolls(ctx, config); err != nil {
+		d.pool.Close()
 		return nil, err
 	}
 	return &Ledger{name: u.name(), id: d.id, db: d, shared: true}, nil
@@ -173,7 +198,24 @@ func (d *postgresDatabase) checkIncarnation(incarnation uint64) error {
 	return nil
 }
 
+// checkRead looks at the incarnation that came with what was read.
+func (d *postgresDatabase) checkRead(incarnation *string) error {
+	is, err := parseIncarnation(incarnation)
+	if err != nil {
+		return err
+	}
+	return d.checkIncarnation(is)
+}
+
+// reset gives up all connections: those made from now on would find another
+// ledger in this one's place, too.
+func (d *postgresDatabase) reset() {
+	d.pool.Reset()
+	d.polls.Reset()
+}
+
 func (d *postgresDatabase) close() error {
 	d.pool.Close()
+	d.polls.Close()
 	return nil
 }

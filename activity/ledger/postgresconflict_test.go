@@ -2,9 +2,7 @@ package ledger_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -53,23 +51,48 @@ func testDeadlock(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testSerializable has sessions whose transactions fail if others get in their way.
-func testSerializable(server *pgtest.Server) func(t *testing.T) {
+// testConflicts has the server refuse what comes before the commit, because of
+// conflicts: as often as it says so, that is tried again.
+func testConflicts(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
-		const writers, calls = 3, 20
-		l := open(t, server.Schema()+"&default_transaction_isolation=serializable", ledger.Options{Pages: 16})
-		var wg sync.WaitGroup
-		for g := range writers {
-			wg.Go(func() {
-				for i := range calls {
-					if _, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, fmt.Sprint(g, i))}); err != nil {
-						t.Error(err)
-					}
-				}
-			})
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		execute(t, raw(t, url), `CREATE SEQUENCE attempts`,
+			`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			CASE nextval('attempts')
+				WHEN 1, 4 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001';
+				WHEN 2 THEN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01';
+				WHEN 3, 5 THEN RETURN NULL;
+				ELSE RAISE EXCEPTION 'on principle'; END CASE; END $$`,
+			`CREATE TRIGGER refuse BEFORE INSERT ON pages EXECUTE FUNCTION refuse()`)
+		record(t, l, on(3, "a"))
+		record(t, l, on(3, "b"))
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "c")})
+		if err == nil || !strings.Contains(err.Error(), "look up rows: ") || !strings.Contains(err.Error(), "on principle") {
+			t.Errorf("error %v, want the lasting one", err)
 		}
-		wg.Wait()
-		checkSequence(t, l, 3, writers*calls)
+		checkSequence(t, l, 3, 2)
+	}
+}
+
+// testIsolation has sessions whose transactions are serializable unless they say
+// otherwise: with those, locks do not make a writer see what the one before it
+// did.
+func testIsolation(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url+"&default_transaction_isolation=serializable", ledger.Options{Pages: 16})
+		execute(t, raw(t, url), `CREATE FUNCTION check_isolation() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF current_setting('transaction_isolation') <> 'read committed' THEN
+				RAISE EXCEPTION 'isolation is %', current_setting('transaction_isolation'); END IF;
+			RETURN NULL; END $$`,
+			`CREATE TRIGGER isolated BEFORE INSERT ON pages EXECUTE FUNCTION check_isolation()`,
+			`CREATE TRIGGER isolated BEFORE INSERT ON checkpoints EXECUTE FUNCTION check_isolation()`)
+		record(t, l, on(3, "a"))
+		checkSequence(t, l, 3, 1)
+		if err := l.SetCheckpoint(t.Context(), "import", "half"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 func (d *postgresDatabase) read(
 	ctx context.Context, query string, args, into []any, before func(), each func() error,
 ) error {
-	return d.attempt(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	return d.attempt(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		before()
 		rows, err := conn.Query(ctx, query, args...)
 		if err != nil {
@@ -48,46 +47,6 @@ func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Ro
 func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	err = d.read(ctx, pageSequenceSQL, []any{page}, []any{&sequence}, func() { sequence = 0 }, func() error { return nil })
 	return sequence, err
-}
-
-func (d *postgresDatabase) changed(ctx context.Context, since uint64, after *standing) (some []standing, p Progress, err error) {
-	if since > math.MaxInt64 {
-		since = math.MaxInt64 // there is no such transaction
-	}
-	from := int64(-1)
-	if after != nil {
-		from = int64(after.page)
-	}
-	var page, sequence, changed *int64
-	var incarnation *string
-	// Planned for the values at hand: a few pages changed lately, or all of them.
-	args := []any{pgx.QueryExecModeCacheDescribe, int64(since), from, changedAtOnce}
-	err = d.read(ctx, changedPagesSQL, args, []any{&p.Next, &p.Now, &incarnation, &page, &sequence, &changed},
-		func() { some = nil },
-		func() error {
-			if page != nil {
-				some = append(some, standing{uint32(*page), uint64(*sequence), uint64(*changed)})
-			}
-			return nil
-		})
-	if err != nil {
-		return nil, Progress{}, err
-	}
-	p.Now = p.Now.UTC()
-	return some, p, d.checkRead(incarnation)
-}
-
-// checkRead looks at the incarnation that came with what was read. Connections
-// made from now on would find another ledger in this one's place, too.
-func (d *postgresDatabase) checkRead(incarnation *string) error {
-	is, err := parseIncarnation(incarnation)
-	if err == nil {
-		err = d.checkIncarnation(is)
-	}
-	if err != nil {
-		d.pool.Reset()
-	}
-	return err
 }
 
 func (d *postgresDatabase) ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {

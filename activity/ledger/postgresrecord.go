@@ -31,7 +31,7 @@ func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (
 
 func (d *postgresDatabase) setCheckpoint(ctx context.Context, id, value string) error {
 	return d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
-		if _, err := conn.Exec(limited, `BEGIN`); err != nil {
+		if _, err := conn.Exec(limited, beginSQL); err != nil {
 			return nil, err
 		}
 		b := &pgx.Batch{}
@@ -46,21 +46,21 @@ func (d *postgresDatabase) setCheckpoint(ctx context.Context, id, value string) 
 
 // transact calls begin to start a transaction, in a limited time and until ctx
 // ends, and to return what is left to be done in it, which is then done and
-// committed whether ctx ends or not. If that is nothing, the transaction is given up.
+// committed whether ctx ends or not.
+//
+// It is committed even where nothing is left: then it repeats what another one did
+// that everybody sees, but that may have been given up waiting for its standby. The
+// lock on a page makes the commit one that is logged, and so waits for both.
 func (d *postgresDatabase) transact(
 	ctx context.Context, begin func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error),
 ) error {
-	err := d.attempt(ctx, func(limited context.Context, conn *pgx.Conn) error {
+	err := d.attempt(ctx, d.pool, func(limited context.Context, conn *pgx.Conn) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		rest, err := begin(limited, conn)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case rest.Len() == 0:
-			rollBack(limited, conn)
-			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan) (m
 	standing := make(map[uint32]uint64, len(pages))
 	keys := columnsOf(p.entries)
 	b := &pgx.Batch{}
-	b.Queue(`BEGIN`)
+	b.Queue(beginSQL)
 	b.Queue(createPagesSQL, pages)
 	b.Queue(lockPagesSQL, pages).Query(func(rows pgx.Rows) error {
 		var page uint32
@@ -113,11 +113,7 @@ func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan) (m
 		if err := row.Scan(&value); err != nil {
 			return err
 		}
-		incarnation, err := parseIncarnation(&value)
-		if err != nil {
-			return err
-		}
-		return d.checkIncarnation(incarnation)
+		return d.checkRead(&value)
 	})
 	b.Queue(lookupRowsSQL, keys.hash, keys.owner, keys.kind, keys.target).Query(func(rows pgx.Rows) error {
 		var r scanned

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // failure is what an error says about trying again.
@@ -76,18 +77,23 @@ func pause(ctx context.Context, f failure, try int) bool {
 	}
 }
 
-// attempt runs do on a connection, and again on another one where that may
+// attempt runs do on a connection of the pool, and again on another one where that may
 // help: do must have changed nothing when it fails, unless it says so by an
 // undecidedError. All of it takes no longer than callTimeout; do is not begun
 // once ctx has ended.
-func (d *postgresDatabase) attempt(ctx context.Context, do func(ctx context.Context, conn *pgx.Conn) error) error {
+func (d *postgresDatabase) attempt(
+	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
+) error {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		f, err := d.once(limited, do)
+		f, err := once(limited, pool, do)
+		if _, replaced := errors.AsType[*replacedError](err); replaced {
+			d.reset()
+		}
 		if err == nil || limited.Err() != nil || !pause(limited, f, try) {
 			return err
 		}
@@ -95,8 +101,10 @@ func (d *postgresDatabase) attempt(ctx context.Context, do func(ctx context.Cont
 }
 
 // once is one try of attempt.
-func (d *postgresDatabase) once(ctx context.Context, do func(ctx context.Context, conn *pgx.Conn) error) (failure, error) {
-	pooled, err := d.pool.Acquire(ctx)
+func once(
+	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
+) (failure, error) {
+	pooled, err := pool.Acquire(ctx)
 	if err != nil {
 		return classify(err), fmt.Errorf("connect: %w", err)
 	}
@@ -110,9 +118,8 @@ func (d *postgresDatabase) once(ctx context.Context, do func(ctx context.Context
 	if conn.IsClosed() {
 		f = unusable
 	}
-	_, replaced := errors.AsType[*replacedError](err)
-	if ctx.Err() == nil && (f == unusable || replaced) {
-		d.pool.Reset() // the others were made before, and are no better
+	if ctx.Err() == nil && f == unusable {
+		pool.Reset() // the others were made before, and are no better
 	}
 	if undecided, ok := errors.AsType[*undecidedError](err); ok && !undecided.rolledBack() {
 		f = lasting

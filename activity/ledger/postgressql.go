@@ -3,6 +3,10 @@ package ledger
 // All SQL of a running PostgreSQL ledger is in this file. Names are without the
 // schema, which is the session's search_path.
 const (
+	// beginSQL says what the statements of a transaction see, whatever the
+	// server's or the database's default is.
+	beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED`
+
 	// createPagesSQL sees to it that there are rows to lock. They are made in
 	// order of page, as they are locked, so that writers cannot wait for each
 	// other in a circle.
@@ -50,7 +54,8 @@ const (
 	// other databases of the server hold xmin back, too: then pages are reported
 	// again, but none is missed.) In order of page, and not of changed, as a page
 	// goes back in that when the older of two transactions commits last.
-	changedPagesSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp(),
+	changedPagesSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+			(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 			(SELECT value FROM meta WHERE name = 'incarnation'), p.page, p.sequence, p.changed
 		FROM (SELECT) AS once LEFT JOIN (
 			SELECT page, sequence, changed FROM pages

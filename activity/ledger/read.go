@@ -43,8 +43,11 @@ func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, er
 
 // Progress is how far a Changed has come.
 type Progress struct {
-	Next uint64    // the since to go on with
-	Now  time.Time // the database's clock when the call began
+	Next uint64 // the since to go on with
+	// Ahead is how far the database's clock is ahead of this process's, less
+	// than 0 where it is behind: right to half the time that its first answer
+	// took. A database in this process has no other clock: 0.
+	Ahead time.Duration
 }
 
 // standing is a page, where it has to stand, and when that was set: in a
@@ -55,14 +58,15 @@ type standing struct {
 }
 
 // Changed calls each for every page whose sequence was raised at or after the
-// point since: a Progress.Next, or 0 for every page that ever changed. The
-// sequence is one at which the page stood at some time during the call. What
+// point since: 0, for every page that ever changed, or the Next of an earlier
+// call on the same Ledger. The sequence is one at which the page stood at some time during the call. What
 // was recorded before the call began is in it.
 //
 // Going on from Next misses nothing: whatever this call did not see committed
 // is reported by the next one, in whichever order transactions commit and
 // however long they take. A page may be reported more than once, and all are
-// if the ledger was set back to before since.
+// if the ledger was set back to before since, or PostgreSQL was connected to
+// anew meanwhile.
 //
 // No transaction is open meanwhile: each may take its time and use the ledger.
 // An error of each ends the call and is returned as it is.

@@ -32,7 +32,7 @@ func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, err
 // changed counts transactions: they commit in the order of their counts, and
 // Next, which is read first, is that of the first one not seen.
 func (d *sqliteDatabase) changed(ctx context.Context, since uint64, after *standing) ([]standing, Progress, error) {
-	p := Progress{Now: time.Now()}
+	var p Progress
 	if err := d.read.progress.QueryRowContext(ctx).Scan(&p.Next); err != nil {
 		return nil, Progress{}, err
 	}

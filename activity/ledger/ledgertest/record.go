@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,42 @@ func (s suite) recordNothing(t *testing.T) {
 	l := s.make(t, 16)
 	checkReceipt(t, record(t, l), ledger.Receipt{})
 	newModel(l.Identity()).check(t, l)
+}
+
+// recordNoEffect removes what is not there, from pages that never changed: they go
+// on being such pages, until a row is recorded.
+func (s suite) recordNoEffect(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 16})
+	m := newModel(l.Identity())
+	nothing := []ledger.Change{remove(block(3, "a")), remove(block(5, "a"))}
+	for range 2 {
+		checkReceipt(t, record(t, l, nothing...), m.record(nothing))
+		m.check(t, l)
+	}
+	shut(t, l)
+	for _, restored := range []bool{true, false} {
+		l = open(t, url, ledger.Options{Restored: restored})
+		m.check(t, l)
+		for page := range uint32(16) {
+			checkPage(t, l, page, nil, 0)
+		}
+		got, progress := changes(t, l, 0)
+		later, _ := changes(t, l, progress.Next)
+		if len(got)+len(later) > 0 {
+			t.Errorf("changed: %v, then %v, want no page", got, later)
+		}
+		if !restored {
+			break
+		}
+		shut(t, l)
+	}
+	recorded := []ledger.Change{remove(block(5, "a")), add(block(3, "a"))}
+	checkReceipt(t, record(t, l, recorded...), m.record(recorded))
+	m.check(t, l)
+	if got, _ := changes(t, l, 0); !maps.Equal(got, map[uint32]uint64{3: 1}) {
+		t.Errorf("changed: %v, want page 3 at 1", got)
+	}
 }
 
 // netEffect is a case of several changes of one row in one call. In the

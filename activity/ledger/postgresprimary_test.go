@@ -1,0 +1,101 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// TestPostgresPrimary names two servers, of which the first is read-only, as a
+// standby is: all connections are to the other one.
+func TestPostgresPrimary(t *testing.T) {
+	t.Setenv("PGTARGETSESSIONATTRS", "any") // the URL's is what counts
+	readOnly, primary := pgtest.Start(t, "default_transaction_read_only=on"), pgtest.Start(t)
+	const schema = "&search_path=feedfilter"
+	there := open(t, readOnly.URL()+schema+"&default_transaction_read_only=off", ledger.Options{Pages: 16})
+	here := open(t, primary.URL()+schema, ledger.Options{Pages: 16})
+	both := strings.Replace(primary.URL(), primary.Addr(), readOnly.Addr()+","+primary.Addr(), 1) + schema
+	for parameter, want := range map[string]*ledger.Ledger{
+		"":                                 here,
+		"&target_session_attrs=read-write": here,
+		"&target_session_attrs=primary":    there, // which is no standby
+	} {
+		l := open(t, both+parameter, ledger.Options{})
+		if l.Identity() != want.Identity() {
+			t.Errorf("%q: another server's ledger is open", parameter)
+			continue
+		}
+		if want == here {
+			record(t, l, on(3, "a"))
+			checkSequence(t, l, 3, 1)
+			pages, _ := changed(t, l, 0)
+			checkPages(t, parameter, pages, map[uint32]uint64{3: 1})
+		}
+	}
+	_, err := ledger.Open(t.Context(), readOnly.URL()+schema, ledger.Options{})
+	if err == nil || !strings.Contains(err.Error(), "read only") || !strings.Contains(err.Error(), readOnly.Addr()) {
+		t.Errorf("error %v, want one that says that %s is read only", err, readOnly.Addr())
+	}
+	for _, value := range []string{"any", "read-only", "standby", "prefer-standby", "one"} {
+		_, err := ledger.Open(t.Context(), both+"&target_session_attrs="+value, ledger.Options{})
+		if err == nil || !strings.Contains(err.Error(), "target_session_attrs") || !strings.Contains(err.Error(), value) {
+			t.Errorf("error %v, want one naming target_session_attrs and %s", err, value)
+		}
+	}
+}
+
+// TestPostgresRepetitionWaits records what is there, though its standby has not
+// got it yet, and so could be lost: that is not acknowledged either.
+func TestPostgresRepetitionWaits(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, "synchronous_standby_names=nobody")
+	url := s.Schema()
+	alone := open(t, url+"&synchronous_commit=local", ledger.Options{Pages: 16})
+	record(t, alone, on(3, "a"))
+	l := open(t, url, ledger.Options{})
+	watch := raw(t, url)
+	for name, changes := range map[string][]ledger.Change{
+		"of a row":     {on(3, "a")},
+		"of a removal": {{Rows: on(4, "a").Rows, Remove: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				_, err := l.Record(ctx, time.Now(), changes)
+				done <- err
+			}()
+			cutOffCommit(t, watch, done)
+			cancel()
+			if err := <-done; err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "commit: ") {
+				t.Errorf("error %v of a commit that was cut off, want one that leaves it undecided", err)
+			}
+		})
+	}
+	checkSequence(t, l, 3, 1)
+	checkSequence(t, l, 4, 0)
+}
+
+// cutOffCommit cuts the connection of whoever waits for a standby, as soon as
+// somebody does, and fails if it is done before.
+func cutOffCommit(t *testing.T, watch *pgx.Conn, done <-chan error) {
+	t.Helper()
+	for cut := 0; cut == 0; {
+		select {
+		case err := <-done:
+			t.Fatalf("it has not waited for the standby: error %v", err)
+		default:
+		}
+		query := `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
+		if err := watch.QueryRow(t.Context(), query).Scan(&cut); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
