@@ -72,7 +72,7 @@ func TestPostgresRepetitionWaits(t *testing.T) {
 				_, err := l.Record(ctx, time.Now(), changes)
 				done <- err
 			}()
-			cutOffCommit(t, watch, done)
+			endWait(t, watch, "pg_terminate_backend", done)
 			cancel()
 			if err := <-done; err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "commit: ") {
 				t.Errorf("error %v of a commit that was cut off, want one that leaves it undecided", err)
@@ -83,9 +83,31 @@ func TestPostgresRepetitionWaits(t *testing.T) {
 	checkSequence(t, l, 4, 0)
 }
 
-// cutOffCommit cuts the connection of whoever waits for a standby, as soon as
-// somebody does, and fails if it is done before.
-func cutOffCommit(t *testing.T, watch *pgx.Conn, done <-chan error) {
+// TestPostgresWaitGivenUp has an administrator end the wait for a standby, after which the
+// server reports success: what may be lost is not acknowledged.
+func TestPostgresWaitGivenUp(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, "synchronous_standby_names=nobody")
+	url := s.Schema()
+	alone := open(t, url+"&synchronous_commit=local", ledger.Options{Pages: 16})
+	record(t, alone, on(3, "a"))
+	l := open(t, url, ledger.Options{})
+	watch := raw(t, url)
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(4, "a")})
+		done <- err
+	}()
+	endWait(t, watch, "pg_cancel_backend", done)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "commit: ") {
+		t.Errorf("error %v of a commit that no standby has, want one that leaves it undecided", err)
+	}
+	checkSequence(t, l, 4, 1)
+}
+
+// endWait does something to whoever waits for a standby, as soon as somebody does, and
+// fails if they are done before.
+func endWait(t *testing.T, watch *pgx.Conn, do string, done <-chan error) {
 	t.Helper()
 	for cut := 0; cut == 0; {
 		select {
@@ -93,7 +115,7 @@ func cutOffCommit(t *testing.T, watch *pgx.Conn, done <-chan error) {
 			t.Fatalf("it has not waited for the standby: error %v", err)
 		default:
 		}
-		query := `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
+		query := `SELECT count(` + do + `(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
 		if err := watch.QueryRow(t.Context(), query).Scan(&cut); err != nil {
 			t.Fatal(err)
 		}

@@ -77,6 +77,8 @@ func (d *postgresDatabase) transact(
 func commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
+	said := conn.PgConn().CustomData()
+	delete(said, warningKey)
 	rest.Queue(`COMMIT`).Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
 			return fmt.Errorf("the server answered %s", tag)
@@ -86,7 +88,21 @@ func commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
 	if err := conn.SendBatch(ctx, rest).Close(); err != nil {
 		return &undecidedError{err}
 	}
+	if warning, ok := said[warningKey].(string); ok {
+		return &undecidedError{errors.New(warning)}
+	}
 	return nil
+}
+
+// warningKey is where a connection has what the server last warned of.
+const warningKey = "warning"
+
+// noteWarning keeps warnings for commit: a server that was told to stop waiting for a standby, by
+// an administrator or a timeout, only warns that the commit may be lost.
+func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[warningKey] = notice.Message
+	}
 }
 
 // lock begins a transaction, locks the pages of the plan against other writers,
