@@ -30,6 +30,9 @@ func TestFaultAtEveryStep(t *testing.T) {
 	})
 	t.Run("redis and postgres", func(t *testing.T) {
 		t.Parallel()
+		if testing.Short() {
+			t.Skip("takes half a minute, and more under the race detector")
+		}
 		redis, postgres := redistest.Start(t), pgtest.Start(t)
 		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
 			t.Helper()

@@ -206,12 +206,12 @@ func TestRateLowered(t *testing.T) {
 		must(t, err)
 		return &rig{Recorder: r, ledger: l, store: store}
 	}
-	batch := make([]Activity, 3000)
-	for i := range batch {
-		batch[i] = add("1", "hide", fmt.Sprint("h", i))
+	batch := seen("1", posts("s"), 10)
+	for i := range 3000 {
+		batch = append(batch, add("1", "hide", fmt.Sprint("h", i)))
 	}
 	a := open(0.1)
-	_, err := a.Record(t.Context(), append(batch, seen("1", posts("s"), 10)...))
+	_, err := a.Record(t.Context(), batch)
 	must(t, err)
 	a.Close()
 	b := open(0.0001)
