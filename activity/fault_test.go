@@ -20,6 +20,9 @@ type faultRig func(t *testing.T) (g *rig, lose func())
 // it takes effect, until a run goes by without a fault. After each run the Recorder is
 // started anew: what was acknowledged is there, what was refused is whole or not at all.
 func TestFaultAtEveryStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute, and many under the race detector")
+	}
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
 		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
@@ -30,9 +33,6 @@ func TestFaultAtEveryStep(t *testing.T) {
 	})
 	t.Run("redis and postgres", func(t *testing.T) {
 		t.Parallel()
-		if testing.Short() {
-			t.Skip("takes half a minute, and more under the race detector")
-		}
 		redis, postgres := redistest.Start(t), pgtest.Start(t)
 		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
 			t.Helper()

@@ -158,6 +158,9 @@ func TestBogusDeletes(t *testing.T) {
 // TestPopulationTurnovers: plain and half full, after two turnovers 46 % of deletes
 // fail and false positives are 340 times the rate.
 func TestPopulationTurnovers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two minutes under the race detector, and has nothing to race")
+	}
 	g := newRig(t, &favfilter.Memory{}, 1)
 	const n, turnovers = 1500, 10
 	g.recordAll(t, "1", posts("0/"), n, false)
@@ -240,8 +243,12 @@ func TestReplays(t *testing.T) {
 // TestRacingWriters: plain, a delete between another client's bit and its collision
 // mark loses a key.
 func TestRacingWriters(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { race(t, newRig(t, &favfilter.Memory{}, 4), 100_000) })
-	t.Run("redis", func(t *testing.T) { race(t, newRig(t, redisStore(t, redistest.Start(t)), 4), 20_000) })
+	operations := 100_000
+	if testing.Short() {
+		operations = 20_000
+	}
+	t.Run("memory", func(t *testing.T) { race(t, newRig(t, &favfilter.Memory{}, 4), operations) })
+	t.Run("redis", func(t *testing.T) { race(t, newRig(t, redisStore(t, redistest.Start(t)), 4), operations/5) })
 }
 
 // race lets 16 writers, with keys of their own on pages they share, do operations
