@@ -29,7 +29,7 @@ build: ## Build bin/feedfilter, static and reproducible.
 
 .PHONY: test
 test: deps ## Run the tests.
-	$(GO) test -timeout 10m $(ARGS) ./...
+	$(GO) test -timeout 20m $(ARGS) ./...
 
 .PHONY: race
 race: deps ## Run the tests under the race detector, which needs a C compiler.
