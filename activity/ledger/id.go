@@ -13,11 +13,11 @@ const MaxIDBytes = 256
 
 // CheckID returns an error unless id can be a row's Owner, Kind or Target: 1 to
 // MaxIDBytes bytes of UTF-8 without control characters. The error goes on from
-// the name of what the id is: "is empty".
+// the name of what the id is: "is empty or missing".
 func CheckID(id string) error {
 	switch {
 	case id == "":
-		return errors.New("is empty")
+		return errors.New("is empty or missing")
 	case len(id) > MaxIDBytes:
 		return fmt.Errorf("is longer than %d bytes", MaxIDBytes)
 	case printableASCII(id): // nearly all ids

@@ -17,7 +17,7 @@ func TestCheckID(t *testing.T) {
 		"\U0001f600":              "",
 		strings.Repeat("x", 256):  "",
 		strings.Repeat("ä", 128):  "",
-		"":                        "is empty",
+		"":                        "is empty or missing",
 		strings.Repeat("x", 257):  "is longer than 256 bytes",
 		strings.Repeat("ä", 129):  "is longer than 256 bytes",
 		"a\xff":                   "is not valid UTF-8",
