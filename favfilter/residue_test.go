@@ -8,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Keys removed from pages that go on growing are reported no more often than the rate, while
+// Keys removed from pages that go on growing are reported less often than the rate, while
 // as many keys come in after them: until the page is made anew, which rids it of them for good. One
 // bit cleared of each would not do: then 0.07 % are.
 func TestRemovedKeysStayRemoved(t *testing.T) {
@@ -42,10 +42,10 @@ func TestRemovedKeysStayRemoved(t *testing.T) {
 			}
 		}
 	}
-	mean := rate * float64(removed)
+	mean := rate / 3 * float64(removed) // with two bits cleared it is twice that
 	t.Logf("%d of %d reported: %.4f %%, the rate is %.4f %%", reported, removed, 100*float64(reported)/float64(removed), 100*rate)
 	if float64(reported) > mean+4*math.Sqrt(mean) {
-		t.Errorf("%d of %d removed keys are reported, at most %.0f expected", reported, removed, mean)
+		t.Errorf("%d of %d removed keys are reported, some %.0f expected at most", reported, removed, mean)
 	}
 	if removed < pages*removals*8/10 {
 		t.Errorf("%d of %d removals jammed", pages*removals-removed, pages*removals)

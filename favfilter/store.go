@@ -68,7 +68,7 @@ const (
 	Missing                  // there is no such page
 	Foreign                  // the page is of another identity
 	Torn                     // the page is damaged, or its two strings are not of one build
-	Jammed                   // a removal could clear fewer than two bits, so nothing was changed
+	Jammed                   // a removal could clear fewer than three bits, so nothing was changed
 )
 
 func (s State) String() string {

@@ -11,7 +11,7 @@
 --          into the bits string
 --
 -- Returns {state, header, outcomes}. state: "ok" applied; "jammed" a guarded removal
--- could clear fewer than two bits, nothing changed; "torn" the strings are not of one build, or cut short;
+-- could clear fewer than three bits, nothing changed; "torn" the strings are not of one build, or cut short;
 -- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
 -- letter per key: a added, p present, r removed, x absent, s stuck, f full; with a
 -- guard instead the fewest bits that a removal cleared, in decimal.
@@ -119,7 +119,7 @@ if guarded then
   for i = 1, removals do
     own[i] = clearable(keys[i])
     local n = own[i] and #own[i] or 0
-    if n == 0 or (n < 2 and n < #keys[i]) then
+    if n == 0 or (n < 3 and n < #keys[i]) then
       return {'jammed', header, ''}
     end
     if not fewest or n < fewest then fewest = n end

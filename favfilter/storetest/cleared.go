@@ -37,15 +37,15 @@ func clearedBits(t *testing.T, b Backend) {
 		}
 		switch {
 		case want.State == favfilter.Jammed && alone:
-			weak++ // only one bit could be cleared
+			weak++ // one or two bits could be cleared
 		case want.State == favfilter.Jammed:
 			jammed++
 		default:
 			fewest[res.Cleared]++
 		}
 	}
-	if weak == 0 || jammed == 0 || fewest[0]+fewest[1] > 0 || len(fewest) < 2 {
-		t.Errorf("%d jams of a key with one bit of its own, %d others, bits cleared %v", weak, jammed, fewest)
+	if weak == 0 || jammed == 0 || fewest[0]+fewest[1]+fewest[2] > 0 || len(fewest) < 2 {
+		t.Errorf("%d jams of a key with few bits of its own, %d others, bits cleared %v", weak, jammed, fewest)
 	}
 	adds := apply(t, b.Store, favfilter.Batch{
 		ID: id, Identity: testIdentity(), Sequence: page.Header().Sequence + 1, Add: hashes(9000, 2),

@@ -61,7 +61,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"a guarded batch that is ahead of the page changes nothing", guardedGap},
 		{"a guarded batch of another identity changes nothing", foreignBatch},
 		{"a jammed batch changes nothing", jammedBatch},
-		{"a removal clears two bits or jams", clearedBits},
+		{"a removal clears three bits or jams", clearedBits},
 		{"a replay of old batches changes nothing", replayOld},
 		{"without a guard each key has its outcome", unguardedOutcomes},
 		{"without a guard a full page takes no more", unguardedFull},
