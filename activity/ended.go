@@ -48,7 +48,9 @@ func (r *Recorder) removeEnded() (more bool) {
 		w.changes[i] = ledger.Change{Rows: []ledger.Row{row}, Remove: true, Ended: true}
 	}
 	if err := r.write(ctx, w); err != nil {
-		r.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
+		if !r.isClosed() {
+			r.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
+		}
 		return false
 	}
 	r.stats.ended.Add(uint64(len(rows)))

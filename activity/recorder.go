@@ -239,6 +239,16 @@ func (r *Recorder) Close() {
 	r.rebuilds.close()
 }
 
+// isClosed reports whether Close was called: what fails then is nobody's concern.
+func (r *Recorder) isClosed() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Kinds returns the kinds that the Recorder knows.
 func (r *Recorder) Kinds() *Kinds { return r.kinds }
 

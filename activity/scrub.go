@@ -168,16 +168,14 @@ func (r *Recorder) repair(found []misfit) {
 	var group errgroup.Group
 	group.SetLimit(maxRepairs)
 	for _, m := range found {
-		select {
-		case <-r.closed:
-			return
-		default:
+		if r.isClosed() {
+			break // what is begun is waited for
 		}
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 			defer cancel()
 			r.stats.found(m.reason)
-			if err := r.remake(ctx, m.page, m.want, m.reason); err != nil {
+			if err := r.remake(ctx, m.page, m.want, m.reason); err != nil && !r.isClosed() {
 				r.log.WarnContext(ctx, "a page could not be repaired", "page", m.page, "reason", m.reason, "error", err)
 			}
 			return nil // the others go on
@@ -221,7 +219,7 @@ func (r *Recorder) verify(page uint32) {
 		return
 	}
 	// Nothing tells whether collision marks are as they should be. Anew, they are.
-	if err := r.remake(ctx, page, sequence, "verified"); err != nil {
+	if err := r.remake(ctx, page, sequence, "verified"); err != nil && !r.isClosed() {
 		r.log.WarnContext(ctx, "a page could not be made anew", "page", page, "error", err)
 	}
 }
