@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -253,7 +254,11 @@ func (r *Recorder) mend(ctx context.Context, b favfilter.Batch, res favfilter.Re
 		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
 			break
 		}
-		time.Sleep(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)) //nolint:gosec // no secret
+		select {
+		case <-time.After(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)): //nolint:gosec // no secret
+		case <-ctx.Done():
+			return fmt.Errorf("apply to page %d: %w", b.ID.Number, ctx.Err())
+		}
 		res = r.apply(ctx, []favfilter.Batch{b})[0]
 		if res.Err != nil {
 			return res.Err
