@@ -50,21 +50,28 @@ const leastCleared = 3
 // can be. Clearing cannot harm a key examined earlier: a bit in an unmarked
 // region belongs to one key alone.
 func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
-	cleared := make([][]uint32, len(b.Remove))
+	type removal struct {
+		layer *layer
+		bits  []uint32
+	}
+	removals := make([]removal, len(b.Remove))
 	for i, h := range b.Remove {
-		if p.Contains(h) {
-			cleared[i] = p.clearable(nil, h)
+		l := p.onlyLayerOf(h)
+		if l == nil {
+			return Jammed, 0
 		}
-		n := len(cleared[i])
-		if n < leastCleared && (n == 0 || n < p.bitsOf(h)) {
+		bits := l.clearable(nil, h)
+		n := len(bits)
+		if n < leastCleared && (n == 0 || n < l.bitsOf(h)) {
 			return Jammed, 0
 		}
 		if i == 0 || n < int(fewest) {
 			fewest = uint8(n)
 		}
+		removals[i] = removal{l, bits}
 	}
-	for _, bits := range cleared {
-		p.clear(bits)
+	for _, r := range removals {
+		p.clear(r.layer, r.bits)
 	}
 	for _, h := range b.Add {
 		p.Insert(h)
@@ -74,11 +81,20 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	return Applied, fewest
 }
 
-// bitsOf is the number of bits that a key sets: fewer than Shape.Hashes where some fall
-// together.
-func (p *Page) bitsOf(h Hash) int {
-	var buf [MaxHashes]uint32
-	return len(p.header.Shape.Positions(buf[:0], h))
+// onlyLayerOf returns the layer that reports the key, nil if none does or several: which of
+// them holds it is not known where keys were inserted that looked present.
+func (p *Page) onlyLayerOf(h Hash) *layer {
+	var found *layer
+	for i := range p.layers {
+		if !p.layers[i].contains(h) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = &p.layers[i]
+	}
+	return found
 }
 
 func (p *Page) applyUnguarded(b Batch) []Outcome {
@@ -89,11 +105,9 @@ func (p *Page) applyUnguarded(b Batch) []Outcome {
 		changed = changed || o == Removed
 		outcomes = append(outcomes, o)
 	}
+	in := newIntake(p, b.Rate, b.Grow)
 	for _, h := range b.Add {
-		o := Full
-		if b.Limit == 0 || p.header.Set < b.Limit || p.Contains(h) {
-			o = p.Add(h)
-		}
+		o := in.add(h)
 		changed = changed || o == Added
 		outcomes = append(outcomes, o)
 	}

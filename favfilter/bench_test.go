@@ -68,6 +68,57 @@ func BenchmarkContains(b *testing.B) {
 	})
 }
 
+// The same in a page that was made for a sixteenth of its keys.
+func BenchmarkContainsLayers(b *testing.B) {
+	scaling := favfilter.Scaling{FalsePositiveRate: 0.001, Region: favfilter.DefaultRegion}
+	page := scaled(b, scaling, 290)
+	var in []favfilter.Hash
+	for _, h := range benchHashes(5)[:4300] {
+		if scaling.Add(page, h) == favfilter.Added {
+			in = append(in, h)
+		}
+	}
+	out := benchHashes(1)
+	b.Logf("%d layers", len(page.Layers()))
+	b.Run("hit", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			page.Contains(in[i%len(in)])
+		}
+	})
+	b.Run("miss", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			page.Contains(out[i%benchKeys])
+		}
+	})
+}
+
+// A key more in a page that grows, alone and among 1,000.
+func BenchmarkScalingAdd(b *testing.B) {
+	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
+	keys := benchHashes(6)
+	b.Run("alone", func(b *testing.B) {
+		b.ReportAllocs()
+		page := scaled(b, scaling, 1000)
+		for i := 0; b.Loop(); i++ {
+			if i%4300 == 0 {
+				page = scaled(b, scaling, 1000)
+			}
+			scaling.Add(page, keys[i%benchKeys])
+		}
+	})
+	b.Run("of 1000", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			page := scaled(b, scaling, 1000)
+			from := i * 1000 % (benchKeys - 1000)
+			page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: 0.001, Grow: true, Add: keys[from : from+1000]})
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/key")
+	})
+}
+
 // A key put in and taken out again, in a page half full. Marks stay, so the page is
 // renewed before they matter.
 func BenchmarkInsertRemove(b *testing.B) {
@@ -134,6 +185,7 @@ func TestNoAllocations(t *testing.T) {
 	empty := emptyPage(t, page.Header().Shape)
 	key, keyBytes := "U1000001_P30000001", []byte("U1000001_P30000001")
 	positions := make([]uint32, 0, favfilter.MaxHashes)
+	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
 	for name, f := range map[string]func(){
 		"HashKey":       func() { favfilter.HashKey(1, key) },
 		"HashKeyBytes":  func() { favfilter.HashKeyBytes(1, keyBytes) },
@@ -143,6 +195,7 @@ func TestNoAllocations(t *testing.T) {
 		"Add present":   func() { page.Add(in[0]) },
 		"Insert":        func() { empty.Insert(in[0]) },
 		"Remove absent": func() { page.Remove(favfilter.Hash{}) },
+		"Scaling.Add":   func() { scaling.Add(page, in[1]) },
 		"Encode":        func() { page.Encode() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

@@ -8,10 +8,12 @@
 // each, that are read whole: looking up hundreds of keys of one page takes one
 // round trip and a few nanoseconds a key.
 //
-// Most callers want [Filter]: [Open] one on a [Store], then Add, Remove and Contains. The
+// Most callers want [Filter]: [Open] one on a [Store], then Add, Remove and Contains. It
+// takes more keys than it was made for, at the same false-positive rate. A [Window] forgets keys by
+// itself when their time is over. The
 // stores are [Memory] and, in package redisstore, Redis or Valkey.
 //
-// [Page], [Shape] and [HashKey] are the parts it is made of. The format of a page, the hash and
+// [Page], [Shape], [Scaling] and [HashKey] are the parts it is made of. The format of a page, the hash and
 // the positions of a key are pinned: a page written by one version is read by
 // every later one.
 package favfilter

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -83,23 +84,72 @@ func ExampleConfig_pageBy() {
 
 func ExampleFilter_Add() {
 	ctx := context.Background()
-	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1})
+	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 100_000})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	outcomes, err := f.Add(ctx, "a", "b", "a")
 	fmt.Println(outcomes, err)
+	// Output: [added added present] <nil>
+}
 
-	many := make([]string, 200) // the smallest page has room for some 130
-	for i := range many {
-		many[i] = fmt.Sprint("key ", i)
+// A filter takes more keys than it was made for, at the same false-positive rate.
+func ExampleFilter_Add_growing() {
+	ctx := context.Background()
+	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 100, Seed: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	_, err = f.Add(ctx, many...)
-	fmt.Println("full:", errors.Is(err, favfilter.ErrFull))
+	posts := func(user string, n int) []string {
+		keys := make([]string, n)
+		for i := range keys {
+			keys[i] = fmt.Sprint(user, "_P", i)
+		}
+		return keys
+	}
+	if _, err := f.Add(ctx, posts("U1", 10_000)...); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for user, n := range map[string]int{"U1": 10_000, "U2": 100_000} {
+		found, err := f.Contains(ctx, posts(user, n)...)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		reported := 0
+		for _, yes := range found {
+			if yes {
+				reported++
+			}
+		}
+		fmt.Println(user, reported, "of", n)
+	}
+	// Unordered output:
+	// U1 10000 of 10000
+	// U2 93 of 100000
+}
+
+func ExampleFilter_Remove() {
+	ctx := context.Background()
+	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := f.Add(ctx, "U1_P7", "U1_P8"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	outcomes, err := f.Remove(ctx, "U1_P7", "U1_P9")
+	fmt.Println(outcomes, err)
+	found, err := f.Contains(ctx, "U1_P7", "U1_P8")
+	fmt.Println(found, err)
 	// Output:
-	// [added added present] <nil>
-	// full: true
+	// [removed absent] <nil>
+	// [false true] <nil>
 }
 
 // A lookup in a page that is at hand takes no call at all.
@@ -133,4 +183,106 @@ func ExampleShapeFor() {
 	// rate 0.01:  6138 bytes, 4 hashes, room for 4617 keys
 	// rate 0.001:  8186 bytes, 7 hashes, room for 4329 keys
 	// rate 0.0001: 10234 bytes, 9 hashes, room for 4025 keys
+}
+
+func ExampleFilter_Count() {
+	ctx := context.Background()
+	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := f.Add(ctx, "U1_P1", "U1_P2", "U1_P3", "U1_P3"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := f.Remove(ctx, "U1_P1"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	n, err := f.Count(ctx)
+	fmt.Println(n, err)
+	// Output: 2 <nil>
+}
+
+// A copy in memory answers at once and changes on its own, whatever store the filter is in.
+func ExampleFilter_Snapshot() {
+	ctx := context.Background()
+	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := f.Add(ctx, "U1_P1", "U1_P2"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	snapshot, err := f.Snapshot(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := snapshot.Remove(ctx, "U1_P1"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, filter := range []*favfilter.Filter{f, snapshot} {
+		found, err := filter.Contains(ctx, "U1_P1", "U1_P2")
+		fmt.Println(found, err)
+	}
+	// Output:
+	// [true true] <nil>
+	// [false true] <nil>
+}
+
+// A page of a few keys that grows as they come, for keys that are never removed.
+func ExampleScaling() {
+	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
+	shape, err := scaling.First(100)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range 1000 {
+		scaling.Add(page, favfilter.HashKey(0, fmt.Sprint("U1_P", i)))
+	}
+	for _, layer := range page.Layers() {
+		fmt.Printf("%d bits, %d hashes\n", layer.Bits, layer.Hashes)
+	}
+	fmt.Println(page.FalsePositiveRate() <= 0.001)
+	// Output:
+	// 2000 bits, 11 hashes
+	// 4480 bits, 12 hashes
+	// 13184 bits, 13 hashes
+	// true
+}
+
+// What a user has seen is forgotten by itself: 30 days later, and 35 at most.
+func ExampleOpenWindow() {
+	ctx := context.Background()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	seen, err := favfilter.OpenWindow(&favfilter.Memory{}, favfilter.WindowConfig{
+		Length: 30 * 24 * time.Hour,
+		PageBy: func(key string) string { user, _, _ := strings.Cut(key, "_"); return user },
+		Now:    func() time.Time { return now }, // default: time.Now
+	})
+	if err != nil {
+		panic(err)
+	}
+	outcomes, err := seen.Add(ctx, "U1_P7", "U1_P8")
+	fmt.Println(outcomes, err)
+	for range 2 {
+		found, err := seen.Contains(ctx, "U1_P7", "U1_P9")
+		fmt.Println(now.Format(time.DateOnly), found, err)
+		now = now.Add(36 * 24 * time.Hour)
+	}
+	// Output:
+	// [added added] <nil>
+	// 2026-01-01 [true false] <nil>
+	// 2026-02-06 [false false] <nil>
 }

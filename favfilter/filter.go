@@ -2,8 +2,6 @@ package favfilter
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -23,11 +21,12 @@ var (
 type Config struct {
 	_ struct{} // fields are named
 
-	// Capacity is the number of keys the filter is to hold, 1 or more.
+	// Capacity is the number of keys the filter is to hold, 1 or more. It takes more, but is
+	// smaller and faster if the number is right.
 	Capacity int
 
 	// FalsePositiveRate is the share of absent keys reported as present, at
-	// most, in a full page: 1e-9 to 0.5. Default 0.001.
+	// most, however many keys there are: 1e-11 to 0.5. Default 0.001.
 	FalsePositiveRate float64
 
 	// Pages is the number of pages, a power of two up to [MaxPages]. Default: as many as
@@ -50,34 +49,47 @@ type Config struct {
 // answers Contains with false positives at the configured rate, and keys can be
 // removed again.
 //
-// Every method takes any number of keys and makes one call of the store for all
+// Add, Remove and Contains take any number of keys and make one call of the store for all
 // of them. Add and Remove may be retried; racing writers, in this process or others,
 // lose nothing, since each page changes in one step.
+//
+// # Growth
+//
+// The filter is made for Capacity keys and takes more: a page that is full gets another
+// layer, a Bloom filter for twice as many keys as its last one, and the rate is shared out
+// between them, see [Scaling]. Nothing is moved, and the rate stays below the one
+// configured: half of it when the filter holds what it was made for, 88 % of it with 16
+// times as many keys. A filter that has grown to 2 to 64 times its capacity takes 1.2 to 2 times
+// the memory of one made for its keys; each layer, 4 for 16 times the keys, makes lookups
+// slower, and pages of more than one layer are written by reading them and putting them
+// back: in Redis two round trips and the whole page. A page may have [MaxLayers] layers and
+// [MaxBits] bits, which is room for millions of keys.
 //
 // # Limits
 //
 // A filter alone cannot know whether a key was really added. The figures are
-// measured in pages of 2,146 keys at a false-positive rate of 0.1 %, and asserted
+// measured in pages of 2,377 keys at a false-positive rate of 0.1 %, and asserted
 // by the package's tests (limits_test.go):
 //
-//   - Add of a key that looks present is a no-op. One in 1/rate new keys of a
-//     full page is such a false positive: it is reported like any other, but rests
-//     on bits of other keys. When half of these are removed, 80 % of such keys are
+//   - Add of a key that looks present is a no-op. One in 2,000 new keys of a
+//     page that is full for the first time is such a false positive, and one in 1/rate at
+//     most of any: it is reported like any other, but rests
+//     on bits of other keys. When half of these are removed, 87 % of such keys are
 //     lost.
 //   - Remove of a key that was never added is a no-op, but for the same share of
-//     false positives: each of these takes bits from keys that were, and loses 3.1
+//     false positives: each of these takes bits from keys that were, and loses 3.5
 //     of them.
 //   - A key whose bits all lie in regions shared with other keys is [Stuck]:
-//     it stays reported. With the shapes of [ShapeFor] that is 0.05 % of the keys
-//     of a page filled once to half of its capacity, 0.8 % at three quarters and
-//     5 % of a full one.
-//   - Marks of regions never go away, and keys that are stuck take up room. In a
-//     page that is kept half full, 0.7 % of the removals are stuck until all keys
-//     have been replaced once, 2.7 % until they have been twice, 7 % until they
-//     have been four times. The false-positive rate rises from 0.0017 % to
-//     0.0085 %, 0.052 % and the 0.1 % configured. It rises no further: Add answers
-//     [Full] instead, to 23 % of the new keys by then, and in a full page to 57 %
-//     while its keys are replaced once.
+//     it stays reported. With the shapes of [Scaling] that is 0.03 % of the keys
+//     of a page filled once to half of its capacity, 0.3 % at three quarters and
+//     2.3 % of a full one.
+//   - Marks of regions never go away, keys that are stuck take up room, and only the newest
+//     layer takes new keys. So a page whose keys are replaced over and over grows, though it
+//     holds no more of them. Of one kept half full, 0.4 % of the removals are stuck until all keys
+//     have been replaced once, 1.3 % until they have been twice; its bits take 5 KiB. By the
+//     time they have been replaced 4 times it has two layers and takes 16 KiB, and by 16 times,
+//     three and 40 KiB, with 1.4 % of the removals stuck. The rate does not rise past the one
+//     configured.
 //   - A page that the store loses is empty.
 //
 // Where a lost key would do harm, keep a ledger and use package activity, which
@@ -87,8 +99,8 @@ type Config struct {
 type Filter struct {
 	store    Store
 	identity Identity
-	shape    Shape
-	limit    uint32
+	shape    Shape // of the first layer of each page
+	rate     float64
 	pageBy   func(string) string
 }
 
@@ -110,7 +122,8 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	if err := checkPages(c.Pages); err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
 	}
-	shape, err := ShapeFor(pageCapacity(c.Capacity, c.Pages), c.FalsePositiveRate)
+	scaling := Scaling{FalsePositiveRate: c.FalsePositiveRate, Region: DefaultRegion}
+	shape, err := scaling.First(pageCapacity(c.Capacity, c.Pages))
 	if err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
 	}
@@ -118,17 +131,24 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 		store:    store,
 		identity: Identity{Seed: c.Seed, Pages: c.Pages},
 		shape:    shape,
-		limit:    shape.Limit(c.FalsePositiveRate) - uint32(shape.Hashes), // the last key may set as many
+		rate:     c.FalsePositiveRate,
 		pageBy:   c.PageBy,
 	}
-	// Page 0 always exists and speaks for the others.
-	if err := f.create(ctx, 0); err != nil {
-		return nil, fmt.Errorf("open filter: %w", err)
-	}
-	if _, err := f.load(ctx, []PageID{{Number: 0}}); err != nil {
+	if err := f.Keep(ctx); err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
 	}
 	return f, nil
+}
+
+// Keep makes sure that the store says how the filter was made: page 0 speaks for the others, and is made
+// again where the store has lost it. Open does so; a process that goes on for long should, now and then,
+// lest another opens the filter as a new one after a loss. It fails, wrapping [ErrMismatch], if that has happened.
+func (f *Filter) Keep(ctx context.Context) error {
+	if err := f.create(ctx, 0); err != nil {
+		return err
+	}
+	_, err := f.load(ctx, []PageID{{Number: 0}})
+	return err
 }
 
 func defaultPages(capacity int) uint32 {
@@ -149,8 +169,8 @@ func pageCapacity(capacity int, pages uint32) int {
 }
 
 // Add puts keys in. The outcomes are in the order of keys: [Added], [Present] or
-// [Full]; a key that is full has changed nothing, and makes the error wrap
-// [ErrFull]. After another error the outcome 0 stands for a key that may or may not be in.
+// [Full]; a key is full, and has changed nothing, where its page can grow no further, which
+// makes the error wrap [ErrFull]. After another error the outcome 0 stands for a key that may or may not be in.
 func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 	outcomes, err := f.change(ctx, keys, func(b *Batch) *[]Hash { return &b.Add })
 	if err != nil {
@@ -206,7 +226,7 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 	groups, ids := f.group(keys)
 	batches := make([]Batch, len(ids))
 	for i, id := range ids {
-		batches[i] = Batch{ID: id, Identity: f.identity, Limit: f.limit}
+		batches[i] = Batch{ID: id, Identity: f.identity, Rate: f.rate, Grow: true}
 		hashes := list(&batches[i])
 		for _, k := range groups[id] {
 			*hashes = append(*hashes, HashKey(f.identity.Seed, keys[k]))
@@ -262,13 +282,11 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 
 // create puts an empty page in an empty place.
 func (f *Filter) create(ctx context.Context, number uint32) error {
-	var build [8]byte
-	_, _ = rand.Read(build[:]) // never fails
 	page, err := NewPage(Header{
 		Identity: f.identity,
 		Shape:    f.shape,
 		Number:   number,
-		Build:    binary.BigEndian.Uint64(build[:]),
+		Build:    newBuild(),
 	})
 	if err != nil {
 		return err
@@ -279,10 +297,16 @@ func (f *Filter) create(ctx context.Context, number uint32) error {
 
 // group sorts keys by page: the indices of the keys of each, and the pages.
 func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
+	return group(keys, func(key string) PageID {
+		return PageID{Number: PageNumber(HashKey(f.identity.Seed, f.pageBy(key)).H1, f.identity.Pages)}
+	})
+}
+
+func group(keys []string, page func(key string) PageID) (map[PageID][]int, []PageID) {
 	groups := make(map[PageID][]int)
 	var ids []PageID
 	for i, key := range keys {
-		id := PageID{Number: PageNumber(HashKey(f.identity.Seed, f.pageBy(key)).H1, f.identity.Pages)}
+		id := page(key)
 		if groups[id] == nil {
 			ids = append(ids, id)
 		}
@@ -296,19 +320,28 @@ func (f *Filter) load(ctx context.Context, ids []PageID) ([]*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.checkLoaded(ids, loaded)
+}
+
+// checkLoaded returns the pages, nil where one is missing, unless one is damaged or of another
+// filter.
+func (f *Filter) checkLoaded(ids []PageID, loaded []Loaded) ([]*Page, error) {
 	pages := make([]*Page, len(ids))
 	for i, l := range loaded {
-		if l.Damage != nil {
+		switch {
+		case l.Damage != nil:
 			return nil, l.Damage
-		}
-		if l.Page != nil {
-			if h := l.Page.Header(); h.Identity != f.identity || h.Shape != f.shape {
-				return nil, f.mismatch(ids[i].Number, h)
-			}
+		case l.Page != nil && !f.made(l.Page.Header()):
+			return nil, f.mismatch(ids[i].Number, l.Page.Header())
 		}
 		pages[i] = l.Page
 	}
 	return pages, nil
+}
+
+// made tells whether a page with header h is one of the filter's.
+func (f *Filter) made(h Header) bool {
+	return h.Identity == f.identity && h.Shape == f.shape
 }
 
 func (f *Filter) mismatch(number uint32, h Header) error {

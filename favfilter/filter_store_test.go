@@ -311,6 +311,37 @@ func TestFilterRacing(t *testing.T) {
 	}
 }
 
+// Goroutines make the same pages grow, all the time: none loses a key.
+func TestFilterRacingGrowth(t *testing.T) {
+	store := &favfilter.Memory{}
+	f := openFilter(t, store, favfilter.Config{Capacity: 10, Pages: 2})
+	const writers, rounds = 8, 60
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for r := range rounds {
+				if _, err := f.Add(t.Context(), userKeys(fmt.Sprintf("U%d-%d", w, r), 1+r%10)...); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for w := range writers {
+		for r := range rounds {
+			if found := mustContain(t, f, userKeys(fmt.Sprintf("U%d-%d", w, r), 1+r%10)...); slices.Contains(found, false) {
+				t.Errorf("writer %d lost a key of round %d", w, r)
+			}
+		}
+	}
+	for i := range uint32(2) {
+		if p := pageOf(t, store, i); p.Header().Grown < 2 || p.FalsePositiveRate() > 0.001 {
+			t.Errorf("page %d: %d layers, rate %g", i, len(p.Layers()), p.FalsePositiveRate())
+		}
+	}
+}
+
 // Removing from a page that is missing does not make it.
 func TestRemoveMakesNoPage(t *testing.T) {
 	m := &favfilter.Memory{}

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 
 	"github.com/twmb/murmur3"
+
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // Hash is the 128-bit MurmurHash3 (x64 variant) of a key. All positions of the
@@ -74,6 +76,31 @@ next:
 		dst = append(dst, p)
 	}
 	return dst
+}
+
+// contains reports whether all bits of h are set. The first three are looked at together: whether each of them is
+// set is anybody's guess, also the processor's, and a wrong one costs more than two looks.
+func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
+	m, left := s.Bits, s.Hashes
+	if left >= 3 {
+		a := position(h.H1, m)
+		h = h.next()
+		b := position(h.H1, m)
+		h = h.next()
+		c := position(h.H1, m)
+		h = h.next()
+		if bits[a>>3]<<(a&7)&(bits[b>>3]<<(b&7))&(bits[c>>3]<<(c&7))&0x80 == 0 {
+			return false
+		}
+		left -= 3
+	}
+	for range left {
+		if !bits.Get(position(h.H1, m)) {
+			return false
+		}
+		h = h.next()
+	}
+	return true
 }
 
 func log2(powerOfTwo uint32) uint { return uint(bits.TrailingZeros32(powerOfTwo)) }

@@ -1,6 +1,7 @@
 package favfilter
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type Identity struct {
 //	     3      1  format version, 1
 //	     4      4  Shape.Bits
 //	     8      1  Shape.Hashes
-//	     9      1  layers, 1
+//	     9      1  layers, 1 to MaxLayers: Grown + 1
 //	    10      2  Shape.Region
 //	    12      1  log2 of Pages
 //	    13      3  zero
@@ -36,13 +37,14 @@ type Identity struct {
 //	    40      8  Build
 //	    48      8  Incarnation
 //	    56      4  Number
-//	    60      4  CRC-32C of bytes 0-23 and 40-59, which never change
+//	    60      4  CRC-32C of bytes 0-23 and 40-59, which change only when the page grows
 type Header struct {
 	Identity
-	Shape    Shape
+	Shape    Shape  // of the first layer
+	Grown    uint8  // layers after the first, below MaxLayers, see [Page.Grow]
 	Number   uint32 // of the page, below Pages
-	Set      uint32 // Bloom bits set
-	Count    uint32 // keys held
+	Set      uint32 // Bloom bits set, of all layers
+	Count    uint32 // keys held, by all layers
 	Sequence uint64 // of the last change, below MaxSequence
 	Build    uint64 // random, shared by the two strings of one page
 }
@@ -56,6 +58,7 @@ const (
 
 	buildBytes   = 8
 	formatOpen   = "FAV\x01"
+	offLayers    = 9
 	prefixBytes  = 24 // what tells whether positions were computed for this page
 	offSet       = 24
 	offCount     = 28
@@ -66,15 +69,21 @@ const (
 	offSum       = 60
 )
 
-// FalsePositiveRate is the probability that a key that is absent is reported,
-// as the page stands.
+// FalsePositiveRate is the probability that a key that is absent is reported, as a page
+// of one layer stands. Of one that has grown the header tells too little, and the rate is
+// given as 1: see [Page.FalsePositiveRate].
 func (h Header) FalsePositiveRate() float64 {
-	rate := 1.0
-	fill := float64(h.Set) / float64(h.Shape.Bits)
-	for range h.Shape.Hashes {
-		rate *= fill
+	if h.Grown > 0 {
+		return 1
 	}
-	return rate
+	return h.Shape.rate(h.Set)
+}
+
+// newBuild is a build id for a new page.
+func newBuild() uint64 {
+	var b [buildBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
 }
 
 func (h Header) validate() error {
@@ -87,12 +96,22 @@ func (h Header) validate() error {
 	switch {
 	case h.Number >= h.Pages:
 		return fmt.Errorf("page %d of %d", h.Number, h.Pages)
-	case h.Set > h.Shape.Bits:
-		return fmt.Errorf("%d bits set of %d", h.Set, h.Shape.Bits)
+	case h.Grown >= MaxLayers:
+		return fmt.Errorf("%d layers, more than %d", int(h.Grown)+1, MaxLayers)
+	case h.Set > h.mostBits():
+		return fmt.Errorf("%d bits set of %d", h.Set, h.mostBits())
 	case h.Sequence >= MaxSequence:
 		return fmt.Errorf("sequence %d is not below %d", h.Sequence, uint64(MaxSequence))
 	}
 	return nil
+}
+
+// mostBits is how many bits there can be: later layers have theirs past the header.
+func (h Header) mostBits() uint32 {
+	if h.Grown > 0 {
+		return MaxBits
+	}
+	return h.Shape.Bits
 }
 
 // AppendBinary appends the encoded header to b. The error is always nil.
@@ -107,7 +126,7 @@ func (h Header) encode(dst []byte) {
 	copy(dst, formatOpen)
 	binary.BigEndian.PutUint32(dst[4:], h.Shape.Bits)
 	dst[8] = h.Shape.Hashes
-	dst[9] = 1
+	dst[offLayers] = 1 + h.Grown
 	binary.BigEndian.PutUint16(dst[10:], h.Shape.Region)
 	dst[12] = byte(log2(h.Pages))
 	dst[13], dst[14], dst[15] = 0, 0, 0
@@ -130,8 +149,8 @@ func DecodeHeader(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatOpen)
 	case binary.BigEndian.Uint32(b[offSum:]) != headerSum(b):
 		return Header{}, fmt.Errorf("%w: header checksum %x, computed %x", ErrDamaged, b[offSum:HeaderBytes], headerSum(b))
-	case b[9] != 1 || b[13]|b[14]|b[15] != 0 || b[12] > 31:
-		return Header{}, fmt.Errorf("%w: %d layers, reserved bytes %x, 2^%d pages", ErrDamaged, b[9], b[13:16], b[12])
+	case b[offLayers] == 0 || b[offLayers] > MaxLayers || b[13]|b[14]|b[15] != 0 || b[12] > 31:
+		return Header{}, fmt.Errorf("%w: %d layers, reserved bytes %x, 2^%d pages", ErrDamaged, b[offLayers], b[13:16], b[12])
 	}
 	h := Header{
 		Identity: Identity{
@@ -144,6 +163,7 @@ func DecodeHeader(b []byte) (Header, error) {
 			Hashes: b[8],
 			Region: binary.BigEndian.Uint16(b[10:]),
 		},
+		Grown:    b[offLayers] - 1,
 		Number:   binary.BigEndian.Uint32(b[offNumber:]),
 		Set:      binary.BigEndian.Uint32(b[offSet:]),
 		Count:    binary.BigEndian.Uint32(b[offCount:]),

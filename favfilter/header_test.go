@@ -74,7 +74,7 @@ func TestHeaderRefusesFields(t *testing.T) {
 		{"no hashes", 8, "\x00", "0 hashes: not in 1 to 32"},
 		{"too many hashes", 8, "\x21", "33 hashes"},
 		{"no layer", 9, "\x00", "0 layers"},
-		{"two layers", 9, "\x02", "2 layers"},
+		{"too many layers", 9, "\x11", "17 layers"},
 		{"too many pages", 12, "\x19", "33554432 pages: not a power of two in 1 to 16777216"},
 		{"more pages than can be counted", 12, "\x20", "2^32 pages"},
 		{"reserved, first", 13, "\x01", "reserved bytes 010000"},

@@ -22,12 +22,14 @@ type Memory struct {
 	mu      sync.RWMutex
 	pages   map[PageID]held
 	expires int // pages put in with a time to live since expired ones were dropped
+	changes changes
 }
 
 type held struct {
 	page    *Page // never changed
 	version Version
 	expires time.Time // zero: never
+	noted   uint64    // the round of changes that has it
 }
 
 var _ Store = (*Memory)(nil)
@@ -45,6 +47,11 @@ func (m *Memory) Load(ctx context.Context, ids []PageID) ([]Loaded, error) {
 		loaded[i] = Loaded{Page: h.page, Version: h.version}
 	}
 	return loaded, nil
+}
+
+// LoadWhole implements [Store].
+func (m *Memory) LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error) {
+	return m.Load(ctx, ids)
 }
 
 // Apply implements [Store].
@@ -75,6 +82,9 @@ func (m *Memory) apply(b Batch) Result {
 	if b.Sequence > 0 {
 		h.expires = time.Time{} // only an empty page has a time to live
 	}
+	if h.version != res.Version {
+		m.changes.note(b.ID, &h)
+	}
 	h.page, h.version = page, res.Version
 	m.pages[b.ID] = h
 	return res
@@ -84,6 +94,9 @@ func (m *Memory) apply(b Batch) Result {
 func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("replace page %v: %w", r.ID, err)
+	}
+	if r.Page == nil {
+		return m.remove(r), nil
 	}
 	page := r.Page.Clone()
 	raw, _ := page.Encode() // from now on others only read
@@ -100,14 +113,38 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	case r.Expire == 0:
 		h.expires = time.Time{}
 	}
-	if m.pages == nil {
-		m.pages = make(map[PageID]held)
-	}
-	m.pages[r.ID] = h
+	m.changes.note(r.ID, &h)
+	m.put(r.ID, h)
 	if r.Expire > 0 {
 		m.drop()
 	}
 	return true, nil
+}
+
+// remove makes the place of a page empty, and reports whether it is.
+func (m *Memory) remove(r Replacement) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.stands(r.ID)
+	if h.page != nil && h.version != r.Seen {
+		return false
+	}
+	m.changes.note(r.ID, &h)
+	delete(m.pages, r.ID)
+	return true
+}
+
+// Bytes is the size of the pages held, both strings of each, expired ones that were not dropped yet
+// included. It looks at every page.
+func (m *Memory) Bytes() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n := 0
+	for _, h := range m.pages {
+		raw, marks := h.page.Encode()
+		n += len(raw) + len(marks)
+	}
+	return n
 }
 
 // Peek implements [Store].
@@ -140,9 +177,20 @@ func (m *Memory) drop() {
 	}
 	m.expires = 0
 	now := m.now()
-	maps.DeleteFunc(m.pages, func(_ PageID, h held) bool {
-		return !h.expires.IsZero() && !now.Before(h.expires)
+	maps.DeleteFunc(m.pages, func(id PageID, h held) bool {
+		expired := !h.expires.IsZero() && !now.Before(h.expires)
+		if expired {
+			m.changes.note(id, &h)
+		}
+		return expired
 	})
+}
+
+func (m *Memory) put(id PageID, h held) {
+	if m.pages == nil {
+		m.pages = make(map[PageID]held)
+	}
+	m.pages[id] = h
 }
 
 // older tells whether page gives way to one with header h.

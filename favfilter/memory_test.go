@@ -3,6 +3,7 @@ package favfilter_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,4 +74,136 @@ func heap() int {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
+}
+
+func isPart(id favfilter.PageID) bool { return id.Part != "" }
+
+// put puts an empty page of a filter of one page under the part.
+func put(t *testing.T, m *favfilter.Memory, part string, expire time.Duration) {
+	t.Helper()
+	p := emptyPage(t, shapeFor(t, 10, 0.001))
+	done, err := m.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Part: part}, Page: p, Newer: true, Expire: expire})
+	if err != nil || !done {
+		t.Fatalf("replace %q: %v, %v", part, done, err)
+	}
+}
+
+func add(t *testing.T, m *favfilter.Memory, part string, h favfilter.Hash) {
+	t.Helper()
+	b := favfilter.Batch{ID: favfilter.PageID{Part: part}, Identity: favfilter.Identity{Pages: 1}, Add: []favfilter.Hash{h}}
+	if res := m.Apply(t.Context(), []favfilter.Batch{b})[0]; res.State != favfilter.Applied {
+		t.Fatalf("add to %q: %v, %v", part, res.State, res.Err)
+	}
+}
+
+func wantChanged(t *testing.T, m *favfilter.Memory, parts ...string) {
+	t.Helper()
+	var got []string
+	for _, id := range m.Changed() {
+		got = append(got, id.Part)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, parts) {
+		t.Errorf("changed: %q, want %q", got, parts)
+	}
+}
+
+func TestMemoryTellsWhatChanged(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	m := &favfilter.Memory{Now: func() time.Time { return now }}
+	put(t, m, "", 0)
+	put(t, m, "before", 0)
+	wantChanged(t, m)
+	m.Track(isPart)
+	wantChanged(t, m, "before")
+	wantChanged(t, m)
+
+	put(t, m, "a", time.Hour)
+	put(t, m, "b", time.Hour)
+	add(t, m, "a", favfilter.Hash{H1: 1})
+	add(t, m, "", favfilter.Hash{H1: 1})
+	wantChanged(t, m, "a", "b")
+	add(t, m, "a", favfilter.Hash{H1: 1}) // present: nothing changes
+	wantChanged(t, m)
+	add(t, m, "a", favfilter.Hash{H1: 1 << 63})
+	wantChanged(t, m, "a")
+
+	// Pages that expired are told of when they are dropped.
+	now = now.Add(time.Hour)
+	for i := range 5 {
+		put(t, m, fmt.Sprint("later", i), time.Hour)
+	}
+	wantChanged(t, m, "a", "b", "later0", "later1", "later2", "later3", "later4")
+	m.Track(isPart)
+	wantChanged(t, m, "before", "later0", "later1", "later2", "later3", "later4")
+}
+
+func TestMemoryRestore(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	clock := func() time.Time { return now }
+	from, m := &favfilter.Memory{Now: clock}, &favfilter.Memory{Now: clock}
+	m.Track(isPart)
+	key := favfilter.Hash{H1: 1}
+	put(t, from, "short", time.Minute)
+	put(t, from, "long", time.Hour)
+	put(t, from, "ever", 0)
+	for _, part := range []string{"short", "long", "ever"} {
+		add(t, from, part, key)
+		id := favfilter.PageID{Part: part}
+		page, expires := from.Get(id)
+		if !m.Restore(id, page, expires) {
+			t.Errorf("%q was not restored", part)
+		}
+		if m.Restore(id, emptyPage(t, page.Header().Shape), expires) {
+			t.Errorf("%q was restored twice", part)
+		}
+	}
+	wantChanged(t, m)
+	for _, c := range []struct {
+		after time.Duration
+		left  []string
+	}{{0, []string{"ever", "long", "short"}}, {time.Minute, []string{"ever", "long"}}, {time.Hour, []string{"ever"}}} {
+		now = time.Unix(1_700_000_000, 0).Add(c.after)
+		var left []string
+		for _, part := range []string{"ever", "long", "short"} {
+			id := favfilter.PageID{Part: part}
+			if page, _ := m.Get(id); page != nil && page.Contains(key) {
+				left = append(left, part)
+			}
+		}
+		if !slices.Equal(left, c.left) {
+			t.Errorf("after %v: %q are left, want %q", c.after, left, c.left)
+		}
+	}
+	page, _ := from.Get(favfilter.PageID{Part: "ever"})
+	if m.Restore(favfilter.PageID{Part: "late"}, page, now) {
+		t.Error("a page that has expired was restored")
+	}
+	add(t, m, "ever", favfilter.Hash{H1: 1 << 63})
+	wantChanged(t, m, "ever")
+}
+
+// One page changes over and over, among pages that nobody tracks and among those that
+// somebody does.
+func BenchmarkMemoryApply(b *testing.B) {
+	for name, of := range map[string]func(favfilter.PageID) bool{"untracked": nil, "others": isPart, "tracked": func(favfilter.PageID) bool { return true }} {
+		b.Run(name, func(b *testing.B) {
+			m := &favfilter.Memory{}
+			page := emptyPage(b, shapeFor(b, 100, 0.001))
+			if _, err := m.Replace(b.Context(), favfilter.Replacement{Page: page}); err != nil {
+				b.Fatal(err)
+			}
+			if of != nil {
+				m.Track(of)
+			}
+			batch := []favfilter.Batch{{Identity: favfilter.Identity{Pages: 1}}}
+			b.ReportAllocs()
+			for b.Loop() {
+				batch[0].Sequence++
+				if res := m.Apply(b.Context(), batch)[0]; res.State != favfilter.Applied {
+					b.Fatal(res.State)
+				}
+			}
+		})
+	}
 }

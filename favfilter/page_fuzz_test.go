@@ -16,14 +16,20 @@ func FuzzDecodePage(f *testing.F) {
 	f.Add(raw, marks, uint64(1), uint64(2))
 	f.Add(raw, []byte(nil), uint64(1)<<63, uint64(3)<<61)
 	f.Add(raw[:40], marks, uint64(0), uint64(0))
+	layered, layeredMarks := goldenLayers(f).Encode()
+	f.Add(layered, layeredMarks, uint64(1), uint64(2))
+	f.Add(layered, []byte(nil), uint64(1)<<63, uint64(3)<<61)
+	f.Add(layered[:80], layeredMarks[:9], uint64(0), uint64(0))
 	f.Add(raw, marks[:3], uint64(0), uint64(0))
 	for _, c := range []struct {
 		at    int
 		value byte
-	}{{8, 32}, {10, 0xFF}, {11, 0}, {12, 0}, {27, 0}, {31, 0}} {
-		changed := slices.Clone(raw)
-		changed[c.at] = c.value
-		f.Add(changed, marks, uint64(7), uint64(9)<<55)
+	}{{8, 32}, {10, 0xFF}, {11, 0}, {12, 0}, {27, 0}, {31, 0}, {9, 2}} {
+		for page, marks := range map[string][]byte{string(raw): marks, string(layered): layeredMarks} {
+			changed := []byte(page)
+			changed[c.at] = c.value
+			f.Add(changed, marks, uint64(7), uint64(9)<<55)
+		}
 	}
 	f.Fuzz(func(t *testing.T, raw, marks []byte, h1, h2 uint64) {
 		key := favfilter.Hash{H1: h1, H2: h2}
@@ -72,6 +78,10 @@ func useDecoded(t *testing.T, raw, marks []byte, key favfilter.Hash) {
 		if contained {
 			t.Fatalf("a contained key is %v", o)
 		}
+	}
+	if page.Grow(favfilter.Shape{Bits: 24, Hashes: 2, Region: h.Shape.Region}) == nil {
+		raw, marks := page.Encode()
+		decodePage(t, raw, marks)
 	}
 	page.Insert(key)
 	if !page.Contains(key) {

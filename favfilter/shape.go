@@ -9,19 +9,21 @@ import (
 const (
 	// MaxPages is the largest number of pages of one filter.
 	MaxPages = 1 << 24
-	// MaxBits is the most Bloom bits of one page: 64 MiB, an eighth of what
+	// MaxBits is the most Bloom bits of one page, all layers together: 64 MiB, an eighth of what
 	// Redis allows a string.
 	MaxBits = 1 << 29
+	// MaxLayers is the largest number of layers of one page.
+	MaxLayers = 16
 	// MaxHashes is the largest number of bits a key sets.
 	MaxHashes = 32
 	// DefaultRegion is the region size in bits that [ShapeFor] chooses.
 	DefaultRegion = 8
 
-	minRate = 1e-9
+	minRate = 1e-11
 	maxRate = 0.5
 )
 
-// Shape is the geometry of a page.
+// Shape is the geometry of a page, or of one layer of it.
 type Shape struct {
 	Bits   uint32 // Bloom bits: a multiple of 8, 8 to MaxBits
 	Hashes uint8  // bits a key sets, k: 1 to MaxHashes
@@ -29,7 +31,7 @@ type Shape struct {
 }
 
 // ShapeFor returns the smallest page that holds capacity keys at the given
-// false-positive rate (1e-9 to 0.5) with deletions, or an error that names what
+// false-positive rate (1e-11 to 0.5) with deletions, or an error that names what
 // is out of range.
 //
 // k is two thirds of what is best for a Bloom filter that only grows. That
@@ -38,21 +40,44 @@ type Shape struct {
 // every bit in a collided region. The length is then raised to the end of its size
 // class in the allocator, which is free.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
-	if capacity < 0 {
-		return Shape{}, fmt.Errorf("shape a page: capacity %d is negative", capacity)
-	}
 	if err := checkRate(rate); err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)
 	}
-	k := min(MaxHashes, max(1, int(math.Round(2*math.Log2(1/rate)/3))))
-	perKey := -float64(k) / math.Log1p(-math.Pow(rate, 1/float64(k)))
-	need := math.Ceil(perKey * float64(capacity) / 8)
-	if need > MaxBits/8-HeaderBytes {
-		return Shape{}, fmt.Errorf("shape a page: %d keys at rate %g need %.0f bytes, more than %d",
-			capacity, rate, need, MaxBits/8-HeaderBytes)
+	shape, err := shapeBehind(HeaderBytes, MaxBits, capacity, rate, DefaultRegion)
+	if err != nil {
+		return Shape{}, fmt.Errorf("shape a page: %w", err)
 	}
-	length := max(minPageBytes, fitAllocator(HeaderBytes+int(need)))
-	return Shape{Bits: min(MaxBits, uint32(length-HeaderBytes)*8), Hashes: uint8(k), Region: DefaultRegion}, nil
+	return shape, nil
+}
+
+// shapeBehind shapes what follows so many bytes of a string, and may take so many bits.
+func shapeBehind(before int, mostBits uint32, capacity int, rate float64, region uint16) (Shape, error) {
+	if capacity < 0 {
+		return Shape{}, fmt.Errorf("capacity %d is negative", capacity)
+	}
+	k := hashesFor(rate, region)
+	need := bytesFor(capacity, rate, k)
+	if most := mostBits / 8; need > float64(most) {
+		return Shape{}, fmt.Errorf("%d keys at rate %g need %.0f bytes, more than %d", capacity, rate, need, most)
+	}
+	length := max(minPageBytes, fitAllocator(before+int(need)))
+	return Shape{Bits: min(mostBits, uint32(length-before)*8), Hashes: k, Region: region}, nil
+}
+
+// hashesFor is the best number of bits a key sets: log2(1/rate) for a filter that only
+// grows, two thirds of it for one that keys are removed from.
+func hashesFor(rate float64, region uint16) uint8 {
+	best := math.Log2(1 / rate)
+	if region > 0 {
+		best = 2 * best / 3
+	}
+	return uint8(min(MaxHashes, max(1, math.Round(best))))
+}
+
+// bytesFor is the length of the Bloom bits of capacity keys that set k bits each.
+func bytesFor(capacity int, rate float64, k uint8) float64 {
+	perKey := -float64(k) / math.Log1p(-math.Pow(rate, 1/float64(k)))
+	return math.Ceil(perKey * float64(capacity) / 8)
 }
 
 // minPageBytes is the length of the smallest page: what Redis spends on its two keys
@@ -72,6 +97,16 @@ func (s Shape) Limit(rate float64) uint32 {
 func (s Shape) Capacity(rate float64) int {
 	fill := math.Pow(rate, 1/float64(s.Hashes))
 	return int(-float64(s.Bits) * math.Log1p(-fill) / float64(s.Hashes))
+}
+
+// rate is the probability that a key that is absent is reported where so many bits are set.
+func (s Shape) rate(set uint32) float64 {
+	rate := 1.0
+	fill := float64(set) / float64(s.Bits)
+	for range s.Hashes {
+		rate *= fill
+	}
+	return rate
 }
 
 func (s Shape) validate() error {

@@ -22,7 +22,7 @@ func TestShapeForRefuses(t *testing.T) {
 		{100, 0, "rate 0 is not in"},
 		{100, -0.1, "rate -0.1 is not in"},
 		{100, 0.51, "rate 0.51 is not in"},
-		{100, 9e-10, "rate 9e-10 is not in"},
+		{100, 9e-12, "rate 9e-12 is not in"},
 		{100, math.NaN(), "rate NaN is not in"},
 		{100, math.Inf(1), "rate +Inf is not in"},
 		{40_000_000, 0.001, "40000000 keys at rate 0.001 need 75"},

@@ -95,11 +95,22 @@ type Batch struct {
 	// other writers keep overtaking may take effect in several such steps.
 	Sequence uint64
 
-	// Limit is the most Bloom bits that may be set before a key is added; one
-	// that comes later is Full. 0: no limit. Ignored in a guarded batch.
-	Limit uint32
+	// Rate is the false-positive rate that no key to add may take the page past; one
+	// that comes later is Full. 1e-11 to 0.5, or 0: no limit. Ignored in a guarded batch.
+	Rate float64
+
+	// Grow says that a page which is full gets another layer, as [Scaling] has it for
+	// Rate. Keys are Full only where it can grow no further. Ignored without a Rate.
+	Grow bool
 
 	Remove, Add []Hash // a guarded batch names no key twice
+}
+
+// Limit returns the number of set bits from which on a page of one layer, of shape s, takes no
+// more keys of b: it is full, or grows. math.MaxUint32 where there is no limit.
+func (b Batch) Limit(s Shape) uint32 {
+	p := Page{layers: []layer{{shape: s}}}
+	return p.limit(b.Rate, b.Grow)
 }
 
 // Result is what became of a batch.
@@ -118,13 +129,13 @@ const KeepExpiry time.Duration = -1
 // Replacement puts a page in place of another.
 type Replacement struct {
 	ID   PageID
-	Page *Page
+	Page *Page // nil: what stands there is removed, and nothing left in its place
 	// Seen is what the caller saw there: the page is replaced if that still stands.
 	Seen Version
 	// Newer replaces also a page that is missing, of another incarnation, or of a
-	// lower sequence than Page.
+	// lower sequence than Page. Ignored without a Page.
 	Newer bool
-	// Expire is the time to live the page gets; 0: none.
+	// Expire is the time to live the page gets; 0: none. Ignored without a Page.
 	Expire time.Duration
 }
 
@@ -133,7 +144,8 @@ type Standing struct {
 	Header  Header // zero unless the page is sound
 	Missing bool
 	// Damage wraps ErrDamaged: the header is unreadable, a string is not as long as
-	// the page's shape makes it, or the two strings are not of one build.
+	// the page's shape makes it, or the two strings are not of one build. Of a page that
+	// has grown, the header tells the lengths to within some bytes only.
 	Damage error
 	Err    error // the place could not be asked, and nothing is known of it
 }
@@ -149,19 +161,40 @@ func Inspect(header []byte, bitsLength int, build []byte, regionsLength int) Sta
 	case err != nil:
 		return Standing{Damage: err}
 	}
-	if want := HeaderBytes + int(h.Shape.Bits/8); bitsLength != want {
-		return Standing{Damage: fmt.Errorf("%w: %d bytes, %d expected of %d bits", ErrDamaged, bitsLength, want, h.Shape.Bits)}
+	least, most := bitsLengths(h)
+	if bitsLength < least || bitsLength > most {
+		return Standing{Damage: fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, bitsLength, least, most, h.Shape.Bits)}
 	}
 	if h.Shape.Region == 0 {
 		return Standing{Header: h}
 	}
-	if want := marksBytes(h.Shape); regionsLength != want {
-		return Standing{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d expected", ErrDamaged, regionsLength, want)}
+	least, most = marksLengths(h, bitsLength)
+	if regionsLength < least || regionsLength > most {
+		return Standing{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d to %d expected", ErrDamaged, regionsLength, least, most)}
 	}
 	if len(build) != buildBytes || binary.BigEndian.Uint64(build) != h.Build {
 		return Standing{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, build)}
 	}
 	return Standing{Header: h}
+}
+
+// bitsLengths are the shortest and the longest bits string of a page with header h.
+func bitsLengths(h Header) (least, most int) {
+	least = HeaderBytes + int(h.Shape.Bits/8)
+	if h.Grown == 0 {
+		return least, least
+	}
+	further := int(h.Grown) * layerBytes
+	return least + further + int(h.Grown), HeaderBytes + MaxBits/8 + further
+}
+
+// marksLengths are the shortest and the longest regions string of a page with header h and
+// a bits string of the given length: the marks of each layer end with a whole byte.
+func marksLengths(h Header, bitsLength int) (least, most int) {
+	all := h.Shape
+	all.Bits = 8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes)
+	least = buildBytes + layerMarkBytes(all)
+	return least, least + int(h.Grown)
 }
 
 // Store keeps pages. Implementations are safe for concurrent use, and every
@@ -176,6 +209,11 @@ type Store interface {
 	// changed, and may come without collision marks.
 	Load(ctx context.Context, ids []PageID) ([]Loaded, error)
 
+	// LoadWhole is Load with the collision marks, so that copies of the pages can be
+	// changed. A page is read in one step; one whose strings are not of one build is
+	// damaged.
+	LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error)
+
 	// Apply applies each batch to its page, in one round trip where the store
 	// knows the pages' shapes. The batches are independent: each result has
 	// its own error. No page may be named twice.
@@ -183,7 +221,8 @@ type Store interface {
 
 	// Replace puts r.Page in place and reports whether it stands there: also if it did
 	// before, byte for byte, as after a replay. If not, the header that stands there is
-	// neither missing nor older, and the caller looks again.
+	// neither missing nor older, and the caller looks again. Without a Page it removes what
+	// stands there, both strings, and reports whether nothing does then.
 	Replace(ctx context.Context, r Replacement) (bool, error)
 
 	// Peek reads what stands in the places of pages, in one round trip and without

@@ -23,61 +23,67 @@ const (
 )
 
 // Apply implements [favfilter.Store]: one script for each page, all in one
-// pipeline. Batches of more than 8 keys are applied by compare-and-swap instead.
+// pipeline. Batches of more than 8 keys, and those for pages that have grown or are about
+// to, are applied by compare-and-swap instead.
 func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	results := make([]favfilter.Result, len(batches))
-	pending := make([]int, 0, len(batches))
-	var large []int
+	scripted := make([]int, 0, len(batches))
+	var swapped []int
 	for i, b := range batches {
-		if len(b.Remove)+len(b.Add) > maxScriptKeys {
-			large = append(large, i)
+		known, ok := s.shape(b.ID)
+		if len(b.Remove)+len(b.Add) > maxScriptKeys || ok && known.Grown > 0 {
+			swapped = append(swapped, i)
 		} else {
-			pending = append(pending, i)
+			scripted = append(scripted, i)
 		}
 	}
-	s.swap(ctx, batches, results, large)
-	s.applyByScript(ctx, batches, results, pending)
+	layered := s.applyByScript(ctx, batches, results, scripted)
+	s.swap(ctx, batches, results, append(swapped, layered...))
 	return results
 }
 
-func (s *Store) applyByScript(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) {
+// applyByScript returns the batches that no script can apply; nothing has come of them.
+func (s *Store) applyByScript(
+	ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int,
+) (layered []int) {
 	for round := 0; len(pending) > 0; round++ {
-		pending = s.applyScripts(ctx, batches, results, pending, round == applyRounds-1)
+		calls := make([]invocation, len(pending))
+		for n, i := range pending {
+			calls[n] = s.applyCall(batches[i], results[i].Header)
+		}
+		cmds := s.run(ctx, s.apply, calls)
+		var again []int
+		for n, i := range pending {
+			res, came := s.applied(batches[i], cmds[n])
+			switch {
+			case came == layers:
+				layered = append(layered, i)
+			case came == reshaped && round < applyRounds-1:
+				again = append(again, i)
+			case came == reshaped:
+				res.Err = errNoProgress
+			}
+			if res.Err != nil {
+				res.Err = fmt.Errorf("apply to page %v of filter %s in Redis: %w", batches[i].ID, s.name, res.Err)
+			}
+			results[i] = res
+		}
+		pending = again
 	}
+	return layered
 }
 
-// applyScripts runs the scripts of the pending batches and returns those whose page
-// turned out to have a shape that was not known.
-func (s *Store) applyScripts(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int, last bool) []int {
-	calls := make([]invocation, len(pending))
-	for n, i := range pending {
-		calls[n] = s.applyCall(batches[i])
+// applyCall is the script call of one batch. found is the header that was found in this
+// call of Apply; zero: none. Of a page not met yet it computes no positions: the header that
+// comes back tells its shape.
+func (s *Store) applyCall(b favfilter.Batch, found favfilter.Header) invocation {
+	known := found
+	if found == (favfilter.Header{}) {
+		known, _ = s.shape(b.ID)
 	}
-	cmds := s.run(ctx, s.apply, calls)
-	again := pending[:0:0]
-	for n, i := range pending {
-		res, reshaped := s.applied(batches[i], cmds[n])
-		if reshaped && last {
-			res.Err = errNoProgress
-		}
-		if res.Err != nil {
-			res.Err = fmt.Errorf("apply to page %v of filter %s in Redis: %w", batches[i].ID, s.name, res.Err)
-		}
-		results[i] = res
-		if reshaped && !last {
-			again = append(again, i)
-		}
-	}
-	return again
-}
-
-// applyCall is the script call of one batch. Of a page not met yet it computes no
-// positions: the header that comes back tells its shape.
-func (s *Store) applyCall(b favfilter.Batch) invocation {
-	known, ok := s.shape(b.ID)
-	if !ok || known.Identity != b.Identity {
+	if known.Identity != b.Identity || known.Grown > 0 {
 		known = favfilter.Header{Identity: b.Identity}
 	}
 	known.Number = b.ID.Number
@@ -86,10 +92,14 @@ func (s *Store) applyCall(b favfilter.Batch) invocation {
 	if b.Sequence > 0 {
 		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)
 	}
-	args := make([]any, 0, 6+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
+	grow := "0"
+	if b.Grow && b.Rate > 0 && b.Sequence == 0 {
+		grow = "1"
+	}
+	args := make([]any, 0, 7+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
 	// The two parts of the header that the script compares: shape and seed, and
 	// incarnation and page number.
-	args = append(args, header[:24], header[48:60], from, to, b.Limit, len(b.Remove))
+	args = append(args, header[:24], header[48:60], from, to, b.Limit(known.Shape), grow, len(b.Remove))
 	var buf [favfilter.MaxHashes]uint32
 	for _, keys := range [2][]favfilter.Hash{b.Remove, b.Add} {
 		for _, h := range keys {
@@ -103,30 +113,41 @@ func (s *Store) applyCall(b favfilter.Batch) invocation {
 	return invocation{id: b.ID, args: args}
 }
 
-// applied reads the answer of apply.lua. reshaped: the positions were of another
-// shape than the page's.
-func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result, reshaped bool) {
+// verdict is what a script made of a batch.
+type verdict uint8
+
+const (
+	settled  verdict = iota
+	reshaped         // nothing: the positions were of another shape than the page's
+	layers           // nothing: the page has more than one layer, or may be about to
+)
+
+// applied reads the answer of apply.lua.
+func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (favfilter.Result, verdict) {
 	state, raw, outcomes, err := parseApply(cmd)
 	if err != nil {
-		return favfilter.Result{Err: err}, false
+		return favfilter.Result{Err: err}, settled
 	}
+	var res favfilter.Result
 	res.Version = versionOf(raw)
 	if raw == "" {
 		res.State = favfilter.Missing
-		return res, false
+		return res, settled
 	}
 	h, err := favfilter.DecodeHeader([]byte(raw))
 	switch {
 	case err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number):
 		res.State, res.Header = favfilter.Foreign, h
-		return res, false
+		return res, settled
 	case err != nil || state == "torn":
 		res.State = favfilter.Torn
-		return res, false
+		return res, settled
 	}
 	s.learn(b.ID, h)
 	res.Header = h
 	switch {
+	case state == "layers":
+		return res, layers
 	case state == "ok":
 		res.State = favfilter.Applied
 		if b.Sequence == 0 {
@@ -141,9 +162,9 @@ func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result
 	case b.Sequence > 0 && h.Sequence != b.Sequence-1:
 		res.State = favfilter.Behind
 	default:
-		return res, true
+		return res, reshaped
 	}
-	return res, false
+	return res, settled
 }
 
 func parseApply(cmd *redis.Cmd) (state, header, outcomes string, err error) {

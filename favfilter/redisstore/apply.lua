@@ -5,13 +5,16 @@
 -- ARGV[2]  bytes 48-59 of the header the page must have: incarnation and page number
 -- ARGV[3]  sequence the page must stand at, 8 bytes; empty: no guard
 -- ARGV[4]  sequence it gets, 8 bytes; empty without a guard
--- ARGV[5]  most bits that may be set before a key is added; 0: no limit
--- ARGV[6]  number of keys to remove; they come first
--- ARGV[7]  from here on for each key: the number n of its positions, then n bit offsets
+-- ARGV[5]  number of set bits from which on no key is added
+-- ARGV[6]  "1": the page is to grow then
+-- ARGV[7]  number of keys to remove; they come first
+-- ARGV[8]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
 --
 -- Returns {state, header, outcomes}. state: "ok" applied; "jammed" a guarded removal
 -- could clear fewer than three bits, nothing changed; "torn" the strings are not of one build, or cut short;
+-- "layers" the page has more than one layer, or may be about to get one, which is nothing
+-- that a script does: nothing changed;
 -- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
 -- letter per key: a added, p present, r removed, x absent, s stuck, f full; with a
 -- guard instead the fewest bits that a removal cleared, in decimal.
@@ -24,6 +27,9 @@ end
 local header = start_of(KEYS[1], 63)
 if #header < 64 then
   return {'other', header, ''}
+end
+if header:byte(10) ~= 1 then
+  return {'layers', header, ''}
 end
 local bits, region = struct.unpack('>I4', header:sub(5, 8)), struct.unpack('>I2', header:sub(11, 12))
 local torn = redis.call('STRLEN', KEYS[1]) ~= 64 + bits / 8
@@ -41,7 +47,7 @@ end
 
 local set, count = struct.unpack('>I4I4', header:sub(25, 32))
 local limit = tonumber(ARGV[5])
-local removals = tonumber(ARGV[6])
+local removals = tonumber(ARGV[7])
 
 -- The header takes 512 bits before the first Bloom bit, the build id 64 before the
 -- first collision mark.
@@ -104,12 +110,18 @@ local function insert(offsets)
   count = count + 1
 end
 
-local keys, at = {}, 7
+local keys, at = {}, 8
 while at <= #ARGV do
   local n, offsets = tonumber(ARGV[at]), {}
   for i = 1, n do offsets[i] = ARGV[at + i] end
   keys[#keys + 1] = offsets
   at = at + n + 1
+end
+
+-- Keys to add may take the page to its limit before the last of them.
+local adds = #keys - removals
+if ARGV[6] == '1' and adds > 0 and set + (adds - 1) * header:byte(9) >= limit then
+  return {'layers', header, ''}
 end
 
 local outcomes = {}
@@ -147,7 +159,7 @@ else
   for i = removals + 1, #keys do
     if all_set(bitfield(KEYS[1], 'GET', keys[i])) then
       outcomes[i] = 'p'
-    elseif limit > 0 and set >= limit then
+    elseif set >= limit then
       outcomes[i] = 'f'
     else
       insert(keys[i])

@@ -80,7 +80,7 @@ func slotOwners(slots []redis.ClusterSlot) string {
 func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 	pipe := server.Pipeline()
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	exec(ctx, pipe)
 	var told []string
 	var refused error
 	for _, section := range sections {

@@ -215,3 +215,86 @@ func TestFilterRacing(t *testing.T) {
 		}
 	}
 }
+
+// Writers in several processes make one page grow, by batches of one key and of many: none
+// loses a key, also those whose swap another overtakes.
+func TestFilterRacingGrowth(t *testing.T) {
+	server := redistest.Start(t)
+	const writers, rounds = 6, 30
+	config := favfilter.Config{Capacity: 10, Pages: 1}
+	var wg sync.WaitGroup
+	keysOf := func(w, r int) []string { return userKeys(fmt.Sprintf("U%d-%d", w, r), 1+19*(r%2)) }
+	for w := range writers {
+		f := openFilter(t, openStore(t, dial(t, server.Addr()), "growth"), config)
+		wg.Go(func() {
+			for r := range rounds {
+				if _, err := f.Add(t.Context(), keysOf(w, r)...); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	store := openStore(t, server.Client(), "growth")
+	f := openFilter(t, store, config)
+	for w := range writers {
+		for r := range rounds {
+			if found, err := f.Contains(t.Context(), keysOf(w, r)...); err != nil || slices.Contains(found, false) {
+				t.Errorf("writer %d lost a key of round %d: %v", w, r, err)
+			}
+		}
+	}
+	l, err := store.Load(t.Context(), []favfilter.PageID{{}})
+	if err != nil || l[0].Page.Header().Grown < 3 || l[0].Page.FalsePositiveRate() > 0.001 {
+		t.Errorf("%+v, %v", l[0], err)
+	}
+}
+
+// A filter in Redis is counted and copied into memory. The copy goes on without Redis.
+func TestFilterCountedAndCopied(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	f := openFilter(t, openStore(t, client, "copied"), favfilter.Config{Capacity: 200, Pages: 64})
+	keys := userKeys("U1", 3000)
+	outcomes, err := f.Add(t.Context(), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys = slices.DeleteFunc(keys, func(string) bool {
+		o := outcomes[0]
+		outcomes = outcomes[1:]
+		return o != favfilter.Added
+	})
+	snapshot, err := f.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Count(t.Context()); err != nil || n != len(keys) {
+		t.Errorf("%d keys of %d counted, %v", n, len(keys), err)
+	}
+	if _, err := f.Remove(t.Context(), keys...); err != nil {
+		t.Error(err)
+	}
+	if n, err := f.Count(t.Context()); err != nil || n > len(keys)/20 {
+		t.Errorf("%d keys counted after all were removed, %v", n, err)
+	}
+	must(t, client.Set(t.Context(), "fav:{copied/9}:regions", "damaged", 0))
+	if _, err := f.Count(t.Context()); !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), "page 9") {
+		t.Errorf("a damaged page: %v", err)
+	}
+	if _, err := f.Snapshot(t.Context()); !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), "page 9") {
+		t.Errorf("a damaged page: %v", err)
+	}
+	server.Kill()
+	if _, err := f.Count(t.Context()); err == nil {
+		t.Error("counted without a server")
+	}
+	if found, err := snapshot.Contains(t.Context(), keys...); err != nil || slices.Contains(found, false) {
+		t.Errorf("the copy lacks a key, %v", err)
+	}
+	got, err := snapshot.Remove(t.Context(), keys...)
+	if err != nil || slices.Contains(got, favfilter.Absent) || !slices.Contains(got, favfilter.Removed) {
+		t.Errorf("removals from the copy: %v", err)
+	}
+}

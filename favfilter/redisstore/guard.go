@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +30,8 @@ const (
 // Guard gives each node of client a circuit breaker. When a node has failed 5 times in a
 // row, commands for it fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds; then
 // one is sent, and its outcome decides. Failures are those of the network, and timeouts,
-// also of a context's deadline. A server's own error replies are none, a cancelled
-// context says nothing. log (nil: none) is told when a node is given up and when it is
+// also of a context's deadline, and a sign-in that is refused. A server's other error
+// replies are none, a cancelled context says nothing. log (nil: none) is told when a node is given up and when it is
 // back.
 //
 // Each node of a cluster has a breaker of its own: commands for other nodes are sent as
@@ -85,7 +86,7 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      guardPause*4/5 + rand.N(guardPause*2/5), //nolint:gosec // a predictable pause is one too
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= guardFailures },
-		IsSuccessful: func(err error) bool { return err == nil || isReply(err) },
+		IsSuccessful: func(err error) bool { return !isFailure(err) },
 		IsExcluded:   saysNothing,
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			switch {
@@ -97,6 +98,17 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 		},
 	})
 	return g
+}
+
+// isFailure tells whether err is a failure of the node, as opposed to an answer.
+func isFailure(err error) bool {
+	return err != nil && (!isReply(err) || signInRefused(err))
+}
+
+// signInRefused tells whether err says that whoever sent the command may not use the node at all.
+func signInRefused(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && (strings.HasPrefix(reply.Error(), "WRONGPASS ") || strings.HasPrefix(reply.Error(), "NOAUTH "))
 }
 
 // saysNothing tells whether err leaves open whether the node works.
@@ -130,7 +142,7 @@ func (g *guard) do(ctx context.Context, send func(context.Context) error) (err e
 	}
 	err = errPanic // unless send returns
 	defer func() {
-		failed := err != nil && !isReply(err) && !saysNothing(err)
+		failed := isFailure(err) && !saysNothing(err)
 		if failed {
 			g.cause.Store(&err)
 		}

@@ -50,7 +50,10 @@ func pipelined[C redis.Cmder](
 	for i := range cmds {
 		cmds[i] = build(pipe, i, nil)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	exec(ctx, pipe)
+	if s.once {
+		return cmds
+	}
 
 	pause := resendPause
 	end := time.Now().Add(resendFor)
@@ -62,9 +65,37 @@ func pipelined[C redis.Cmder](
 		for _, i := range again {
 			cmds[i] = build(pipe, i, cmds[i].Err())
 		}
-		_, _ = pipe.Exec(ctx)
+		exec(ctx, pipe)
 	}
 	return cmds
+}
+
+// exec sends what pipe has. Each command has its own error then, or an answer: also where no connection could be had
+// because the server refused the sign-in. The client leaves commands without either, as that error is a reply.
+func exec(ctx context.Context, pipe redis.Pipeliner) {
+	cmds, err := pipe.Exec(ctx)
+	if err == nil {
+		return
+	}
+	for _, cmd := range cmds {
+		if cmd.Err() == nil && !answered(cmd) {
+			cmd.SetErr(err)
+		}
+	}
+}
+
+// answered tells whether cmd, which has no error, has a value. No script returns nothing, and no section is empty.
+func answered(cmd redis.Cmder) bool {
+	switch c := cmd.(type) {
+	case *redis.SliceCmd:
+		return c.Val() != nil
+	case *redis.StringCmd:
+		return c.Val() != ""
+	case *redis.Cmd:
+		return c.Val() != nil
+	default:
+		return true
+	}
 }
 
 // notNow returns the commands that have had no effect but may have one later, and

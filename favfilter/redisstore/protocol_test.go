@@ -57,7 +57,7 @@ func TestNewRefusesNames(t *testing.T) {
 func TestCommands(t *testing.T) {
 	server := redistest.Start(t)
 	parts := []favfilter.PageID{{Number: 1}, {Number: 1, Part: "w1"}, {Number: 1, Part: "w2"}, {Number: 1, Part: "absent"}}
-	pages := pageIDs(5)
+	pages, grown := pageIDs(5), favfilter.PageID{Number: 10}
 	s := openStore(t, server.Client(), "commands")
 	first := commandsOf(server, func() { create(t, s, 100, pages[0]) })
 	if first["evalsha"] != 1 || first["eval"] != 1 {
@@ -111,7 +111,10 @@ func TestCommands(t *testing.T) {
 			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:2], 2)), favfilter.Current)
 		}},
 		{"apply of 8 keys", map[string]int64{"evalsha": 1}, func() {
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5), Remove: hashes(1, 50, 3)}}), favfilter.Applied)
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: pages[0], Identity: identity(), Add: hashes(1, 0, 5), Remove: hashes(1, 50, 3)}}), favfilter.Applied)
+		}},
+		{"apply to a part, which is not remembered", map[string]int64{"evalsha": 2}, func() {
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
 		}},
 		{"apply of 9 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 5, 5), Remove: hashes(1, 50, 4)}}), favfilter.Applied)
@@ -122,6 +125,18 @@ func TestCommands(t *testing.T) {
 		{"replace", map[string]int64{"evalsha": 1}, func() {
 			create(t, s, 100, favfilter.PageID{Number: 9})
 		}},
+		{"a page put in place, and an apply that makes it grow", map[string]int64{"evalsha": 3, "mget": 1}, func() {
+			full := newPage(t, 10, favfilter.Shape{Bits: 64, Hashes: 2, Region: 8})
+			full.Insert(favfilter.Hash{H1: 1 << 62, H2: 1 << 59})
+			put(t, s, grown, full)
+			growOne(t, s, grown, 1)
+		}},
+		{"apply to a page that has grown", map[string]int64{"evalsha": 1, "mget": 1}, func() {
+			growOne(t, s, grown, 2)
+		}},
+		{"apply to a page that has grown, not met before", map[string]int64{"evalsha": 2, "mget": 1}, func() {
+			growOne(t, openStore(t, server.Client(), "commands"), grown, 3)
+		}},
 	} {
 		got := commandsOf(server, c.do)
 		for _, inner := range []string{"getrange", "setrange", "bitfield", "persist", "set", "del", "strlen"} {
@@ -130,6 +145,17 @@ func TestCommands(t *testing.T) {
 		if !maps.Equal(got, c.want) {
 			t.Errorf("%s: commands %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// growOne adds the n-th key of a page that may grow, to more than one layer.
+func growOne(t *testing.T, s favfilter.Store, id favfilter.PageID, n int) {
+	t.Helper()
+	batch := favfilter.Batch{ID: id, Identity: identity(), Rate: 0.001, Grow: true, Add: hashes(id.Number, n, 1)}
+	res := s.Apply(t.Context(), []favfilter.Batch{batch})
+	wantAll(t, res, favfilter.Applied)
+	if res[0].Header.Grown == 0 || res[0].Outcomes[0] != favfilter.Added {
+		t.Errorf("%+v %v, want another layer", res[0].Header, res[0].Outcomes)
 	}
 }
 
@@ -198,9 +224,9 @@ func TestArgumentsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	// EVALSHA, the script's name, the number of keys, the two keys, six arguments,
+	// EVALSHA, the script's name, the number of keys, the two keys, seven arguments,
 	// and each key's positions after their number.
-	if want := 3 + 2 + 6 + 8 + positions; most != want || most > 3999 {
+	if want := 3 + 2 + 7 + 8 + positions; most != want || most > 3999 {
 		t.Errorf("at most %d arguments a command, want %d", most, want)
 	}
 }

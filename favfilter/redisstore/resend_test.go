@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -117,29 +118,36 @@ func TestNotPutOff(t *testing.T) {
 }
 
 // A server that puts off for ever is asked for a second, or as long as the context
-// leaves time; its answer is the error.
+// leaves time; its answer is the error. Nothing here reaches the server, so the clock is
+// the bubble's.
 func TestPutOffForEver(t *testing.T) {
 	client := dial(t, redistest.Start(t).Addr())
 	s := openStore(t, client, "ever")
 	down := reply("CLUSTERDOWN The cluster is down")
 	a := &answer{err: down, times: -1}
 	client.AddHook(&hook{pipeline: a.pipeline})
-	for name, call := range calls(t, s, favfilter.PageID{Number: 3}) {
-		if name == "Epoch" {
-			continue
+	all := calls(t, s, favfilter.PageID{Number: 3})
+	delete(all, "Epoch") // asks with no pipeline
+	synctest.Test(t, func(t *testing.T) {
+		for name, call := range all {
+			a.sizes = nil
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			err := call(ctx)
+			if !errors.Is(err, down) || ctx.Err() != nil || len(a.sizes) < 3 {
+				t.Errorf("%s: %v after %d pipelines, context %v", name, err, len(a.sizes), ctx.Err())
+			}
+			cancel()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		a.sizes = nil
-		err := call(ctx)
-		if !errors.Is(err, down) || ctx.Err() != nil || len(a.sizes) < 2 {
-			t.Errorf("%s: %v after %d pipelines, context %v", name, err, len(a.sizes), ctx.Err())
+		began := time.Now()
+		_, err := s.Load(t.Context(), pageIDs(1))
+		if !errors.Is(err, down) || len(a.sizes) < 8 || len(a.sizes) > 20 {
+			t.Errorf("without a deadline: %v after %d pipelines", err, len(a.sizes))
 		}
-		cancel()
-	}
-	a.sizes = nil
-	if _, err := s.Load(t.Context(), pageIDs(1)); !errors.Is(err, down) || len(a.sizes) < 6 || len(a.sizes) > 40 {
-		t.Errorf("without a deadline: %v after %d pipelines", err, len(a.sizes))
-	}
+		if took := time.Since(began); took < time.Second || took > 1300*time.Millisecond {
+			t.Errorf("without a deadline it took %v, want about a second", took)
+		}
+	})
 }
 
 // A call whose context has no deadline gets one.

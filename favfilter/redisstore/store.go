@@ -6,9 +6,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,10 +21,14 @@ import (
 // It remembers the shape of every page it has met, some 100 bytes each, because
 // the positions of a key follow from the shape: a change of a page that the store
 // has not met yet, or whose shape another process has changed, costs one round
-// trip more.
+// trip more. Pages with a part, of which there may be any number, are not remembered.
+//
+// A page that has grown is changed by reading it and putting it back: two round trips,
+// whatever the number of keys.
 type Store struct {
 	client redis.UniversalClient
 	name   string
+	once   bool // what a server puts off is not sent again
 
 	apply, replace, peek script
 
@@ -50,6 +52,16 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 	}
 	return &Store{client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
 		apply: newScript(applySource), replace: newScript(replaceSource), peek: newScript(peekSource)}, nil
+}
+
+// NewReader returns a store like that of [New] for reading from replicas, by a client that asks them. What a replica cannot answer
+// now, because its data is being loaded for instance, fails at once: the primary can.
+func NewReader(client redis.UniversalClient, name string) (*Store, error) {
+	s, err := New(client, name)
+	if err == nil {
+		s.once = true
+	}
+	return s, err
 }
 
 // Load implements [favfilter.Store]: one MGET for each page number, all in one
@@ -98,39 +110,15 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 	return loaded
 }
 
-// Replace implements [favfilter.Store]: one script.
-func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
-	done, err := s.run(ctx, s.replace, []invocation{replaceCall(&r)})[0].Bool()
-	if err != nil {
-		return false, fmt.Errorf("replace page %v of filter %s in Redis: %w", r.ID, s.name, err)
-	}
-	if done {
-		s.learn(r.ID, r.Page.Header())
-	}
-	return done, nil
-}
-
-// replaceCall is the script call of one replacement.
-func replaceCall(r *favfilter.Replacement) invocation {
-	raw, marks := r.Page.Encode()
-	newer := "0"
-	if r.Newer {
-		newer = "1"
-	}
-	expire := "-1"
-	if r.Expire >= 0 {
-		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
-	}
-	return invocation{id: r.ID, args: []any{raw, marks, string(r.Seen), newer, expire}}
-}
-
+// learn remembers what a page is like.
 func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
+	if id.Part != "" {
+		return
+	}
 	s.mu.RLock()
 	known, ok := s.shapes[id]
 	s.mu.RUnlock()
-	if ok && known.Shape == h.Shape && known.Identity == h.Identity {
+	if ok && known.Shape == h.Shape && known.Identity == h.Identity && (known.Grown > 0) == (h.Grown > 0) {
 		return
 	}
 	s.mu.Lock()

@@ -40,7 +40,8 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 	}
 }
 
-// applyInSteps applies a batch without a guard by scripts, which cannot lose.
+// applyInSteps applies a batch without a guard by scripts, which cannot lose, as far as
+// scripts go.
 func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.Result {
 	var outcomes []favfilter.Outcome
 	for {
@@ -48,25 +49,35 @@ func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.R
 		step.Remove = b.Remove[:min(len(b.Remove), stepKeys)]
 		step.Add = b.Add[:min(len(b.Add), stepKeys-len(step.Remove))]
 		b.Remove, b.Add = b.Remove[len(step.Remove):], b.Add[len(step.Add):]
-		result := make([]favfilter.Result, 1)
-		s.applyByScript(ctx, []favfilter.Batch{step}, result, []int{0})
-		if result[0].Err != nil || result[0].State != favfilter.Applied {
-			return result[0]
+		res := s.applyStep(ctx, step)
+		if res.Err != nil || res.State != favfilter.Applied {
+			return res
 		}
-		outcomes = append(outcomes, result[0].Outcomes...)
+		outcomes = append(outcomes, res.Outcomes...)
 		if len(b.Remove)+len(b.Add) == 0 {
-			result[0].Outcomes = outcomes
-			return result[0]
+			res.Outcomes = outcomes
+			return res
+		}
+	}
+}
+
+// applyStep tries both ways in turn, with pauses of which each writer has its own: of those
+// who swap pages that have grown, somebody wins each time.
+func (s *Store) applyStep(ctx context.Context, step favfilter.Batch) favfilter.Result {
+	batches, results, only := []favfilter.Batch{step}, make([]favfilter.Result, 1), []int{0}
+	for pause := resendPause; ; {
+		if len(s.applyByScript(ctx, batches, results, only)) == 0 || len(s.swapRound(ctx, batches, results, only)) == 0 {
+			return results[0]
+		}
+		if !sleep(ctx, &pause) {
+			return favfilter.Result{Err: s.swapError(step.ID, errNoProgress)}
 		}
 	}
 }
 
 // swapRound returns the batches whose page was changed between the two round trips.
 func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) (again []int) {
-	reads := pipelined(ctx, s, len(pending), func(pipe redis.Pipeliner, n int, _ error) *redis.SliceCmd {
-		bits, regions := s.keys(batches[pending[n]].ID)
-		return pipe.MGet(ctx, bits, regions)
-	})
+	reads := s.readWhole(ctx, len(pending), func(n int) favfilter.PageID { return batches[pending[n]].ID })
 	var calls []invocation
 	var changed []int
 	for n, i := range pending {
@@ -93,32 +104,29 @@ func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, result
 
 // applyHere applies b to the page that was read. The replacement is nil if nothing changed.
 func (s *Store) applyHere(b favfilter.Batch, read *redis.SliceCmd) (*favfilter.Replacement, favfilter.Result) {
-	vals, err := read.Result()
-	if err != nil {
+	if err := read.Err(); err != nil {
 		return nil, favfilter.Result{Err: s.swapError(b.ID, err)}
 	}
-	raw, ok := vals[0].(string)
-	if !ok {
+	l := decodeWhole(read.Val())
+	switch {
+	case l.Damage != nil:
+		h, err := favfilter.DecodeHeader([]byte(l.Version))
+		if err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number) { // before its bits and marks matter
+			return nil, favfilter.Result{State: favfilter.Foreign, Header: h, Version: l.Version}
+		}
+		return nil, favfilter.Result{State: favfilter.Torn, Version: l.Version}
+	case l.Page == nil:
 		return nil, favfilter.Result{State: favfilter.Missing}
 	}
-	var marks []byte
-	if m, ok := vals[1].(string); ok {
-		marks = []byte(m)
-	}
-	seen := versionOf(raw)
-	page, err := favfilter.DecodePage([]byte(raw), marks)
-	if err != nil {
-		return nil, favfilter.Result{State: favfilter.Torn, Version: seen}
-	}
-	res := page.Apply(b)
-	if res.State != favfilter.Applied || res.Version == seen {
+	res := l.Page.Apply(b)
+	if res.State != favfilter.Applied || res.Version == l.Version {
 		return nil, res
 	}
 	expire := favfilter.KeepExpiry
 	if b.Sequence > 0 {
 		expire = 0 // only an empty page has a time to live
 	}
-	return &favfilter.Replacement{ID: b.ID, Page: page, Seen: seen, Expire: expire}, res
+	return &favfilter.Replacement{ID: b.ID, Page: l.Page, Seen: l.Version, Expire: expire}, res
 }
 
 func (s *Store) swapError(id favfilter.PageID, err error) error {

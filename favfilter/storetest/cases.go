@@ -297,36 +297,38 @@ func unguardedFull(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 8}
 	h := header(8, 100)
 	create(t, b.Store, id, h)
-	limit := h.Shape.Limit(0.001)
+	const rate = 0.001
 	first := 0
 	for i := 0; first == 0 && i < 1000; i++ {
-		res := apply(t, b.Store, favfilter.Batch{ID: id, Limit: limit, Add: hashes(i, 1)})
-		if res.Header.FalsePositiveRate() > 0.0011 {
+		res := apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(i, 1)})
+		if res.Header.FalsePositiveRate() > rate {
 			t.Fatalf("rate %g past the limit", res.Header.FalsePositiveRate())
 		}
 		if res.Outcomes[0] == favfilter.Full {
 			first = i
 		}
 	}
-	if want := h.Shape.Capacity(0.001); first < want*9/10 || first > want*11/10 {
+	if want := h.Shape.Capacity(rate); first < want*9/10 || first > want*11/10 {
 		t.Errorf("full after %d keys, expected about %d", first, want)
 	}
-	res := apply(t, b.Store, favfilter.Batch{ID: id, Limit: limit, Add: hashes(0, first)})
+	res := apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(0, first)})
 	for _, o := range res.Outcomes {
 		if o != favfilter.Present {
 			t.Fatalf("a key of a full page is %v, want present", o)
 		}
 	}
 	set := res.Header.Set
-	for _, n := range []int{1, 20} { // full is a page with as many bits set as the limit says
-		res = apply(t, b.Store, favfilter.Batch{ID: id, Limit: set, Add: hashes(50_000, n)})
+	for _, n := range []int{1, 8, 20} { // by script, and by compare-and-swap
+		res = apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(50_000, n)})
 		if slices.Contains(res.Outcomes, favfilter.Added) || res.Header.Set != set {
 			t.Errorf("at the limit %d keys are %v", n, res.Outcomes)
 		}
 	}
-	res = apply(t, b.Store, favfilter.Batch{ID: id, Limit: set + 1, Add: hashes(50_000, 20)})
-	if !slices.Contains(res.Outcomes, favfilter.Added) || !slices.Contains(res.Outcomes, favfilter.Full) {
-		t.Errorf("one bit below the limit keys are %v, want one added and the rest full", res.Outcomes)
+	for i, n := range []int{8, 20} {
+		res = apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate * (1.1 + 0.1*float64(i)), Add: hashes(50_000+1000*i, n)})
+		if !slices.Contains(res.Outcomes, favfilter.Added) || !slices.Contains(res.Outcomes, favfilter.Full) {
+			t.Errorf("some bits below the limit %d keys are %v, want one added and the rest full", n, res.Outcomes)
+		}
 	}
 }
 
@@ -337,6 +339,9 @@ func cancelled(t *testing.T, b Backend) {
 	cancel()
 	if _, err := b.Store.Load(ctx, []favfilter.PageID{id}); !errors.Is(err, context.Canceled) {
 		t.Errorf("load: %v", err)
+	}
+	if _, err := b.Store.LoadWhole(ctx, []favfilter.PageID{id}); !errors.Is(err, context.Canceled) {
+		t.Errorf("load whole: %v", err)
 	}
 	for _, n := range []int{1, 100} {
 		res := b.Store.Apply(ctx, []favfilter.Batch{{ID: id, Identity: testIdentity(), Sequence: 1, Add: hashes(0, n)}})

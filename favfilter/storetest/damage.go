@@ -18,6 +18,10 @@ func halfLost(t *testing.T, b Backend) {
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
 	b.Overwrite(t, id, "regions", nil)
 	wantTorn(t, b, id)
+	for _, n := range []int{1, 100} {
+		batch := favfilter.Batch{ID: id, Identity: favfilter.Identity{Pages: 64}, Sequence: 2, Add: hashes(5, n)}
+		wantState(t, apply(t, b.Store, batch), favfilter.Foreign)
+	}
 	l := load(t, b.Store, id)
 	if !contains(l.Page, hashes(0, 5)...) {
 		t.Error("reading needs the bits alone")

@@ -201,15 +201,20 @@ func racingUnguarded(t *testing.T, b Backend) {
 
 // sameBytes drives the store and Page.Apply with the same random batches.
 func sameBytes(t *testing.T, b Backend) {
-	for seed := range uint64(6) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 2))
 			id := favfilter.PageID{Number: 20 + uint32(seed)}
 			h := header(id.Number, 30+rng.IntN(200))
 			h.Shape.Hashes = uint8(1 + rng.IntN(14))
 			h.Shape.Region = uint16([]int{0, 1, 3, 8, 13}[rng.IntN(5)])
-			create(t, b.Store, id, h)
 			model := newPage(t, h)
+			if seed%2 == 1 {
+				growRandomly(t, rng, model)
+			}
+			if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: model}); err != nil || !done {
+				t.Fatalf("replace: %v, %v", done, err)
+			}
 			for step := range b.rounds(150) {
 				batch := randomBatch(rng, model)
 				batch.ID, batch.Identity = id, testIdentity()
@@ -242,7 +247,7 @@ func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
 		return hashes(from, n)
 	}
 	b := favfilter.Batch{Add: pick()}
-	switch rng.IntN(3) {
+	switch rng.IntN(4) {
 	case 0:
 		b.Sequence = p.Header().Sequence + uint64(rng.IntN(3))
 		for _, h := range hashes(rng.IntN(150), 3) {
@@ -254,7 +259,27 @@ func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
 		b.Remove = pick()
 	case 2:
 		b.Remove = pick()
-		b.Limit = p.Header().Shape.Bits / 2
+		b.Rate = 0.02
+	case 3:
+		b.Rate, b.Grow = 0.02, true
 	}
 	return b
+}
+
+// growRandomly gives page up to 3 more layers of some size, with some keys in each.
+func growRandomly(t testing.TB, rng *rand.Rand, page *favfilter.Page) {
+	t.Helper()
+	for range 1 + rng.IntN(3) {
+		shape := favfilter.Shape{
+			Bits:   8 * uint32(1+rng.IntN(300)),
+			Hashes: uint8(1 + rng.IntN(14)),
+			Region: page.Header().Shape.Region,
+		}
+		if err := page.Grow(shape); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hashes(rng.IntN(150), rng.IntN(20)) {
+			page.Add(h)
+		}
+	}
 }

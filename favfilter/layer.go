@@ -1,0 +1,243 @@
+package favfilter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/feedfilter/feedfilter/regions"
+)
+
+// layer is one Bloom filter of a page. A page begins with one; each further one stands
+// behind it in both strings of the page:
+//
+//	bits string     header, bits of the first layer, then for each further layer a header
+//	                of 16 bytes and its bits
+//	regions string  build id, then the collision marks of each layer
+//
+// The header of a further layer, integers big-endian:
+//
+//	offset  bytes
+//	     0      4  Shape.Bits
+//	     4      1  Shape.Hashes
+//	     5      3  the low 24 bits of the CRC-32C of bytes 0-4, which never change
+//	     8      4  Bloom bits set
+//	    12      4  keys held
+//
+// Shape.Region is the page's. The first layer has what the others lack of the page's Set
+// and Count.
+type layer struct {
+	shape Shape
+	set   uint32
+	count uint32
+	bits  regions.Bitmap // within the page's bits string
+	marks regions.Bitmap // within its regions string; nil: none, or not loaded
+}
+
+const (
+	layerBytes = 16 // of the header of a further layer
+
+	offLayerSet   = 8
+	offLayerCount = 12
+)
+
+var errNoMarks = errors.New("its collision marks are not loaded")
+
+func (l *layer) contains(h Hash) bool {
+	return l.shape.contains(l.bits, h)
+}
+
+// clearable appends the bits of h that no other key can share.
+func (l *layer) clearable(dst []uint32, h Hash) []uint32 {
+	region := uint32(l.shape.Region)
+	if region == 0 {
+		return dst
+	}
+	var buf [MaxHashes]uint32
+	return l.marks.Clearable(dst, l.shape.Positions(buf[:0], h), region)
+}
+
+// bitsOf is the number of bits that a key sets: fewer than Shape.Hashes where some fall
+// together.
+func (l *layer) bitsOf(h Hash) int {
+	var buf [MaxHashes]uint32
+	return len(l.shape.Positions(buf[:0], h))
+}
+
+func (l *layer) encode(dst []byte) {
+	binary.BigEndian.PutUint32(dst, l.shape.Bits)
+	dst[4] = l.shape.Hashes
+	sum := layerSum(dst)
+	dst[5], dst[6], dst[7] = byte(sum>>16), byte(sum>>8), byte(sum)
+	binary.BigEndian.PutUint32(dst[offLayerSet:], l.set)
+	binary.BigEndian.PutUint32(dst[offLayerCount:], l.count)
+}
+
+// decodeLayer reads the header of a further layer at the start of b.
+func decodeLayer(b []byte, region uint16) (layer, error) {
+	if len(b) < layerBytes {
+		return layer{}, fmt.Errorf("%d bytes, the header alone takes %d", len(b), layerBytes)
+	}
+	l := layer{
+		shape: Shape{Bits: binary.BigEndian.Uint32(b), Hashes: b[4], Region: region},
+		set:   binary.BigEndian.Uint32(b[offLayerSet:]),
+		count: binary.BigEndian.Uint32(b[offLayerCount:]),
+	}
+	if sum := layerSum(b); b[5] != byte(sum>>16) || b[6] != byte(sum>>8) || b[7] != byte(sum) {
+		return layer{}, fmt.Errorf("layer checksum %x, computed %06x", b[5:8], sum&0xffffff)
+	}
+	return l, l.shape.validate()
+}
+
+func layerSum(b []byte) uint32 {
+	return crc32.Checksum(b[:5], crc32.MakeTable(crc32.Castagnoli)) // the table is made once by the library
+}
+
+// Layers returns the shapes of the page's layers, the oldest first.
+func (p *Page) Layers() []Shape {
+	shapes := make([]Shape, len(p.layers))
+	for i := range p.layers {
+		shapes[i] = p.layers[i].shape
+	}
+	return shapes
+}
+
+// Grow appends an empty layer: keys that come later go there (scalable Bloom filters,
+// Almeida, Baquero, Preguiça and Hutchison, 2007). How large it should be, [Scaling] says.
+// It fails, and changes nothing, past [MaxLayers], past [MaxBits] in all, where s has
+// another region size than the page, and where the page's marks are not loaded.
+func (p *Page) Grow(s Shape) error {
+	if err := p.mayGrow(s); err != nil {
+		return fmt.Errorf("grow page %d: %w", p.header.Number, err)
+	}
+	p.raw = slices.Concat(p.raw, make([]byte, layerBytes+int(s.Bits/8)))
+	if p.marks != nil {
+		p.marks = slices.Concat(p.marks, make([]byte, layerMarkBytes(s)))
+	}
+	p.layers = append(p.layers, layer{shape: s})
+	p.header.Grown++
+	p.attach()
+	p.stale = true
+	return nil
+}
+
+func (p *Page) mayGrow(s Shape) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	switch {
+	case len(p.layers) == MaxLayers:
+		return fmt.Errorf("it has %d layers already", MaxLayers)
+	case s.Bits > MaxBits-p.totalBits():
+		return fmt.Errorf("%d bits more than its %d are more than %d", s.Bits, p.totalBits(), MaxBits)
+	case s.Region != p.header.Shape.Region:
+		return fmt.Errorf("regions of %d bits, it has such of %d", s.Region, p.header.Shape.Region)
+	case s.Region > 0 && p.marks == nil:
+		return errNoMarks
+	}
+	return nil
+}
+
+func (p *Page) totalBits() uint32 {
+	total := uint32(0)
+	for i := range p.layers {
+		total += p.layers[i].shape.Bits
+	}
+	return total
+}
+
+// newest is the layer that keys are put in.
+func (p *Page) newest() *layer { return &p.layers[len(p.layers)-1] }
+
+// layerOf returns the oldest layer that reports the key, nil if none does. It is the key's
+// own: older ones did not report the key when it was added, and have lost bits since but
+// gained none; newer ones may report it by chance.
+func (p *Page) layerOf(h Hash) *layer {
+	for i := range p.layers {
+		if p.layers[i].contains(h) {
+			return &p.layers[i]
+		}
+	}
+	return nil
+}
+
+// attach lets the layers have their parts of the two strings.
+func (p *Page) attach() {
+	at, marksAt := HeaderBytes, buildBytes
+	for i := range p.layers {
+		l := &p.layers[i]
+		if i > 0 {
+			at += layerBytes
+		}
+		end := at + int(l.shape.Bits/8)
+		l.bits = regions.Bitmap(p.raw[at:end:end])
+		at = end
+		if p.marks != nil {
+			end := marksAt + layerMarkBytes(l.shape)
+			l.marks = regions.Bitmap(p.marks[marksAt:end:end])
+			marksAt = end
+		}
+	}
+	p.first = p.layers[0].bits
+}
+
+// encodeLayers writes the headers of the further layers.
+func (p *Page) encodeLayers() {
+	at := HeaderBytes + int(p.header.Shape.Bits/8)
+	for i := 1; i < len(p.layers); i++ {
+		p.layers[i].encode(p.raw[at:])
+		at += layerBytes + int(p.layers[i].shape.Bits/8)
+	}
+}
+
+// decodeLayers reads the headers of the layers from p.raw, whose own was read, and checks them
+// against the length.
+func (p *Page) decodeLayers() error {
+	h := p.header
+	p.layers = append(p.one[:0], layer{shape: h.Shape, set: h.Set, count: h.Count})
+	at := HeaderBytes + int(h.Shape.Bits/8)
+	for i := range h.Grown {
+		l, err := decodeLayer(p.raw[min(at, len(p.raw)):], h.Shape.Region)
+		if err != nil {
+			return fmt.Errorf("%w: layer %d: %w", ErrDamaged, i+1, err)
+		}
+		if l.set > p.layers[0].set || l.count > p.layers[0].count || l.shape.Bits > MaxBits-p.totalBits() {
+			return fmt.Errorf("%w: layer %d: %d bits, %d set, %d keys: more than the page has", ErrDamaged, i+1, l.shape.Bits, l.set, l.count)
+		}
+		p.layers[0].set -= l.set
+		p.layers[0].count -= l.count
+		p.layers = append(p.layers, l)
+		at += layerBytes + int(l.shape.Bits/8)
+	}
+	if len(p.raw) != at {
+		return fmt.Errorf("%w: %d bytes, %d expected of %d bits", ErrDamaged, len(p.raw), at, p.totalBits())
+	}
+	return nil
+}
+
+// checkSet checks that as many bits are set as the headers say.
+func (p *Page) checkSet() error {
+	for i := range p.layers {
+		l := &p.layers[i]
+		if set := l.bits.Count(); set != int(l.set) {
+			return fmt.Errorf("%w: %d bits set in layer %d, the header says %d", ErrDamaged, set, i, l.set)
+		}
+	}
+	return nil
+}
+
+// marksBytes is the length of the page's regions string.
+func (p *Page) marksBytes() int {
+	n := buildBytes
+	for i := range p.layers {
+		n += layerMarkBytes(p.layers[i].shape)
+	}
+	return n
+}
+
+// layerMarkBytes is the length of the collision marks of a layer. Region must not be 0.
+func layerMarkBytes(s Shape) int {
+	return int(regions.Count(s.Bits, uint32(s.Region))+7) / 8
+}

@@ -1,0 +1,239 @@
+package pagefile
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// applicationID marks a SQLite file as one of pages, and formatVersion what is in it.
+	applicationID = 0x66617670
+	formatVersion = 1
+
+	// The timeout (ms) is for other programs that look into the file.
+	parameters = `?_txlock=immediate&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)` +
+		`&_pragma=synchronous(normal)&_pragma=cache_size(-8192)&_pragma=journal_size_limit(16777216)`
+
+	// The file remembers both. Before them nothing may have been written to it.
+	modesSQL = `PRAGMA auto_vacuum = incremental; PRAGMA journal_mode = wal`
+
+	// expires is in microseconds of Unix time, 0 for never.
+	schemaSQL = `CREATE TABLE pages (
+			number  INTEGER NOT NULL,
+			part    TEXT NOT NULL,
+			expires INTEGER NOT NULL,
+			bits    BLOB NOT NULL,
+			marks   BLOB NOT NULL,
+			UNIQUE (number, part)
+		) STRICT`
+
+	loadSQL = `SELECT number, part, expires, bits, marks FROM pages`
+
+	// A page that changed has a row of the same length, of which SQLite writes only
+	// those parts that differ. (INSERT OR REPLACE would write all.)
+	upsertSQL = `INSERT INTO pages (number, part, expires, bits, marks) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (number, part) DO UPDATE SET expires = excluded.expires, bits = excluded.bits, marks = excluded.marks`
+	removeSQL = `DELETE FROM pages WHERE number = ? AND part = ?`
+
+	// Free space is used again; more than half a file of it, and more than some, is
+	// given back to the system, so much at a time. All in SQLite's pages, of 4 KiB.
+	freeSome  = 256
+	freeSteps = 2048
+)
+
+// errForeign is wrapped by errors about a database that holds what this package has not
+// written.
+var errForeign = errors.New("not a database of pages")
+
+// row is a page as the file has it. Without bits it stands for a page that has gone.
+type row struct {
+	id      favfilter.PageID
+	expires time.Time // zero: never
+	bits    []byte
+	marks   []byte
+}
+
+// database is the file, over one connection.
+type database struct {
+	db     *sql.DB
+	upsert *sql.Stmt
+	remove *sql.Stmt
+}
+
+func openDatabase(ctx context.Context, file string) (*database, error) {
+	// SQLite would make it readable by others too.
+	made, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := made.Close(); err != nil {
+		return nil, err
+	}
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: file} // escaped
+	connector, err := sqlite.NewConnector(uri.String() + parameters)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{db: sql.OpenDB(connector)}
+	d.db.SetMaxOpenConns(1)
+	if err := d.start(ctx); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// start makes the table if there is none.
+func (d *database) start(ctx context.Context) error {
+	var id, version, objects int
+	err := d.db.QueryRowContext(ctx, `SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+		FROM pragma_application_id, pragma_user_version`).Scan(&id, &version, &objects)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read header: %w", err)
+	case id == 0 && version == 0 && objects == 0:
+		if err := d.create(ctx); err != nil {
+			return fmt.Errorf("make table: %w", err)
+		}
+	case id != applicationID || version != formatVersion:
+		return fmt.Errorf("%w (application id %#x, version %d)", errForeign, id, version)
+	}
+	if d.upsert, err = d.db.PrepareContext(ctx, upsertSQL); err == nil {
+		d.remove, err = d.db.PrepareContext(ctx, removeSQL)
+	}
+	if primaryCode(err) == sqlite3.SQLITE_ERROR {
+		return fmt.Errorf("%w: %w", errForeign, err) // its table is another one
+	}
+	return err
+}
+
+func (d *database) create(ctx context.Context) error {
+	if _, err := d.db.ExecContext(ctx, modesSQL); err != nil {
+		return err
+	}
+	return d.transaction(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, schemaSQL+
+			fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, formatVersion))
+		return err
+	})
+}
+
+func (d *database) close() error { return d.db.Close() }
+
+// each calls do with every row.
+func (d *database) each(ctx context.Context, do func(row)) error {
+	rows, err := d.db.QueryContext(ctx, loadSQL)
+	if err != nil {
+		return fmt.Errorf("read pages: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r row
+		var expires int64
+		if err := rows.Scan(&r.id.Number, &r.id.Part, &expires, &r.bits, &r.marks); err != nil {
+			return fmt.Errorf("%w: read pages: %w", errForeign, err) // the types of the columns are enforced
+		}
+		if expires != 0 {
+			r.expires = time.UnixMicro(expires)
+		}
+		if r.marks == nil {
+			r.marks = []byte{} // nil would stand for marks that were not asked for
+		}
+		do(r)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read pages: %w", err)
+	}
+	return nil
+}
+
+// write writes the rows, all or none.
+func (d *database) write(ctx context.Context, rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return d.transaction(ctx, func(tx *sql.Tx) error {
+		upsert, remove := tx.StmtContext(ctx, d.upsert), tx.StmtContext(ctx, d.remove)
+		for _, r := range rows {
+			var err error
+			if r.bits == nil {
+				_, err = remove.ExecContext(ctx, r.id.Number, r.id.Part)
+			} else {
+				expires := int64(0)
+				if !r.expires.IsZero() {
+					expires = r.expires.UnixMicro()
+				}
+				_, err = upsert.ExecContext(ctx, r.id.Number, r.id.Part, expires, r.bits, append([]byte{}, r.marks...))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// giveBack takes a step towards a file that is not mostly free space, and reports
+// whether that has to go on.
+func (d *database) giveBack(ctx context.Context) (bool, error) {
+	var free, all int
+	err := d.db.QueryRowContext(ctx, `SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count`).Scan(&free, &all)
+	if err != nil || free <= freeSome || 2*free <= all {
+		return false, err
+	}
+	_, err = d.db.ExecContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, freeSteps))
+	return true, err
+}
+
+func (d *database) transaction(ctx context.Context, do func(*sql.Tx) error) error {
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// isDamage tells whether what failed will fail again on this file.
+func isDamage(err error) bool {
+	code := primaryCode(err)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign)
+}
+
+// primaryCode is SQLite's code in err, 0 if there is none.
+func primaryCode(err error) int {
+	if failure, ok := errors.AsType[*sqlite.Error](err); ok {
+		return failure.Code() & 0xff
+	}
+	return 0
+}
+
+// setAside renames the file, with its write-ahead log, and returns the new name.
+func setAside(file string) (string, error) {
+	aside := file + ".damaged"
+	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+	if err := os.Remove(aside + "-wal"); err != nil && !missing(err) { // of an earlier one
+		return "", err
+	}
+	// The log first: beside a new file it would be taken for that one's.
+	if err := os.Rename(file+"-wal", aside+"-wal"); err != nil && !missing(err) {
+		return "", err
+	}
+	if err := os.Remove(file + "-shm"); err != nil && !missing(err) {
+		return "", err
+	}
+	return aside, os.Rename(file, aside)
+}

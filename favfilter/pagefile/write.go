@@ -1,0 +1,131 @@
+package pagefile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// run writes what has changed, every interval and once more at the end.
+func (f *File) run(ctx context.Context) {
+	defer close(f.done)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for closing := false; !closing; {
+		var asked chan<- error
+		select {
+		case <-ticker.C:
+		case asked = <-f.flushes:
+		case <-f.closing:
+			closing = true
+		}
+		f.err = f.round(ctx)
+		f.report(ctx)
+		if asked != nil {
+			asked <- f.err
+		}
+	}
+}
+
+// Flush writes what has changed so far, instead of within a second: when it returns nil, a process that is killed
+// loses nothing of it. It must not be called once Close is.
+func (f *File) Flush(ctx context.Context) error {
+	written := make(chan error, 1)
+	select {
+	case f.flushes <- written:
+	case <-ctx.Done():
+		return fmt.Errorf("flush page file %s: %w", f.name, ctx.Err())
+	}
+	select {
+	case err := <-written:
+		if err != nil {
+			return fmt.Errorf("flush page file %s: %w", f.name, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("flush page file %s: %w", f.name, ctx.Err())
+	}
+}
+
+// round brings the file up to date. A file that turns out to be damaged is set aside, and
+// all that is in memory written to another.
+func (f *File) round(ctx context.Context) error {
+	err := f.follow(ctx)
+	if !isDamage(err) {
+		return err
+	}
+	aside, failed := f.startAnew(ctx)
+	f.log.ErrorContext(ctx, "page file is damaged and begun anew", "file", f.name, "set_aside", aside, "error", err)
+	if failed != nil {
+		return failed
+	}
+	return f.follow(ctx)
+}
+
+func (f *File) follow(ctx context.Context) (err error) {
+	for _, id := range f.memory.Changed() {
+		f.pending[id] = struct{}{}
+	}
+	if f.db == nil {
+		if f.db, err = openDatabase(ctx, f.name); err != nil {
+			return err
+		}
+	}
+	if len(f.pending) > 0 {
+		f.shrink = true
+		if err := f.writePending(ctx); err != nil {
+			return err
+		}
+		f.pending = make(map[favfilter.PageID]struct{}) // a map keeps the room it once took
+	}
+	if f.shrink {
+		f.shrink, err = f.db.giveBack(ctx)
+	}
+	return err
+}
+
+// writePending writes the pages as they stand now, some at a time, each at most once.
+func (f *File) writePending(ctx context.Context) error {
+	var rows []row
+	bytes := 0
+	write := func() error {
+		if err := f.db.write(ctx, rows); err != nil {
+			return fmt.Errorf("write %d of %d pages: %w", len(rows), len(f.pending), err)
+		}
+		for _, r := range rows {
+			delete(f.pending, r.id)
+		}
+		rows, bytes = rows[:0], 0
+		return nil
+	}
+	for id := range f.pending {
+		r := row{id: id}
+		if page, expires := f.memory.Get(id); page != nil {
+			r.bits, r.marks = page.Encode()
+			r.expires = expires
+		}
+		rows = append(rows, r)
+		bytes += len(r.bits) + len(r.marks)
+		if len(rows) == maxRows || bytes >= maxBytes {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+	}
+	return write()
+}
+
+// report logs that writing begins to fail, or works again.
+func (f *File) report(ctx context.Context) {
+	failing := f.err != nil
+	switch {
+	case failing && !f.failing:
+		f.log.ErrorContext(ctx, "page file cannot be written: what changes is lost if the process ends",
+			"file", f.name, "error", f.err)
+	case !failing && f.failing:
+		f.log.InfoContext(ctx, "page file is written again", "file", f.name)
+	}
+	f.failing = failing
+}

@@ -1,0 +1,216 @@
+package pagefile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// When the disk is full the pages stay in memory, and are written when there is room.
+func TestDiskFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
+		x.putWindow(1)
+		time.Sleep(2 * interval)
+		x.exec(`PRAGMA max_page_count = 1`) // as many as there are
+		for i := range 2000 {
+			x.putWindow(i)
+		}
+		for i := range 5 {
+			time.Sleep(interval)
+			x.add(part(i), 5000)
+		}
+		const failing, again = "ERROR page file cannot be written: what changes is lost if the process ends", "INFO page file is written again"
+		synctest.Wait()
+		x.journal.want(t, failing)
+		x.wantHas(part(1999), 1999, true)
+
+		x.exec(`PRAGMA max_page_count = 1000000`)
+		time.Sleep(2 * interval)
+		x.journal.want(t, failing, again)
+		killed := open(t, copyOf(t, x.name))
+		x.close()
+		killed.wantRestored(2000, 0)
+		killed.wantHas(part(1999), 1999, true)
+		killed.wantHas(part(0), 5000, true)
+
+		// What cannot be written at the end is told.
+		killed.exec(`PRAGMA max_page_count = 1`)
+		for i := range 1000 {
+			killed.putWindow(3000 + i)
+		}
+		if err := killed.file.Close(); err == nil || !strings.Contains(err.Error(), "database or disk is full") {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// A file that is damaged while it is open is set aside, and the memory is all there is to
+// write another.
+func TestDamagedWhileOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "pages.db")
+		x := open(t, name)
+		for i := range 100 {
+			x.putWindow(i)
+		}
+		time.Sleep(2 * interval)
+		x.exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
+		content, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(name, garbage(content, 4096), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.exec(`PRAGMA shrink_memory`) // what it has in its cache it would not read
+		x.add(part(99), 1000)
+		time.Sleep(2 * interval)
+		x.journal.want(t, "ERROR page file is damaged and begun anew")
+		if _, err := os.Stat(name + ".damaged"); err != nil {
+			t.Error(err)
+		}
+		x.putWindow(100)
+		x.close()
+		x = open(t, name)
+		x.wantRestored(101, 0)
+		x.wantHas(part(99), 1000, true)
+		x.close()
+	})
+}
+
+// A stream of windows that come and go leaves a file of the size of those that are alive.
+func TestEndlessStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
+		const alive, rounds = 100, 40
+		var sizes []int
+		for round := range rounds {
+			for i := range alive {
+				// Of many sizes, so that free space does not just fit the next one.
+				id := favfilter.PageID{Number: uint32(i), Part: fmt.Sprint("seen-", round)}
+				x.put(id, i, 100*(1+(i+round)%20), 10*interval, 0)
+			}
+			time.Sleep(10 * interval)
+			sizes = append(sizes, 4*x.count(`SELECT page_count FROM pragma_page_count`))
+		}
+		t.Logf("KiB: %d", sizes)
+		if early, late := sizes[rounds/4], sizes[rounds-1]; late > 2*early {
+			t.Errorf("the file grew from %d KiB to %d KiB", early, late)
+		}
+		log, err := os.Stat(x.name + "-wal")
+		if err != nil || log.Size() > 8<<20 {
+			t.Errorf("the log is of %d MiB, %v", log.Size()>>20, err)
+		}
+		if rows := x.count(`SELECT count(*) FROM pages`); rows > 3*alive {
+			t.Errorf("%d rows for %d pages", rows, alive)
+		}
+		x.close()
+	})
+}
+
+// When most of the pages go, the file gets smaller.
+func TestFileShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
+		for i := range 3000 {
+			x.put(part(i), i, 3500, time.Hour, 0)
+		}
+		time.Sleep(2 * interval)
+		large := x.count(`SELECT page_count FROM pragma_page_count`)
+		time.Sleep(time.Hour)
+		for i := range 3000 { // so that the expired ones are dropped
+			x.putWindow(10_000 + i)
+		}
+		time.Sleep(time.Minute)
+		small := x.count(`SELECT page_count FROM pragma_page_count`)
+		t.Logf("%d pages of 4 KiB, then %d", large, small)
+		if small > large/2 {
+			t.Errorf("%d pages of 4 KiB are left of %d", small, large)
+		}
+		x.close()
+		x = open(t, x.name)
+		x.wantRestored(3000, 0)
+		x.close()
+	})
+}
+
+// 100,000 windows of some hundred bytes are written, and read at the next start.
+func TestManyPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 40 MiB")
+	}
+	const n = 100_000
+	x := open(t, filepath.Join(t.TempDir(), "pages.db"))
+	for i := range n {
+		x.putWindow(i)
+	}
+	start := time.Now()
+	x.close()
+	written := time.Since(start)
+	start = time.Now()
+	x = open(t, x.name)
+	t.Logf("%d pages: written in %v, read in %v", n, written, time.Since(start))
+	x.wantRestored(n, 0)
+	for i := 0; i < n; i += 997 {
+		x.wantHas(part(i), i, true)
+	}
+	x.close()
+}
+
+// What was flushed is there after a kill, and what was removed is not.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
+		x.putWindow(1)
+		x.putWindow(2)
+		if err := x.file.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		killed := open(t, copyOf(t, x.name))
+		killed.wantRestored(2, 0)
+		killed.close()
+		version := x.version(part(1))
+		if gone, err := x.memory.Replace(t.Context(), favfilter.Replacement{ID: part(1), Seen: version}); !gone || err != nil {
+			t.Fatal(gone, err)
+		}
+		if err := x.file.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		killed = open(t, copyOf(t, x.name))
+		killed.wantRestored(1, 0)
+		killed.wantHas(part(2), 2, true)
+		killed.close()
+		x.exec(`PRAGMA max_page_count = 1`)
+		for i := range 2000 {
+			x.putWindow(i)
+		}
+		if err := x.file.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), "full") {
+			t.Errorf("flush to a full disk: %v", err)
+		}
+		x.exec(`PRAGMA max_page_count = 1000000`)
+		x.close()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := x.file.Flush(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("flush for nobody: %v", err)
+		}
+	})
+}
+
+func (x *fixture) version(id favfilter.PageID) favfilter.Version {
+	x.t.Helper()
+	loaded, err := x.memory.Load(x.t.Context(), []favfilter.PageID{id})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return loaded[0].Version
+}

@@ -1,0 +1,41 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Replace implements [favfilter.Store]: one script.
+func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	done, err := s.run(ctx, s.replace, []invocation{replaceCall(&r)})[0].Bool()
+	if err != nil {
+		return false, fmt.Errorf("replace page %v of filter %s in Redis: %w", r.ID, s.name, err)
+	}
+	if done && r.Page != nil {
+		s.learn(r.ID, r.Page.Header())
+	}
+	return done, nil
+}
+
+// replaceCall is the script call of one replacement.
+func replaceCall(r *favfilter.Replacement) invocation {
+	var raw, marks []byte
+	if r.Page != nil {
+		raw, marks = r.Page.Encode()
+	}
+	newer := "0"
+	if r.Newer {
+		newer = "1"
+	}
+	expire := "-1"
+	if r.Expire >= 0 {
+		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
+	}
+	return invocation{id: r.ID, args: []any{raw, marks, string(r.Seen), newer, expire}}
+}

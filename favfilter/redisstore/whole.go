@@ -1,0 +1,50 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// LoadWhole implements [favfilter.Store]: one MGET for each page, all in one pipeline.
+func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	cmds := s.readWhole(ctx, len(ids), func(n int) favfilter.PageID { return ids[n] })
+	loaded := make([]favfilter.Loaded, len(ids))
+	for i, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return nil, fmt.Errorf("load pages %v of filter %s whole from Redis: %w", some(ids), s.name, err)
+		}
+		loaded[i] = decodeWhole(cmd.Val())
+		if loaded[i].Damage != nil {
+			loaded[i].Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, loaded[i].Damage)
+		} else if loaded[i].Page != nil {
+			s.learn(ids[i], loaded[i].Page.Header())
+		}
+	}
+	return loaded, nil
+}
+
+// readWhole reads both strings of n pages.
+func (s *Store) readWhole(ctx context.Context, n int, id func(n int) favfilter.PageID) []*redis.SliceCmd {
+	return pipelined(ctx, s, n, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
+		bits, regions := s.keys(id(i))
+		return pipe.MGet(ctx, bits, regions)
+	})
+}
+
+// decodeWhole reads a page from its two strings.
+func decodeWhole(vals []any) favfilter.Loaded {
+	raw, ok := vals[0].(string)
+	if !ok {
+		return favfilter.Loaded{}
+	}
+	marks, _ := vals[1].(string) // none are too few, where the page has regions
+	l := favfilter.Loaded{Version: versionOf(raw)}
+	l.Page, l.Damage = favfilter.DecodePage([]byte(raw), []byte(marks))
+	return l
+}

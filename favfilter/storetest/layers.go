@@ -1,0 +1,309 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// grownPage returns a page of three layers, with keys in each, and its keys.
+func grownPage(t testing.TB, number uint32) (*favfilter.Page, []favfilter.Hash) {
+	t.Helper()
+	scaling := favfilter.Scaling{FalsePositiveRate: 0.01, Region: favfilter.DefaultRegion}
+	h := header(number, 0)
+	shape, err := scaling.First(20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Shape = shape
+	page := newPage(t, h)
+	var keys []favfilter.Hash
+	for i := 0; page.Header().Grown < 3; i++ {
+		before := page.Clone()
+		if scaling.Add(page, keyHash(i)) == favfilter.Added {
+			keys = append(keys, keyHash(i))
+		}
+		if page.Header().Grown == 3 {
+			return before, keys[:len(keys)-1]
+		}
+	}
+	return page, keys
+}
+
+// grows adds keys in batches of several sizes, so that the page grows by script and by
+// compare-and-swap, and takes some of all layers out again.
+func grows(t *testing.T, b Backend) {
+	const rate = 0.01
+	id := favfilter.PageID{Number: 47}
+	h := header(47, 0)
+	shape, err := favfilter.Scaling{FalsePositiveRate: rate, Region: favfilter.DefaultRegion}.First(20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Shape = shape
+	create(t, b.Store, id, h)
+	model := newPage(t, h)
+	var keys []favfilter.Hash
+	grownBy := map[int]int{} // batches that made the page grow, by size
+	step := func(batch favfilter.Batch) favfilter.Result {
+		batch.ID, batch.Identity = id, testIdentity()
+		before := model.Header().Grown
+		want := model.Apply(batch)
+		got := apply(t, b.Store, batch)
+		if got.State != want.State || got.Header != want.Header || !slices.Equal(got.Outcomes, want.Outcomes) {
+			t.Fatalf("%v %+v %v, want %v %+v %v", got.State, got.Header, got.Outcomes, want.State, want.Header, want.Outcomes)
+		}
+		if want.Header.Grown > before {
+			grownBy[len(batch.Add)]++
+		}
+		return got
+	}
+	for i := 0; model.Header().Grown < 4; i++ {
+		batch := favfilter.Batch{Rate: rate, Grow: true, Add: hashes(100*i, []int{1, 3, 8, 30}[i%4])}
+		for j, o := range step(batch).Outcomes {
+			if o == favfilter.Added {
+				keys = append(keys, batch.Add[j])
+			} else if o != favfilter.Present {
+				t.Fatalf("a key is %v while the page may grow", o)
+			}
+		}
+	}
+	if len(grownBy) < 2 {
+		t.Errorf("grown by batches of %v", grownBy)
+	}
+	page := load(t, b.Store, id).Page
+	if !contains(page, keys...) {
+		t.Error("a key was lost")
+	}
+	if got := page.FalsePositiveRate(); got > rate {
+		t.Errorf("false-positive rate %g", got)
+	}
+	out := map[favfilter.Outcome]int{}
+	for i := 0; i < len(keys); i += 10 {
+		for _, o := range step(favfilter.Batch{Remove: keys[i:min(len(keys), i+1+i%20)]}).Outcomes {
+			out[o]++
+		}
+	}
+	if out[favfilter.Removed] < len(keys)/3 {
+		t.Errorf("removals: %v", out)
+	}
+	wantBytes(t, b, id, model)
+}
+
+func wantBytes(t testing.TB, b Backend, id favfilter.PageID, want *favfilter.Page) {
+	t.Helper()
+	raw, marks := want.Encode()
+	gotRaw, gotMarks := b.Strings(t, id)
+	if !bytes.Equal(raw, gotRaw) || !bytes.Equal(marks, gotMarks) {
+		t.Error("the stored strings are not the page's")
+	}
+}
+
+// grownReplaced: a grown page is put in place, loaded and peeked at as any other, and a page
+// of one layer put in place of it is changed as ever.
+func grownReplaced(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 48}
+	page, keys := grownPage(t, 48)
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	wantBytes(t, b, id, page)
+	l := load(t, b.Store, id)
+	if l.Page == nil || l.Page.Header() != page.Header() || !contains(l.Page, keys...) {
+		t.Fatalf("loaded %+v", l)
+	}
+	if got := peek(t, b.Store, id)[0]; got != (favfilter.Standing{Header: page.Header()}) {
+		t.Errorf("peeked at %+v", got)
+	}
+	h := header(48, 100)
+	h.Build = 5
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version}); err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// grownStands: guarded and other batches on a page that has grown, by a store that has met
+// it and by one that has not, follow Page.Apply.
+func grownStands(t *testing.T, b Backend) {
+	for i, c := range []struct {
+		batch favfilter.Batch
+		want  favfilter.State
+	}{
+		{favfilter.Batch{Add: hashes(7000, 2)}, favfilter.Applied},
+		{favfilter.Batch{Add: hashes(7000, 20)}, favfilter.Applied},
+		{favfilter.Batch{Sequence: 1, Add: hashes(7000, 2)}, favfilter.Applied},
+		{favfilter.Batch{Sequence: 1, Add: hashes(7000, 20)}, favfilter.Applied},
+		{favfilter.Batch{Sequence: 2, Add: hashes(7000, 2)}, favfilter.Behind},
+		{favfilter.Batch{Sequence: 1, Remove: hashes(7000, 1)}, favfilter.Jammed},
+		{favfilter.Batch{Identity: favfilter.Identity{Pages: 64}, Add: hashes(7000, 2)}, favfilter.Foreign},
+	} {
+		for j, store := range []favfilter.Store{b.Store, b.Other} {
+			if store == nil {
+				continue
+			}
+			id := favfilter.PageID{Number: uint32(2*i + j)}
+			page, _ := grownPage(t, id.Number)
+			if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
+				t.Fatalf("done %v, %v", done, err)
+			}
+			batch := c.batch
+			batch.ID = id
+			wantState(t, apply(t, store, batch), c.want)
+			if batch.Identity == (favfilter.Identity{}) {
+				batch.Identity = testIdentity()
+			}
+			page.Apply(batch)
+			wantBytes(t, b, id, page)
+			if c.want == favfilter.Applied && batch.Sequence == 1 {
+				wantState(t, apply(t, store, batch), favfilter.Current)
+			}
+		}
+	}
+}
+
+// grownTorn: what is left of a page that has grown is no page, and no batch changes it.
+func grownTorn(t *testing.T, b Backend) {
+	if b.Overwrite == nil {
+		t.Skip("a page of this store cannot be damaged")
+	}
+	id := favfilter.PageID{Number: 49}
+	page, _ := grownPage(t, 49)
+	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	bits, marks := b.Strings(t, id)
+	first := favfilter.HeaderBytes + int(page.Header().Shape.Bits/8)
+	flipped := func(s []byte, at int) []byte {
+		s = slices.Clone(s)
+		s[at] ^= 1
+		return s
+	}
+	for _, c := range []struct {
+		name, which string
+		value       []byte
+		peeked      bool // by the header and the lengths alone
+	}{
+		{"one layer left", "bits", bits[:first], true},
+		{"cut in a layer's header", "bits", bits[:first+3], true},
+		{"cut in the bits", "bits", bits[:len(bits)-1], false},
+		{"too long", "bits", append(slices.Clone(bits), 0), false},
+		{"a bit flipped", "bits", flipped(bits, len(bits)-1), false},
+		{"a layer's size", "bits", flipped(bits, first+3), false},
+		{"a layer's zero", "bits", flipped(bits, first+5), false},
+		{"a layer's count of bits", "bits", flipped(bits, first+11), false},
+		{"the number of layers", "bits", flipped(bits, 9), true},
+		{"no marks", "regions", nil, true},
+		{"marks of one layer", "regions", marks[:8+(page.Header().Shape.Bits/8+7)/8], true},
+		{"marks cut", "regions", marks[:len(marks)-1], false},
+		{"marks of another build", "regions", flipped(marks, 3), true},
+	} {
+		b.Overwrite(t, id, c.which, c.value)
+		t.Log(c.name)
+		wantTorn(t, b, id)
+		got := peek(t, b.Store, id)[0]
+		if c.peeked && !errors.Is(got.Damage, favfilter.ErrDamaged) {
+			t.Errorf("%s: peeked at %+v", c.name, got)
+		}
+		if l := load(t, b.Store, id); c.which == "bits" && (l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged)) {
+			t.Errorf("%s: loaded %+v", c.name, l)
+		}
+		b.Overwrite(t, id, "bits", bits)
+		b.Overwrite(t, id, "regions", marks)
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// racingGrowth: writers with keys of their own make one page grow, and none loses a key.
+func racingGrowth(t *testing.T, b Backend) {
+	const writers, rate = 6, 0.001
+	rounds := b.rounds(40)
+	id := favfilter.PageID{Number: 46}
+	create(t, b.Store, id, header(46, 50))
+	stores := []favfilter.Store{b.Store, b.Store}
+	if b.Other != nil {
+		stores[1] = b.Other
+	}
+	added := make([][]favfilter.Hash, writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for r := range rounds {
+				keys := hashes((w*rounds+r)*100, 1+(r%3)*6)
+				res := applyContext(t.Context(), t, stores[w%2], favfilter.Batch{ID: id, Rate: rate, Grow: true, Add: keys})
+				for i, o := range res.Outcomes {
+					if o == favfilter.Added {
+						added[w] = append(added[w], keys[i])
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	page := load(t, b.Store, id).Page
+	total := 0
+	for w, keys := range added {
+		total += len(keys)
+		if !contains(page, keys...) {
+			t.Errorf("writer %d lost a key", w)
+		}
+	}
+	h := page.Header()
+	if int(h.Count) != total || total < writers*rounds || page.FalsePositiveRate() > rate {
+		t.Errorf("%+v, rate %g, %d keys were added", h, page.FalsePositiveRate(), total)
+	}
+	if total > 500 && h.Grown == 0 {
+		t.Error("the page did not grow")
+	}
+}
+
+// removes: a page is removed if it is what the caller saw, with both of its strings.
+func removes(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 50}
+	remove := func(seen favfilter.Version, want bool) {
+		t.Helper()
+		r := favfilter.Replacement{ID: id, Seen: seen, Newer: true, Expire: Expire}
+		if done, err := b.Store.Replace(t.Context(), r); err != nil || done != want {
+			t.Errorf("removal: %v, %v, want %v", done, err, want)
+		}
+	}
+	wantNothing := func() {
+		t.Helper()
+		bits, marks := b.Strings(t, id)
+		if bits != nil || marks != nil || load(t, b.Store, id).Version != "" {
+			t.Error("something is left of a page that was removed")
+		}
+	}
+	remove("", true)
+	remove("other", true)
+	create(t, b.Store, id, header(50, 100))
+	seen := load(t, b.Store, id).Version
+	remove("", false)
+	remove("other", false)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+	remove(seen, false)
+	if !contains(load(t, b.Store, id).Page, keyHash(0)) {
+		t.Error("a page that was not as seen has gone")
+	}
+	remove(load(t, b.Store, id).Version, true)
+	wantNothing()
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Missing)
+	h := header(50, 3000) // as good as new
+	create(t, b.Store, id, h)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+	if b.Overwrite == nil {
+		return
+	}
+	b.Overwrite(t, id, "bits", []byte("damaged"))
+	remove("damage", false)
+	remove("damaged", true)
+	wantNothing()
+	create(t, b.Store, id, h)
+	b.Overwrite(t, id, "bits", nil)
+	remove("", true) // the other string of it
+	wantNothing()
+}
