@@ -20,9 +20,10 @@ type write struct {
 	ctx     context.Context //nolint:containedctx // of the caller that waits for it
 	changes []ledger.Change
 	done    chan struct{}
+	anew    bool // pages are to be made anew instead of changed: nothing of what goes is left then
 
-	changed []bool
-	err     error
+	outcomes []Outcome
+	err      error
 }
 
 func (w *write) finish(err error) {
@@ -35,6 +36,7 @@ type group struct {
 	writes    []*write
 	receipt   ledger.Receipt
 	committed int64                    // when, as [Recorder.elapsed]
+	anew      map[uint32]bool          // pages that are not changed, but made anew
 	await     map[uint32]chan struct{} // pages that an earlier group is on its way to
 	there     chan struct{}            // closed when this group is there
 }
@@ -99,7 +101,7 @@ func (r *Recorder) commit(writes []*write) {
 	}
 	g := group{
 		writes: writes, receipt: receipt, committed: r.elapsed(),
-		await: make(map[uint32]chan struct{}), there: make(chan struct{}),
+		await: make(map[uint32]chan struct{}), there: make(chan struct{}), anew: r.anewPages(writes),
 	}
 	r.settling <- struct{}{}
 	r.mu.Lock()
@@ -115,6 +117,22 @@ func (r *Recorder) commit(writes []*write) {
 	r.ended.Go(func() { r.settle(g) })
 }
 
+// anewPages are the pages of writes that want them made anew.
+func (r *Recorder) anewPages(writes []*write) map[uint32]bool {
+	pages := make(map[uint32]bool)
+	for _, w := range writes {
+		if !w.anew {
+			continue
+		}
+		for _, c := range w.changes {
+			for _, row := range c.Rows {
+				pages[r.pageOf(row.Hash)] = true
+			}
+		}
+	}
+	return pages
+}
+
 // settle brings every page of the group to its sequence and answers the callers.
 // Groups reach a page in the order of their transactions, so that writers of one
 // process leave no gap for each other.
@@ -123,7 +141,7 @@ func (r *Recorder) settle(g group) {
 		<-before
 	}
 	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
-	failed := r.applyAll(ctx, g.receipt.Pages)
+	failed := r.applyAll(ctx, g.receipt.Pages, g.anew)
 	cancel()
 	r.mu.Lock()
 	for _, p := range g.receipt.Pages {
@@ -140,10 +158,10 @@ func (r *Recorder) settle(g group) {
 // answer tells the callers how their writes went: first those whose pages all stand, and
 // the others when the ledger alone makes sure that they are seen.
 func (r *Recorder) answer(g group, failed map[uint32]error) {
-	next := g.receipt.Changed
+	next := outcomes(g.receipt)
 	var late []*write
 	for _, w := range g.writes {
-		w.changed, next = next[:len(w.changes)], next[len(w.changes):]
+		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
 		if len(failed) > 0 && r.failure(w, failed) != nil {
 			late = append(late, w)
 		} else {
@@ -162,6 +180,20 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 		r.stats.withoutPage.Add(1)
 		w.finish(nil)
 	}
+}
+
+// outcomes says what became of each change of a transaction.
+func outcomes(receipt ledger.Receipt) []Outcome {
+	of := make([]Outcome, len(receipt.Changed))
+	for i := range of {
+		switch {
+		case receipt.Refused[i]:
+			of[i] = OverLimit
+		case receipt.Changed[i]:
+			of[i] = Changed
+		}
+	}
+	return of
 }
 
 // outlast waits until every process knows of what was committed at the given time,
@@ -202,13 +234,23 @@ func (r *Recorder) failure(w *write, failed map[uint32]error) error {
 
 // applyAll brings the pages to where the transaction left them, and returns the
 // errors of those that could not be.
-func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange) map[uint32]error {
+func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, anew map[uint32]bool) map[uint32]error {
 	var batches []favfilter.Batch
 	repairs := repairs{failed: make(map[uint32]error)}
 	repairs.group.SetLimit(maxRebuilds)
 	for _, p := range pages {
+		if anew[p.Page] {
+			// It stands below until then, so nobody's write can go past with what was in it.
+			repairs.start(p.Page, func() error { return r.remake(ctx, p.Page, p.Sequence, "user deleted") })
+			continue
+		}
 		if len(p.Added)+len(p.Removed) > 0 {
-			batches = append(batches, r.batch(p))
+			b, err := r.batch(ctx, p)
+			if err != nil {
+				repairs.fail(p.Page, unavailable("ledger", err))
+				continue
+			}
+			batches = append(batches, b)
 			continue
 		}
 		// Nothing changed, but the write that this one repeats may not have reached
@@ -319,12 +361,12 @@ func (r *Recorder) amiss(ctx context.Context, page uint32, res favfilter.Result)
 }
 
 // batch is what a page has to do to follow the ledger.
-func (r *Recorder) batch(p ledger.PageChange) favfilter.Batch {
-	return favfilter.Batch{
-		ID:       favfilter.PageID{Number: p.Page},
-		Identity: r.identity,
-		Sequence: p.Sequence,
-		Remove:   r.hashes(p.Removed),
-		Add:      r.hashes(p.Added),
+func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
+	b := favfilter.Batch{ID: favfilter.PageID{Number: p.Page}, Identity: r.identity, Sequence: p.Sequence}
+	var err error
+	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
+		return b, err
 	}
+	b.Add, err = r.hashes(ctx, p.Added)
+	return b, err
 }

@@ -14,7 +14,10 @@ const (
 	CodeInvalidCursor = "invalid_cursor"
 	CodeOutOfRange    = "out_of_range"
 	CodeWrongEffect   = "wrong_effect"
+	CodeNoLedger      = "no_ledger"
 )
+
+const fieldKind = "kind"
 
 // InvalidError is about input that can never succeed. Nothing was changed.
 type InvalidError struct {

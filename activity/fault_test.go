@@ -150,7 +150,7 @@ func (r *faultRun) call(t *testing.T, call []Activity) {
 		key := a
 		key.Remove = false
 		was := r.model[key]
-		if k, _ := r.Kinds().Named(a.Kind); err == nil && !was.undecided && k.InLedger() && changed[i] != (was.live == a.Remove) {
+		if k, _ := r.Kinds().Named(a.Kind); err == nil && !was.undecided && k.InLedger() && (changed[i] == Changed) != (was.live == a.Remove) {
 			t.Errorf("%+v: changed %v", a, changed[i])
 		}
 		r.model[key] = fate{live: !a.Remove, undecided: err != nil}
@@ -222,6 +222,10 @@ func dependency(err error) string {
 type downStore struct{}
 
 func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return nil, faulttest.ErrInjected
+}
+
+func (downStore) LoadWhole(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return nil, faulttest.ErrInjected
 }
 

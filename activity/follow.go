@@ -18,10 +18,11 @@ type follower struct {
 
 	// start is when the last poll that succeeded began, in nanoseconds since the
 	// Recorder was opened: what was committed before that is known.
-	start atomic.Int64
-	last  atomic.Int64 // what elapsed returned last
-	down  atomic.Bool  // the last poll failed
-	clock atomic.Int64 // nanoseconds that the ledger's clock is ahead of this machine's
+	start  atomic.Int64
+	last   atomic.Int64 // what elapsed returned last
+	down   atomic.Bool  // the last poll failed
+	clock  atomic.Int64 // nanoseconds that the ledger's clock is ahead of this machine's
+	latest atomic.Int64 // what ledgerTime has told, in unix nanoseconds
 
 	mu     sync.Mutex
 	flight *poll // under way
@@ -51,10 +52,23 @@ func (r *Recorder) elapsed() int64 {
 	}
 }
 
+// jitter is by how much a measurement of the ledger's clock may be before an earlier one.
+const jitter = time.Second
+
 // ledgerTime is the time by the ledger's clock, so that processes whose own clocks
-// are apart agree.
+// are apart agree. How far that is ahead is measured with each poll, a little differently each time: time
+// stands still rather than go back by so little, so that what is recorded later is later.
 func (r *Recorder) ledgerTime() time.Time {
-	return time.Now().Add(time.Duration(r.follow.clock.Load()))
+	now := time.Now().Add(time.Duration(r.follow.clock.Load()))
+	for {
+		latest := r.follow.latest.Load()
+		if back := latest - now.UnixNano(); back > 0 && back < int64(jitter) {
+			return time.Unix(0, latest)
+		}
+		if r.follow.latest.CompareAndSwap(latest, now.UnixNano()) {
+			return now
+		}
+	}
 }
 
 // keepUp makes sure that what was committed a staleness bound ago is known. It waits for

@@ -319,3 +319,28 @@ func TestPagesOfOnesOwnAfterAFailedPoll(t *testing.T) {
 		must(t, l.Close())
 	})
 }
+
+// The ledger's time does not go back by what measurements of it differ by; by more it follows them.
+func TestLedgerTimeDoesNotGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Recorder{}
+		start := r.ledgerTime()
+		for _, step := range []struct{ ahead, want time.Duration }{
+			{0, 0},
+			{300 * time.Millisecond, 300 * time.Millisecond},
+			{100 * time.Millisecond, 300 * time.Millisecond},
+			{-600 * time.Millisecond, 300 * time.Millisecond},
+			{-10 * time.Minute, -10 * time.Minute},
+			{10 * time.Minute, 10 * time.Minute},
+		} {
+			r.follow.clock.Store(int64(step.ahead))
+			if got := r.ledgerTime().Sub(start); got != step.want {
+				t.Errorf("measured to be %v ahead, it is %v, want %v", step.ahead, got, step.want)
+			}
+		}
+		time.Sleep(time.Second) // of the bubble
+		if got := r.ledgerTime().Sub(start); got != 10*time.Minute+time.Second {
+			t.Errorf("after a second it is %v", got)
+		}
+	})
+}

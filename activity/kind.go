@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // Target is what an activity points at.
@@ -24,6 +26,30 @@ const (
 	Annotate                   // the post is kept, and marked
 )
 
+const (
+	maxWindow = 100 * 365 * 24 * time.Hour
+	maxParts  = 64
+
+	// DefaultParts is how many parts a window is cut into.
+	DefaultParts = favfilter.DefaultParts
+)
+
+func (t Target) String() string {
+	names := [...]string{"unknown", "user", "post"}
+	if int(t) < len(names) {
+		return names[t]
+	}
+	return names[0]
+}
+
+func (e Effect) String() string {
+	names := [...]string{"unknown", "drop", "annotate"}
+	if int(e) < len(names) {
+		return names[e]
+	}
+	return names[0]
+}
+
 // Kind is a kind of activity. Kinds are data: routes, keys, pages and checks follow
 // from these fields.
 type Kind struct {
@@ -36,10 +62,16 @@ type Kind struct {
 	// then holds the user under this name. Empty: one-way.
 	Reverse string
 
-	// Window makes the kind live in the filter alone, for about that long, with no
-	// ledger behind it: for what is too much to keep, and harmless to lose.
-	// 0: the ledger keeps it until it is removed.
+	// Window makes the kind live in the filter alone, with no ledger behind it: for what is
+	// too much to keep, and harmless to lose. An activity is kept for that long, and for
+	// Window/Parts more at most. 0: the ledger keeps it until it is removed. 1 s to 100 years.
 	Window time.Duration
+	// Parts is how many parts the window is cut into, 1 to 64; 0: DefaultParts.
+	Parts int
+
+	// Limit is the most activities of the kind that a user may have, of those the ledger
+	// keeps; 0: none.
+	Limit uint32
 }
 
 // InLedger reports whether the ledger keeps activities of this kind.
@@ -62,16 +94,20 @@ type Kinds struct {
 
 // BuiltinKinds returns the kinds every service has: block, hide, like and seen.
 func BuiltinKinds() *Kinds {
-	kinds, err := NewKinds(
-		Kind{Name: "block", Plural: "blocks", Target: User, Effect: Drop, Reverse: "blocked-by"},
-		Kind{Name: "hide", Plural: "hides", Target: Post, Effect: Drop},
-		Kind{Name: "like", Plural: "likes", Target: Post, Effect: Annotate},
-		Kind{Name: "seen", Plural: "seen", Target: Post, Effect: Drop, Window: 30 * 24 * time.Hour},
-	)
+	kinds, err := NewKinds(builtinKinds()...)
 	if err != nil {
-		panic(err) // the four lines above
+		panic(err) // what builtinKinds has
 	}
 	return kinds
+}
+
+func builtinKinds() []Kind {
+	return []Kind{
+		{Name: "block", Plural: "blocks", Target: User, Effect: Drop, Reverse: "blocked-by"},
+		{Name: "hide", Plural: "hides", Target: Post, Effect: Drop},
+		{Name: "like", Plural: "likes", Target: Post, Effect: Annotate},
+		{Name: "seen", Plural: "seen", Target: Post, Effect: Drop, Window: 30 * 24 * time.Hour},
+	}
 }
 
 // NewKinds returns the set of the given kinds, or an error that names the field
@@ -107,7 +143,7 @@ func (k Kind) names() []string {
 }
 
 func (k Kind) validate() error {
-	if k.Name == "id" || k.Plural == "preview" {
+	if k.Name == "id" || k.Plural == "preview" || k.Plural == "export" {
 		return errors.New("the name is taken: by a field of answers, or by a route")
 	}
 	for _, name := range append(k.names(), k.Plural) {
@@ -129,8 +165,14 @@ func (k Kind) validate() error {
 		return errors.New("two-way, but its target is no user")
 	case k.Reverse != "" && k.Window != 0:
 		return errors.New("two-way kinds need the ledger, so have no window")
-	case k.Window < 0:
-		return fmt.Errorf("window %v is negative", k.Window)
+	case k.Window != 0 && (k.Window < time.Second || k.Window > maxWindow):
+		return fmt.Errorf("window %v is not in 1 s to 100 years", k.Window)
+	case k.Parts < 0 || k.Parts > maxParts || k.Parts > 0 && k.Window == 0:
+		return fmt.Errorf("%d parts: 1 to %d, and only of a window", k.Parts, maxParts)
+	case k.Limit > 0 && k.Window != 0:
+		return errors.New("a limit, but what has a window is not counted")
+	case k.Window != 0 && k.Target != Post:
+		return errors.New("a window, but its targets are no posts: what others have with a user could not be deleted")
 	}
 	return nil
 }

@@ -33,10 +33,13 @@ type Item struct {
 func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
 	k, ok := r.kinds.Named(kind)
 	if !ok || !k.InLedger() {
-		return Listing{}, &InvalidError{Code: CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no list of kind %q", kind)}
+		return Listing{}, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no list of kind %q", kind)}
 	}
 	if err := CheckID(user, "user"); err != nil {
 		return Listing{}, err
+	}
+	if !r.HasLedger() {
+		return Listing{}, &NoLedgerError{"a list"}
 	}
 	if limit < 1 || limit > MaxListed {
 		return Listing{}, &InvalidError{Code: CodeOutOfRange, Field: "limit", Message: fmt.Sprintf("%d is not in 1 to %d", limit, MaxListed)}

@@ -14,6 +14,9 @@ import (
 // TestLosses: whatever the store loses between two calls, nothing that was
 // acknowledged is missed, nor undone in vain.
 func TestLosses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	server := redistest.Start(t)
 	client := server.Client()
 	for _, c := range []struct {
@@ -263,6 +266,13 @@ func TestOneCommandAFeed(t *testing.T) {
 		g.record(t, true, add("1", "hide", fmt.Sprint("p", i)))
 	}
 	wantCommands(t, server, before, map[string]int64{"evalsha": n})
+	before = server.CommandStats()
+	for i := range n { // a feed that records what it shows: one more for the whole screen
+		v, err := g.View(t.Context(), "1", g.Kinds().All())
+		must(t, err)
+		must(t, v.Record(t.Context(), 3, []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}))
+	}
+	wantCommands(t, server, before, map[string]int64{"mget": n, "evalsha": n, "set": n, "del": n}) // the last two by the script
 }
 
 // unasked is a ledger that nobody needs to ask where a page stands.

@@ -22,6 +22,9 @@ func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 // TestPageFollowsLoad: after every acknowledged write the page is at its rate, and
 // neither far too large.
 func TestPageFollowsLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	g := newRig(t, &favfilter.Memory{}, 1)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var live []string

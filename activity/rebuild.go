@@ -140,7 +140,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
 	r.learn(number, sequence)
-	f.page, err = r.image(number, rows, sequence)
+	f.page, err = r.image(ctx, number, rows, sequence)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
@@ -158,7 +158,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 }
 
 // image makes the page of the given rows.
-func (r *Recorder) image(number uint32, rows []ledger.Row, sequence uint64) (*favfilter.Page, error) {
+func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, sequence uint64) (*favfilter.Page, error) {
 	shape, err := r.shapeFor(len(rows))
 	if err != nil {
 		return nil, err
@@ -173,7 +173,11 @@ func (r *Recorder) image(number uint32, rows []ledger.Row, sequence uint64) (*fa
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range r.hashes(rows) {
+	hashes, err := r.hashes(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hashes {
 		page.Insert(h)
 	}
 	return page, nil
@@ -203,21 +207,24 @@ func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reaso
 	return unavailable("pages", f.storeErr)
 }
 
-// hashes returns the hashes of the keys of rows. Rows of kinds that are not known
-// have no key: nobody looks them up.
-func (r *Recorder) hashes(rows []ledger.Row) []favfilter.Hash {
+// hashes returns the hashes of the keys of rows, of those that have one.
+func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
+	kinds, err := r.rowKinds(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	hashes := make([]favfilter.Hash, 0, len(rows))
 	var buf []byte
 	for _, row := range rows {
-		target, ok := r.kinds.target[row.Kind]
+		k, ok := kinds[row.Kind]
 		if !ok {
 			continue
 		}
-		buf = appendKeyStart(buf[:0], row.Kind, row.Owner, target)
+		buf = appendKeyStart(buf[:0], row.Kind, row.Owner, k.target)
 		buf = appendEscaped(buf, row.Target)
 		hashes = append(hashes, favfilter.HashKeyBytes(r.identity.Seed, buf))
 	}
-	return hashes
+	return hashes, nil
 }
 
 // randomBuild is a new page's build id.

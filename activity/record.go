@@ -9,8 +9,12 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// maxYear is the last that a time may be in.
-const maxYear = 9999
+const (
+	// minYear and maxYear are the first and the last that a time may be in.
+	minYear, maxYear = 1, 9999
+	// maxAhead is how far in the future an activity may begin: clocks differ.
+	maxAhead = time.Hour
+)
 
 // Activity is one thing a user does.
 type Activity struct {
@@ -18,6 +22,10 @@ type Activity struct {
 	Kind   string // the name of a kind
 	Target string // a user's or post's id
 	Remove bool   // undoes it
+
+	// Since is when it was done, kept to the microsecond, for lists and explanations; zero: now.
+	// Only for kinds that the ledger keeps.
+	Since time.Time
 
 	// Until is when the activity ends by itself, kept to the microsecond; zero: it
 	// does not. Only for kinds that the ledger keeps.
@@ -29,9 +37,13 @@ func (ks *Kinds) Check(a Activity) error {
 	k, ok := ks.Named(a.Kind)
 	switch {
 	case !ok:
-		return &InvalidError{Code: CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no kind %q", a.Kind)}
+		return &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", a.Kind)}
 	case a.Remove && !k.InLedger():
 		return &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
+	case !a.Since.IsZero() && (a.Remove || !k.InLedger()):
+		return &InvalidError{
+			Code: CodeUnsupportedOp, Field: "since", Message: "only an activity that is added, and that the ledger keeps, has a beginning",
+		}
 	case !a.Until.IsZero() && (a.Remove || !k.InLedger()):
 		return &InvalidError{
 			Code: CodeUnsupportedOp, Field: "until", Message: "only an activity that is added, and that the ledger keeps, has an end",
@@ -49,12 +61,46 @@ func (ks *Kinds) Check(a Activity) error {
 	return nil
 }
 
-// Record records activities as if one after another, and returns for each whether
-// it changed anything: false for one that was there already, or to be undone and was
-// not. For kinds with a window that answer is as good as the filter: now and then a
-// new one counts as there already.
+// checkTimes returns an [*InvalidError] unless a has begun by now and ends after it.
+func (a Activity) checkTimes(now time.Time) error {
+	switch {
+	case !a.Until.IsZero() && (!a.Until.After(now) || a.Until.UTC().Year() > maxYear):
+		return &InvalidError{Code: CodeOutOfRange, Field: "until", Message: "not in the future, or past the year 9999"}
+	case !a.Since.IsZero() && (a.Since.After(now.Add(maxAhead)) || a.Since.UTC().Year() < minYear):
+		return &InvalidError{Code: CodeOutOfRange, Field: "since", Message: "in the future, or before the year 1"}
+	default:
+		return nil
+	}
+}
+
+// Outcome is what became of one activity.
+type Outcome uint8
+
+// Outcomes.
+const (
+	// Unchanged: it was there already, or was to be undone and was not there. For kinds with a
+	// window that is as good as the filter: now and then a new one counts as there already.
+	Unchanged Outcome = iota
+	// Changed: it was recorded, or undone.
+	Changed
+	// OverLimit: the user has as many of the kind as its Limit allows. It was not recorded.
+	OverLimit
+	// Stuck: it could not be undone, since there is no ledger and all bits of its key are shared with
+	// others'. It is still there.
+	Stuck
+)
+
+func (o Outcome) String() string {
+	names := [...]string{"unchanged", "changed", "over limit", "stuck"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return "unknown"
+}
+
+// Record records activities as if one after another, and returns what became of each.
 //
-// When Record returns nil, every activity is durable and visible to every [View]
+// When Record returns nil, every activity that is not OverLimit is durable and visible to every [View]
 // made afterwards. An [*InvalidError],
 // whose field is that of an activity, "activities[3].target", means that nothing was changed. After an
 // [*UnavailableError], or if ctx ends, the activities are undecided: each may or may not have
@@ -63,57 +109,78 @@ func (ks *Kinds) Check(a Activity) error {
 //
 // Without the store, activities that the ledger keeps are acknowledged once the
 // staleness bound has passed since the ledger has them.
-func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]bool, error) {
+func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
 	for i, a := range activities {
 		if err := r.kinds.Check(a); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	changed := make([]bool, len(activities))
+	outcomes := make([]Outcome, len(activities))
 	w := &write{ctx: ctx, done: make(chan struct{})}
 	var inLedger []int
 	var windows windowWrites
 	at := r.now()
 	for i, a := range activities {
-		if !a.Until.IsZero() && (!a.Until.After(at) || a.Until.UTC().Year() > maxYear) {
+		if err := a.checkTimes(at); err != nil {
+			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
+		}
+		if !r.HasLedger() && (!a.Until.IsZero() || !a.Since.IsZero()) {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", &InvalidError{
-				Code: CodeOutOfRange, Field: "until", Message: "not in the future, or past the year 9999",
+				Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
 			})
 		}
 		k, _ := r.kinds.Named(a.Kind)
-		if k.InLedger() {
+		switch {
+		case !k.InLedger():
+			windows.add(r, k, a, i)
+			continue
+		case r.HasLedger():
 			w.changes = append(w.changes, r.change(k, a, at))
-			inLedger = append(inLedger, i)
-		} else {
-			r.addWindowWrite(&windows, k, a, i)
 		}
+		inLedger = append(inLedger, i)
 	}
-	if len(inLedger) > 0 {
+	switch {
+	case !r.HasLedger():
+		if err := r.recordPlain(ctx, activities, inLedger, outcomes); err != nil {
+			return nil, err
+		}
+		if err := r.persist(ctx); err != nil { // there is nothing else to make it anew from
+			return nil, fmt.Errorf("record %d activities: %w", len(activities), unavailable("pages", err))
+		}
+	case len(inLedger) > 0:
 		if err := r.write(ctx, w); err != nil {
 			return nil, err
 		}
 		for n, i := range inLedger {
-			changed[i] = w.changed[n]
+			outcomes[i] = w.outcomes[n]
 		}
 	}
-	if err := r.recordWindows(ctx, windows, changed); err != nil {
+	if err := r.recordWindows(ctx, windows, at, outcomes); err != nil {
 		return nil, err
 	}
-	return changed, nil
+	r.stats.record(activities, outcomes)
+	return outcomes, nil
 }
 
 // change is what an activity does to the ledger: one row, or for a two-way kind one
 // on each side.
 func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
-	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2)}
-	row := func(owner, kind, target string) {
+	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2), Limit: k.Limit}
+	if !a.Since.IsZero() {
+		at = a.Since
+	}
+	row := func(owner, kind, target string) *ledger.Row {
 		c.Rows = append(c.Rows, ledger.Row{
 			Hash: userHash(r.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
 		})
+		return &c.Rows[len(c.Rows)-1]
 	}
-	row(a.User, k.Name, a.Target)
-	if k.Reverse != "" {
+	own := row(a.User, k.Name, a.Target)
+	switch {
+	case k.Reverse != "":
 		row(a.Target, k.Reverse, a.User)
+	case k.Target == User: // whom it names has no row of their own that tells
+		own.Names, own.TargetHash = true, userHash(r.identity.Seed, a.Target)
 	}
 	return c
 }

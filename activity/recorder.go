@@ -3,6 +3,7 @@ package activity
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -16,7 +17,7 @@ import (
 // Ledger is what a [Recorder] needs of a *ledger.Ledger; an interface so that
 // tests can make each call fail.
 //
-//nolint:revive // the methods are documented where they are implemented
+//nolint:revive,interfacebloat // it is one type's, and documented there
 type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
@@ -25,6 +26,13 @@ type Ledger interface {
 	Changed(ctx context.Context, since uint64, each func(page uint32, sequence uint64) error) (ledger.Progress, error)
 	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
 	List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error)
+	Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error)
+	Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
+	Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
+	Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error)
+	Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error)
+	Declare(ctx context.Context, kinds []ledger.Kind) error
+	Kinds(ctx context.Context) ([]ledger.Kind, error)
 	Ping(ctx context.Context) error
 }
 
@@ -32,9 +40,20 @@ type Ledger interface {
 type Config struct {
 	_ struct{} // fields are named
 
-	Ledger Ledger          // closed by the caller, after the Recorder
-	Store  favfilter.Store // one filter, of this ledger alone
-	Kinds  *Kinds          // default: BuiltinKinds()
+	// Ledger is the truth behind the pages; closed by the caller, after the Recorder. Nil: there is
+	// none, and the pages are all there is. Then an activity that looks present is not recorded
+	// again, an undo may fail with [Stuck], what the store loses is lost, and calls that need a
+	// ledger fail with a [*NoLedgerError].
+	Ledger Ledger
+	// Pages is the number of pages of a new filter without a ledger, a power of two; 0: what the
+	// store has, or 16384. With a ledger, that says.
+	Pages uint32
+	Store favfilter.Store // one filter, of this ledger alone
+	// Replica reads pages of Store from copies that may lag behind it, for Views to be read from first;
+	// nil: there are none. A copy of a page that lacks a write which has to be seen is not used, and costs the
+	// View a second round trip. Of kinds with a window, what the copy lacks is overlooked. Needs a Ledger.
+	Replica favfilter.Store
+	Kinds   *Kinds // default: BuiltinKinds()
 
 	// FalsePositiveRate is the share of clean candidates that a feed check of one
 	// author each may drop wrongly, 1e-8 to 0.5. Each of the keys tested for a
@@ -52,6 +71,10 @@ type Config struct {
 	// ScrubRate is how many pages a second are compared with the ledger in the
 	// background, 1 to 100,000; more while the store may have lost some. Default 500.
 	ScrubRate int
+
+	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
+	// by DeleteUser, and by Record where there is no ledger. Default: nothing.
+	Persist func(context.Context) error
 
 	// Now is the clock by which activities are recorded and end. Default: the ledger's,
 	// which the clocks of several machines cannot disagree with.
@@ -100,24 +123,29 @@ const (
 type Recorder struct {
 	ledger   Ledger
 	store    favfilter.Store
+	replica  favfilter.Store // nil: none
 	kinds    *Kinds
 	identity favfilter.Identity // of the pages that the ledger backs
 	keyRate  float64            // false-positive rate of one key
 
-	windowShape favfilter.Shape
+	rings map[string]*favfilter.Ring // of kinds with a window, by name
+	plain *favfilter.Filter          // instead of a ledger
 
-	now    func() time.Time
-	log    *slog.Logger
-	opened time.Time
+	now     func() time.Time
+	persist func(context.Context) error
+	log     *slog.Logger
+	opened  time.Time
 
 	marks    watermarks
 	follow   follower
+	declared declared
 	images   images
 	stats    counters
 	waiting  atomic.Int64 // writes
 	queue    chan *write
 	settling chan struct{} // counts groups on their way
 	rebuilds rebuilds
+	readings sync.Pool // of *Reading
 	tidying  tidying
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
@@ -125,7 +153,8 @@ type Recorder struct {
 	closed chan struct{}
 	ended  sync.WaitGroup
 
-	storeDown atomic.Bool // what was logged last
+	storeDown    atomic.Bool  // what was logged last
+	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
 
 	mu   sync.Mutex
 	tail map[uint32]chan struct{} // of the last group on its way to each page; closed when it is there
@@ -137,6 +166,13 @@ type Recorder struct {
 func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r, err := newRecorder(ctx, c)
 	if err != nil {
+		return nil, fmt.Errorf("open recorder: %w", err)
+	}
+	if !r.HasLedger() {
+		return r, nil
+	}
+	if err := r.refusePlain(ctx); err != nil {
+		r.Close()
 		return nil, fmt.Errorf("open recorder: %w", err)
 	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
@@ -153,14 +189,19 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
+	if c.Ledger == nil {
+		return openPlain(ctx, c)
+	}
 	id := c.Ledger.Identity()
 	r := &Recorder{
 		ledger:   c.Ledger,
 		store:    c.Store,
+		replica:  c.Replica,
 		kinds:    c.Kinds,
 		identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
 		keyRate:  c.FalsePositiveRate / float64(c.Kinds.lookups()),
 		now:      c.Now,
+		persist:  c.Persist,
 		log:      c.Logger,
 		opened:   time.Now(),
 		marks:    newWatermarks(id.Pages),
@@ -176,11 +217,12 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if r.now == nil {
 		r.now = r.ledgerTime
 	}
-	var err error
-	if r.windowShape, err = favfilter.ShapeFor(windowCapacity, r.keyRate); err != nil {
+	if err := r.openRings(); err != nil {
 		return nil, err
 	}
-	r.windowShape.Region = 0 // nothing is ever removed
+	if err := r.declare(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
 		return nil, fmt.Errorf("read page sequences: %w", err)
 	}
@@ -197,6 +239,12 @@ func (c *Config) complete() error {
 	if c.Kinds == nil {
 		c.Kinds = BuiltinKinds()
 	}
+	if c.Persist == nil {
+		c.Persist = func(context.Context) error { return nil }
+	}
+	if c.Ledger == nil && c.Now == nil {
+		c.Now = time.Now
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -205,6 +253,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("false-positive rate %g is not in 1e-8 to 0.5", c.FalsePositiveRate)
 	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
+	case c.Replica != nil && c.Ledger == nil:
+		return errors.New("replicas are not read without a ledger, which says what they lack")
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
 	}
@@ -249,12 +299,25 @@ func (r *Recorder) isClosed() bool {
 	}
 }
 
+// Pages returns the number of pages of the filter.
+func (r *Recorder) Pages() uint32 { return r.identity.Pages }
+
 // Kinds returns the kinds that the Recorder knows.
 func (r *Recorder) Kinds() *Kinds { return r.kinds }
 
 // Ready reports whether feeds can be answered, which takes the pages or the ledger, and
 // returns an [*UnavailableError] for each of the two that is down.
 func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
+	if !r.HasLedger() {
+		loaded, err := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+		if err == nil {
+			_, err = r.plainPage(loaded[0])
+		}
+		if err != nil {
+			return false, []error{unavailable("pages", err)}
+		}
+		return true, nil
+	}
 	ledgerErr := make(chan error, 1) // both at once: one that hangs leaves no time for the other
 	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
 	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})

@@ -207,8 +207,11 @@ func (r *Recorder) verify(page uint32) {
 	if h.Sequence != sequence || h.Identity != r.identity {
 		return // changed between the two looks, or a scrub's to find
 	}
+	hashes, err := r.hashes(ctx, rows)
+	if err != nil {
+		return
+	}
 	r.stats.verified.Add(1)
-	hashes := r.hashes(rows)
 	whole := int(h.Count) == len(hashes)
 	for _, key := range hashes {
 		whole = whole && loaded[0].Page.Contains(key)

@@ -43,7 +43,9 @@ func (g *rig) wantWhole(t *testing.T) {
 		if h := p.Header(); h.Sequence != sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
 			t.Errorf("page %d stands at %d with %d keys, want %d with %d", page, h.Sequence, h.Count, sequence, len(rows))
 		}
-		for _, key := range g.hashes(rows) {
+		keys, err := g.hashes(t.Context(), rows)
+		must(t, err)
+		for _, key := range keys {
 			if !p.Contains(key) {
 				t.Errorf("page %d lacks a key", page)
 			}
@@ -112,7 +114,7 @@ func TestScrubRepairs(t *testing.T) {
 // of users who have done nothing.
 func TestScrubRemoves(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
-	ghost, err := g.image(7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, 41)
+	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, 41)
 	must(t, err)
 	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 7}, Page: ghost, Newer: true})
 	must(t, err)

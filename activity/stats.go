@@ -21,9 +21,16 @@ type Stats struct {
 	PollsFailed uint64        `json:"polls_failed"`
 	PollAge     time.Duration `json:"poll_age_ns"` // since the last one that succeeded began
 
-	FromLedger uint64 `json:"views_from_ledger"` // views answered without the store
-	FromImage  uint64 `json:"views_from_image"`  // those of them that needed not read the ledger either
-	ImageBytes int    `json:"image_bytes"`       // held for that
+	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
+	FromImage   uint64 `json:"views_from_image"`   // those of them that needed not read the ledger either
+	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
+	PastReplica uint64 `json:"views_past_replica"` // views read from the store after a replica failed or was behind
+	ImageBytes  int    `json:"image_bytes"`        // held for that
+
+	Recorded map[string]uint64 `json:"recorded"` // activities that changed something, by kind
+
+	Confirmed      uint64 `json:"confirmed"`       // positives that the ledger was asked about
+	FalsePositives uint64 `json:"false_positives"` // those of them that were false
 
 	WithoutPage uint64 `json:"writes_without_page"` // acknowledged by the ledger and the staleness bound alone
 	Ended       uint64 `json:"ended"`               // activities removed because their time was over
@@ -35,10 +42,27 @@ type counters struct {
 	scrubbed, scrubRounds, verified, alarms atomic.Uint64
 	polls, pollsFailed                      atomic.Uint64
 	fromLedger, fromImage                   atomic.Uint64
+	fromReplica, pastReplica                atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
+	confirmed, falsePositives               atomic.Uint64
 
-	mu    sync.Mutex
-	amiss map[string]uint64
+	mu       sync.Mutex
+	amiss    map[string]uint64
+	recorded map[string]uint64
+}
+
+// record counts what changed something.
+func (c *counters) record(activities []Activity, outcomes []Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recorded == nil {
+		c.recorded = make(map[string]uint64)
+	}
+	for i, o := range outcomes {
+		if o == Changed {
+			c.recorded[activities[i].Kind]++
+		}
+	}
 }
 
 // found counts a page that is amiss.
@@ -61,18 +85,26 @@ func (r *Recorder) Stats() Stats {
 		Alarms:      c.alarms.Load(),
 		Polls:       c.polls.Load(),
 		PollsFailed: c.pollsFailed.Load(),
-		PollAge:     time.Duration(r.elapsed() - r.follow.start.Load()),
-		FromLedger:  c.fromLedger.Load(),
-		FromImage:   c.fromImage.Load(),
-		WithoutPage: c.withoutPage.Load(),
-		Ended:       c.ended.Load(),
-		Waiting:     r.waiting.Load(),
+
+		FromLedger:     c.fromLedger.Load(),
+		FromImage:      c.fromImage.Load(),
+		FromReplica:    c.fromReplica.Load(),
+		PastReplica:    c.pastReplica.Load(),
+		Confirmed:      c.confirmed.Load(),
+		FalsePositives: c.falsePositives.Load(),
+		WithoutPage:    c.withoutPage.Load(),
+		Ended:          c.ended.Load(),
+		Waiting:        r.waiting.Load(),
+	}
+	if r.HasLedger() {
+		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
 	}
 	r.images.mu.Lock()
 	s.ImageBytes = r.images.bytes
 	r.images.mu.Unlock()
 	c.mu.Lock()
 	s.Found = maps.Clone(c.amiss)
+	s.Recorded = maps.Clone(c.recorded)
 	c.mu.Unlock()
 	r.rebuilds.mu.Lock()
 	s.Rebuilds = maps.Clone(r.rebuilds.reasons)

@@ -33,7 +33,7 @@ func TestTidy(t *testing.T) {
 		time.Sleep(time.Second)
 		rows, sequence, err := l.Snapshot(t.Context(), 0)
 		must(t, err)
-		fresh, err := p.image(0, rows, sequence)
+		fresh, err := p.image(t.Context(), 0, rows, sequence)
 		must(t, err)
 		if h := p.header(t, 0); h.Set != fresh.Header().Set || h.Sequence != sequence {
 			t.Errorf("%d bits set at %d, want %d at %d", h.Set, h.Sequence, fresh.Header().Set, sequence)

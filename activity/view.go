@@ -13,9 +13,11 @@ type View struct {
 	// Degraded names the kinds that cannot be checked, and why: their matches are None.
 	Degraded []Degraded
 
-	seed  uint64
-	kinds []lookup
-	buf   []byte
+	seed     uint64
+	userHash uint64
+	page     *favfilter.Page // of the kinds that the ledger keeps; nil if none is viewed
+	kinds    []lookup
+	buf      []byte
 }
 
 // Degraded is a kind that could not be checked.
@@ -36,7 +38,9 @@ const (
 
 // lookup finds the activities of one kind.
 type lookup struct {
-	page           *favfilter.Page // nil: not to be checked
+	kind           Kind
+	page           *favfilter.Page // of a kind that the ledger keeps
+	window         *window         // of one with a window; nil: not to be checked
 	start, reverse []byte          // of keys, up to the id; reverse is nil for one-way kinds
 }
 
@@ -46,60 +50,99 @@ type lookup struct {
 // are degraded. The error is an [*UnavailableError] if neither can be had, or that
 // of ctx.
 func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, error) {
-	known := r.keepUp(ctx)
-	number := r.pageOf(userHash(r.identity.Seed, user))
-	parts, index := partsOf(number, kinds)
-	want := r.marks.required[number].Load() // before the read: what is written meanwhile may miss
-	loaded, storeErr := r.load(ctx, parts)
+	v := r.newView(user, kinds)
+	return v, r.fill(ctx, v)
+}
+
+// newView returns a View of which nothing has been read yet.
+func (r *Recorder) newView(user string, kinds []Kind) *View {
+	v := &View{seed: r.identity.Seed, userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds))}
+	for i, k := range kinds {
+		l := &v.kinds[i]
+		l.kind = k
+		l.start = appendKeyStart(nil, k.Name, user, k.Target)
+		if k.InLedger() && k.Reverse != "" {
+			l.reverse = appendKeyStart(nil, k.Reverse, user, k.Target)
+		}
+	}
+	return v
+}
+
+// fill reads what v looks at.
+func (r *Recorder) fill(ctx context.Context, v *View) error {
+	parts := r.partsOf(v)
+	loaded, storeErr, err := r.read(ctx, v, r.pageOf(v.userHash), parts)
+	if err != nil {
+		return fmt.Errorf("read activities: %w", err)
+	}
+	for i := range v.kinds {
+		l := &v.kinds[i]
+		switch {
+		case l.kind.InLedger():
+			l.page = v.page
+		case storeErr != nil:
+			l.window = nil
+			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
+		default:
+			n := len(l.window.loaded)
+			l.window.loaded, loaded = loaded[:n], loaded[n:]
+			r.readWindow(ctx, l.window)
+		}
+	}
+	return nil
+}
+
+// read loads parts, and gives the View the page of the ledger if it is among them: the first. It returns
+// the others.
+func (r *Recorder) read(
+	ctx context.Context, v *View, number uint32, parts []favfilter.PageID,
+) (windows []favfilter.Loaded, storeErr, err error) {
+	known, want := false, uint64(0)
+	if r.HasLedger() {
+		known = r.keepUp(ctx)
+		want = r.marks.required[number].Load() // before the read: what is written meanwhile may miss
+	}
+	loaded, storeErr := r.loadView(ctx, number, want, parts, known)
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("read activities: %w", err)
+		return nil, nil, err
 	}
 	if storeErr != nil {
 		r.stats.fromLedger.Add(1)
 	}
-	v := &View{seed: r.identity.Seed, kinds: make([]lookup, len(kinds))}
-	var page *favfilter.Page
-	if len(parts) > 0 && parts[0].Part == "" {
-		var err error
-		if page, err = r.current(ctx, number, want, loaded[0], known); err != nil {
-			return nil, fmt.Errorf("read activities: %w", err)
-		}
+	if len(parts) == 0 || parts[0].Part != "" {
+		return loaded, storeErr, nil
 	}
-	for i, k := range kinds {
-		l := &v.kinds[i]
-		l.start = appendKeyStart(nil, k.Name, user, k.Target)
-		switch {
-		case k.InLedger():
-			l.page = page
-			if k.Reverse != "" {
-				l.reverse = appendKeyStart(nil, k.Reverse, user, k.Target)
-			}
-		case storeErr != nil:
-			v.Degraded = append(v.Degraded, Degraded{Kind: k.Name, Reason: "the page store is unavailable"})
-		default:
-			l.page = r.window(ctx, loaded[index[i]])
-		}
+	switch {
+	case r.HasLedger():
+		v.page, err = r.current(ctx, number, want, loaded[0], known)
+	case storeErr != nil:
+		err = unavailable("pages", storeErr)
+	default:
+		v.page, err = r.plainPage(loaded[0])
 	}
-	return v, nil
+	return loaded[1:], storeErr, err
 }
 
-// partsOf lists the pages to read for kinds, that of the ledger first, and for each
-// kind which it is.
-func partsOf(number uint32, kinds []Kind) (parts []favfilter.PageID, index []int) {
-	index = make([]int, len(kinds))
-	for _, k := range kinds {
-		if k.InLedger() {
-			parts = append(parts, favfilter.PageID{Number: number})
+// partsOf lists the pages that v has to read, that of the ledger first, and gives each kind with a window
+// what it needs to know of those that are its.
+func (r *Recorder) partsOf(v *View) (parts []favfilter.PageID) {
+	for i := range v.kinds {
+		if v.kinds[i].kind.InLedger() {
+			parts = append(parts, favfilter.PageID{Number: r.pageOf(v.userHash)})
 			break
 		}
 	}
-	for i, k := range kinds {
-		if !k.InLedger() {
-			index[i] = len(parts)
-			parts = append(parts, favfilter.PageID{Number: number, Part: k.Name})
+	for i := range v.kinds {
+		l := &v.kinds[i]
+		if l.kind.InLedger() {
+			continue
 		}
+		l.window = &window{ring: r.rings[l.kind.Name], id: r.windowID(v.userHash, l.kind), now: r.now()}
+		pages := l.window.ring.Pages(l.window.id, l.window.now)
+		l.window.loaded = make([]favfilter.Loaded, len(pages))
+		parts = append(parts, pages...)
 	}
-	return parts, index
+	return parts
 }
 
 // load is Store.Load within loadTimeout, with nothing loaded where the store fails.
@@ -207,24 +250,72 @@ func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error 
 	return nil
 }
 
+// Checks reports whether the i-th kind that the View was made for can be checked: it is not among
+// those that are degraded.
+func (v *View) Checks(i int) bool {
+	l := &v.kinds[i]
+	return l.kind.InLedger() || l.window != nil
+}
+
 // Check looks for id among the activities of the i-th kind that the View was made for.
-// A match may be a false positive.
+// A match may be a false positive; of a two-way kind it is the first of two that there may be.
 func (v *View) Check(i int, id string) Match {
 	l := &v.kinds[i]
 	switch {
+	case l.window != nil:
+		if l.window.contains(v.hash(l.start, id)) {
+			return Direct
+		}
+		return None
 	case l.page == nil:
 		return None
-	case v.has(l.page, l.start, id):
+	case l.page.Contains(v.hash(l.start, id)):
 		return Direct
-	case l.reverse != nil && v.has(l.page, l.reverse, id):
+	case l.reverse != nil && l.page.Contains(v.hash(l.reverse, id)):
 		return Reverse
 	default:
 		return None
 	}
 }
 
-func (v *View) has(page *favfilter.Page, start []byte, id string) bool {
+// Matches is [View.Check] with all that is found: Direct, Reverse, both, or nothing.
+func (v *View) Matches(i int, id string) []Match {
+	l := &v.kinds[i]
+	first := v.Check(i, id)
+	switch {
+	case first == None:
+		return nil
+	case first == Direct && l.reverse != nil && l.page.Contains(v.hash(l.reverse, id)):
+		return []Match{Direct, Reverse}
+	default:
+		return []Match{first}
+	}
+}
+
+// PageInfo describes the page that a View read.
+type PageInfo struct {
+	Number            uint32
+	Sequence          uint64  // of the last change
+	Keys              int     // of all its users
+	Bytes             int     // that were read
+	FalsePositiveRate float64 // of one key, as the page stands
+}
+
+// Page describes the page of the kinds that the ledger keeps; the zero value if the
+// View has none of them.
+func (v *View) Page() PageInfo {
+	if v.page == nil {
+		return PageInfo{}
+	}
+	h := v.page.Header()
+	return PageInfo{
+		Number: h.Number, Sequence: h.Sequence, Keys: int(h.Count),
+		Bytes: favfilter.HeaderBytes + int(h.Shape.Bits/8), FalsePositiveRate: v.page.FalsePositiveRate(),
+	}
+}
+
+func (v *View) hash(start []byte, id string) favfilter.Hash {
 	v.buf = append(v.buf[:0], start...)
 	v.buf = appendEscaped(v.buf, id)
-	return page.Contains(favfilter.HashKeyBytes(v.seed, v.buf))
+	return favfilter.HashKeyBytes(v.seed, v.buf)
 }

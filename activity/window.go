@@ -4,24 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Activities of a kind with a window live in a page of their own beside the user's,
-// without a ledger and without removals. That page lasts for the kind's window
-// from its first activity on, or until it is full, and then starts anew: what it
-// held is forgotten, so that the false-positive rate and the memory stay bounded.
-const (
-	// windowCapacity is how many activities a page's window has room for: at the
-	// default rate a string of 8,186 bytes, the end of an allocator class.
-	windowCapacity = 3500
-	// windowBatch is the most activities written to a window in one step. It must
-	// fit an empty one.
-	windowBatch = 1000
-	// windowRounds bounds the tries of one step whose page others change each time.
-	windowRounds = 8
-)
+// Activities of a kind with a window live in pages of their own, a ring of them for each
+// user and kind, without a ledger. They are not shared as the ledger's pages are: what
+// a feed reads of them is what its viewer has seen, and a user's can be deleted.
+
+// windowWriters is how many windows one call writes at a time.
+const windowWriters = 16
+
+// openRings makes the ring of every kind with a window.
+func (r *Recorder) openRings() error {
+	identity := r.identity
+	identity.Incarnation = 0 // windows outlive a restored ledger
+	r.rings = make(map[string]*favfilter.Ring)
+	for _, k := range r.kinds.All() {
+		if k.InLedger() {
+			continue
+		}
+		ring, err := favfilter.NewRing(r.store, identity, favfilter.RingConfig{
+			Length: k.Window, Parts: k.Parts, FalsePositiveRate: r.keyRate,
+		})
+		if err != nil {
+			return fmt.Errorf("kind %q: %w", k.Name, err)
+		}
+		r.rings[k.Name] = ring
+	}
+	return nil
+}
+
+// windowID is that of the pages of a user's window.
+func (r *Recorder) windowID(hash uint64, k Kind) favfilter.PageID {
+	return favfilter.PageID{Number: r.pageOf(hash), Part: k.Name + "-" + strconv.FormatUint(hash, 16)}
+}
 
 // windowWrites are the activities of one call that go to windows, by page.
 type windowWrites struct {
@@ -36,9 +57,9 @@ type windowWrite struct {
 	result []int // the place of each key's answer
 }
 
-// addWindowWrite notes in ws that activity number i of a call, of kind k, is to be written.
-func (r *Recorder) addWindowWrite(ws *windowWrites, k Kind, a Activity, i int) {
-	id := favfilter.PageID{Number: r.pageOf(userHash(r.identity.Seed, a.User)), Part: k.Name}
+// add notes that activity number i of a call, of kind k, is to be written.
+func (ws *windowWrites) add(r *Recorder, k Kind, a Activity, i int) {
+	id := r.windowID(userHash(r.identity.Seed, a.User), k)
 	if ws.pages == nil {
 		ws.pages = make(map[favfilter.PageID]*windowWrite)
 	}
@@ -53,110 +74,96 @@ func (r *Recorder) addWindowWrite(ws *windowWrites, k Kind, a Activity, i int) {
 	w.result = append(w.result, i)
 }
 
-// recordWindows writes ws, a step of every page at a time, and sets changed for what
-// was new.
-func (r *Recorder) recordWindows(ctx context.Context, ws windowWrites, changed []bool) error {
-	pending := ws.order
-	for len(pending) > 0 {
-		batches := make([]favfilter.Batch, len(pending))
-		for i, w := range pending {
-			batches[i] = r.windowBatch(w)
-		}
-		var rest []*windowWrite
-		for i, res := range r.store.Apply(ctx, batches) {
-			w := pending[i]
-			fresh, err := r.settleWindow(ctx, w, batches[i], res)
+// recordWindows writes ws as of now, and sets outcomes for what was new.
+func (r *Recorder) recordWindows(ctx context.Context, ws windowWrites, now time.Time, outcomes []Outcome) error {
+	writers, ctx := errgroup.WithContext(ctx)
+	writers.SetLimit(windowWriters)
+	for _, w := range ws.order {
+		writers.Go(func() error {
+			fresh, err := r.rings[w.kind.Name].Add(ctx, w.id, now, w.keys, nil)
 			if err != nil {
 				return fmt.Errorf("record %s: %w", w.kind.Name, unavailable("pages", err))
 			}
-			for n, isNew := range fresh {
-				changed[w.result[n]] = isNew
+			for n, isNew := range fresh { // each place belongs to one write
+				if isNew {
+					outcomes[w.result[n]] = Changed
+				}
 			}
-			w.keys, w.result = w.keys[len(fresh):], w.result[len(fresh):]
-			if len(w.keys) > 0 {
-				rest = append(rest, w)
-			}
-		}
-		pending = rest
+			return nil
+		})
 	}
-	return nil
+	return writers.Wait()
 }
 
-func (r *Recorder) windowBatch(w *windowWrite) favfilter.Batch {
-	return favfilter.Batch{
-		ID:       w.id,
-		Identity: r.windowIdentity(),
-		Limit:    r.windowShape.Limit(r.keyRate) - uint32(r.windowShape.Hashes), // the last key may set as many
-		Add:      w.keys[:min(len(w.keys), windowBatch)],
+// window is a View's look at a user's window.
+type window struct {
+	ring   *favfilter.Ring
+	id     favfilter.PageID
+	now    time.Time
+	loaded []favfilter.Loaded // of ring.Pages(id, now)
+	parts  []*favfilter.Page  // what of that is usable, nil where nothing is
+}
+
+// readWindow finds what of w.loaded is usable.
+func (r *Recorder) readWindow(ctx context.Context, w *window) {
+	w.parts = make([]*favfilter.Page, len(w.loaded))
+	for i, l := range w.loaded {
+		if l.Damage != nil {
+			r.log.WarnContext(ctx, "a part of a window is damaged and counts as empty", "error", l.Damage)
+		}
+		w.parts[i] = w.ring.Usable(l)
 	}
 }
 
-// windowIdentity is that of pages which outlive a restored ledger.
-func (r *Recorder) windowIdentity() favfilter.Identity {
-	id := r.identity
-	id.Incarnation = 0
-	return id
+func (w *window) contains(h favfilter.Hash) bool {
+	for _, part := range w.parts {
+		if part != nil && part.Contains(h) {
+			return true
+		}
+	}
+	return false
 }
 
-// settleWindow sees to it that all of b is in the window after the store answered
-// res, and returns for each key whether it was new.
-func (r *Recorder) settleWindow(ctx context.Context, w *windowWrite, b favfilter.Batch, res favfilter.Result) ([]bool, error) {
-	fresh := make([]bool, len(b.Add))
-	for range windowRounds {
-		if res.Err != nil {
-			return nil, res.Err
-		}
-		full := false
-		for i := range fresh {
-			outcome := favfilter.Added // what a window that starts anew makes of it
-			if res.State == favfilter.Applied {
-				outcome = res.Outcomes[i]
-			}
-			fresh[i] = fresh[i] || outcome != favfilter.Present
-			full = full || outcome == favfilter.Full
-		}
-		if res.State == favfilter.Applied && !full && res.Header.Shape == r.windowShape {
-			return fresh, nil
-		}
-		// All of b, also what still fitted: the old window goes. One of another shape was
-		// for another rate.
-		done, err := r.startWindow(ctx, w, b.Add, res.Version)
-		if err != nil {
-			return nil, err
-		}
-		if done {
-			return fresh, nil
-		}
-		res = r.store.Apply(ctx, []favfilter.Batch{b})[0]
-	}
-	return nil, errors.New("other writers changed the page each time")
+// Part is a part of a window that reports an id.
+type Part struct {
+	Page      string    // its name among the pages
+	From      time.Time // it holds what was recorded from then on
+	Before    time.Time // and before then
+	Forgotten time.Time // when it goes
 }
 
-// startWindow puts a window of keys in place of what was seen there.
-func (r *Recorder) startWindow(ctx context.Context, w *windowWrite, keys []favfilter.Hash, seen favfilter.Version) (bool, error) {
-	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: r.windowIdentity(),
-		Shape:    r.windowShape,
-		Number:   w.id.Number,
-		Sequence: 1,
-		Build:    randomBuild(),
-	})
-	if err != nil {
-		return false, err
-	}
-	for _, h := range keys {
-		page.Add(h)
-	}
-	return r.store.Replace(ctx, favfilter.Replacement{ID: w.id, Page: page, Seen: seen, Expire: w.kind.Window})
-}
-
-// window returns the page of a window as loaded, nil if nothing of it can be used.
-func (r *Recorder) window(ctx context.Context, l favfilter.Loaded) *favfilter.Page {
-	if l.Damage != nil {
-		r.log.WarnContext(ctx, "window is damaged and counts as empty", "error", l.Damage)
-	}
-	if l.Page == nil || l.Page.Header().Identity != r.windowIdentity() || l.Page.Header().Shape != r.windowShape {
+// Parts are the parts of the i-th kind's window that report id, the newest first.
+func (v *View) Parts(i int, id string) (parts []Part) {
+	l := &v.kinds[i]
+	if l.window == nil {
 		return nil
 	}
-	return l.Page
+	w := l.window
+	h := v.hash(l.start, id)
+	for n, page := range w.ring.Pages(w.id, w.now) {
+		if w.parts[n] != nil && w.parts[n].Contains(h) {
+			from, before := w.ring.Span(n, w.now)
+			parts = append(parts, Part{Page: page.String(), From: from, Before: before, Forgotten: before.Add(l.kind.Window)})
+		}
+	}
+	return parts
+}
+
+// Record records that the user has the i-th kind, which has a window, with targets: in one
+// write to the store, since the View has read the window already. When it returns nil, every View made
+// afterwards has them. After an [*UnavailableError], or if ctx ends, it may or may
+// not have taken effect.
+func (v *View) Record(ctx context.Context, i int, targets []string) error {
+	l := &v.kinds[i]
+	if l.window == nil {
+		return fmt.Errorf("record %s: %w", l.kind.Name, unavailable("pages", errors.New("the window could not be read")))
+	}
+	keys := make([]favfilter.Hash, len(targets))
+	for n, target := range targets {
+		keys[n] = v.hash(l.start, target)
+	}
+	if _, err := l.window.ring.Add(ctx, l.window.id, l.window.now, keys, l.window.loaded); err != nil {
+		return fmt.Errorf("record %s: %w", l.kind.Name, unavailable("pages", err))
+	}
+	return nil
 }

@@ -54,6 +54,13 @@ type Row struct {
 	Target string    // the user or post that the key is about
 	Since  time.Time // when it was recorded; years 1 to 9999, kept in microseconds, UTC
 	Until  time.Time // when it ends; years 2 to 9999, kept in microseconds, UTC; zero: never
+
+	// Names says that Target is a user, of hash TargetHash, whose own page has no row
+	// that stands for this one: Naming finds it by that. A row takes both when it is
+	// recorded new, anew, or with another Until; no method returns them. TargetHash
+	// may be any number, and is 0 without Names.
+	Names      bool
+	TargetHash uint64
 }
 
 // Change is rows that come or go together, such as both sides of a two-way
@@ -64,6 +71,11 @@ type Change struct {
 	// Ended limits a removal to rows that have ended: of the others none is
 	// removed, so that one recorded anew meanwhile stays. Only with Remove.
 	Ended bool
+	// Limit is the most rows that the owner of Rows[0] may have of that row's kind,
+	// not counting those that have ended; 0: any number. A change that would leave
+	// the owner with more rows than before, and more than that, is refused as a
+	// whole. A removal is never refused.
+	Limit uint32
 }
 
 // PageChange says what one Record did to one page.
@@ -85,6 +97,9 @@ type Receipt struct {
 	// Changed says of each Change whether it altered the ledger, as if the
 	// changes had been made one after another.
 	Changed []bool
+	// Refused says of each Change whether its Limit refused it: then nothing of it
+	// happened.
+	Refused []bool
 	// Pages are all pages that any Change touched, those included where
 	// nothing changed, in ascending order.
 	Pages []PageChange
@@ -135,12 +150,32 @@ type database interface {
 	// reports, those that come after the one given, which is the last of the
 	// call before. Progress is what the first call, with nil, returns.
 	changed(ctx context.Context, since uint64, after *standing) ([]standing, Progress, error)
-	ended(ctx context.Context, now time.Time, limit int) ([]Row, error)
-	list(ctx context.Context, q ListQuery) ([]Row, error)
+	rowReader
+	declarations
 	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
 	ping(ctx context.Context) error
 	close() error
+}
+
+// declarations is the part of a database that keeps kinds.
+type declarations interface {
+	kinds(ctx context.Context) ([]Kind, error)       // in order of name
+	declare(ctx context.Context, kinds []Kind) error // see redeclare
+}
+
+// rowReader is the part of a database that reads rows of many pages, or some of one.
+type rowReader interface {
+	ended(ctx context.Context, now time.Time, limit int) ([]Row, error)
+	list(ctx context.Context, q ListQuery) ([]Row, error)
+	// lookup returns those of the rows that are there, in any order, those that have
+	// ended too.
+	lookup(ctx context.Context, wanted []*entry) ([]Row, error)
+	count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
+	counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
+	// owned goes on after a place; the zero Place is before all.
+	owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error)
+	naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error)
 }
 
 // Open opens the ledger at url, and makes one where there is none. A url is

@@ -70,6 +70,24 @@ func TestTooNew(t *testing.T) {
 	}
 }
 
+// only is the first so many of the migrations in a directory.
+func only(t *testing.T, migrations fs.FS, directory string, versions int) fs.FS {
+	t.Helper()
+	files, err := fs.Glob(migrations, directory+"/*.sql")
+	if err != nil || len(files) <= versions {
+		t.Fatalf("migrations %v, %v", files, err)
+	}
+	first := fstest.MapFS{}
+	for _, file := range files[:versions] {
+		script, err := fs.ReadFile(migrations, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first[strings.TrimPrefix(file, directory+"/")] = &fstest.MapFile{Data: script}
+	}
+	return first
+}
+
 func execute(t *testing.T, l *Ledger, script string) {
 	t.Helper()
 	if _, err := file(l).writer.ExecContext(t.Context(), script); err != nil {
@@ -170,11 +188,7 @@ func TestMigrateFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := fs.ReadFile(sqliteMigrations, "migrations/sqlite/0001_ledger.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(t.Context(), db, fstest.MapFS{"0001_ledger.sql": {Data: first}}); err != nil {
+	if err := migrate(t.Context(), db, only(t, sqliteMigrations, "migrations/sqlite", 1)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = db.ExecContext(t.Context(), `

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,9 +30,22 @@ func (r Row) key() key { return key{r.Hash, r.Owner, r.Kind, r.Target} }
 // the changes leave it (is, after). A row that has ended is in the ledger, too.
 type entry struct {
 	key
-	was, is       bool
-	before, after times
+	was    bool
+	before times
+	state
+	targetHash *int64 // as stored; nil: it names nobody
+	tally      *tally // of its owner and kind, if a change limits them
 }
+
+// state is what changes make of an entry.
+type state struct {
+	is    bool
+	after times
+}
+
+// live reports whether the row is there for somebody who does not see rows that
+// have ended.
+func (s state) live(now time.Time) bool { return s.is && !s.after.endedAt(now) }
 
 // times are what a row carries, in microseconds.
 type times struct{ since, until time.Time }
@@ -51,6 +65,7 @@ type plan struct {
 	named   []*entry // one for every row of every change, in their order
 	entries []*entry // each once, in key order: neighbours share database pages
 	byKey   map[key]*entry
+	tallies []*tally // in key order
 }
 
 // newPlan checks the changes and collects the rows that they name.
@@ -67,10 +82,16 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 			if err := r.validate(c.Remove); err != nil {
 				return nil, fmt.Errorf("change %d: row %d: %w", i, j, err)
 			}
-			p.named = append(p.named, p.entry(r.key()))
+			e := p.entry(r.key())
+			if r.Names && !c.Remove {
+				h := stored(r.TargetHash)
+				e.targetHash = &h
+			}
+			p.named = append(p.named, e)
 		}
 	}
 	slices.SortFunc(p.entries, func(a, b *entry) int { return a.compare(b.key) })
+	p.tally()
 	return p, nil
 }
 
@@ -91,6 +112,9 @@ func (p *plan) forget() {
 		e.was = false
 		e.before = times{}
 	}
+	for _, t := range p.tallies {
+		t.found = 0
+	}
 }
 
 // found notes that the ledger has the row r, one of the plan's.
@@ -100,21 +124,38 @@ func (p *plan) found(r Row) {
 }
 
 // decide makes the changes one after another on the entries, as of now, and
-// says which of them altered anything. It begins with what was found, so it can
-// be called again.
-func (p *plan) decide(now time.Time) (changed []bool) {
+// says which of them altered anything and which were refused. It begins with what
+// was found, so it can be called again.
+func (p *plan) decide(now time.Time) (changed, refused []bool) {
 	for _, e := range p.entries {
-		e.is, e.after = e.was, e.before
+		e.state = state{e.was, e.before}
 	}
-	changed = make([]bool, len(p.changes))
+	for _, t := range p.tallies {
+		t.live = t.found
+	}
+	changed, refused = make([]bool, len(p.changes)), make([]bool, len(p.changes))
 	named := p.named
 	for i, c := range p.changes {
-		for _, r := range c.Rows {
-			if named[0].change(c, times{microseconds(r.Since), microseconds(r.Until)}, now) {
-				changed[i] = true
-			}
-			named = named[1:]
+		mine := named[:len(c.Rows)]
+		named = named[len(c.Rows):]
+		if c.Limit > 0 && !c.Remove {
+			changed[i], refused[i] = c.applyLimited(mine, now)
+		} else {
+			changed[i] = c.apply(mine, now)
 		}
+	}
+	return changed, refused
+}
+
+// apply makes the change of its entries and reports whether it is one.
+func (c Change) apply(named []*entry, now time.Time) (changed bool) {
+	for i, r := range c.Rows {
+		e := named[i]
+		live := e.live(now)
+		if e.change(c, times{microseconds(r.Since), microseconds(r.Until)}, now) {
+			changed = true
+		}
+		e.count(live, now)
 	}
 	return changed
 }
@@ -209,6 +250,9 @@ func (r Row) validate(removal bool) error {
 	}
 	if removal {
 		return nil
+	}
+	if r.TargetHash != 0 && !r.Names {
+		return errors.New("target hash: of a row that names nobody")
 	}
 	if year := r.Since.UTC().Year(); year < 1 || year > 9999 {
 		return fmt.Errorf("since: year %d is not one of 1 to 9999", year)

@@ -37,6 +37,7 @@ func TestPostgres(t *testing.T) {
 		"CommitFails":  testCommitFails(server),
 		"CommitSlow":   testCommitSlow(server),
 		"LookedAgain":  testLookedAgain(server),
+		"DeclareSlow":  testDeclareSlow(server),
 	} {
 		t.Run(name, test)
 	}

@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,6 +184,39 @@ func testLookedAgain(server *pgtest.Server) func(t *testing.T) {
 		}
 		if rows, _, err := l.Snapshot(t.Context(), 3); len(rows) != 2 || err != nil {
 			t.Errorf("%v, %v, want both rows", rows, err)
+		}
+	}
+}
+
+// testDeclareSlow has kinds declared while nobody can read whether there are rows of
+// one: for longer than other calls may take, until the context ends.
+func testDeclareSlow(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url+"&statement_timeout=50ms&lock_timeout=50ms", ledger.Options{Pages: 16})
+		mute := []ledger.Kind{{Name: "mute", Users: true}}
+		if err := l.Declare(t.Context(), mute); err != nil {
+			t.Fatal(err)
+		}
+		other, watch := raw(t, url), raw(t, url)
+		execute(t, other, `BEGIN`, `LOCK TABLE entries`)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error)
+		go func() { done <- l.Declare(ctx, nil) }()
+		await(t, watch, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '200ms')`)
+		cancel()
+		err := <-done
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"mute"`) || !strings.Contains(err.Error(), "could not be established") {
+			t.Errorf("error %v, want context.Canceled and that nothing is known of mute", err)
+		}
+		if kinds, err := l.Kinds(t.Context()); err != nil || !slices.Equal(kinds, mute) {
+			t.Errorf("kinds %v, %v, want %v", kinds, err, mute)
+		}
+		execute(t, other, `ROLLBACK`)
+		if err := l.Declare(t.Context(), nil); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -79,7 +79,14 @@ func seeks() []seek {
 		{endedRowsSQL, `1, 2`, []string{"entries_until"}, false},
 		{listNewestRowsSQL, `1, 'a', 'b', 2, 3`, []string{"entries_newest"}, false},
 		{listBeforeRowsSQL, `1, 'a', 'b', 2, 3, 4, 'c'`, []string{"entries_newest"}, true},
-		{upsertRowsSQL, keys + `, '{1,2}', '{NULL,3}'`, nil, false},
+		{countKindsSQL, `1, 'a', 2`, []string{"entries_newest"}, false},
+		{ownedRowsSQL, `1, 'a', 'b', 'c', 5`, []string{"entries_pkey"}, false},
+		{namingRowsSQL, `1, 'a', 5`, []string{"entries_naming"}, false},
+		{allKindsSQL, ``, []string{"kinds_pkey"}, false},
+		{deleteKindSQL, `'a'`, []string{"kinds_pkey"}, false},
+		{countRowsSQL, `1, 'a', 'b', 2`, []string{"entries_newest"}, false},
+		{tallyRowsSQL, `'{1,2}', '{a,b}', '{a,b}', '{5,6}', 2`, []string{"entries_newest"}, false},
+		{upsertRowsSQL, keys + `, '{1,2}', '{NULL,3}', '{}'`, nil, false},
 		{getCheckpointSQL, `'a'`, []string{"checkpoints_pkey"}, false},
 	}
 }
@@ -107,7 +114,11 @@ func TestPostgresPlans(t *testing.T) {
 			execute("SET plan_cache_mode = " + mode)
 			for _, c := range seeks() {
 				execute("PREPARE statement AS " + c.sql)
-				plan := explain(t, conn.Conn(), "EXECUTE statement ("+c.args+")")
+				arguments := ""
+				if c.args != "" {
+					arguments = " (" + c.args + ")"
+				}
+				plan := explain(t, conn.Conn(), "EXECUTE statement"+arguments)
 				execute("DEALLOCATE statement")
 				if found := indexes(plan); !slices.Equal(found, c.indexes) || strings.Contains(plan, "Seq Scan") {
 					t.Errorf("%s\nseeks by %q, want %q:\n%s", c.sql, found, c.indexes, plan)
@@ -137,12 +148,12 @@ func explain(t *testing.T, conn *pgx.Conn, sql string) string {
 // turned into that of the whole.
 func indexes(plan string) []string {
 	names := regexp.MustCompile(`Scan using (\w+)|Bitmap Index Scan on (\w+)`).FindAllStringSubmatch(plan, -1)
-	partition := regexp.MustCompile(`^entries_\d\d_(hash_owner_kind_since_target_until_idx|until_.*|pkey)\d*$`)
+	partition := regexp.MustCompile(`^entries_\d\d_(hash_owner_kind_since_target_until_idx|until_.*|target_hash_.*|pkey)\d*$`)
 	var found []string
 	for _, name := range names {
 		index := name[1] + name[2]
 		if m := partition.FindStringSubmatch(index); m != nil {
-			index = map[byte]string{'h': "entries_newest", 'u': "entries_until", 'p': "entries_pkey"}[m[1][0]]
+			index = map[byte]string{'h': "entries_newest", 'u': "entries_until", 't': "entries_naming", 'p': "entries_pkey"}[m[1][0]]
 		}
 		found = append(found, index)
 	}

@@ -49,13 +49,8 @@ func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence 
 	return sequence, err
 }
 
-func (d *postgresDatabase) ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
-	var r scanned
-	err = d.read(ctx, endedRowsSQL, []any{now.UnixMicro(), limit}, r.all(), func() { rows = nil }, func() error {
-		rows = append(rows, r.row())
-		return nil
-	})
-	return rows, err
+func (d *postgresDatabase) ended(ctx context.Context, now time.Time, limit int) ([]Row, error) {
+	return d.rows(ctx, endedRowsSQL, now.UnixMicro(), limit)
 }
 
 func (d *postgresDatabase) list(ctx context.Context, q ListQuery) (rows []Row, err error) {
@@ -65,6 +60,53 @@ func (d *postgresDatabase) list(ctx context.Context, q ListQuery) (rows []Row, e
 	}
 	r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
 	err = d.read(ctx, query, args, []any{&r.target, &r.since, &r.until}, func() { rows = nil }, func() error {
+		rows = append(rows, r.row())
+		return nil
+	})
+	return rows, err
+}
+
+func (d *postgresDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
+	for some := range slices.Chunk(wanted, lookupAtOnce) {
+		c := columnsOf(some)
+		found, err := d.rows(ctx, lookupRowsSQL, c.hash, c.owner, c.kind, c.target)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, found...)
+	}
+	return rows, nil
+}
+
+func (d *postgresDatabase) count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
+	err = d.read(ctx, countRowsSQL, []any{stored(hash), owner, kind, now.UnixMicro()}, []any{&n}, func() {}, func() error { return nil })
+	return n, err
+}
+
+func (d *postgresDatabase) counts(ctx context.Context, hash uint64, owner string, now time.Time) (counts map[string]int, err error) {
+	var kind string
+	var n int
+	err = d.read(ctx, countKindsSQL, []any{stored(hash), owner, now.UnixMicro()}, []any{&kind, &n},
+		func() { counts = make(map[string]int) },
+		func() error {
+			counts[kind] = n
+			return nil
+		})
+	return counts, err
+}
+
+func (d *postgresDatabase) owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error) {
+	return d.rows(ctx, ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
+}
+
+func (d *postgresDatabase) naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
+	return d.rows(ctx, namingRowsSQL, stored(targetHash), target, limit)
+}
+
+// rows runs a query of the columns hash, owner, kind, target, since, until.
+func (d *postgresDatabase) rows(ctx context.Context, query string, args ...any) (rows []Row, err error) {
+	var r scanned
+	err = d.read(ctx, query, args, r.all(), func() { rows = nil }, func() error {
 		rows = append(rows, r.row())
 		return nil
 	})

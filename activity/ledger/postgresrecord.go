@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // record takes two round trips: one that locks the pages and reads the rows,
@@ -16,11 +17,12 @@ import (
 // before the locks were had.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
-		standing, err := d.lock(limited, conn, p)
+		standing, err := d.lock(limited, conn, p, now)
 		if err != nil {
 			return nil, fmt.Errorf("look up rows: %w", err)
 		}
-		receipt = Receipt{Changed: p.decide(now), Pages: p.pages()}
+		changed, refused := p.decide(now)
+		receipt = Receipt{Changed: changed, Refused: refused, Pages: p.pages()}
 		return writeBatch(p, raise(receipt.Pages, standing)), nil
 	})
 	if err != nil {
@@ -54,7 +56,16 @@ func (d *postgresDatabase) setCheckpoint(ctx context.Context, id, value string) 
 func (d *postgresDatabase) transact(
 	ctx context.Context, begin func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error),
 ) error {
-	err := d.attempt(ctx, d.pool, func(limited context.Context, conn *pgx.Conn) error {
+	return d.transactBy(ctx, d.attempt, begin)
+}
+
+// transactBy is transact with the tries of another function than attempt.
+func (d *postgresDatabase) transactBy(
+	ctx context.Context,
+	attempt func(context.Context, *pgxpool.Pool, func(context.Context, *pgx.Conn) error) error,
+	begin func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error),
+) error {
+	err := attempt(ctx, d.pool, func(limited context.Context, conn *pgx.Conn) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -106,8 +117,9 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 }
 
 // lock begins a transaction, locks the pages of the plan against other writers,
-// tells the plan which of its rows exist, and returns the pages' sequences.
-func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan) (map[uint32]uint64, error) {
+// tells the plan which of its rows exist and how many there are where they are
+// limited, and returns the pages' sequences.
+func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, now time.Time) (map[uint32]uint64, error) {
 	p.forget()
 	pages := p.pageNumbers()
 	standing := make(map[uint32]uint64, len(pages))
@@ -139,7 +151,28 @@ func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan) (m
 		})
 		return err
 	})
+	if len(p.tallies) > 0 {
+		queueTallies(b, p.tallies, now)
+	}
 	return standing, conn.SendBatch(ctx, b).Close()
+}
+
+// queueTallies has rows counted, by a statement that comes after the locks.
+func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
+	n := len(tallies)
+	hash, most := make([]int64, n), make([]int64, n)
+	owner, kind := make([]string, n), make([]string, n)
+	for i, t := range tallies {
+		hash[i], owner[i], kind[i], most[i] = stored(t.hash), t.owner, t.kind, t.most
+	}
+	b.Queue(tallyRowsSQL, hash, owner, kind, most, now.UnixMicro()).Query(func(rows pgx.Rows) error {
+		var number, found int64
+		_, err := pgx.ForEachRow(rows, []any{&number, &found}, func() error {
+			tallies[number-1].found = found
+			return nil
+		})
+		return err
+	})
 }
 
 // writeBatch is what the plan comes to, and the pages that it raises.
@@ -148,7 +181,7 @@ func writeBatch(p *plan, raised []PageChange) *pgx.Batch {
 	upserts, removals := p.writes()
 	if len(upserts) > 0 {
 		c := columnsOf(upserts)
-		b.Queue(upsertRowsSQL, c.hash, c.owner, c.kind, c.target, c.since, c.until)
+		b.Queue(upsertRowsSQL, c.hash, c.owner, c.kind, c.target, c.since, c.until, c.targetHash)
 	}
 	if len(removals) > 0 {
 		c := columnsOf(removals)
@@ -169,6 +202,7 @@ type columns struct {
 	hash, since         []int64
 	until               []*int64
 	owner, kind, target []string
+	targetHash          []*int64 // empty if no entry names anybody
 }
 
 // columnsOf gives the entries with the times that they are left with.
@@ -177,10 +211,17 @@ func columnsOf(entries []*entry) columns {
 	c := columns{
 		hash: make([]int64, n), since: make([]int64, n), until: make([]*int64, n),
 		owner: make([]string, n), kind: make([]string, n), target: make([]string, n),
+		targetHash: []*int64{},
 	}
 	for i, e := range entries {
 		c.hash[i], c.owner[i], c.kind[i], c.target[i] = stored(e.hash), e.owner, e.kind, e.target
 		c.since[i], c.until[i] = e.after.since.UnixMicro(), storedUntil(e.after.until)
+		if e.targetHash != nil {
+			if len(c.targetHash) == 0 {
+				c.targetHash = make([]*int64, n)
+			}
+			c.targetHash[i] = e.targetHash
+		}
 	}
 	return c
 }

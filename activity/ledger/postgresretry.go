@@ -84,17 +84,24 @@ func pause(ctx context.Context, f failure, try int) bool {
 func (d *postgresDatabase) attempt(
 	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
 ) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	return d.retry(limited, pool, do)
+}
+
+// retry is attempt with no other end than ctx's.
+func (d *postgresDatabase) retry(
+	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
+) error {
 	for try := 0; ; try++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		f, err := once(limited, pool, do)
+		f, err := once(ctx, pool, do)
 		if _, replaced := errors.AsType[*replacedError](err); replaced {
 			d.reset()
 		}
-		if err == nil || limited.Err() != nil || !pause(limited, f, try) {
+		if err == nil || ctx.Err() != nil || !pause(ctx, f, try) {
 			return err
 		}
 	}

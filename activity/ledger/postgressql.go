@@ -26,12 +26,23 @@ const (
 			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.target = wanted.target
 			OFFSET 0) AS found`
 
+	// tallyRowsSQL counts rows of each owner and kind that have not ended, no further
+	// than it is asked to.
+	tallyRowsSQL = `SELECT wanted.number, (SELECT count(*) FROM (SELECT FROM entries e
+			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.kind <> ''
+				AND (e.until IS NULL OR e.until > $5)
+			LIMIT wanted.most) AS counted)
+		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY
+			AS wanted (hash, owner, kind, most, number)`
+
 	// upsertRowsSQL records rows; one that exists gets the new times.
-	upsertRowsSQL = `INSERT INTO entries (hash, owner, kind, target, since, until)
-		SELECT hash, owner, kind, target, since, until
-		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
-			AS rows (hash, owner, kind, target, since, until)
-		ON CONFLICT (hash, owner, kind, target) DO UPDATE SET since = excluded.since, until = excluded.until`
+	// The last array may be empty: unnest fills up with NULL.
+	upsertRowsSQL = `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash)
+		SELECT hash, owner, kind, target, since, until, target_hash
+		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+			AS rows (hash, owner, kind, target, since, until, target_hash)
+		ON CONFLICT (hash, owner, kind, target)
+		DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`
 
 	deleteRowsSQL = `DELETE FROM entries e
 		USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS gone (hash, owner, kind, target)
@@ -81,6 +92,29 @@ const (
 				AND (until IS NULL OR until > $4)
 			ORDER BY since DESC, target LIMIT $5)
 		ORDER BY since DESC, target LIMIT $5`
+
+	countRowsSQL = `SELECT count(*) FROM entries
+		WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND (until IS NULL OR until > $4)`
+
+	countKindsSQL = `SELECT kind, count(*) FROM entries
+		WHERE hash = $1 AND owner = $2 AND kind <> '' AND (until IS NULL OR until > $3) GROUP BY kind`
+
+	ownedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE hash = $1 AND owner = $2 AND (kind, target) > ($3, $4) ORDER BY kind, target LIMIT $5`
+
+	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE target_hash = $1 AND target = $2 ORDER BY hash, owner, kind LIMIT $3`
+
+	// patientSQL takes the limits off a transaction that may have a table to read,
+	// by the plan that is best for that.
+	patientSQL = `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
+		set_config('enable_seqscan', 'on', true)`
+
+	lockKindsSQL  = `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`
+	allKindsSQL   = `SELECT name, reverse, users FROM kinds ORDER BY name`
+	insertKindSQL = `INSERT INTO kinds (name, reverse, users) VALUES ($1, $2, $3)`
+	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
+	anyOfKindsSQL = `SELECT EXISTS (SELECT FROM entries WHERE kind = ANY($1::text[]) AND kind <> '')`
 
 	getCheckpointSQL = `SELECT value FROM checkpoints WHERE id = $1`
 

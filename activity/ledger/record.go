@@ -20,6 +20,11 @@ import (
 // page holds the key all the same: recording it anew does not alter the page,
 // and a removal takes the key out.
 //
+// A change with a Limit counts the rows as the changes before it leave them: a
+// removal makes room, an addition takes it. It is refused only for what it adds:
+// not for a row that is there already, whatever its new Until, nor because a limit
+// was lowered. Limits are exact, whoever else records meanwhile.
+//
 // An error that wraps ctx's error means that nothing was changed: ctx is
 // honoured until the commit begins, and no longer. So does an error that
 // names an invalid row. After any other error assume neither: a commit that

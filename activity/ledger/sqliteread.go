@@ -75,6 +75,44 @@ func (d *sqliteDatabase) list(ctx context.Context, q ListQuery) ([]Row, error) {
 	return list, err
 }
 
+func (d *sqliteDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
+	err = inBatches(ctx, wanted, (*entry).args, func(n int, args []any) error {
+		found, err := d.read.lookup[n].QueryContext(ctx, args...)
+		some, err := scanRows(found, err)
+		rows = append(rows, some...)
+		return err
+	})
+	return rows, err
+}
+
+func (d *sqliteDatabase) count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
+	err = d.read.count.QueryRowContext(ctx, stored(hash), owner, kind, now.UnixMicro()).Scan(&n)
+	return n, err
+}
+
+func (d *sqliteDatabase) counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error) {
+	counts := make(map[string]int)
+	rows, err := d.read.counts.QueryContext(ctx, stored(hash), owner, now.UnixMicro())
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
+		var kind string
+		var n int
+		err := rows.Scan(&kind, &n)
+		counts[kind] = n
+		return err
+	})
+	return counts, err
+}
+
+func (d *sqliteDatabase) owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error) {
+	rows, err := d.read.owned.QueryContext(ctx, stored(hash), owner, after.Kind, after.Target, limit)
+	return scanRows(rows, err)
+}
+
+func (d *sqliteDatabase) naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
+	rows, err := d.read.naming.QueryContext(ctx, stored(targetHash), target, limit)
+	return scanRows(rows, err)
+}
+
 func (d *sqliteDatabase) checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
 	err = d.read.checkpoint.QueryRowContext(ctx, id).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {

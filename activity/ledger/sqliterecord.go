@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,7 +14,10 @@ func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (re
 		if err := t.lookup(ctx, p); err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
-		receipt.Changed = p.decide(now)
+		if err := t.tally(ctx, p.tallies, now); err != nil {
+			return fmt.Errorf("count rows: %w", err)
+		}
+		receipt.Changed, receipt.Refused = p.decide(now)
 		if err := t.write(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
@@ -103,11 +108,35 @@ func (t transaction) lookup(ctx context.Context, p *plan) error {
 	})
 }
 
+// tally counts the rows that a plan limits. The greatest bound does for all: those
+// counted further are none the worse for it.
+func (t transaction) tally(ctx context.Context, tallies []*tally, now time.Time) error {
+	if len(tallies) == 0 {
+		return nil
+	}
+	most := slices.MaxFunc(tallies, func(a, b *tally) int { return cmp.Compare(a.most, b.most) }).most
+	number := -1
+	detached := context.WithoutCancel(ctx)
+	return inBatches(ctx, tallies, func(wanted *tally) []any {
+		number++
+		return []any{number, stored(wanted.hash), wanted.owner, wanted.kind}
+	}, func(n int, args []any) error {
+		rows, err := t.StmtContext(detached, t.statements.tally[n]).QueryContext(detached, append(args, now.UnixMicro(), most)...)
+		return eachRow(rows, err, func(rows *sql.Rows) error {
+			var i int
+			var found int64
+			err := rows.Scan(&i, &found)
+			tallies[i].found = found
+			return err
+		})
+	})
+}
+
 // write carries out the plan's net effect on the rows.
 func (t transaction) write(ctx context.Context, p *plan) error {
 	upserts, removals := p.writes()
 	err := inBatches(ctx, upserts, func(e *entry) []any {
-		return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until))
+		return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until), e.targetHash)
 	}, t.exec(ctx, t.statements.insert))
 	if err != nil {
 		return err

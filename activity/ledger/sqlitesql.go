@@ -56,6 +56,23 @@ const (
 			ORDER BY since DESC, target LIMIT ?5)
 		ORDER BY since DESC, target LIMIT ?5`
 
+	countSQL = `SELECT count(*) FROM entries
+		WHERE hash = ? AND owner = ? AND kind = ? AND (until IS NULL OR until > ?)`
+
+	countsSQL = `SELECT kind, count(*) FROM entries
+		WHERE hash = ? AND owner = ? AND (until IS NULL OR until > ?) GROUP BY kind`
+
+	ownedSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE hash = ? AND owner = ? AND (kind, target) > (?, ?) ORDER BY kind, target LIMIT ?`
+
+	namingSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE target_hash = ? AND target = ? ORDER BY hash, owner, kind LIMIT ?`
+
+	kindsSQL      = `SELECT name, reverse, users FROM kinds ORDER BY name`
+	addKindSQL    = `INSERT INTO kinds (name, reverse, users) VALUES (?, ?, ?)`
+	removeKindSQL = `DELETE FROM kinds WHERE name = ?`
+	kindRowsSQL   = `SELECT EXISTS (SELECT 1 FROM entries WHERE kind IN (?, ?))`
+
 	checkpointSQL = `SELECT value FROM checkpoints WHERE id = ?`
 
 	setCheckpointSQL = `INSERT INTO checkpoints (id, value) VALUES (?, ?)
@@ -77,10 +94,22 @@ func lookupSQL(n int) string {
 		WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
 }
 
+// tallySQL counts the rows of n owners and kinds that have not ended, none
+// further than it is asked to.
+func tallySQL(n int) string {
+	return `WITH wanted (number, hash, owner, kind) AS (VALUES ` + tuples(n, 4) + `)
+		SELECT number, (SELECT count(*) FROM (SELECT 1 FROM entries e
+			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind
+				AND (e.until IS NULL OR e.until > ?)
+			LIMIT ?))
+		FROM wanted`
+}
+
 // insertSQL records n rows; one that exists gets the new times.
 func insertSQL(n int) string {
-	return `INSERT INTO entries (hash, owner, kind, target, since, until) VALUES ` + tuples(n, 6) +
-		` ON CONFLICT (hash, owner, kind, target) DO UPDATE SET since = excluded.since, until = excluded.until`
+	return `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash) VALUES ` + tuples(n, 7) +
+		` ON CONFLICT (hash, owner, kind, target)
+		DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`
 }
 
 // deleteSQL removes n rows.
@@ -110,14 +139,16 @@ type batched map[int]*sql.Stmt
 
 // writeStatements are prepared on the writer's connection.
 type writeStatements struct {
-	lookup, insert, remove, standing, raise batched
-	setCheckpoint, removeCheckpoint         *sql.Stmt
-	progress                                *sql.Stmt
+	lookup, tally, insert, remove, standing, raise batched
+	setCheckpoint, removeCheckpoint                *sql.Stmt
+	progress                                       *sql.Stmt
 }
 
 // readStatements are prepared on the readers' connections.
 type readStatements struct {
 	snapshot, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
+	count, counts, owned, naming, kinds                                                     *sql.Stmt
+	lookup                                                                                  batched
 }
 
 // prepare fills in d.write and d.read. Closing the databases closes the
@@ -139,6 +170,11 @@ func (d *sqliteDatabase) prepare(ctx context.Context) error {
 		{d.readers, endedSQL, &r.ended},
 		{d.readers, listNewestSQL, &r.listNewest},
 		{d.readers, listBeforeSQL, &r.listBefore},
+		{d.readers, countSQL, &r.count},
+		{d.readers, countsSQL, &r.counts},
+		{d.readers, ownedSQL, &r.owned},
+		{d.readers, namingSQL, &r.naming},
+		{d.readers, kindsSQL, &r.kinds},
 		{d.readers, checkpointSQL, &r.checkpoint},
 		{d.readers, pagesSQL, &r.pages},
 	} {
@@ -152,20 +188,23 @@ func (d *sqliteDatabase) prepare(ctx context.Context) error {
 }
 
 func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
-	w := &d.write
+	w, r := &d.write, &d.read
 	for _, s := range []struct {
+		db  *sql.DB
 		sql func(n int) string
 		at  *batched
 	}{
-		{lookupSQL, &w.lookup},
-		{insertSQL, &w.insert},
-		{deleteSQL, &w.remove},
-		{standingSQL, &w.standing},
-		{raiseSQL, &w.raise},
+		{d.writer, lookupSQL, &w.lookup},
+		{d.writer, tallySQL, &w.tally},
+		{d.writer, insertSQL, &w.insert},
+		{d.writer, deleteSQL, &w.remove},
+		{d.writer, standingSQL, &w.standing},
+		{d.writer, raiseSQL, &w.raise},
+		{d.readers, lookupSQL, &r.lookup},
 	} {
 		*s.at = make(batched)
 		for _, n := range batchSizes() {
-			stmt, err := d.writer.PrepareContext(ctx, s.sql(n))
+			stmt, err := s.db.PrepareContext(ctx, s.sql(n))
 			if err != nil {
 				return fmt.Errorf("prepare %q: %w", s.sql(n), err)
 			}

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,9 +21,13 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 	for i := range changes {
 		changes[i].Remove = intn(2) == 0
 		changes[i].Ended = changes[i].Remove && intn(4) == 0
+		changes[i].Limit = uint32(intn(3))
 		for range 1 + intn(3) {
 			row := block(intn(16), string(rune('a'+intn(3))))
-			row.Kind = []string{"block", "hide"}[intn(2)]
+			row.Kind = []string{"block", "mute"}[intn(2)]
+			if row.Kind == "mute" {
+				row.Names, row.TargetHash = true, hashOf(row.Target)
+			}
 			row.Since = at(int64(intn(5)))
 			if intn(3) == 0 {
 				row.Until = at(int64(intn(5)))
@@ -32,6 +37,9 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 	}
 	return changes
 }
+
+// hashOf is the hash of a user who is a target: 0 for "a".
+func hashOf(target string) uint64 { return uint64(target[0]-'a') * math.MaxUint64 }
 
 // handles makes a new ledger and opens it as several processes do, where they
 // may.
@@ -198,6 +206,9 @@ func retime(changes []ledger.Change) {
 
 // random does all kinds of things to a ledger and to a model.
 func (s suite) random(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		url := s.fresh(t)
 		pages := rapid.SampledFrom([]uint32{1, 2, 16}).Draw(rt, "pages")
@@ -226,6 +237,19 @@ func (s suite) random(t *testing.T) {
 					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
 				}
 				listed(rt, l, m, q)
+			},
+			"count": func(rt *rapid.T) {
+				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))
+			},
+			"look up": func(rt *rapid.T) {
+				owner := block(intn(16), "")
+				owned(rt, l, m, owner, ledger.Item{Kind: "block", Target: string(rune('a' + intn(3)))}, 1+intn(4))
+				named(rt, l, m, string(rune('a'+intn(3))), 1+intn(20))
+				q := ledger.LookupQuery{Hash: owner.Hash, Owner: owner.Owner, Now: at(int64(intn(6) - 1))}
+				for range intn(5) {
+					q.Items = append(q.Items, ledger.Item{Kind: []string{"block", "mute"}[intn(2)], Target: string(rune('a' + intn(3)))})
+				}
+				lookedUp(rt, l, m, q)
 			},
 			"reopen": func(rt *rapid.T) {
 				if intn(8) > 0 {

@@ -56,6 +56,21 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"ListFrom", suite.listFrom},
 		{"ListNow", suite.listNow},
 		{"ListInvalid", suite.listInvalid},
+		{"Lookup", suite.lookup},
+		{"LookupMany", suite.lookupMany},
+		{"LookupInvalid", suite.lookupInvalid},
+		{"Count", suite.count},
+		{"Owned", suite.owned},
+		{"Naming", suite.naming},
+		{"Kinds", suite.kinds},
+		{"KindsInUse", suite.kindsInUse},
+		{"KindsInvalid", suite.kindsInvalid},
+		{"KindsConcurrent", suite.kindsConcurrent},
+		{"Limit", suite.limit},
+		{"LimitOthers", suite.limitOthers},
+		{"LimitMany", suite.limitMany},
+		{"ConcurrentLimit", suite.concurrentLimit},
+		{"ConcurrentLimitChurn", suite.concurrentLimitChurn},
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
 		{"ConcurrentChanged", suite.concurrentChanged},
@@ -121,6 +136,11 @@ func recordAt(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...le
 
 func add(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows} }
 
+// upTo adds the rows if their owner then has no more than limit.
+func upTo(limit uint32, rows ...ledger.Row) ledger.Change {
+	return ledger.Change{Rows: rows, Limit: limit}
+}
+
 func remove(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows, Remove: true} }
 
 // removeEnded removes those of the rows that have ended.
@@ -176,10 +196,18 @@ func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, seque
 	}
 }
 
+// checkReceipt compares receipts. One that is wanted without Refused has nothing
+// refused.
 func checkReceipt(t tester, got, want ledger.Receipt) {
 	t.Helper()
 	if !slices.Equal(got.Changed, want.Changed) {
 		t.Errorf("changed %v, want %v", got.Changed, want.Changed)
+	}
+	if want.Refused == nil {
+		want.Refused = make([]bool, len(want.Changed))
+	}
+	if !slices.Equal(got.Refused, want.Refused) {
+		t.Errorf("refused %v, want %v", got.Refused, want.Refused)
 	}
 	same := slices.EqualFunc(got.Pages, want.Pages, func(a, b ledger.PageChange) bool {
 		return a.Page == b.Page && a.Sequence == b.Sequence &&

@@ -18,7 +18,11 @@ type key struct {
 }
 
 // times are a row without its key.
-type times struct{ since, until time.Time }
+type times struct {
+	since, until time.Time
+	names        bool
+	targetHash   uint64
+}
 
 func (t times) ended(now time.Time) bool { return !t.until.IsZero() && !now.Before(t.until) }
 
@@ -47,17 +51,78 @@ func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt 
 	touched := map[key]bool{}
 	var receipt ledger.Receipt
 	for _, c := range changes {
-		changed := false
 		for _, r := range c.Rows {
 			touched[keyOf(r)] = true
-			if m.change(now, c, r) {
-				changed = true
-			}
 		}
+		changed, refused := m.limited(now, c)
 		receipt.Changed = append(receipt.Changed, changed)
+		receipt.Refused = append(receipt.Refused, refused)
 	}
 	receipt.Pages = m.pages(before, touched)
 	return receipt
+}
+
+// limited makes a change, looks at what it has come to, and takes it back if that is
+// too much.
+func (m *model) limited(now time.Time, c ledger.Change) (changed, refused bool) {
+	was := maps.Clone(m.rows)
+	before := m.count(c.Rows[0], now)
+	for _, r := range c.Rows {
+		if m.change(now, c, r) {
+			changed = true
+		}
+	}
+	after := m.count(c.Rows[0], now)
+	if !c.Remove && c.Limit > 0 && after > before && after > int(c.Limit) {
+		m.rows = was
+		return false, true
+	}
+	return changed, false
+}
+
+// count is how many rows of the row's kind its owner has.
+func (m *model) count(of ledger.Row, now time.Time) (n int) {
+	for k, times := range m.rows {
+		if k.hash == of.Hash && k.owner == of.Owner && k.kind == of.Kind && !times.ended(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// owned sorts what an owner has.
+func (m *model) owned(hash uint64, owner string, after ledger.Item, limit int) (rows []ledger.Row) {
+	for k, times := range m.rows {
+		follows := cmp.Or(strings.Compare(k.kind, after.Kind), strings.Compare(k.target, after.Target)) > 0
+		if k.hash == hash && k.owner == owner && follows {
+			rows = append(rows, k.row(times))
+		}
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows[:min(limit, len(rows))]
+}
+
+// naming asks every row whom it names.
+func (m *model) naming(targetHash uint64, target string, limit int) (rows []ledger.Row) {
+	for k, times := range m.rows {
+		if times.names && times.targetHash == targetHash && k.target == target {
+			rows = append(rows, k.row(times))
+		}
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows[:min(limit, len(rows))]
+}
+
+// lookup tries every row there is.
+func (m *model) lookup(q ledger.LookupQuery) (rows []ledger.Row) {
+	for k, times := range m.rows {
+		mine := k.hash == q.Hash && k.owner == q.Owner && slices.Contains(q.Items, ledger.Item{Kind: k.kind, Target: k.target})
+		if mine && !times.ended(q.Now) {
+			rows = append(rows, k.row(times))
+		}
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows
 }
 
 // change makes one change of one row, and says whether it is one.
@@ -72,10 +137,10 @@ func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
 		delete(m.rows, k)
 		return there && !ended || c.Ended
 	case !there || ended:
-		m.rows[k] = times{r.Since.Truncate(time.Microsecond).UTC(), r.Until}
+		m.rows[k] = times{r.Since.Truncate(time.Microsecond).UTC(), r.Until, r.Names, r.TargetHash}
 		return true
 	default:
-		m.rows[k] = times{old.since, r.Until}
+		m.rows[k] = times{old.since, r.Until, r.Names, r.TargetHash}
 		return !old.until.Equal(r.Until)
 	}
 }

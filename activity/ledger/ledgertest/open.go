@@ -117,6 +117,16 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err
 		},
+		"Lookup": func(ctx context.Context) error {
+			_, err := l.Lookup(ctx, ledger.LookupQuery{Owner: "u1", Items: []ledger.Item{{Kind: "block", Target: "a"}}})
+			return err
+		},
+		"Count":            func(ctx context.Context) error { _, err := l.Count(ctx, 0, "u1", "block", at(0)); return err },
+		"Counts":           func(ctx context.Context) error { _, err := l.Counts(ctx, 0, "u1", at(0)); return err },
+		"Owned":            func(ctx context.Context) error { _, err := l.Owned(ctx, 0, "u1", nil, 1); return err },
+		"Naming":           func(ctx context.Context) error { _, err := l.Naming(ctx, 0, "u1", 1); return err },
+		"Kinds":            func(ctx context.Context) error { _, err := l.Kinds(ctx); return err },
+		"Declare":          func(ctx context.Context) error { return l.Declare(ctx, []ledger.Kind{{Name: "hide"}}) },
 		"Checkpoint":       func(ctx context.Context) error { _, _, err := l.Checkpoint(ctx, "id"); return err },
 		"SetCheckpoint":    func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "1") },
 		"RemoveCheckpoint": func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "") },

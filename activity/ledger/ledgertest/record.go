@@ -226,6 +226,9 @@ func (s suite) recordSince(t *testing.T) {
 // recordManySizes records and removes as many rows as may make any difference
 // to a ledger that works in batches.
 func (s suite) recordManySizes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
 	for _, n := range []int{1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 129, 1000, 10_000} {
@@ -267,6 +270,7 @@ func (s suite) recordInvalid(t *testing.T) {
 		"not UTF-8":    {with(func(r *ledger.Row) { r.Owner = "a\xff" }), "owner"},
 		"year 0":       {with(func(r *ledger.Row) { r.Since = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
 		"year 10000":   {with(func(r *ledger.Row) { r.Since = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
+		"names nobody": {with(func(r *ledger.Row) { r.TargetHash = 1 }), "target hash"},
 		"removal, too": {remove(ledger.Row{Owner: "u1", Kind: "block"}), "target"},
 	} {
 		_, err := l.Record(t.Context(), at(0), []ledger.Change{add(block(2, "b")), c.change})

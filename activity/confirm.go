@@ -1,0 +1,71 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// Claim is what a View reports, and what may be a false positive: that a user has an activity of a
+// kind with Target.
+type Claim struct {
+	Kind   Kind // one that the ledger keeps
+	Target string
+}
+
+// Evidence is what the ledger has of a [Claim]: none of the two for a false positive.
+type Evidence struct {
+	Direct  *Item // what the user does; nil: nothing
+	Reverse *Item // for a two-way kind, what the target does, with the target's id; nil: nothing
+}
+
+// Confirm asks the ledger, in one query, which of the claims about user are true. The
+// evidence is in the order of claims. What is not true is counted as a false positive. Errors are an
+// [*UnavailableError], or that of ctx.
+func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error) {
+	if !r.HasLedger() {
+		return nil, &NoLedgerError{"to confirm activities"}
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	items := make([]ledger.Item, 0, 2*len(claims))
+	for _, c := range claims {
+		items = append(items, ledger.Item{Kind: c.Kind.Name, Target: c.Target})
+		if c.Kind.Reverse != "" {
+			items = append(items, ledger.Item{Kind: c.Kind.Reverse, Target: c.Target})
+		}
+	}
+	rows, err := r.lookup(ctx, user, items)
+	if err != nil {
+		return nil, fmt.Errorf("confirm %d activities: %w", len(claims), err)
+	}
+	evidence := make([]Evidence, len(claims))
+	for i, c := range claims {
+		evidence[i].Direct = rows[ledger.Item{Kind: c.Kind.Name, Target: c.Target}]
+		if c.Kind.Reverse != "" {
+			evidence[i].Reverse = rows[ledger.Item{Kind: c.Kind.Reverse, Target: c.Target}]
+		}
+		if evidence[i] == (Evidence{}) {
+			r.stats.falsePositives.Add(1)
+		}
+	}
+	r.stats.confirmed.Add(uint64(len(claims)))
+	return evidence, nil
+}
+
+// lookup finds rows of user in the ledger.
+func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item) (map[ledger.Item]*Item, error) {
+	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
+		Hash: userHash(r.identity.Seed, user), Owner: user, Now: r.now(), Items: items,
+	})
+	if err != nil {
+		return nil, unavailable("ledger", err)
+	}
+	found := make(map[ledger.Item]*Item, len(rows))
+	for _, row := range rows {
+		found[ledger.Item{Kind: row.Kind, Target: row.Target}] = &Item{Target: row.Target, Since: row.Since, Until: row.Until}
+	}
+	return found, nil
+}

@@ -1,0 +1,105 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// MaxPreviewed is the most targets of one [Recorder.Preview].
+const MaxPreviewed = 10_000
+
+// Preview is what recording activities of one kind would come to.
+type Preview struct {
+	New     int    // distinct targets that would be recorded
+	Present int    // those that are there already
+	Total   int    // what the user would have then, all targets counted
+	Limit   uint32 // of the kind; 0: none
+	Over    bool   // Total is more than Limit: some of the new ones would be refused
+}
+
+// Preview says what recording an activity of the named kind, one that the ledger keeps, with each of up to
+// [MaxPreviewed] targets would come to, and changes nothing. Errors are an [*InvalidError], whose
+// field is "kind", "user" or that of a target, "targets[3]", or an [*UnavailableError].
+func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []string) (Preview, error) {
+	if len(targets) < 1 || len(targets) > MaxPreviewed {
+		return Preview{}, &InvalidError{
+			Code: CodeOutOfRange, Field: "targets", Message: fmt.Sprintf("%d targets, not 1 to %d", len(targets), MaxPreviewed),
+		}
+	}
+	k, err := r.counted(kind)
+	if err != nil {
+		return Preview{}, err
+	}
+	if !r.HasLedger() {
+		return Preview{}, &NoLedgerError{"a preview"}
+	}
+	items := make([]ledger.Item, 0, len(targets))
+	distinct := make(map[string]bool, len(targets))
+	for i, target := range targets {
+		if err := r.kinds.Check(Activity{User: user, Kind: kind, Target: target}); err != nil {
+			return Preview{}, ofTarget(i, err)
+		}
+		if !distinct[target] {
+			distinct[target] = true
+			items = append(items, ledger.Item{Kind: kind, Target: target})
+		}
+	}
+	found, err := r.lookup(ctx, user, items)
+	if err != nil {
+		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
+	}
+	has, err := r.ledger.Count(ctx, userHash(r.identity.Seed, user), user, kind, r.now())
+	if err != nil {
+		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, unavailable("ledger", err))
+	}
+	p := Preview{New: len(items) - len(found), Present: len(found), Limit: k.Limit}
+	p.Total = has + p.New
+	p.Over = k.Limit > 0 && p.New > 0 && p.Total > int(k.Limit)
+	return p, nil
+}
+
+// counted is the named kind, one that the ledger keeps.
+func (r *Recorder) counted(kind string) (Kind, error) {
+	switch k, ok := r.kinds.Named(kind); {
+	case !ok:
+		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", kind)}
+	case !k.InLedger():
+		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: kind + " is not counted: it has a window"}
+	default:
+		return k, nil
+	}
+}
+
+// ofTarget names the target that an error of [Kinds.Check] is about.
+func ofTarget(i int, err error) error {
+	invalid, ok := err.(*InvalidError) //nolint:errorlint // Check wraps nothing
+	if !ok || invalid.Field != "target" {
+		return err
+	}
+	return &InvalidError{Code: invalid.Code, Field: "targets[" + strconv.Itoa(i) + "]", Message: invalid.Message}
+}
+
+// Counts returns how many activities user has of each kind that the ledger keeps, exactly: 0 of
+// those that there are none of. Errors are an [*InvalidError] or an [*UnavailableError].
+func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, error) {
+	if err := CheckID(user, "user"); err != nil {
+		return nil, err
+	}
+	if !r.HasLedger() {
+		return nil, &NoLedgerError{"a count"}
+	}
+	rows, err := r.ledger.Counts(ctx, userHash(r.identity.Seed, user), user, r.now())
+	if err != nil {
+		return nil, fmt.Errorf("count activities: %w", unavailable("ledger", err))
+	}
+	counts := make(map[string]int)
+	for _, k := range r.kinds.All() {
+		if k.InLedger() {
+			counts[k.Name] = rows[k.Name]
+		}
+	}
+	return counts, nil
+}

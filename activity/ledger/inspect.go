@@ -1,0 +1,279 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// inspectParameters are those of a connection that only looks. The timeout (ms) is
+// for another program that has the whole file to itself for a moment.
+const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
+
+// Inspection is what a ledger and its database are like, as far as somebody wants to know who
+// asks whether a service can work with them.
+type Inspection struct {
+	Name     string   // where it is, without a password
+	Engine   string   // "SQLite" or "PostgreSQL"
+	Version  string   // of the engine, such as "15.4"
+	Schema   int      // version of the ledger's tables, from 1
+	Known    int      // the latest version that this package knows: Open brings older ones up to it, and refuses later ones
+	Identity Identity // zero if Schema is later than Known and keeps it elsewhere
+
+	// UsedBy is the id of a process that has the SQLite file open: 0 if there is none, and
+	// where nobody tells. Only Linux does, of the processes that the caller may look at.
+	UsedBy int
+
+	// The others are PostgreSQL's.
+
+	Standby  bool // the server follows a primary
+	ReadOnly bool // transactions may not write, on a standby or because the server or role is set so
+	Denied   bool // the user may not change the ledger's tables
+
+	Fsync             bool   // what is committed outlives a crash of the machine
+	FullPageWrites    bool   // pages that a crash leaves half written are mended
+	SynchronousCommit string // of the ledger's sessions: "on", "local", ...; "off": commits are reported before they are durable
+
+	Clock time.Time // the server's
+	Asked time.Time // this process's clock when Clock was read; with a monotonic reading
+}
+
+// Inspect looks at the ledger at url, as [Open] takes it. It changes nothing, migrates nothing, and takes
+// no lock that a service would notice: others may have the ledger open, open it meanwhile, and write to
+// it. Where no ledger has been made yet, the error wraps [fs.ErrNotExist]. No error shows the password.
+//
+// What keeps Open from opening the ledger is an error, but for what the Inspection says:
+// a Schema later than Known, a Standby, ReadOnly, and a file that is UsedBy another process.
+//
+// After a crash of a process that had a SQLite file open, SQLite may have to make <file>-shm
+// anew, which then stays behind, as after Open.
+func Inspect(ctx context.Context, url string) (Inspection, error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	var i Inspection
+	var err error
+	switch scheme {
+	case "sqlite":
+		i.Name, err = sqliteFile(rest)
+		if err == nil {
+			err = i.sqlite(ctx)
+		}
+	case "postgres", "postgresql":
+		var parsed postgresURL
+		if parsed, err = parsePostgres(url); err != nil {
+			return i, fmt.Errorf("inspect ledger: URL of PostgreSQL: %w", err)
+		}
+		i.Name = parsed.name()
+		err = i.postgres(ctx, parsed)
+	default:
+		return i, fmt.Errorf("inspect ledger: unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
+	}
+	if err != nil {
+		return Inspection{Name: i.Name}, fmt.Errorf("inspect ledger %s: %w", i.Name, interrupted(ctx, err))
+	}
+	return i, nil
+}
+
+// errNoLedger says that there is a place for a ledger, and none has been made there.
+var errNoLedger = fmt.Errorf("no ledger has been made there yet: %w", fs.ErrNotExist)
+
+// versions is the number of migrations, which is the latest version of a schema.
+func versions(migrations embed.FS) (int, error) {
+	files, err := fs.Glob(migrations, "migrations/*/*.sql")
+	return len(files), err
+}
+
+// identify fills in the identity that the ledger's meta has.
+func (i *Inspection) identify(meta map[string]string, err error) error {
+	if err == nil && len(meta) == 0 {
+		return errNoLedger // somebody died making it, or is at it
+	}
+	if err == nil {
+		i.Identity, err = parseIdentity(meta)
+	}
+	if err != nil && i.Schema > i.Known {
+		return nil // a later version may have it another way
+	}
+	return err
+}
+
+func (i *Inspection) sqlite(ctx context.Context) (err error) {
+	if _, err := os.Stat(i.Name); errors.Is(err, fs.ErrNotExist) {
+		return errNoLedger
+	}
+	if i.Name, err = resolve(i.Name); err != nil {
+		return err
+	}
+	i.Engine = "SQLite"
+	if i.Known, err = versions(sqliteMigrations); err != nil {
+		return err
+	}
+	i.UsedBy = lockedBy(i.Name + ".lock")
+	// Without a write-ahead log nobody has the file open, and SQLite would make one to read it.
+	if !i.hasLog() {
+		if err := i.readSQLite(ctx, inspectParameters+`&immutable=1`); !i.hasLog() {
+			return err
+		}
+	}
+	return i.readSQLite(ctx, inspectParameters)
+}
+
+// hasLog tells whether there is a write-ahead log, as there is while the file is open and after a crash.
+func (i *Inspection) hasLog() bool {
+	_, err := os.Stat(i.Name + "-wal")
+	return err == nil
+}
+
+func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err error) {
+	db, err := connect(i.Name, parameters, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := checkApplication(ctx, db); err != nil {
+		return err
+	}
+	return inTransaction(ctx, db, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, `SELECT user_version, sqlite_version() FROM pragma_user_version`).Scan(&i.Schema, &i.Version)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read schema version: %w", err)
+		case i.Schema == 0:
+			return errNoLedger
+		}
+		return i.identify(readMeta(ctx, tx))
+	})
+}
+
+// lockedBy returns the id of the process that has the file locked as openSQLite does; 0: none is known.
+// Locking it to find out would keep a service from starting at that moment.
+func lockedBy(file string) int {
+	locked, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(locks)) {
+		field := strings.Fields(line) // 1: FLOCK ADVISORY WRITE <pid> ...
+		if len(field) < 5 || field[1] != "FLOCK" || field[3] != "WRITE" {
+			continue
+		}
+		open, err := filepath.Glob("/proc/" + field[4] + "/fd/*")
+		if err != nil {
+			continue
+		}
+		for _, name := range open {
+			if info, err := os.Stat(name); err == nil && os.SameFile(info, locked) {
+				pid, _ := strconv.Atoi(field[4])
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
+	i.Engine = "PostgreSQL"
+	if i.Known, err = versions(postgresMigrations); err != nil {
+		return err
+	}
+	conn, err := connectAny(ctx, u.config.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // it has done what it was for
+	}()
+	if err := checkServer(ctx, conn); err != nil {
+		return err
+	}
+	if err := i.readServer(ctx, conn); err != nil {
+		return err
+	}
+	var may *bool // nil: there is no such schema
+	var made bool
+	err = conn.QueryRow(ctx, `SELECT (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
+		to_regclass('ledger_version') IS NOT NULL`, u.schema).Scan(&may, &made)
+	switch {
+	case err != nil:
+		return err
+	case may != nil && !*may:
+		return fmt.Errorf("user %s may not use schema %s", u.config.ConnConfig.User, u.schema)
+	case !made:
+		return mayMake(ctx, conn, u)
+	}
+	err = conn.QueryRow(ctx, `SELECT NOT coalesce(bool_and(has_table_privilege(oid, 'INSERT')
+		AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')), false)
+		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'))`).Scan(&i.Denied)
+	if err != nil {
+		return fmt.Errorf("read what the user may do: %w", err)
+	}
+	if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&i.Schema); err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	if i.Schema == 0 {
+		return errNoLedger
+	}
+	return i.identify(allMeta(ctx, conn))
+}
+
+// mayMake returns errNoLedger if a ledger can be made, and else why not.
+func mayMake(ctx context.Context, conn *pgx.Conn, u postgresURL) error {
+	var may bool
+	err := conn.QueryRow(ctx, `SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
+		has_database_privilege(current_database(), 'CREATE'))`, u.schema).Scan(&may)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read what the user may do: %w", err)
+	case !may:
+		return fmt.Errorf("user %s may not make the schema %s with its tables, which are not there yet", u.config.ConnConfig.User, u.schema)
+	}
+	return errNoLedger
+}
+
+// connectAny connects to the server that a ledger is opened on, or else to one that is refused for what
+// it is: to say so.
+func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	config = config.Copy()
+	refused := false
+	validate := config.ValidateConnect
+	config.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		err := validate(ctx, conn)
+		refused = refused || err != nil
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil && refused {
+		config.ValidateConnect = nil
+		return pgx.ConnectConfig(ctx, config)
+	}
+	return conn, err
+}
+
+func (i *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
+	began := time.Now()
+	err := conn.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&i.Clock) // one round trip
+	if err != nil {
+		return err
+	}
+	i.Asked = began.Add(time.Since(began) / 2)
+	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
+			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
+			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit')`).
+		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit)
+}

@@ -1,0 +1,240 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+func inspect(t *testing.T, url string) ledger.Inspection {
+	t.Helper()
+	i, err := ledger.Inspect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// files are what is in a directory: the names, with what they hold.
+func files(t *testing.T, directory string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(directory, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[entry.Name()] = string(content)
+	}
+	return all
+}
+
+// alterSQLite runs statements on a ledger that is not open.
+func alterSQLite(t *testing.T, file string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// A ledger is looked at while it is open, and when it is not, with nothing left behind.
+func TestInspectSQLite(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	file := filepath.Join(directory, "ledger #1?.db")
+	l := open(t, "sqlite:"+file, ledger.Options{Pages: 64})
+	record(t, l, oneWay(1))
+	i := inspect(t, "sqlite:"+file)
+	if i.Name != file || i.Engine != "SQLite" || !strings.HasPrefix(i.Version, "3.") || i.Identity != l.Identity() {
+		t.Errorf("%+v of %+v", i, l.Identity())
+	}
+	if i.Schema < 4 || i.Schema != i.Known {
+		t.Errorf("schema %d of %d", i.Schema, i.Known)
+	}
+	if runtime.GOOS == "linux" && i.UsedBy != os.Getpid() {
+		t.Errorf("used by %d, want %d", i.UsedBy, os.Getpid())
+	}
+	record(t, l, oneWay(2))
+	shut(t, l)
+	before := files(t, directory)
+	again := inspect(t, "sqlite:"+file)
+	if i.UsedBy = 0; again != i {
+		t.Errorf("closed: %+v\nopen:   %+v", again, i)
+	}
+	for name, content := range files(t, directory) {
+		if was, there := before[name]; !there || was != content {
+			t.Errorf("%s was made or changed", name)
+		}
+	}
+}
+
+// What a process that was killed leaves in the write-ahead log counts.
+func TestInspectSQLiteAfterCrash(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	l := open(t, "sqlite:"+filepath.Join(directory, "ledger.db"), ledger.Options{Pages: 64})
+	record(t, l, oneWay(1))
+	crashed := t.TempDir()
+	for name, content := range files(t, directory) {
+		if strings.HasSuffix(name, "-shm") || strings.HasSuffix(name, ".lock") {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(crashed, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if i := inspect(t, "sqlite:"+filepath.Join(crashed, "ledger.db")); i.Identity != l.Identity() || i.UsedBy != 0 {
+		t.Errorf("%+v of %+v", i, l.Identity())
+	}
+	opened := open(t, "sqlite:"+filepath.Join(crashed, "ledger.db"), ledger.Options{})
+	if n := count(t, opened); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+}
+
+func TestInspectSQLiteNone(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	empty := filepath.Join(directory, "empty.db")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{filepath.Join(directory, "none.db"), filepath.Join(directory, "no", "directory.db"), empty} {
+		if i, err := ledger.Inspect(t.Context(), "sqlite:"+file); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%+v, %v, want one that says that %s is no ledger yet", i, err, file)
+		}
+	}
+	if left := files(t, directory); len(left) != 1 || left["empty.db"] != "" {
+		t.Errorf("left behind: %q", left)
+	}
+	text := filepath.Join(directory, "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"sqlite:" + text, "sqlite:" + directory, "sqlite:", "mysql://u:secret@h"} {
+		_, err := ledger.Inspect(t.Context(), url)
+		if err == nil || errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: error %v", url, err)
+		}
+	}
+}
+
+// Older and later schemas are told, and stay as they are.
+func TestInspectSchema(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	url := server.Schema()
+	for _, url := range []string{"sqlite:" + file, url} {
+		shut(t, open(t, url, ledger.Options{Pages: 8}))
+	}
+	conn := raw(t, url)
+	for _, version := range []int{1, 99} {
+		set := map[int]string{1: "1", 99: "99"}[version]
+		alterSQLite(t, file, `PRAGMA user_version = `+set)
+		execute(t, conn, `UPDATE ledger_version SET version = `+set)
+		for range 2 {
+			for _, url := range []string{"sqlite:" + file, url} {
+				if i := inspect(t, url); i.Schema != version || i.Identity.Pages != 8 {
+					t.Errorf("%s: schema %d of %d pages, want %d of 8", i.Name, i.Schema, i.Identity.Pages, version)
+				}
+			}
+		}
+	}
+	// A later version may keep its identity elsewhere; one that is known may not.
+	alterSQLite(t, file, `DROP TABLE meta`)
+	execute(t, conn, `DROP TABLE meta`)
+	for _, url := range []string{"sqlite:" + file, url} {
+		if i := inspect(t, url); i.Schema != 99 || i.Identity != (ledger.Identity{}) {
+			t.Errorf("%+v", i)
+		}
+	}
+	alterSQLite(t, file, `PRAGMA user_version = 1`)
+	execute(t, conn, `UPDATE ledger_version SET version = 1`)
+	for _, url := range []string{"sqlite:" + file, url} {
+		if i, err := ledger.Inspect(t.Context(), url); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v, %v, want an error", i, err)
+		}
+	}
+	testInspectPostgres(t, server)
+}
+
+func testInspectPostgres(t *testing.T, server *pgtest.Server) {
+	t.Helper()
+	url := server.Schema()
+	_, err := ledger.Inspect(t.Context(), url)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want one that says that there is no ledger", err)
+	}
+	var made bool
+	conn := raw(t, url)
+	if err := conn.QueryRow(t.Context(), `SELECT to_regnamespace(current_setting('search_path')) IS NOT NULL`).Scan(&made); err != nil || made {
+		t.Errorf("the schema was made: %v, %v", made, err)
+	}
+	l := open(t, url, ledger.Options{Pages: 32})
+	i := inspect(t, url)
+	if i.Engine != "PostgreSQL" || i.Version == "" || i.Identity != l.Identity() || i.Schema != i.Known || i.Schema < 3 || i.UsedBy != 0 {
+		t.Errorf("%+v of %+v", i, l.Identity())
+	}
+	if i.Standby || i.ReadOnly || i.Fsync || !i.FullPageWrites || i.SynchronousCommit != "on" {
+		t.Errorf("%+v", i)
+	}
+	if local := inspect(t, url+"&synchronous_commit=local"); local.SynchronousCommit != "local" {
+		t.Errorf("%+v", local)
+	}
+	if off := i.Clock.Sub(i.Asked).Abs(); off > time.Minute || i.Asked.IsZero() {
+		t.Errorf("the clock of this machine is %v off", off)
+	}
+	execute(t, conn, `CREATE ROLE stranger LOGIN`)
+	_, err = ledger.Inspect(t.Context(), url+"&user=stranger")
+	if err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "user stranger may not use schema") {
+		t.Errorf("error %v", err)
+	}
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := ledger.Inspect(ctx, url); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v of a server that hangs", err)
+	}
+	server.Kill()
+	if _, err := ledger.Inspect(t.Context(), url+"&password=secret"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server that no service would take is told for what it is, unless there is a better one.
+func TestInspectReadOnly(t *testing.T) {
+	t.Parallel()
+	readOnly, primary := pgtest.Start(t, "default_transaction_read_only=on"), pgtest.Start(t, "fsync=on")
+	const schema = "&search_path=feedfilter"
+	there := open(t, readOnly.URL()+schema+"&default_transaction_read_only=off", ledger.Options{Pages: 16})
+	here := open(t, primary.URL()+schema, ledger.Options{Pages: 16})
+	if i := inspect(t, readOnly.URL()+schema); !i.ReadOnly || i.Standby || i.Identity != there.Identity() {
+		t.Errorf("%+v", i)
+	}
+	both := strings.Replace(primary.URL(), primary.Addr(), readOnly.Addr()+","+primary.Addr(), 1) + schema
+	if i := inspect(t, both); i.ReadOnly || !i.Fsync || i.Identity != here.Identity() {
+		t.Errorf("%+v", i)
+	}
+}

@@ -1,0 +1,189 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// Kinds of the cases, those with a number being other definitions of the same name.
+func kindsOf(names ...string) (kinds []ledger.Kind) {
+	for _, name := range names {
+		kinds = append(kinds, map[string]ledger.Kind{
+			"block":   {Name: "block", Reverse: "blocked-by", Users: true},
+			"block2":  {Name: "block", Users: true},
+			"block3":  {Name: "block", Reverse: "avoided-by", Users: true},
+			"hide":    {Name: "hide"},
+			"hide2":   {Name: "hide", Users: true},
+			"mute":    {Name: "mute", Users: true},
+			"mute2":   {Name: "mute", Reverse: "muted-by", Users: true},
+			"silence": {Name: "silence", Users: true},
+			"flipped": {Name: "blocked-by", Reverse: "block", Users: true},
+		}[name])
+	}
+	return kinds
+}
+
+// declared checks which kinds are declared.
+func declared(t *testing.T, l *ledger.Ledger, names ...string) {
+	t.Helper()
+	got, err := l.Kinds(t.Context())
+	if want := kindsOf(names...); err != nil || !slices.Equal(got, want) {
+		t.Errorf("kinds %v, %v, want %v", got, err, want)
+	}
+}
+
+func (s suite) kinds(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 16})
+	declared(t, l)
+	for _, c := range []struct{ declare, then string }{
+		{"block hide", "block hide"},
+		{"block hide mute", "block hide mute"},
+		{"hide mute", "block hide mute"}, // what is missing may be another process's
+		{"hide mute2", "block hide mute2"},
+		{"block2 silence", "block2 hide mute2 silence"},
+		{"flipped", "flipped hide mute2 silence"},
+		{"block3", "block3 hide mute2 silence"},
+		{"", "block3 hide mute2 silence"},
+		{"block hide mute", "block hide mute silence"},
+	} {
+		for range 2 {
+			kinds := kindsOf(strings.Fields(c.declare)...)
+			slices.Reverse(kinds) // the order makes no difference
+			if err := l.Declare(t.Context(), kinds); err != nil {
+				t.Fatal(err)
+			}
+			declared(t, l, strings.Fields(c.then)...)
+		}
+	}
+	if err := l.Declare(t.Context(), kindsOf("hide2")); !errors.Is(err, ledger.ErrKindTaken) || !strings.Contains(err.Error(), "choose another name") {
+		t.Errorf("error %v, want ErrKindTaken", err)
+	}
+	shut(t, l)
+	declared(t, open(t, url, ledger.Options{}), "block", "hide", "mute", "silence")
+}
+
+// kindsInUse declares kinds over those of a ledger that has rows of some.
+func (s suite) kindsInUse(t *testing.T) {
+	l := s.make(t, 16)
+	if err := l.Declare(t.Context(), kindsOf("block", "hide", "mute")); err != nil {
+		t.Fatal(err)
+	}
+	reverse, stray := block(3, "u1"), block(5, "p")
+	reverse.Kind, stray.Kind = "blocked-by", "stray"
+	record(t, l, add(until(mute(2, "a"), at(-1))), add(reverse), add(stray))
+	check := func(kind string, had, has string, names ...string) {
+		t.Helper()
+		err := l.Declare(t.Context(), kindsOf(names...))
+		if !errors.Is(err, ledger.ErrKindHasData) {
+			t.Fatalf("error %v, want ErrKindHasData", err)
+		}
+		for _, part := range []string{fmt.Sprintf("%q was declared %s", kind, had), has, "remove its rows", "cannot be renamed"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not say %q", err, part)
+			}
+		}
+		declared(t, l, "block", "hide", "mute")
+	}
+	const blockWas, muteWas = `of users, two-way with reverse "blocked-by"`, "of users, one-way"
+	check("block", blockWas, "is not declared now", "hide", "mute")
+	check("block", blockWas, "is declared of users, one-way now", "block2", "hide", "mute")
+	check("block", blockWas, `is declared of users, two-way with reverse "avoided-by" now`, "block3", "mute")
+	check("block", blockWas, "is not declared now", "flipped", "hide", "mute")
+	check("mute", muteWas, "is not declared now", "block", "hide", "silence") // renamed
+	check("mute", muteWas, `is declared of users, two-way with reverse "muted-by" now`, "block", "mute2", "silence")
+	if err := l.Declare(t.Context(), kindsOf("block", "mute", "silence")); err != nil {
+		t.Errorf("hide, of which there are no rows, cannot be missing: %v", err)
+	}
+	declared(t, l, "block", "hide", "mute", "silence")
+	record(t, l, remove(mute(2, "a")))
+	if err := l.Declare(t.Context(), kindsOf("block", "silence")); err != nil {
+		t.Errorf("kinds that have no rows any more cannot go: %v", err)
+	}
+	record(t, l, remove(reverse))
+	if err := l.Declare(t.Context(), nil); err != nil {
+		t.Errorf("kinds that have no rows any more cannot go: %v", err)
+	}
+	if err := l.Declare(t.Context(), kindsOf("block3", "mute2")); err != nil {
+		t.Errorf("kinds that have no rows any more cannot be changed: %v", err)
+	}
+	declared(t, l, "block3", "hide", "mute2", "silence")
+	// Rows of a kind that nobody declared are in nobody's way.
+	if err := l.Declare(t.Context(), []ledger.Kind{{Name: "stray"}}); err != nil {
+		t.Error(err)
+	}
+	checkPage(t, l, 5, []ledger.Row{stray}, 1)
+}
+
+func (s suite) kindsInvalid(t *testing.T) {
+	l := s.make(t, 16)
+	for names, kinds := range map[string][]ledger.Kind{
+		`name is empty`:            {{Name: ""}},
+		`"x\n": name has`:          {{Name: "x\n"}},
+		`"x": the name "x"`:        {{Name: "x"}, {Name: "y"}, {Name: "x", Users: true}},
+		`"y": the name "x"`:        {{Name: "x"}, {Name: "y", Reverse: "x", Users: true}},
+		`"x": the name "x" `:       {{Name: "x", Reverse: "x", Users: true}},
+		`"x": has a reverse`:       {{Name: "x", Reverse: "y"}},
+		`"x": name is not valid`:   {{Name: "x", Reverse: "y\xff", Users: true}},
+		`is longer than 256 bytes`: {{Name: strings.Repeat("x", 257)}},
+	} {
+		if err := l.Declare(t.Context(), kinds); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("%+v: error %v, want one saying %s", kinds, err, names)
+		}
+	}
+	declared(t, l)
+	for looks := 0; ; looks++ {
+		err := l.Declare(countDown(looks), kindsOf("hide"))
+		if err == nil {
+			declared(t, l, "hide")
+			if looks < 2 {
+				t.Errorf("the context was honoured at %d places only", looks)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want context.Canceled", err)
+		}
+		declared(t, l)
+	}
+}
+
+// kindsConcurrent has several processes declare at once: no name is there twice, and
+// the kind that has a row stays as it is.
+func (s suite) kindsConcurrent(t *testing.T) {
+	handles := s.handles(t, 16)
+	configurations := [][]string{{"block", "hide", "mute"}, {"block3", "hide", "mute"}, {"mute"}, {"mute", "silence"}, {"block", "hide"}}
+	if err := handles[0].Declare(t.Context(), kindsOf("mute")); err != nil {
+		t.Fatal(err)
+	}
+	record(t, handles[0], add(mute(2, "a")))
+	var wg sync.WaitGroup
+	for w := range 10 {
+		l := handles[w%len(handles)]
+		wg.Go(func() {
+			for i := range 10 {
+				names := configurations[(w+i)%len(configurations)]
+				err := l.Declare(t.Context(), kindsOf(names...))
+				if want := !slices.Contains(names, "mute"); errors.Is(err, ledger.ErrKindHasData) != want || err != nil && !want {
+					t.Errorf("declare %v: %v", names, err)
+				}
+				got, err := l.Kinds(t.Context())
+				names = nil
+				for _, k := range got {
+					names = append(names, k.Name)
+				}
+				if err != nil || !slices.Contains(got, kindsOf("mute")[0]) || len(slices.Compact(names)) != len(got) {
+					t.Errorf("kinds %v, %v", got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,226 @@
+package ledgertest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// limit goes through what a limit may refuse. There are two rows, "a" and "b", and
+// "old", which ended at 10; now is 20.
+func (s suite) limit(t *testing.T) {
+	a, b, c, d := block(3, "a"), block(3, "b"), block(3, "c"), block(3, "d")
+	old := until(block(3, "old"), at(10))
+	longer := until(a, at(1000))
+	over := until(c, at(15))
+	type outcome struct{ changed, refused bool }
+	done, same, no := outcome{true, false}, outcome{}, outcome{false, true}
+	for name, step := range map[string]struct {
+		changes []ledger.Change
+		want    []outcome
+		raised  bool // the page
+	}{
+		"no limit":                   {[]ledger.Change{upTo(0, c)}, []outcome{done}, true},
+		"room":                       {[]ledger.Change{upTo(3, c)}, []outcome{done}, true},
+		"no room":                    {[]ledger.Change{upTo(2, c)}, []outcome{no}, false},
+		"much room":                  {[]ledger.Change{upTo(math.MaxUint32, c)}, []outcome{done}, true},
+		"too many by far":            {[]ledger.Change{upTo(1, c)}, []outcome{no}, false},
+		"added up":                   {[]ledger.Change{upTo(3, c), upTo(3, d), upTo(4, d)}, []outcome{done, no, done}, true},
+		"added up without a limit":   {[]ledger.Change{add(c), upTo(3, d)}, []outcome{done, no}, true},
+		"as a whole":                 {[]ledger.Change{upTo(3, c, d)}, []outcome{no}, false},
+		"one twice":                  {[]ledger.Change{upTo(3, c, c)}, []outcome{done}, true},
+		"refused one twice":          {[]ledger.Change{upTo(2, c, c), upTo(3, c)}, []outcome{no, done}, true},
+		"there already":              {[]ledger.Change{upTo(1, a)}, []outcome{same}, false},
+		"there already, longer":      {[]ledger.Change{upTo(1, longer)}, []outcome{done}, false},
+		"there already, and another": {[]ledger.Change{upTo(2, a, c), upTo(3, a, c)}, []outcome{no, done}, true},
+		"refused, nothing of it":     {[]ledger.Change{upTo(2, longer, c), upTo(2, a)}, []outcome{no, same}, false},
+		"room made":                  {[]ledger.Change{remove(a), upTo(2, c)}, []outcome{done, done}, true},
+		"room made too late":         {[]ledger.Change{upTo(2, c), remove(a)}, []outcome{no, done}, true},
+		"room made and taken":        {[]ledger.Change{remove(a), upTo(2, a), upTo(2, c)}, []outcome{done, done, no}, false},
+		"room made by an end":        {[]ledger.Change{add(until(a, at(15))), upTo(2, c)}, []outcome{done, done}, true},
+		"no room made by nothing":    {[]ledger.Change{remove(d), removeEnded(old), upTo(2, c)}, []outcome{same, done, no}, true},
+		"all room made":              {[]ledger.Change{remove(a, b), upTo(1, c), upTo(1, d)}, []outcome{done, done, no}, true},
+		"over, anew":                 {[]ledger.Change{upTo(2, until(old, at(30)))}, []outcome{no}, false},
+		"over, anew, with room":      {[]ledger.Change{upTo(3, until(old, at(30)))}, []outcome{done}, false},
+		"over already":               {[]ledger.Change{upTo(2, over), upTo(3, d)}, []outcome{done, done}, true},
+		"lowered, removed":           {[]ledger.Change{{Rows: []ledger.Row{a}, Remove: true, Limit: 1}}, []outcome{done}, true},
+		"lowered, still too many":    {[]ledger.Change{remove(a), upTo(1, c), remove(b), upTo(1, d)}, []outcome{done, no, done, done}, true},
+		"different limits":           {[]ledger.Change{upTo(2, c), upTo(4, c), upTo(3, d), upTo(4, d)}, []outcome{no, done, no, done}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := s.make(t, 16)
+			m := newModel(l.Identity())
+			recordAt(t, l, m, at(0), add(a), add(b), add(old))
+			receipt := recordAt(t, l, m, at(20), step.changes...)
+			for i, want := range step.want {
+				if got := (outcome{receipt.Changed[i], receipt.Refused[i]}); got != want {
+					t.Errorf("change %d: changed and refused are %v, want %v", i, got, want)
+				}
+			}
+			if got := receipt.Pages[0].Sequence == 2; got != step.raised {
+				t.Errorf("the page is raised: %v, want %v", got, step.raised)
+			}
+			m.check(t, l)
+			counted(t, l, m, a, at(20))
+		})
+	}
+}
+
+// limitOthers has rows beside those that a limit counts: of another kind, of another
+// owner, and the other side of a two-way change, which is refused with it.
+func (s suite) limitOthers(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	mine := func(target int) []ledger.Row {
+		row, theirs := block(3, fmt.Sprint("u", target)), block(target, "u3")
+		theirs.Kind = "blocked-by"
+		return []ledger.Row{row, theirs}
+	}
+	hide, neighbour, twin := block(3, "p"), block(3, "u5"), block(3, "u5")
+	hide.Kind = "hide"
+	neighbour.Owner = "u"
+	twin.Hash++
+	recordAt(t, l, m, at(0), add(hide), add(neighbour), add(twin), upTo(1, mine(5)...))
+	blockedBy := block(3, "u9")
+	blockedBy.Kind = "blocked-by"
+	receipt := recordAt(t, l, m, at(0), upTo(1, mine(6)...), upTo(1, twin), upTo(1, block(7, "x")), upTo(1, mine(7)...), upTo(1, blockedBy))
+	if want := []bool{true, false, false, true, false}; !slices.Equal(receipt.Refused, want) {
+		t.Errorf("refused %v, want %v", receipt.Refused, want)
+	}
+	checkPage(t, l, 6, nil, 0)
+	// The second page is as full as may be, but it is not Rows[0] that is there.
+	record(t, l, add(mine(8)[1]))
+	m.record([]ledger.Change{add(mine(8)[1])})
+	receipt = recordAt(t, l, m, at(0), upTo(1, mine(8)...), remove(mine(5)...), upTo(1, mine(8)...))
+	if want := []bool{true, false, false}; !slices.Equal(receipt.Refused, want) {
+		t.Errorf("refused %v, want %v", receipt.Refused, want)
+	}
+	m.check(t, l)
+}
+
+// limitMany limits more owners and kinds at once than fit a batch.
+func (s suite) limitMany(t *testing.T) {
+	l := s.make(t, 4)
+	m := newModel(l.Identity())
+	for round := range 4 {
+		var changes []ledger.Change
+		for i := range 150 {
+			row := block(i%16, fmt.Sprint("r", round))
+			row.Owner, row.Kind = fmt.Sprint("o", i), []string{"block", "hide"}[i%2]
+			changes = append(changes, upTo(uint32(1+i%3), row))
+		}
+		receipt := recordAt(t, l, m, at(0), changes...)
+		for i, refused := range receipt.Refused {
+			if want := round > i%3; refused != want {
+				t.Errorf("round %d: change %d refused: %v, want %v", round, i, refused, want)
+			}
+		}
+	}
+	m.check(t, l)
+}
+
+// concurrentLimit has 32 writers add more rows of one owner than may be: as many
+// stay as may.
+func (s suite) concurrentLimit(t *testing.T) {
+	const writers, each, limit = 32, 6, 100
+	handles := s.handles(t, 16)
+	var receipts [writers][]ledger.Receipt
+	var wg sync.WaitGroup
+	for w := range writers {
+		l := handles[w%len(handles)]
+		wg.Go(func() {
+			for i := range each {
+				row, other := block(3, fmt.Sprintf("w%d-%d", w, i)), block(3, fmt.Sprintf("w%d-%d-2", w, i))
+				receipt, err := l.Record(t.Context(), at(0), []ledger.Change{upTo(limit, row), upTo(limit, other)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				receipts[w] = append(receipts[w], receipt)
+			}
+		})
+	}
+	wg.Wait()
+	changed, refused, raised := 0, 0, uint64(0)
+	for _, receipt := range slices.Concat(receipts[:]...) {
+		for i := range receipt.Changed {
+			if receipt.Changed[i] {
+				changed++
+			}
+			if receipt.Refused[i] {
+				refused++
+			}
+		}
+		if slices.Contains(receipt.Changed, true) {
+			raised++
+		}
+	}
+	if changed != limit || refused != 2*writers*each-limit {
+		t.Errorf("%d changed and %d refused, want %d and %d", changed, refused, limit, 2*writers*each-limit)
+	}
+	n, err := handles[0].Count(t.Context(), 3<<60, "u3", "block", at(0))
+	if err != nil || n != limit {
+		t.Errorf("%d rows, %v, want %d", n, err, limit)
+	}
+	rows, sequence := snapshot(t, handles[0], 3)
+	if len(rows) != limit || sequence != raised {
+		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), sequence, limit, raised)
+	}
+}
+
+// concurrentLimitChurn has writers add and remove rows of one owner: told in the
+// order of the sequences, there never are more than may be, and nothing is refused
+// that would have had room.
+func (s suite) concurrentLimitChurn(t *testing.T) {
+	const writers, each, limit = 8, 40, 5
+	handles := s.handles(t, 16)
+	var mu sync.Mutex
+	var story []ledger.PageChange
+	var refusals []uint64 // the sequences that something was refused at
+	var wg sync.WaitGroup
+	for w := range writers {
+		l, random := handles[w%len(handles)], rand.New(rand.NewPCG(4, uint64(w)))
+		wg.Go(func() {
+			for range each {
+				change := upTo(limit, block(3, fmt.Sprint("t", random.IntN(10))))
+				change.Remove = random.IntN(3) == 0
+				receipt, err := l.Record(t.Context(), at(0), []ledger.Change{change})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if receipt.Changed[0] {
+					story = append(story, receipt.Pages[0])
+				}
+				if receipt.Refused[0] {
+					refusals = append(refusals, receipt.Pages[0].Sequence)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	checkPageKeys(t, handles[0], 3, tell(t, story), uint64(len(story)))
+	rows := []int{0} // by sequence
+	for _, p := range story {
+		n := rows[len(rows)-1] + len(p.Added) - len(p.Removed)
+		if n > limit {
+			t.Errorf("%d rows at sequence %d", n, p.Sequence)
+		}
+		rows = append(rows, n)
+	}
+	for _, sequence := range refusals {
+		if rows[sequence] != limit {
+			t.Errorf("refused at %d rows", rows[sequence])
+		}
+	}
+	if len(refusals) == 0 {
+		t.Error("nothing was refused")
+	}
+}

@@ -1,0 +1,310 @@
+package ledgertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// lookedUp returns rows that are as the model says.
+func lookedUp(t tester, l *ledger.Ledger, m *model, q ledger.LookupQuery) []ledger.Row {
+	t.Helper()
+	got, err := l.Lookup(context.Background(), q)
+	if err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	if want := m.lookup(q); !slices.Equal(got, want) {
+		t.Fatalf("look up %+v: %v, want %v", q, got, want)
+	}
+	return got
+}
+
+// ownedRows are rows of u3 of three kinds, some of which end at 1 to 8, and rows of
+// neighbours that differ from it in as little as they can.
+func ownedRows() (changes []ledger.Change) {
+	for i := range 40 {
+		row := block(3, fmt.Sprint("t", i*7%40))
+		row.Kind = []string{"block", "hide", "block-by"}[i%3]
+		row.Since = at(int64(i / 6))
+		if i%4 == 0 {
+			row.Until = at(int64(1 + i%8))
+		}
+		neighbour, twin, before := row, row, row
+		neighbour.Owner = "u33"
+		twin.Hash++
+		before.Owner = "u"
+		changes = append(changes, add(row), add(neighbour), add(twin), add(before))
+	}
+	return changes
+}
+
+// lookup looks up items that are there, ended, elsewhere, and nowhere.
+func (s suite) lookup(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	recordAt(t, l, m, at(-1), ownedRows()...)
+	q := ledger.LookupQuery{Hash: 3 << 60, Owner: "u3"}
+	for i := range 45 {
+		for _, kind := range []string{"hide", "block", "like"} {
+			q.Items = append(q.Items, ledger.Item{Kind: kind, Target: fmt.Sprint("t", i)})
+		}
+	}
+	for now := int64(-1); now < 10; now++ {
+		q.Now = at(now)
+		if n := len(lookedUp(t, l, m, q)); n < 10 {
+			t.Errorf("%d rows at %d", n, now)
+		}
+	}
+	q.Now = at(0)
+	some := lookedUp(t, l, m, q)
+	items := q.Items
+	q.Items = slices.Concat(items, items, items[:1])
+	if twice := lookedUp(t, l, m, q); !slices.Equal(twice, some) {
+		t.Errorf("%v when each is asked for twice, want %v", twice, some)
+	}
+	for i := range items {
+		q.Items = items[i : i+1]
+		lookedUp(t, l, m, q)
+	}
+	for _, none := range []ledger.LookupQuery{
+		{Hash: q.Hash, Owner: "u3", Items: nil},
+		{Hash: q.Hash, Owner: "u4", Items: items},
+		{Hash: q.Hash + 2, Owner: "u3", Items: items},
+		{Hash: q.Hash, Owner: "u3", Items: []ledger.Item{{Kind: "t1", Target: "block"}, {Kind: "block", Target: "T1"}}},
+	} {
+		if got := lookedUp(t, l, m, none); len(got) != 0 {
+			t.Errorf("%+v: %v, want nothing", none, got)
+		}
+	}
+}
+
+// lookupMany looks up as many items as may make a difference.
+func (s suite) lookupMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
+	l := s.make(t, 1)
+	const n = 41_000
+	var changes []ledger.Change
+	var items []ledger.Item
+	for i := range n {
+		row := block(1, fmt.Sprintf("n%05d", i))
+		items = append(items, ledger.Item{Kind: "block", Target: row.Target})
+		if i%4 == 0 {
+			changes = append(changes, add(row))
+		}
+	}
+	record(t, l, changes...)
+	for _, n := range []int{1, 2, 7, 8, 9, 63, 64, 65, 128, 1000, 20_000, 20_001, n} {
+		rows, err := l.Lookup(t.Context(), ledger.LookupQuery{Hash: 1 << 60, Owner: "u1", Items: items[:n]})
+		if err != nil || len(rows) != (n+3)/4 {
+			t.Fatalf("%d of %d items are there, %v, want %d", len(rows), n, err, (n+3)/4)
+		}
+		for i, row := range rows {
+			if want := changes[i].Rows[0]; row != want {
+				t.Fatalf("row %d is %v, want %v", i, row, want)
+			}
+		}
+	}
+}
+
+func (s suite) lookupInvalid(t *testing.T) {
+	l := s.make(t, 16)
+	valid := ledger.Item{Kind: "block", Target: "a"}
+	for names, q := range map[string]ledger.LookupQuery{
+		"owner":          {Owner: "", Items: []ledger.Item{valid}},
+		"item 1: kind":   {Owner: "u", Items: []ledger.Item{valid, {Target: "a"}}},
+		"item 1: target": {Owner: "u", Items: []ledger.Item{valid, {Kind: "block", Target: "a\xff"}}},
+		"item 0: target": {Owner: "u", Items: []ledger.Item{{Kind: "block", Target: strings.Repeat("x", 257)}, valid}},
+	} {
+		if rows, err := l.Lookup(t.Context(), q); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("%+v: %v, %v, want an error naming %s", q, rows, err, names)
+		}
+	}
+}
+
+// counted compares how many rows there are of the row's owner, of every kind, with
+// the model.
+func counted(t tester, l *ledger.Ledger, m *model, of ledger.Row, now time.Time) {
+	t.Helper()
+	counts, err := l.Counts(context.Background(), of.Hash, of.Owner, now)
+	if err != nil {
+		t.Fatalf("Counts: %v", err)
+	}
+	for _, kind := range []string{"block", "hide", "mute", "block-by", "like"} {
+		of.Kind = kind
+		got, err := l.Count(context.Background(), of.Hash, of.Owner, kind, now)
+		if want := m.count(of, now); err != nil || got != want {
+			t.Fatalf("%s has %d rows of kind %s at %v, %v, want %d", of.Owner, got, kind, now, err, want)
+		}
+		if among, there := counts[kind]; among != got || there != (got > 0) {
+			t.Fatalf("%s has %d rows of kind %s at %v, counted among all: %v", of.Owner, got, kind, now, counts)
+		}
+		delete(counts, kind)
+	}
+	if len(counts) > 0 {
+		t.Fatalf("%s has rows of kinds that nobody has: %v", of.Owner, counts)
+	}
+}
+
+// count counts at all times among rows that end.
+func (s suite) count(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	mine := block(3, "")
+	twin, nobody := mine, block(5, "")
+	twin.Hash++
+	counted(t, l, m, mine, at(0))
+	recordAt(t, l, m, at(-1), ownedRows()...)
+	for now := int64(-1); now < 10; now++ {
+		for _, of := range []ledger.Row{mine, twin, nobody} {
+			counted(t, l, m, of, at(now))
+		}
+		counted(t, l, m, mine, at(now).Add(999)) // less than a microsecond later
+	}
+	recordAt(t, l, m, at(5), remove(block(3, "t0"), block(3, "t39")), remove(block(3, "t12")))
+	counted(t, l, m, mine, at(5))
+	for _, invalid := range []ledger.Row{{Owner: "", Kind: "block"}, {Owner: "u", Kind: ""}} {
+		if n, err := l.Count(t.Context(), 0, invalid.Owner, invalid.Kind, at(0)); err == nil {
+			t.Errorf("%v has %d rows, want an error", invalid, n)
+		}
+	}
+	if counts, err := l.Counts(t.Context(), 0, "", at(0)); err == nil {
+		t.Errorf("nobody has rows %v, want an error", counts)
+	}
+}
+
+// owned returns an owner's rows after a place, which are as the model says.
+func owned(t tester, l *ledger.Ledger, m *model, of ledger.Row, after ledger.Item, limit int) []ledger.Row {
+	t.Helper()
+	got, err := l.Owned(context.Background(), of.Hash, of.Owner, &after, limit)
+	if err != nil {
+		t.Fatalf("Owned: %v", err)
+	}
+	if want := m.owned(of.Hash, of.Owner, after, limit); !slices.Equal(got, want) {
+		t.Fatalf("%d rows of %s after %v: %v, want %v", limit, of.Owner, after, got, want)
+	}
+	return got
+}
+
+// owned goes through an owner's rows in steps of all sizes, and begins at places where
+// there is no row.
+func (s suite) owned(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	recordAt(t, l, m, at(-1), ownedRows()...)
+	mine := block(3, "")
+	for limit := 1; limit <= 45; limit++ {
+		var after *ledger.Item
+		seen := 0
+		for {
+			got, err := l.Owned(t.Context(), mine.Hash, mine.Owner, after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after == nil {
+				after = &ledger.Item{}
+			}
+			if want := m.owned(mine.Hash, mine.Owner, *after, limit); !slices.Equal(got, want) {
+				t.Fatalf("%d rows after %v: %v, want %v", limit, after, got, want)
+			}
+			seen += len(got)
+			if len(got) < limit {
+				break
+			}
+			after = &ledger.Item{Kind: got[limit-1].Kind, Target: got[limit-1].Target}
+		}
+		if seen != 40 {
+			t.Errorf("%d rows in steps of %d, want 40", seen, limit)
+		}
+	}
+	for _, after := range []ledger.Item{{}, {Kind: "block"}, {Kind: "block", Target: "t15"}, {Kind: "c", Target: "zzz"}, {Kind: "z"}} {
+		owned(t, l, m, mine, after, 7)
+	}
+	if rows := owned(t, l, m, block(5, ""), ledger.Item{}, 7); len(rows) != 0 {
+		t.Errorf("nobody has %v", rows)
+	}
+	for _, invalid := range []struct {
+		owner string
+		limit int
+	}{{"", 1}, {"u3", 0}, {"u3", -1}} {
+		if rows, err := l.Owned(t.Context(), mine.Hash, invalid.owner, nil, invalid.limit); err == nil {
+			t.Errorf("%+v: %v, want an error", invalid, rows)
+		}
+	}
+}
+
+// named returns rows that name a user, which are as the model says.
+func named(t tester, l *ledger.Ledger, m *model, target string, limit int) []ledger.Row {
+	t.Helper()
+	got, err := l.Naming(context.Background(), hashOf(target), target, limit)
+	if err != nil {
+		t.Fatalf("Naming: %v", err)
+	}
+	if want := m.naming(hashOf(target), target, limit); !slices.Equal(got, want) {
+		t.Fatalf("%d rows that name %q: %v, want %v", limit, target, got, want)
+	}
+	return got
+}
+
+// mute is a row of user number owner that names a user.
+func mute(owner int, target string) ledger.Row {
+	row := block(owner, target)
+	row.Kind, row.Names, row.TargetHash = "mute", true, hashOf(target)
+	return row
+}
+
+// naming asks who names users, of whom one has hash 0 and one the greatest. Rows that
+// have the same target and name nobody are not among them.
+func (s suite) naming(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	stranger := mute(2, "a")
+	stranger.TargetHash = 7
+	report := mute(9, "a")
+	report.Kind = "report"
+	ends := until(mute(7, "a"), at(10))
+	changes := []ledger.Change{add(block(1, "a"), block(1, "b")), add(stranger), add(report), add(ends)}
+	for owner := range 16 {
+		changes = append(changes, add(mute(owner, "b"), mute(owner, "c")))
+	}
+	recordAt(t, l, m, at(0), changes...)
+	for _, target := range []string{"a", "b", "c", "d"} {
+		for _, limit := range []int{1, 2, 15, 16, 100} {
+			named(t, l, m, target, limit)
+		}
+	}
+	if rows := named(t, l, m, "a", 100); len(rows) != 2 {
+		t.Errorf("%v name a, want those of u7 and u9", rows)
+	}
+	// They keep what they name while they are prolonged, and when they begin anew.
+	for _, now := range []int64{5, 30} {
+		recordAt(t, l, m, at(now), add(until(ends, at(20))))
+		named(t, l, m, "a", 100)
+	}
+	// A row that named nobody does so once it is recorded with another end.
+	row := mute(11, "a")
+	row.Names = false
+	recordAt(t, l, m, at(30), add(row))
+	named(t, l, m, "a", 100)
+	recordAt(t, l, m, at(30), add(until(mute(11, "a"), at(40))))
+	named(t, l, m, "a", 100)
+	// One after another they are removed, which alters their owners' pages.
+	for rows := named(t, l, m, "b", 5); len(rows) > 0; rows = named(t, l, m, "b", 5) {
+		recordAt(t, l, m, at(0), remove(rows...))
+	}
+	m.check(t, l)
+	for _, invalid := range []struct {
+		target string
+		limit  int
+	}{{"", 1}, {"a", 0}, {"a", -1}} {
+		if rows, err := l.Naming(t.Context(), 0, invalid.target, invalid.limit); err == nil {
+			t.Errorf("%+v: %v, want an error", invalid, rows)
+		}
+	}
+}

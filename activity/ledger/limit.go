@@ -1,0 +1,87 @@
+package ledger
+
+import "time"
+
+// tally counts the rows of one owner and kind that have not ended, because a
+// change limits them.
+type tally struct {
+	key // without a target
+	// most is where the database may stop counting: the greatest limit, and one for
+	// each entry. If there are that many rows, every one that is added is too many,
+	// whatever was removed before.
+	most  int64
+	found int64 // in the ledger
+	live  int64 // as the changes so far leave it
+}
+
+// group is what rows are limited by: the key without the target.
+func (k key) group() key {
+	k.target = ""
+	return k
+}
+
+// tally makes a tally for each owner and kind that a change limits. The page of
+// the owner is among the plan's, as a row of theirs is, and so is locked while
+// they are counted.
+func (p *plan) tally() {
+	limited := make(map[key]*tally)
+	for _, c := range p.changes {
+		if c.Limit == 0 || c.Remove {
+			continue
+		}
+		of := c.Rows[0].key().group()
+		t := limited[of]
+		if t == nil {
+			t = &tally{key: of}
+			limited[of] = t
+		}
+		t.most = max(t.most, int64(c.Limit))
+	}
+	if len(limited) == 0 {
+		return
+	}
+	for _, e := range p.entries {
+		t := limited[e.group()]
+		if t == nil {
+			continue
+		}
+		if n := len(p.tallies); n == 0 || p.tallies[n-1] != t {
+			p.tallies = append(p.tallies, t)
+		}
+		t.most++
+		e.tally = t
+	}
+}
+
+// applyLimited makes the change unless its limit refuses it.
+func (c Change) applyLimited(named []*entry, now time.Time) (changed, refused bool) {
+	t := named[0].tally
+	before := t.live
+	states := make([]state, len(named))
+	for i, e := range named {
+		states[i] = e.state
+	}
+	changed = c.apply(named, now)
+	if t.live <= before || t.live <= int64(c.Limit) {
+		return changed, false
+	}
+	for i, e := range named {
+		live := e.live(now)
+		e.state = states[i]
+		e.count(live, now)
+	}
+	return false, true
+}
+
+// count keeps the tally after the entry was altered, which was live or not before.
+func (e *entry) count(was bool, now time.Time) {
+	if e.tally == nil {
+		return
+	}
+	if was {
+		e.tally.live--
+	}
+	if e.live(now) {
+		e.tally.live++
+	}
+}

@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// beforeNaming fills a ledger of 2 pages as it was made before rows could name users
+// and kinds were declared.
+const beforeNaming = `
+	INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '2');
+	INSERT INTO pages (page, sequence, changed) VALUES (0, 7, 1), (1, 3, 2);
+	INSERT INTO entries (hash, owner, kind, target, since, until) VALUES
+		(-9223372036854775807, 'u', 'block', 't', 42, NULL), (-9223372036854775807, 'u', 'hide', 'p', 43, 50),
+		(0, 't', 'blocked-by', 'u', 42, NULL), (0, 't', 'odd', 'u', 44, NULL)`
+
+// checkNamed has all that is new done to a ledger of beforeNaming.
+func checkNamed(t *testing.T, l *Ledger) {
+	t.Helper()
+	if id := l.Identity(); id != (Identity{Incarnation: 5, Seed: 6, Pages: 2}) {
+		t.Errorf("identity %+v", id)
+	}
+	us := func(n int64) time.Time { return time.UnixMicro(n).UTC() }
+	block := Row{Hash: 1, Owner: "u", Kind: "block", Target: "t", Since: us(42)}
+	hide := Row{Hash: 1, Owner: "u", Kind: "hide", Target: "p", Since: us(43), Until: us(50)}
+	check := func(rows []Row, err error, want ...Row) {
+		t.Helper()
+		if err != nil || !slices.Equal(rows, want) {
+			t.Errorf("rows %v, %v, want %v", rows, err, want)
+		}
+	}
+	rows, sequence, err := l.Snapshot(t.Context(), 0)
+	check(rows, err, block, hide)
+	if sequence != 7 {
+		t.Errorf("page 0 at %d, want 7", sequence)
+	}
+	rows, err = l.Owned(t.Context(), 1, "u", nil, 9)
+	check(rows, err, block, hide)
+	rows, err = l.Lookup(t.Context(), LookupQuery{Hash: 1, Owner: "u", Now: us(50), Items: []Item{{"hide", "p"}, {"block", "t"}}})
+	check(rows, err, block)
+	if n, err := l.Count(t.Context(), 1<<63, "t", "blocked-by", us(50)); n != 1 || err != nil {
+		t.Errorf("%d rows, %v, want 1", n, err)
+	}
+
+	mute := Row{Hash: 1, Owner: "u", Kind: "mute", Target: "t", Since: us(60), Names: true, TargetHash: 1 << 63}
+	if _, err := l.Record(t.Context(), us(60), []Change{{Rows: []Row{mute}, Limit: 1}}); err != nil {
+		t.Error(err)
+	}
+	mute.Names, mute.TargetHash = false, 0
+	rows, err = l.Naming(t.Context(), 1<<63, "t", 9)
+	check(rows, err, mute)
+
+	// What was built in was declared; of the rest nothing is known.
+	built := []Kind{{"block", "blocked-by", true}, {"hide", "", false}, {"like", "", false}}
+	if kinds, err := l.Kinds(t.Context()); err != nil || !slices.Equal(kinds, built) {
+		t.Errorf("kinds %v, %v, want %v", kinds, err, built)
+	}
+	if err := l.Declare(t.Context(), []Kind{built[1], {"block", "", true}}); err == nil {
+		t.Error("block, of which there is a row, is another one now")
+	}
+	if err := l.Declare(t.Context(), []Kind{built[0], built[1], {"mute", "", true}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMigrateNaming(t *testing.T) {
+	file := temporary(t)
+	db, err := connect(file, writerParameters, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := migrate(t.Context(), db, only(t, sqliteMigrations, "migrations/sqlite", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), beforeNaming); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkNamed(t, openFile(t, file, Options{}))
+}
+
+func TestPostgresMigrateNaming(t *testing.T) {
+	url := pgtest.Start(t).Schema()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := pgx.Identifier{conn.Config().RuntimeParams["search_path"]}.Sanitize()
+	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS `+schema); err != nil {
+		t.Fatal(err)
+	}
+	if err := migratePostgres(t.Context(), conn, only(t, postgresMigrations, "migrations/postgres", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.PgConn().Exec(t.Context(), beforeNaming).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := openPostgresTest(t, url)
+	checkNamed(t, &Ledger{id: d.id, db: d})
+}

@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Item is a row's kind and target.
+type Item struct{ Kind, Target string }
+
+// LookupQuery asks which rows of one owner are there.
+type LookupQuery struct {
+	Hash  uint64 // the owner's, as recorded
+	Owner string
+	Now   time.Time // rows that have ended by then are left out
+	Items []Item    // any number; one that is there twice counts once
+}
+
+// lookupAtOnce is how many rows PostgreSQL looks up in one round trip.
+const lookupAtOnce = 20_000
+
+// Lookup returns the rows of the items that are there, in order of kind and
+// target. Up to 20,000 items take one round trip, and no items take none; of
+// more, each 20,000 are looked up as of another moment.
+func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err error) {
+	wanted, err := q.entries()
+	if err == nil && len(wanted) == 0 {
+		return nil, nil
+	}
+	if err == nil {
+		err = l.use(func() error {
+			rows, err = l.db.lookup(ctx, wanted)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: look up %d rows: %w", len(q.Items), interrupted(ctx, err))
+	}
+	rows = slices.DeleteFunc(rows, func(r Row) bool { return times{r.Since, r.Until}.endedAt(q.Now) })
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target))
+	})
+	return rows, nil
+}
+
+// entries are the rows asked for, each once.
+func (q LookupQuery) entries() ([]*entry, error) {
+	if len(q.Items) == 0 {
+		return nil, nil
+	}
+	if err := validateID("owner", q.Owner); err != nil {
+		return nil, err
+	}
+	wanted := make([]*entry, 0, len(q.Items))
+	seen := make(map[Item]bool, len(q.Items))
+	for i, item := range q.Items {
+		if err := cmp.Or(validateID("kind", item.Kind), validateID("target", item.Target)); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		if !seen[item] {
+			seen[item] = true
+			wanted = append(wanted, &entry{key: key{q.Hash, q.Owner, item.Kind, item.Target}})
+		}
+	}
+	return wanted, nil
+}
+
+// Count returns how many rows an owner has of a kind, those not counted that have
+// ended by now. They are counted in an index, all of them: 100,000 take some
+// milliseconds.
+func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
+	if err = cmp.Or(validateID("owner", owner), validateID("kind", kind)); err == nil {
+		err = l.use(func() error {
+			n, err = l.db.count(ctx, hash, owner, kind, now)
+			return err
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ledger: count rows of kind %q: %w", kind, interrupted(ctx, err))
+	}
+	return n, nil
+}
+
+// Counts returns how many rows an owner has of each kind, those not counted that
+// have ended by now. A kind without any is not in it. For the time it takes see Count.
+func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (counts map[string]int, err error) {
+	if err = validateID("owner", owner); err == nil {
+		err = l.use(func() error {
+			counts, err = l.db.counts(ctx, hash, owner, now)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: count rows: %w", interrupted(ctx, err))
+	}
+	return counts, nil
+}
+
+// Owned returns the rows of an owner, of all kinds and those that have ended too, in
+// order of kind and target, and at most limit of them, which is at least 1. after
+// is the last one's Item, to go on with what comes behind it whether it is still there or not; nil to begin. Going on until fewer than
+// limit are returned gives every row once that is there throughout.
+func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Item, limit int) (rows []Row, err error) {
+	if after == nil {
+		after = &Item{}
+	}
+	if err = cmp.Or(validateID("owner", owner), checkLimit(limit)); err == nil {
+		err = l.use(func() error {
+			rows, err = l.db.owned(ctx, hash, owner, *after, limit)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: read an owner's rows: %w", interrupted(ctx, err))
+	}
+	return rows, nil
+}
+
+// Naming returns the rows that were recorded with Names and have the user of that id
+// and hash as their target, whoever owns them, those that have ended too. They are
+// in order of hash, owner and kind, and at most limit, which is at least 1. To go
+// on, remove them.
+func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) (rows []Row, err error) {
+	if err = cmp.Or(validateID("target", target), checkLimit(limit)); err == nil {
+		err = l.use(func() error {
+			rows, err = l.db.naming(ctx, targetHash, target, limit)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: read rows that name a user: %w", interrupted(ctx, err))
+	}
+	return rows, nil
+}

@@ -1,0 +1,300 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// openWithout opens a Recorder without a ledger.
+func openWithout(t testing.TB, c Config) *rig {
+	t.Helper()
+	r, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return &rig{Recorder: r, store: c.Store}
+}
+
+func TestWithoutLedger(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := openWithout(t, Config{Store: store, Pages: 4})
+		g.record(t, true, add("1", "block", "2"))
+		g.record(t, false, add("1", "block", "2"))
+		g.record(t, true, add("1", "hide", "a_b%c"))
+		g.record(t, true, add("u_%", "block", "1"))
+		g.record(t, true, add("1", "like", "p"))
+		g.record(t, true, add("1", "seen", "p"))
+		look := func() {
+			t.Helper()
+			g.want(t, "1", "block", "2", Direct)
+			g.want(t, "2", "block", "1", Reverse)
+			g.want(t, "1", "hide", "a_b%c", Direct)
+			g.want(t, "u_%", "block", "1", Direct)
+			g.want(t, "1", "block", "u_%", Reverse)
+			g.want(t, "1", "like", "p", Direct)
+			g.want(t, "1", "seen", "p", Direct)
+			g.want(t, "3", "block", "2", None)
+		}
+		look()
+		g.Close()
+		g = openWithout(t, Config{Store: store}) // the store says how it was made
+		if g.Pages() != 4 {
+			t.Errorf("opened again with %d pages", g.Pages())
+		}
+		look()
+		g.record(t, true, undo("1", "block", "2"))
+		g.record(t, false, undo("1", "block", "2"))
+		g.want(t, "1", "block", "2", None)
+		g.want(t, "2", "block", "1", None)
+		outcomes, err := g.Record(t.Context(), []Activity{
+			add("5", "hide", "p"), add("5", "hide", "p"), undo("5", "hide", "p"), undo("5", "hide", "p"), add("5", "hide", "p"), add("5", "seen", "p"),
+		})
+		want := []Outcome{Changed, Unchanged, Changed, Unchanged, Changed, Changed}
+		if err != nil || !slices.Equal(outcomes, want) {
+			t.Errorf("%v, %v, want %v", outcomes, err, want)
+		}
+		g.want(t, "5", "hide", "p", Direct)
+	})
+}
+
+// TestWithoutLedgerInBulk: far more than the pages were made for. What is recorded is there, but for the few that
+// looked present when they came; what is undone is gone but for what is said to be stuck; and the rate holds.
+func TestWithoutLedgerInBulk(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := openWithout(t, Config{Store: store, Pages: 2})
+		rng := rand.New(rand.NewPCG(1, 9))
+		live := map[Activity]bool{}
+		var order []Activity
+		stuck, undone, early := 0, 0, 0
+		for range 60 {
+			var batch []Activity
+			for range 100 {
+				a := add(fmt.Sprint(rng.IntN(50)), "hide", fmt.Sprint("p", rng.IntN(5000)))
+				if len(order) > 0 && rng.IntN(4) == 0 {
+					a = order[rng.IntN(len(order))]
+				}
+				if live[a] {
+					delete(live, a)
+					a.Remove = true
+				} else {
+					live[a] = true
+					order = append(order, a)
+				}
+				batch = append(batch, a)
+			}
+			outcomes, err := g.Record(t.Context(), batch)
+			must(t, err)
+			for i, o := range outcomes {
+				if batch[i].Remove {
+					undone++
+					switch o {
+					case Stuck:
+						stuck++
+					case Unchanged:
+						early++
+					case Changed, OverLimit:
+					}
+				}
+			}
+		}
+		missed := 0
+		for a := range live {
+			if g.check(t, a.User, "hide", a.Target) == None {
+				missed++
+			}
+		}
+		t.Logf("%d live, %d of them missed; %d undone, %d of them stuck", len(live), missed, undone, stuck)
+		// One that looked present rests on the bits of others, and goes when they do.
+		if mean := g.keyRate * float64(len(order)); float64(missed) > mean+4*math.Sqrt(mean)+1 {
+			t.Errorf("%d of %d are missed", missed, len(live))
+		}
+		if early > 0 || stuck > undone/20 {
+			t.Errorf("%d of %d undone were stuck, %d were not there", stuck, undone, early)
+		}
+		g.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 50_000), 50_000)
+	})
+}
+
+// TestWithoutLedgerRefuses: what a filter alone cannot do is refused, and changes nothing.
+func TestWithoutLedgerRefuses(t *testing.T) {
+	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 2})
+	ctx := t.Context()
+	g.record(t, true, add("1", "block", "2"))
+	timed := add("1", "hide", "p")
+	timed.Until = time.Now().Add(time.Hour)
+	for name, call := range map[string]func() error{
+		"list":    func() error { _, err := g.List(ctx, "1", "block", "", 10); return err },
+		"confirm": func() error { _, err := g.Confirm(ctx, "1", nil); return err },
+		"preview": func() error { _, err := g.Preview(ctx, "1", "block", []string{"2"}); return err },
+		"counts":  func() error { _, err := g.Counts(ctx, "1"); return err },
+		"export":  func() error { return g.Export(ctx, "1", func(Activity) error { return nil }) },
+		"delete":  func() error { _, err := g.DeleteUser(ctx, "1"); return err },
+	} {
+		var without *NoLedgerError
+		if err := call(); !errors.As(err, &without) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var invalid *InvalidError
+	if _, err := g.Record(ctx, []Activity{add("1", "hide", "q"), timed}); !errors.As(err, &invalid) || invalid.Code != CodeNoLedger ||
+		invalid.Field != "activities[1].until" {
+		t.Errorf("until: %v", err)
+	}
+	g.want(t, "1", "block", "2", Direct)
+	g.want(t, "1", "hide", "q", None)
+	limited, err := NewKinds(Kind{Name: "hide", Plural: "hides", Target: Post, Effect: Drop, Limit: 5})
+	must(t, err)
+	if _, err := Open(ctx, Config{Store: &favfilter.Memory{}, Kinds: limited}); err == nil {
+		t.Error("a limit is taken without a ledger")
+	}
+}
+
+// TestWithoutLedgerSettings: a filter is not opened as what it is not.
+func TestWithoutLedgerSettings(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := openWithout(t, Config{Store: store, Pages: 4})
+		g.record(t, true, add("1", "block", "2"))
+		for name, c := range map[string]Config{
+			"pages": {Store: store, Pages: 8}, "rate": {Store: store, FalsePositiveRate: 0.1},
+		} {
+			if _, err := Open(t.Context(), c); !errors.Is(err, favfilter.ErrMismatch) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+	store := &favfilter.Memory{}
+	openWithout(t, Config{Store: store, Pages: 4})
+	l := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 4)
+	if _, err := Open(t.Context(), Config{Store: store, Ledger: l}); !errors.Is(err, favfilter.ErrMismatch) {
+		t.Errorf("pages without a ledger: %v", err)
+	}
+	store = &favfilter.Memory{}
+	g := newRig(t, store, 1)
+	g.record(t, true, add("1", "block", "2"))
+	if _, err := Open(t.Context(), Config{Store: store}); !errors.Is(err, favfilter.ErrMismatch) {
+		t.Errorf("pages of a ledger: %v", err)
+	}
+}
+
+// TestWithoutLedgerAndStore: without either there is no answer.
+func TestWithoutLedgerAndStore(t *testing.T) {
+	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 2})
+	g.useStore(t, downStore{})
+	if _, err := g.View(t.Context(), "1", g.Kinds().All()); dependency(err) != "pages" {
+		t.Errorf("view: %v", err)
+	}
+	if ready, down := g.Ready(context.Background()); ready || len(down) != 1 {
+		t.Errorf("ready %v, %v", ready, down)
+	}
+}
+
+// TestWithoutLedgerAndPageZero: how the filter was made is not forgotten with page 0, nor with all the others while
+// somebody has it open.
+func TestWithoutLedgerAndPageZero(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		remove := func(number uint32) {
+			t.Helper()
+			loaded, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+			must(t, err)
+			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: number}, Seen: loaded[0].Version})
+			must(t, err)
+		}
+		a := openWithout(t, Config{Store: store, Pages: 4})
+		for user := range 8 {
+			a.record(t, true, add(fmt.Sprint(user), "hide", "p"))
+		}
+		remove(0)
+		b := openWithout(t, Config{Store: store})
+		if b.identity != a.identity {
+			t.Errorf("without page 0: %+v, it was %+v", b.identity, a.identity)
+		}
+		for number := range uint32(4) {
+			remove(number)
+		}
+		a.keepFilter()
+		b = openWithout(t, Config{Store: store})
+		b.record(t, true, add("1", "block", "2"))
+		a.want(t, "2", "block", "1", Reverse)
+	})
+}
+
+// TestWithoutLedgerAtOnce: processes that open a new filter at once open one.
+func TestWithoutLedgerAtOnce(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		recorders := make([]*Recorder, 4)
+		var wg sync.WaitGroup
+		for i := range recorders {
+			wg.Go(func() {
+				r, err := Open(t.Context(), Config{Store: store, Pages: 4})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				recorders[i] = r
+			})
+		}
+		wg.Wait()
+		for _, r := range recorders {
+			if r == nil {
+				t.FailNow()
+			}
+			if r.identity != recorders[0].identity {
+				t.Errorf("%+v and %+v", r.identity, recorders[0].identity)
+			}
+			r.Close()
+		}
+	})
+}
+
+// TestWithoutLedgerOverOne: pages of a ledger are not taken for a filter, also where page 0 is not there.
+func TestWithoutLedgerOverOne(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 64)
+	user := "1"
+	for i := 2; g.pageOf(userHash(g.identity.Seed, user)) == 0; i++ {
+		user = fmt.Sprint(i)
+	}
+	g.record(t, true, add(user, "hide", "p"))
+	if _, err := Open(t.Context(), Config{Store: store}); !errors.Is(err, favfilter.ErrMismatch) {
+		t.Errorf("pages of a ledger: %v", err)
+	}
+}
+
+// TestStuckOnOneSide: a block that cannot be undone on one side is not undone on the other.
+func TestStuckOnOneSide(t *testing.T) {
+	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 4})
+	var batch []Activity
+	for i := range 6000 {
+		batch = append(batch, add(fmt.Sprint("u", i%50), "block", fmt.Sprint("v", i)))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+	stuck := 0
+	for i := range batch {
+		batch[i].Remove = true
+		outcomes, err := g.Record(t.Context(), batch[i:i+1])
+		must(t, err)
+		if outcomes[0] != Stuck {
+			continue
+		}
+		stuck++
+		if user, target := batch[i].User, batch[i].Target; g.check(t, user, "block", target) != Direct || g.check(t, target, "block", user) != Reverse {
+			t.Errorf("the block of %s by %s is stuck, and undone on one side", target, user)
+		}
+	}
+	t.Logf("%d of %d stuck", stuck, len(batch))
+	if stuck == 0 {
+		t.Error("nothing was stuck to try this")
+	}
+}

@@ -1,0 +1,191 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// userBatch is how many rows of a user are read at a time, to be exported.
+	userBatch = 1000
+	// deleteBatch is how many are removed at a time. Each time the user's page is made anew, which takes
+	// reading all that is left, and so may the page of each row be, within pageTimeout.
+	deleteBatch = 4000
+)
+
+// Export calls each for every activity of user that the ledger keeps, by kind and target, as they
+// stand while it goes on; an empty user stands for all, in no particular order. What others did with the user is
+// theirs, and is left out. Windows cannot be exported: nobody can tell what a
+// filter holds. Errors are an [*InvalidError], an [*UnavailableError], or what each returned.
+func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) error) error {
+	if !r.HasLedger() {
+		return &NoLedgerError{"an export"}
+	}
+	if user == "" {
+		return r.exportAll(ctx, each)
+	}
+	if err := CheckID(user, "user"); err != nil {
+		return err
+	}
+	hash := userHash(r.identity.Seed, user)
+	var after *ledger.Item
+	for {
+		rows, err := r.ledger.Owned(ctx, hash, user, after, userBatch)
+		if err != nil {
+			return fmt.Errorf("export a user: %w", unavailable("ledger", err))
+		}
+		if err := r.exportRows(ctx, rows, each); err != nil {
+			return err
+		}
+		if len(rows) < userBatch {
+			return nil
+		}
+		last := rows[len(rows)-1]
+		after = &ledger.Item{Kind: last.Kind, Target: last.Target}
+	}
+}
+
+func (r *Recorder) exportAll(ctx context.Context, each func(Activity) error) error {
+	for page := range r.identity.Pages {
+		rows, _, err := r.ledger.Snapshot(ctx, page)
+		if err != nil {
+			return fmt.Errorf("export all users: %w", unavailable("ledger", err))
+		}
+		if err := r.exportRows(ctx, rows, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) error {
+	kinds, err := r.rowKinds(ctx, rows)
+	if err != nil {
+		return fmt.Errorf("export: %w", unavailable("ledger", err))
+	}
+	now := r.now()
+	for _, row := range rows {
+		k := kinds[row.Kind]
+		if k.of != "" && k.of != row.Kind || !row.Until.IsZero() && !row.Until.After(now) {
+			continue // the other side of somebody's activity, or over
+		}
+		if err := each(Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteUser removes every trace of user: their activities, those of others with them, from the
+// ledger, the pages and the windows. Pages that held any are not changed but made anew, so that not a bit of them is
+// left; what could not be made anew is behind the ledger, and nobody uses it before it has been. It returns how many activities
+// were removed, also with an error: then some are left, and it may be called again, of any Recorder. What is
+// recorded of the user meanwhile may stay.
+//
+// Windows of kinds that the Recorder does not have, or had with another length or other parts, stay until they
+// end; so do those in the process of another Recorder.
+func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
+	if err := CheckID(user, "user"); err != nil {
+		return 0, err
+	}
+	if !r.HasLedger() {
+		return 0, &NoLedgerError{"to delete a user"}
+	}
+	hash := userHash(r.identity.Seed, user)
+	touched := make(map[uint32]bool)
+	for _, rows := range []func() ([]ledger.Row, error){
+		func() ([]ledger.Row, error) { return r.ledger.Owned(ctx, hash, user, nil, deleteBatch) },
+		func() ([]ledger.Row, error) { return r.ledger.Naming(ctx, hash, user, deleteBatch) },
+	} {
+		n, err := r.deleteRows(ctx, rows, touched)
+		if deleted += n; err != nil {
+			return deleted, fmt.Errorf("delete a user: %w", decided(deleted, err))
+		}
+	}
+	for _, k := range r.kinds.All() {
+		if k.InLedger() {
+			continue
+		}
+		if err := r.rings[k.Name].Forget(ctx, r.windowID(hash, k), r.now()); err != nil {
+			return deleted, fmt.Errorf("delete a user: %w", unavailable("pages", err))
+		}
+	}
+	for page := range touched {
+		if want := r.marks.required[page].Load(); r.marks.stood[page].Load() < want { // making it anew failed
+			if err := r.stand(ctx, page, want); err != nil {
+				return deleted, fmt.Errorf("delete a user: %w", err)
+			}
+		}
+	}
+	// What was undone before has left bits as well.
+	page := r.pageOf(hash)
+	if err := r.remake(ctx, page, r.marks.required[page].Load(), "user deleted"); err != nil {
+		return deleted, fmt.Errorf("delete a user: %w", err)
+	}
+	if err := r.persist(ctx); err != nil {
+		return deleted, fmt.Errorf("delete a user: %w", unavailable("pages", err))
+	}
+	return deleted, nil
+}
+
+// decided is err, but not that nothing was done, where something was.
+func decided(deleted int, err error) error {
+	if deleted > 0 && errors.Is(err, ErrOverloaded) {
+		return unavailable("ledger", err)
+	}
+	return err
+}
+
+// deleteRows removes what rows returns, again and again until that is nothing, with the rows on the
+// other side, and adds the pages that held any to touched.
+func (r *Recorder) deleteRows(
+	ctx context.Context, rows func() ([]ledger.Row, error), touched map[uint32]bool,
+) (deleted int, err error) {
+	for {
+		found, err := rows()
+		if err != nil {
+			return deleted, unavailable("ledger", err)
+		}
+		if len(found) == 0 {
+			return deleted, nil
+		}
+		kinds, err := r.rowKinds(ctx, found)
+		if err != nil {
+			return deleted, unavailable("ledger", err)
+		}
+		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), anew: true}
+		for i, row := range found {
+			w.changes[i] = r.removal(row, kinds[row.Kind])
+			for _, of := range w.changes[i].Rows {
+				touched[r.pageOf(of.Hash)] = true
+			}
+		}
+		if err := r.write(ctx, w); err != nil {
+			return deleted, err
+		}
+		deleted += count(w.outcomes, Changed)
+	}
+}
+
+// removal takes a row out, with the one on the other side.
+func (r *Recorder) removal(row ledger.Row, k rowKind) ledger.Change {
+	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
+	if k.mirror != "" {
+		c.Rows = append(c.Rows, ledger.Row{
+			Hash: userHash(r.identity.Seed, row.Target), Owner: row.Target, Kind: k.mirror, Target: row.Owner,
+		})
+	}
+	return c
+}
+
+func count(outcomes []Outcome, of Outcome) (n int) {
+	for _, o := range outcomes {
+		if o == of {
+			n++
+		}
+	}
+	return n
+}

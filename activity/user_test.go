@@ -1,0 +1,390 @@
+package activity
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// leaver is who is deleted.
+const leaver = "le_aver%"
+
+// manyKinds are the built-in ones and one of every other sort.
+func manyKinds(t testing.TB) *Kinds {
+	t.Helper()
+	kinds, err := NewKinds(append(builtinKinds(),
+		Kind{Name: "mute", Plural: "mutes", Target: User, Effect: Drop},
+		Kind{Name: "follow", Plural: "follows", Target: User, Effect: Annotate, Reverse: "followed-by"},
+		Kind{Name: "pin", Plural: "pins", Target: Post, Effect: Annotate, Limit: 5},
+		Kind{Name: "glimpse", Plural: "glimpses", Target: Post, Effect: Drop, Window: 7 * 24 * time.Hour, Parts: 7},
+	)...)
+	must(t, err)
+	return kinds
+}
+
+// openKinds opens a Recorder of its own on a ledger and a store, which does nothing of its own accord.
+func openKinds(t testing.TB, l Ledger, s favfilter.Store, kinds *Kinds) *rig {
+	t.Helper()
+	g := &rig{store: s}
+	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	r, err := newRecorder(t.Context(), Config{
+		Ledger: l, Store: s, Kinds: kinds, StalenessBound: -1, Now: func() time.Time { return time.Unix(0, g.now.Add(1000)) },
+	})
+	must(t, err)
+	t.Cleanup(r.Close)
+	g.Recorder = r
+	return g
+}
+
+// TestDeleteUser runs on Memory and SQLite, and on Redis and Postgres.
+func TestDeleteUser(t *testing.T) {
+	redis, postgres := redistest.Start(t), pgtest.Start(t)
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, l *ledger.Ledger, s favfilter.Store)
+	}{
+		{"everything", deleteUser},
+		{"of another's kinds", deleteUserOfAnothersKinds},
+		{"among writers", deleteUserAmongWriters},
+		{"faults", deleteUserFaults},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Run("memory and sqlite", func(t *testing.T) {
+				c.run(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{})
+			})
+			t.Run("redis and postgres", func(t *testing.T) {
+				must(t, redis.Client().FlushAll(t.Context()).Err())
+				c.run(t, openLedgerAt(t, postgres.Schema(), 4), redisStore(t, redis))
+			})
+		})
+	}
+}
+
+// crowd is what others do, enough for pages on which keys share most of their bits' regions.
+func crowd() (batch []Activity) {
+	for i := range 1200 {
+		batch = append(batch, add(fmt.Sprint("c", i%30), "hide", fmt.Sprint("h", i)))
+	}
+	for i := range 30 {
+		user, next := fmt.Sprint("c", i), fmt.Sprint("c", (i+1)%30)
+		batch = append(batch, add(user, "block", next), add(user, "seen", "s"), add(user, "hide", leaver))
+	}
+	return batch
+}
+
+// life is what the user and others have done with each other.
+func (g *rig) life(user string) (batch []Activity) {
+	end := time.Unix(0, g.now.Load()).Add(time.Hour)
+	for i := range 24 {
+		other := fmt.Sprint("c", i)
+		batch = append(batch,
+			add(user, "hide", fmt.Sprint("lh", i)), add(user, "like", fmt.Sprint("ll", i)), add(user, "seen", fmt.Sprint("ls", i)),
+			[]Activity{add(user, "block", other), add(other, "block", user)}[i%2],
+			add(user, "hide", fmt.Sprint("over", i)).until(end))
+		if _, known := g.Kinds().Named("mute"); known {
+			batch = append(batch,
+				[]Activity{add(user, "mute", other), add(other, "mute", user)}[i/2%2],
+				[]Activity{add(user, "follow", other), add(other, "follow", user)}[i/4%2],
+				add(user, "pin", fmt.Sprint("lp", i%5)), add(user, "glimpse", fmt.Sprint("lg", i)), add(other, "mute", user).until(end))
+		}
+	}
+	return batch
+}
+
+// wantGone checks that nothing of the user is anywhere: no row, no bit in any page that other rows do not set,
+// no part of a window.
+func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
+	t.Helper()
+	hash := userHash(g.identity.Seed, user)
+	owned, err := l.Owned(t.Context(), hash, user, nil, 1)
+	must(t, err)
+	naming, err := l.Naming(t.Context(), hash, user, 1)
+	must(t, err)
+	if len(owned)+len(naming) > 0 {
+		t.Errorf("rows are left: %v, %v", owned, naming)
+	}
+	posts := []string{"hide", "like", "pin"}
+	for page := range g.identity.Pages {
+		rows, sequence, err := l.Snapshot(t.Context(), page)
+		must(t, err)
+		for _, row := range rows {
+			if row.Owner == user || row.Target == user && !slices.Contains(posts, row.Kind) {
+				t.Errorf("the ledger has %+v", row)
+			}
+		}
+		want, err := g.image(t.Context(), page, rows, sequence)
+		must(t, err)
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
+		must(t, err)
+		switch got := loaded[0].Page; {
+		case got == nil && sequence == 0: // nobody was ever on it
+		case got == nil:
+			t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
+		case !bytes.Equal(bloomBits(got), bloomBits(want)):
+			t.Errorf("page %d has %d bits set in %d, anew it would have %d in %d",
+				page, got.Header().Set, got.Header().Shape.Bits, want.Header().Set, want.Header().Shape.Bits)
+		}
+	}
+	for _, k := range g.Kinds().All() {
+		if k.InLedger() {
+			continue
+		}
+		loaded, err := g.store.Load(t.Context(), g.rings[k.Name].Pages(g.windowID(hash, k), g.Recorder.now()))
+		must(t, err)
+		if slices.ContainsFunc(loaded, func(l favfilter.Loaded) bool { return l.Version != "" }) {
+			t.Errorf("the window of %s is there", k.Name)
+		}
+	}
+}
+
+func bloomBits(p *favfilter.Page) []byte {
+	raw, _ := p.Encode()
+	return raw[favfilter.HeaderBytes:]
+}
+
+// wantCrowd checks that all that others did is there.
+func (g *rig) wantCrowd(t *testing.T) {
+	t.Helper()
+	views := make(map[string]*View)
+	for _, a := range crowd() {
+		v := views[a.User]
+		if v == nil {
+			var err error
+			v, err = g.View(t.Context(), a.User, g.Kinds().All())
+			must(t, err)
+			views[a.User] = v
+		}
+		i := slices.IndexFunc(g.Kinds().All(), func(k Kind) bool { return k.Name == a.Kind })
+		if v.Check(i, a.Target) == None {
+			t.Errorf("%+v is missed", a)
+		}
+	}
+}
+
+// recordLife records what the user does, part of it in a time that has passed since.
+func (g *rig) recordLife(t *testing.T, user string) {
+	t.Helper()
+	_, err := g.Record(t.Context(), g.life(user))
+	must(t, err)
+	g.now.Add(int64(5 * 24 * time.Hour))
+	_, err = g.Record(t.Context(), []Activity{add(user, "seen", "later")})
+	must(t, err)
+}
+
+func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
+	t.Helper()
+	g := openKinds(t, l, s, manyKinds(t))
+	_, err := g.Record(t.Context(), crowd())
+	must(t, err)
+	g.recordLife(t, leaver)
+	deleted, err := g.DeleteUser(t.Context(), leaver)
+	must(t, err)
+	g.wantGone(t, l, leaver)
+	g.wantCrowd(t)
+	if want := 24*4 + 5 + 12; deleted < want {
+		t.Errorf("%d activities deleted, at least %d were there", deleted, want)
+	}
+	if deleted, err = g.DeleteUser(t.Context(), leaver); deleted != 0 || err != nil {
+		t.Errorf("again: %d, %v", deleted, err)
+	}
+	var invalid *InvalidError
+	if _, err = g.DeleteUser(t.Context(), ""); !errors.As(err, &invalid) {
+		t.Errorf("nobody: %v", err)
+	}
+	for i := range 20 { // with so little to undo that no page has to be made anew for that
+		user := fmt.Sprint("few", i)
+		_, err := g.Record(t.Context(), []Activity{
+			add(user, "hide", "p"), add(user, "block", fmt.Sprint("c", i)), add(user, "mute", fmt.Sprint("c", i+1)),
+			add(fmt.Sprint("c", i+2), "block", user), add(fmt.Sprint("c", i+3), "mute", user),
+		})
+		must(t, err)
+		if deleted, err := g.DeleteUser(t.Context(), user); deleted != 5 || err != nil {
+			t.Errorf("%d of 5 deleted, %v", deleted, err)
+		}
+		g.wantGone(t, l, user)
+	}
+	g.record(t, true, add(leaver, "block", "c1")) // who comes back begins anew
+	g.want(t, "c1", "block", leaver, Reverse)
+}
+
+// TestDeleteUserOfManyRows: more than are removed at a time, on both sides.
+func TestDeleteUserOfManyRows(t *testing.T) {
+	l := openLedger(t, t.TempDir()+"/ledger.db", 4)
+	g := openKinds(t, l, &favfilter.Memory{}, manyKinds(t))
+	var batch []Activity
+	for i := range 2*userBatch + 1 {
+		other := fmt.Sprint("o", i)
+		batch = append(batch, add(leaver, "hide", fmt.Sprint("p", i)), add(other, "mute", leaver), add(other, "block", leaver))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+	if deleted, err := g.DeleteUser(t.Context(), leaver); err != nil || deleted != len(batch) {
+		t.Errorf("%d of %d deleted, %v", deleted, len(batch), err)
+	}
+	g.wantGone(t, l, leaver)
+}
+
+// deleteUserOfAnothersKinds: a Recorder that does not know the kinds of another one, which came later,
+// deletes them all the same.
+func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
+	t.Helper()
+	plain := openKinds(t, l, s, nil)
+	rich := openKinds(t, l, s, manyKinds(t))
+	_, err := rich.Record(t.Context(), crowd())
+	must(t, err)
+	rich.recordLife(t, leaver)
+	plain.now.Store(rich.now.Load())
+	_, err = plain.DeleteUser(t.Context(), leaver)
+	must(t, err)
+	plain.wantGone(t, l, leaver)
+	rich.wantCrowd(t)
+	for i := range 24 {
+		other := fmt.Sprint("c", i)
+		for _, kind := range []string{"mute", "follow", "block"} {
+			rich.want(t, other, kind, leaver, None)
+			rich.want(t, leaver, kind, other, None)
+		}
+	}
+}
+
+// deleteUserFaults lets each call of ledger and store fail once, before and after it takes effect. Called again,
+// nothing is left once what is behind has been made anew; and nothing was if it did not fail.
+func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
+	t.Helper()
+	f := &faulttest.Faults{}
+	g := openKinds(t, faulttest.Ledger{Ledger: l, Faults: f}, faulttest.Store{Store: s, Faults: f}, manyKinds(t))
+	_, err := g.Record(t.Context(), crowd())
+	must(t, err)
+	step := int64(1)
+	if testing.Short() {
+		step = 5
+	}
+	for _, f.After = range []bool{false, true} {
+		for at := int64(1); ; at += step {
+			g.recordLife(t, leaver)
+			g.rebuilds.ended.Wait()
+			f.At = f.Calls() + at
+			_, err := g.DeleteUser(t.Context(), leaver)
+			g.rebuilds.ended.Wait() // those of a deletion that gave up, too
+			passed := f.Calls() < f.At
+			f.At = 0
+			if err != nil {
+				if !errors.Is(err, faulttest.ErrInjected) || dependency(err) == "" {
+					t.Errorf("error %v", err)
+				}
+				_, err = g.DeleteUser(t.Context(), leaver)
+				must(t, err)
+				// Pages of a transaction whose answer was lost are behind, which every Recorder finds out.
+				<-g.poll().done
+				g.sweep()
+				g.sweep()
+			}
+			g.wantGone(t, l, leaver)
+			if t.Failed() {
+				t.Fatalf("fault at call %d, after %v", at, f.After)
+			}
+			if passed {
+				t.Logf("%d calls", at-1)
+				break
+			}
+		}
+	}
+	g.wantLedgerCrowd(t)
+}
+
+// wantLedgerCrowd is wantCrowd without windows, which end while much time passes.
+func (g *rig) wantLedgerCrowd(t *testing.T) {
+	t.Helper()
+	for _, a := range crowd() {
+		if k := g.kind(t, a.Kind); k.InLedger() {
+			g.want(t, a.User, a.Kind, a.Target, Direct)
+		}
+	}
+}
+
+// deleteUserAmongWriters: what others record meanwhile, with each other and on the same pages, is there, and what they
+// undo is not.
+func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
+	t.Helper()
+	g := openKinds(t, l, s, manyKinds(t))
+	_, err := g.Record(t.Context(), crowd())
+	must(t, err)
+	leavers := []string{"l1", "l2", "l3", "l4"}
+	for _, user := range leavers {
+		g.recordLife(t, user)
+	}
+	live := make([]map[Activity]bool, 6)
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	for w := range live {
+		running.Go(func() { live[w] = g.writeUntil(t, stop, w) })
+	}
+	for _, user := range leavers {
+		if _, err := g.DeleteUser(t.Context(), user); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	running.Wait()
+	g.wantLedgerCrowd(t)
+	gone, found := 0, 0
+	for _, of := range live {
+		if len(of) == 0 {
+			t.Error("somebody wrote nothing")
+		}
+		for a, is := range of {
+			switch match := g.check(t, a.User, a.Kind, a.Target); {
+			case is && match == None:
+				t.Errorf("%+v is missed", a)
+			case !is:
+				gone++
+				if match != None {
+					found++
+				}
+			}
+		}
+	}
+	g.checkRate(t, found, gone)
+	for _, user := range leavers {
+		if deleted, err := g.DeleteUser(t.Context(), user); deleted != 0 || err != nil {
+			t.Errorf("again: %d, %v", deleted, err)
+		}
+	}
+	g.ledger = l
+	g.wantWhole(t)
+}
+
+// writeUntil records and undoes what user number w has with others, and returns what is there at the end.
+func (g *rig) writeUntil(t *testing.T, stop <-chan struct{}, w int) map[Activity]bool {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(8, uint64(w)))
+	live := make(map[Activity]bool)
+	user := fmt.Sprint("w", w)
+	for {
+		kinds := []string{"hide", "seen", "block", "mute"}
+		a := add(user, kinds[rng.IntN(4)], fmt.Sprint("c", rng.IntN(30)))
+		live[a] = a.Kind == "seen" || rng.IntN(3) > 0
+		change := a
+		change.Remove = !live[a]
+		if _, err := g.Record(t.Context(), []Activity{change}); err != nil {
+			t.Errorf("%+v: %v", change, err)
+			return live
+		}
+		select {
+		case <-stop:
+			return live
+		default:
+		}
+	}
+}
