@@ -50,7 +50,7 @@ func Example() {
 	answer, err = feed.Filter(ctx, recorder, feed.Request{Viewer: "2", Posts: []feed.Post{{ID: "p1", Author: "1"}}})
 	fmt.Println(answer.Kept, answer.Dropped, err)
 	// Output:
-	// [true true false true] <nil>
-	// [{p9 [true]}] [{p7 hide } {p8 block 2}] <nil>
-	// [] [{p1 block 1}] <nil>
+	// [changed changed unchanged changed] <nil>
+	// [{p9 [true]}] [{p7 hide  false} {p8 block 2 false}] <nil>
+	// [] [{p1 block 1 false}] <nil>
 }

@@ -4,36 +4,22 @@ package feed
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// MaxPosts is the most candidates of one [Request].
-const MaxPosts = 5000
-
-// Post is a candidate.
-type Post struct {
-	ID     string
-	Author string   // needed where a kind checked targets users
-	Actors []string // anybody else on the post: who reposted it, is quoted or mentioned
-}
-
-// Request asks what Viewer gets to see of Posts.
-type Request struct {
-	Viewer   string
-	Posts    []Post   // up to MaxPosts, in the order of the feed
-	Kinds    []string // to be checked, in this order; nil: every kind that drops
-	Annotate []string // kinds to mark on the posts that are kept
-}
-
-// Answer says of every candidate what becomes of it.
+// Answer says of the candidates what becomes of them.
 type Answer struct {
 	Kept    []Kept // in the order of the request
 	Dropped []Dropped
+
+	// Next is the index of the first candidate that was not looked at, because the
+	// limit was reached; 0 if all were. Ask for the rest with Posts[Next:].
+	Next int
+
 	// Degraded names the kinds that could not be checked: posts are kept that
-	// would have been dropped.
+	// would have been dropped. It also says so if what was kept could not be recorded
+	// as seen.
 	Degraded []activity.Degraded
 }
 
@@ -48,13 +34,26 @@ type Dropped struct {
 	ID    string
 	Kind  string
 	Actor string // for kinds that target users: who
+
+	// Unconfirmed says, for an exact request alone, that the kind has a window, so
+	// that nobody can tell whether this is a false positive. Leave such kinds out of
+	// Request.Kinds to have none.
+	Unconfirmed bool
 }
 
+// notRecorded is why a feed that is answered is degraded after all.
+const notRecorded = "what is kept could not be recorded: the page store is unavailable"
+
 // Filter checks every candidate against the viewer's activities, which it reads in
-// one round trip. Nothing that was acknowledged before Filter was called is missed;
+// one round trip. Nothing that was acknowledged before Filter was called is missed, but where the
+// Recorder reads replicas: there, what another process wrote less than a staleness bound ago may be;
 // a clean candidate is dropped with the Recorder's false-positive rate, times the
 // number of its actors for kinds that target users. Viewers never lose posts to a
 // kind that targets users for being their own author or actor.
+//
+// With RecordSeen, what is kept counts as seen when Filter returns: a later feed of the
+// viewer drops it, for as long as the window lasts. If it cannot be recorded, Degraded names
+// the kind and the answer is good otherwise.
 //
 // Errors are an [*activity.InvalidError], whose field names the part of the request,
 // an [*activity.UnavailableError], or that of ctx.
@@ -63,132 +62,194 @@ func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, err
 	if err != nil {
 		return Answer{}, err
 	}
-	view, err := r.View(ctx, req.Viewer, c.all)
+	n := ahead(req)
+	reading := r.Begin(ctx, req.Viewer, c.all, n*c.marks)
+	defer reading.Release()
+	hashed := hashAhead(reading, c, req.Posts[:n])
+	view, err := reading.View()
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
-	a := Answer{Kept: make([]Kept, 0, len(req.Posts)), Degraded: view.Degraded}
-	marks := make([]bool, 0, len(req.Posts)*len(req.Annotate))
-	for i := range req.Posts {
-		p := &req.Posts[i]
-		if d, drop := c.reason(view, req.Viewer, p); drop {
-			a.Dropped = append(a.Dropped, d)
-			continue
+	hashed.look(c)
+	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
+	if req.Exact {
+		if err := l.confirm(ctx, r, req.Posts); err != nil {
+			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 		}
-		from := len(marks)
-		for k := c.drops; k < len(c.all); k++ {
-			_, found := match(view, k, c.all[k], req.Viewer, p)
-			marks = append(marks, found)
+	}
+	a := l.walk(req)
+	a.Degraded = view.Degraded
+	if req.RecordSeen && len(a.Kept) > 0 {
+		if err := a.recordSeen(ctx, view, c.seen); err != nil {
+			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 		}
-		a.Kept = append(a.Kept, Kept{ID: p.ID, Marks: marks[from:len(marks):len(marks)]})
 	}
 	return a, nil
 }
 
-// checks are the kinds of a request: first those that drop, then those that annotate.
-type checks struct {
-	all   []activity.Kind
-	drops int
+// recordSeen records what is kept as the i-th kind of the view. It fails only with ctx: if it cannot be
+// recorded, the answer says so.
+func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int) error {
+	if !view.Checks(i) { // so it is degraded already
+		for n := range a.Degraded {
+			if a.Degraded[n].Kind == seenKind {
+				a.Degraded[n].Reason += ": what is kept could not be recorded either"
+			}
+		}
+		return nil
+	}
+	ids := make([]string, len(a.Kept))
+	for n, k := range a.Kept {
+		ids[n] = k.ID
+	}
+	err := view.Record(ctx, i, ids)
+	if err != nil && ctx.Err() == nil {
+		a.Degraded = append(a.Degraded, activity.Degraded{Kind: seenKind, Reason: notRecorded})
+		return nil
+	}
+	return err
 }
 
-func (c *checks) reason(view *activity.View, viewer string, p *Post) (Dropped, bool) {
-	for i, k := range c.all[:c.drops] {
-		if actor, found := match(view, i, k, viewer, p); found {
-			return Dropped{ID: p.ID, Kind: k.Name, Actor: actor}, true
+// look is one look at a viewer's candidates.
+type look struct {
+	checks
+
+	viewer    string
+	view      *activity.View
+	hashed    hashed
+	confirmed map[claim]bool // nil: what the view reports is taken for true
+}
+
+// claim is what a view reports: the i-th kind with id.
+type claim struct {
+	i  int
+	id string
+}
+
+// confirm has the ledger confirm, in one query, what the view reports on any of posts.
+func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) error {
+	confirmed := make(map[claim]bool)
+	var claims []activity.Claim
+	var of []claim
+	for i, k := range l.all[:l.marks] {
+		if !k.InLedger() {
+			continue
+		}
+		for p := range posts {
+			for id := range posts[p].targets(k, l.viewer) {
+				key := claim{i, id}
+				if _, known := confirmed[key]; known {
+					continue
+				}
+				match := l.view.Check(i, id)
+				if match == activity.None {
+					continue
+				}
+				confirmed[key] = false
+				claims = append(claims, activity.Claim{Kind: k, Target: id})
+				of = append(of, key)
+			}
+		}
+	}
+	evidence, err := r.Confirm(ctx, l.viewer, claims)
+	if err != nil {
+		return err
+	}
+	for n, e := range evidence {
+		confirmed[of[n]] = e.Direct != nil || e.Reverse != nil
+	}
+	l.confirmed = confirmed
+	return nil
+}
+
+// has reports whether the viewer has the i-th kind with id, which is the n-th that the kind targets on post p.
+func (l *look) has(i int, id string, p, n int) bool {
+	if l.confirmed != nil && l.all[i].InLedger() {
+		return l.confirmed[claim{i, id}]
+	}
+	if p < l.hashed.posts {
+		return l.hashed.reading.Found(i, l.hashed.place(l.all[i], i, p, n)) != activity.None
+	}
+	return l.view.Check(i, id) != activity.None
+}
+
+// walk decides on the candidates one after another.
+func (l *look) walk(req Request) Answer {
+	a := Answer{Kept: make([]Kept, 0, len(req.Posts))}
+	marks := make([]bool, 0, len(req.Posts)*(l.marks-l.drops))
+	var shown map[string]bool
+	if req.RecordSeen {
+		shown = make(map[string]bool, len(req.Posts))
+	}
+	for i := range req.Posts {
+		p := &req.Posts[i]
+		if req.Limit > 0 && len(a.Kept) == req.Limit {
+			a.Next = i
+			break
+		}
+		if d, drop := l.reason(p, i); drop {
+			a.Dropped = append(a.Dropped, d)
+			continue
+		}
+		if shown[p.ID] {
+			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: seenKind})
+			continue
+		}
+		if shown != nil {
+			shown[p.ID] = true
+		}
+		from := len(marks)
+		for k := l.drops; k < l.marks; k++ {
+			_, found := l.match(k, p, i)
+			marks = append(marks, found)
+		}
+		a.Kept = append(a.Kept, Kept{ID: p.ID, Marks: marks[from:len(marks):len(marks)]})
+	}
+	return a
+}
+
+// reason looks for why to drop post number n.
+func (l *look) reason(p *Post, n int) (Dropped, bool) {
+	for i, k := range l.all[:l.drops] {
+		if actor, found := l.match(i, p, n); found {
+			return Dropped{ID: p.ID, Kind: k.Name, Actor: actor, Unconfirmed: l.confirmed != nil && !k.InLedger()}, true
 		}
 	}
 	return Dropped{}, false
 }
 
-// match looks for the i-th kind of the view on a post; for kinds that target users it
-// says who it was found with.
-func match(view *activity.View, i int, k activity.Kind, viewer string, p *Post) (actor string, found bool) {
-	if k.Target == activity.Post {
-		return "", view.Check(i, p.ID) != activity.None
+// match looks for the i-th kind on post number n; for kinds that target users it says who it
+// was found with.
+func (l *look) match(i int, p *Post, n int) (actor string, found bool) {
+	if l.all[i].Target == activity.Post {
+		return "", l.has(i, p.ID, n, 0)
 	}
-	if p.Author != viewer && p.Author != "" && view.Check(i, p.Author) != activity.None {
+	if p.Author != l.viewer && p.Author != "" && l.has(i, p.Author, n, 0) {
 		return p.Author, true
 	}
-	for _, a := range p.Actors {
-		if a != viewer && view.Check(i, a) != activity.None {
+	for j, a := range p.Actors {
+		if a != l.viewer && l.has(i, a, n, 1+j) {
 			return a, true
 		}
 	}
 	return "", false
 }
 
-// compile checks the request and looks its kinds up.
-func compile(kinds *activity.Kinds, req Request) (checks, error) {
-	var c checks
-	if err := activity.CheckID(req.Viewer, "viewer"); err != nil {
-		return c, err
-	}
-	if len(req.Posts) > MaxPosts {
-		return c, &activity.InvalidError{
-			Code: activity.CodeOutOfRange, Field: "posts",
-			Message: fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts),
+// targets yields what a kind is looked for with on the post: the post, or who had to do
+// with it, the viewer left out.
+func (p *Post) targets(k activity.Kind, viewer string) func(yield func(id string) bool) {
+	return func(yield func(id string) bool) {
+		if k.Target == activity.Post {
+			yield(p.ID)
+			return
 		}
-	}
-	if err := c.add(kinds, req); err != nil {
-		return c, err
-	}
-	needAuthor := false
-	for _, k := range c.all {
-		needAuthor = needAuthor || k.Target == activity.User
-	}
-	for i, p := range req.Posts {
-		if err := p.check(needAuthor); err != nil {
-			return c, activity.Within("posts["+strconv.Itoa(i)+"].", err)
+		if p.Author != viewer && p.Author != "" && !yield(p.Author) {
+			return
 		}
-	}
-	return c, nil
-}
-
-func (c *checks) add(kinds *activity.Kinds, req Request) error {
-	if req.Kinds == nil {
-		for _, k := range kinds.All() {
-			if k.Effect == activity.Drop {
-				c.all = append(c.all, k)
+		for _, a := range p.Actors {
+			if a != viewer && !yield(a) {
+				return
 			}
 		}
 	}
-	if err := c.addNamed(kinds, req.Kinds, "kinds", activity.Drop); err != nil {
-		return err
-	}
-	c.drops = len(c.all)
-	return c.addNamed(kinds, req.Annotate, "annotate", activity.Annotate)
-}
-
-func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, effect activity.Effect) error {
-	for i, name := range names {
-		field := list + "[" + strconv.Itoa(i) + "]"
-		k, ok := kinds.Named(name)
-		switch {
-		case !ok:
-			return &activity.InvalidError{Code: activity.CodeUnknownKind, Field: field, Message: fmt.Sprintf("there is no kind %q", name)}
-		case k.Effect != effect:
-			return &activity.InvalidError{Code: activity.CodeWrongEffect, Field: field, Message: fmt.Sprintf("%s does not belong here", name)}
-		case slices.Contains(names[:i], name):
-			return &activity.InvalidError{Code: activity.CodeOutOfRange, Field: field, Message: fmt.Sprintf("%s is named twice", name)}
-		}
-		c.all = append(c.all, k)
-	}
-	return nil
-}
-
-func (p *Post) check(needAuthor bool) error {
-	if err := activity.CheckID(p.ID, "id"); err != nil {
-		return err
-	}
-	if p.Author != "" || needAuthor {
-		if err := activity.CheckID(p.Author, "author"); err != nil {
-			return err
-		}
-	}
-	for i, a := range p.Actors {
-		if err := activity.CheckID(a, ""); err != nil {
-			return activity.Within("actors["+strconv.Itoa(i)+"]", err)
-		}
-	}
-	return nil
 }

@@ -1,0 +1,124 @@
+package feed_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// lists compares what everybody has, in pages of any size.
+func (l *life) lists() {
+	l.Helper()
+	for user := range l.model.accounts {
+		for _, k := range l.Kinds().All() {
+			if !k.InLedger() {
+				continue
+			}
+			items := []activity.Item{}
+			for cursor, limit := "", 1+l.rng.IntN(50); ; {
+				part, err := l.List(l.Context(), user, k.Name, cursor, limit)
+				l.must(err)
+				items = append(items, part.Items...)
+				if cursor = part.Next; cursor == "" {
+					break
+				}
+			}
+			if want := l.model.list(user, k.Name, l.now()); !slices.Equal(items, want) {
+				l.Fatalf("%s of %s: %v, want %v", k.Plural, user, items, want)
+			}
+		}
+	}
+}
+
+// forgetsWhatIsOver: what has ended goes from the ledger by itself, and then from the pages: feeds that are not
+// exact report it no more often than what never was.
+func (l *life) forgetsWhatIsOver() {
+	l.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		rows, err := l.ledger.Ended(l.Context(), l.now(), 1)
+		l.must(err)
+		if len(rows) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			l.Fatal("what has ended is not removed")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	over := l.model.forgetOver(l.now())
+	// To undo it again changes nothing, and waits for who is on the way to the pages.
+	for batch := range slices.Chunk(over, 1000) {
+		outcomes, err := l.Record(l.Context(), batch)
+		l.must(err)
+		for i, o := range outcomes {
+			if o != activity.Unchanged {
+				l.Fatalf("%+v: %v", batch[i], o)
+			}
+		}
+	}
+	found := 0
+	for _, a := range over {
+		k, _ := l.Kinds().Named(a.Kind)
+		v, err := l.View(l.Context(), a.User, []activity.Kind{k})
+		l.must(err)
+		if l.model.state(k, a.User, a.Target, l.now()) == absent && v.Check(0, a.Target) != activity.None {
+			found++
+		}
+	}
+	keys := float64(2 * len(over)) // at most two are looked up for each
+	l.Logf("%d of %d that were over are found, once forgotten", found, len(over))
+	if mean := keys * l.keyRate(); float64(found) > mean+5*math.Sqrt(mean)+1 {
+		l.Errorf("%d of %d activities that were over are still found", found, len(over))
+	}
+}
+
+// keyRate is the share of absent keys that may be found: a candidate is looked up under seven.
+func (l *life) keyRate() float64 { return l.rate / 7 }
+
+// windowsEnd: everything shown or recorded is in its window as long as that lasts, and not when a part
+// of it more has passed.
+func (l *life) windowsEnd() {
+	l.Helper()
+	var there, gone, found int
+	for user, account := range l.model.accounts {
+		v, err := l.View(l.Context(), user, l.Kinds().All())
+		l.must(err)
+		for i, k := range l.Kinds().All() {
+			for id := range account.windows[k.Name] {
+				has := v.Check(i, id) != activity.None
+				switch s := l.model.state(k, user, id, l.now()); {
+				case s == live && !has:
+					l.Fatalf("%s %s %s, and that is missed", user, k.Name, id)
+				case s == live:
+					there++
+				case s == absent:
+					gone++
+					if has {
+						found++
+					}
+				}
+			}
+		}
+	}
+	l.Logf("windows: %d in time, %d of %d found that are past it", there, found, gone)
+	if mean := float64(gone) * l.keyRate(); float64(found) > mean+5*math.Sqrt(mean)+1 {
+		l.Errorf("%d of %d are found in windows that are past", found, gone)
+	}
+}
+
+func (l *life) report() {
+	l.Helper()
+	s := l.Stats()
+	l.Logf("%d lookups of exact feeds, %d asked of the ledger, %d false; %d of %d clean posts dropped, %d late; %d ended; rebuilds %v",
+		l.exact, s.Confirmed, s.FalsePositives, l.wrong, l.clean, l.late, s.Ended, s.Rebuilds)
+	if mean := float64(l.clean) * l.rate; float64(l.wrong) > mean+5*math.Sqrt(mean) {
+		l.Errorf("%d of %d clean posts dropped, the rate is %g", l.wrong, l.clean, l.rate)
+	}
+	if !testing.Short() && l.rate == 0.5 && (s.FalsePositives == 0 || l.wrong == 0) {
+		l.Error("there was too little to try this")
+	}
+}

@@ -1,0 +1,116 @@
+package feed_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// judge compares the answers to one request with the model.
+type judge struct {
+	*life
+
+	req   feed.Request
+	drops []activity.Kind
+	now   time.Time
+}
+
+// look calls each for what p is looked up with, in the order in which reasons are given, until that returns false.
+func (j judge) look(p feed.Post, each func(k activity.Kind, id string, s state) bool) {
+	for _, k := range j.drops {
+		for _, id := range ids(k, j.req.Viewer, p) {
+			if !each(k, id, j.stateOf(k, id)) {
+				return
+			}
+		}
+	}
+}
+
+// stateOf is what the model says. Exact feeds know at once what is over of what the ledger keeps.
+func (j judge) stateOf(k activity.Kind, id string) state {
+	s := j.model.state(k, j.req.Viewer, id, j.now)
+	if k.InLedger() && j.req.Exact {
+		j.exact++
+		if k.Reverse != "" {
+			j.exact++
+		}
+		if s == either {
+			return absent
+		}
+	}
+	return s
+}
+
+func (j judge) kept(p feed.Post, marks []bool) {
+	j.Helper()
+	clean := true
+	j.look(p, func(k activity.Kind, id string, s state) bool {
+		if s == live {
+			j.Fatalf("%s sees %+v in spite of %s with %s (%+v)", j.req.Viewer, p, k.Name, id, j.req)
+		}
+		clean = clean && s == absent
+		return true
+	})
+	j.countClean(p, clean, false)
+	if len(marks) != len(j.req.Annotate) {
+		j.Fatalf("%d marks", len(marks))
+	}
+	for i, name := range j.req.Annotate {
+		k, _ := j.Kinds().Named(name)
+		switch s := j.stateOf(k, p.ID); {
+		case s == live && !marks[i]:
+			j.Fatalf("the %s of %s by %s is missed", name, p.ID, j.req.Viewer)
+		case s == absent && marks[i] && j.req.Exact:
+			j.Fatalf("an exact feed invents that %s does %s %s", j.req.Viewer, name, p.ID)
+		}
+	}
+}
+
+// dropped checks that nothing stands before the reason given, and that it is one.
+func (j judge) dropped(p feed.Post, d feed.Dropped) {
+	j.Helper()
+	clean, found := true, false
+	j.look(p, func(k activity.Kind, id string, s state) bool {
+		clean = clean && s == absent
+		actor := ""
+		if k.Target == activity.User {
+			actor = id
+		}
+		if d.Kind == k.Name && d.Actor == actor {
+			found = true
+			if j.req.Exact && k.InLedger() && s != live {
+				j.Fatalf("an exact feed drops %+v for %+v, which is not so", p, d)
+			}
+			if d.Unconfirmed != (j.req.Exact && !k.InLedger()) {
+				j.Fatalf("%+v", d)
+			}
+			if s == either {
+				j.late++
+			}
+			return false
+		}
+		if s == live {
+			j.Fatalf("%+v is dropped for %+v before %s with %s", p, d, k.Name, id)
+		}
+		return true
+	})
+	if !found {
+		j.Fatalf("%+v is dropped for %+v, which was not asked for", p, d)
+	}
+	j.countClean(p, clean, true)
+}
+
+// countClean counts strangers: each was never asked for before, so that their false positives do not depend
+// on each other. Exact feeds confirm most of them.
+func (j judge) countClean(p feed.Post, clean, dropped bool) {
+	if !clean || j.req.Exact || !strings.HasPrefix(p.ID, "s") || slices.Contains(j.model.of(j.req.Viewer).posts, p.ID) {
+		return
+	}
+	j.clean++
+	if dropped {
+		j.wrong++
+	}
+}

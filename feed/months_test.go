@@ -1,0 +1,323 @@
+package feed_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+//nolint:gochecknoglobals // flag of the test binary
+var monthsSeed = flag.Uint64("months.seed", 1, "seed of what TestMonths chooses; 0: a random one, which it prints")
+
+const (
+	day    = 24 * time.Hour
+	months = 182 * day // that TestMonths takes
+	people = 200
+)
+
+// TestMonths: half a year of random activities of all kinds, and of feeds of all sorts, against a
+// model of them in plain maps.
+func TestMonths(t *testing.T) {
+	exact, ran := 0, 0
+	for _, c := range []struct {
+		name  string
+		rate  float64
+		steps int
+		redis bool
+	}{
+		{"memory and sqlite", 0.01, 300, false},
+		{"memory and sqlite at a rate of a half", 0.5, 300, false},
+		{"redis and postgres", 0.5, 60, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() {
+				c.steps /= 10
+			}
+			l := newLife(t, c.rate, c.redis)
+			for step := range c.steps {
+				l.pass(months / time.Duration(c.steps))
+				l.act()
+				l.feed(true)
+				l.feed(false)
+				l.count()
+				if step%(c.steps/3) == c.steps/4 {
+					l.windowsEnd()
+				}
+			}
+			l.lists()
+			l.forgetsWhatIsOver()
+			l.report()
+			exact += l.exact
+			ran++
+		})
+	}
+	if ran == 3 && !testing.Short() && exact < 1_000_000 {
+		t.Errorf("exact feeds looked up %d activities only", exact)
+	}
+}
+
+// life is the life of an app, and its model.
+type life struct {
+	*testing.T
+	*activity.Recorder
+
+	rng      *rand.Rand
+	ledger   *ledger.Ledger
+	model    *model
+	rate     float64
+	clock    atomic.Int64
+	stranger int
+
+	exact        int // lookups of exact feeds
+	clean, wrong int // candidates without any activity, and those of them that were dropped
+	late         int // that were over, and dropped before they were forgotten
+}
+
+func newLife(t *testing.T, rate float64, redis bool) *life {
+	t.Helper()
+	seed := *monthsSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d: again with -months.seed=%d", seed, seed)
+	l := &life{T: t, rng: rand.New(rand.NewPCG(seed, 0)), rate: rate}
+	l.clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "snooze", Plural: "snoozes", Target: activity.Post, Effect: activity.Drop, Limit: 12},
+		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Drop, Window: 7 * day, Parts: 7},
+	)...)
+	l.must(err)
+	l.model = newModel(kinds)
+	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	var store favfilter.Store = &favfilter.Memory{Now: l.now}
+	if redis {
+		url = pgtest.Start(t).Schema()
+		store, err = redisstore.New(redistest.Start(t).Client(), "feed")
+		l.must(err)
+	}
+	l.ledger, err = ledger.Open(t.Context(), url, ledger.Options{Pages: 8})
+	l.must(err)
+	t.Cleanup(func() { _ = l.ledger.Close() })
+	l.Recorder, err = activity.Open(t.Context(), activity.Config{
+		Ledger: l.ledger, Store: store, Kinds: kinds, FalsePositiveRate: rate, Now: l.now,
+	})
+	l.must(err)
+	t.Cleanup(l.Recorder.Close)
+	return l
+}
+
+func (l *life) must(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *life) now() time.Time { return time.UnixMicro(l.clock.Load()).UTC() }
+
+// pass lets some time go by, as long as mean on average.
+func (l *life) pass(mean time.Duration) {
+	l.clock.Add(l.rng.Int64N(2 * mean.Microseconds()))
+}
+
+func (l *life) user() string {
+	n := l.rng.IntN(people)
+	return fmt.Sprint([]string{"u", "u_", "u%", "ü:"}[n%4], n)
+}
+
+// pick is one of what the user named before, rather the latest, or somebody or something else.
+func (l *life) pick(named []string, other func() string) string {
+	if len(named) == 0 || l.rng.IntN(2) == 0 {
+		return other()
+	}
+	if recent := min(len(named), 30); l.rng.IntN(2) == 0 {
+		return named[len(named)-1-l.rng.IntN(recent)]
+	}
+	return named[l.rng.IntN(len(named))]
+}
+
+func (l *life) post() string { return fmt.Sprint("p", l.rng.IntN(2000)) }
+
+// act records a batch of activities, and compares what became of them.
+func (l *life) act() {
+	l.Helper()
+	var batch []activity.Activity
+	crowd := []string{l.user(), l.user(), l.user(), l.user()}
+	for range 10 + l.rng.IntN(60) {
+		if a, ok := l.activity(crowd[l.rng.IntN(len(crowd))]); ok {
+			batch = append(batch, a)
+		}
+	}
+	outcomes, err := l.Record(l.Context(), batch)
+	l.must(err)
+	for i, a := range batch {
+		want := l.model.record(a, l.now())
+		if k, _ := l.Kinds().Named(a.Kind); k.InLedger() && outcomes[i] != want {
+			l.Fatalf("%+v: %v, want %v", a, outcomes[i], want)
+		}
+	}
+}
+
+// activity is one of a user, to be done, done again, done until another time, or undone.
+func (l *life) activity(user string) (activity.Activity, bool) {
+	k := l.Kinds().All()[l.rng.IntN(len(l.Kinds().All()))]
+	a := activity.Activity{User: user, Kind: k.Name}
+	if account := l.model.of(user); k.Target == activity.User {
+		a.Target = l.pick(account.users, l.user)
+	} else {
+		a.Target = l.pick(account.posts, l.post)
+	}
+	if k.Target == activity.User && a.Target == a.User {
+		return a, false
+	}
+	if !k.InLedger() {
+		return a, true
+	}
+	if a.Remove = l.rng.IntN(4) == 0; a.Remove {
+		return a, true
+	}
+	if l.rng.IntN(3) == 0 {
+		a.Until = l.now().Add(time.Microsecond + time.Duration(l.rng.Int64N(int64(20*day)))).Truncate(time.Microsecond)
+	}
+	if l.rng.IntN(10) == 0 {
+		a.Since = l.now().Add(-time.Duration(l.rng.Int64N(int64(300 * day)))).Truncate(time.Microsecond)
+	}
+	return a, true
+}
+
+// request is a random one; one in three candidates is a stranger's.
+func (l *life) request(exact bool) feed.Request {
+	req := feed.Request{Viewer: l.user(), Exact: exact, RecordSeen: l.rng.IntN(4) == 0}
+	account := l.model.of(req.Viewer)
+	there := make(map[string]bool)
+	most := 200
+	if exact {
+		most = 1000
+	}
+	for range 1 + l.rng.IntN(most) {
+		p := feed.Post{ID: l.pick(account.posts, l.post), Author: l.pick(account.users, l.user)}
+		for range l.rng.IntN(3) {
+			p.Actors = append(p.Actors, l.pick(account.users, l.user))
+		}
+		if l.rng.IntN(3) == 0 {
+			l.stranger++
+			p = feed.Post{ID: fmt.Sprint("s", l.stranger), Author: fmt.Sprint("nobody", l.stranger)}
+		}
+		if !there[p.ID] {
+			there[p.ID] = true
+			req.Posts = append(req.Posts, p)
+		}
+	}
+	if l.rng.IntN(4) == 0 {
+		req.Limit = 1 + l.rng.IntN(most/2)
+	}
+	if l.rng.IntN(2) == 0 {
+		req.Annotate = []string{"like"}
+	}
+	if l.rng.IntN(3) == 0 {
+		req.Kinds = []string{}
+		for _, i := range l.rng.Perm(len(l.Kinds().All()))[l.rng.IntN(3):] {
+			if k := l.Kinds().All()[i]; k.Effect == activity.Drop {
+				req.Kinds = append(req.Kinds, k.Name)
+			}
+		}
+	}
+	return req
+}
+
+// feed asks for a feed, and compares it with what the model says of each candidate.
+func (l *life) feed(exact bool) {
+	l.Helper()
+	req := l.request(exact)
+	a, err := feed.Filter(l.Context(), l.Recorder, req)
+	l.must(err)
+	if len(a.Degraded) > 0 {
+		l.Fatalf("degraded: %+v", a.Degraded)
+	}
+	looked := len(req.Posts)
+	if a.Next > 0 {
+		looked = a.Next
+	}
+	if len(a.Kept)+len(a.Dropped) != looked || req.Limit > 0 && len(a.Kept) > req.Limit || a.Next > 0 && len(a.Kept) != req.Limit {
+		l.Fatalf("%d kept, %d dropped of %d, limit %d, next %d", len(a.Kept), len(a.Dropped), len(req.Posts), req.Limit, a.Next)
+	}
+	if req.Limit > 0 && looked < len(req.Posts) && a.Next == 0 {
+		l.Fatalf("ended at %d of %d, and does not say so", looked, len(req.Posts))
+	}
+	j := judge{life: l, req: req, drops: l.kindsOf(req), now: l.now()}
+	keeps, drops := a.Kept, a.Dropped
+	for _, p := range req.Posts[:looked] {
+		if len(keeps) > 0 && keeps[0].ID == p.ID {
+			j.kept(p, keeps[0].Marks)
+			keeps = keeps[1:]
+			continue
+		}
+		if len(drops) == 0 || drops[0].ID != p.ID {
+			l.Fatalf("%s is neither kept nor dropped, or out of order", p.ID)
+		}
+		j.dropped(p, drops[0])
+		drops = drops[1:]
+	}
+	if req.RecordSeen {
+		l.model.saw(req.Viewer, kept(a), j.now)
+	}
+}
+
+func (l *life) kindsOf(req feed.Request) (kinds []activity.Kind) {
+	for _, k := range l.Kinds().All() {
+		if k.Effect == activity.Drop && req.Kinds == nil {
+			kinds = append(kinds, k)
+		}
+	}
+	for _, name := range req.Kinds {
+		k, _ := l.Kinds().Named(name)
+		kinds = append(kinds, k)
+	}
+	return kinds
+}
+
+// count compares a preview, and counts after it: it changes nothing.
+func (l *life) count() {
+	l.Helper()
+	user := l.user()
+	k := l.Kinds().All()[l.rng.IntN(len(l.Kinds().All()))]
+	if targets := l.targets(user, k); k.InLedger() && len(targets) > 0 {
+		p, err := l.Preview(l.Context(), user, k.Name, targets)
+		l.must(err)
+		if want := l.model.preview(user, k.Name, targets, l.now()); p != want {
+			l.Fatalf("preview of %s: %+v, want %+v", k.Name, p, want)
+		}
+	}
+	counts, err := l.Counts(l.Context(), user)
+	l.must(err)
+	if want := l.model.counts(user, l.now()); !reflect.DeepEqual(counts, want) {
+		l.Fatalf("counts %v, want %v", counts, want)
+	}
+}
+
+func (l *life) targets(user string, k activity.Kind) (targets []string) {
+	named, other := l.model.of(user).posts, l.post
+	if k.Target == activity.User {
+		named, other = l.model.of(user).users, l.user
+	}
+	for range 1 + l.rng.IntN(20) {
+		if target := l.pick(named, other); k.Target == activity.Post || target != user {
+			targets = append(targets, target)
+		}
+	}
+	return targets
+}

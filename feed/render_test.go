@@ -1,0 +1,388 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// openWith opens a Recorder on a ledger of its own as c says.
+func openWith(t testing.TB, c activity.Config) *activity.Recorder {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if c.Ledger = l; c.Store == nil {
+		c.Store = &favfilter.Memory{}
+	}
+	r, err := activity.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func posts(author string, ids ...string) []feed.Post {
+	list := make([]feed.Post, len(ids))
+	for i, id := range ids {
+		list[i] = feed.Post{ID: id, Author: author}
+	}
+	return list
+}
+
+func numbered(prefix string, n int) []feed.Post {
+	list := make([]feed.Post, n)
+	for i := range list {
+		list[i] = feed.Post{ID: fmt.Sprint(prefix, i), Author: "author"}
+	}
+	return list
+}
+
+func TestLimit(t *testing.T) {
+	r := open(t)
+	record(t, r, "1 hide a", "1 hide d", "1 hide e")
+	list := posts("2", "a", "b", "c", "d", "e", "f")
+	for _, c := range []struct {
+		limit         int
+		kept, dropped string
+		next          int
+	}{
+		{0, "b c f", "a d e", 0},
+		{1, "b", "a", 2},
+		{2, "b c", "a", 3},
+		{3, "b c f", "a d e", 0}, // the last candidate was looked at
+		{4, "b c f", "a d e", 0},
+	} {
+		a := filter(t, r, feed.Request{Viewer: "1", Posts: list, Limit: c.limit})
+		if got := strings.Join(kept(a), " "); got != c.kept || dropped(a) != c.dropped || a.Next != c.next {
+			t.Errorf("limit %d: kept %s, dropped %s, next %d; want %+v", c.limit, got, dropped(a), a.Next, c)
+		}
+	}
+}
+
+func dropped(a feed.Answer) string {
+	var ids []string
+	for _, d := range a.Dropped {
+		ids = append(ids, d.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestScrolling: a viewer who scrolls through everything, page by page, gets nothing twice, and all
+// that was not hidden.
+func TestScrolling(t *testing.T) {
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			r := openOn(t, store)
+			record(t, r, "1 hide p7")
+			candidates := numbered("p", 500)
+			shown := map[string]int{}
+			total := 0
+			for range 100 {
+				// Each time from the start, as an app without a memory would.
+				a := filter(t, r, feed.Request{Viewer: "1", Posts: candidates, Limit: 20, RecordSeen: true})
+				for _, id := range kept(a) {
+					shown[id]++
+					total++
+				}
+				if len(a.Kept) == 0 {
+					break
+				}
+			}
+			if total != len(shown) {
+				t.Errorf("%d posts shown %d times", len(shown), total)
+			}
+			if len(shown) < 497 || shown["p7"] > 0 {
+				t.Errorf("%d of 499 shown, the hidden one %d times", len(shown), shown["p7"])
+			}
+			if a := filter(t, r, feed.Request{Viewer: "2", Posts: candidates}); len(a.Kept) < 498 {
+				t.Errorf("another viewer gets %d of 500", len(a.Kept))
+			}
+		})
+	}
+}
+
+func stores(t *testing.T) map[string]favfilter.Store {
+	t.Helper()
+	redisPages, err := redisstore.New(redistest.Start(t).Client(), "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]favfilter.Store{"memory": &favfilter.Memory{}, "redis": redisPages}
+}
+
+func TestTwiceInOneRequest(t *testing.T) {
+	r := open(t)
+	list := posts("2", "a", "b", "a")
+	if got := kept(filter(t, r, feed.Request{Viewer: "1", Posts: list})); len(got) != 3 {
+		t.Errorf("kept %v without record_seen", got)
+	}
+	// Also where seen is not among the kinds that drop.
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: list, Kinds: []string{"hide"}, RecordSeen: true})
+	if got := strings.Join(kept(a), " "); got != "a b" || !reflect.DeepEqual(a.Dropped, []feed.Dropped{{ID: "a", Kind: "seen"}}) {
+		t.Errorf("kept %s, dropped %+v", got, a.Dropped)
+	}
+	if got := kept(filter(t, r, feed.Request{Viewer: "1", Posts: list})); len(got) != 0 {
+		t.Errorf("%v kept after they were shown", got)
+	}
+}
+
+// readOnly is a store that can be made to refuse changes.
+type readOnly struct {
+	favfilter.Store
+	on atomic.Bool
+}
+
+func (s *readOnly) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if s.on.Load() {
+		return false, errors.New("read-only")
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+// TestRecordSeenFails: a feed is answered also when it cannot be recorded, and says so.
+func TestRecordSeenFails(t *testing.T) {
+	store := &readOnly{Store: &favfilter.Memory{}}
+	r := openOn(t, store)
+	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true}
+	filter(t, r, feed.Request{Viewer: "1"}) // the page is there
+	store.on.Store(true)
+	a := filter(t, r, request)
+	if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" {
+		t.Errorf("%+v", a)
+	}
+	store.on.Store(false)
+	if a := filter(t, r, request); len(a.Kept) != 2 || len(a.Degraded) != 0 {
+		t.Errorf("after it: %+v", a)
+	}
+}
+
+// TestExact: at a false-positive rate of a half, an exact feed makes no mistake.
+func TestExact(t *testing.T) {
+	r := openWith(t, activity.Config{FalsePositiveRate: 0.5})
+	var lines []string
+	for i := range 300 {
+		lines = append(lines, fmt.Sprintf("1 hide h%d", i), fmt.Sprintf("1 block b%d", i), fmt.Sprintf("c%d block 1", i), fmt.Sprintf("1 like l%d", i))
+	}
+	record(t, r, lines...)
+	request := feed.Request{Viewer: "1", Kinds: []string{"block", "hide"}, Annotate: []string{"like"}}
+	for i := range 1000 {
+		request.Posts = append(request.Posts,
+			feed.Post{ID: fmt.Sprint("h", i), Author: "x"}, feed.Post{ID: fmt.Sprint("y", i), Author: fmt.Sprint("b", i)},
+			feed.Post{ID: fmt.Sprint("z", i), Author: "x", Actors: []string{fmt.Sprint("d", i), fmt.Sprint("c", i)}},
+			feed.Post{ID: fmt.Sprint("l", i), Author: "x"})
+	}
+	if a := filter(t, r, request); len(a.Kept) > 3000 {
+		t.Fatalf("%d kept: there are too few false positives to try this", len(a.Kept))
+	}
+	request.Exact = true
+	a := filter(t, r, request)
+	if len(a.Kept) != 3100 || len(a.Dropped) != 900 {
+		t.Fatalf("%d kept, %d dropped", len(a.Kept), len(a.Dropped))
+	}
+	for _, d := range a.Dropped {
+		var i int
+		want := feed.Dropped{ID: d.ID, Kind: "block"}
+		switch _, _ = fmt.Sscanf(d.ID[1:], "%d", &i); d.ID[0] {
+		case 'h':
+			want.Kind = "hide"
+		case 'y':
+			want.Actor = fmt.Sprint("b", i)
+		case 'z':
+			want.Actor = fmt.Sprint("c", i)
+		}
+		if d != want || i >= 300 {
+			t.Errorf("dropped %+v", d)
+		}
+	}
+	for _, k := range a.Kept {
+		var i int
+		_, _ = fmt.Sscanf(k.ID, "l%d", &i)
+		if liked := k.ID[0] == 'l' && i < 300; k.Marks[0] != liked {
+			t.Errorf("%s marked %v", k.ID, k.Marks[0])
+		}
+	}
+	if s := r.Stats(); s.FalsePositives == 0 || s.Confirmed != s.FalsePositives+1200 {
+		t.Errorf("%d confirmed, %d of them false", s.Confirmed, s.FalsePositives)
+	}
+}
+
+// asked is a ledger that counts what it is asked to look up.
+type asked struct {
+	*ledger.Ledger
+	calls, items atomic.Int64
+}
+
+func (l *asked) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
+	l.calls.Add(1)
+	l.items.Add(int64(len(q.Items)))
+	return l.Ledger.Lookup(ctx, q)
+}
+
+// TestExactIsOneQuery: whatever the number of candidates and kinds.
+func TestExactIsOneQuery(t *testing.T) {
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	counted := &asked{Ledger: l}
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: counted, Store: &favfilter.Memory{}, FalsePositiveRate: 0.3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := range 200 {
+		record(t, r, fmt.Sprintf("1 hide p%d", i), fmt.Sprintf("1 block u%d", i))
+	}
+	list := numbered("p", 5000)
+	for i := range list {
+		list[i].Author, list[i].Actors = fmt.Sprint("u", i), []string{fmt.Sprint("v", i)}
+	}
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: list, Annotate: []string{"like"}, Exact: true})
+	if len(a.Kept) != 4800 || counted.calls.Load() != 1 {
+		t.Errorf("%d kept of 5,000, in %d queries", len(a.Kept), counted.calls.Load())
+	}
+	t.Logf("%d positives asked about", counted.items.Load())
+}
+
+// TestExactNamesWhatItCannotConfirm: what has a window is dropped, and marked.
+func TestExactNamesWhatItCannotConfirm(t *testing.T) {
+	r := open(t)
+	record(t, r, "1 seen a", "1 hide b")
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b", "c"), Exact: true})
+	if want := []feed.Dropped{{ID: "a", Kind: "seen", Unconfirmed: true}, {ID: "b", Kind: "hide"}}; !reflect.DeepEqual(a.Dropped, want) {
+		t.Errorf("dropped %+v", a.Dropped)
+	}
+}
+
+// downStore is a store that cannot be reached.
+type downStore struct{ favfilter.Store }
+
+func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return nil, errors.New("down")
+}
+
+// TestRecordSeenWithoutStore: what cannot be checked cannot be recorded either, and is named once.
+func TestRecordSeenWithoutStore(t *testing.T) {
+	r := openOn(t, downStore{&favfilter.Memory{}})
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true})
+	if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// blind is a ledger that cannot look anything up.
+type blind struct{ *ledger.Ledger }
+
+func (blind) Lookup(context.Context, ledger.LookupQuery) ([]ledger.Row, error) {
+	return nil, errors.New("blind")
+}
+
+func TestExactNeedsTheLedger(t *testing.T) {
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: blind{l}, Store: &favfilter.Memory{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	record(t, r, "1 hide a")
+	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b")}
+	if a := filter(t, r, request); len(a.Kept) != 1 {
+		t.Errorf("kept %v", kept(a))
+	}
+	request.Exact = true
+	var down *activity.UnavailableError
+	if _, err := feed.Filter(t.Context(), r, request); !errors.As(err, &down) || down.Dependency != "ledger" {
+		t.Errorf("%v, want the ledger to be unavailable", err)
+	}
+	request.Posts = posts("2", "b") // nothing to confirm
+	if a := filter(t, r, request); len(a.Kept) != 1 {
+		t.Errorf("kept %v", kept(a))
+	}
+}
+
+func TestExplain(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r := openWith(t, activity.Config{Now: func() time.Time { return now }})
+	until := now.Add(time.Hour)
+	if _, err := r.Record(t.Context(), []activity.Activity{
+		{User: "1", Kind: "block", Target: "2", Until: until},
+		{User: "2", Kind: "block", Target: "1"},
+		{User: "3", Kind: "block", Target: "1"},
+		{User: "1", Kind: "like", Target: "p"},
+		{User: "1", Kind: "seen", Target: "p"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := feed.Explain(t.Context(), r, "1", feed.Post{ID: "p", Author: "3", Actors: []string{"1", "4", "2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !e.Dropped || e.Page.Keys == 0 || e.Page.Sequence == 0 || len(e.Degraded) > 0 {
+		t.Errorf("%+v", e)
+	}
+	var got []string
+	for _, reason := range e.Reasons {
+		got = append(got, fmt.Sprintln(reason.Kind.Name, reason.Actor, reason.Direction, reason.Certainty, reason.Since, reason.Until, len(reason.Parts)))
+	}
+	never := time.Time{}
+	part := time.Unix(now.Unix()/(5*86400)*5*86400, 0).UTC()
+	want := []string{
+		fmt.Sprintln("block", "3", activity.Reverse, "certain", now, never, 0),
+		fmt.Sprintln("block", "2", activity.Direct, "certain", now, until, 0),
+		fmt.Sprintln("block", "2", activity.Reverse, "certain", now, never, 0),
+		fmt.Sprintln("seen", "", activity.Direct, "unconfirmed", part, part.Add(35*24*time.Hour), 1),
+		fmt.Sprintln("like", "", activity.Direct, "certain", now, never, 0),
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("reasons\n%s\nwant\n%s", strings.Join(got, ""), strings.Join(want, ""))
+	}
+	if e, err = feed.Explain(t.Context(), r, "5", feed.Post{ID: "p", Author: "3"}); err != nil || e.Dropped || len(e.Reasons) > 0 {
+		t.Errorf("another viewer: %+v, %v", e, err)
+	}
+}
+
+// TestExplainFalsePositives: what a feed drops wrongly is found out.
+func TestExplainFalsePositives(t *testing.T) {
+	r := openWith(t, activity.Config{FalsePositiveRate: 0.5})
+	var lines []string
+	for i := range 300 {
+		lines = append(lines, fmt.Sprintf("1 hide h%d", i))
+	}
+	record(t, r, lines...)
+	candidates := numbered("q", 500)
+	wrong := filter(t, r, feed.Request{Viewer: "1", Posts: candidates}).Dropped
+	if len(wrong) == 0 {
+		t.Fatal("there are no false positives to try this")
+	}
+	for _, d := range wrong {
+		e, err := feed.Explain(t.Context(), r, "1", feed.Post{ID: d.ID, Author: "author"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !e.Dropped || e.Reasons[0].Certainty != feed.False || !e.Reasons[0].Since.IsZero() {
+			t.Errorf("%s: %+v", d.ID, e)
+		}
+	}
+}
