@@ -1,0 +1,147 @@
+package elasticache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/elasticache"
+	"github.com/aws/aws-sdk-go-v2/service/elasticache/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// description is what clients have to know of a cache.
+type description struct {
+	cluster bool   // clients speak the protocol of a cluster
+	tls     bool   // connections are encrypted
+	token   bool   // an AUTH token is wanted
+	addr    string // host and port of the endpoint
+	reader  string // that of the endpoint for reads from replicas; in cluster mode replicas are found behind addr, and this is that
+}
+
+// describe asks AWS once, with the retries of the SDK.
+func (c *Cache) describe(ctx context.Context) (description, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	var d description
+	var err error
+	if c.config.Serverless {
+		d, err = c.describeServerless(ctx)
+	} else {
+		d, err = c.describeGroup(ctx)
+	}
+	if err != nil {
+		return d, explain(err)
+	}
+	return d, nil
+}
+
+func (c *Cache) describeGroup(ctx context.Context) (description, error) {
+	out, err := c.api.DescribeReplicationGroups(ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: &c.config.Name})
+	if err != nil {
+		return description{}, err
+	}
+	if len(out.ReplicationGroups) == 0 {
+		return description{}, ErrNotFound
+	}
+	g := out.ReplicationGroups[0]
+	d := description{
+		cluster: aws.ToBool(g.ClusterEnabled),
+		tls:     aws.ToBool(g.TransitEncryptionEnabled) && g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
+		token:   aws.ToBool(g.AuthTokenEnabled),
+	}
+	// A cache in the mode "preferred" takes both: with, if somebody has to sign in.
+	d.tls = d.tls || aws.ToBool(g.TransitEncryptionEnabled) && c.signIn != nil
+	switch {
+	case d.cluster:
+		d.addr = endpoint(g.ConfigurationEndpoint)
+		d.reader = d.addr
+	case len(g.NodeGroups) > 0:
+		d.addr = endpoint(g.NodeGroups[0].PrimaryEndpoint)
+		d.reader = endpoint(g.NodeGroups[0].ReaderEndpoint)
+	}
+	return d, available(d, aws.ToString(g.Status))
+}
+
+func (c *Cache) describeServerless(ctx context.Context) (description, error) {
+	out, err := c.api.DescribeServerlessCaches(ctx, &elasticache.DescribeServerlessCachesInput{ServerlessCacheName: &c.config.Name})
+	if err != nil {
+		return description{}, err
+	}
+	if len(out.ServerlessCaches) == 0 {
+		return description{}, ErrNotFound
+	}
+	s := out.ServerlessCaches[0]
+	d := description{cluster: true, tls: true, addr: endpoint(s.Endpoint), reader: endpoint(s.ReaderEndpoint)}
+	return d, available(d, aws.ToString(s.Status))
+}
+
+func endpoint(e *types.Endpoint) string {
+	if e == nil || aws.ToString(e.Address) == "" {
+		return ""
+	}
+	return net.JoinHostPort(*e.Address, strconv.Itoa(int(aws.ToInt32(e.Port))))
+}
+
+// statusError is the status of a cache that cannot be used, with [ErrNotAvailable].
+type statusError struct{ status string }
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%v: its status is %q", ErrNotAvailable, e.status)
+}
+func (*statusError) Unwrap() error { return ErrNotAvailable }
+
+// available returns an error if the cache has no endpoint. Status says why; one that has an endpoint serves
+// while it is being changed, too.
+func available(d description, status string) error {
+	status = strings.ToLower(status) // which serverless caches are not
+	if d.addr == "" || slices.Contains([]string{"creating", "create-failed", "deleting"}, status) {
+		return &statusError{status}
+	}
+	return nil
+}
+
+// passing tells whether the failure may be over soon.
+func passing(err error) bool {
+	if status, ok := errors.AsType[*statusError](err); ok {
+		return status.status != "create-failed" && status.status != "deleting"
+	}
+	for _, final := range []error{ErrConfig, ErrNotFound, ErrAccessDenied, ErrNoTLS} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// explain makes an answer of AWS one of the errors of this package, with what can be done.
+func explain(err error) error {
+	if answer, ok := errors.AsType[smithy.APIError](err); ok {
+		switch answer.ErrorCode() {
+		case "ReplicationGroupNotFoundFault", "ReplicationGroupNotFound", "ServerlessCacheNotFoundFault", "ServerlessCacheNotFound":
+			return fmt.Errorf("%w in this account and region: %w", ErrNotFound, err)
+		case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized":
+			return fmt.Errorf("%w: the identity of this process has to be allowed elasticache:DescribeReplicationGroups "+
+				"or, of a serverless cache, elasticache:DescribeServerlessCaches: %w", ErrAccessDenied, err)
+		case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature",
+			"MissingAuthenticationToken", "ExpiredToken", "ExpiredTokenException", "RequestExpired", "OptInRequired":
+			return fmt.Errorf("%w: the credentials are not valid in this region at this time: %w", ErrAccessDenied, err)
+		case "InvalidParameterValue", "InvalidParameterCombination", "InvalidParameterValueException", "ValidationError":
+			return fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
+	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && answer.HTTPStatusCode() == http.StatusForbidden {
+		return fmt.Errorf("%w: %w", ErrAccessDenied, err)
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("AWS cannot be reached: is the region right, and may this machine reach it: %w", err)
+	}
+	return err
+}

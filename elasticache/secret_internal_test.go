@@ -1,0 +1,114 @@
+package elasticache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+)
+
+// manager is a Secrets Manager that takes its time.
+type manager struct {
+	mu    sync.Mutex
+	value string
+	takes time.Duration
+	asked int
+}
+
+func (m *manager) set(value string, takes time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.value, m.takes = value, takes
+}
+
+func (m *manager) times() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked
+}
+
+func (m *manager) GetSecretValue(
+	ctx context.Context, _ *secretsmanager.GetSecretValueInput, _ ...func(*secretsmanager.Options),
+) (*secretsmanager.GetSecretValueOutput, error) {
+	m.mu.Lock()
+	m.asked++
+	value, takes := m.value, m.takes
+	m.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return &secretsmanager.GetSecretValueOutput{SecretString: &value}, nil
+}
+
+// Who signs in waits for the secret as long as they have time, and for little where an older one is known.
+func TestSecretTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manager{value: "first", takes: time.Hour}
+		s := &secret{id: "s", api: m, log: slog.New(slog.DiscardHandler)}
+		signIn := func(want string, wantErr error, within time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			_, password, err := s.signIn(ctx)
+			if took := time.Since(start); password != want || !errors.Is(err, wantErr) || took > within {
+				t.Errorf("%q, %v after %v, want %q, %v within %v", password, err, took, want, wantErr, within)
+			}
+		}
+		signIn("", context.DeadlineExceeded, time.Second)
+		time.Sleep(secretTimeout + secretAge) // of the bubble
+		m.set("first", 100*time.Millisecond)
+		signIn("first", nil, 100*time.Millisecond)
+		for range 10 {
+			signIn("first", nil, 0) // known, and fresh
+		}
+		m.set("second", 100*time.Millisecond)
+		time.Sleep(secretAge)
+		signIn("second", nil, 100*time.Millisecond)
+		m.set("third", time.Hour)
+		time.Sleep(secretAge)
+		signIn("second", nil, secretPatience) // the third is not to be had
+		time.Sleep(secretTimeout)
+		asked := m.times()
+		signIn("second", nil, 0)
+		if m.times() != asked {
+			t.Error("it is asked again at once after a failure")
+		}
+		m.set("third", 0)
+		time.Sleep(secretAge)
+		signIn("third", nil, 0)
+		time.Sleep(secretTimeout) // nothing is under way
+	})
+}
+
+// AWS' last word is remembered as it was; clients follow it as far as they can.
+func TestUpdate(t *testing.T) {
+	old := description{addr: "a:1", reader: "r:1"}
+	for name, c := range map[string]struct{ told, now description }{
+		"the same":          {old, old},
+		"moved":             {description{addr: "b:1", reader: "s:1"}, description{addr: "b:1", reader: "s:1"}},
+		"without a reader":  {description{addr: "b:1"}, description{addr: "b:1", reader: "r:1"}},
+		"another mode":      {description{cluster: true, addr: "c:1", reader: "c:1"}, old},
+		"encrypted":         {description{tls: true, addr: "b:1", reader: "s:1"}, old},
+		"with a token only": {description{token: true, addr: "a:1", reader: "r:1"}, old},
+	} {
+		cache := &Cache{config: Config{Name: "g", Region: "r", File: t.TempDir() + "/file"}, log: slog.New(slog.DiscardHandler)}
+		cache.use(old)
+		for range 2 {
+			cache.update(t.Context(), c.told)
+		}
+		if now := *cache.now.Load(); now.addr != c.now.addr || now.reader != c.now.reader || now.cluster != old.cluster || now.tls != old.tls {
+			t.Errorf("%s: clients go by %+v", name, now)
+		}
+		if kept, ok := cache.recall(); ok != (c.told != old) || ok && kept != c.told {
+			t.Errorf("%s: %+v is remembered, %v", name, kept, ok)
+		}
+	}
+}
