@@ -83,6 +83,47 @@ func (l Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]ledger.R
 	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Ended(ctx, now, limit) })
 }
 
+// List counts, and may fail.
+func (l Ledger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.List(ctx, q) })
+}
+
+// Lookup counts, and may fail.
+func (l Ledger) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Lookup(ctx, q) })
+}
+
+// Count counts, and may fail.
+func (l Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error) {
+	return Do(l.Faults, func() (int, error) { return l.Ledger.Count(ctx, hash, owner, kind, now) })
+}
+
+// Counts counts, and may fail.
+func (l Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error) {
+	return Do(l.Faults, func() (map[string]int, error) { return l.Ledger.Counts(ctx, hash, owner, now) })
+}
+
+// Owned counts, and may fail.
+func (l Ledger) Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Owned(ctx, hash, owner, after, limit) })
+}
+
+// Naming counts, and may fail.
+func (l Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Naming(ctx, targetHash, target, limit) })
+}
+
+// Declare counts, and may fail.
+func (l Ledger) Declare(ctx context.Context, kinds []ledger.Kind) error {
+	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, l.Ledger.Declare(ctx, kinds) })
+	return err
+}
+
+// Kinds counts, and may fail.
+func (l Ledger) Kinds(ctx context.Context) ([]ledger.Kind, error) {
+	return Do(l.Faults, func() ([]ledger.Kind, error) { return l.Ledger.Kinds(ctx) })
+}
+
 // Checkpoint counts, and may fail.
 func (l Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
 	value, err = Do(l.Faults, func() (string, error) {

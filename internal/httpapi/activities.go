@@ -55,14 +55,29 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 		}
 		ctx, cancel := s.bounded(c)
 		defer cancel()
-		changed, err := s.recorder.Record(ctx, []activity.Activity{a})
+		outcomes, err := s.recorder.Record(ctx, []activity.Activity{a})
 		if _, single := ofActivity(err); single != nil {
 			return single
 		}
 		if err != nil {
 			return err
 		}
-		return respond(c, http.StatusOK, recordAnswer{changed[0]})
+		if err := refused(k, outcomes[0]); err != nil {
+			return err
+		}
+		return respond(c, http.StatusOK, recordAnswer{outcomes[0] == activity.Changed})
+	}
+}
+
+// refused is why an activity of kind k was not recorded, or undone, nil if it was.
+func refused(k activity.Kind, o activity.Outcome) error {
+	switch o {
+	case activity.OverLimit:
+		return &limitError{k}
+	case activity.Stuck:
+		return errStuck
+	default:
+		return nil
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -28,7 +30,34 @@ type batchLine struct {
 }
 
 type batchAnswer struct {
-	Results []recordAnswer `json:"results"` // of each line, in order
+	Results []lineResult `json:"results"` // of each line, in order
+}
+
+// lineResult is what became of a line: {"changed":true}, or {"error":{...}}.
+type lineResult struct {
+	changed bool
+	problem problem // of no code if there is none
+}
+
+// MarshalJSONTo writes the result.
+func (r lineResult) MarshalJSONTo(enc *jsontext.Encoder) error {
+	if r.problem.Code != "" {
+		return json.MarshalEncode(enc, errorAnswer{r.problem})
+	}
+	return json.MarshalEncode(enc, recordAnswer{r.changed})
+}
+
+// results says what became of each of the activities.
+func (s *service) results(activities []activity.Activity, outcomes []activity.Outcome) []lineResult {
+	results := make([]lineResult, len(outcomes))
+	for i, o := range outcomes {
+		results[i].changed = o == activity.Changed
+		k, _ := s.recorder.Kinds().Named(activities[i].Kind)
+		if err := refused(k, o); err != nil {
+			results[i].problem = describe(err)
+		}
+	}
+	return results
 }
 
 // batch answers POST of many activities, by the type of the body. A JSON batch is
@@ -56,15 +85,11 @@ func (s *service) batch(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	changed, err := s.recorder.Record(ctx, activities)
+	outcomes, err := s.recorder.Record(ctx, activities)
 	if err != nil {
 		return err
 	}
-	answer := batchAnswer{Results: make([]recordAnswer, len(changed))}
-	for i := range changed {
-		answer.Results[i].Changed = changed[i]
-	}
-	return respond(c, http.StatusOK, answer)
+	return respond(c, http.StatusOK, batchAnswer{s.results(activities, outcomes)})
 }
 
 // activities checks all lines of a JSON batch.

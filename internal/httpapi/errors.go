@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -31,6 +32,8 @@ const (
 	codeMethodNotAllowed     = "method_not_allowed"
 	codeOverloaded           = "overloaded"
 	codeUnavailable          = "unavailable"
+	codeLimitReached         = "limit_reached"
+	codeStuck                = "stuck"
 	codeInternal             = "internal"
 )
 
@@ -47,6 +50,17 @@ type problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Field   string `json:"field,omitzero"`
+	Limit   uint32 `json:"limit,omitzero"` // that was reached
+}
+
+// errStuck says that an activity could not be undone.
+var errStuck = errors.New("it cannot be undone: there is no ledger, and all bits of its key are shared with others'")
+
+// limitError says that a user has as many activities of a kind as it allows.
+type limitError struct{ kind activity.Kind }
+
+func (e *limitError) Error() string {
+	return fmt.Sprintf("the user has as many %s as there may be: %d", e.kind.Plural, e.kind.Limit)
 }
 
 // errorAnswer is the one shape of errors.
@@ -61,6 +75,10 @@ func (p problem) status() int {
 		return http.StatusNotFound
 	case codeMethodNotAllowed:
 		return http.StatusMethodNotAllowed
+	case activity.CodeNoLedger:
+		return http.StatusNotImplemented
+	case codeLimitReached, codeStuck:
+		return http.StatusConflict
 	case codeTimeout:
 		return http.StatusRequestTimeout
 	case codeTooLarge:
@@ -89,6 +107,12 @@ func describe(err error) problem {
 	if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
 		return problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: clip(invalid.Field, maxField)}
 	}
+	if full, ok := errors.AsType[*limitError](err); ok {
+		return problem{Code: codeLimitReached, Message: full.Error(), Limit: full.kind.Limit}
+	}
+	if without, ok := errors.AsType[*activity.NoLedgerError](err); ok {
+		return problem{Code: activity.CodeNoLedger, Message: without.Error()}
+	}
 	if down, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		return problem{Code: codeUnavailable, Message: "what this call needs is unavailable: " + down.Dependency}
 	}
@@ -101,6 +125,8 @@ func describe(err error) problem {
 		}
 	}
 	switch {
+	case errors.Is(err, errStuck):
+		return problem{Code: codeStuck, Message: errStuck.Error()}
 	case errors.Is(err, activity.ErrOverloaded):
 		return problem{Code: codeOverloaded, Message: "the service has too much to do, and has done nothing of this"}
 	case errors.Is(err, activity.ErrClosed):

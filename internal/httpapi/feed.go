@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 )
 
@@ -14,6 +16,10 @@ type filterRequest struct {
 	Posts    []feedPost `json:"posts"`
 	Kinds    []string   `json:"kinds"`    // nil: not given
 	Annotate []string   `json:"annotate"` // nil: not given
+
+	Limit      *int `json:"limit"` // nil: not given
+	RecordSeen bool `json:"record_seen"`
+	Exact      bool `json:"exact"`
 }
 
 // feedPost has the fields of a [feed.Post].
@@ -26,6 +32,7 @@ type feedPost struct {
 type filterAnswer struct {
 	Posts    []keptPost     `json:"posts"`
 	Dropped  []droppedPost  `json:"dropped"`
+	Next     int            `json:"next,omitzero"`
 	Degraded []degradedKind `json:"degraded"`
 }
 
@@ -51,9 +58,10 @@ func (p keptPost) MarshalJSONTo(enc *jsontext.Encoder) error {
 
 // droppedPost has the fields of a [feed.Dropped].
 type droppedPost struct {
-	ID    string `json:"id"`
-	Kind  string `json:"kind"`
-	Actor string `json:"actor,omitzero"`
+	ID          string `json:"id"`
+	Kind        string `json:"kind"`
+	Actor       string `json:"actor,omitzero"`
+	Unconfirmed bool   `json:"unconfirmed,omitzero"`
 }
 
 // degradedKind has the fields of an [activity.Degraded].
@@ -80,17 +88,27 @@ func (s *service) filter(c echo.Context) error {
 	for i, p := range req.Posts {
 		posts[i] = feed.Post(p)
 	}
+	limit := 0
+	if req.Limit != nil {
+		if limit = *req.Limit; limit < 1 {
+			return refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
+		}
+	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	answer, err := feed.Filter(ctx, s.recorder, feed.Request{
-		Viewer:   req.Viewer,
-		Posts:    posts,
-		Kinds:    req.Kinds,
-		Annotate: req.Annotate,
+		Viewer:     req.Viewer,
+		Posts:      posts,
+		Kinds:      req.Kinds,
+		Annotate:   req.Annotate,
+		Limit:      limit,
+		RecordSeen: req.RecordSeen,
+		Exact:      req.Exact,
 	})
 	if err != nil {
 		return err
 	}
+	s.feeds.count(answer)
 	return respond(c, http.StatusOK, answerOf(answer, req.Annotate))
 }
 
@@ -98,7 +116,8 @@ func answerOf(a feed.Answer, annotate []string) filterAnswer {
 	out := filterAnswer{
 		Posts:    make([]keptPost, len(a.Kept)),
 		Dropped:  make([]droppedPost, len(a.Dropped)),
-		Degraded: make([]degradedKind, len(a.Degraded)),
+		Next:     a.Next,
+		Degraded: degradedOf(a.Degraded),
 	}
 	for i, k := range a.Kept {
 		out.Posts[i] = keptPost{kinds: annotate, kept: k}
@@ -106,8 +125,13 @@ func answerOf(a feed.Answer, annotate []string) filterAnswer {
 	for i, d := range a.Dropped {
 		out.Dropped[i] = droppedPost(d)
 	}
-	for i, d := range a.Degraded {
-		out.Degraded[i] = degradedKind(d)
+	return out
+}
+
+func degradedOf(kinds []activity.Degraded) []degradedKind {
+	out := make([]degradedKind, len(kinds))
+	for i, d := range kinds {
+		out[i] = degradedKind(d)
 	}
 	return out
 }

@@ -123,6 +123,7 @@ func FuzzFilterBody(f *testing.F) {
 	f.Add([]byte(`{"viewer":"1","posts":[{"id":"a","author":"2"},{"id":"b","author":"3","actors":["4"]}],"annotate":["like"]}`))
 	f.Add([]byte(`{"viewer":"1","posts":[{"id":"a"},{"id":"b"}],"kinds":["seen","hide"],"annotate":["like"]}`))
 	f.Add([]byte(`{"viewer":"\ud83d\ude00","posts":[],"kinds":[]}`))
+	f.Add([]byte(`{"viewer":"7","posts":[{"id":"a"},{"id":"b"},{"id":"a"}],"kinds":["hide"],"limit":1,"record_seen":true,"exact":true}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) == 0 {
 			t.Skip("a request without a body")
@@ -139,8 +140,12 @@ func FuzzFilterBody(f *testing.F) {
 				Actors     []string
 			}
 			Kinds, Annotate []string
+			Limit           *int
+			RecordSeen      bool `json:"record_seen"`
+			Exact           bool
 		}
-		if !strictly(body, &req) || !soundID(req.Viewer) || req.Posts == nil || len(req.Posts) > 5000 {
+		if !strictly(body, &req) || !soundID(req.Viewer) || req.Posts == nil || len(req.Posts) > 5000 ||
+			req.Limit != nil && (*req.Limit < 1 || *req.Limit > 5000) {
 			t.Fatalf("answered %s", a.Body)
 		}
 		var res struct {
@@ -148,6 +153,7 @@ func FuzzFilterBody(f *testing.F) {
 			Dropped []struct {
 				ID string `json:"id"`
 			} `json:"dropped"`
+			Next     int   `json:"next"`
 			Degraded []any `json:"degraded"`
 		}
 		if err := json.Unmarshal([]byte(a.Body), &res); err != nil || res.Posts == nil || res.Dropped == nil || res.Degraded == nil {
@@ -158,6 +164,14 @@ func FuzzFilterBody(f *testing.F) {
 			if !soundID(p.ID) || users && !soundID(p.Author) || slices.ContainsFunc(p.Actors, func(id string) bool { return !soundID(id) }) {
 				t.Fatalf("answered %s, with the post %+v", a.Body, p)
 			}
+		}
+		if req.Limit != nil && (len(res.Posts) > *req.Limit || res.Next > 0 && len(res.Posts) < *req.Limit) || res.Next >= max(1, len(req.Posts)) {
+			t.Fatalf("limit %d, next of %d posts, in %s", *req.Limit, len(req.Posts), a.Body)
+		}
+		if res.Next > 0 {
+			req.Posts = req.Posts[:res.Next]
+		}
+		for _, p := range req.Posts {
 			switch {
 			case len(res.Posts) > 0 && res.Posts[0]["id"] == p.ID:
 				if len(res.Posts[0]) != 1+len(req.Annotate) {

@@ -36,6 +36,8 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 		json.WithUnmarshalers(json.JoinUnmarshalers(
 			notNull[string](), notNull[*string](), notNull[[]string](),
 			notNull[postsRequest](),
+			notNull[*int](), notNull[bool](),
+			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](),
 			notNull[filterRequest](), notNull[[]feedPost](), element[feedPost](feed.MaxPosts),
 			notNull[batchRequest](), notNull[[]batchLine](), element[batchLine](maxBatch),
 		)),
@@ -160,6 +162,10 @@ func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Bool:
+		return "a boolean"
 	case reflect.Slice:
 		return "an array"
 	case reflect.Struct:

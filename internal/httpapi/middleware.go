@@ -73,7 +73,7 @@ func (s *service) logRequest(c echo.Context, id string, took time.Duration, err 
 	level := slog.LevelDebug
 	switch {
 	case err != nil && describe(err).Code == codeOverloaded: // see countShed
-	case status >= http.StatusInternalServerError:
+	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
 		level = slog.LevelError
 	case status >= http.StatusBadRequest:
 		level = slog.LevelInfo

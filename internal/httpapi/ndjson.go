@@ -70,11 +70,6 @@ type chunk struct {
 	lines      []int               // which lines those are
 }
 
-type lineResult struct {
-	changed bool
-	problem problem // of no code if there is none
-}
-
 // gather reads a line, waiting for it, and then what lines are there already.
 func (s *service) gather(lines *lineReader) (chunk, error) {
 	var k chunk
@@ -113,7 +108,7 @@ func (s *service) parseLine(line []byte) (activity.Activity, error) {
 func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	changed, err := s.recordLines(ctx, k)
+	results, err := s.recordLines(ctx, k)
 	if err != nil && c.Request().Context().Err() != nil {
 		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
 	}
@@ -124,7 +119,7 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 		if err != nil {
 			k.results[i].problem = describe(err)
 		} else {
-			k.results[i].changed = changed[n]
+			k.results[i] = results[n]
 		}
 	}
 	return nil
@@ -132,12 +127,12 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 
 // recordLines records the sound lines but those whose end has passed, which only the
 // Recorder's clock says: it refuses them all then, and names the first of those.
-func (s *service) recordLines(ctx context.Context, k *chunk) ([]bool, error) {
+func (s *service) recordLines(ctx context.Context, k *chunk) ([]lineResult, error) {
 	for len(k.activities) > 0 {
-		changed, err := s.recorder.Record(ctx, k.activities)
+		outcomes, err := s.recorder.Record(ctx, k.activities)
 		i, single := ofActivity(err)
 		if single == nil {
-			return changed, err
+			return s.results(k.activities, outcomes), err
 		}
 		k.refuse(i, single)
 	}
@@ -155,11 +150,7 @@ func (k *chunk) refuse(i int, err error) {
 func (k *chunk) answers() ([]byte, error) {
 	var b bytes.Buffer
 	for _, r := range k.results {
-		if r.problem.Code == "" {
-			fmt.Fprintf(&b, "{\"changed\":%t}\n", r.changed)
-			continue
-		}
-		if err := json.MarshalWrite(&b, errorAnswer{r.problem}); err != nil {
+		if err := json.MarshalWrite(&b, r); err != nil {
 			return nil, fmt.Errorf("answer lines: %w", err)
 		}
 		b.WriteByte('\n')

@@ -33,6 +33,17 @@ func pathID(c echo.Context, name string) (string, error) {
 	return id, activity.CheckID(id, name)
 }
 
+// bareUser returns the user in the path of a request that has neither parameters nor a body.
+func bareUser(c echo.Context) (string, error) {
+	if _, err := query(c); err != nil {
+		return "", err
+	}
+	if err := noBody(c); err != nil {
+		return "", err
+	}
+	return pathID(c, "user")
+}
+
 // query returns the query's parameters. One that is not among known, or is there
 // twice, is an error.
 func query(c echo.Context, known ...string) (url.Values, error) {

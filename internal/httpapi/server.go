@@ -47,10 +47,11 @@ type Config struct {
 	StreamIdle time.Duration
 }
 
-// service holds what the handlers share. But for limits, it does not change.
+// service holds what the handlers share. But for limits and feeds, it does not change.
 type service struct {
 	started  time.Time
 	limits   limits
+	feeds    *feedCounts
 	recorder *activity.Recorder
 	log      *slog.Logger
 	maxBody  int64
@@ -67,8 +68,8 @@ type service struct {
 // /v1/users/{user}/{plural}; one with a window has POST /v1/users/{user}/{plural}.
 //
 // The server's read and write timeouts hold for all requests but streams of
-// NDJSON, which extend them as they go on. A stream ends when the request's
-// context does.
+// NDJSON, which extend them as they go on, and DELETE /v1/users/{user}, which may take five
+// minutes. All of them end when the request's context does.
 func New(c Config) http.Handler {
 	s := &service{
 		recorder: c.Recorder,
@@ -78,6 +79,7 @@ func New(c Config) http.Handler {
 		idle:     cmp.Or(c.StreamIdle, time.Minute),
 		strict:   strict(),
 		started:  time.Now(),
+		feeds:    newFeedCounts(c.Recorder.Kinds()),
 	}
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
@@ -101,6 +103,12 @@ func (s *service) addRoutes(e *echo.Echo) {
 	read("/readyz", s.ready)
 	read("/v1/stats", s.stats)
 	e.POST("/v1/feed/filter", s.limited(s.filter))
+	e.POST("/v1/feed/explain", s.limited(s.explain))
+	read("/v1/kinds", s.kinds)
+	read("/v1/users/:user", s.limited(s.user))
+	e.DELETE("/v1/users/:user", s.limited(s.deleteUser))
+	read("/v1/users/:user/export", s.limited(s.export))
+	e.POST("/v1/users/:user/preview", s.limited(s.preview))
 	e.POST("/v1/activities", s.limited(s.batch))
 	for _, k := range s.recorder.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural

@@ -3,12 +3,14 @@ package httpapi
 import (
 	"net/http"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
 )
 
 // statsAnswer is what the process counts, since it started.
@@ -17,6 +19,7 @@ type statsAnswer struct {
 	Goroutines    uint64         `json:"goroutines"`
 	HeapBytes     uint64         `json:"heap_bytes"` // of objects, those that await collection included
 	Requests      requestStats   `json:"requests"`
+	Feeds         feedStats      `json:"feeds"`
 	Recorder      activity.Stats `json:"recorder"`
 }
 
@@ -24,6 +27,57 @@ type requestStats struct {
 	InProgress int64  `json:"in_progress"` // of those that are limited in number
 	Shed       uint64 `json:"shed"`        // refused for overload
 	Total      uint64 `json:"total"`       // all, whatever became of them
+}
+
+type feedStats struct {
+	Answered uint64            `json:"answered"`
+	Kept     uint64            `json:"kept"`     // posts
+	Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that did
+	Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
+}
+
+// feedCounts are behind feedStats. The maps do not change.
+type feedCounts struct {
+	answered, kept    atomic.Uint64
+	dropped, degraded map[string]*atomic.Uint64
+}
+
+func newFeedCounts(kinds *activity.Kinds) *feedCounts {
+	c := &feedCounts{dropped: make(map[string]*atomic.Uint64), degraded: make(map[string]*atomic.Uint64)}
+	for _, k := range kinds.All() {
+		if k.Effect == activity.Drop {
+			c.dropped[k.Name] = new(atomic.Uint64)
+		}
+		c.degraded[k.Name] = new(atomic.Uint64)
+	}
+	return c
+}
+
+func (c *feedCounts) count(a feed.Answer) {
+	c.answered.Add(1)
+	c.kept.Add(uint64(len(a.Kept)))
+	for _, d := range a.Dropped {
+		if n := c.dropped[d.Kind]; n != nil { // one that annotates drops what a request shows twice
+			n.Add(1)
+		}
+	}
+	for _, d := range a.Degraded {
+		c.degraded[d.Kind].Add(1)
+	}
+}
+
+func (c *feedCounts) stats() feedStats {
+	s := feedStats{
+		Answered: c.answered.Load(), Kept: c.kept.Load(),
+		Dropped: make(map[string]uint64), Degraded: make(map[string]uint64),
+	}
+	for kind, n := range c.dropped {
+		s.Dropped[kind] = n.Load()
+	}
+	for kind, n := range c.degraded {
+		s.Degraded[kind] = n.Load()
+	}
+	return s
 }
 
 // stats answers what the process counts.
@@ -42,6 +96,7 @@ func (s *service) stats(c echo.Context) error {
 			Shed:       s.limits.shed.Load(),
 			Total:      s.limits.total.Load(),
 		},
+		Feeds:    s.feeds.stats(),
 		Recorder: s.recorder.Stats(),
 	}, jsonv1.FormatDurationAsNano(true))
 }

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"reflect"
 	"testing"
 )
 
@@ -20,8 +21,21 @@ func TestStats(t *testing.T) {
 	goroutines, _ := a.JSON["goroutines"].(float64)
 	heap, _ := a.JSON["heap_bytes"].(float64)
 	recorder, _ := a.JSON["recorder"].(map[string]any)
-	if uptime < 0 || uptime > 3600 || goroutines < 2 || heap < 100_000 || len(recorder) == 0 || len(a.JSON) != 5 {
+	if uptime < 0 || uptime > 3600 || goroutines < 2 || heap < 100_000 || len(recorder) == 0 || len(a.JSON) != 6 {
 		t.Errorf("stats: %s", a.Body)
+	}
+	s.do(t, "PUT", "/v1/users/1/hides/p", "")
+	s.do(t, "PUT", "/v1/users/1/hides/p", "")
+	s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"3"},{"id":"q","author":"2"},{"id":"r","author":"2"},{"id":"s","author":"3"}]}`)
+	a = s.do(t, "GET", "/v1/stats", "")
+	recorder, _ = a.JSON["recorder"].(map[string]any)
+	feeds := a.JSON["feeds"]
+	want := map[string]any{
+		"answered": 1.0, "kept": 1.0, "dropped": map[string]any{"block": 2.0, "hide": 1.0, "seen": 0.0},
+		"degraded": map[string]any{"block": 0.0, "hide": 0.0, "like": 0.0, "seen": 0.0},
+	}
+	if !reflect.DeepEqual(feeds, want) || !reflect.DeepEqual(recorder["recorded"], map[string]any{"block": 1.0, "hide": 1.0}) {
+		t.Errorf("feeds %v, recorded %v", feeds, recorder["recorded"])
 	}
 	if head := s.do(t, "HEAD", "/v1/stats", ""); head.Status != 200 {
 		t.Errorf("HEAD: %d", head.Status)

@@ -116,7 +116,7 @@ func clusterArgs(args []string, bus int) []string {
 		replicationArgs(),
 		args,
 		[]string{
-			"--cluster-enabled", "yes",
+			"--cluster-enabled", yes,
 			"--cluster-config-file", "nodes.conf",
 			"--cluster-port", strconv.Itoa(bus),
 			"--cluster-announce-ip", servertest.Host,
@@ -128,7 +128,7 @@ func clusterArgs(args []string, bus int) []string {
 func replicationArgs() []string {
 	return []string{
 		"--repl-ping-replica-period", "1",
-		"--repl-diskless-sync", "yes",
+		"--repl-diskless-sync", yes,
 		"--repl-diskless-sync-delay", "0",
 		// Or a replica keeps a file of what it was sent, and starts with that.
 		"--repl-diskless-load", "swapdb",
@@ -146,7 +146,11 @@ func (s *Server) announce(ctx context.Context, proxy func(addr string) string) (
 	if err != nil {
 		return "", fmt.Errorf("the proxy's address for %s: %w", s.Addr(), err)
 	}
-	for _, setting := range [][2]string{{"cluster-announce-ip", host}, {"cluster-announce-port", port}} {
+	portSetting := "cluster-announce-port"
+	if s.isSecure() {
+		portSetting = "cluster-announce-tls-port"
+	}
+	for _, setting := range [][2]string{{"cluster-announce-ip", host}, {portSetting, port}} {
 		if err := s.client.ConfigSet(ctx, setting[0], setting[1]).Err(); err != nil {
 			return "", fmt.Errorf("having %s announce %s: %w", s.Addr(), addr, err)
 		}
@@ -207,8 +211,11 @@ func (c *Cluster) meet(ctx context.Context) error {
 }
 
 func (c *Cluster) newClient() *redis.ClusterClient {
+	secure, password, _ := c.nodes[0].access("")
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs:                    c.Addrs(),
+		TLSConfig:                secure,
+		Password:                 password,
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -227,9 +234,11 @@ func (c *Cluster) Addrs() []string {
 	return slices.Clone(c.addrs)
 }
 
-// URL is the addresses of all nodes as redis+cluster://host:port,host:port,...
+// URL is the addresses of all nodes as redis+cluster://host:port,host:port,... With TLS it
+// begins with rediss+cluster://, with a password that stands before the hosts.
 func (c *Cluster) URL() string {
-	return "redis+cluster://" + strings.Join(c.addrs, ",")
+	_, _, url := c.nodes[0].access("+cluster")
+	return url + strings.Join(c.addrs, ",")
 }
 
 // Client is a client of the cluster, the same one at each call, closed with the

@@ -63,7 +63,8 @@ type Server struct {
 // Nothing is kept on disk unless args say so: they are redis-server's own
 // arguments, such as "--save", "60 1" or "--appendonly", "yes", and win over the
 // defaults --save "" --appendonly no. The address, the directory and the log are
-// Start's to set.
+// Start's to set. With Authority.Args and PasswordArgs among them the server speaks TLS
+// and asks for a password; Client and URL know of both.
 //
 // Without a redis-server on the PATH the test is skipped, or fails when the
 // environment has CI=true, where a skipped test would go unnoticed. A server
@@ -141,7 +142,8 @@ func (s *Server) allArgs() []string {
 	return slices.Concat(
 		[]string{"--save", "", "--appendonly", "no"},
 		s.args,
-		[]string{"--bind", servertest.Host, "--port", strconv.Itoa(s.port)},
+		[]string{"--bind", servertest.Host},
+		s.portArgs(strconv.Itoa(s.port)),
 		[]string{"--dir", s.dir, "--logfile", "", "--daemonize", "no"},
 	)
 }
@@ -179,8 +181,11 @@ func (s *Server) writeConfig() error {
 
 // newClient makes the client once and for all; it connects when it is used.
 func (s *Server) newClient() *redis.Client {
+	secure, password, _ := s.access("")
 	client := redis.NewClient(&redis.Options{
 		Addr:                  s.Addr(),
+		TLSConfig:             secure,
+		Password:              password,
 		ContextTimeoutEnabled: true,
 		// No CLIENT SETINFO on connecting: CommandStats then shows what the
 		// test sent, and HELLO.
@@ -200,9 +205,11 @@ func (s *Server) Addr() string {
 	return servertest.Addr(s.port)
 }
 
-// URL is the server's address as redis://host:port/0.
+// URL is the server's address as redis://host:port/0. With TLS it begins with rediss://,
+// with a password that stands before the host.
 func (s *Server) URL() string {
-	return "redis://" + s.Addr() + "/0"
+	_, _, url := s.access("")
+	return url + s.Addr() + "/0"
 }
 
 // Client is a client of the server, the same one at each call, closed with the

@@ -79,7 +79,11 @@ func (c *Cluster) moveSlot(ctx context.Context, from, to *Server, slot int) erro
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []any{"MIGRATE", servertest.Host, to.port, "", 0, migrateTimeoutMillis, "KEYS"}
+		migrate := []any{"MIGRATE", servertest.Host, to.port, "", 0, migrateTimeoutMillis}
+		if password := to.arg(passwordArg); password != "" {
+			migrate = append(migrate, "AUTH", password)
+		}
+		migrate = append(migrate, "KEYS")
 		for _, key := range keys {
 			migrate = append(migrate, key)
 		}

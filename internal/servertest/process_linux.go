@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // tie gives the process a group of its own, so that its children can be killed
@@ -24,13 +26,36 @@ func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-func (p *Process) kill() error { return signalAll(p.cmd.Process.Pid, syscall.SIGKILL) }
+// kill returns when the processes that have no parent to wait for them are gone, too.
+func (p *Process) kill() error {
+	leader := p.cmd.Process.Pid
+	members, err := signalAll(leader, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	// Nobody can tell the kernel to hurry, so there is no context to end this.
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		left := slices.IndexFunc(members, func(m member) bool {
+			now, err := memberOf(m.pid)
+			return err == nil && now.group == m.group && !now.hasEnded()
+		})
+		if left < 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d was killed a minute ago, and goes on", members[left].pid)
+		}
+	}
+}
 
-func (p *Process) resume() error { return signalAll(p.cmd.Process.Pid, syscall.SIGCONT) }
+func (p *Process) resume() error {
+	_, err := signalAll(p.cmd.Process.Pid, syscall.SIGCONT)
+	return err
+}
 
 func (p *Process) suspend(ctx context.Context) error {
 	leader := p.cmd.Process.Pid
-	if err := signalAll(leader, syscall.SIGSTOP); err != nil {
+	if _, err := signalAll(leader, syscall.SIGSTOP); err != nil {
 		return err
 	}
 	return Await(ctx, "it has stopped", func(context.Context) error {
@@ -50,25 +75,25 @@ func (p *Process) suspend(ctx context.Context) error {
 
 // signalAll signals a server's processes: its group, and the children that have
 // left that for sessions of their own. The error is os.ErrProcessDone if there
-// are none.
-func signalAll(leader int, signal syscall.Signal) error {
+// are none. It returns who they were.
+func signalAll(leader int, signal syscall.Signal) ([]member, error) {
 	// Stopped, it makes no more of them.
 	if err := kill(-leader, syscall.SIGSTOP); err != nil {
-		return err
+		return nil, err
 	}
 	members, err := membersOf(leader)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range members {
 		if m.group == leader {
 			continue
 		}
 		if err := kill(m.pid, signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
+			return members, err
 		}
 	}
-	return kill(-leader, signal)
+	return members, kill(-leader, signal)
 }
 
 // kill is kill(2), for a process or, with a negative id, a group.
@@ -85,14 +110,17 @@ func kill(id int, signal syscall.Signal) error {
 
 // member is a process of a server.
 type member struct {
-	pid, group int
-	state      byte
+	pid, parent, group int
+	state              byte
 }
 
 // isAtRest says whether the process can do nothing: it is stopped, or has ended.
 func (m member) isAtRest() bool {
 	return strings.IndexByte("TtZX", m.state) >= 0
 }
+
+// hasEnded says whether nothing is left of the process but that somebody is to be told of its end.
+func (m member) hasEnded() bool { return m.state == 'Z' || m.state == 'X' }
 
 // membersOf lists the processes that are in the leader's group or its children.
 func membersOf(leader int) (members []member, err error) {
@@ -101,23 +129,34 @@ func membersOf(leader int) (members []member, err error) {
 		return nil, err
 	}
 	for _, name := range stats {
-		stat, err := os.ReadFile(name)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		if err != nil {
-			continue // it has ended meanwhile
-		}
-		var m member
-		var parent int
-		// 123 (name, which may hold anything) S <parent> <group> ...
-		_, err = fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d %d", &m.state, &parent, &m.group)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", name, stat, err)
-		}
-		if m.pid, err = strconv.Atoi(filepath.Base(filepath.Dir(name))); err != nil {
 			return nil, err
 		}
-		if m.pid == leader || m.group == leader || parent == leader {
+		m, err := memberOf(pid)
+		switch {
+		case errors.Is(err, os.ErrProcessDone):
+			continue // it has ended meanwhile
+		case err != nil:
+			return nil, err
+		case m.pid == leader || m.group == leader || m.parent == leader:
 			members = append(members, m)
 		}
 	}
 	return members, nil
+}
+
+// memberOf describes a process. The error is os.ErrProcessDone if there is none.
+func memberOf(pid int) (member, error) {
+	m := member{pid: pid}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return m, os.ErrProcessDone
+	}
+	// 123 (name, which may hold anything) S <parent> <group> ...
+	_, err = fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d %d", &m.state, &m.parent, &m.group)
+	if err != nil {
+		return m, fmt.Errorf("/proc/%d/stat: %q: %w", pid, stat, err)
+	}
+	return m, nil
 }

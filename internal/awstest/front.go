@@ -1,0 +1,217 @@
+package awstest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Front stands before a Redis server as ElastiCache does: clients connect with TLS, and sign in with a token of
+// IAM, which the front checks. To the server it signs in with a password.
+type Front struct {
+	Name, User string // of the cache, and of whom it lets in
+	Serverless bool
+
+	roots    *x509.CertPool
+	pem      []byte
+	listener net.Listener
+	backend  string // address of the server
+	password string // of User there
+
+	mu      sync.Mutex
+	conns   map[net.Conn]struct{}
+	signIns int
+	refused []error
+	running sync.WaitGroup
+}
+
+// StartFront returns a front before the server at backend, where user has that password. It ends with the test.
+func StartFront(t testing.TB, name string, serverless bool, backend, user, password string) *Front {
+	t.Helper()
+	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
+	defer web.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Front{
+		Name: name, User: user, Serverless: serverless,
+		roots: x509.NewCertPool(), listener: listener, backend: backend, password: password, conns: make(map[net.Conn]struct{}),
+	}
+	f.roots.AddCert(web.Certificate())
+	f.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
+	f.running.Go(f.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		f.Cut()
+		f.running.Wait()
+	})
+	return f
+}
+
+// Addr is where clients connect.
+func (f *Front) Addr() string { return f.listener.Addr().String() }
+
+// Roots has the certificate by which clients know the front.
+func (f *Front) Roots() *x509.CertPool { return f.roots }
+
+// CAFile returns a file with the certificate, for the variable SSL_CERT_FILE.
+func (f *Front) CAFile(t testing.TB) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, f.pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Cut closes all connections.
+func (f *Front) Cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for conn := range f.conns {
+		_ = conn.Close()
+	}
+}
+
+// SignIns is the number of tokens that were taken, and why others were not.
+func (f *Front) SignIns() (taken int, refused []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.signIns, f.refused
+}
+
+func (f *Front) accept() {
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.conns[conn] = struct{}{}
+		f.mu.Unlock()
+		f.running.Go(func() {
+			_ = f.serve(conn, time.Now())
+			_ = conn.Close()
+			f.mu.Lock()
+			delete(f.conns, conn)
+			f.mu.Unlock()
+		})
+	}
+}
+
+func (f *Front) serve(conn net.Conn, accepted time.Time) error {
+	server, err := net.Dial("tcp", f.backend) //nolint:noctx // loopback
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Close() }()
+	in, out := bufio.NewReader(conn), bufio.NewReader(server)
+	for signedIn := false; !signedIn; {
+		command, err := readCommand(in)
+		if err != nil {
+			return err
+		}
+		if signedIn, err = f.signIn(conn, accepted, command); err != nil {
+			return err
+		}
+		if signedIn {
+			command[len(command)-1] = f.password
+			if _, err := io.WriteString(server, encode(command...)); err != nil {
+				return err
+			}
+		}
+	}
+	f.running.Go(func() {
+		_, _ = out.WriteTo(conn)
+		_ = conn.Close()
+	})
+	_, err = in.WriteTo(server)
+	return err
+}
+
+// signIn answers what a client sends before it has signed in. A token has to be signed for the connection: not in a
+// second before that in which this was accepted.
+func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (bool, error) {
+	hello := len(command) == 5 && strings.EqualFold(command[0], "hello") && strings.EqualFold(command[2], "auth")
+	if !hello && (len(command) != 3 || !strings.EqualFold(command[0], "auth")) {
+		_, err := io.WriteString(conn, "-NOAUTH Authentication required.\r\n")
+		return false, err
+	}
+	user, token := command[len(command)-2], command[len(command)-1]
+	err := CheckToken(token, f.Name, f.User, f.Serverless, time.Now())
+	if err == nil && user != f.User {
+		err = fmt.Errorf("the user is %q", user)
+	}
+	if err == nil {
+		_, date, _ := strings.Cut(token, "X-Amz-Date=")
+		signed, _ := time.Parse("20060102T150405Z", date[:min(16, len(date))])
+		if signed.Before(accepted.Truncate(time.Second)) {
+			err = errors.New("the token is older than the connection")
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.refused = append(f.refused, err)
+		_, err = io.WriteString(conn, "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+		return false, err
+	}
+	f.signIns++
+	return true, nil
+}
+
+func encode(words ...string) string {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	return b.String()
+}
+
+// readCommand reads an array of bulk strings.
+func readCommand(in *bufio.Reader) ([]string, error) {
+	n, err := readLength(in, '*')
+	if err != nil {
+		return nil, err
+	}
+	words := make([]string, n)
+	for i := range words {
+		size, err := readLength(in, '$')
+		if err != nil {
+			return nil, err
+		}
+		word := make([]byte, size+2)
+		if _, err := io.ReadFull(in, word); err != nil {
+			return nil, err
+		}
+		words[i] = string(word[:size])
+	}
+	return words, nil
+}
+
+func readLength(in *bufio.Reader, kind byte) (int, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, string(kind))))
+	if err != nil || line[0] != kind || n < 0 || n > 1<<20 {
+		return 0, fmt.Errorf("%q is no length", line)
+	}
+	return n, nil
+}

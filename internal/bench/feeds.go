@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// KeysPerCandidate is how many keys a candidate is looked up under: block, blocked-by, hide and seen.
+const KeysPerCandidate = 4
+
+const (
+	// minKeys is how many distinct keys the feeds of one size look for, at least: a processor learns the answers of few.
+	minKeys  = 1 << 16
+	minFeeds = 64
+)
+
+// Feed is the candidates of one feed, and what must be dropped of them.
+type Feed struct {
+	Viewer string
+	Posts  []feed.Post
+	Drop   []bool // by candidate: some activity of the viewer, or a block of the viewer, concerns it
+}
+
+// Feeds makes feeds of n candidates for the viewers in turn, with 65,536 distinct keys or more together. Of twenty candidates the
+// viewer has hidden one, half a one is by somebody who blocks the viewer or is blocked, and half a one was seen; the others are new.
+func (p *Population) Feeds(n int) []*Feed {
+	feeds := make([]*Feed, max(minFeeds, 1+minKeys/(KeysPerCandidate*n)))
+	rng := rand.New(rand.NewPCG(p.seed, 3)) //nolint:gosec // to be the same each time
+	by := p.blockers()
+	fresh := 0
+	for i := range feeds {
+		u := p.viewers[i%len(p.viewers)]
+		f := &Feed{Viewer: userID(u), Posts: make([]feed.Post, n), Drop: make([]bool, n)}
+		for c := range f.Posts {
+			fresh++
+			f.Posts[c] = feed.Post{ID: "p" + strconv.Itoa(70_000_000_000+fresh), Author: "u" + strconv.Itoa(50_000_000+fresh)}
+			f.Drop[c] = p.hit(&f.Posts[c], u, c, by[u], rng)
+		}
+		feeds[i] = f
+	}
+	return feeds
+}
+
+// hit makes candidate c of viewer u one that has to be dropped, if it is its turn.
+func (p *Population) hit(post *feed.Post, u, c int, by []int, rng *rand.Rand) bool {
+	switch c % 40 {
+	case 7, 27:
+		if n := rng.IntN(int(p.counts[u])); p.act(u, n).Kind == Hide {
+			post.ID = hiddenID(u, n)
+			return true
+		}
+	case 13:
+		if n := p.blocks(u); n > 0 && (len(by) == 0 || rng.IntN(2) == 0) {
+			post.Author = userID(p.blocked(u, rng.IntN(n)))
+			return true
+		}
+		if len(by) > 0 {
+			post.Author = userID(by[rng.IntN(len(by))])
+			return true
+		}
+	case 33:
+		post.ID = seenID(u, rng.IntN(seenByViewer))
+		return true
+	}
+	return false
+}
+
+// blockers are who blocks each of the viewers.
+func (p *Population) blockers() map[int][]int {
+	by := make(map[int][]int, len(p.viewers))
+	for _, u := range p.viewers {
+		by[u] = nil
+	}
+	for u := range p.counts {
+		for b := range p.blocks(u) {
+			v := p.blocked(u, b)
+			if _, asks := by[v]; asks {
+				by[v] = append(by[v], u)
+			}
+		}
+	}
+	return by
+}
+
+// Hidden makes, for each of the viewers in turn, a feed of up to n posts that the viewer has hidden and that are in no other feed
+// of Hidden: all of them have to be dropped.
+func (p *Population) Hidden(n int) []*Feed {
+	feeds := make([]*Feed, 0, len(p.viewers))
+	for _, u := range p.viewers {
+		f := &Feed{Viewer: userID(u)}
+		for i := range int(p.counts[u]) {
+			if a := p.act(u, i); a.Kind == Hide && len(f.Posts) < n {
+				f.Posts = append(f.Posts, feed.Post{ID: a.Target, Author: "u" + strconv.Itoa(90_000_000+i)})
+				f.Drop = append(f.Drop, true)
+			}
+		}
+		feeds = append(feeds, f)
+	}
+	return feeds
+}

@@ -1,0 +1,152 @@
+package bench_test
+
+import (
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/bench"
+)
+
+func population(t *testing.T, users, entries int) *bench.Population {
+	t.Helper()
+	p, err := bench.NewPopulation(users, entries, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What users have done is distributed as it is said to be.
+func TestPopulation(t *testing.T) {
+	p := population(t, 20_000, 2_000_000)
+	counts := make(map[string]int)
+	for a := range p.Activities() {
+		counts[a.User]++
+	}
+	if len(counts) != p.Users() {
+		t.Fatalf("%d users have done something, of %d", len(counts), p.Users())
+	}
+	sorted := slices.Sorted(maps.Values(counts))
+	for i, want := range map[int]float64{10_000: 30, 19_800: 1000, 19_999: 27_273} {
+		if got := float64(sorted[i]); math.Abs(got-want) > want/8 {
+			t.Errorf("user %d has %g activities, want about %g", i, got, want)
+		}
+	}
+	if math.Abs(float64(p.Entries())-2_000_000) > 20_000 {
+		t.Errorf("%d entries, want about 2,000,000", p.Entries())
+	}
+}
+
+func TestPopulationIsTheSameEachTime(t *testing.T) {
+	p := population(t, 200, 20_000)
+	first, second := slices.Collect(p.AllEntries()), slices.Collect(population(t, 200, 20_000).AllEntries())
+	if !slices.Equal(first, second) {
+		t.Error("another population from the same seed")
+	}
+	if len(first) != p.Entries() {
+		t.Errorf("%d entries, said to be %d", len(first), p.Entries())
+	}
+}
+
+func TestSmallPopulations(t *testing.T) {
+	for _, n := range []int{3, 4, 10, 7920} {
+		p := population(t, n, 20*n)
+		distinct := make(map[bench.Entry]bool)
+		for e := range p.AllEntries() {
+			if e.Owner == e.Target || distinct[e] {
+				t.Fatalf("%d users: %v, twice or with themselves", n, e)
+			}
+			distinct[e] = true
+		}
+	}
+	for _, c := range [][2]int{{2, 100}, {100, 50}, {1e8, 1e9}} {
+		if _, err := bench.NewPopulation(c[0], c[1], 1); err == nil {
+			t.Errorf("%d users with %d entries: no error", c[0], c[1])
+		}
+	}
+}
+
+// The feeds say of every candidate what a model of plain maps does, and look for enough distinct keys.
+func TestFeeds(t *testing.T) {
+	p := population(t, 300, 30_000)
+	held := make(map[bench.Entry]bool)
+	for e := range p.AllEntries() {
+		held[e] = true
+	}
+	for e := range p.Seen() {
+		held[e] = true
+	}
+	for _, n := range []int{1, 50, 1000} {
+		posts, reasons := make(map[string]bool), make(map[string]int)
+		for _, f := range p.Feeds(n) {
+			if len(f.Posts) != n {
+				t.Fatalf("a feed of %d candidates, want %d", len(f.Posts), n)
+			}
+			for i, post := range f.Posts {
+				posts[post.ID] = true
+				drop := false
+				for _, e := range []bench.Entry{
+					{f.Viewer, bench.Block, post.Author}, {f.Viewer, bench.BlockedBy, post.Author},
+					{f.Viewer, bench.Hide, post.ID}, {f.Viewer, bench.Seen, post.ID},
+				} {
+					if held[e] {
+						drop = true
+						reasons[e.Kind]++
+					}
+				}
+				if drop != f.Drop[i] {
+					t.Fatalf("candidate %v of viewer %s is to be dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
+				}
+			}
+		}
+		if n > 1 && (len(posts) < 15_000 || len(reasons) != 4) {
+			t.Errorf("feeds of %d: %d posts, dropped for %v", n, len(posts), reasons)
+		}
+	}
+}
+
+// A subject drops what has to be dropped, and next to nothing else.
+func TestSubject(t *testing.T) {
+	p := population(t, 100, 10_000)
+	s, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{
+		Store: &favfilter.Memory{}, File: filepath.Join(t.TempDir(), "ledger.db"), Pages: bench.PagesFor(p.Entries()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if _, _, err := s.Record(t.Context(), p.Activities()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RecordSeen(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	clean, wrong := 0, 0
+	dropped := make([]bool, 200)
+	for _, f := range p.Feeds(200) {
+		if err := s.Check(t.Context(), f, dropped); err != nil {
+			t.Fatal(err)
+		}
+		missed, falsely := f.Wrong(dropped)
+		if missed > 0 {
+			t.Fatalf("%d candidates were kept that viewer %s must not see", missed, f.Viewer)
+		}
+		clean += f.Clean()
+		wrong += falsely
+	}
+	if wrong > clean/500 {
+		t.Errorf("%d of %d clean candidates were dropped", wrong, clean)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	f := bench.Feed{Drop: []bool{true, true, false, false, false}}
+	missed, falsely := f.Wrong([]bool{true, false, true, true, false})
+	if missed != 1 || falsely != 2 || f.Clean() != 3 {
+		t.Errorf("%d missed, %d false, %d clean; want 1, 2, 3", missed, falsely, f.Clean())
+	}
+}

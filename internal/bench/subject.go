@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// batchSize is how many activities are recorded at a time, as "feedfilter import" does.
+const batchSize = 5000
+
+// pageEntries is about how many entries a page is to have.
+const pageEntries = 4000
+
+// Subject is what is measured: feed checks on a ledger of its own, in SQLite, and pages in a store.
+type Subject struct {
+	Recorder *activity.Recorder
+
+	ledger *ledger.Ledger
+}
+
+// SubjectConfig is what a [Subject] is made of.
+type SubjectConfig struct {
+	Store favfilter.Store
+	File  string // of the ledger; it is made
+	Pages uint32 // a power of two; see PagesFor
+	// FalsePositiveRate is that of a candidate; 0: the default.
+	FalsePositiveRate float64
+}
+
+// PagesFor is the number of pages that leaves some thousand entries for each.
+func PagesFor(entries int) uint32 {
+	pages := uint32(1)
+	for float64(pages)*pageEntries*1.4 < float64(entries) {
+		pages *= 2
+	}
+	return pages
+}
+
+// OpenSubject makes a subject without activities. It does next to nothing of its own accord, so that what it uses is the
+// calls'.
+func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
+	l, err := ledger.Open(ctx, "sqlite:"+c.File, ledger.Options{Pages: c.Pages})
+	if err != nil {
+		return nil, err
+	}
+	r, err := activity.Open(ctx, activity.Config{
+		Ledger: l, Store: c.Store, FalsePositiveRate: c.FalsePositiveRate, ScrubRate: 1,
+	})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &Subject{Recorder: r, ledger: l}, nil
+}
+
+// Close ends the subject. What it has put in the store stays.
+func (s *Subject) Close() error {
+	s.Recorder.Close()
+	return s.ledger.Close()
+}
+
+// Record records activities in their order, and returns how many, and how long that took.
+func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (n int, took time.Duration, err error) {
+	batch := make([]activity.Activity, 0, batchSize)
+	flush := func() error {
+		start := time.Now()
+		_, err := s.Recorder.Record(ctx, batch)
+		took += time.Since(start)
+		n += len(batch)
+		batch = batch[:0]
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	for a := range all {
+		if batch = append(batch, a); len(batch) == batchSize {
+			if err := flush(); err != nil {
+				return n, took, err
+			}
+		}
+	}
+	if len(batch) == 0 {
+		return n, took, nil
+	}
+	err = flush()
+	return n, took, err
+}
+
+// RecordSeen records what the viewers of p have seen.
+func (s *Subject) RecordSeen(ctx context.Context, p *Population) error {
+	_, _, err := s.Record(ctx, func(yield func(activity.Activity) bool) {
+		for e := range p.Seen() {
+			if !yield(activity.Activity{User: e.Owner, Kind: e.Kind, Target: e.Target}) {
+				return
+			}
+		}
+	})
+	return err
+}
+
+// Check filters the feed. In dropped, unless that is nil, it says what became of each candidate; it is as long as the feed.
+func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
+	a, err := feed.Filter(ctx, s.Recorder, feed.Request{Viewer: f.Viewer, Posts: f.Posts})
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	if len(a.Degraded) > 0 {
+		return fmt.Errorf("check a feed of %d candidates: %s could not be checked: %s", len(f.Posts), a.Degraded[0].Kind, a.Degraded[0].Reason)
+	}
+	if len(a.Kept)+len(a.Dropped) != len(f.Posts) {
+		return fmt.Errorf("check a feed of %d candidates: %d kept and %d dropped", len(f.Posts), len(a.Kept), len(a.Dropped))
+	}
+	if dropped == nil {
+		return nil
+	}
+	kept := a.Kept
+	for i := range f.Posts {
+		// No two candidates that are kept have one id, so the next one kept is found by it.
+		dropped[i] = len(kept) == 0 || kept[0].ID != f.Posts[i].ID
+		if !dropped[i] {
+			kept = kept[1:]
+		}
+	}
+	return nil
+}
+
+// Wrong compares what became of the candidates of f with what had to: how many were kept that had to be dropped, and how many of
+// the others were dropped.
+func (f *Feed) Wrong(dropped []bool) (missed, falsePositives int) {
+	for i, drop := range f.Drop {
+		switch {
+		case drop && !dropped[i]:
+			missed++
+		case !drop && dropped[i]:
+			falsePositives++
+		}
+	}
+	return missed, falsePositives
+}
+
+// Clean is how many candidates must not be dropped.
+func (f *Feed) Clean() int {
+	n := 0
+	for _, drop := range f.Drop {
+		if !drop {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	processFeed  = 500
+	processUsers = 50
+	// tenHashes is a rate at which a key sets ten bits: 2^-15 for each of the keys of a candidate.
+	tenHashes = KeysPerCandidate * 1.0 / (1 << 15)
+)
+
+// Process is feeds of 500 candidates, and a subject with pages in this process: one page of 4,000 entries, ten bits a key.
+type Process struct {
+	Subject *Subject
+	People  *Population
+	Feeds   []*Feed
+
+	drops []activity.Kind
+}
+
+// OpenProcess makes one, with a ledger in dir.
+func OpenProcess(ctx context.Context, dir string, seed uint64) (p *Process, err error) {
+	p = &Process{}
+	if p.People, err = NewPopulation(processUsers, pageEntries, seed); err != nil {
+		return nil, err
+	}
+	p.Subject, err = OpenSubject(ctx, SubjectConfig{
+		Store: &favfilter.Memory{}, File: filepath.Join(dir, "process.db"), Pages: 1, FalsePositiveRate: tenHashes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err = p.Subject.Record(ctx, p.People.Activities()); err == nil {
+		err = p.Subject.RecordSeen(ctx, p.People)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Subject.Close())
+	}
+	p.Feeds = p.People.Feeds(processFeed)
+	for _, k := range p.Subject.Recorder.Kinds().All() {
+		if k.Effect == activity.Drop {
+			p.drops = append(p.drops, k)
+		}
+	}
+	return p, nil
+}
+
+// Keys is a [Call] of what a feed check does but for the answer: the keys of a whole feed are built, hashed and tested.
+func (p *Process) Keys() Call {
+	return Call{Name: "keys in process", Do: func(ctx context.Context, round int) error {
+		return lookUp(ctx, p.Subject.Recorder, p.drops, p.Feeds[round%len(p.Feeds)])
+	}}
+}
+
+// process measures feeds of 500 with pages in this process.
+func (s *suite) process(ctx context.Context) (err error) {
+	p, err := OpenProcess(ctx, s.Dir, s.Seed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Subject.Close()) }()
+	keys, err := perKey(ctx, s.Duration, p.Keys())
+	if err != nil {
+		return err
+	}
+	whole, err := perKey(ctx, s.Duration, checkCall(p.Subject, p.Feeds, processFeed))
+	if err != nil {
+		return err
+	}
+	s.add(
+		Row{Name: "in process, a key built, hashed and tested, 10 bits", Value: keys.ns, Unit: "ns"}.Against(Goal{Limit: 18}),
+		Row{Name: "  allocations a key", Value: keys.allocations / (processFeed * KeysPerCandidate), Unit: "/key"},
+		Row{Name: "  allocations a feed of 500", Value: keys.allocations, Unit: "/feed"},
+		Row{Name: "in process, whole feed check of 500, a key", Value: whole.ns, Unit: "ns"},
+		Row{Name: "  allocations a feed check of 500", Value: whole.allocations, Unit: "/feed"},
+	)
+	return nil
+}
+
+// lookUp looks for all that concerns the candidates of f.
+func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f *Feed) error {
+	reading := r.Begin(ctx, f.Viewer, kinds, 0)
+	defer reading.Release()
+	first := make([]int, len(kinds))
+	for i := range kinds {
+		first[i] = reading.Hash(i, func(yield func(string) bool) {
+			for p := range f.Posts {
+				target := f.Posts[p].ID
+				if kinds[i].Target == activity.User {
+					target = f.Posts[p].Author
+				}
+				if !yield(target) {
+					return
+				}
+			}
+		})
+	}
+	if _, err := reading.View(); err != nil {
+		return err
+	}
+	found := 0
+	for i := range kinds {
+		reading.Look(i, first[i], len(f.Posts))
+		for p := range f.Posts {
+			if reading.Found(i, first[i]+p*reading.Hashes(i)) != activity.None {
+				found++
+			}
+		}
+	}
+	if found == 0 {
+		return fmt.Errorf("nothing was found for viewer %s, who has done something", f.Viewer)
+	}
+	return nil
+}
+
+// keyCost is what feeds of processFeed candidates cost.
+type keyCost struct{ ns, allocations float64 }
+
+func perKey(ctx context.Context, d time.Duration, c Call) (keyCost, error) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	samples, err := Interleave(ctx, d, c)
+	if err != nil {
+		return keyCost{}, err
+	}
+	runtime.ReadMemStats(&after)
+	return keyCost{
+		ns:          float64(samples[0].Median()) / (processFeed * KeysPerCandidate),
+		allocations: float64(after.Mallocs-before.Mallocs) / float64(len(samples[0])+1),
+	}, nil
+}

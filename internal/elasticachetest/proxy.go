@@ -1,0 +1,253 @@
+package elasticachetest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	dialTimeout = time.Minute
+	tlsRecord   = 0x16 // the first byte of a client that speaks TLS
+	refuse      = "return redis.error_reply(ARGV[1])"
+)
+
+// proxy is a cache's listener in front of one server, with its connections.
+type proxy struct {
+	cache    *Cache
+	target   string
+	listener net.Listener
+	running  sync.WaitGroup // all goroutines
+
+	mu     sync.Mutex            // guards the rest
+	conns  map[net.Conn]struct{} // of both sides
+	closed bool
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // it is closed
+		}
+		p.running.Go(func() { p.serve(client) })
+	}
+}
+
+// close ends the listener and all connections, and returns when all is at rest.
+func (p *proxy) close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	for conn := range p.conns {
+		reset(conn)
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// hold keeps the connection for close to end, unless that has been.
+func (p *proxy) hold(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		reset(conn)
+		return false
+	}
+	p.conns[conn] = struct{}{}
+	return true
+}
+
+func (p *proxy) drop(conn net.Conn) {
+	p.mu.Lock()
+	delete(p.conns, conn)
+	p.mu.Unlock()
+	_ = conn.Close()
+}
+
+// reset closes a connection so that the other end takes it for broken.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// serve passes on what a client sends, as far as it may, and all answers.
+func (p *proxy) serve(client net.Conn) {
+	if !p.hold(client) {
+		return
+	}
+	defer p.drop(client)
+	dialer := net.Dialer{Timeout: dialTimeout}
+	server, err := dialer.DialContext(context.Background(), "tcp", p.target)
+	if err != nil {
+		reset(client)
+		return
+	}
+	if !p.hold(server) {
+		return
+	}
+	defer p.drop(server)
+	l, err := p.open(client, server)
+	if err != nil {
+		return
+	}
+	answers := make(chan struct{})
+	go func() {
+		defer close(answers)
+		_, _ = io.Copy(l.client, server)
+		_ = server.Close() // nobody is to wait for answers any more
+		if !l.wronged.Load() {
+			_ = client.Close()
+		}
+	}()
+	err = l.run()
+	if errors.Is(err, errProtocol) {
+		// After the answers to all that came before.
+		l.wronged.Store(true)
+		p.cache.violatedf("%v", err)
+		_ = l.out.Flush()
+		halfClose(server)
+		<-answers
+		_, _ = fmt.Fprintf(l.client, "-ERR %v\r\n", err)
+	}
+	_ = l.client.Close()
+	_ = server.Close()
+	<-answers
+}
+
+func halfClose(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite()
+	}
+}
+
+// open finds out whether the client speaks TLS.
+func (p *proxy) open(client, server net.Conn) (*link, error) {
+	raw := bufio.NewReader(client)
+	first, err := raw.Peek(1)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{cache: p.cache, client: client, out: bufio.NewWriterSize(server, bufferSize)}
+	var from io.Reader = raw
+	if p.cache.secure != nil && first[0] == tlsRecord {
+		secure := tls.Server(peeked{client, raw}, p.cache.secure)
+		l.client, from = secure, secure
+	} else {
+		l.plain = p.cache.secure != nil
+	}
+	l.in = requests{bufio.NewReaderSize(flushing{from, l.out}, bufferSize)}
+	return l, nil
+}
+
+const bufferSize = 32 << 10
+
+// peeked is a connection of which some bytes are in a buffer already.
+type peeked struct {
+	net.Conn
+
+	r *bufio.Reader
+}
+
+// Read implements net.Conn.
+func (c peeked) Read(b []byte) (int, error) { return c.r.Read(b) }
+
+// flushing sends what was written before it waits for more to read.
+type flushing struct {
+	r io.Reader
+	w *bufio.Writer
+}
+
+// Read implements io.Reader.
+func (f flushing) Read(b []byte) (int, error) {
+	if err := f.w.Flush(); err != nil {
+		return 0, err
+	}
+	return f.r.Read(b)
+}
+
+// link is one client's connection with the server.
+type link struct {
+	cache   *Cache
+	client  net.Conn // where TLS has ended
+	in      requests
+	out     *bufio.Writer // to the server
+	plain   bool          // the client speaks no TLS, and should
+	queued  bool          // what it sends is queued for a transaction
+	wronged atomic.Bool   // the client is to get an error yet
+}
+
+// errRefused ends a connection that the cache does not take.
+var errRefused = errors.New("connection refused")
+
+// run passes on command after command, until the client ends.
+func (l *link) run() error {
+	for {
+		q, err := l.in.begin()
+		if err != nil {
+			return err
+		}
+		name := strings.ToLower(q.arg(0))
+		if l.isReplication(name, q) {
+			if err := writeArgs(l.out, q.count, q.head...); err != nil {
+				return err
+			}
+			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in.r)
+			return err
+		}
+		if l.plain && name != "ping" { // which replicas begin with
+			l.cache.violatedf("%s on a connection without TLS", name)
+			return errRefused
+		}
+		if err := l.pass(q, l.cache.rules.request(q)); err != nil {
+			return err
+		}
+	}
+}
+
+// isReplication says whether the connection is that of a replica of the server, from this
+// command on.
+func (l *link) isReplication(name string, q request) bool {
+	_, secure := l.client.(*tls.Conn)
+	return !secure && name == "replconf" && strings.EqualFold(q.arg(1), "listening-port") && l.cache.isReplica(q.arg(2))
+}
+
+// pass sends the command, or in its place another that the server answers with the error
+// it has to get: so answers keep their order, and transactions are aborted.
+func (l *link) pass(q request, v verdict) error {
+	if v.why == "" {
+		switch strings.ToLower(q.arg(0)) {
+		case "multi":
+			l.queued = true
+		case "exec", "discard", "reset":
+			l.queued = false
+		}
+		if err := writeArgs(l.out, q.count, q.head...); err != nil {
+			return err
+		}
+		return l.in.rest(l.out, q)
+	}
+	l.cache.violatedf("%s", v.why)
+	substitute := []string{"EVAL", refuse, "0", v.says}
+	if l.queued {
+		substitute = []string{q.arg(0) + "?"} // which is unknown; a script would be queued
+	}
+	args := make([][]byte, len(substitute))
+	for i, arg := range substitute {
+		args[i] = []byte(arg)
+	}
+	if err := writeArgs(l.out, len(args), args...); err != nil {
+		return err
+	}
+	return l.in.rest(io.Discard, q)
+}

@@ -1,0 +1,138 @@
+package elasticachetest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Kind is one of the two kinds of caches.
+type Kind int
+
+// A node-based cache is servers of one's own, alone or as a cluster. A serverless one is a
+// service that speaks the protocol of a cluster, over TLS.
+const (
+	NodeBased Kind = iota + 1
+	Serverless
+)
+
+// String is the kind's name.
+func (k Kind) String() string {
+	if k == Serverless {
+		return "serverless"
+	}
+	return "node-based"
+}
+
+// The lists follow the page "Supported and restricted Valkey, Memcached, and Redis OSS
+// commands" of the ElastiCache user guide, as generally known in 2026; its lists could not
+// be copied from there for this purpose. Lines with another source say so. A name alone
+// stands for the command with all of its subcommands.
+const (
+	neverAvailable = `
+		acl deluser, acl load, acl save, acl setuser,
+		bgrewriteaof, bgsave, config, debug, migrate, psync, replicaof, save, shutdown, slaveof, sync,
+		cluster addslots, cluster addslotsrange, cluster bumpepoch, cluster delslots, cluster delslotsrange,
+		cluster failover, cluster flushslots, cluster forget, cluster links, cluster meet, cluster setslot,
+	` +
+		// Of the same sort: each changes what the service itself manages.
+		`cluster replicate, cluster reset, cluster saveconfig, cluster set-config-epoch, failover, module, replconf,` +
+		// Of Redis alone, from 8 on: Valkey rejects it.
+		`client maint_notifications`
+	notServerless = `
+		acl log, client caching, client getredir, client id, client info, client kill, client list, client no-evict,
+		client pause, client tracking, client trackinginfo, client unblock, client unpause,
+		cluster count-failure-reports, fcall, fcall_ro, function, keys, lastsave, latency, memory, monitor, move, object,
+		pfdebug, pfselftest, psubscribe, pubsub numpat, punsubscribe, script kill, select, slowlog, swapdb, wait,
+	` +
+		// Younger than the list or of the same sort.
+		`client no-touch, commandlog, script debug, waitaof`
+)
+
+const (
+	// Of a serverless cache. The name is counted, which is on the safe side.
+	maxArguments = 3999
+	maxScript    = 4 << 20 // bytes
+)
+
+// rules are the commands that a kind of cache lacks: "config" or "client id".
+type rules struct {
+	kind  Kind
+	lacks map[string]bool
+}
+
+func newRules(kind Kind) rules {
+	r := rules{kind: kind, lacks: make(map[string]bool)}
+	list := neverAvailable
+	if kind == Serverless {
+		list += "," + notServerless
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.Join(strings.Fields(name), " "); name != "" {
+			r.lacks[name] = true
+		}
+	}
+	return r
+}
+
+// verdict is what becomes of a command. The zero value: it may pass.
+type verdict struct {
+	why  string // it is forbidden, for the test's eyes
+	says string // the error that the client gets
+}
+
+// command judges a command by its name and the argument after it, which may be none, in any case.
+func (r rules) command(name, sub string) verdict {
+	command := strings.ToLower(name)
+	both := command + " " + strings.ToLower(sub)
+	switch {
+	case r.lacks[command]:
+		return verdict{why: command, says: fmt.Sprintf("ERR unknown command '%s', with args beginning with: ", name)}
+	case r.lacks[both]:
+		return verdict{why: both, says: fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", sub, strings.ToUpper(name))}
+	}
+	return verdict{}
+}
+
+// request judges all of a command that a client sent.
+func (r rules) request(q request) verdict {
+	name := strings.ToLower(q.arg(0))
+	if v := r.command(q.arg(0), q.arg(1)); v.why != "" {
+		if v.why == name {
+			for _, arg := range q.head[1:] {
+				v.says += fmt.Sprintf("'%s' ", arg)
+			}
+		}
+		return v
+	}
+	if r.kind != Serverless {
+		return verdict{}
+	}
+	script := 0 // the argument that is one
+	switch name {
+	case "eval", "evalsha", "eval_ro", "evalsha_ro":
+		script = 1
+	case "script":
+		script = 2
+	}
+	size := q.length(script)
+	switch {
+	case q.count > maxArguments:
+		return refused("%s with %d arguments, its name included: at most %d are taken", name, q.count, maxArguments)
+	case script > 0 && size > maxScript:
+		return refused("%s of %d bytes: at most %d are taken", name, size, maxScript)
+	case script == 1 && q.count > 2 && !isCount(q.arg(2)):
+		return verdict{why: name + " without keys", says: "ERR Lua scripts without any input keys are not supported."}
+	}
+	return verdict{}
+}
+
+func refused(format string, args ...any) verdict {
+	why := fmt.Sprintf(format, args...)
+	return verdict{why: why, says: "ERR " + why}
+}
+
+func isCount(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n > 0
+}

@@ -1,0 +1,172 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+// ownedLedger calls before ahead of each reading of a user's rows, with the number of the call, from 1.
+type ownedLedger struct {
+	activity.Ledger
+
+	calls  atomic.Int64
+	before func(ctx context.Context, call int64) error
+}
+
+func (l *ownedLedger) Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error) {
+	if err := l.before(ctx, l.calls.Add(1)); err != nil {
+		return nil, err
+	}
+	return l.Ledger.Owned(ctx, hash, owner, after, limit)
+}
+
+// newOwnedService is a service over an ownedLedger.
+func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Context, call int64) error) *service {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s := &service{
+		ledger: &faultyLedger{Ledger: &ownedLedger{Ledger: l, before: before}},
+		store:  &faultyStore{Store: &favfilter.Memory{}},
+	}
+	if s.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: s.ledger, Store: s.store, FalsePositiveRate: 1e-8}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.recorder.Close)
+	c.Recorder = s.recorder
+	s.Handler = httpapi.New(c)
+	return s
+}
+
+// record records activities without the service, whatever its timeouts are.
+func (s *service) record(t testing.TB, activities ...activity.Activity) {
+	t.Helper()
+	if _, err := s.recorder.Record(t.Context(), activities); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitRequests waits until so many requests are in progress.
+func (s *service) awaitRequests(t testing.TB, want float64) {
+	t.Helper()
+	try := func() error {
+		if in, _ := s.requests(t); in != want {
+			return fmt.Errorf("%v are", in)
+		}
+		return nil
+	}
+	err := servertest.Await(t.Context(), fmt.Sprintf("%v requests are in progress", want), func(context.Context) error { return try() })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request sends a request to a real server and returns the answer, of status 0 where there is none.
+func request(t testing.TB, client *http.Client, method, url string) answer {
+	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Error(err)
+		return answer{}
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return answer{Body: err.Error()}
+	}
+	defer res.Body.Close()
+	return answerOf(t, res)
+}
+
+func TestDeleteUser(t *testing.T) {
+	s := open(t)
+	s.want(t, "DELETE", "/v1/users/1", "", 200, `{"deleted":0}`)
+	s.want(t, "POST", "/v1/activities", lines(
+		activityLine("1", "hide", "p", "add"), activityLine("2", "block", "1", "add"), activityLine("2", "block", "3", "add"),
+		activityLine("1", "seen", "q", "add"),
+	), 200, `{"results":[`+repeated(5, yes)+`]}`)
+	s.ledger.set(failing)
+	wantDown(t, "without the ledger", s.do(t, "DELETE", "/v1/users/1", ""), "ledger")
+	s.ledger.set(sound)
+	s.want(t, "DELETE", "/v1/users/1", "", 200, `{"deleted":3}`)
+	s.want(t, "DELETE", "/v1/users/1", "", 200, `{"deleted":0}`)
+	s.want(t, "GET", "/v1/users/1", "", 200, `{"counts":{"block":0,"hide":0,"like":0}}`)
+	s.want(t, "GET", "/v1/users/2", "", 200, `{"counts":{"block":1,"hide":0,"like":0}}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2"},{"id":"q","author":"9"}]}`, 200,
+		`{"posts":[{"id":"p"},{"id":"q"}],"dropped":[],"degraded":[]}`)
+}
+
+// TestDeleteTakesItsTime has a deletion wait until another request, which began later, has run into the
+// timeouts of the service and of its server.
+func TestDeleteTakesItsTime(t *testing.T) {
+	hold := make(chan struct{})
+	s := newOwnedService(t, httpapi.Config{Timeout: 1500 * time.Millisecond}, func(ctx context.Context, _ int64) error {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	s.record(t, activity.Activity{User: "1", Kind: "block", Target: "2"})
+	openLists := s.ledger.lists.shut()
+	defer openLists()
+	server := httptest.NewUnstartedServer(s)
+	server.Config.WriteTimeout = time.Second
+	server.Start()
+	defer server.Close()
+	deleted := make(chan answer, 1)
+	go func() { deleted <- request(t, server.Client(), "DELETE", server.URL+"/v1/users/1") }()
+	s.awaitRequests(t, 1)
+	list := request(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "GET", server.URL+"/v1/users/1/blocks")
+	if list.Status != 0 {
+		t.Fatalf("a list is answered: %d %s", list.Status, list.Body)
+	}
+	close(hold)
+	if a := await(t, deleted); a.Status != 200 || a.Body != `{"deleted":1}` {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+// TestDeleteEnds lets the client of a deletion go away, and looks at the end that there is without
+// that.
+func TestDeleteEnds(t *testing.T) {
+	left := make(chan time.Duration, 1)
+	ended := make(chan error, 1)
+	s := newOwnedService(t, httpapi.Config{Timeout: time.Second}, func(ctx context.Context, _ int64) error {
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	})
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("DELETE /v1/users/1 HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if d := await(t, left); d <= 4*time.Minute || d > 5*time.Minute {
+		t.Errorf("a deletion may take %v, want 5 min", d)
+	}
+	_ = conn.Close()
+	if err := await(t, ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended by %v", err)
+	}
+	s.awaitRequests(t, 0)
+}

@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+type explainRequest struct {
+	Viewer string    `json:"viewer"`
+	Post   *feedPost `json:"post"` // nil: not given
+}
+
+type explainAnswer struct {
+	Dropped  bool           `json:"dropped"`
+	Reasons  []explained    `json:"reasons"`
+	Page     pageAnswer     `json:"page"`
+	Degraded []degradedKind `json:"degraded"`
+}
+
+// explained is a [feed.Reason] in words of the API.
+type explained struct {
+	Kind      string    `json:"kind"`
+	Effect    string    `json:"effect"`
+	Actor     string    `json:"actor,omitzero"`
+	Direction string    `json:"direction"`
+	Certainty string    `json:"certainty"`
+	Since     time.Time `json:"since,omitzero"`
+	Until     time.Time `json:"until,omitzero"`
+	Parts     []string  `json:"parts,omitzero"`
+}
+
+// pageAnswer has the fields of an [activity.PageInfo].
+type pageAnswer struct {
+	Number            uint32  `json:"number"`
+	Sequence          uint64  `json:"sequence"`
+	Keys              int     `json:"keys"`
+	Bytes             int     `json:"bytes"`
+	FalsePositiveRate float64 `json:"false_positive_rate"`
+}
+
+// explain answers why a post is dropped from a viewer's feed, or kept.
+func (s *service) explain(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	var req explainRequest
+	done, err := s.decode(c, &req)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if req.Post == nil {
+		return refuse(codeMissingField, "post", "the field is missing")
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	e, err := feed.Explain(ctx, s.recorder, req.Viewer, feed.Post(*req.Post))
+	if err != nil {
+		return err
+	}
+	answer := explainAnswer{
+		Dropped: e.Dropped, Reasons: make([]explained, len(e.Reasons)), Page: pageAnswer(e.Page), Degraded: degradedOf(e.Degraded),
+	}
+	for i, r := range e.Reasons {
+		answer.Reasons[i] = explained{
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Direction: direction(r.Direction),
+			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts,
+		}
+	}
+	return respond(c, http.StatusOK, answer)
+}
+
+// direction says whose activity it is.
+func direction(m activity.Match) string {
+	if m == activity.Reverse {
+		return "by_actor"
+	}
+	return "by_viewer"
+}

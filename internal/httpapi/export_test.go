@@ -1,0 +1,277 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// exported is a line of an export.
+type exported struct {
+	User   string     `json:"user"`
+	Kind   string     `json:"kind"`
+	Target string     `json:"target"`
+	Op     string     `json:"op"`
+	Since  time.Time  `json:"since"`
+	Until  *time.Time `json:"until"`
+}
+
+// exports returns the lines of an export.
+func exports(t testing.TB, a answer) (lines []exported) {
+	t.Helper()
+	if a.Status != 200 || a.Header.Get("Content-Type") != "application/x-ndjson" || a.Body != "" && !strings.HasSuffix(a.Body, "\n") {
+		t.Fatalf("%d %.300q, header %v", a.Status, a.Body, a.Header)
+	}
+	for text := range strings.Lines(a.Body) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		var l exported
+		if err := d.Decode(&l); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func TestExport(t *testing.T) {
+	s := open(t)
+	if lines := exports(t, s.do(t, "GET", "/v1/users/1/export", "")); len(lines) > 0 {
+		t.Errorf("of nothing: %v", lines)
+	}
+	end := s.now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+	odd := oddIDs()
+	begin := time.Date(2020, 2, 29, 23, 59, 59, 999_999_000, time.UTC)
+	for i, id := range odd {
+		s.record(t, activity.Activity{User: "1", Kind: "like", Target: id, Since: begin.Add(-time.Duration(i) * time.Second)})
+	}
+	s.record(t,
+		activity.Activity{User: "1", Kind: "hide", Target: "p", Until: end},
+		activity.Activity{User: "1", Kind: "hide", Target: "over", Until: s.now().Add(time.Minute)},
+		activity.Activity{User: "1", Kind: "block", Target: "2"},
+		activity.Activity{User: "1", Kind: "seen", Target: "p"},
+		activity.Activity{User: "2", Kind: "block", Target: "1"},
+		activity.Activity{User: "2", Kind: "hide", Target: "p"},
+	)
+	s.ahead.Store(int64(2 * time.Minute))
+	now := s.now()
+	lines := exports(t, s.do(t, "GET", "/v1/users/1/export", ""))
+	if len(lines) != len(odd)+2 {
+		t.Fatalf("%d lines: %v", len(lines), lines)
+	}
+	for i, l := range lines {
+		want := exported{User: "1", Kind: "like", Target: l.Target, Op: "add", Since: l.Since}
+		switch i {
+		case 0:
+			want.Kind, want.Target = "block", "2"
+		case 1:
+			want.Kind, want.Target, want.Until = "hide", "p", l.Until
+			if l.Until == nil || !l.Until.Equal(end) {
+				t.Errorf("ends at %v, want %v", l.Until, end)
+			}
+		default:
+			if want.Since = begin.Add(-time.Duration(slices.Index(odd, l.Target)) * time.Second); i > 2 && l.Target <= lines[i-1].Target {
+				t.Errorf("%q after %q", l.Target, lines[i-1].Target)
+			}
+		}
+		if l != want {
+			t.Errorf("line %d: %+v, want %+v", i, l, want)
+		}
+		if i < 2 && (l.Since.Before(now.Add(-time.Hour)) || l.Since.After(now)) {
+			t.Errorf("line %d: since %v", i, l.Since)
+		}
+	}
+	addr := s.start(t)
+	for _, id := range odd { // as users
+		s.record(t, activity.Activity{User: id, Kind: "like", Target: "p"})
+		a := raw(t, addr, "GET /v1/users/"+url.PathEscape(id)+"/export HTTP/1.1\r\nHost: x\r\n\r\n")
+		if lines := exports(t, a); len(lines) != 1 || lines[0].User != id {
+			t.Errorf("user %q: %v", id, lines)
+		}
+	}
+}
+
+func TestExportRefused(t *testing.T) {
+	s := open(t)
+	addr := s.start(t)
+	const path = "/v1/users/1/export"
+	for _, m := range []malformed{
+		{request: "POST " + path, body: "{}", status: 405, code: "method_not_allowed"},
+		{request: "DELETE " + path, status: 405, code: "method_not_allowed"},
+		{request: "GET " + path + "/", status: 404, code: "not_found"},
+		{request: "GET " + path + "/2", status: 404, code: "not_found"},
+		{request: "GET " + path + "?limit=1", status: 400, code: "unknown_parameter", field: "limit"},
+		{request: "GET " + path, body: "{}", status: 400, code: "unexpected_body"},
+		{request: "GET /v1/users//export", status: 400, code: "invalid_id", field: "user"},
+		{request: "GET /v1/users/%0A/export", status: 400, code: "invalid_id", field: "user"},
+		{request: "GET /v1/users/" + strings.Repeat("x", 257) + "/export", status: 400, code: "invalid_id", field: "user"},
+	} {
+		if a := raw(t, addr, m.raw()); a.Status != m.status || a.Code != m.code || a.Field != m.field {
+			t.Errorf("%.120s: %d %s, want %d %s %q", m.request, a.Status, a.Body, m.status, m.code, m.field)
+		}
+	}
+}
+
+// hides are n activities of user 1.
+func hides(n int) []activity.Activity {
+	all := make([]activity.Activity, n)
+	for i := range all {
+		all[i] = activity.Activity{User: "1", Kind: "hide", Target: fmt.Sprintf("post-%05d", i)}
+	}
+	return all
+}
+
+// TestLongExport looks at the parts that an export is sent in, and at what the connection is told for
+// each.
+func TestLongExport(t *testing.T) {
+	s := newService(t, httpapi.Config{StreamIdle: time.Hour, Timeout: time.Minute}, nil)
+	const n, most = 5000, 33 << 10
+	s.record(t, hides(n)...)
+	w := &controlled{ResponseRecorder: httptest.NewRecorder()}
+	before := time.Now()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/users/1/export", http.NoBody))
+	res := w.Result()
+	res.Request = &http.Request{}
+	lines := exports(t, answerOf(t, res))
+	if len(lines) != n {
+		t.Errorf("%d lines", len(lines))
+	}
+	for i, l := range lines {
+		if want := fmt.Sprintf("post-%05d", i); l.Target != want {
+			t.Fatalf("line %d: %s", i, l.Target)
+		}
+	}
+	for i := 1; i < len(w.flushed); i++ {
+		if size := w.flushed[i] - w.flushed[i-1]; size > most {
+			t.Errorf("part %d has %d bytes", i, size)
+		}
+	}
+	if len(w.flushed) < n*50/most {
+		t.Errorf("%d parts", len(w.flushed))
+	}
+	if len(w.write) < len(w.flushed) {
+		t.Errorf("%d write deadlines for %d parts", len(w.write), len(w.flushed))
+	}
+	for _, at := range w.write {
+		if at.Before(before.Add(time.Hour)) {
+			t.Errorf("write deadline %v, started %v", at, before)
+		}
+	}
+}
+
+// TestExportFails has the ledger fail, or stand still, at first and midway.
+func TestExportFails(t *testing.T) {
+	for name, fail := range map[string]func(ctx context.Context) error{
+		"failing": func(context.Context) error { return errInjected },
+		"hanging": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		for _, at := range []int64{1, 4} {
+			t.Run(fmt.Sprintf("%s at call %d", name, at), func(t *testing.T) {
+				t.Parallel()
+				s := newOwnedService(t, httpapi.Config{Timeout: 3 * time.Second}, func(ctx context.Context, call int64) error {
+					if call == at {
+						return fail(ctx)
+					}
+					return nil
+				})
+				s.record(t, hides(5000)...)
+				server := httptest.NewServer(s)
+				defer server.Close()
+				if at == 1 {
+					wantDown(t, "export", request(t, server.Client(), "GET", server.URL+"/v1/users/1/export"), "ledger")
+					return
+				}
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/users/1/export", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res, err := server.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				lines := 0
+				scanner := bufio.NewScanner(res.Body)
+				for scanner.Scan() {
+					lines++
+				}
+				if res.StatusCode != http.StatusOK || lines == 0 || lines > 3000 || scanner.Err() == nil {
+					t.Errorf("%d, %d lines, then %v; want some, then an error", res.StatusCode, lines, scanner.Err())
+				}
+				s.awaitRequests(t, 0)
+			})
+		}
+	}
+}
+
+// TestExportBreaks has the connection fail in each way.
+func TestExportBreaks(t *testing.T) {
+	s := open(t)
+	s.record(t, hides(1500)...)
+	for name, w := range map[string]*badWriter{
+		"deadline": {deadline: errInjected}, "write": {write: errInjected}, "flush": {flush: errInjected},
+	} {
+		w.ResponseRecorder = httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/users/1/export", http.NoBody)
+		if !s.aborted(w, r) && w.Code == 200 {
+			t.Errorf("%s: the answer ends well", name)
+		}
+		if in, _ := s.requests(t); in != 0 {
+			t.Errorf("%s: %v in progress", name, in)
+		}
+	}
+}
+
+func TestExportHead(t *testing.T) {
+	s := open(t)
+	s.record(t, hides(10)...)
+	for _, user := range []string{"1", "2"} {
+		a := s.do(t, "HEAD", "/v1/users/"+user+"/export", "")
+		if a.Status != 200 || a.Body != "" || a.Header.Get("Content-Type") != "application/x-ndjson" || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("user %s: %d %q %v", user, a.Status, a.Body, a.Header)
+		}
+	}
+	if a := s.do(t, "HEAD", "/v1/users/%0A/export", ""); a.Status != 400 {
+		t.Errorf("a malformed id: %d", a.Status)
+	}
+}
+
+// TestExportIsAStream has as many as may be under way.
+func TestExportIsAStream(t *testing.T) {
+	hold := make(chan struct{})
+	s := newOwnedService(t, httpapi.Config{MaxStreams: 1, Timeout: time.Hour}, func(context.Context, int64) error {
+		<-hold
+		return nil
+	})
+	addr := s.start(t)
+	const get = "GET /v1/users/1/export HTTP/1.1\r\nHost: x\r\n\r\n"
+	first := make(chan answer, 1)
+	go func() { first <- raw(t, addr, get) }()
+	s.awaitRequests(t, 1)
+	wantOverloaded(t, "a second export", raw(t, addr, get), true)
+	if a := s.do(t, "POST", "/v1/activities", line, "Content-Type", "application/x-ndjson"); a.Status != 503 {
+		t.Errorf("a stream: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "PUT", "/v1/users/1/hides/p", "", 200, yes)
+	close(hold)
+	if lines := exports(t, await(t, first)); len(lines) != 1 {
+		t.Errorf("%v", lines)
+	}
+	if lines := exports(t, raw(t, addr, get)); len(lines) != 1 {
+		t.Errorf("afterwards %v", lines)
+	}
+}

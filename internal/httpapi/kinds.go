@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+type kindsAnswer struct {
+	Kinds []kindAnswer `json:"kinds"`
+}
+
+// kindAnswer has the fields of an [activity.Kind], in words of the API.
+type kindAnswer struct {
+	Name          string  `json:"name"`
+	Plural        string  `json:"plural"`
+	Target        string  `json:"target"`
+	Effect        string  `json:"effect"`
+	TwoWay        bool    `json:"two_way"`
+	Ledger        bool    `json:"ledger"`
+	WindowSeconds int64   `json:"window_seconds,omitzero"`
+	Parts         int     `json:"parts,omitzero"` // of the window
+	Limit         *uint32 `json:"limit"`          // null: none
+}
+
+// kinds answers which kinds of activities there are.
+func (s *service) kinds(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	var answer kindsAnswer
+	for _, k := range s.recorder.Kinds().All() {
+		a := kindAnswer{
+			Name: k.Name, Plural: k.Plural, Target: k.Target.String(), Effect: k.Effect.String(),
+			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
+		}
+		if !k.InLedger() {
+			a.Parts = cmp.Or(k.Parts, activity.DefaultParts)
+		}
+		if k.Limit > 0 {
+			a.Limit = &k.Limit
+		}
+		answer.Kinds = append(answer.Kinds, a)
+	}
+	return respond(c, http.StatusOK, answer)
+}

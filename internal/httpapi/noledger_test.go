@@ -1,0 +1,88 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+func openWithoutLedger(t *testing.T) *service {
+	t.Helper()
+	r, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return &service{Handler: httpapi.New(httpapi.Config{Recorder: r}), recorder: r}
+}
+
+// TestWithoutLedger: the plain filter does what it can, and says of the rest that it cannot.
+func TestWithoutLedger(t *testing.T) {
+	s := openWithoutLedger(t)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, no)
+	s.want(t, "PUT", "/v1/users/1/likes/p9", "", 200, yes)
+	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["p1","p2"]}`, 200, `{"recorded":2}`)
+	s.want(t, "POST", "/v1/activities", lines(`{"user":"1","kind":"hide","target":"p7","op":"add"}`), 200, `{"results":[`+yes+`,`+yes+`]}`)
+	feed := `{"viewer":"1","posts":[{"id":"p1","author":"3"},{"id":"p7","author":"3"},{"id":"p8","author":"2"},{"id":"p9","author":"3"}],"annotate":["like"]`
+	kept := `{"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p1","kind":"seen"},{"id":"p7","kind":"hide"},{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}`
+	s.want(t, "POST", "/v1/feed/filter", feed+`}`, 200, kept)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"x","author":"1"}],"limit":1,"record_seen":true}`, 200,
+		`{"posts":[],"dropped":[{"id":"x","kind":"block","actor":"1"}],"degraded":[]}`)
+	if a := s.do(t, "GET", "/readyz", ""); a.Status != 200 || !strings.Contains(a.Body, `"ready"`) {
+		t.Errorf("readyz: %d %s", a.Status, a.Body)
+	}
+	for request, body := range map[string]string{
+		"GET /v1/users/1/blocks": "", "GET /v1/users/1": "", "DELETE /v1/users/1": "",
+		"PUT /v1/users/1/hides/p3?until=2100-01-01T00:00:00Z": "",
+		"POST /v1/users/1/preview":                            `{"kind":"block","targets":["5"]}`,
+		"POST /v1/feed/explain":                               `{"viewer":"1","post":{"id":"p8","author":"2"}}`,
+		"POST /v1/feed/filter":                                `{"viewer":"1","posts":[],"exact":true}`,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		a := s.do(t, method, path, body)
+		message := fmt.Sprint(a.JSON["error"])
+		if a.Status != 501 || a.Code != "no_ledger" || !strings.Contains(message, "needs a ledger, and there is none") {
+			t.Errorf("%s: %d %s", request, a.Status, a.Body)
+		}
+	}
+	s.want(t, "POST", "/v1/feed/filter", feed+`}`, 200, kept)
+	s.want(t, "DELETE", "/v1/users/1/blocks/2", "", 200, yes)
+	s.want(t, "DELETE", "/v1/users/1/blocks/2", "", 200, no)
+}
+
+// TestStuck: an undo that a filter alone cannot do is not said to be done.
+func TestStuck(t *testing.T) {
+	s := openWithoutLedger(t)
+	const n = 3000
+	var batch []string
+	for i := range n {
+		batch = append(batch, fmt.Sprintf(`{"user":"1","kind":"hide","target":"p%d","op":"add"}`, i))
+	}
+	if a := s.do(t, "POST", "/v1/activities", `{"activities":[`+strings.Join(batch, ",")+`]}`); a.Status != 200 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	stuck := 0
+	for i := range n {
+		a := s.do(t, "DELETE", fmt.Sprintf("/v1/users/1/hides/p%d", i), "")
+		want := `{"posts":[{"id":"p%d"}]`
+		if a.Status == 409 && a.Code == "stuck" {
+			stuck++
+			want = `"dropped":[{"id":"p%d","kind":"hide"}]`
+		} else if a.Status != 200 {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+		f := s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"1","posts":[{"id":"p%d"}],"kinds":["hide"]}`, i))
+		if a.Status == 409 && !strings.Contains(f.Body, fmt.Sprintf(want, i)) {
+			t.Errorf("stuck, and %s", f.Body)
+		}
+	}
+	t.Logf("%d of %d stuck", stuck, n)
+	if stuck == 0 || stuck > n/20 {
+		t.Errorf("%d of %d stuck", stuck, n)
+	}
+}

@@ -1,0 +1,35 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTooMany goes over the counts that a body of the default length has room for.
+func TestTooMany(t *testing.T) {
+	s := open(t)
+	post := `{"id":"p"}`
+	a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+repeated(5001, post)+`],"kinds":[]}`)
+	if a.Status != 400 || a.Code != "out_of_range" || a.Field != "posts" {
+		t.Errorf("5,001 posts: %d %s", a.Status, a.Body)
+	}
+	a = s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+repeated(5000, post)+`],"kinds":[]}`)
+	if a.Status != 200 || len(a.JSON["posts"].([]any)) != 5000 {
+		t.Errorf("5,000 posts: %d %.200s", a.Status, a.Body)
+	}
+	a = s.do(t, "POST", "/v1/activities", `{"activities":[`+repeated(10_001, line)+`]}`)
+	if a.Status != 400 || a.Code != "out_of_range" || a.Field != "activities" {
+		t.Errorf("10,001 activities: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
+	deep := `{"posts":[` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "]}"
+	if a := s.do(t, "POST", "/v1/users/1/seen", deep); a.Status != 400 || a.Code != "malformed_json" {
+		t.Errorf("20,000 levels where a string is needed: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", strings.Repeat(" ", 1<<20)); a.Status != 400 {
+		t.Errorf("a body of 1 MiB: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", strings.Repeat(" ", 1<<20+1)); a.Status != 413 || a.Code != "too_large" {
+		t.Errorf("a body of more than 1 MiB: %d %s", a.Status, a.Body)
+	}
+}

@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+)
+
+// deleteTimeout is how long the deletion of a user may take. One whom some hundred thousand
+// have blocked is named in every page, each of which has to be made anew.
+const deleteTimeout = 5 * time.Minute
+
+type previewRequest struct {
+	Kind    string   `json:"kind"`
+	Targets []string `json:"targets"`
+}
+
+// previewAnswer has the fields of an [activity.Preview].
+type previewAnswer struct {
+	New     int     `json:"new"`
+	Present int     `json:"present"`
+	Total   int     `json:"total"`
+	Limit   *uint32 `json:"limit"` // null: none
+	Over    bool    `json:"over"`
+}
+
+// preview answers what recording some activities would come to.
+func (s *service) preview(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	user, err := pathID(c, "user")
+	if err != nil {
+		return err
+	}
+	var req previewRequest
+	done, err := s.decode(c, &req)
+	if err != nil {
+		return err
+	}
+	defer done()
+	switch {
+	case req.Kind == "":
+		return refuse(codeMissingField, "kind", "the kind is empty or missing")
+	case req.Targets == nil:
+		return refuse(codeMissingField, "targets", "the field is missing")
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	p, err := s.recorder.Preview(ctx, user, req.Kind, req.Targets)
+	if err != nil {
+		return err
+	}
+	answer := previewAnswer{New: p.New, Present: p.Present, Total: p.Total, Over: p.Over}
+	if p.Limit > 0 {
+		answer.Limit = &p.Limit
+	}
+	return respond(c, http.StatusOK, answer)
+}
+
+type userAnswer struct {
+	Counts map[string]int `json:"counts"` // of activities, by kind
+}
+
+// user answers how many activities a user has.
+func (s *service) user(c echo.Context) error {
+	user, err := bareUser(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	counts, err := s.recorder.Counts(ctx, user)
+	if err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, userAnswer{counts}, json.Deterministic(true))
+}
+
+type deleteAnswer struct {
+	Deleted int `json:"deleted"` // activities, the user's and those with the user
+}
+
+// deleteUser removes every trace of a user. It may take up to deleteTimeout, whatever the
+// timeouts of the service and of its server are, and ends when the client goes away. What has been
+// removed by then stays so: after an error, a timeout, or a connection that broke, the request is to be
+// repeated until it is answered 200, which then counts the rest alone.
+func (s *service) deleteUser(c echo.Context) error {
+	user, err := bareUser(c)
+	if err != nil {
+		return err
+	}
+	if err := takeTime(c, deleteTimeout+s.timeout); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), deleteTimeout)
+	defer cancel()
+	deleted, err := s.recorder.DeleteUser(ctx, user)
+	if err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, deleteAnswer{deleted})
+}
+
+// takeTime moves the end of the time in which the request's answer has to be written, for one that
+// may take longer than the server allows. (What limits the reads of a request ends with its body: the
+// server goes on to notice a client that goes away.)
+func takeTime(c echo.Context, d time.Duration) error {
+	if err := supported(http.NewResponseController(c.Response().Writer).SetWriteDeadline(time.Now().Add(d))); err != nil {
+		return fmt.Errorf("extend the write deadline: %w: %w", errGone, err)
+	}
+	return nil
+}

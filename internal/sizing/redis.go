@@ -1,0 +1,71 @@
+package sizing
+
+import "math/bits"
+
+// What Redis takes for a key besides its name and its value, in bytes: the entry of the main dictionary (40 in a
+// cluster, which links the keys of a slot), the object, and its bucket. Buckets are 8 bytes, and a dictionary has
+// one to two of them for each entry: counted as two.
+const (
+	entryBytes  = 48
+	objectBytes = 16
+	bucketBytes = 16
+	// expiryBytes is the entry and the bucket of a key's time to live.
+	expiryBytes = 32 + bucketBytes
+	// embeddedBytes is the length of the longest value that shares the object's block.
+	embeddedBytes = 44
+)
+
+// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four classes for each
+// doubling. (Builds with a quantum of 8 take less for some blocks below 128.)
+func sizeClass(n int) int {
+	switch {
+	case n <= 8:
+		return 8
+	case n <= 128:
+		return (n + 15) / 16 * 16
+	}
+	step := 1 << (bits.Len(uint(n-1)) - 3)
+	return (n + step - 1) / step * step
+}
+
+// textBytes is what a Redis string of n bytes takes: a header, the bytes, a zero.
+func textBytes(n int) int {
+	header := 1
+	switch {
+	case n >= 1<<16:
+		header = 9
+	case n >= 1<<8:
+		header = 5
+	case n >= 1<<5:
+		header = 3
+	}
+	return sizeClass(header + n + 1)
+}
+
+// keyBytes is what a key of n bytes takes in the main dictionary, its value aside.
+func keyBytes(n int) int { return entryBytes + bucketBytes + textBytes(n) }
+
+// stringBytes is what a key and a string of so many bytes take.
+func stringBytes(key, value int) int {
+	if value <= embeddedBytes {
+		return keyBytes(key) + sizeClass(objectBytes+3+value+1)
+	}
+	return keyBytes(key) + objectBytes + textBytes(value)
+}
+
+// Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the opening of n of them.
+func bulk(n int) int  { return 1 + digits(n) + 2 + n + 2 }
+func array(n int) int { return 1 + digits(n) + 2 }
+
+const (
+	missingBytes = 3 // an answer that there is no such string
+	numberBytes  = 4 // an answer of 0 or 1
+)
+
+func digits(n int) int {
+	d := 1
+	for ; n >= 10; n /= 10 {
+		d++
+	}
+	return d
+}
