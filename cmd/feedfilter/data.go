@@ -5,22 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
 const (
 	pingTimeout = 3 * time.Second // of Redis, at the start
 	maxPages    = 1 << 24
+	noLedger    = "none" // as --ledger
+	ledgerFile  = "ledger.db"
 )
 
 // dataFlags say where the data is and what it is made like. Every command that
@@ -33,6 +35,7 @@ type dataFlags struct {
 	Filter            string  `default:"feed"              help:"${filter}"   placeholder:"NAME"`
 	Pages             *uint32 `help:"${pages}"             placeholder:"N"`
 	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"     placeholder:"RATE"`
+	Kinds             string  `help:"${kinds}"             placeholder:"FILE"`
 
 	StalenessBound time.Duration `default:"1s"  help:"${bound}" placeholder:"DURATION"`
 	ScrubRate      int           `default:"500" help:"${scrub}" placeholder:"PAGES"`
@@ -56,11 +59,33 @@ func (f *dataFlags) Validate() error {
 		return fmt.Errorf("--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
 	}
 	scheme, _, _ := strings.Cut(f.Ledger, ":")
-	if f.Ledger != "" && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
-		return fmt.Errorf("--ledger: %q is not supported: want sqlite:<file> or postgres://<host>/<database>", scheme)
+	if f.Ledger != "" && f.Ledger != noLedger && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
+		return fmt.Errorf("--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
 	}
-	_, err := f.redisServers()
+	if f.Ledger == noLedger && f.LedgerRestored {
+		return errors.New("--ledger-restored: there is no ledger")
+	}
+	servers, err := f.redisServers()
+	if err == nil && f.Ledger == noLedger && servers != nil && servers.managed != nil && servers.managed.reader {
+		return errors.New("--redis: reader=true needs a ledger, which says what replicas lack")
+	}
 	return err
+}
+
+// kinds returns the kinds that the service is to have.
+func (f *dataFlags) kinds() (*activity.Kinds, error) {
+	if f.Kinds == "" {
+		return activity.BuiltinKinds(), nil
+	}
+	file, err := os.ReadFile(f.Kinds)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--kinds: %w", err)}
+	}
+	kinds, err := parseKinds(file)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--kinds %s: %w", f.Kinds, err)}
+	}
+	return kinds, nil
 }
 
 // pages returns the number of pages asked for, 0 for none in particular.
@@ -92,15 +117,17 @@ func (f *dataFlags) redisServers() (*redisServers, error) {
 
 // data is an open ledger, the pages, and the Recorder over both.
 type data struct {
-	ledger   *ledger.Ledger
+	ledger   *ledger.Ledger // nil without
 	store    favfilter.Store
-	redis    redis.UniversalClient // nil if the pages are held in the process
-	addrs    string                // of Redis, or of Sentinel
+	replica  favfilter.Store // nil unless feeds are to read replicas
+	redis    *redisClients   // nil if the pages are held in the process
 	recorder *activity.Recorder
+	windows  *pagefile.File // nil if they are not kept in a file
 }
 
-// open opens the data, and makes new data where there is none. Redis need not be up.
-func (f *dataFlags) open(ctx context.Context, log *slog.Logger) (d *data, err error) {
+// open opens the data, and makes new data where there is none. Redis need not be up. Before the pages
+// are in use, fill may bring some back; nil: nothing does.
+func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data) error) (d *data, err error) {
 	d = &data{}
 	defer func() {
 		if err != nil {
@@ -108,28 +135,48 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger) (d *data, err er
 			d = nil
 		}
 	}()
-	if err := f.openStore(d, log); err != nil {
+	kinds, err := f.kinds()
+	if err != nil {
 		return d, err
 	}
-	if err := f.openLedger(ctx, d); err != nil {
+	if err := f.openStore(ctx, d, log); err != nil {
 		return d, err
 	}
-	bound := f.StalenessBound
-	if d.redis == nil && d.ledger.Shared() {
-		bound = -1 // other processes write to the ledger, and not to these pages
-	}
-	d.recorder, err = activity.Open(ctx, activity.Config{
-		Ledger:            d.ledger,
+	c := activity.Config{
+		Pages:             f.pages(),
 		Store:             d.store,
+		Kinds:             kinds,
 		FalsePositiveRate: f.FalsePositiveRate,
-		StalenessBound:    bound,
+		StalenessBound:    f.StalenessBound,
 		ScrubRate:         f.ScrubRate,
 		Logger:            log,
-	})
+	}
+	if f.Ledger != noLedger {
+		if err := f.openLedger(ctx, d); err != nil {
+			return d, err
+		}
+		c.Ledger = d.ledger
+		c.Replica = d.replica
+		if d.redis == nil && d.ledger.Shared() {
+			c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
+		}
+	}
+	if fill != nil {
+		if err := fill(d); err != nil {
+			return d, err
+		}
+	}
+	if d.windows != nil {
+		c.Persist = d.windows.Flush
+	}
+	d.recorder, err = activity.Open(ctx, c)
+	if errors.Is(err, ledger.ErrKindHasData) || errors.Is(err, ledger.ErrKindTaken) {
+		err = fmt.Errorf("--kinds: %w", err)
+	}
 	return d, err
 }
 
-func (f *dataFlags) openStore(d *data, log *slog.Logger) error {
+func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) error {
 	servers, err := f.redisServers()
 	if err != nil {
 		return err
@@ -138,11 +185,16 @@ func (f *dataFlags) openStore(d *data, log *slog.Logger) error {
 		d.store = &favfilter.Memory{}
 		return nil
 	}
-	d.redis, d.addrs = servers.client(log), servers.addrs()
-	if d.store, err = redisstore.New(d.redis, f.Filter); err != nil {
+	if d.redis, err = servers.connect(ctx, log, f.DataDir); err != nil {
+		return fmt.Errorf("--redis: %w", err)
+	}
+	if d.store, err = redisstore.New(d.redis.pages, f.Filter); err != nil {
 		return usageError{fmt.Errorf("--filter: %w", err)}
 	}
-	return nil
+	if d.redis.replicas != nil {
+		d.replica, err = redisstore.NewReader(d.redis.replicas, f.Filter)
+	}
+	return err
 }
 
 func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
@@ -161,7 +213,7 @@ func (f *dataFlags) ledgerURL() string {
 	if f.Ledger != "" {
 		return f.Ledger
 	}
-	return "sqlite:" + filepath.Join(f.DataDir, "ledger.db")
+	return "sqlite:" + filepath.Join(f.DataDir, ledgerFile)
 }
 
 // close lets what is on its way finish. Nobody may use the data any more.
@@ -170,8 +222,11 @@ func (d *data) close() error {
 	if d.recorder != nil {
 		d.recorder.Close()
 	}
+	if d.windows != nil {
+		errs = append(errs, d.windows.Close())
+	}
 	if d.redis != nil {
-		errs = append(errs, d.redis.Close())
+		errs = append(errs, d.redis.close())
 	}
 	if d.ledger != nil {
 		errs = append(errs, d.ledger.Close())
@@ -186,8 +241,8 @@ func (d *data) pingRedis(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if err := d.redis.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("redis at %s: %w", d.addrs, err)
+	if err := d.redis.pages.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("redis at %s: %w", d.redis.addrs, err)
 	}
 	return nil
 }

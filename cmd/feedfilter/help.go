@@ -15,17 +15,20 @@ const description = "Filters feeds: users block each other, hide, like and see p
 // that the tags give are added to it by withDefault.
 func flagHelp() kong.Vars {
 	return kong.Vars{
-		"data_dir": "Directory of the ledger.",
+		"data_dir": "Directory of the ledger and, without --redis, of what was seen.",
 		"ledger": "Where the ledger is: sqlite:<file>, for one process, or postgres://<user>:<password>@<host>/<database>, for " +
-			"many. Default: sqlite:<data-dir>/ledger.db",
+			"many; or none, for a plain filter: see docs/ARCHITECTURE.md. Default: sqlite:<data-dir>/ledger.db",
 		"restored": "To be given once after the ledger was put back from a backup: pages made from what it was " +
 			"before count for nothing. Default: off",
 		"redis": "Where the pages are: redis://<host>:<port>, redis+cluster://<host>:<port>,<host>:<port>, " +
-			"redis+sentinel://<host>:<port>,<host>:<port>/<primary>, each with rediss for TLS, or unix://<socket>. " +
-			"Default: in the process",
+			"redis+sentinel://<host>:<port>,<host>:<port>/<primary>, each with rediss for TLS, unix://<socket>, or " +
+			"elasticache://<replication group> or elasticache-serverless://<cache>, with ?region=<region> and user=<user>: " +
+			"see docs/ELASTICACHE.md. Default: in the process",
 		"filter": "Name of the filter in Redis, 1 to 64 letters, digits, '-', '_' or '.'.",
 		"pages": "Number of pages, a power of two from 1 to 2^24, fixed when the data is made. " +
 			"Default: what the data was made with, 16384 for new data",
+		"kinds": "JSON file of kinds of activities beside block, hide, like and seen, and of limits: see docs/KINDS.md. " +
+			"Default: none",
 		"rate": "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5; 0.001 is one in a thousand.",
 		"bound": "How old what a process knows of the ledger may get, 10ms to 1m: a write that another process acknowledged, and " +
 			"whose page was lost or not reached, is seen this long after it. The same for all processes of one ledger.",
@@ -41,12 +44,73 @@ func flagHelp() kong.Vars {
 			"and so do probes on them.",
 		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, such as 15s or 1m.",
 
-		"file": "File of activities; - for standard input. CSV: user,kind,target[,op], with an optional header. " +
-			`NDJSON: {"user","kind","target","op"} a line. op is add, if it is missing, or remove.`,
+		"file": "File of activities; - for standard input. CSV: user,kind,target[,op]; or with a header, in any order, and " +
+			`also since and until. NDJSON: {"user","kind","target","op","since","until"} a line. op is add, if it is missing, ` +
+			"or remove; since and until are times such as 2027-01-01T00:00:00Z.",
 		"format":   "csv or ndjson; needed for standard input. Default: by the file's extension",
 		"on_error": "What happens at a bad line: stop, with the lines before it imported, or skip it and report it.",
 		"batch":    "Number of activities recorded at a time, 1 to 10000.",
+		"user":     "Only what this user has. Default: everything",
+		"output":   "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp())
+}
+
+// healthHelp is the text on the flags of health alone.
+func healthHelp() kong.Vars {
+	return kong.Vars{
+		"health_url":     "Where the service is; its /readyz is asked.",
+		"health_timeout": "How long it may take to answer, above 0 and up to 1m.",
+	}
+}
+
+// doctorHelp is the text on the flags of doctor alone.
+func doctorHelp() kong.Vars {
+	return kong.Vars{
+		"doctor_timeout": "How long all checks may take together, 100ms to 1h; those that are not made by then count as failed.",
+		"doctor_strict":  "Fail on warnings too. Default: off",
+		"doctor_json":    "Print one JSON object, when all is done. Default: off",
+	}
+}
+
+// benchHelp is the text on the flags of bench alone.
+func benchHelp() kong.Vars {
+	return kong.Vars{
+		"bench_redis": "Redis to measure on, as serve has it. Default: pages in the process",
+		"bench_filter": "Name of the filter that is made, and removed at the end: begins with bench- and does not exist. " +
+			"Default: bench- and a random number",
+		"bench_activities": "Activities that are recorded first, each side of a block counted, 1000 to 100000000.",
+		"bench_users":      "Users who have them, 10 or more; few have most. Default: one for 100 activities",
+		"bench_duration":   "About how long each figure is measured, 10ms to 10m.",
+		"bench_seed":       "Number that the activities and feeds follow from.",
+		"bench_json":       "Print JSON instead of a table. Default: off",
+		"bench_plot":       "Directory for charts, as SVG, of the cost against the number of candidates; it is made. Default: none",
+	}
+}
+
+// planHelp is the text on the flags of plan alone.
+func planHelp() kong.Vars {
+	return kong.Vars{
+		"plan_users":      "Users, 1 to 1e10.",
+		"plan_activities": "Activities that the ledger keeps of a user (blocks, hides, likes), on average: 0 to 1e6.",
+		"plan_feeds":      "Feed checks a second at the busiest time, 0 to 1e9.",
+		"plan_rate": "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5; 0.001 is one in a thousand. " +
+			"--rate is the same.",
+		"plan_seen":    "Posts that a user sees a day, on average, if they are recorded: 0 to 1e5.",
+		"plan_two_way": "Share of the activities that is two-way, as blocks are, and so is kept with both users: 0 to 1.",
+		"plan_spread": "Standard deviation of how many activities a user has, over the mean: 0 to 30. A few have most; 3.2 in " +
+			"the trace of docs/BENCHMARKS.md.",
+		"plan_candidates": "Candidates of a feed, 1 to 10000. They matter to exact sets and RedisBloom.",
+		"plan_id_bytes":   "Length of the ids of users and posts, 1 to 256. It matters to exact sets.",
+		"plan_pages": "Number of pages, a power of two from 1 to 2^24. Default: 16384, or as many as take 2048 keys each " +
+			"on average",
+		"plan_replicas": "Replicas of each shard, 0 to 5.",
+		"plan_fill":     "Share to use of the memory that is not reserved (75 % of a node's), 0.1 to 1.",
+		"plan_nodes":    "Type of the nodes, such as cache.r7g.large. Default: the cheapest that does",
+		"plan_prices":   "JSON file of prices in place of the command's own: see docs/SIZING.md. Default: none",
+		"plan_json":     "Print JSON. Default: off",
+		"plan_chart": "File for a chart of memory and cost against the number of users, in SVG; - is standard output, " +
+			"and nothing else is printed. Default: none",
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 )
 
 const maxBatch = 10_000 // a ledger transaction of more would take too long
@@ -23,8 +24,10 @@ type importCmd struct {
 // Help is shown by kong below the summary.
 func (*importCmd) Help() string {
 	return "An import that was interrupted, by a signal, kill -9 or a bad line, continues where it stopped when the " +
-		"same command is run again; standard input cannot be continued. Every line counts once as imported, whether " +
-		"it changed anything or not. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
+		"same command is run again; standard input cannot be continued. (Without --redis, kill -9 loses what was seen in the " +
+		"last seconds before.) Every line counts once as imported, whether " +
+		"it changed anything or not, but for lines that are over by now, which are skipped. The service must not run on " +
+		"the same SQLite ledger meanwhile; on Postgres it may."
 }
 
 // Validate is called by kong when all flags are set.
@@ -49,7 +52,14 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		return fmt.Errorf("import: %w", err)
 	}
 	defer source.close()
-	d, err := c.Data.open(ctx, c.Data.logger(std))
+	log := c.Data.logger(std)
+	d, err := c.Data.open(ctx, log, func(d *data) error {
+		err := c.Data.keepPages(ctx, d, log)
+		if errors.Is(err, pagefile.ErrInUse) && d.ledger != nil && d.ledger.Shared() {
+			return nil // the service runs, and keeps its windows where these would be kept
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -57,30 +67,46 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	if err := d.pingRedis(ctx); err != nil {
 		return fmt.Errorf("import %s: nothing was imported: %w", c.File, err)
 	}
+	if d.ledger == nil {
+		source.id = "" // a checkpoint would be in the ledger
+	}
+	logDamage(ctx, log, d)
 	im := &importer{
-		source:    source,
-		recorder:  d.recorder,
-		notes:     notes(d),
-		inProcess: d.redis == nil,
-		skip:      c.OnError == "skip",
-		batch:     c.Batch,
-		std:       std,
+		source:   source,
+		recorder: d.recorder,
+		notes:    notes(d),
+		caveat:   c.caveat(d),
+		skip:     c.OnError == "skip",
+		batch:    c.Batch,
+		std:      std,
 	}
 	return im.run(ctx, c.Restart)
 }
 
+// caveat says who does not get to see activities that the ledger does not keep, though they share the ledger.
+func (c *importCmd) caveat(d *data) string {
+	switch {
+	case d.redis != nil || d.ledger == nil || !d.ledger.Shared():
+		return ""
+	case d.windows == nil:
+		return "are gone: another feedfilter keeps those in the data directory; have it record them, or import them with --redis"
+	default:
+		return fmt.Sprintf("are in the data directory, %s: only a service with that and without --redis finds them", c.Data.DataDir)
+	}
+}
+
 // importer brings one file into a Recorder, a batch at a time and in order.
 type importer struct {
-	source    *source
-	recorder  *activity.Recorder
-	notes     checkpoints
-	inProcess bool // the pages end with the import
-	skip      bool // bad lines, instead of stopping at the first
-	batch     int
-	std       stdio
+	source   *source
+	recorder *activity.Recorder
+	notes    checkpoints
+	caveat   string // about activities that the ledger does not keep; "": there is nothing to say
+	skip     bool   // bad lines, instead of stopping at the first
+	batch    int
+	std      stdio
 
 	done     checkpoint // up to the last batch that was acknowledged
-	lost     int        // activities that were in pages alone, and in the process
+	windowed int        // activities that the ledger does not keep
 	progress *progress
 }
 
@@ -98,15 +124,26 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w; %s", im.source.name, err, im.outcome())
 	}
-	if im.lost > 0 {
-		im.std.note(fmt.Sprintf("warning: %d of the activities are of kinds that the ledger does not keep, "+
-			"and are gone: import them with --redis", im.lost))
-	}
+	im.warn()
 	took := time.Since(start)
 	_, err = fmt.Fprintf(im.std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
 		im.done.Imported, im.done.Changed, im.done.Skipped, took.Round(time.Millisecond),
 		float64(im.done.Imported-before)/took.Seconds())
 	return err
+}
+
+// warn says what of the file is not where it was to go.
+func (im *importer) warn() {
+	if im.windowed > 0 && im.caveat != "" {
+		im.std.note(fmt.Sprintf("warning: %d of the activities are of kinds that the ledger does not keep, and %s", im.windowed, im.caveat))
+	}
+	if im.done.OverLimit > 0 {
+		im.std.note(fmt.Sprintf("warning: %d of the activities were not recorded: "+
+			"their users have as many of the kind as may be", im.done.OverLimit))
+	}
+	if im.done.Ended > 0 {
+		im.std.note(fmt.Sprintf("%d of the lines skipped were over by now", im.done.Ended))
+	}
 }
 
 // begin returns a reader that stands where the import has to go on.
@@ -159,7 +196,7 @@ func (im *importer) follow(ctx context.Context, reader *reader) error {
 
 // take records a batch and notes that it is done.
 func (im *importer) take(ctx context.Context, b batch) error {
-	changed, err := im.recorder.Record(ctx, b.activities)
+	outcomes, err := im.record(ctx, &b)
 	if err != nil {
 		return err
 	}
@@ -167,19 +204,23 @@ func (im *importer) take(ctx context.Context, b batch) error {
 		im.progress.note(bad.Error())
 	}
 	im.done.Position = b.end
-	im.done.Imported += int64(len(changed))
+	im.done.Imported += int64(len(outcomes))
 	for i, a := range b.activities {
-		if changed[i] {
+		switch outcomes[i] {
+		case activity.Changed:
 			im.done.Changed++
+		case activity.OverLimit:
+			im.done.OverLimit++
+		case activity.Unchanged, activity.Stuck:
 		}
-		if kind, _ := im.recorder.Kinds().Named(a.Kind); im.inProcess && !kind.InLedger() {
-			im.lost++
+		if kind, _ := im.recorder.Kinds().Named(a.Kind); !kind.InLedger() {
+			im.windowed++
 		}
 	}
 	if im.skip {
 		im.done.Skipped += int64(len(b.bad))
 	}
-	im.progress.advance(b.end.Offset, len(changed))
+	im.progress.advance(b.end.Offset, len(outcomes))
 	if err := im.note(ctx, b); err != nil {
 		return err
 	}

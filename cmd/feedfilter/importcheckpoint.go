@@ -32,6 +32,9 @@ type checkpoint struct {
 	Imported int64 `json:"imported"` // activities
 	Changed  int64 `json:"changed"`  // of them; less by up to a batch after a crash
 	Skipped  int64 `json:"skipped"`  // bad lines
+
+	Ended     int64 `json:"ended"`      // lines that were over when they were read
+	OverLimit int64 `json:"over_limit"` // activities that a limit refused
 }
 
 // position is a place between two lines of a file.

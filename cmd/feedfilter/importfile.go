@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -19,6 +20,12 @@ import (
 const (
 	formatCSV    = "csv"
 	formatNDJSON = "ndjson"
+)
+
+// What a line does.
+const (
+	opAdd    = "add"
+	opRemove = "remove"
 )
 
 // maxRecord is the length of the longest line, in bytes. Two ids of 256 bytes, all
@@ -150,6 +157,8 @@ type record struct {
 	Kind   string `json:"kind"`
 	Target string `json:"target"`
 	Op     string `json:"op"`
+	Since  string `json:"since"`
+	Until  string `json:"until"`
 }
 
 var (
@@ -193,9 +202,12 @@ func (r *reader) activity(line []byte) (activity.Activity, error) {
 	if err != nil {
 		return activity.Activity{}, err
 	}
-	a := activity.Activity{User: rec.User, Kind: rec.Kind, Target: rec.Target, Remove: rec.Op == "remove"}
-	if rec.Op != "add" && rec.Op != "remove" {
+	a := activity.Activity{User: rec.User, Kind: rec.Kind, Target: rec.Target, Remove: rec.Op == opRemove}
+	if rec.Op != opAdd && rec.Op != opRemove {
 		return a, fmt.Errorf("op: %q is neither add nor remove", rec.Op)
+	}
+	if a.Since, a.Until, err = rec.times(time.Now()); err != nil {
+		return a, err
 	}
 	return a, r.kinds.Check(a)
 }

@@ -14,7 +14,7 @@ import (
 
 // parseJSON reads one line of NDJSON.
 func (*reader) parseJSON(line []byte) (record, error) {
-	rec := record{Op: "add"}
+	rec := record{Op: opAdd}
 	err := json.Unmarshal(line, &rec, json.RejectUnknownMembers(true))
 	return rec, jsonProblem(err)
 }
@@ -39,15 +39,15 @@ func jsonProblem(err error) error {
 	}
 }
 
-// columnNames are the columns of a CSV file without a header, in order. The last one
-// may be missing.
-func columnNames() []string { return []string{"user", "kind", "target", "op"} }
+// columnNames are the columns of a CSV file with a header, where those after the third may
+// be missing. One without a header has the first four, in this order.
+func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
 
 // parseCSV reads one line of CSV.
 func (r *reader) parseCSV(line []byte) (record, error) {
 	fields, err := r.csv.split(line)
 	if r.columns == nil {
-		r.columns = columnNames()
+		r.columns = columnNames()[:4]
 		if err == nil && isHeader(fields) {
 			r.columns = slices.Clone(fields)
 			return record{}, errBlank
@@ -65,7 +65,7 @@ func (r *reader) parseCSV(line []byte) (record, error) {
 		*rec.column(r.columns[i]) = field
 	}
 	if rec.Op == "" {
-		rec.Op = "add"
+		rec.Op = opAdd
 	}
 	return rec, nil
 }
@@ -78,18 +78,30 @@ func (rec *record) column(name string) *string {
 		return &rec.Kind
 	case "target":
 		return &rec.Target
+	case "since":
+		return &rec.Since
+	case "until":
+		return &rec.Until
 	default:
 		return &rec.Op
 	}
 }
 
-// isHeader reports whether fields are the names of columns: the first three, each
-// once, in any order, with or without the last.
+// isHeader reports whether fields are names of columns, each once and in any order,
+// the first three among them.
 func isHeader(fields []string) bool {
 	names := columnNames()
-	sorted := slices.Sorted(slices.Values(fields))
-	return slices.Equal(sorted, slices.Sorted(slices.Values(names))) ||
-		slices.Equal(sorted, slices.Sorted(slices.Values(names[:3])))
+	required := 0
+	for i, field := range fields {
+		at := slices.Index(names, field)
+		if at < 0 || slices.Contains(fields[:i], field) {
+			return false
+		}
+		if at < 3 {
+			required++
+		}
+	}
+	return required == 3
 }
 
 // csvLines splits CSV records. A record is one line: a quoted field could hold a line

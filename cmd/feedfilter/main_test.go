@@ -21,11 +21,19 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"feedfilter":     main,
 		"feedfilter-hit": mainHit,
+		"call":           mainCall,
 	})
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			env.Values["serving"] = &serving{}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"serve": scriptServe, "halt": scriptHalt},
+	})
 }
 
 // mainHit is feedfilter import, hit by a signal at one of the notes that it makes of

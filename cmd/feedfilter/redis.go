@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/feedfilter/feedfilter/elasticache"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
@@ -61,21 +63,30 @@ func withDefaults(query string, defaults map[string]string) string {
 	return q.Encode()
 }
 
-// redisServers are the servers that --redis names, one of the three.
+// redisServers are the servers that --redis names, one of the four.
 type redisServers struct {
 	single   *redis.Options
 	cluster  *redis.ClusterOptions
 	failover *redis.FailoverOptions
+	managed  *managedCache
 }
 
 const redisForms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db>, unix://<socket>, " +
 	"redis+cluster://<host>:<port>,..., rediss+cluster://..., " +
-	"redis+sentinel://<host>:<port>,.../<master>/<db> or rediss+sentinel://..."
+	"redis+sentinel://<host>:<port>,.../<master>/<db>, rediss+sentinel://..., " +
+	"elasticache://<replication group>?region=<region>&user=<user> or elasticache-serverless://..."
 
 // parseRedis reads the value of --redis. Errors show nothing of it but its scheme and
 // what is wrong in its query: the rest may hold a password.
 func parseRedis(text string) (*redisServers, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
+	if scheme == elastiCache || scheme == elastiCacheServerless {
+		managed, err := parseManaged(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", err, scheme)
+		}
+		return &redisServers{managed: managed}, nil
+	}
 	transport, topology, _ := strings.Cut(scheme, "+")
 	if !slices.Contains([]string{"redis", "rediss"}, transport) && scheme != "unix" {
 		scheme, _, _ = strings.Cut(scheme, ":")
@@ -122,6 +133,11 @@ func parseSingle(text string) (*redis.Options, error) {
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = noMaintNotifications()
 	o.DialerRetries = 1 // the retries of commands dial again
+	if o.TLSConfig != nil {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return redisstore.DialTLS(ctx, network, addr, o.TLSConfig, o.DialTimeout)
+		}
+	}
 	return o, nil
 }
 
@@ -144,6 +160,9 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 	o.DialerRetries = cmp.Or(o.DialerRetries, 1)
 	if o.TLSConfig != nil {
 		o.TLSConfig.MinVersion = tls.VersionTLS12
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return redisstore.DialTLS(ctx, network, addr, o.TLSConfig, o.DialTimeout)
+		}
 	}
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = noMaintNotifications()
@@ -238,6 +257,8 @@ func (a authority) url(transport, path string, defaults map[string]string) strin
 // addrs are where the servers are, for people to read.
 func (s *redisServers) addrs() string {
 	switch {
+	case s.managed != nil:
+		return s.managed.config.String()
 	case s.cluster != nil:
 		return strings.Join(s.cluster.Addrs, ",")
 	case s.failover != nil:
@@ -247,20 +268,43 @@ func (s *redisServers) addrs() string {
 	}
 }
 
-// client returns a client that leaves servers alone for a while that fail, and tells log.
-func (s *redisServers) client(log *slog.Logger) redis.UniversalClient { //nolint:ireturn // there are two kinds
+// redisClients are clients of the servers that --redis names.
+type redisClients struct {
+	pages    redis.UniversalClient
+	replicas redis.UniversalClient // for feeds; nil: they are not read
+	cache    *elasticache.Cache    // nil unless the servers are one
+	addrs    string                // for people to read
+}
+
+// connect returns clients that leave servers alone for a while that fail, and tell log. The servers need not be
+// up; but where they are is asked of AWS, if they are a cache there, and kept in the directory dir.
+func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string) (*redisClients, error) {
 	redis.SetLogger(redisLog{log}) // one for all clients of the process
-	var client redis.UniversalClient
+	if s.managed != nil {
+		return s.managed.connect(ctx, log, filepath.Join(dir, "elasticache.json"))
+	}
+	c := &redisClients{addrs: s.addrs()}
 	switch {
 	case s.cluster != nil:
-		client = redis.NewClusterClient(s.cluster)
+		c.pages = redis.NewClusterClient(s.cluster)
 	case s.failover != nil:
-		client = redis.NewFailoverClient(s.failover)
+		c.pages = redis.NewFailoverClient(s.failover)
 	default:
-		client = redis.NewClient(s.single)
+		c.pages = redis.NewClient(s.single)
 	}
-	redisstore.Guard(client, log)
-	return client
+	redisstore.Guard(c.pages, log)
+	return c, nil
+}
+
+func (c *redisClients) close() error {
+	err := c.pages.Close()
+	if c.replicas != nil {
+		err = errors.Join(err, c.replicas.Close())
+	}
+	if c.cache != nil {
+		c.cache.Close()
+	}
+	return err
 }
 
 // redisLog takes what the Redis client has to say. Failed commands are reported by

@@ -28,6 +28,9 @@ func TestParseRedis(t *testing.T) {
 		"rediss+sentinel://h:1/a%2Fb/":                 "h:1 master a/b db 0 tls h",
 		"redis+sentinel://h/main?username=u&password=": "h:26379 master main db 0 user u:",
 		"redis+sentinel://h/main?client_name=a&db=2":   "h:26379 master main db 2 name a",
+		"elasticache://g":                              "replication group g",
+		"elasticache://g/?region=r&user=u&reader=1":    "replication group g region r user u reads replicas",
+		"elasticache-serverless://c?secret=arn:s%2F1":  "serverless cache c secret arn:s/1",
 	} {
 		s, err := parseRedis(text)
 		if err != nil {
@@ -66,6 +69,13 @@ func describeServers(s *redisServers) string {
 		add("name %s", s.cluster.ClientName)
 		if c := s.cluster.TLSConfig; c != nil {
 			add("tls %s", c.ServerName)
+		}
+	case s.managed != nil:
+		add("region %s", s.managed.config.Region)
+		add("user %s", s.managed.config.User)
+		add("secret %s", s.managed.config.Secret)
+		if s.managed.reader {
+			add("reads %s", "replicas")
 		}
 	default:
 		add("master %s", s.failover.MasterName)
@@ -145,44 +155,59 @@ func TestParseRedisSettings(t *testing.T) {
 // Errors show nothing of the URL but its scheme and what is wrong in its query.
 func TestParseRedisErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                    `"" is not supported`,
-		"secret":                              "is not supported",
-		"memcache://u:secret@h":               `"memcache" is not supported`,
-		"unix+cluster:///secret":              `"unix+cluster" is not supported`,
-		"redis+other://u:secret@h":            `"redis+other" is not supported`,
-		"redis://u:secret@h:port":             "not a URL",
-		"redis://u:secret@h/secret":           "the path is no number",
-		"redis://u/secret@h":                  "the path is no number",
-		"redis://h?secretless=1":              "unexpected option: secretless",
-		"redis://h?max_retries=many":          "invalid max_retries number",
-		"redis://u:secret@h:1,i:2":            "not a URL",
-		"redis+cluster://":                    "the hosts are not",
-		"redis+cluster://u:secret@h:1:2":      "the hosts are not",
-		"redis+cluster://u:secret@h:1,":       "the hosts are not",
-		"redis+cluster://u:secret@h:1,i:j":    "the hosts are not",
-		"redis+cluster://u:secret@h/1":        "no databases",
-		"redis+cluster://u:sec%ret@h":         "not a URL",
-		"redis+cluster://h?addr=u:secret@i":   "unexpected option: addr",
-		"redis+cluster://h?read_only=true":    "primaries alone",
-		"redis+cluster://h?db=1":              "unexpected option: db",
-		"redis+cluster://h?route_randomly=1":  "primaries alone",
-		"redis+sentinel://u:secret@h":         "name of a master",
-		"redis+sentinel://u:secret@h/m/x":     "the path is no number",
-		"redis+sentinel://h/m/1/secret":       "the path is no number",
-		"redis+sentinel://h/m?master_name=m":  "unexpected option: master_name",
-		"redis+sentinel://h/m?replica_only=1": "primaries alone",
-		"redis+sentinel://h/m?dial_timeout=x": "invalid dial_timeout duration",
+		"":                                          `"" is not supported`,
+		"secret":                                    "is not supported",
+		"memcache://u:secret@h":                     `"memcache" is not supported`,
+		"unix+cluster:///secret":                    `"unix+cluster" is not supported`,
+		"redis+other://u:secret@h":                  `"redis+other" is not supported`,
+		"redis://u:secret@h:port":                   "not a URL",
+		"redis://u:secret@h/secret":                 "the path is no number",
+		"redis://u/secret@h":                        "the path is no number",
+		"redis://h?secretless=1":                    "unexpected option: secretless",
+		"redis://h?max_retries=many":                "invalid max_retries number",
+		"redis://u:secret@h:1,i:2":                  "not a URL",
+		"redis+cluster://":                          "the hosts are not",
+		"redis+cluster://u:secret@h:1:2":            "the hosts are not",
+		"redis+cluster://u:secret@h:1,":             "the hosts are not",
+		"redis+cluster://u:secret@h:1,i:j":          "the hosts are not",
+		"redis+cluster://u:secret@h/1":              "no databases",
+		"redis+cluster://u:sec%ret@h":               "not a URL",
+		"redis+cluster://h?addr=u:secret@i":         "unexpected option: addr",
+		"redis+cluster://h?read_only=true":          "primaries alone",
+		"redis+cluster://h?db=1":                    "unexpected option: db",
+		"redis+cluster://h?route_randomly=1":        "primaries alone",
+		"redis+sentinel://u:secret@h":               "name of a master",
+		"redis+sentinel://u:secret@h/m/x":           "the path is no number",
+		"redis+sentinel://h/m/1/secret":             "the path is no number",
+		"redis+sentinel://h/m?master_name=m":        "unexpected option: master_name",
+		"redis+sentinel://h/m?replica_only=1":       "primaries alone",
+		"redis+sentinel://h/m?dial_timeout=x":       "invalid dial_timeout duration",
+		"elasticache://u:secret@g":                  "who signs in goes into the query",
+		"elasticache://g:6379":                      "the name of a cache alone",
+		"elasticache://g?user=u%zz":                 "not a URL",
+		"elasticache://g?user=u;a=b":                "not a URL",
+		"elasticache://g/1":                         "the name of a cache alone",
+		"elasticache://":                            "the name of a cache alone",
+		"elasticache://g?user=u&secret=s":           "both a user and a",
+		"elasticache://g?reader=perhaps":            "neither true nor false",
+		"elasticache-serverless://g?read_only=true": "unexpected option: read_only",
+		"elasticache-serverless://g?sekret=s":       "unexpected option: sekret",
 	} {
 		s, err := parseRedis(text)
 		switch {
 		case err == nil:
 			t.Errorf("%s: read as %s", text, describeServers(s))
-		case !strings.Contains(err.Error(), want) || strings.Contains(strings.ReplaceAll(err.Error(), "secretless", ""), "secret") && text != "secret":
+		case !strings.Contains(err.Error(), want) || strings.Contains(withoutNames(err.Error()), "secret") && text != "secret":
 			t.Errorf("%s: error %q, want %q", text, err, want)
-		case !strings.Contains(err.Error(), "redis+sentinel://<host>"):
+		case !strings.Contains(err.Error(), "redis+sentinel://<host>") && !strings.Contains(err.Error(), "://<name>?region="):
 			t.Errorf("%s: error %q does not say what is wanted", text, err)
 		}
 	}
+}
+
+// withoutNames is an error's text without what it says of secrets in general.
+func withoutNames(text string) string {
+	return strings.NewReplacer("secretless", "", "secret=", "", "a secret", "").Replace(text)
 }
 
 func FuzzParseRedis(f *testing.F) {
@@ -192,7 +217,7 @@ func FuzzParseRedis(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, password string) {
 		_, _ = parseRedis(text) // does not panic
 		password = "zq" + password + "qz"
-		for _, scheme := range []string{"redis", "redis+cluster", "redis+sentinel"} {
+		for _, scheme := range []string{"redis", "redis+cluster", "redis+sentinel", "elasticache"} {
 			_, err := parseRedis(scheme + "://u:" + url.QueryEscape(password) + "@" + text)
 			if err != nil && strings.Contains(err.Error(), "zq") && !strings.Contains(text, "zq") {
 				t.Errorf("the password shows: %v", err)
@@ -251,8 +276,12 @@ func countPages(t testing.TB, servers string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := s.client(slog.New(slog.DiscardHandler))
-	defer client.Close()
+	c, err := s.connect(t.Context(), slog.New(slog.DiscardHandler), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.close() }()
+	client := c.pages
 	n := 0
 	for page := range 16 {
 		found, err := client.Exists(t.Context(), fmt.Sprintf("fav:{feed/%d}:bits", page)).Result()
@@ -272,11 +301,14 @@ func TestRedisClientsAreGuarded(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := &strings.Builder{}
-		client := s.client(slog.New(slog.NewTextHandler(log, nil)))
-		for range 6 {
-			_ = client.Ping(t.Context())
+		c, err := s.connect(t.Context(), slog.New(slog.NewTextHandler(log, nil)), t.TempDir())
+		if err != nil {
+			t.Fatal(err)
 		}
-		_ = client.Close()
+		for range 6 {
+			_ = c.pages.Ping(t.Context())
+		}
+		_ = c.close()
 		if !strings.Contains(log.String(), "left alone for a while") {
 			t.Errorf("%s: the log says %q", text, log)
 		}

@@ -64,7 +64,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	log := c.Data.logger(std)
-	d, err := c.Data.open(ctx, log)
+	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,10 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	logListening(ctx, log, listener.Addr(), d)
+	logDamage(ctx, log, d)
+	if d.windows != nil {
+		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
+	}
 	//nolint:contextcheck // handlers have their requests' contexts
 	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests})
 	server := newServer(handler, log, defaultTimeouts())
@@ -120,10 +124,10 @@ func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server 
 func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data) {
 	pages := "in process"
 	if d.redis != nil {
-		pages = d.addrs
+		pages = d.redis.addrs
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "listening", 0)
-	line.Add("addr", addr.String(), "ledger_pages", d.ledger.Identity().Pages, "page_store", pages)
+	line.Add("addr", addr.String(), "ledger_pages", d.recorder.Pages(), "page_store", pages)
 	_ = log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
 }
 

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/proxytest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// diagnosis is what doctor --json prints.
+type diagnosis struct {
+	OK     bool           `json:"ok"`
+	Checks []doctorResult `json:"checks"`
+	err    error
+}
+
+// diagnose runs doctor in this process. Where the test has something to alter first, alter does.
+func diagnose(t *testing.T, alter func(*doctor), args ...string) diagnosis {
+	t.Helper()
+	out, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var commands cli
+	std := stdio{os.Stdin, out, os.Stderr}
+	parser, err := newParser(&commands, std)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"doctor", "--json", "--data-dir", filepath.Join(t.TempDir(), "none")}, args...)
+	if _, err := parser.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	d := newDoctor(&commands.Doctor.Data, slog.New(slog.DiscardHandler))
+	if alter != nil {
+		alter(d)
+	}
+	err = commands.Doctor.run(t.Context(), d, std)
+	text, readErr := os.ReadFile(out.Name())
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return readDiagnosis(t, text, err)
+}
+
+func readDiagnosis(t *testing.T, text []byte, err error) diagnosis {
+	t.Helper()
+	g := diagnosis{err: err}
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatalf("%v: %q", err, text)
+	}
+	if g.OK != (g.err == nil) {
+		t.Errorf("ok is %v, with %v", g.OK, g.err)
+	}
+	for _, c := range g.Checks {
+		if (c.Status == "warn" || c.Status == "fail") != (c.Todo != "") {
+			t.Errorf("%s %s: %s: what to do: %q", c.Status, c.Name, c.Found, c.Todo)
+		}
+	}
+	return g
+}
+
+func (g diagnosis) check(t *testing.T, name string) doctorResult {
+	t.Helper()
+	for _, c := range g.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no check %q among %v", name, g.Checks)
+	return doctorResult{}
+}
+
+// want fails the test unless the check came to that, and says all of parts.
+func (g diagnosis) want(t *testing.T, name, status string, parts ...string) {
+	t.Helper()
+	c := g.check(t, name)
+	if c.Status != status {
+		t.Errorf("%s: %s, want %s: %s -> %s", name, c.Status, status, c.Found, c.Todo)
+	}
+	wantContains(t, c.Found+" -> "+c.Todo, parts...)
+}
+
+// wantOnly fails the test unless of the checks none but the named ones failed.
+func (g diagnosis) wantOnly(t *testing.T, failed ...string) {
+	t.Helper()
+	var got []string
+	for _, c := range g.Checks {
+		if c.Status == "fail" {
+			got = append(got, c.Name)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(failed) {
+		t.Errorf("failed: %v, want %v: %v", got, failed, g.Checks)
+	}
+	if (g.err == nil) != (len(failed) == 0) {
+		t.Errorf("error %v", g.err)
+	}
+}
+
+// do sends a command, whose name and arguments are the words of text.
+func do(t *testing.T, server *redistest.Server, text string) {
+	t.Helper()
+	var args []any
+	for word := range strings.FieldsSeq(text) {
+		args = append(args, word)
+	}
+	if err := server.Client().Do(t.Context(), args...).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// Each check of a single server, when all is well and when something is not.
+func TestDoctorServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	t.Run("well", func(t *testing.T) {
+		before := s.CommandStats()
+		g := diagnose(t, nil, "--redis", s.URL())
+		g.wantOnly(t)
+		g.want(t, "network", "ok", s.Addr())
+		g.want(t, "tls", "ok", "on this machine")
+		g.want(t, "sign-in", "ok", s.Addr(), "without a user or password")
+		g.want(t, "server", "ok", "Redis ")
+		g.want(t, "cluster", "ok", "none")
+		g.want(t, "role", "ok", "primary")
+		g.want(t, "memory", "ok", "no limit set")
+		g.want(t, "eviction", "ok", "policy noeviction")
+		g.want(t, "replication", "warn", "no replica")
+		g.want(t, "scripts", "ok")
+		g.want(t, "page read", "ok", "16 pages", "0 are there")
+		g.want(t, "clocks", "ok", "Redis")
+		if keys, err := s.Client().DBSize(t.Context()).Result(); err != nil || keys != 0 {
+			t.Errorf("%d keys were left, %v", keys, err)
+		}
+		for name := range s.CommandStats() {
+			if _, asked := before[name]; asked {
+				continue
+			}
+			switch name, _, _ := strings.Cut(name, "|"); name { // those that some caches refuse
+			case "config", "select", "monitor", "memory", "acl", "keys", "scan", "debug", "latency", "slowlog", "object", "wait":
+				t.Errorf("%s was sent", name)
+			}
+		}
+	})
+	for _, c := range []struct {
+		name, set, reset string
+		failed           []string
+		check, status    string
+		says             string
+	}{
+		{"allkeys", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction", []string{"eviction"}, "eviction", "fail", "evicted and rebuilt"},
+		{"volatile", "CONFIG SET maxmemory-policy volatile-lru", "CONFIG SET maxmemory-policy noeviction", nil, "eviction", "warn", "`seen` may be evicted early; blocks are not"},
+		{"full", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", []string{"scripts"}, "memory", "warn", "more memory"},
+		{"roomy", "CONFIG SET maxmemory 1024gb", "CONFIG SET maxmemory 0", nil, "memory", "ok", "of 1.0 TiB used, 0 %"},
+		{"out of memory", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", []string{"scripts"}, "scripts", "fail", "it is full"},
+		{"damaged", "SET fav:{feed/0}:bits rubbish", "DEL fav:{feed/0}:bits", nil, "page read", "warn", "1 damaged"},
+		{"other pages", "SET fav:{other/0}:bits rubbish", "DEL fav:{other/0}:bits", nil, "page read", "ok", "0 are there"},
+		{"no password given", "CONFIG SET requirepass secret", "", []string{"sign-in"}, "sign-in", "fail", "redis://<user>:<password>@"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			do(t, s, c.set)
+			if c.reset != "" {
+				defer do(t, s, c.reset)
+			}
+			g := diagnose(t, nil, "--redis", s.URL())
+			g.wantOnly(t, c.failed...)
+			g.want(t, c.check, c.status, c.says)
+		})
+	}
+}
+
+// Evicted keys are counted.
+func TestDoctorEvicted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	do(t, s, "CONFIG SET maxmemory-policy allkeys-random")
+	do(t, s, "SET victim 1")
+	do(t, s, "CONFIG SET maxmemory 1")
+	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // makes room, in vain
+	do(t, s, "CONFIG SET maxmemory 0")
+	do(t, s, "CONFIG SET maxmemory-policy noeviction")
+	g := diagnose(t, nil, "--redis", s.URL())
+	g.wantOnly(t)
+	g.want(t, "eviction", "warn", "noeviction", "keys evicted")
+}
+
+// Who may not do all that the service does is told what is lacking, and what is enough.
+func TestDoctorPermissions(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	do(t, s, "ACL SETUSER svc on >pass "+aclRule("feed"))
+	url := strings.Replace(s.URL(), "redis://", "redis://svc:pass@", 1)
+	diagnose(t, nil, "--redis", url).wantOnly(t)
+	for _, c := range []struct {
+		lacks  string
+		failed []string
+		status string // of the check
+		check  string
+	}{
+		{"-ping", []string{"sign-in"}, "fail", "sign-in"},
+		{"-eval", []string{"scripts"}, "fail", "scripts"},
+		{"-evalsha", []string{"scripts"}, "fail", "scripts"},
+		{"-bitfield", []string{"scripts"}, "fail", "scripts"},
+		{"-setrange", []string{"scripts"}, "fail", "scripts"},
+		{"-mget", []string{"page read"}, "fail", "page read"},
+		{"-info", nil, "skip", "memory"},
+		{"-time", nil, "skip", "clocks"},
+		{"resetkeys ~fav:{other/*", []string{"scripts", "page read"}, "fail", "scripts"},
+	} {
+		t.Run(c.lacks, func(t *testing.T) {
+			do(t, s, "ACL SETUSER svc "+c.lacks)
+			g := diagnose(t, nil, "--redis", url)
+			do(t, s, "ACL SETUSER svc resetkeys "+aclRule("feed"))
+			g.wantOnly(t, c.failed...)
+			g.want(t, c.check, c.status)
+			if c.status == "fail" {
+				g.want(t, c.check, c.status, aclRule("feed"))
+			}
+		})
+	}
+	g := diagnose(t, nil, "--redis", strings.Replace(url, ":pass@", ":secret@", 1))
+	g.wantOnly(t, "sign-in")
+	g.want(t, "sign-in", "fail", "WRONGPASS", "Correct the user or password")
+	g.want(t, "scripts", "skip", "not signed in")
+	if text := fmt.Sprint(g); strings.Contains(text, "secret") {
+		t.Errorf("the password shows: %s", text)
+	}
+}
+
+// What a user is told to be allowed is enough for the service.
+func TestDoctorPermissionsSuffice(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	do(t, r, "ACL SETUSER svc on >pass "+aclRule("feed"))
+	s := serve(t, "--data-dir", t.TempDir(), "--pages=16", "--redis", strings.Replace(r.URL(), "redis://", "redis://svc:pass@", 1))
+	for _, call := range [][3]string{
+		{"PUT", "/v1/users/1/blocks/2", ""},
+		{"PUT", "/v1/users/1/blocks/3", ""},
+		{"DELETE", "/v1/users/1/blocks/2", ""},
+		{"POST", "/v1/users/1/seen", `{"posts":["p","q"]}`},
+		{"POST", "/v1/users/1/seen", `{"posts":["r"]}`},
+	} {
+		if code, answer := s.do(call[0], call[1], call[2]); code != 200 {
+			t.Errorf("%s %s: %d %s", call[0], call[1], code, answer)
+		}
+	}
+	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"4"},{"id":"x","author":"3"},{"id":"y","author":"2"}]}`)
+	if code != 200 || !strings.Contains(answer, `"posts":[{"id":"y"}]`) || strings.Contains(answer, `"degraded":["`) {
+		t.Errorf("%d %s", code, answer)
+	}
+	if pages := countPages(t, r.URL()); pages == 0 {
+		t.Error("no page is in Redis")
+	}
+	log, err := r.Client().Do(t.Context(), "ACL", "LOG").Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range log {
+		if text := fmt.Sprint(entry); !strings.Contains(text, "client|setinfo") { // which the client does without
+			t.Errorf("denied: %s", text)
+		}
+	}
+}
+
+// Networks that are bad in several ways: a hanging one takes no longer than its time limits, and what does not need it
+// is looked at.
+func TestDoctorNetwork(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy := proxytest.Start(t, s.Addr())
+	url := "redis://" + proxy.Addr() + "?read_timeout=300ms"
+	t.Run("far", func(t *testing.T) {
+		proxy.Delay(10*time.Millisecond, 0)
+		defer proxy.Reset()
+		g := diagnose(t, nil, "--redis", "redis://"+proxy.Addr())
+		g.wantOnly(t)
+		g.want(t, "round trip", "warn", "same zone")
+	})
+	t.Run("stalled", func(t *testing.T) {
+		proxy.Stall()
+		defer proxy.Reset()
+		g := diagnose(t, nil, "--redis", url)
+		g.wantOnly(t, "sign-in")
+		g.want(t, "sign-in", "fail", "hangs")
+		g.want(t, "network", "ok")
+		g.want(t, "page read", "skip")
+		g.want(t, "ledger", "warn")
+	})
+	t.Run("cut", func(t *testing.T) {
+		proxy.Cut()
+		defer proxy.Reset()
+		g := diagnose(t, nil, "--redis", url)
+		g.wantOnly(t, "network")
+		g.want(t, "network", "fail", proxy.Addr(), "Start the server")
+		g.want(t, "sign-in", "skip")
+	})
+	t.Run("no such host", func(t *testing.T) {
+		g := diagnose(t, nil, "--redis", "redis://nowhere.invalid:6379")
+		g.wantOnly(t, "network")
+		g.want(t, "network", "fail", "nowhere.invalid", "Correct the host")
+	})
+	t.Run("over time", func(t *testing.T) {
+		proxy.Stall()
+		defer proxy.Reset()
+		g := diagnose(t, nil, "--redis", "redis://"+proxy.Addr()+"?read_timeout=1h", "--timeout=500ms")
+		g.want(t, "sign-in", "fail", "no answer in time")
+	})
+}

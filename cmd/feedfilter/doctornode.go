@@ -1,0 +1,212 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisNode is a server that holds pages, and what it tells of itself.
+type redisNode struct {
+	addr    string
+	client  *redis.Client
+	info    map[string]string // INFO; empty if it is refused
+	cluster map[string]string // CLUSTER INFO
+	err     error             // it did not answer
+}
+
+// ask fills in what the node tells.
+func (n *redisNode) ask(ctx context.Context) {
+	info, err := n.client.Info(ctx).Result()
+	if n.err = failureOf(err); n.err != nil {
+		return
+	}
+	n.info = infoFields(info)
+	if n.mode() == modeCluster || n.mode() == "" {
+		info, err := n.client.ClusterInfo(ctx).Result()
+		n.err = failureOf(err)
+		n.cluster = infoFields(info)
+	}
+}
+
+// failureOf is err unless it is a refusal, which leaves the server a sound one.
+func failureOf(err error) error {
+	if !isRedisReply(err) {
+		return err
+	}
+	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "DENIED", "LOADING"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return err
+		}
+	}
+	return nil
+}
+
+// infoFields reads lines of name:value.
+func infoFields(text string) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// infoNumber returns a field that is one; false: it was not told.
+func infoNumber(all map[string]string, name string) (int64, bool) {
+	n, err := strconv.ParseInt(all[name], 10, 64)
+	return n, err == nil
+}
+
+const (
+	modeCluster    = "cluster"
+	modeStandalone = "standalone"
+	modeSentinel   = "sentinel"
+)
+
+// mode is how the server runs; "": it does not tell.
+func (n *redisNode) mode() string {
+	if n.info["cluster_enabled"] == "1" {
+		return modeCluster
+	}
+	return n.info["redis_mode"]
+}
+
+// checkServer asks the servers about themselves, and says what they are.
+func (d *doctor) checkServer(ctx context.Context) finding {
+	if d.seed == nil {
+		return skipf("not signed in")
+	}
+	d.nodes[0].ask(ctx)
+	// What AWS says of a cache is right; of another server the flags may be wrong.
+	if d.cluster != nil && (d.managed != nil || d.nodes[0].mode() == modeCluster || d.nodes[0].mode() == "") {
+		d.findNodes(ctx)
+	}
+	var failed []string
+	for _, n := range d.nodes {
+		if n.err != nil {
+			failed = append(failed, errorOf(n.addr, n.err))
+		}
+	}
+	if len(failed) > 0 {
+		todo := "See whether the server hangs or is too slow."
+		if d.cluster != nil {
+			todo = "Bring the node back; or, if the cluster tells an address of it that this machine cannot reach, " +
+				"correct that (cluster-announce-ip)."
+		}
+		return fail(andMore(failed[:min(len(failed), someNodes)], len(failed)-someNodes), todo)
+	}
+	return d.judgeEngines()
+}
+
+// findNodes makes the client of the cluster, and asks all primaries.
+func (d *doctor) findNodes(ctx context.Context) {
+	o := *d.cluster
+	client := redis.NewClusterClient(&o)
+	d.closers = append(d.closers, client.Close)
+	d.pages = client
+	var mu sync.Mutex
+	var nodes []*redisNode
+	d.clusterErr = client.ForEachMaster(ctx, func(ctx context.Context, primary *redis.Client) error {
+		n := &redisNode{addr: primary.Options().Addr, client: primary}
+		n.ask(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, n)
+		return nil
+	})
+	if d.clusterErr == nil && len(nodes) > 0 {
+		slices.SortFunc(nodes, func(a, b *redisNode) int { return cmp.Compare(a.addr, b.addr) })
+		d.nodes = nodes
+	}
+}
+
+// judgeEngines judges what the servers are, and whether they are all the same.
+func (d *doctor) judgeEngines() finding {
+	f := summarize(d.nodes, judgeEngine)
+	if f.verdict != verdictOK {
+		return f
+	}
+	first := judgeEngine(d.nodes[0])
+	for _, n := range d.nodes {
+		if judgeEngine(n) != first {
+			return warn("different versions: "+f.found, "Finish the upgrade of all nodes.")
+		}
+	}
+	return f
+}
+
+// judgeEngine names the server. Valkey tells a version of Redis too, of the last that it is compatible with.
+func judgeEngine(n *redisNode) finding {
+	name, version := "Redis", n.info["redis_version"]
+	if n.info["valkey_version"] != "" || n.info["server_name"] == "valkey" {
+		name, version = "Valkey", cmp.Or(n.info["valkey_version"], version)
+	}
+	if version == "" {
+		return skipf("the server does not tell what it is")
+	}
+	major, _, _ := strings.Cut(version, ".")
+	if number, err := strconv.Atoi(major); err == nil && number < 6 {
+		return fail(name+" "+version, "Upgrade: Redis 6.0 or later is needed, or Valkey.")
+	}
+	return okf("%s %s", name, version)
+}
+
+// checkCluster sees whether the servers are a cluster exactly if they are taken for one, and whether it is whole.
+func (d *doctor) checkCluster(context.Context) finding {
+	if d.seed == nil {
+		return skipf("not signed in")
+	}
+	addr, mode := d.nodes[0].addr, d.nodes[0].mode()
+	switch {
+	case d.managed != nil: // its mode is what AWS says
+	case mode == modeSentinel:
+		return fail(addr+" is a sentinel", "Use --redis "+d.urlOf("redis+sentinel", d.userInfo(), addr+"/<primary>")+".")
+	case d.cluster == nil && mode == modeCluster:
+		return fail(addr+" is a node of a cluster", "Use --redis "+d.urlOf("redis+cluster", d.userInfo(), addr)+".")
+	case d.cluster != nil && mode == modeStandalone:
+		return fail(addr+" is no node of a cluster", "Use --redis "+d.urlOf("redis", d.userInfo(), addr)+".")
+	}
+	switch {
+	case d.cluster == nil && d.nodes[0].err != nil:
+		return skipf("no server can be asked")
+	case d.cluster == nil:
+		return okf("none, as --redis says")
+	case d.clusterErr != nil:
+		return fail(words(d.clusterErr), "See to the nodes that --redis names: none tells who serves what.")
+	}
+	return summarize(d.nodes, judgeCluster)
+}
+
+// judgeCluster judges what a node thinks of its cluster.
+func judgeCluster(n *redisNode) finding {
+	const slots = 16384
+	state, told := n.cluster["cluster_state"]
+	if !told {
+		return skipf("not told")
+	}
+	assigned, _ := infoNumber(n.cluster, "cluster_slots_assigned")
+	failing, _ := infoNumber(n.cluster, "cluster_slots_fail")
+	suspect, _ := infoNumber(n.cluster, "cluster_slots_pfail")
+	known, _ := infoNumber(n.cluster, "cluster_known_nodes")
+	found := fmt.Sprintf("state %s, %d of %d slots assigned, %d nodes", state, assigned, slots, known)
+	if failing+suspect > 0 {
+		found += fmt.Sprintf(", %d slots on nodes that do not answer", failing+suspect)
+	}
+	switch {
+	case assigned < slots:
+		return fail(found, "Assign the slots that nobody serves: pages in them have no place (redis-cli --cluster fix).")
+	case state != "ok", failing > 0:
+		return fail(found, "Bring back the nodes that failed, or have their replicas take over.")
+	case suspect > 0:
+		return warn(found, "See to the nodes that do not answer the others.")
+	}
+	return okf("%s", found)
+}

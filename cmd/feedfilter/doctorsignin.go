@@ -1,0 +1,177 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+)
+
+// checkSignIn gets an answer from a server, the first that gives one.
+func (d *doctor) checkSignIn(ctx context.Context) finding {
+	if len(d.reached) == 0 || d.failover != nil && d.primary == "" {
+		return skipf("no connection") // or none that is as secure as it has to be
+	}
+	addrs := d.reached
+	if d.failover != nil {
+		addrs = []string{d.primary}
+	}
+	var first error
+	for _, addr := range addrs {
+		client := d.client(addr)
+		err := client.Ping(ctx).Err()
+		if err == nil {
+			d.closers = append(d.closers, client.Close)
+			d.seed = client
+			d.nodes = []*redisNode{{addr: addr, client: client}}
+			d.pages = client
+			return okf("%s answered %s", addr, d.who())
+		}
+		_ = client.Close()
+		first = cmp.Or(first, err)
+	}
+	if d.dialTLS() == nil && !isRedisReply(first) && speaksTLS(ctx, addrs[0]) {
+		return fail("the server speaks TLS, and --redis does not say so", "Use rediss:// in place of redis://.")
+	}
+	return fail(words(first), d.signInTodo(first))
+}
+
+// client returns one of the server at addr alone, without second tries: what fails now and then is to be seen.
+func (d *doctor) client(addr string) *redis.Client {
+	switch {
+	case d.cluster != nil:
+		c := d.cluster
+		return redis.NewClient(&redis.Options{
+			Addr: addr, ClientName: c.ClientName, Protocol: c.Protocol, Dialer: c.Dialer, TLSConfig: c.TLSConfig,
+			Username: c.Username, Password: c.Password, CredentialsProviderContext: c.CredentialsProviderContext,
+			DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, MaxRetries: -1, DialerRetries: 1,
+			ContextTimeoutEnabled: true, MaintNotificationsConfig: noMaintNotifications(),
+		})
+	case d.failover != nil:
+		o := *d.failover
+		o.MaxRetries = -1
+		return redis.NewFailoverClient(&o)
+	default:
+		o := *d.single
+		o.MaxRetries = -1
+		return redis.NewClient(&o)
+	}
+}
+
+// credentials are the user's name and whether there is a password, as the URL has them.
+func (d *doctor) credentials() (user string, password bool) {
+	switch {
+	case d.cluster != nil:
+		return d.cluster.Username, d.cluster.Password != ""
+	case d.failover != nil:
+		return d.failover.Username, d.failover.Password != ""
+	default:
+		return d.single.Username, d.single.Password != ""
+	}
+}
+
+// who is as whom connections are signed in.
+func (d *doctor) who() string {
+	user, password := d.credentials()
+	switch {
+	case d.managed != nil && d.managed.config.User != "":
+		return "user " + d.managed.config.User + ", signed in with IAM"
+	case d.managed != nil && d.managed.config.Secret != "":
+		return "who signed in with secret " + d.managed.config.Secret
+	case user != "":
+		return "user " + user
+	case password:
+		return "the default user, with a password"
+	}
+	return "without a user or password"
+}
+
+func (d *doctor) signInTodo(err error) string {
+	iam := d.managed != nil && d.managed.config.User != ""
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGPASS") && iam:
+		return "Let the identity of this process have elasticache:Connect on both ARNs, the cache's and the user's; put user " +
+			d.managed.config.User + " into the cache's user group; and see to this machine's clock: a token holds for 15 minutes."
+	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "invalid password"):
+		return "Correct the user or password: the server has no such pair, or the user is off."
+	case strings.Contains(err.Error(), "without any password configured"):
+		return "Leave out the password: the server has none."
+	case redis.HasErrorPrefix(err, "NOAUTH") && d.managed != nil:
+		return "Name who signs in: user=<user> for IAM, or secret=<id> for an AUTH token, in the query of --redis."
+	case redis.HasErrorPrefix(err, "NOAUTH") && d.failover != nil:
+		return "Give the servers' user and password in the query of --redis, username=<user>&password=<password>."
+	case redis.HasErrorPrefix(err, "NOAUTH"):
+		return "Give a password: " + d.urlOf("redis", "<user>:<password>@", "<host>:<port>") + "."
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return d.permissionTodo()
+	case redis.HasErrorPrefix(err, "DENIED"):
+		return "The server takes connections of its own machine alone, until it has a password: set one, or turn its protected mode off."
+	case redis.HasErrorPrefix(err, "LOADING"):
+		return "Wait until the server has loaded its data."
+	case strings.Contains(err.Error(), "max number of clients"):
+		return "Raise maxclients of the server, or have fewer connections (pool_size=<n> in the query of --redis)."
+	case d.managed != nil && d.managed.config.Secret != "" && strings.Contains(err.Error(), "secret "):
+		return "Put the token into the secret, and let the identity of this process read it (secretsmanager:GetSecretValue)."
+	}
+	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
+}
+
+// permissionTodo says what the service has to be allowed in Redis.
+func (d *doctor) permissionTodo() string {
+	return "Allow the user what the service needs: " + aclRule(d.flags.Filter) + "."
+}
+
+// aclRule is all that a user needs, as Redis' access control lists have it.
+func aclRule(filter string) string {
+	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
+		"+mget +get +getrange +strlen +bitfield +set +setrange +del +persist +eval +evalsha +time"
+}
+
+// urlOf is a URL to try, with the transport that the flags have.
+func (d *doctor) urlOf(scheme, userInfo, rest string) string {
+	if d.dialTLS() != nil {
+		scheme = strings.Replace(scheme, "redis", "rediss", 1)
+	}
+	return scheme + "://" + userInfo + rest
+}
+
+// userInfo stands for what the flags have of credentials.
+func (d *doctor) userInfo() string {
+	if user, password := d.credentials(); user != "" || password {
+		return "<user>:<password>@"
+	}
+	return ""
+}
+
+// isRedisReply tells whether err is what a server answered.
+func isRedisReply(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
+}
+
+// speaksTLS tells whether what hangs up on plain connections takes those with TLS.
+func speaksTLS(ctx context.Context, addr string) bool {
+	conn, err := redisstore.DialTLS(ctx, "tcp", addr, nil, time.Second)
+	if err == nil {
+		_ = conn.Close() // nothing was sent
+		return true
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return untrusted
+}
+
+// errorOf names the node in an error that does not.
+func errorOf(addr string, err error) string {
+	text := words(err)
+	if strings.Contains(text, addr) {
+		return text
+	}
+	return fmt.Sprintf("%s: %s", addr, text)
+}

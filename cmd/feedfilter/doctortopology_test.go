@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/awstest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// A cluster is told from a server, and each of its nodes is looked at.
+func TestDoctorCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	nodes := c.Nodes()
+	g := diagnose(t, nil, "--redis", c.URL())
+	g.wantOnly(t)
+	g.want(t, "network", "ok", "3 addresses")
+	g.want(t, "server", "ok", "Redis", "each of 3 nodes")
+	g.want(t, "cluster", "ok", "state ok, 16384 of 16384 slots assigned, 3 nodes")
+	g.want(t, "role", "ok", "primary (each of 3 nodes)")
+	g.want(t, "scripts", "ok", "each of 3 nodes")
+	g.want(t, "page read", "ok", "16 pages")
+
+	one := nodes[0]
+	g = diagnose(t, nil, "--redis", one.URL())
+	g.wantOnly(t, "cluster")
+	g.want(t, "cluster", "fail", "is a node of a cluster", "redis+cluster://"+one.Addr())
+	g.want(t, "page read", "skip", "see cluster")
+	g = diagnose(t, nil, "--redis", "redis+cluster://"+redistest.Start(t).Addr())
+	g.wantOnly(t, "cluster")
+	g.want(t, "cluster", "fail", "no node of a cluster", "--redis redis://127.0.0.1:")
+
+	do(t, one, "CONFIG SET maxmemory-policy allkeys-lru")
+	do(t, nodes[1], "ACL SETUSER default -evalsha")
+	g = diagnose(t, nil, "--redis", c.URL())
+	g.wantOnly(t, "eviction", "scripts")
+	g.want(t, "eviction", "fail", one.Addr()+": policy allkeys-lru (1 of 3 nodes)")
+	g.want(t, "scripts", "fail", nodes[1].Addr()+": NOPERM", "(1 of 3 nodes)")
+	do(t, one, "CONFIG SET maxmemory-policy noeviction")
+	do(t, nodes[1], "ACL SETUSER default +evalsha")
+
+	for _, n := range nodes {
+		do(t, n, "ACL SETUSER svc on >pass "+aclRule("feed"))
+	}
+	g = diagnose(t, nil, "--redis", strings.Replace(c.URL(), "://", "://svc:pass@", 1))
+	g.wantOnly(t)
+	g.want(t, "cluster", "ok", "state ok")
+	do(t, nodes[2], "ACL SETUSER svc off")
+	g = diagnose(t, nil, "--redis", strings.Replace(c.URL(), "://", "://svc:pass@", 1))
+	g.want(t, "server", "fail", nodes[2].Addr()+": WRONGPASS")
+
+	do(t, one, "CLUSTER DELSLOTS 0")
+	g = diagnose(t, nil, "--redis", c.URL())
+	g.want(t, "cluster", "fail", one.Addr()+": ", "16383 of 16384", "Assign the slots")
+	do(t, one, "CLUSTER ADDSLOTS 0")
+
+	nodes[2].Kill()
+	g = diagnose(t, nil, "--redis", c.URL())
+	g.want(t, "network", "warn", "2 of 3", nodes[2].Addr())
+	g.want(t, "server", "fail", nodes[2].Addr(), "Bring the node back")
+	g.want(t, "role", "ok", one.Addr()+": primary")
+}
+
+// A replica is no place for pages, and has to be there.
+func TestDoctorReplica(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1, 1)
+	primary, replica := s.Servers()[0], s.Servers()[1]
+	g := diagnose(t, nil, "--redis", s.URL())
+	g.wantOnly(t)
+	g.want(t, "sentinel", "ok", "1 of 1 say that primary is at "+primary.Addr())
+	g.want(t, "replication", "ok", "1 replica in step")
+	g.want(t, "sign-in", "ok", primary.Addr())
+	g.want(t, "page read", "ok")
+
+	g = diagnose(t, nil, "--redis", replica.URL())
+	g.wantOnly(t, "role", "scripts")
+	g.want(t, "role", "fail", "a replica of "+primary.Addr(), "Name the primary")
+
+	sentinel := s.Sentinels()[0]
+	g = diagnose(t, nil, "--redis", "redis+sentinel://"+sentinel.Addr()+"/other")
+	g.wantOnly(t, "sentinel")
+	g.want(t, "sentinel", "fail", "knows no primary", "other")
+	g = diagnose(t, nil, "--redis", "redis+sentinel://"+primary.Addr()+"/primary")
+	g.wantOnly(t, "sentinel")
+	g.want(t, "sentinel", "fail", "Name sentinels")
+	g = diagnose(t, nil, "--redis", "redis://"+sentinel.Addr())
+	g.want(t, "cluster", "fail", "is a sentinel", "redis+sentinel://"+sentinel.Addr()+"/<primary>")
+
+	primary.Kill()
+	g = diagnose(t, nil, "--redis", s.URL())
+	g.wantOnly(t, "sentinel")
+	g.want(t, "sentinel", "fail", "the primary: ", primary.Addr())
+}
+
+// startTLS takes connections with TLS for a server that has none, with a certificate that the pool knows.
+func startTLS(t *testing.T, backend string) (addr string, roots *x509.CertPool, expires time.Time) {
+	t.Helper()
+	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
+	defer web.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", backend) //nolint:noctx // loopback
+			if err != nil {
+				_ = conn.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{conn, server}, {server, conn}} {
+				running.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_ = pair[0].Close()
+				})
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait() // clients are gone by now
+	})
+	roots = x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	return listener.Addr().String(), roots, web.Certificate().NotAfter
+}
+
+func TestDoctorTLS(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	addr, roots, expires := startTLS(t, server.Addr())
+	trust := func(d *doctor) { d.single.TLSConfig.RootCAs = roots }
+	g := diagnose(t, trust, "--redis", "rediss://"+addr)
+	g.wantOnly(t)
+	g.want(t, "tls", "ok", "TLS 1.3, certificate of example.com", "days left")
+	g = diagnose(t, func(d *doctor) {
+		trust(d)
+		d.now = func() time.Time { return expires.Add(-5*24*time.Hour - time.Minute) }
+	}, "--redis", "rediss://"+addr)
+	g.want(t, "tls", "warn", "5 days left", "renewed")
+	g = diagnose(t, nil, "--redis", "rediss://"+addr)
+	g.wantOnly(t, "tls")
+	g.want(t, "tls", "fail", "unknown authority", "SSL_CERT_FILE")
+	g.want(t, "sign-in", "skip")
+	g = diagnose(t, func(d *doctor) {
+		trust(d)
+		d.single.TLSConfig.ServerName = "other.test"
+	}, "--redis", "rediss://"+addr)
+	g.want(t, "tls", "fail", "other.test", "a name in --redis that the certificate has")
+	g = diagnose(t, nil, "--redis", "redis://"+addr)
+	g.wantOnly(t, "sign-in")
+	g.want(t, "sign-in", "fail", "speaks TLS", "rediss://")
+	g = diagnose(t, nil, "--redis", "rediss://"+server.Addr()+"?dial_timeout=200ms")
+	g.wantOnly(t, "tls")
+	g.want(t, "tls", "fail", "without TLS", "redis://")
+}
+
+// A cache of ElastiCache is found by its name, and signed in to with IAM.
+func TestDoctorElastiCache(t *testing.T) {
+	t.Parallel()
+	a := awstest.Start(t)
+	server := redistest.Start(t)
+	do(t, server, "ACL SETUSER feed on >pass ~* +@all")
+	front := awstest.StartFront(t, "group", false, server.Addr(), "feed", "pass")
+	a.PutGroup("group", awstest.Group{TLS: true, Addr: front.Addr()})
+	a.PutGroup("plain", awstest.Group{Addr: server.Addr()})
+	a.PutGroup("going", awstest.Group{Status: "deleting", Addr: server.Addr()})
+	env := append(a.Env(), "SSL_CERT_FILE="+front.CAFile(t))
+	run := func(url string) diagnosis {
+		t.Helper()
+		r := runCommand(t, env, "feedfilter", "doctor", "--json", "--data-dir", t.TempDir(), "--redis", url)
+		var err error
+		if r.code != 0 {
+			err = os.ErrInvalid
+		}
+		return readDiagnosis(t, []byte(r.stdout), err)
+	}
+	g := run("elasticache://group?user=feed")
+	g.wantOnly(t)
+	g.want(t, "aws", "ok", "replication group group: one primary, TLS, at "+front.Addr())
+	g.want(t, "tls", "ok", "certificate of")
+	g.want(t, "sign-in", "ok", "user feed, signed in with IAM")
+	g = run("elasticache://group?user=other")
+	g.wantOnly(t, "sign-in")
+	g.want(t, "sign-in", "fail", "WRONGPASS", "elasticache:Connect on both ARNs", "user other", "clock")
+	g = run("elasticache://group")
+	g.wantOnly(t, "sign-in")
+	g.want(t, "sign-in", "fail", "NOAUTH", "user=<user> for IAM")
+	g = run("elasticache://plain")
+	g.wantOnly(t)
+	g.want(t, "aws", "ok", "no TLS")
+	for url, says := range map[string]string{
+		"elasticache://none?user=feed":  "Correct the name or ?region=",
+		"elasticache://plain?user=feed": "Enable encryption in transit",
+		"elasticache://going":           "Wait until the cache is available",
+	} {
+		g := run(url)
+		g.wantOnly(t, "aws")
+		g.want(t, "aws", "fail", says)
+		g.want(t, "network", "skip")
+	}
+	a.Fail(1000, "AccessDenied", 403)
+	g = run("elasticache://group?user=feed")
+	g.want(t, "aws", "fail", "elasticache:Describe", "Allow the identity")
+}
+
+// A serverless cache, which is a cluster, tells less; and feeds may be read from the replicas of another one.
+func TestDoctorElastiCacheCluster(t *testing.T) {
+	t.Parallel()
+	a := awstest.Start(t)
+	c := redistest.StartCluster(t, 1, 1)
+	a.PutGroup("group", awstest.Group{Cluster: true, Addr: c.Addrs()[0]})
+	a.PutGroup("standing", awstest.Group{Addr: redistest.Start(t).Addr(), Reader: "127.0.0.1:1"})
+	env := a.Env()
+	for url, replicas := range map[string]string{
+		"elasticache://group?reader=true":    "; from replicas too",
+		"elasticache://standing?reader=true": "from replicas: ",
+	} {
+		r := runCommand(t, env, "feedfilter", "doctor", "--json", "--data-dir", t.TempDir(), "--redis", url)
+		if !strings.Contains(r.stdout, replicas) || (r.code == 0) != strings.HasPrefix(replicas, ";") {
+			t.Errorf("%s: %d, %s%s", url, r.code, r.stdout, r.stderr)
+		}
+	}
+	d := newDoctor(&dataFlags{Redis: "elasticache-serverless://c?region=r"}, slog.New(slog.DiscardHandler))
+	if f := d.judgeEviction(&redisNode{info: infoFields("maxmemory_policy:volatile-lru")}); f.verdict != verdictOK {
+		t.Errorf("%+v", f)
+	}
+	if f := d.judgeReplication(&redisNode{info: infoFields("role:master\r\nconnected_slaves:0")}); f.verdict != verdictSkip {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Without TLS, where connections go decides.
+func TestDoctorPlain(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:6379":     "ok none, on this machine",
+		"[::1]:6379":         "ok none, on this machine",
+		"10.1.2.3:6379":      "ok none, on a private network",
+		"192.0.2.1:6379":     "warn none, and 192.0.2.1 is a public address",
+		"[2001:db8::1]:6379": "warn none, and 2001:db8::1 is a public address",
+	} {
+		if f := judgePlain(context.Background(), "tcp", []string{"127.0.0.1:1", addr}); f.verdict.String()+" "+f.found != want {
+			t.Errorf("%s: %v %s, want %s", addr, f.verdict, f.found, want)
+		}
+	}
+	if f := judgePlain(context.Background(), "unix", []string{"/run/redis.sock"}); f.verdict != verdictOK {
+		t.Errorf("%+v", f)
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+type exportCmd struct {
+	Data   dataFlags `embed:""`
+	User   *string   `help:"${user}" placeholder:"ID"`
+	Output string    `default:"-"    help:"${output}" placeholder:"FILE"`
+}
+
+// Help is shown by kong below the summary.
+func (*exportCmd) Help() string {
+	return `Writes NDJSON, {"user","kind","target","op":"add","since","until"} a line, which import reads: those of one ` +
+		"user by kind and target, all in no particular order. What was seen, and other kinds with a window, cannot " +
+		"be exported. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
+}
+
+// Validate is called by kong when all flags are set.
+func (c *exportCmd) Validate() error {
+	if c.User != nil {
+		if err := activity.CheckID(*c.User, "--user"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run exports to a file or to standard output.
+func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
+	if err := c.checkThere(); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	c.Data.ScrubRate = 1 // pages are none of an export's business
+	d, err := c.Data.open(ctx, c.Data.logger(std), nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		return fmt.Errorf("%w; or get what one user has from it, at /v1/users/{user}/export", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	start := time.Now()
+	n, err := c.export(ctx, d.recorder, std)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	noteWindows(d.recorder.Kinds(), std)
+	took := time.Since(start)
+	std.note(fmt.Sprintf("exported %d activities in %v, %.0f/s", n, took.Round(time.Millisecond), float64(n)/took.Seconds()))
+	return nil
+}
+
+// checkThere returns an error if the ledger is to be a file that is not there: opening it would make it.
+func (c *exportCmd) checkThere() error {
+	name, isFile := strings.CutPrefix(c.Data.ledgerURL(), "sqlite:")
+	if !isFile {
+		return nil
+	}
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no ledger %s: see --data-dir and --ledger", name)
+	}
+	return err
+}
+
+// exporter is what is exported from: an *activity.Recorder. It is an interface so that tests can interrupt it.
+type exporter interface {
+	Export(ctx context.Context, user string, each func(activity.Activity) error) error
+}
+
+// export writes the output, and returns how many activities are in it.
+func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int, err error) {
+	out, err := createOutput(c.Output, std)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = c.write(ctx, from, out.file); err == nil {
+		err = out.commit()
+	}
+	if err != nil {
+		err = errors.Join(err, out.discard())
+	}
+	return n, err
+}
+
+// exported is a line of an export.
+type exported struct {
+	User   string    `json:"user"`
+	Kind   string    `json:"kind"`
+	Target string    `json:"target"`
+	Op     string    `json:"op"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// write writes the activities to to, and returns how many. It ends early with ctx.
+func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n int, err error) {
+	user := ""
+	if c.User != nil {
+		user = *c.User
+	}
+	lines := bufio.NewWriterSize(to, 1<<16)
+	err = from.Export(ctx, user, func(a activity.Activity) error {
+		n++
+		line, err := json.Marshal(exported{a.User, a.Kind, a.Target, opAdd, a.Since.UTC(), a.Until.UTC()})
+		if err != nil {
+			return err
+		}
+		if _, err := lines.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		return context.Cause(ctx)
+	})
+	if ctx.Err() != nil {
+		return n, context.Cause(ctx)
+	}
+	if err != nil {
+		return n, err
+	}
+	return n, lines.Flush()
+}
+
+// noteWindows says which kinds are not in an export.
+func noteWindows(kinds *activity.Kinds, std stdio) {
+	var names []string
+	for _, k := range kinds.All() {
+		if !k.InLedger() {
+			names = append(names, k.Name)
+		}
+	}
+	if len(names) > 0 {
+		std.note("not exported: " + strings.Join(names, ", ") + " (what a window holds cannot be told)")
+	}
+}

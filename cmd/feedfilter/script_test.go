@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// serving is the service that a script has started last.
+type serving struct {
+	cmd *exec.Cmd
+	log *bufio.Scanner
+}
+
+// scriptServe is the scripts' command "serve [<flag>...]": it starts the service on a free port, which URL is then
+// the address of, and ends it with the script.
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	s, ok := ts.Value("serving").(*serving)
+	if neg || !ok || s.cmd != nil {
+		ts.Fatalf("serve: only once at a time, and to succeed")
+	}
+	s.cmd = exec.Command("feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...) //nolint:noctx // the script ends it
+	s.cmd.Dir = ts.MkAbs(".")
+	log, err := s.cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	ts.Defer(s.kill)
+	s.log = bufio.NewScanner(log)
+	s.log.Scan()
+	var line struct {
+		Msg  string `json:"msg"`
+		Addr string `json:"addr"`
+	}
+	if err := json.Unmarshal(s.log.Bytes(), &line); err != nil || line.Msg != "listening" {
+		ts.Fatalf("serve: the first line of the log is %q", s.log.Text())
+	}
+	ts.Setenv("URL", "http://"+line.Addr)
+}
+
+func (s *serving) kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+}
+
+// scriptHalt is the scripts' command "halt": it ends the service, which lets what is in flight finish.
+func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
+	s, ok := ts.Value("serving").(*serving)
+	if neg || !ok || s.cmd == nil || len(args) > 0 {
+		ts.Fatalf("halt: nothing runs")
+	}
+	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
+	for s.log.Scan() {
+		continue // the process does not end while its log has to wait
+	}
+	ts.Check(s.cmd.Wait())
+	s.cmd = nil
+}
+
+// mainCall is the command "call <method> <URL> [<JSON>]" of the scripts: it prints the status and the answer.
+func mainCall() {
+	if err := call(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:revive // this is main
+	}
+}
+
+func call(args []string, out io.Writer) error {
+	body := strings.Join(args[2:], " ")
+	req, err := http.NewRequestWithContext(context.Background(), args[0], args[1], strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%d %s\n", resp.StatusCode, answer)
+	return err
+}

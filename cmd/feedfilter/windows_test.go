@@ -1,0 +1,243 @@
+package main
+
+import (
+	"database/sql"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // to look into the file of windows
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// awaitRows waits until the file of windows in dir has at least n rows.
+func awaitRows(t *testing.T, dir string, n int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "windows.db")+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows := -1
+	for deadline := time.Now().Add(30 * time.Second); rows < n; time.Sleep(10 * time.Millisecond) {
+		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pages`).Scan(&rows)
+		if time.Now().After(deadline) {
+			t.Fatalf("the file of windows has %d rows, want %d: %v", rows, n, err)
+		}
+	}
+}
+
+// wantSeen fails the test unless the viewer's feed drops the post for having been seen, or
+// does not.
+func (s *service) wantSeen(viewer, post string, want bool) {
+	s.t.Helper()
+	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"`+viewer+`","posts":[{"id":"`+post+`","author":"a"}]}`)
+	if got := strings.Contains(answer, `"kind":"seen"`); code != 200 || got != want {
+		s.t.Errorf("feed of %s with %s: %d %s, want it dropped as seen: %v", viewer, post, code, answer, want)
+	}
+}
+
+func (s *service) see(viewer, post string) {
+	s.t.Helper()
+	code, answer := s.do("POST", "/v1/activities", `{"activities":[{"user":"`+viewer+`","kind":"seen","target":"`+post+`","op":"add"}]}`)
+	if code != 200 {
+		s.t.Fatalf("see: %d %s", code, answer)
+	}
+}
+
+// What was seen is still known after the process was killed, some seconds later at the
+// latest, and after it was stopped, at once.
+func TestServeKeepsWindows(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=1")
+	if n := s.awaitLog("windows restored")["pages"]; n != 0.0 {
+		t.Errorf("%v windows of new data", n)
+	}
+	s.see("1", "p")
+	awaitRows(t, dir, 1)
+	s.signal(syscall.SIGKILL)
+	s.wantExit(-1)
+
+	s = serve(t, "--data-dir", dir)
+	if n := s.awaitLog("windows restored")["pages"]; n != 1.0 {
+		t.Errorf("%v windows restored, want 1", n)
+	}
+	s.wantSeen("1", "p", true)
+	s.wantSeen("1", "q", false)
+	s.see("1", "q")
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+
+	s = serve(t, "--data-dir", dir)
+	s.wantSeen("1", "p", true)
+	s.wantSeen("1", "q", true)
+	s.wantSeen("1", "r", false)
+}
+
+// What was deleted stays so, whatever becomes of the process after the answer.
+func TestServeForgetsForGood(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=1")
+	s.see("1", "p")
+	awaitRows(t, dir, 1)
+	if code, answer := s.do("DELETE", "/v1/users/1", ""); code != 200 {
+		t.Fatalf("%d %s", code, answer)
+	}
+	s.signal(syscall.SIGKILL)
+	s.wantExit(-1)
+	s = serve(t, "--data-dir", dir)
+	s.wantSeen("1", "p", false)
+}
+
+// Without a ledger, what was acknowledged is there after a kill; and data of one sort is not taken for the other.
+func TestServeWithoutLedger(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 5 {
+		s := serve(t, "--data-dir", dir, "--pages=4", "--ledger=none")
+		target := strconv.Itoa(i)
+		if code, answer := s.do("PUT", "/v1/users/1/hides/p"+target, ""); code != 200 {
+			t.Fatalf("%d %s", code, answer)
+		}
+		s.signal(syscall.SIGKILL)
+		s.wantExit(-1)
+	}
+	s := serve(t, "--data-dir", dir, "--ledger=none")
+	for i := range 5 {
+		target := strconv.Itoa(i)
+		code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p`+target+`","author":"a"}]}`)
+		if code != 200 || !strings.Contains(answer, `"kind":"hide"`) {
+			t.Errorf("p%d: %d %s", i, code, answer)
+		}
+	}
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+	code, out := tryServe(t, "--data-dir", dir)
+	if code != 1 || !strings.Contains(out, "filter.db") || !strings.Contains(out, "--ledger none") {
+		t.Errorf("with a ledger: exit %d, %s", code, out)
+	}
+	dir = t.TempDir()
+	s = serve(t, "--data-dir", dir)
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+	code, out = tryServe(t, "--data-dir", dir, "--ledger=none")
+	if code != 1 || !strings.Contains(out, "ledger.db") || !strings.Contains(out, "--ledger none") {
+		t.Errorf("without its ledger: exit %d, %s", code, out)
+	}
+}
+
+// A filter that is all there is, and is damaged, is not taken for an empty one without a word.
+func TestServeDamagedFilter(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=4", "--ledger=none")
+	if code, answer := s.do("PUT", "/v1/users/1/hides/p", ""); code != 200 {
+		t.Fatalf("%d %s", code, answer)
+	}
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+	if err := os.WriteFile(filepath.Join(dir, "filter.db"), []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, said := tryServe(t, "--data-dir", dir, "--ledger=none")
+	if code != 1 || !strings.Contains(said, "filter.db.damaged") || !strings.Contains(said, "start again to go on without") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+	s = serve(t, "--data-dir", dir, "--ledger=none")
+	if code, answer := s.do("PUT", "/v1/users/1/hides/p", ""); code != 200 || answer != `{"changed":true}` {
+		t.Errorf("%d %s", code, answer)
+	}
+}
+
+// tryServe runs a service that is not to start, and returns its exit code and what it said.
+func tryServe(t *testing.T, args ...string) (code int, said string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// Without its windows the service starts all the same.
+func TestServeDamagedWindows(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "windows.db")
+	writeFile(t, file, strings.Repeat("no database\n", 1000))
+	s := serve(t, "--data-dir", dir, "--pages=1")
+	line := s.awaitLog("the file of windows was damaged, and is set aside")
+	if line["level"] != "ERROR" || line["file"] != file+".damaged" {
+		t.Errorf("logged %v", line)
+	}
+	s.see("1", "p")
+	s.wantSeen("1", "p", true)
+}
+
+// The file is locked by itself: the ledger may be somewhere else.
+func TestServeWindowsInUse(t *testing.T) {
+	dir := t.TempDir()
+	serve(t, "--data-dir", dir)
+	r := feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--ledger=sqlite:"+filepath.Join(t.TempDir(), "other.db"))
+	wantContains(t, r.stderr, dir+"/windows.db.lock is locked", "another feedfilter keeps its pages there")
+	if strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("it says %q, want one line", r.stderr)
+	}
+}
+
+// An import adds to the windows that the service has left, and the service goes on with them.
+func TestImportIntoWindows(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--data-dir", dir, "--pages=1")
+	s.see("1", "p")
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+	writeFile(t, dir+"/a.csv", "1,seen,q\n2,seen,p\n")
+	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir)
+	if r.stderr != "" {
+		t.Errorf("it says %q, want nothing", r.stderr)
+	}
+	s = serve(t, "--data-dir", dir)
+	for _, c := range []struct {
+		viewer, post string
+		want         bool
+	}{{"1", "p", true}, {"1", "q", true}, {"2", "p", true}, {"2", "q", false}} {
+		s.wantSeen(c.viewer, c.post, c.want)
+	}
+}
+
+// An import says that windows were damaged, and goes on without them.
+func TestImportDamagedWindows(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "windows.db"), strings.Repeat("no database\n", 1000))
+	writeFile(t, dir+"/a.csv", "1,seen,q\n")
+	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir)
+	wantContains(t, r.stderr, "the file of windows was damaged, and is set aside", "windows.db.damaged")
+	serve(t, "--data-dir", dir).wantSeen("1", "q", true)
+}
+
+// Where the ledger is shared, an import may go on beside a service that keeps its windows in the same
+// place. It says that it could not add to them.
+func TestImportBesideWindowsInUse(t *testing.T) {
+	dir := t.TempDir()
+	ledger := "--ledger=" + pgtest.Start(t).Schema()
+	s := serve(t, "--data-dir", dir, "--pages=1", ledger)
+	writeFile(t, dir+"/a.csv", "1,seen,p\n1,hide,q\n")
+	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir, ledger)
+	wantContains(t, r.stdout, "imported 2 activities (2 changed, 0 skipped)")
+	wantContains(t, r.stderr, "warning: 1 of the activities are of kinds that the ledger does not keep, and are gone: "+
+		"another feedfilter keeps those in the data directory")
+	s.wantSeen("1", "p", false)
+	elsewhere := t.TempDir()
+	r = feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", elsewhere, ledger)
+	wantContains(t, r.stderr, "warning: 1 of the activities are of kinds that the ledger does not keep, and are in the data directory, "+
+		elsewhere+": only a service with that and without --redis finds them\n")
+	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"q","author":"a"}]}`)
+	if code != 200 || !strings.Contains(answer, `"kind":"hide"`) {
+		t.Errorf("feed with what was imported: %d %s", code, answer)
+	}
+}
