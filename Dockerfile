@@ -1,0 +1,29 @@
+# The image holds the command, the roots of certificates and a user, and nothing else: no shell, no packages.
+# docs/DEPLOY.md says how to run it.
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o /out/usr/bin/feedfilter ./cmd/feedfilter
+RUN mkdir -p /out/etc/ssl/certs /data \
+    && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
+    && echo 'feedfilter:x:65532:65532::/data:/sbin/nologin' >/out/etc/passwd \
+    && echo 'feedfilter:x:65532:' >/out/etc/group
+
+FROM scratch
+COPY --from=build /out/ /
+# It belongs to the user, and so does a new volume there.
+COPY --from=build --chown=65532:65532 /data/ /data/
+USER 65532:65532
+WORKDIR /data
+VOLUME /data
+# An address that others can reach is served only with FEEDFILTER_INSECURE_NO_AUTH=true, which is left to whoever
+# runs the image.
+ENV FEEDFILTER_DATA_DIR=/data FEEDFILTER_ADDR=0.0.0.0:8080
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+# With another port, FEEDFILTER_URL says where the service is.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/usr/bin/feedfilter", "health"]
+ENTRYPOINT ["/usr/bin/feedfilter"]
+CMD ["serve"]

@@ -1,0 +1,60 @@
+// Containers checks the image's, the compose file's and the chart's texts for what they have to say, without a Docker engine
+// or a cluster:
+//
+//	containers dockerfile <Dockerfile>          prints its RUN instructions of the build, a line each
+//	containers context <directory> <new one>    copies what a build gets, by .dockerignore
+//	containers compose <compose.yaml>
+//	containers chart                            what helm template prints, from standard input
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("usage: containers dockerfile|context|compose|chart")
+	}
+	switch name, args := args[0], args[1:]; {
+	case name == "dockerfile" && len(args) == 1:
+		return checkDockerfile(args[0])
+	case name == "context" && len(args) == 2:
+		return copyContext(args[0], args[1])
+	case name == "compose" && len(args) == 1:
+		return checkCompose(context.Background(), args[0])
+	case name == "chart" && len(args) == 0:
+		text, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		return checkChart(text)
+	default:
+		return fmt.Errorf("containers %s: no such check, or not its arguments", name)
+	}
+}
+
+// findings are what is wrong with a file.
+type findings struct {
+	file string
+	errs []error
+}
+
+// want notes what does not hold.
+func (f *findings) want(holds bool, format string, args ...any) {
+	if !holds {
+		f.errs = append(f.errs, fmt.Errorf("%s: want %s", f.file, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (f *findings) err() error { return errors.Join(f.errs...) }

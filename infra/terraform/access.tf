@@ -1,0 +1,77 @@
+locals {
+  # All that feedfilter sends, its client's own commands and those in its scripts included, on its own keys.
+  # CLIENT SETNAME is sent where the URL has client_name=, READONLY where it has reader=true, ASKING while slots are
+  # on their way, CLUSTER INFO and TIME by feedfilter doctor.
+  access_string = join(" ", concat(
+    ["on", "~fav:*", "-@all"],
+    ["+auth", "+hello", "+ping", "+client|setname", "+client|setinfo", "+command", "+info", "+cluster|slots", "+asking", "+readonly"],
+    ["+cluster|info", "+time"],
+    ["+mget", "+get", "+getrange", "+strlen", "+bitfield"],
+    ["+set", "+setrange", "+del", "+persist", "+eval", "+evalsha"],
+  ))
+}
+
+# For IAM the name of a user has to be its id.
+resource "aws_elasticache_user" "this" {
+  count = local.iam ? 1 : 0
+
+  user_id       = local.user_name
+  user_name     = local.user_name
+  engine        = "valkey"
+  access_string = local.access_string
+  tags          = var.tags
+
+  authentication_mode {
+    type = "iam"
+  }
+}
+
+# No user but ours: a group of Valkey needs no default user.
+resource "aws_elasticache_user_group" "this" {
+  count = local.iam ? 1 : 0
+
+  user_group_id = var.name
+  engine        = "valkey"
+  user_ids      = [aws_elasticache_user.this[0].user_id]
+  tags          = var.tags
+}
+
+locals {
+  connect_statement = !local.iam ? [] : [{
+    Sid      = "Connect"
+    Effect   = "Allow"
+    Action   = ["elasticache:Connect"]
+    Resource = [local.cache_arn, aws_elasticache_user.this[0].arn]
+  }]
+  # The endpoints are looked up, not given.
+  discover_statement = [{
+    Sid      = "Discover"
+    Effect   = "Allow"
+    Action   = [var.cluster != null ? "elasticache:DescribeReplicationGroups" : "elasticache:DescribeServerlessCaches"]
+    Resource = [local.cache_arn]
+  }]
+  secret_statement = local.iam ? [] : [{
+    Sid      = "ReadSecret"
+    Effect   = "Allow"
+    Action   = ["secretsmanager:GetSecretValue"]
+    Resource = [var.auth_secret.arn]
+  }]
+  secret_key_statement = try(var.auth_secret.kms_key_arn, null) == null ? [] : [{
+    Sid       = "DecryptSecret"
+    Effect    = "Allow"
+    Action    = ["kms:Decrypt"]
+    Resource  = [var.auth_secret.kms_key_arn]
+    Condition = { StringEquals = { "kms:ViaService" = "secretsmanager.${local.region}.amazonaws.com" } }
+  }]
+}
+
+resource "aws_iam_policy" "this" {
+  name_prefix = "${var.name}-"
+  description = "What feedfilter needs to find and use the cache ${var.name}"
+  tags        = var.tags
+
+  policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = concat(local.connect_statement, local.discover_statement, local.secret_statement, local.secret_key_statement)
+  })
+}

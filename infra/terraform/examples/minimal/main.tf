@@ -1,0 +1,28 @@
+# One small node, to try things out. What that gives up: when the node or its availability zone fails,
+# all pages are gone until they are made anew from the ledger, which answers in the meantime, and what was
+# seen since the last daily snapshot is gone for good. It cannot be scaled automatically. Encryption, access by IAM,
+# snapshots and alarms are as in the other examples.
+
+provider "aws" {
+  region = var.region
+}
+
+module "cache" {
+  source = "../.."
+
+  name                      = "feedfilter"
+  vpc_id                    = var.vpc_id
+  subnet_ids                = var.subnet_ids
+  client_security_group_ids = { feedfilter = var.service_security_group_id }
+
+  cluster = {
+    node_type          = "cache.t4g.small"
+    replicas_per_shard = 0
+    multi_az           = false
+  }
+}
+
+resource "aws_iam_role_policy_attachment" "service" {
+  role       = var.service_role_name
+  policy_arn = module.cache.iam_policy_arn
+}

@@ -1,0 +1,38 @@
+locals {
+  # A serverless cache has its reading endpoint at the second port, from which feedfilter reads with reader=true. Without
+  # it too, its client asks any node that it knows of who serves which slots, and would wait for a closed port.
+  ports = var.cluster != null ? { from = var.cluster.port, to = var.cluster.port } : { from = 6379, to = 6380 }
+}
+
+resource "aws_elasticache_subnet_group" "this" {
+  count = var.cluster != null ? 1 : 0
+
+  name        = var.name
+  description = "Subnets of ${var.name}"
+  subnet_ids  = var.subnet_ids
+  tags        = var.tags
+}
+
+# Connections come in from the clients' security groups, and none go out.
+resource "aws_security_group" "this" {
+  name_prefix = "${var.name}-cache-"
+  description = "Cache of feedfilter: ${var.name}"
+  vpc_id      = var.vpc_id
+  tags        = merge(var.tags, { Name = "${var.name}-cache" })
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "aws_vpc_security_group_ingress_rule" "clients" {
+  for_each = var.client_security_group_ids
+
+  security_group_id            = aws_security_group.this.id
+  referenced_security_group_id = each.value
+  description                  = "Valkey from ${each.key}"
+  ip_protocol                  = "tcp"
+  from_port                    = local.ports.from
+  to_port                      = local.ports.to
+  tags                         = var.tags
+}

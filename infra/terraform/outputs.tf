@@ -1,0 +1,74 @@
+output "redis_url" {
+  description = "For feedfilter's --redis. It has no secret in it."
+  value = join("", [
+    var.cluster != null ? "elasticache://" : "elasticache-serverless://", var.name,
+    "?region=", urlencode(local.region),
+    local.iam ? "&user=${urlencode(local.user_name)}" : "&secret=${urlencode(var.auth_secret.arn)}",
+  ])
+  # Whoever uses it wants a cache that is there, with its user in it.
+  depends_on = [
+    aws_elasticache_replication_group.fixed,
+    aws_elasticache_replication_group.scaled,
+    aws_elasticache_serverless_cache.this,
+  ]
+}
+
+output "arn" {
+  description = "ARN of the replication group or serverless cache."
+  value       = local.cache_arn
+}
+
+output "configuration_endpoint_address" {
+  description = "Host of the cluster's configuration endpoint; null for a serverless cache."
+  value       = local.configuration_endpoint
+}
+
+output "primary_endpoint_address" {
+  description = "Host of a serverless cache; null for a cluster, which has the configuration endpoint."
+  value       = one(aws_elasticache_serverless_cache.this[*].endpoint[0].address)
+}
+
+output "reader_endpoint_address" {
+  description = "Host for reading of a serverless cache, which feedfilter uses with reader=true; null for a cluster."
+  value       = one(aws_elasticache_serverless_cache.this[*].reader_endpoint[0].address)
+}
+
+output "port" {
+  description = "Port of the endpoint."
+  value       = local.ports.from
+}
+
+output "user_name" {
+  description = "ElastiCache user that feedfilter connects as; null with a password."
+  value       = local.iam ? local.user_name : null
+}
+
+output "iam_policy_arn" {
+  description = "Policy to attach to the role that feedfilter runs as."
+  value       = aws_iam_policy.this.arn
+}
+
+output "iam_policy_json" {
+  description = "The same policy as JSON, for a role that takes it inline."
+  value       = aws_iam_policy.this.policy
+}
+
+output "security_group_id" {
+  description = "Security group of the cache."
+  value       = aws_security_group.this.id
+}
+
+output "kms_key_arn" {
+  description = "KMS key of the data, snapshots, logs and the alarm topic."
+  value       = local.kms_key_arn
+}
+
+output "sns_topic_arn" {
+  description = "Topic that alarms are sent to; null without alarms."
+  value       = var.alarms.enabled ? local.topic_arn : null
+}
+
+output "nodes_without_alarms" {
+  description = "Nodes of a cluster that no alarm watches: none, unless autoscaling numbered shards past its maximum."
+  value       = !var.alarms.enabled ? [] : setsubtract(local.member_clusters, local.nodes)
+}

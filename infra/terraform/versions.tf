@@ -1,0 +1,12 @@
+terraform {
+  # 1.9: a variable's validation may look at other variables.
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source = "hashicorp/aws"
+      # 6.51: durability of a replication group.
+      version = ">= 6.51"
+    }
+  }
+}
