@@ -35,6 +35,9 @@ func (m *chaosModel) expose(viewer int, l *look, undone, control bool) {
 
 // rates sums exposures up.
 type rates struct {
+	Keys            int `json:"keys"`                    // that were ever undone, and as many controls
+	UndoneMore      int `json:"undone_reported_in_more"` // absences than its control, keys
+	ControlMore     int `json:"control_reported_in_more"`
 	Absences        int `json:"absences"` // exposures: an undone key and its control each
 	UndoneAbsences  int `json:"undone_absences_reported"`
 	ControlAbsences int `json:"control_absences_reported"`
@@ -49,7 +52,10 @@ func (m *chaosModel) rates() rates {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var r rates
-	for _, e := range m.exposures {
+	more := make(map[exposureID]int)
+	for id, e := range m.exposures {
+		id.undos = 0
+		more[id] += min(e.undone, 1) - min(e.control, 1)
 		r.Absences++
 		r.Looks += e.looks
 		r.UndoneLooks += e.undone
@@ -57,6 +63,15 @@ func (m *chaosModel) rates() rates {
 		r.UndoneAbsences += min(e.undone, 1)
 		r.ControlAbsences += min(e.control, 1)
 		r.squares += float64(e.looks) * float64(e.looks)
+	}
+	r.Keys = len(more)
+	for _, n := range more {
+		switch {
+		case n > 0:
+			r.UndoneMore++
+		case n < 0:
+			r.ControlMore++
+		}
 	}
 	return r
 }
@@ -68,10 +83,11 @@ const configuredRate = 0.001
 // wrong says what speaks against an undone key being reported no more often than one that was
 // never written, "" if nothing does.
 //
-// A false positive is met again look after look while its page stands, so looks are not
-// independent; absences are. An undone key and its control are looked at in the same
-// feeds, of the same pages. Were they alike, each absence of which only one or the other is
-// ever reported would be a toss of a coin, however full the pages were and however often they
+// A false positive is met again look after look while its page stands, and absence after
+// absence while the other keys of the page are those that make it: neither are independent. Keys
+// are. An undone key and its control are looked at in the same feeds, of the same pages, and both
+// are the same in all absences. Were they alike, each key of which one is reported in more
+// absences than the other would be a toss of a coin, however full the pages were and however often they
 // were rebuilt. So the first test is that of signs, at one in a million.
 //
 // The second one sees what hits both: the share of reported looks must not be above three
@@ -79,9 +95,9 @@ const configuredRate = 0.001
 // worst case, so the variance of their sum is at most the rate times the sum of the squares; six
 // standard deviations are allowed on top.
 func (r rates) wrong() string {
-	if p := signTest(r.UndoneAbsences, r.ControlAbsences); p < 1e-6 {
-		return fmt.Sprintf("of %d absences the undone key was reported in %d, its control in %d: by chance once in %.2g",
-			r.Absences, r.UndoneAbsences, r.ControlAbsences, 1/p)
+	if p := signTest(r.UndoneMore, r.ControlMore); p < 1e-6 {
+		return fmt.Sprintf("of %d keys %d were reported in more absences than their controls, %d in fewer: by chance once in %.2g",
+			r.Keys, r.UndoneMore, r.ControlMore, 1/p)
 	}
 	most := 3*configuredRate*float64(r.Looks) + 6*math.Sqrt(configuredRate*r.squares) + 1
 	if float64(r.UndoneLooks) > most || float64(r.ControlLooks) > most {

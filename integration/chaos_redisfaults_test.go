@@ -34,13 +34,21 @@ func redisFaults() []fault {
 // anyPrimary is the server, or a random primary of the cluster.
 func (w *world) anyPrimary() (*redistest.Server, error) {
 	if w.cluster == nil {
-		return w.redis, nil
+		return w.redis.Server, nil
 	}
 	primaries, err := w.cluster.Primaries(w.t.Context())
 	if err != nil {
 		return nil, err
 	}
 	return primaries[w.rng.IntN(len(primaries))], nil
+}
+
+// primaryOf is the server, or the primary of the cluster, that the key is on.
+func (w *world) primaryOf(key string) (*redistest.Server, error) {
+	if w.cluster == nil {
+		return w.redis.Server, nil
+	}
+	return w.cluster.Primary(w.t.Context(), key)
 }
 
 // whole waits until the cluster is in order, if there is one.
@@ -116,15 +124,13 @@ func onAll(do func(ctx context.Context, c *redis.Client) error) func(*world) (fu
 // deleteKeys deletes one of the two strings of some pages.
 func deleteKeys(part string) func(*world) (func() error, error) {
 	return func(w *world) (func() error, error) {
-		var client redis.UniversalClient
-		if w.cluster != nil {
-			client = w.cluster.Client()
-		} else {
-			client = w.redis.Client()
-		}
 		for range 8 {
 			key := fmt.Sprintf("fav:{feed/%d}:%s", w.rng.IntN(chaosPages), part)
-			if err := client.Del(w.t.Context(), key).Err(); err != nil {
+			server, err := w.primaryOf(key)
+			if err != nil {
+				return nil, err
+			}
+			if err := server.Client().Del(w.t.Context(), key).Err(); err != nil {
 				return nil, err
 			}
 		}

@@ -75,8 +75,8 @@ func (s chaosSummary) String() string {
 	section("service", s.Service)
 	fmt.Fprintf(&b, "  lateness: at most %.0f ms\n", s.LatestMillis)
 	r := s.Rates
-	fmt.Fprintf(&b, "  undone: reported in %d of %d absences, controls in %d; in %d of %d looks, controls in %d\n",
-		r.UndoneAbsences, r.Absences, r.ControlAbsences, r.UndoneLooks, r.Looks, r.ControlLooks)
+	fmt.Fprintf(&b, "  undone: reported in %d of %d absences, controls in %d; in %d of %d looks, controls in %d; %d of %d keys more often, %d less\n",
+		r.UndoneAbsences, r.Absences, r.ControlAbsences, r.UndoneLooks, r.Looks, r.ControlLooks, r.UndoneMore, r.Keys, r.ControlMore)
 	return b.String()
 }
 

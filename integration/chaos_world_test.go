@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/internal/awstest"
+	"github.com/feedfilter/feedfilter/internal/elasticachetest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -21,9 +24,10 @@ import (
 type topology int
 
 const (
-	embedded     topology = iota // one instance, all within it
-	oneRedis                     // three instances, Redis, Postgres
-	redisCluster                 // three instances, a cluster of six, Postgres
+	embedded      topology = iota // one instance, all within it
+	oneRedis                      // three instances, Redis, Postgres
+	redisCluster                  // three instances, a cluster of six, Postgres
+	secureCluster                 // the same with TLS and a password
 )
 
 const (
@@ -46,7 +50,7 @@ type world struct {
 	tally     *tally
 
 	postgres  *pgtest.Server
-	redis     *redistest.Server  // of oneRedis
+	redis     *cache             // of oneRedis
 	cluster   *redistest.Cluster // of redisCluster
 	proxies   []*proxytest.Proxy // oneRedis: by instance; redisCluster: by node
 	snapshots []redisSnapshot
@@ -74,20 +78,15 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		args = append(args, "--data-dir", t.TempDir())
 		addresses = addresses[:1]
 	case oneRedis:
-		w.redis = redistest.Start(t)
-		for i := range addresses {
-			w.proxies = append(w.proxies, proxytest.Start(t, w.redis.Addr()))
-			addresses[i] = "redis://" + w.proxies[i].Addr() + "/0"
-		}
+		w.startOneRedis(addresses)
 	case redisCluster:
-		w.cluster = redistest.StartClusterVia(t, 3, 1, func(addr string) string {
-			p := proxytest.Start(t, addr)
-			w.proxies = append(w.proxies, p)
-			return p.Addr()
-		})
+		w.cluster = startCluster(t, asFlagged(t), 3, w.network)
 		for i := range addresses {
-			addresses[i] = w.cluster.URL()
+			addresses[i] = clusterURL(asFlagged(t), w.cluster)
 		}
+	case secureCluster:
+		w.startSecureCluster(addresses)
+		args = append(args, "--data-dir", t.TempDir()) // what AWS said is kept there
 	}
 	if on != embedded {
 		w.postgres = pgtest.Start(t)
@@ -99,6 +98,48 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		w.load.targets = append(w.load.targets, i.target)
 	}
 	return w
+}
+
+// startSecureCluster starts a cluster that wants a password. One instance is told where it is, the others
+// ask AWS, and for the password too, that of a user who may do what the Terraform module lets it. The last reads replicas.
+func (w *world) startSecureCluster(addresses []string) {
+	w.t.Helper()
+	const password = "of the cluster"
+	user := append([]string{"--user", "feed-user", ">" + password}, accessString(w.t)...)
+	w.cluster = redistest.StartClusterVia(w.t, 3, 1, w.network, slices.Concat(authority.Args(), redistest.PasswordArgs(password), user)...)
+	aws := awstest.Start(w.t)
+	aws.PutGroup("feed", awstest.Group{Cluster: true, TLS: true, Token: true, Addr: w.cluster.Addrs()[0]})
+	aws.PutSecret("user", `{"username":"feed-user","password":"`+password+`"}`)
+	aws.Use(w.t)
+	addresses[0] = w.cluster.URL()
+	for i := 1; i < len(addresses); i++ {
+		addresses[i] = "elasticache://feed?secret=user"
+	}
+	addresses[len(addresses)-1] += "&reader=true"
+}
+
+// startOneRedis starts a Redis with a network to each instance, or to each of its endpoints
+// if it tells clients of them.
+func (w *world) startOneRedis(addresses []string) {
+	w.t.Helper()
+	if kind := asFlagged(w.t); kind == elasticachetest.Serverless {
+		w.redis = startCache(w.t, kind, w.network)
+		for i := range addresses {
+			addresses[i] = w.redis.URL()
+		}
+		return
+	}
+	w.redis = startRedis(w.t)
+	for i := range addresses {
+		addresses[i] = "redis://" + w.network(w.redis.Addr()) + "/0"
+	}
+}
+
+// network puts another proxy before a server.
+func (w *world) network(addr string) string {
+	p := proxytest.Start(w.t, addr)
+	w.proxies = append(w.proxies, p)
+	return p.Addr()
 }
 
 // startInstances starts one for each address of Redis.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // TestKilledDuringWrites kills the service with SIGKILL fifty times while it is being
@@ -20,11 +18,11 @@ func TestKilledDuringWrites(t *testing.T) {
 		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8"), func() {})
 	})
 	t.Run("redis", func(t *testing.T) {
-		server := redistest.Start(t)
+		server := startRedis(t)
 		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {})
 	})
 	t.Run("redis restarted too", func(t *testing.T) {
-		server := redistest.Start(t, "--save", "1 1")
+		server := startRedis(t, "--save", "1 1")
 		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {
 			server.Kill() // and back with a snapshot that is some writes old, or none
 			server.Restart()

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // TestRedisLossesUnderLoad flushes Redis, restarts it and deletes halves of pages, each
@@ -21,26 +19,26 @@ func TestRedisLossesUnderLoad(t *testing.T) {
 	const pages = 16
 	for _, c := range []struct {
 		name string
-		lose func(t *testing.T, server *redistest.Server, client *redis.Client, page string)
+		lose func(t *testing.T, server *cache, client *redis.Client, page string)
 	}{
-		{"flushed", func(t *testing.T, _ *redistest.Server, client *redis.Client, _ string) {
+		{"flushed", func(t *testing.T, _ *cache, client *redis.Client, _ string) {
 			t.Helper()
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"restarted", func(t *testing.T, server *redistest.Server, _ *redis.Client, _ string) {
+		{"restarted", func(t *testing.T, server *cache, _ *redis.Client, _ string) {
 			t.Helper()
 			server.Kill()
 			server.Restart()
 		}},
-		{"bits deleted", func(t *testing.T, _ *redistest.Server, client *redis.Client, page string) {
+		{"bits deleted", func(t *testing.T, _ *cache, client *redis.Client, page string) {
 			t.Helper()
 			if err := client.Del(t.Context(), page+"bits").Err(); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"regions deleted", func(t *testing.T, _ *redistest.Server, client *redis.Client, page string) {
+		{"regions deleted", func(t *testing.T, _ *cache, client *redis.Client, page string) {
 			t.Helper()
 			if err := client.Del(t.Context(), page+"regions").Err(); err != nil {
 				t.Error(err)
@@ -48,7 +46,7 @@ func TestRedisLossesUnderLoad(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := startRedis(t)
 			s := serve(t, "--data-dir", t.TempDir(), "--pages", fmt.Sprint(pages), "--redis", server.URL())
 			s.logOnFailure()
 			rng := rand.New(rand.NewPCG(21, 22))

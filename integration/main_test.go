@@ -3,17 +3,24 @@
 package integration
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // command is the path of the feedfilter under test.
 var command string //nolint:gochecknoglobals // set once, before the tests
 
+var raceCommand = flag.Bool("command.race", false, //nolint:gochecknoglobals // a flag of the test binary
+	"build the feedfilter under test with the race detector, which needs a C compiler and CGO_ENABLED=1")
+
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(run(m))
 }
 
@@ -25,10 +32,23 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	command = filepath.Join(dir, "feedfilter")
-	build := exec.Command("go", "build", "-o", command, "../cmd/feedfilter") //nolint:noctx // go test bounds it
+	args := []string{"build", "-o", command}
+	if *raceCommand {
+		args = append(args, "-race")
+		_ = os.Setenv("GORACE", "halt_on_error=1") // a race ends the service, and so fails the test
+	}
+	build := exec.Command("go", append(args, "../cmd/feedfilter")...) //nolint:noctx // go test bounds it
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the command:", err)
+		return 1
+	}
+	authority, err = redistest.NewAuthority(dir)
+	if err == nil {
+		err = os.Setenv("SSL_CERT_FILE", authority.CAFile()) // for the services
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/redistest"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
@@ -27,7 +26,7 @@ func TestRecovery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	server := redistest.Start(t)
+	server := startRedis(t)
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--scrub-rate", "2000")
 	s.logOnFailure()
 	hideMuch(t, s)

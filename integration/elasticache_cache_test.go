@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/elasticachetest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+var elasticache = flag.String("elasticache", "", //nolint:gochecknoglobals // a flag of the test binary
+	"what services have for Redis: a server as it is, without it; or behind the rules of ElastiCache, node (a node-based cache) or serverless")
+
+// authority vouches for the caches, and services trust it.
+var authority *redistest.Authority //nolint:gochecknoglobals // set once, before the tests
+
+// plainRedis is a server as it is, beside the kinds of caches.
+const plainRedis elasticachetest.Kind = 0
+
+// asFlagged is the kind that -elasticache names.
+func asFlagged(t testing.TB) elasticachetest.Kind {
+	t.Helper()
+	switch *elasticache {
+	case "":
+		return plainRedis
+	case "node":
+		return elasticachetest.NodeBased
+	case "serverless":
+		return elasticachetest.Serverless
+	}
+	t.Fatalf("-elasticache=%s: want node or serverless", *elasticache)
+	return plainRedis
+}
+
+// cache is a Redis as services have it. What the tests themselves do to it goes to the
+// server behind, past all rules.
+type cache struct {
+	*redistest.Server // of a serverless one the primary of all slots
+
+	kind elasticachetest.Kind
+	addr string
+	url  string
+}
+
+// Addr is where services reach it.
+func (c *cache) Addr() string { return c.addr }
+
+// URL is that for --redis.
+func (c *cache) URL() string { return c.url }
+
+// startRedis starts a Redis as the flag says.
+func startRedis(t testing.TB, args ...string) *cache {
+	t.Helper()
+	return startCache(t, asFlagged(t), direct, args...)
+}
+
+// direct is no network between services and what they are told of.
+func direct(addr string) string { return addr }
+
+// startCache starts a Redis of a kind. network puts what it likes between the services and
+// each address that they are told of; that of one that is not serverless is told by nobody.
+func startCache(t testing.TB, kind elasticachetest.Kind, network func(addr string) string, args ...string) *cache {
+	t.Helper()
+	if kind == elasticachetest.Serverless {
+		// An endpoint for all slots, and one to read from.
+		cluster := startCluster(t, kind, 1, network, args...)
+		return &cache{Server: cluster.Nodes()[0], kind: kind, addr: cluster.Addrs()[0], url: "rediss+cluster://" + cluster.Addrs()[0]}
+	}
+	server := redistest.Start(t, args...)
+	addr := server.Addr()
+	if kind == elasticachetest.NodeBased {
+		addr = elasticachetest.New(t, kind, nil).Via(addr)
+	}
+	return &cache{Server: server, kind: kind, addr: addr, url: "redis://" + addr + "/0"}
+}
+
+// startCluster starts a cluster of a kind, with a replica for each primary.
+func startCluster(
+	t testing.TB, kind elasticachetest.Kind, primaries int, network func(addr string) string, args ...string,
+) *redistest.Cluster {
+	t.Helper()
+	via := network
+	switch kind {
+	case elasticachetest.NodeBased:
+		rules := elasticachetest.New(t, kind, nil)
+		via = func(addr string) string { return network(rules.Via(addr)) }
+	case elasticachetest.Serverless:
+		secure, err := authority.ServerConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules := elasticachetest.New(t, kind, secure)
+		via = func(addr string) string { return network(rules.Via(addr)) }
+		args = slices.Concat([]string{"--maxmemory-policy", "volatile-lru"}, args)
+	default:
+	}
+	return redistest.StartClusterVia(t, primaries, 1, via, args...)
+}
+
+// clusterURL is the address of all nodes of a cluster of that kind, for --redis.
+func clusterURL(kind elasticachetest.Kind, cluster *redistest.Cluster) string {
+	if kind == elasticachetest.Serverless {
+		return "rediss+cluster://" + strings.Join(cluster.Addrs(), ",")
+	}
+	return cluster.URL()
+}

@@ -1,0 +1,258 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/elasticachetest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+const (
+	fullUsers = 300
+	fullHides = 20 // of each
+	fullPages = "16"
+)
+
+// full is a Redis without room, with services on it.
+type full struct {
+	t        *testing.T
+	redis    *cache
+	services []*service
+}
+
+// newFull starts two services on a Redis with the given policy, and hides posts of all users.
+func newFull(t *testing.T, kind elasticachetest.Kind, policy string) *full {
+	t.Helper()
+	f := &full{t: t, redis: startCache(t, kind, direct, "--maxmemory-policy", policy, "--maxmemory-samples", "10")}
+	ledger := pgtest.Start(t).Schema()
+	for range 2 {
+		s := serve(t, "--pages", fullPages, "--staleness-bound", "300ms", "--redis", f.redis.URL(), "--ledger", ledger, "--data-dir", t.TempDir())
+		s.logOnFailure()
+		f.services = append(f.services, s)
+	}
+	each(t, fullUsers, 8, func(u int) error {
+		var lines []traced
+		for i := range fullHides {
+			lines = append(lines, traced{user(u), "hide", fmt.Sprint("hidden", i), "add"})
+		}
+		return f.services[u%2].call(http.MethodPost, "/v1/activities", map[string]any{"activities": lines}, nil)
+	})
+	return f
+}
+
+func user(u int) string { return fmt.Sprint("user", u) }
+
+// room leaves the server that many bytes above what it has.
+func (f *full) room(bytes int64) {
+	f.t.Helper()
+	limit := f.info("memory", "used_memory") + bytes
+	if err := f.redis.Client().ConfigSet(f.t.Context(), "maxmemory", fmt.Sprint(limit)).Err(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// info is a number that the server tells.
+func (f *full) info(section, name string) int64 {
+	f.t.Helper()
+	text, err := f.redis.Client().Info(f.t.Context(), section).Result()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	f.t.Fatalf("the server tells no %s", name)
+	return 0
+}
+
+// look compares a user's feed through every service with what was hidden.
+func (f *full) look(u, hidden int) error {
+	q := feedRequest{Viewer: user(u), Kinds: []string{"hide"}}
+	for i := range hidden {
+		q.Posts = append(q.Posts, post{ID: fmt.Sprint("hidden", i)})
+	}
+	for n, s := range f.services {
+		answer, err := s.feed(q)
+		if err == nil && len(answer.Posts) > 0 {
+			err = fmt.Errorf("sees %d posts that are hidden", len(answer.Posts))
+		}
+		if err != nil {
+			return fmt.Errorf("%s at service %d: %w", q.Viewer, n, err)
+		}
+	}
+	return nil
+}
+
+// anew is how many pages the services made anew so far, because of that.
+func (f *full) anew(reasons ...string) (sum float64) {
+	f.t.Helper()
+	for _, s := range f.services {
+		var stats map[string]any
+		if err := s.call(http.MethodGet, "/v1/stats", nil, &stats); err != nil {
+			f.t.Error(err)
+		}
+		flat := make(map[string]float64)
+		flatten("", stats, flat)
+		for _, reason := range reasons {
+			sum += flat["recorder.rebuilds."+reason]
+		}
+	}
+	return sum
+}
+
+// TestEviction fills a serverless cache, which evicts what has a time to live, with posts that
+// were seen. Only those are evicted: no page of the ledger is ever missing, feeds stay right, and
+// nothing fails.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	f := newFull(t, elasticachetest.Serverless, "volatile-lru")
+	pages := &pagesOf{client: f.redis.Client(), prefix: "fav:{feed/"}
+	var forever []string
+	for key, lives := range pages.lives(t.Context(), t) {
+		if lives < 0 {
+			forever = append(forever, key)
+		}
+	}
+	if want, _ := strconv.Atoi(fullPages); len(forever) != 2*want {
+		t.Fatalf("%d strings of pages have no time to live, want the two of each of %d", len(forever), want)
+	}
+	missing := f.anew("missing")
+	f.room(2 << 20)
+	var posts [2][]string
+	for i := range 1000 {
+		posts[0], posts[1] = append(posts[0], fmt.Sprint("a", i)), append(posts[1], fmt.Sprint("b", i))
+	}
+	var seen atomic.Int64
+	each(t, 2*fullUsers, 4, func(i int) error {
+		viewer := fmt.Sprint("viewer", i)
+		for part := range posts {
+			s := f.services[(i+part)%2]
+			if err := s.call(http.MethodPost, "/v1/users/"+viewer+"/seen", map[string]any{"posts": posts[part]}, nil); err != nil {
+				return fmt.Errorf("%s has seen: %w", viewer, err)
+			}
+			seen.Add(1)
+		}
+		return f.look(i%fullUsers, fullHides)
+	})
+	evicted := f.info("stats", "evicted_keys")
+	t.Logf("%d writes of 1,000 posts that were seen, %d keys evicted", seen.Load(), evicted)
+	if evicted < 100 {
+		t.Errorf("%d keys were evicted: nothing is tried", evicted)
+	}
+	left := pages.lives(t.Context(), t)
+	for _, key := range forever {
+		if _, there := left[key]; !there {
+			t.Errorf("%s was evicted", key)
+		}
+	}
+	if now := f.anew("missing"); now != missing {
+		t.Errorf("%v pages of the ledger were found missing", now-missing)
+	}
+	f.forgotten(posts[0])
+}
+
+// forgotten sees that viewers whose parts were evicted see again what they have seen, and
+// that those of others are whole.
+func (f *full) forgotten(posts []string) {
+	f.t.Helper()
+	q := feedRequest{Kinds: []string{"seen"}}
+	for _, id := range posts {
+		q.Posts = append(q.Posts, post{ID: id})
+	}
+	counts := make(map[string]int)
+	for i := range 2 * fullUsers {
+		q.Viewer = fmt.Sprint("viewer", i)
+		answer, err := f.services[i%2].feed(q)
+		if err != nil || len(answer.Degraded) > 0 {
+			f.t.Fatalf("the feed of %s: degraded %v, %v", q.Viewer, answer.Degraded, err)
+		}
+		switch n := len(answer.Dropped); {
+		case n == len(posts):
+			counts["whole"]++
+		case n < len(posts)/100:
+			counts["gone"]++
+		default:
+			counts["in part"]++
+		}
+	}
+	f.t.Logf("windows: %v", counts)
+	if counts["whole"] == 0 || counts["gone"] == 0 {
+		f.t.Errorf("windows: %v, want some that are whole and some that are gone", counts)
+	}
+}
+
+// TestMemoryFull leaves a node-based cache that evicts nothing no room at all: what the ledger
+// keeps is acknowledged all the same, and in every feed; when there is room again, in the pages too.
+func TestMemoryFull(t *testing.T) {
+	t.Parallel()
+	f := newFull(t, elasticachetest.NodeBased, "noeviction")
+	f.room(-1)
+	const users, more = 48, fullHides + 3 // a write takes the staleness bound
+	each(t, users, 16, func(u int) error {
+		for i := fullHides; i < more; i++ {
+			if _, err := f.services[u%2].put(user(u), "hides", fmt.Sprint("hidden", i), false); err != nil {
+				return fmt.Errorf("%s hides: %w", user(u), err)
+			}
+			if err := f.look(u, i+1); err != nil {
+				return err
+			}
+		}
+		if _, err := f.services[u%2].put(user(u), "hides", "hidden0", true); err != nil {
+			return fmt.Errorf("%s hides no more: %w", user(u), err)
+		}
+		_, err := f.services[u%2].put(user(u), "hides", "hidden0", false)
+		return err
+	})
+	err := f.services[0].call(http.MethodPost, "/v1/users/"+user(0)+"/seen", map[string]any{"posts": []string{"s"}}, nil)
+	var status statusError
+	t.Logf("recording what was seen meanwhile: %v", err)
+	if err != nil && (!errors.As(err, &status) || status.status != http.StatusServiceUnavailable) {
+		t.Errorf("recording what was seen: %v, want 200 or 503", err)
+	}
+	if told := f.redis.Client().Info(t.Context(), "errorstats").Val(); !strings.Contains(told, "errorstat_OOM:") {
+		t.Errorf("the server refused nothing for want of memory: %s", told)
+	}
+	f.room(64 << 20)
+	settled := func() error {
+		for u := range users {
+			if err := f.look(u, more); err != nil {
+				t.Error(err)
+			}
+		}
+		return f.behind()
+	}
+	if err := servertest.Await(t.Context(), "feeds are answered from Redis", func(context.Context) error { return settled() }); err != nil {
+		t.Error(err)
+	}
+	if err := f.services[0].call(http.MethodPost, "/v1/users/"+user(0)+"/seen", map[string]any{"posts": []string{"s"}}, nil); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
+
+// behind says whether there are still pages that have to be made anew for feeds.
+func (f *full) behind() error {
+	before := f.anew("missing", "behind")
+	for u := range fullUsers {
+		if err := f.look(u, 1); err != nil {
+			return err
+		}
+	}
+	if now := f.anew("missing", "behind"); now != before {
+		return fmt.Errorf("%v pages were made anew", now-before)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/favfilter/storetest"
+	"github.com/feedfilter/feedfilter/internal/elasticachetest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// TestElastiCache holds the service to its contract behind the rules of both kinds of
+// caches, and the store that it is made of to its own. All tests of this package run behind
+// them with -elasticache.
+func TestElastiCache(t *testing.T) {
+	for _, kind := range []elasticachetest.Kind{elasticachetest.NodeBased, elasticachetest.Serverless} {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Run("contract", func(t *testing.T) {
+				d := deployment{redis: startCache(t, kind, direct), postgres: pgtest.Start(t)}
+				c := d.serve(t, "contract", "--pages", fmt.Sprint(contractPages), "--false-positive-rate", "1e-6")
+				c.hold(t, slices.Concat(activityTerms(), batchTerms(), feedTerms(), errorTerms()))
+				t.Run("outage", withoutServers(c))
+			})
+			t.Run("store", func(t *testing.T) { holdStore(t, startCache(t, kind, direct)) })
+			if kind == elasticachetest.Serverless { // the other is a server as that of TestTrace
+				t.Run("trace", func(t *testing.T) { loadTrace(t).onRedis(t, startCache(t, kind, direct), 100) })
+			}
+		})
+	}
+}
+
+// dial returns a client of the cache, as the service has it.
+func (c *cache) dial(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	noNotifications := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	var client redis.UniversalClient
+	if c.kind == elasticachetest.Serverless {
+		secure, err := authority.ClientConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{c.addr}, TLSConfig: secure, ContextTimeoutEnabled: true, MaintNotificationsConfig: noNotifications,
+		})
+	} else {
+		client = redis.NewClient(&redis.Options{Addr: c.addr, ContextTimeoutEnabled: true, MaintNotificationsConfig: noNotifications})
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	redisstore.Guard(client, nil)
+	return client
+}
+
+// holdStore runs the suite that every store passes.
+func holdStore(t *testing.T, c *cache) {
+	t.Helper()
+	client := c.dial(t)
+	var opened atomic.Int64
+	storetest.Run(t, func(t testing.TB) storetest.Backend {
+		t.Helper()
+		name := fmt.Sprintf("store-%d", opened.Add(1))
+		one, err := redisstore.New(client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := redisstore.New(client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind := &pagesOf{client: c.Client(), prefix: "fav:{" + name + "/"}
+		return storetest.Backend{Store: one, Other: other, Strings: behind.strings, Overwrite: behind.overwrite, Advance: behind.advance}
+	})
+}
+
+// pagesOf is what the suite does to the strings of pages past the store, and past the rules.
+type pagesOf struct {
+	client *redis.Client
+	prefix string
+}
+
+func (p *pagesOf) key(id favfilter.PageID, which string) string {
+	key := fmt.Sprintf("%s%d}:", p.prefix, id.Number)
+	if id.Part != "" {
+		key += id.Part + ":"
+	}
+	return key + which
+}
+
+func (p *pagesOf) strings(t testing.TB, id favfilter.PageID) (bits, regions []byte) {
+	t.Helper()
+	read := func(which string) []byte {
+		b, err := p.client.Get(t.Context(), p.key(id, which)).Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		return b
+	}
+	return read("bits"), read("regions")
+}
+
+func (p *pagesOf) overwrite(t testing.TB, id favfilter.PageID, which string, value []byte) {
+	t.Helper()
+	err := p.client.Set(t.Context(), p.key(id, which), value, 0).Err()
+	if value == nil {
+		err = p.client.Del(t.Context(), p.key(id, which)).Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// advance ends the time to live of what has one.
+func (p *pagesOf) advance(t testing.TB) {
+	t.Helper()
+	for key, lives := range p.lives(t.Context(), t) {
+		if lives > storetest.Expire {
+			t.Fatalf("%s lives %v, more than it was given", key, lives)
+		}
+		if lives > 0 {
+			p.client.PExpireAt(t.Context(), key, time.Unix(1, 0))
+		}
+	}
+}
+
+// lives is the time to live of each key, below 0 for those that have none.
+func (p *pagesOf) lives(ctx context.Context, t testing.TB) map[string]time.Duration {
+	t.Helper()
+	lives := make(map[string]time.Duration)
+	keys := p.client.Scan(ctx, 0, p.prefix+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		ttl, err := p.client.PTTL(ctx, keys.Val()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lives[keys.Val()] = ttl
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lives
+}

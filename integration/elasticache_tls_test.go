@@ -1,0 +1,39 @@
+package integration
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSecureCluster has a cluster of six nodes with TLS and a password fail over under the load
+// of three services: in order, and because a primary dies. No feed fails, and nothing that was
+// acknowledged is missed.
+func TestSecureCluster(t *testing.T) {
+	w := startWorld(t, secureCluster)
+	growth, err := newSampler(t.Context(), w.instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.load.no503 = true
+	s := &scheduler{world: w, done: make(map[string]int), deck: []fault{
+		{name: "failover", lasts: [2]time.Duration{time.Second, time.Second}, begin: failover("")},
+		// For long enough that its replica takes its place.
+		{name: "redis killed", lasts: [2]time.Duration{4 * time.Second, 4 * time.Second}, begin: killRedis},
+	}}
+	w.underLoad(func() {
+		w.phase("before", time.Second)
+		for len(s.deck) > 0 {
+			if err := s.once(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		w.phase("after", time.Second)
+	})
+	growth.take(t.Context())
+	t.Logf("%d feeds, %d writes acknowledged", w.tally.of("feeds"), w.tally.of("acknowledged"))
+	if s.done["failover"] == 0 || s.done["redis killed"] == 0 || w.tally.of("feeds") < 500 || w.tally.of("acknowledged") < 500 {
+		t.Errorf("faults %v: too little is tried", s.done)
+	}
+	w.conclude(growth, s.done)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bits-and-blooms/bloom/v3"
+	"github.com/cespare/xxhash/v2"
+	"github.com/greatroar/blobloom"
+
+	"github.com/feedfilter/feedfilter/internal/bench"
+)
+
+// call is the check of feeds of n candidates by a peer.
+func (r *run) call(p contender, feeds []*bench.Feed) bench.Call {
+	return bench.Call{
+		Name: p.name, Every: p.every,
+		Do: func(ctx context.Context, round int) error { return p.check(ctx, feeds[round%len(feeds)], nil) },
+	}
+}
+
+// calls are a PING, and the checks of feeds by all peers.
+func (r *run) calls(feeds []*bench.Feed) []bench.Call {
+	calls := make([]bench.Call, 1, 1+len(r.peers))
+	calls[0] = r.server.Ping()
+	for _, p := range r.peers {
+		calls = append(calls, r.call(p, feeds))
+	}
+	return calls
+}
+
+// latency measures feed checks of all sizes, each in turn with a PING and all peers.
+func (r *run) latency(ctx context.Context) error {
+	for _, n := range bench.Sizes() {
+		note(fmt.Sprintf("  %d candidates", n))
+		feeds := r.people.Feeds(n)
+		calls := r.calls(feeds)
+		samples, err := bench.Interleave(ctx, r.duration*time.Duration(len(calls)), calls...)
+		if err != nil {
+			return err
+		}
+		r.pings = append(r.pings, samples[0])
+		ping := samples[0].Median()
+		r.report.Pings = append(r.report.Pings, inMicros(ping))
+		for i, p := range r.peers {
+			median := samples[i+1].Median()
+			r.result(p.name).Times[n] = figure{inMicros(median), float64(median) / float64(ping)}
+		}
+	}
+	return nil
+}
+
+// cpuSize is the size of the feeds that CPU time is measured with.
+const cpuSize = 500
+
+// cpu measures what a feed check uses, of the Redis server and of this process.
+func (r *run) cpu(ctx context.Context) error {
+	pid, err := r.server.PID(ctx)
+	if err != nil {
+		return err
+	}
+	feeds := r.people.Feeds(cpuSize)
+	usages, err := bench.Use(ctx, r.duration, []bench.Meter{bench.ProcessCPU(pid), bench.OwnCPU}, r.calls(feeds)...)
+	if err != nil {
+		return err
+	}
+	r.report.PingCPU = cpu{usages[0].PerCall(0), usages[0].PerCall(1)}
+	for i, p := range r.peers {
+		used := cpu{usages[i+1].PerCall(0), usages[i+1].PerCall(1)}
+		if !p.redis {
+			used.Server = -1 // what it uses is in processes of its own
+		}
+		r.result(p.name).CPU = used
+	}
+	return nil
+}
+
+// throughput measures feed checks of many goroutines.
+func (r *run) throughput(ctx context.Context) error {
+	for _, n := range bench.Sizes() {
+		feeds := r.people.Feeds(n)
+		for _, p := range r.peers {
+			perSecond, err := bench.Parallel(ctx, r.duration, goroutines, r.call(p, feeds))
+			if err != nil {
+				return err
+			}
+			r.result(p.name).PerSecond[n] = perSecond
+		}
+	}
+	return nil
+}
+
+// removals has viewers unhide posts, and counts how many are dropped still.
+func (r *run) removals(ctx context.Context) error {
+	feeds := r.people.Hidden(removed)
+	for _, p := range r.peers {
+		from, ok := p.peer.(remover)
+		if !ok {
+			continue
+		}
+		all, still := 0, 0
+		for _, f := range feeds {
+			if err := from.unhide(ctx, f); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+		for _, f := range feeds {
+			dropped := make([]bool, len(f.Posts))
+			if err := p.check(ctx, f, dropped); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			for _, d := range dropped {
+				all++
+				if d {
+					still++
+				}
+			}
+		}
+		share := float64(still) / float64(max(1, all))
+		r.result(p.name).Stuck = &share
+	}
+	return nil
+}
+
+// writes measures one key and a hundred.
+func (r *run) writes(ctx context.Context) error {
+	for _, keys := range []int{1, 100} {
+		calls := []bench.Call{r.server.Ping()}
+		var names []string
+		for _, p := range r.peers {
+			if w, ok := p.peer.(writer); ok {
+				calls = append(calls, w.write(keys))
+				names = append(names, p.name)
+			}
+		}
+		samples, err := bench.Interleave(ctx, r.duration*time.Duration(len(calls)), calls...)
+		if err != nil {
+			return err
+		}
+		r.pings = append(r.pings, samples[0])
+		ping := samples[0].Median()
+		for i, name := range names {
+			median := samples[i+1].Median()
+			f := figure{inMicros(median), float64(median) / float64(ping)}
+			if keys == 1 {
+				r.result(name).Write = f
+			} else {
+				r.result(name).WriteMany = f
+			}
+		}
+	}
+	return nil
+}
+
+// process compares filters in process, each with the same 4,000 entries at ten bits a key: what a key of a feed of 500 costs that is
+// built, hashed and looked for.
+func (r *run) process(ctx context.Context) error {
+	p, err := bench.OpenProcess(ctx, r.host.TempDir(), r.seed)
+	if err != nil {
+		return err
+	}
+	r.host.Cleanup(func() { _ = p.Subject.Close() })
+	n := 0
+	for range entries(p.People) {
+		n++
+	}
+	plain := bloom.NewWithEstimates(uint(n), 0.001) // of ten bits
+	blocked := blobloom.NewOptimized(blobloom.Config{Capacity: uint64(n), FPRate: 0.001})
+	var buf []byte
+	for e := range entries(p.People) {
+		buf = appendKey(buf[:0], e.Kind, e.Owner, e.Target)
+		plain.Add(buf)
+		blocked.Add(xxhash.Sum64(buf))
+	}
+	calls := []bench.Call{
+		p.Keys(),
+		inProcess("bits-and-blooms/bloom v3", p.Feeds, plain.Test),
+		inProcess("greatroar/blobloom, keys hashed by xxhash", p.Feeds, func(key []byte) bool { return blocked.Has(xxhash.Sum64(key)) }),
+	}
+	calls[0].Name = "feedfilter, pages in process"
+	samples, err := bench.Interleave(ctx, r.duration*time.Duration(len(calls)), calls...)
+	if err != nil {
+		return err
+	}
+	for i, c := range calls {
+		each := float64(samples[i].Median()) / float64(len(p.Feeds[0].Posts)*bench.KeysPerCandidate)
+		r.report.Process = append(r.report.Process, inProcessFigure{c.Name, each})
+	}
+	return nil
+}
+
+// inProcess looks for all keys of a feed. It fails unless it finds some.
+func inProcess(name string, feeds []*bench.Feed, has func(key []byte) bool) bench.Call {
+	var buf []byte
+	return bench.Call{Name: name, Do: func(_ context.Context, round int) error {
+		f, found := feeds[round%len(feeds)], 0
+		for k, kind := range kinds() {
+			for i := range f.Posts {
+				buf = appendKey(buf[:0], kind, f.Viewer, target(f, k, i))
+				if has(buf) {
+					found++
+				}
+			}
+		}
+		if found == 0 {
+			return fmt.Errorf("nothing was found for viewer %s", f.Viewer)
+		}
+		return nil
+	}}
+}
+
+func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// host is what the packages that run servers for tests take a program for that is none. Its Cleanup functions are run by end.
+// It is for one goroutine.
+type host struct {
+	testing.TB // nil: what is not below is not needed
+
+	ctx      context.Context //nolint:containedctx // Context returns it
+	cleanups []func()
+	failed   error // what Errorf said
+}
+
+// stop is what Fatalf panics with.
+type stop struct{ error }
+
+func (*host) Helper() {}
+
+func (h *host) Context() context.Context { return h.ctx }
+
+func (h *host) Cleanup(f func()) { h.cleanups = append(h.cleanups, f) }
+
+func (*host) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func (h *host) Errorf(format string, args ...any) { h.failed = fmt.Errorf(format, args...) }
+
+func (*host) Fatalf(format string, args ...any) { panic(stop{fmt.Errorf(format, args...)}) }
+
+func (*host) Skipf(format string, args ...any) { panic(stop{fmt.Errorf(format, args...)}) }
+
+func (h *host) TempDir() string {
+	dir, err := os.MkdirTemp("", "feedfilter-peers-")
+	if err != nil {
+		h.Fatalf("%v", err)
+	}
+	h.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// use has servers be started from the program at path instead of the redis-server on the PATH.
+func (h *host) use(path string) error {
+	path, err := exec.LookPath(path)
+	if err != nil {
+		return err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return err
+	}
+	dir := h.TempDir()
+	if err := os.Symlink(path, filepath.Join(dir, "redis-server")); err != nil {
+		return err
+	}
+	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// guarded runs do, and returns what Fatalf said in it.
+func guarded(do func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case stop:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return do()
+}
+
+// end cleans up, the last first.
+func (h *host) end() error {
+	for len(h.cleanups) > 0 {
+		last := h.cleanups[len(h.cleanups)-1]
+		h.cleanups = h.cleanups[:len(h.cleanups)-1]
+		last()
+	}
+	return h.failed
+}

@@ -1,0 +1,99 @@
+// Peers compares feed checks with other ways of keeping who blocked, hid and saw what: on the same data, in the same
+// run, taking turns. It runs a Redis and a PostgreSQL server of its own and prints a table.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// options are the command line.
+type options struct {
+	activities, users int
+	seed              uint64
+	rate              float64
+	duration          time.Duration
+	skip              map[string]bool
+	server            string
+	serverArgs        []string
+	json              bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := execute(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	o := options{skip: make(map[string]bool)}
+	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
+	flags.IntVar(&o.activities, "activities", 2_000_000, "activities, each side of a block counted")
+	flags.IntVar(&o.users, "users", 20_000, "users who have them; few have most")
+	flags.Uint64Var(&o.seed, "seed", 1, "number that activities and feeds follow from")
+	flags.Float64Var(&o.rate, "rate", 0.001, "share of clean candidates that may be dropped wrongly; a key gets a quarter of it")
+	flags.DurationVar(&o.duration, "duration", 10*time.Second, "about how long each figure of a peer is measured")
+	flags.StringVar(&o.server, "redis-server", "", "redis-server to run; default: that on the PATH")
+	more := flags.String("redis-args", "", `further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
+	skip := flags.String("skip", "", "peers to leave out, by the words in parentheses in the table, separated by commas")
+	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("%q is not a flag", flags.Arg(0))
+	}
+	if !(o.rate >= 1e-8 && o.rate <= 0.1) {
+		return o, fmt.Errorf("-rate: %g is not in 1e-8 to 0.1", o.rate)
+	}
+	o.serverArgs = strings.Fields(*more)
+	for name := range strings.SplitSeq(*skip, ",") {
+		o.skip[name] = true
+	}
+	return o, nil
+}
+
+func execute(ctx context.Context, args []string, out *os.File) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	h := &host{ctx: ctx}
+	var report *report
+	err = guarded(func() (err error) {
+		report, err = measure(ctx, h, o)
+		return err
+	})
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if ended := h.end(); err == nil {
+		err = ended
+	}
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		return report.writeText(out)
+	}
+	text, err := json.Marshal(report, jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(text, '\n'))
+	return err
+}

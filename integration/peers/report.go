@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/feedfilter/feedfilter/internal/bench"
+)
+
+// report is what a run found. Times are in microseconds.
+type report struct {
+	Machine string            `json:"machine"`
+	Server  string            `json:"server"`
+	Data    string            `json:"data"`
+	Noise   []string          `json:"noise"`
+	Pings   []float64         `json:"pings"` // medians, by the sizes of the feeds
+	PingCPU cpu               `json:"ping_cpu"`
+	Peers   []*result         `json:"peers"`
+	Process []inProcessFigure `json:"process"`
+	Goals   []bench.Row       `json:"goals"`
+}
+
+// figure is a time, and how many times that of a PING in the same run it is.
+type figure struct {
+	Micros float64 `json:"us"`
+	XPing  float64 `json:"x_ping"`
+}
+
+// cpu is CPU time of a call; -1: not measured.
+type cpu struct {
+	Server float64 `json:"server_us"`
+	Client float64 `json:"client_us"`
+}
+
+// inProcessFigure is what a key takes without a server.
+type inProcessFigure struct {
+	Name string  `json:"name"`
+	Key  float64 `json:"ns_a_key"`
+}
+
+// result is what was found of one peer.
+type result struct {
+	Name      string          `json:"name"`
+	Absent    string          `json:"absent,omitzero"`
+	Times     map[int]figure  `json:"times"` // of a feed check, by candidates
+	CPU       cpu             `json:"cpu"`   // of a feed check of 500
+	PerSecond map[int]float64 `json:"per_second"`
+	Write     figure          `json:"write"`
+	WriteMany figure          `json:"write_100"`
+	Bytes     float64         `json:"bytes"` // an activity; 0: shares another's
+	Wrong     float64         `json:"wrong"` // share of clean candidates that are dropped
+	Stuck     *float64        `json:"stuck"` // share of removals that do not take; nil: nothing can be removed
+	Load      float64         `json:"load_seconds"`
+}
+
+func (r *report) writeText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Machine: %s.\nServer: %s.\nData: %s.\n\n", r.Machine, r.Server, r.Data)
+	b.WriteString("Feed checks, x PING (medians, taking turns), and what one of 500 candidates uses of CPU:\n\n")
+	head := []string{"", "50", "200", "500", "1,000", "CPU of Redis", "of the client", "/s at 50*", "at 200*", "at 500*", "at 1,000*"}
+	table(&b, [][]string{head, r.pingCells()}, r.Peers, (*result).checkCells)
+	b.WriteString("\n*: feed checks a second of 16 goroutines.\n\nWrites, x PING, and memory:\n\n")
+	head = []string{"", "one write", "100 keys", "B an activity", "clean candidates dropped", "removals that do not take"}
+	table(&b, [][]string{head}, r.Peers, (*result).writeCells)
+	b.WriteString("\nIn process, 4,000 entries, a key of a feed of 500 built, hashed and looked for:\n\n")
+	table(&b, [][]string{{"", "ns a key"}}, r.Process, inProcessFigure.cells)
+	b.WriteString("\nGoals:\n\n")
+	table(&b, [][]string{{"", "value", "goal", ""}}, r.Goals, goalCells)
+	bench.WriteNoise(&b, r.Noise)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// table writes a table that begins with rows, and goes on with one for each of all.
+func table[T any](b *strings.Builder, rows [][]string, all []T, cells func(T) []string) {
+	for _, one := range all {
+		rows = append(rows, cells(one))
+	}
+	bench.WriteTable(b, rows)
+}
+
+func (f inProcessFigure) cells() []string { return []string{f.Name, bench.Significant(f.Key)} }
+
+// micros writes a time that may not be known.
+func micros(us float64) string {
+	if us < 0 {
+		return "-"
+	}
+	return bench.Significant(us) + " us"
+}
+
+func (r *report) pingCells() []string {
+	cells := []string{"PING"}
+	for _, us := range r.Pings {
+		cells = append(cells, micros(us))
+	}
+	return append(cells, micros(r.PingCPU.Server), micros(r.PingCPU.Client), "", "", "", "")
+}
+
+func (p *result) checkCells() []string {
+	cells := []string{p.Name}
+	if p.Absent != "" {
+		return append(cells, p.Absent, "", "", "", "", "", "", "", "", "")
+	}
+	for _, n := range bench.Sizes() {
+		cells = append(cells, bench.Significant(p.Times[n].XPing))
+	}
+	cells = append(cells, micros(p.CPU.Server), micros(p.CPU.Client))
+	for _, n := range bench.Sizes() {
+		cells = append(cells, bench.Significant(p.PerSecond[n]))
+	}
+	return cells
+}
+
+func (p *result) writeCells() []string {
+	if p.Absent != "" {
+		return []string{p.Name, p.Absent, "", "", "", ""}
+	}
+	bytes, stuck := "as above", "cannot be removed"
+	if p.Bytes > 0 {
+		bytes = bench.Significant(p.Bytes)
+	}
+	if p.Stuck != nil {
+		stuck = percent(*p.Stuck)
+	}
+	return []string{
+		p.Name, bench.Significant(p.Write.XPing), bench.Significant(p.WriteMany.XPing), bytes, percent(p.Wrong), stuck,
+	}
+}
+
+func percent(share float64) string { return bench.Significant(100*share) + " %" }
+
+func goalCells(g bench.Row) []string {
+	cells := []string{g.Name, bench.Significant(g.Value) + " " + g.Unit, g.Goal, ""}
+	switch {
+	case g.Unknown != "":
+		cells[1] = "unknown: " + g.Unknown
+	case g.Met != nil && *g.Met:
+		cells[3] = "met"
+	case g.Met != nil:
+		cells[3] = "not met"
+	}
+	return cells
+}
+
+// goals compares ours with what it is to reach.
+func (r *run) goals() {
+	p := &r.report
+	ours := p.find(ourWord)
+	if ours == nil {
+		return
+	}
+	add := func(name string, value float64, unit string, g bench.Goal) {
+		p.Goals = append(p.Goals, bench.Row{Name: name, Value: value, Unit: unit}.Against(g))
+	}
+	add("feed check of 50 candidates", ours.Times[50].XPing, "x PING", bench.Goal{Limit: 1.1})
+	add("feed check of 500 candidates", ours.Times[500].XPing, "x PING", bench.Goal{Limit: 1.25})
+	add("feed check of 1,000 candidates", ours.Times[1000].XPing, "x PING", bench.Goal{Limit: 2.1})
+	add("CPU of Redis, feed check of 500", ours.CPU.Server, "us", bench.Goal{Limit: 20})
+	add("CPU of client and Redis, feed check of 500, x PING's", (ours.CPU.Server+ours.CPU.Client)/(p.PingCPU.Server+p.PingCPU.Client),
+		"x", bench.Goal{Limit: 4})
+	bf := p.find("bf")
+	for _, size := range []int{50, 500} {
+		least := 2.5
+		if size == 500 {
+			least = 6
+		}
+		name := fmt.Sprintf("feed checks of %d a second, x BF.MEXISTS'", size)
+		if bf == nil || bf.Absent != "" {
+			p.Goals = append(p.Goals, bench.Row{Name: name, Unit: "x", Unknown: errAbsent.Error()}.Against(bench.Goal{Limit: least, Least: true}))
+			continue
+		}
+		add(name, ours.PerSecond[size]/bf.PerSecond[size], "x", bench.Goal{Limit: least, Least: true})
+	}
+	add("one write", ours.Write.XPing, "x PING", bench.Goal{Limit: 1.4})
+	add("100 keys on one page", ours.WriteMany.XPing, "x PING", bench.Goal{Limit: 2.3})
+	add("bytes an activity", ours.Bytes, "B", bench.Goal{Limit: 2.6})
+	if len(p.Process) > 0 {
+		add("in process, a key of a feed", p.Process[0].Key, "ns", bench.Goal{Limit: 18})
+	}
+}
+
+// find returns the peer that word leaves out, or nil.
+func (r *report) find(word string) *result {
+	for _, p := range r.Peers {
+		if strings.HasSuffix(p.Name, "("+word+")") {
+			return p
+		}
+	}
+	return nil
+}
