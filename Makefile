@@ -7,6 +7,8 @@ ARGS    ?=
 PACKAGES ?= ./...
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
+# What `make peers` passes to its program, as in: make peers PEERS='-duration 30s'
+PEERS ?=
 # What `make run` passes to feedfilter serve, as in: make run SERVE='--addr 127.0.0.1:9000'
 SERVE   ?=
 
@@ -17,7 +19,7 @@ GOLANGCI_LINT := .bin/golangci-lint
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedfilter-data.
@@ -28,8 +30,9 @@ build: ## Build bin/feedfilter, static and reproducible.
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
 
 .PHONY: test
+# integration takes longest, so it begins first: the others run beside it.
 test: deps ## Run the tests.
-	$(GO) test -timeout 20m $(ARGS) ./...
+	$(GO) test -timeout 20m $(ARGS) ./integration ./...
 
 .PHONY: race
 race: deps ## Run the tests under the race detector, which needs a C compiler.
@@ -38,6 +41,10 @@ race: deps ## Run the tests under the race detector, which needs a C compiler.
 .PHONY: bench
 bench: deps ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
+
+.PHONY: peers
+peers: deps ## Compare with other ways of keeping activities (integration/peers), for half an hour.
+	cd integration/peers && $(GO) run . $(PEERS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (30s).
@@ -50,6 +57,10 @@ lint: golangci-lint ## Check the formatting, go vet and golangci-lint.
 	$(GO) vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+.PHONY: lint-containers
+lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, as far as it goes without an engine.
+	GO='$(GO)' scripts/lint-containers
+
 # Not a file target: what counts is the version of the binary, not its date.
 .PHONY: golangci-lint
 golangci-lint:
@@ -58,6 +69,11 @@ golangci-lint:
 		CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install \
 			github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_LINT_VERSION); \
 	fi
+
+# Not part of lint: it needs terraform and its AWS provider.
+.PHONY: lint-terraform
+lint-terraform: ## Check infra/terraform: format, tflint, tfsec, validation and tests.
+	@GO='$(GO)' scripts/lint-terraform
 
 .PHONY: deps
 deps: ## Install the servers that the tests start: redis-server and PostgreSQL.
