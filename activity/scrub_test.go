@@ -53,10 +53,10 @@ func (g *rig) wantWhole(t *testing.T) {
 	}
 }
 
-// someActivities is enough for some keys on each of 16 pages.
+// someActivities is enough for some keys on each of 16 pages, wherever the ledger's seed puts their users.
 func someActivities(round int) (batch []Activity) {
 	for i := range 400 {
-		batch = append(batch, add(fmt.Sprint(i%100), "hide", fmt.Sprint("r", round, "/", i)))
+		batch = append(batch, add(fmt.Sprint(i), "hide", fmt.Sprint("r", round)))
 	}
 	return batch
 }
@@ -224,7 +224,8 @@ func TestRateLowered(t *testing.T) {
 	}
 	b.scrubAll()
 	for _, kind := range []string{"block", "hide", "seen"} {
-		v, err := b.View(t.Context(), "1", []Kind{b.kind(t, kind)})
+		k := b.kind(t, kind)
+		v, err := b.View(t.Context(), "1", []Kind{k})
 		must(t, err)
 		found := 0
 		for i := range 100_000 {
@@ -232,7 +233,7 @@ func TestRateLowered(t *testing.T) {
 				found++
 			}
 		}
-		b.checkRate(t, found, 100_000)
+		b.checkRate(t, found, 100_000*k.lookups())
 	}
 }
 
