@@ -55,17 +55,16 @@ func TestWindowsAreOneUsers(t *testing.T) {
 func TestWindowTakesAnyNumber(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 1)
-		total := 0
+		total, old := 0, 0
 		for round := range 30 {
 			ids := posts(fmt.Sprint(round, "/"))
 			n := []int{1000, 1, 17, 400, 16}[round%5]
 			outcomes, err := g.Record(t.Context(), seen("1", ids, n))
 			must(t, err)
-			if fresh := count(outcomes, Changed); fresh < n-2 {
-				t.Errorf("round %d: %d of %d new posts count as new", round, fresh, n)
-			}
 			total += n
+			old += n - count(outcomes, Changed)
 		}
+		g.checkRate(t, old, total) // new posts that did not count as new
 		for round := range 30 {
 			n := []int{1000, 1, 17, 400, 16}[round%5]
 			if found := g.lookAll(t, "1", "seen", posts(fmt.Sprint(round, "/")), n); found != n {
