@@ -217,9 +217,15 @@ func TestAgainstModel(t *testing.T) {
 			t.Fatalf("viewer %s: %d kept and %d dropped of %d", viewer, len(a.Kept), len(a.Dropped), len(req.Posts))
 		}
 	}
-	mean := float64(checks) / 1000
-	if float64(wrong) > mean+4*math.Sqrt(mean) {
-		t.Errorf("%d of %d clean posts dropped", wrong, checks)
+	if most := mostByChance(float64(checks) / 1000); wrong > most {
+		t.Errorf("%d of %d clean posts dropped, %d may be", wrong, checks, most)
 	}
 	t.Logf("%d of %d clean posts dropped", wrong, checks)
+}
+
+// mostByChance is a bound that a count of false positives exceeds less than once in a thousand million times, as ledgers
+// have random seeds: Bernstein's, which holds for means below one too, where deviations of a normal distribution do not.
+func mostByChance(mean float64) int {
+	const e = 20.7 // -ln(1e-9)
+	return int(mean + e/3 + math.Sqrt(e*e/9+2*e*mean))
 }
