@@ -65,19 +65,27 @@ func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt 
 // limited makes a change, looks at what it has come to, and takes it back if that is
 // too much.
 func (m *model) limited(now time.Time, c ledger.Change) (changed, refused bool) {
+	if c.Remove || c.Limit == 0 {
+		return m.rowByRow(now, c), false // without a copy of all there is
+	}
 	was := maps.Clone(m.rows)
 	before := m.count(c.Rows[0], now)
+	changed = m.rowByRow(now, c)
+	after := m.count(c.Rows[0], now)
+	if after > before && after > int(c.Limit) {
+		m.rows = was
+		return false, true
+	}
+	return changed, false
+}
+
+func (m *model) rowByRow(now time.Time, c ledger.Change) (changed bool) {
 	for _, r := range c.Rows {
 		if m.change(now, c, r) {
 			changed = true
 		}
 	}
-	after := m.count(c.Rows[0], now)
-	if !c.Remove && c.Limit > 0 && after > before && after > int(c.Limit) {
-		m.rows = was
-		return false, true
-	}
-	return changed, false
+	return changed
 }
 
 // count is how many rows of the row's kind its owner has.
