@@ -144,7 +144,7 @@ func TestLossesUnderLoad(t *testing.T) {
 	for fault := range 200 {
 		next := checks.Load() + 100
 		for checks.Load() < next && !t.Failed() {
-			g.want(t, "calm", "hide", "p", None) // readers of other pages pace the faults
+			g.check(t, "calm", "hide", "p") // readers of other pages pace the faults; what they find is chance
 		}
 		page := fmt.Sprintf("fav:{feed/%d}:", rng.IntN(4))
 		switch fault % 5 {

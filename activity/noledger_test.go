@@ -328,7 +328,7 @@ func TestStuckOnOneSide(t *testing.T) {
 			continue
 		}
 		stuck++
-		if user, target := batch[i].User, batch[i].Target; g.check(t, user, "block", target) != Direct || g.check(t, target, "block", user) != Reverse {
+		if user, target := batch[i].User, batch[i].Target; g.check(t, user, "block", target) == None || g.check(t, target, "block", user) == None {
 			t.Errorf("the block of %s by %s is stuck, and undone on one side", target, user)
 		}
 	}
