@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -25,7 +26,7 @@ type diagnosis struct {
 }
 
 // diagnose runs doctor in this process. Where the test has something to alter first, alter does.
-func diagnose(t *testing.T, alter func(*doctor), args ...string) diagnosis {
+func diagnose(t *testing.T, alter func(*doctor.Config), args ...string) diagnosis {
 	t.Helper()
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -42,11 +43,14 @@ func diagnose(t *testing.T, alter func(*doctor), args ...string) diagnosis {
 	if _, err := parser.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	d := newDoctor(&commands.Doctor.Data, slog.New(slog.DiscardHandler))
-	if alter != nil {
-		alter(d)
+	config, err := commands.Doctor.config(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
 	}
-	err = commands.Doctor.run(t.Context(), d, std)
+	if alter != nil {
+		alter(&config)
+	}
+	err = commands.Doctor.run(t.Context(), config, std)
 	text, readErr := os.ReadFile(out.Name())
 	if readErr != nil {
 		t.Fatal(readErr)
@@ -200,7 +204,7 @@ func TestDoctorEvicted(t *testing.T) {
 func TestDoctorPermissions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	do(t, s, "ACL SETUSER svc on >pass "+aclRule("feed"))
+	do(t, s, "ACL SETUSER svc on >pass "+doctor.AccessRule("feed"))
 	url := strings.Replace(s.URL(), "redis://", "redis://svc:pass@", 1)
 	diagnose(t, nil, "--redis", url).wantOnly(t)
 	for _, c := range []struct {
@@ -222,11 +226,11 @@ func TestDoctorPermissions(t *testing.T) {
 		t.Run(c.lacks, func(t *testing.T) {
 			do(t, s, "ACL SETUSER svc "+c.lacks)
 			g := diagnose(t, nil, "--redis", url)
-			do(t, s, "ACL SETUSER svc resetkeys "+aclRule("feed"))
+			do(t, s, "ACL SETUSER svc resetkeys "+doctor.AccessRule("feed"))
 			g.wantOnly(t, c.failed...)
 			g.want(t, c.check, c.status)
 			if c.status == "fail" {
-				g.want(t, c.check, c.status, aclRule("feed"))
+				g.want(t, c.check, c.status, doctor.AccessRule("feed"))
 			}
 		})
 	}
@@ -243,7 +247,7 @@ func TestDoctorPermissions(t *testing.T) {
 func TestDoctorPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
-	do(t, r, "ACL SETUSER svc on >pass "+aclRule("feed"))
+	do(t, r, "ACL SETUSER svc on >pass "+doctor.AccessRule("feed"))
 	s := serve(t, "--data-dir", t.TempDir(), "--pages=16", "--redis", strings.Replace(r.URL(), "redis://", "redis://svc:pass@", 1))
 	for _, call := range [][3]string{
 		{"PUT", "/v1/users/1/blocks/2", ""},

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
-	"log/slog"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/awstest"
+	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -51,7 +50,7 @@ func TestDoctorCluster(t *testing.T) {
 	do(t, nodes[1], "ACL SETUSER default +evalsha")
 
 	for _, n := range nodes {
-		do(t, n, "ACL SETUSER svc on >pass "+aclRule("feed"))
+		do(t, n, "ACL SETUSER svc on >pass "+doctor.AccessRule("feed"))
 	}
 	g = diagnose(t, nil, "--redis", strings.Replace(c.URL(), "://", "://svc:pass@", 1))
 	g.wantOnly(t)
@@ -146,22 +145,22 @@ func TestDoctorTLS(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	addr, roots, expires := startTLS(t, server.Addr())
-	trust := func(d *doctor) { d.single.TLSConfig.RootCAs = roots }
+	trust := func(c *doctor.Config) { c.Redis.Single.TLSConfig.RootCAs = roots }
 	g := diagnose(t, trust, "--redis", "rediss://"+addr)
 	g.wantOnly(t)
 	g.want(t, "tls", "ok", "TLS 1.3, certificate of example.com", "days left")
-	g = diagnose(t, func(d *doctor) {
-		trust(d)
-		d.now = func() time.Time { return expires.Add(-5*24*time.Hour - time.Minute) }
+	g = diagnose(t, func(c *doctor.Config) {
+		trust(c)
+		c.Now = func() time.Time { return expires.Add(-5*24*time.Hour - time.Minute) }
 	}, "--redis", "rediss://"+addr)
 	g.want(t, "tls", "warn", "5 days left", "renewed")
 	g = diagnose(t, nil, "--redis", "rediss://"+addr)
 	g.wantOnly(t, "tls")
 	g.want(t, "tls", "fail", "unknown authority", "SSL_CERT_FILE")
 	g.want(t, "sign-in", "skip")
-	g = diagnose(t, func(d *doctor) {
-		trust(d)
-		d.single.TLSConfig.ServerName = "other.test"
+	g = diagnose(t, func(c *doctor.Config) {
+		trust(c)
+		c.Redis.Single.TLSConfig.ServerName = "other.test"
 	}, "--redis", "rediss://"+addr)
 	g.want(t, "tls", "fail", "other.test", "a name in --redis that the certificate has")
 	g = diagnose(t, nil, "--redis", "redis://"+addr)
@@ -237,31 +236,5 @@ func TestDoctorElastiCacheCluster(t *testing.T) {
 		if !strings.Contains(r.stdout, replicas) || (r.code == 0) != strings.HasPrefix(replicas, ";") {
 			t.Errorf("%s: %d, %s%s", url, r.code, r.stdout, r.stderr)
 		}
-	}
-	d := newDoctor(&dataFlags{Redis: "elasticache-serverless://c?region=r"}, slog.New(slog.DiscardHandler))
-	if f := d.judgeEviction(&redisNode{info: infoFields("maxmemory_policy:volatile-lru")}); f.verdict != verdictOK {
-		t.Errorf("%+v", f)
-	}
-	if f := d.judgeReplication(&redisNode{info: infoFields("role:master\r\nconnected_slaves:0")}); f.verdict != verdictSkip {
-		t.Errorf("%+v", f)
-	}
-}
-
-// Without TLS, where connections go decides.
-func TestDoctorPlain(t *testing.T) {
-	t.Parallel()
-	for addr, want := range map[string]string{
-		"127.0.0.1:6379":     "ok none, on this machine",
-		"[::1]:6379":         "ok none, on this machine",
-		"10.1.2.3:6379":      "ok none, on a private network",
-		"192.0.2.1:6379":     "warn none, and 192.0.2.1 is a public address",
-		"[2001:db8::1]:6379": "warn none, and 2001:db8::1 is a public address",
-	} {
-		if f := judgePlain(context.Background(), "tcp", []string{"127.0.0.1:1", addr}); f.verdict.String()+" "+f.found != want {
-			t.Errorf("%s: %v %s, want %s", addr, f.verdict, f.found, want)
-		}
-	}
-	if f := judgePlain(context.Background(), "unix", []string{"/run/redis.sock"}); f.verdict != verdictOK {
-		t.Errorf("%+v", f)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -99,6 +100,9 @@ func (m *managedCache) cluster() (*redis.ClusterOptions, error) {
 	return o, nil
 }
 
+// descriptionFile returns where what AWS says of the cache is kept.
+func descriptionFile(dir string) string { return filepath.Join(dir, "elasticache.json") }
+
 // connect asks AWS where the cache is, and keeps the answer in file for a time when AWS cannot be asked.
 func (m *managedCache) connect(ctx context.Context, log *slog.Logger, file string) (*redisClients, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
@@ -129,22 +133,28 @@ func (m *managedCache) connect(ctx context.Context, log *slog.Logger, file strin
 
 //nolint:ireturn // there are two kinds
 func (m *managedCache) client(cache *elasticache.Cache, reader bool) (redis.UniversalClient, error) {
+	single, cluster, err := m.options(cache, reader)
+	switch {
+	case err != nil:
+		return nil, err
+	case cluster != nil:
+		return redis.NewClusterClient(cluster), nil
+	}
+	return redis.NewClient(single), nil
+}
+
+// options returns those of a client of the cache, one of the two.
+func (m *managedCache) options(cache *elasticache.Cache, reader bool) (*redis.Options, *redis.ClusterOptions, error) {
 	if cache.ClusterMode() {
 		o, err := m.cluster()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if err := cache.ConfigureCluster(o, reader); err != nil {
-			return nil, err
-		}
-		return redis.NewClusterClient(o), nil
+		return nil, o, cache.ConfigureCluster(o, reader)
 	}
 	o, err := m.single()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := cache.Configure(o, reader); err != nil {
-		return nil, err
-	}
-	return redis.NewClient(o), nil
+	return o, nil, cache.Configure(o, reader)
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -281,7 +280,7 @@ type redisClients struct {
 func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string) (*redisClients, error) {
 	redis.SetLogger(redisLog{log}) // one for all clients of the process
 	if s.managed != nil {
-		return s.managed.connect(ctx, log, filepath.Join(dir, "elasticache.json"))
+		return s.managed.connect(ctx, log, descriptionFile(dir))
 	}
 	c := &redisClients{addrs: s.addrs()}
 	switch {

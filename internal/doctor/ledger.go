@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func ledgerName(text string) string {
 }
 
 // checkLedger looks at the ledger, without opening it.
-func (d *doctor) checkLedger(ctx context.Context) finding {
-	i, err := ledger.Inspect(ctx, d.flags.ledgerURL())
+func (d *Doctor) checkLedger(ctx context.Context) finding {
+	i, err := ledger.Inspect(ctx, d.config.Ledger)
 	if err != nil {
 		d.ledgerErr = err
 		if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func (d *doctor) checkLedger(ctx context.Context) finding {
 				"Nothing, if this is a first start: the service makes one. Otherwise correct --ledger or --data-dir.")
 		}
 		todo := "See that the server runs, takes connections of this machine, and has that user and database."
-		if strings.HasPrefix(d.flags.ledgerURL(), "sqlite:") {
+		if strings.HasPrefix(d.config.Ledger, "sqlite:") {
 			todo = "See to the file and its permissions, or correct --ledger or --data-dir."
 		}
 		return fail(words(err), todo)
@@ -66,7 +66,7 @@ func judgeInspection(i ledger.Inspection) finding {
 }
 
 // checkSchema compares the ledger's tables with those that this program knows.
-func (d *doctor) checkSchema(context.Context) finding {
+func (d *Doctor) checkSchema(context.Context) finding {
 	switch i := d.ledger; {
 	case i == nil:
 		return d.noLedger()
@@ -82,7 +82,7 @@ func (d *doctor) checkSchema(context.Context) finding {
 }
 
 // noLedger is the finding of what depends on a ledger that could not be looked at.
-func (d *doctor) noLedger() finding {
+func (d *Doctor) noLedger() finding {
 	if errors.Is(d.ledgerErr, fs.ErrNotExist) {
 		return skipf("there is no ledger yet")
 	}
@@ -90,11 +90,11 @@ func (d *doctor) noLedger() finding {
 }
 
 // checkPageCount compares the number of pages with what is asked for.
-func (d *doctor) checkPageCount(context.Context) finding {
+func (d *Doctor) checkPageCount(context.Context) finding {
 	if d.ledger == nil {
 		return d.noLedger()
 	}
-	made, asked := d.ledger.Identity.Pages, d.flags.pages()
+	made, asked := d.ledger.Identity.Pages, d.config.Pages
 	switch {
 	case made == 0:
 		return skipf("not told by a ledger of that version")
@@ -105,7 +105,7 @@ func (d *doctor) checkPageCount(context.Context) finding {
 }
 
 // checkDurability sees whether what a server has committed outlives its crash.
-func (d *doctor) checkDurability(context.Context) finding {
+func (d *Doctor) checkDurability(context.Context) finding {
 	if d.ledger == nil {
 		return d.noLedger()
 	}
@@ -149,32 +149,32 @@ func (a apart) String() string {
 }
 
 // checkClocks compares this machine's clock with those of the servers.
-func (d *doctor) checkClocks(ctx context.Context) finding {
+func (d *Doctor) checkClocks(ctx context.Context) finding {
 	var all []apart
 	if d.seed != nil {
 		for _, n := range d.nodes {
 			if n.err != nil {
 				continue
 			}
-			began := d.now()
+			began := d.config.Now()
 			at, err := n.client.Time(ctx).Result()
 			if err != nil {
 				continue // it does not tell, or failed, which is another check's business
 			}
-			half := d.now().Sub(began) / 2
+			half := d.config.Now().Sub(began) / 2
 			all = append(all, apart{"Redis at " + n.addr, began.Add(half).Sub(at), half})
 		}
 	}
 	if d.ledger != nil && !d.ledger.Clock.IsZero() {
 		// What time it was here when the server was asked.
-		asked := d.now().Add(-time.Since(d.ledger.Asked))
+		asked := d.config.Now().Add(-time.Since(d.ledger.Asked))
 		all = append(all, apart{"PostgreSQL", asked.Sub(d.ledger.Clock), 0})
 	}
 	return d.judgeClocks(all)
 }
 
 // judgeClocks: by which clock `until` and windows go depends on the ledger. One on PostgreSQL gives the time.
-func (d *doctor) judgeClocks(all []apart) finding {
+func (d *Doctor) judgeClocks(all []apart) finding {
 	if len(all) == 0 {
 		return skipf("there is no other clock to compare with")
 	}
@@ -188,8 +188,8 @@ func (d *doctor) judgeClocks(all []apart) finding {
 			worst = a
 		}
 	}
-	iam := d.managed != nil && d.managed.config.User != ""
-	shared := strings.HasPrefix(d.flags.ledgerURL(), "postgres")
+	iam := d.servers.Managed != nil && d.servers.Managed.Config.User != ""
+	shared := strings.HasPrefix(d.config.Ledger, "postgres")
 	switch least := worst.least(); {
 	case least > tokenSkew && iam:
 		return fail("this machine is "+worst.String(), "Set its clock (NTP): AWS refuses what is signed more than 5 minutes off.")

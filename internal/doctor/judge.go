@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"fmt"
@@ -15,10 +15,12 @@ const (
 )
 
 // serverless tells whether the servers are a cache that AWS alone has settings of.
-func (d *doctor) serverless() bool { return d.managed != nil && d.managed.config.Serverless }
+func (d *Doctor) serverless() bool {
+	return d.servers.Managed != nil && d.servers.Managed.Config.Serverless
+}
 
 // judgeRole: what is written to a replica is refused, and what is read there is old.
-func (d *doctor) judgeRole(n *redisNode) finding {
+func (d *Doctor) judgeRole(n *server) finding {
 	switch n.info["role"] {
 	case "":
 		return skipf("not told")
@@ -30,7 +32,7 @@ func (d *doctor) judgeRole(n *redisNode) finding {
 		found = "a replica of " + net.JoinHostPort(host, n.info["master_port"])
 	}
 	switch {
-	case d.managed != nil, d.cluster != nil, d.failover != nil:
+	case d.servers.Managed != nil, d.servers.Cluster != nil, d.servers.Failover != nil:
 		return fail(found, "Try again: a failover seems to be under way.")
 	default:
 		return fail(found, "Name the primary in --redis, or the sentinels or the cluster that know it.")
@@ -38,7 +40,7 @@ func (d *doctor) judgeRole(n *redisNode) finding {
 }
 
 // judgeMemory judges how full a server is.
-func judgeMemory(n *redisNode) finding {
+func judgeMemory(n *server) finding {
 	used, told := infoNumber(n.info, "used_memory")
 	limit, limited := infoNumber(n.info, "maxmemory")
 	switch {
@@ -58,7 +60,7 @@ func judgeMemory(n *redisNode) finding {
 }
 
 // judgeEviction judges what a full server does: pages that it evicts are made anew from the ledger, at a cost.
-func (d *doctor) judgeEviction(n *redisNode) finding {
+func (d *Doctor) judgeEviction(n *server) finding {
 	policy := n.info["maxmemory_policy"]
 	evicted, counted := infoNumber(n.info, "evicted_keys")
 	if policy == "" && !counted {
@@ -83,7 +85,7 @@ func (d *doctor) judgeEviction(n *redisNode) finding {
 }
 
 // judgeReplication judges whether somebody could take a primary's place.
-func (d *doctor) judgeReplication(n *redisNode) finding {
+func (d *Doctor) judgeReplication(n *server) finding {
 	count, told := infoNumber(n.info, "connected_slaves")
 	switch {
 	case !told, d.serverless():

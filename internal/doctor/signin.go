@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -15,12 +15,12 @@ import (
 )
 
 // checkSignIn gets an answer from a server, the first that gives one.
-func (d *doctor) checkSignIn(ctx context.Context) finding {
-	if len(d.reached) == 0 || d.failover != nil && d.primary == "" {
+func (d *Doctor) checkSignIn(ctx context.Context) finding {
+	if len(d.reached) == 0 || d.servers.Failover != nil && d.primary == "" {
 		return skipf("no connection") // or none that is as secure as it has to be
 	}
 	addrs := d.reached
-	if d.failover != nil {
+	if d.servers.Failover != nil {
 		addrs = []string{d.primary}
 	}
 	var first error
@@ -30,7 +30,7 @@ func (d *doctor) checkSignIn(ctx context.Context) finding {
 		if err == nil {
 			d.closers = append(d.closers, client.Close)
 			d.seed = client
-			d.nodes = []*redisNode{{addr: addr, client: client}}
+			d.nodes = []*server{{addr: addr, client: client}}
 			d.pages = client
 			return okf("%s answered %s", addr, d.who())
 		}
@@ -44,47 +44,47 @@ func (d *doctor) checkSignIn(ctx context.Context) finding {
 }
 
 // client returns one of the server at addr alone, without second tries: what fails now and then is to be seen.
-func (d *doctor) client(addr string) *redis.Client {
+func (d *Doctor) client(addr string) *redis.Client {
 	switch {
-	case d.cluster != nil:
-		c := d.cluster
+	case d.servers.Cluster != nil:
+		c := d.servers.Cluster
 		return redis.NewClient(&redis.Options{
 			Addr: addr, ClientName: c.ClientName, Protocol: c.Protocol, Dialer: c.Dialer, TLSConfig: c.TLSConfig,
 			Username: c.Username, Password: c.Password, CredentialsProviderContext: c.CredentialsProviderContext,
 			DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, MaxRetries: -1, DialerRetries: 1,
-			ContextTimeoutEnabled: true, MaintNotificationsConfig: noMaintNotifications(),
+			ContextTimeoutEnabled: true, MaintNotificationsConfig: c.MaintNotificationsConfig,
 		})
-	case d.failover != nil:
-		o := *d.failover
+	case d.servers.Failover != nil:
+		o := *d.servers.Failover
 		o.MaxRetries = -1
 		return redis.NewFailoverClient(&o)
 	default:
-		o := *d.single
+		o := *d.servers.Single
 		o.MaxRetries = -1
 		return redis.NewClient(&o)
 	}
 }
 
 // credentials are the user's name and whether there is a password, as the URL has them.
-func (d *doctor) credentials() (user string, password bool) {
+func (d *Doctor) credentials() (user string, password bool) {
 	switch {
-	case d.cluster != nil:
-		return d.cluster.Username, d.cluster.Password != ""
-	case d.failover != nil:
-		return d.failover.Username, d.failover.Password != ""
+	case d.servers.Cluster != nil:
+		return d.servers.Cluster.Username, d.servers.Cluster.Password != ""
+	case d.servers.Failover != nil:
+		return d.servers.Failover.Username, d.servers.Failover.Password != ""
 	default:
-		return d.single.Username, d.single.Password != ""
+		return d.servers.Single.Username, d.servers.Single.Password != ""
 	}
 }
 
 // who is as whom connections are signed in.
-func (d *doctor) who() string {
+func (d *Doctor) who() string {
 	user, password := d.credentials()
 	switch {
-	case d.managed != nil && d.managed.config.User != "":
-		return "user " + d.managed.config.User + ", signed in with IAM"
-	case d.managed != nil && d.managed.config.Secret != "":
-		return "who signed in with secret " + d.managed.config.Secret
+	case d.servers.Managed != nil && d.servers.Managed.Config.User != "":
+		return "user " + d.servers.Managed.Config.User + ", signed in with IAM"
+	case d.servers.Managed != nil && d.servers.Managed.Config.Secret != "":
+		return "who signed in with secret " + d.servers.Managed.Config.Secret
 	case user != "":
 		return "user " + user
 	case password:
@@ -93,19 +93,19 @@ func (d *doctor) who() string {
 	return "without a user or password"
 }
 
-func (d *doctor) signInTodo(err error) string {
-	iam := d.managed != nil && d.managed.config.User != ""
+func (d *Doctor) signInTodo(err error) string {
+	iam := d.servers.Managed != nil && d.servers.Managed.Config.User != ""
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGPASS") && iam:
 		return "Let the identity of this process have elasticache:Connect on both ARNs, the cache's and the user's; put user " +
-			d.managed.config.User + " into the cache's user group; and see to this machine's clock: a token holds for 15 minutes."
+			d.servers.Managed.Config.User + " into the cache's user group; and see to this machine's clock: a token holds for 15 minutes."
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "invalid password"):
 		return "Correct the user or password: the server has no such pair, or the user is off."
 	case strings.Contains(err.Error(), "without any password configured"):
 		return "Leave out the password: the server has none."
-	case redis.HasErrorPrefix(err, "NOAUTH") && d.managed != nil:
+	case redis.HasErrorPrefix(err, "NOAUTH") && d.servers.Managed != nil:
 		return "Name who signs in: user=<user> for IAM, or secret=<id> for an AUTH token, in the query of --redis."
-	case redis.HasErrorPrefix(err, "NOAUTH") && d.failover != nil:
+	case redis.HasErrorPrefix(err, "NOAUTH") && d.servers.Failover != nil:
 		return "Give the servers' user and password in the query of --redis, username=<user>&password=<password>."
 	case redis.HasErrorPrefix(err, "NOAUTH"):
 		return "Give a password: " + d.urlOf("redis", "<user>:<password>@", "<host>:<port>") + "."
@@ -117,25 +117,25 @@ func (d *doctor) signInTodo(err error) string {
 		return "Wait until the server has loaded its data."
 	case strings.Contains(err.Error(), "max number of clients"):
 		return "Raise maxclients of the server, or have fewer connections (pool_size=<n> in the query of --redis)."
-	case d.managed != nil && d.managed.config.Secret != "" && strings.Contains(err.Error(), "secret "):
+	case d.servers.Managed != nil && d.servers.Managed.Config.Secret != "" && strings.Contains(err.Error(), "secret "):
 		return "Put the token into the secret, and let the identity of this process read it (secretsmanager:GetSecretValue)."
 	}
 	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
 }
 
 // permissionTodo says what the service has to be allowed in Redis.
-func (d *doctor) permissionTodo() string {
-	return "Allow the user what the service needs: " + aclRule(d.flags.Filter) + "."
+func (d *Doctor) permissionTodo() string {
+	return "Allow the user what the service needs: " + AccessRule(d.config.Filter) + "."
 }
 
-// aclRule is all that a user needs, as Redis' access control lists have it.
-func aclRule(filter string) string {
+// AccessRule is all that a user of Redis has to be allowed for a filter of that name, as its access control lists have it.
+func AccessRule(filter string) string {
 	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
 		"+mget +get +getrange +strlen +bitfield +set +setrange +del +persist +eval +evalsha +time"
 }
 
 // urlOf is a URL to try, with the transport that the flags have.
-func (d *doctor) urlOf(scheme, userInfo, rest string) string {
+func (d *Doctor) urlOf(scheme, userInfo, rest string) string {
 	if d.dialTLS() != nil {
 		scheme = strings.Replace(scheme, "redis", "rediss", 1)
 	}
@@ -143,7 +143,7 @@ func (d *doctor) urlOf(scheme, userInfo, rest string) string {
 }
 
 // userInfo stands for what the flags have of credentials.
-func (d *doctor) userInfo() string {
+func (d *Doctor) userInfo() string {
 	if user, password := d.credentials(); user != "" || password {
 		return "<user>:<password>@"
 	}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -42,12 +42,12 @@ redis.call('DEL', KEYS[1])
 return 1`
 
 // checkScripts runs a script on each server, with its source and by its name.
-func (d *doctor) checkScripts(ctx context.Context) finding {
+func (d *Doctor) checkScripts(ctx context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
 	keys := d.keys(ctx)
-	return summarize(d.nodes, func(n *redisNode) finding {
+	return summarize(d.nodes, func(n *server) finding {
 		key, ok := keys[n.addr]
 		if !ok {
 			return skipf("it serves nothing")
@@ -61,7 +61,7 @@ func (d *doctor) checkScripts(ctx context.Context) finding {
 	})
 }
 
-func (d *doctor) judgeScript(err error) finding {
+func (d *Doctor) judgeScript(err error) finding {
 	switch {
 	case err == nil:
 		return okf("EVAL, EVALSHA and all that they call")
@@ -79,8 +79,8 @@ func (d *doctor) judgeScript(err error) finding {
 }
 
 // keys returns, for each node, a key that it serves and that no page has.
-func (d *doctor) keys(ctx context.Context) map[string]string {
-	key := func(i int) string { return fmt.Sprintf("fav:{%s/doctor%d}:bits", d.flags.Filter, i) }
+func (d *Doctor) keys(ctx context.Context) map[string]string {
+	key := func(i int) string { return fmt.Sprintf("fav:{%s/doctor%d}:bits", d.config.Filter, i) }
 	found := make(map[string]string)
 	client, ok := d.pages.(*redis.ClusterClient)
 	if !ok {
@@ -101,12 +101,12 @@ func (d *doctor) keys(ctx context.Context) map[string]string {
 }
 
 // checkRoundTrip measures how far the servers are.
-func (d *doctor) checkRoundTrip(ctx context.Context) finding {
+func (d *Doctor) checkRoundTrip(ctx context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
 	n := min(pings, max(leastPings, allPings/len(d.nodes)))
-	return summarize(d.nodes, func(node *redisNode) finding {
+	return summarize(d.nodes, func(node *server) finding {
 		took, err := ping(ctx, node.client, n)
 		if err != nil && len(took) < min(n, leastPings) {
 			return fail(fmt.Sprintf("after %d of them: %s", len(took), words(err)), "See whether the server hangs.")
@@ -143,37 +143,37 @@ func judgeRoundTrips(took []time.Duration) finding {
 }
 
 // checkPageRead reads some pages, as feed checks do.
-func (d *doctor) checkPageRead(ctx context.Context) finding {
+func (d *Doctor) checkPageRead(ctx context.Context) finding {
 	_, isCluster := d.pages.(*redis.ClusterClient)
 	switch {
 	case d.seed == nil:
 		return skipf("not signed in")
-	case d.cluster != nil && (!isCluster || d.clusterErr != nil), d.cluster == nil && d.nodes[0].mode() == modeCluster:
+	case d.servers.Cluster != nil && (!isCluster || d.clusterErr != nil), d.servers.Cluster == nil && d.nodes[0].mode() == modeCluster:
 		return skipf("see cluster")
 	}
 	f := d.readPages(ctx, d.pages)
-	if f.verdict == verdictFail || d.managed == nil || !d.managed.reader || d.cache == nil {
+	if f.status == Fail || d.servers.Managed == nil || !d.servers.Managed.Reader || d.cache == nil {
 		return f
 	}
-	replicas, err := d.managed.client(d.cache, true)
+	replicas, err := d.replicas()
 	if err != nil {
 		return fail("from replicas: "+words(err), "Leave out reader=true in --redis.")
 	}
 	defer func() { _ = replicas.Close() }()
-	if g := d.readPages(ctx, replicas); g.verdict == verdictFail {
+	if g := d.readPages(ctx, replicas); g.status == Fail {
 		return fail("from replicas: "+g.found, "See to the replicas, or leave out reader=true in --redis.")
 	}
 	f.found += "; from replicas too"
 	return f
 }
 
-func (d *doctor) readPages(ctx context.Context, client redis.UniversalClient) finding {
-	store, err := redisstore.New(client, d.flags.Filter)
+func (d *Doctor) readPages(ctx context.Context, client redis.UniversalClient) finding {
+	store, err := redisstore.New(client, d.config.Filter)
 	if err != nil {
 		return skipf("%s", words(err))
 	}
 	pages := uint32(usualPages)
-	if n := d.flags.pages(); n != 0 {
+	if n := d.config.Pages; n != 0 {
 		pages = n
 	}
 	if d.ledger != nil && d.ledger.Identity.Pages != 0 {
@@ -205,7 +205,21 @@ func (d *doctor) readPages(ctx context.Context, client redis.UniversalClient) fi
 	found := fmt.Sprintf("%d pages in %s, of which %d are there", n, milliseconds(took), there)
 	if damaged > 0 {
 		return warn(fmt.Sprintf("%s and %d damaged", found, damaged),
-			"Nothing, if a service runs: it makes them anew. See that nothing else writes keys that begin with fav:{"+d.flags.Filter+"/.")
+			"Nothing, if a service runs: it makes them anew. See that nothing else writes keys that begin with fav:{"+d.config.Filter+"/.")
 	}
 	return okf("%s", found)
+}
+
+// replicas returns a client that reads from the replicas of the cache.
+//
+//nolint:ireturn // there are two kinds
+func (d *Doctor) replicas() (redis.UniversalClient, error) {
+	single, cluster, err := d.servers.Managed.Options(d.cache, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case cluster != nil:
+		return redis.NewClusterClient(cluster), nil
+	}
+	return redis.NewClient(single), nil
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisNode is a server that holds pages, and what it tells of itself.
-type redisNode struct {
+// server is one that holds pages, and what it tells of itself.
+type server struct {
 	addr    string
 	client  *redis.Client
 	info    map[string]string // INFO; empty if it is refused
@@ -22,7 +22,7 @@ type redisNode struct {
 }
 
 // ask fills in what the node tells.
-func (n *redisNode) ask(ctx context.Context) {
+func (n *server) ask(ctx context.Context) {
 	info, err := n.client.Info(ctx).Result()
 	if n.err = failureOf(err); n.err != nil {
 		return
@@ -72,7 +72,7 @@ const (
 )
 
 // mode is how the server runs; "": it does not tell.
-func (n *redisNode) mode() string {
+func (n *server) mode() string {
 	if n.info["cluster_enabled"] == "1" {
 		return modeCluster
 	}
@@ -80,13 +80,13 @@ func (n *redisNode) mode() string {
 }
 
 // checkServer asks the servers about themselves, and says what they are.
-func (d *doctor) checkServer(ctx context.Context) finding {
+func (d *Doctor) checkServer(ctx context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
 	d.nodes[0].ask(ctx)
 	// What AWS says of a cache is right; of another server the flags may be wrong.
-	if d.cluster != nil && (d.managed != nil || d.nodes[0].mode() == modeCluster || d.nodes[0].mode() == "") {
+	if d.servers.Cluster != nil && (d.servers.Managed != nil || d.nodes[0].mode() == modeCluster || d.nodes[0].mode() == "") {
 		d.findNodes(ctx)
 	}
 	var failed []string
@@ -97,7 +97,7 @@ func (d *doctor) checkServer(ctx context.Context) finding {
 	}
 	if len(failed) > 0 {
 		todo := "See whether the server hangs or is too slow."
-		if d.cluster != nil {
+		if d.servers.Cluster != nil {
 			todo = "Bring the node back; or, if the cluster tells an address of it that this machine cannot reach, " +
 				"correct that (cluster-announce-ip)."
 		}
@@ -107,15 +107,15 @@ func (d *doctor) checkServer(ctx context.Context) finding {
 }
 
 // findNodes makes the client of the cluster, and asks all primaries.
-func (d *doctor) findNodes(ctx context.Context) {
-	o := *d.cluster
+func (d *Doctor) findNodes(ctx context.Context) {
+	o := *d.servers.Cluster
 	client := redis.NewClusterClient(&o)
 	d.closers = append(d.closers, client.Close)
 	d.pages = client
 	var mu sync.Mutex
-	var nodes []*redisNode
+	var nodes []*server
 	d.clusterErr = client.ForEachMaster(ctx, func(ctx context.Context, primary *redis.Client) error {
-		n := &redisNode{addr: primary.Options().Addr, client: primary}
+		n := &server{addr: primary.Options().Addr, client: primary}
 		n.ask(ctx)
 		mu.Lock()
 		defer mu.Unlock()
@@ -123,15 +123,15 @@ func (d *doctor) findNodes(ctx context.Context) {
 		return nil
 	})
 	if d.clusterErr == nil && len(nodes) > 0 {
-		slices.SortFunc(nodes, func(a, b *redisNode) int { return cmp.Compare(a.addr, b.addr) })
+		slices.SortFunc(nodes, func(a, b *server) int { return cmp.Compare(a.addr, b.addr) })
 		d.nodes = nodes
 	}
 }
 
 // judgeEngines judges what the servers are, and whether they are all the same.
-func (d *doctor) judgeEngines() finding {
+func (d *Doctor) judgeEngines() finding {
 	f := summarize(d.nodes, judgeEngine)
-	if f.verdict != verdictOK {
+	if f.status != OK {
 		return f
 	}
 	first := judgeEngine(d.nodes[0])
@@ -144,7 +144,7 @@ func (d *doctor) judgeEngines() finding {
 }
 
 // judgeEngine names the server. Valkey tells a version of Redis too, of the last that it is compatible with.
-func judgeEngine(n *redisNode) finding {
+func judgeEngine(n *server) finding {
 	name, version := "Redis", n.info["redis_version"]
 	if n.info["valkey_version"] != "" || n.info["server_name"] == "valkey" {
 		name, version = "Valkey", cmp.Or(n.info["valkey_version"], version)
@@ -160,24 +160,24 @@ func judgeEngine(n *redisNode) finding {
 }
 
 // checkCluster sees whether the servers are a cluster exactly if they are taken for one, and whether it is whole.
-func (d *doctor) checkCluster(context.Context) finding {
+func (d *Doctor) checkCluster(context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
 	addr, mode := d.nodes[0].addr, d.nodes[0].mode()
 	switch {
-	case d.managed != nil: // its mode is what AWS says
+	case d.servers.Managed != nil: // its mode is what AWS says
 	case mode == modeSentinel:
 		return fail(addr+" is a sentinel", "Use --redis "+d.urlOf("redis+sentinel", d.userInfo(), addr+"/<primary>")+".")
-	case d.cluster == nil && mode == modeCluster:
+	case d.servers.Cluster == nil && mode == modeCluster:
 		return fail(addr+" is a node of a cluster", "Use --redis "+d.urlOf("redis+cluster", d.userInfo(), addr)+".")
-	case d.cluster != nil && mode == modeStandalone:
+	case d.servers.Cluster != nil && mode == modeStandalone:
 		return fail(addr+" is no node of a cluster", "Use --redis "+d.urlOf("redis", d.userInfo(), addr)+".")
 	}
 	switch {
-	case d.cluster == nil && d.nodes[0].err != nil:
+	case d.servers.Cluster == nil && d.nodes[0].err != nil:
 		return skipf("no server can be asked")
-	case d.cluster == nil:
+	case d.servers.Cluster == nil:
 		return okf("none, as --redis says")
 	case d.clusterErr != nil:
 		return fail(words(d.clusterErr), "See to the nodes that --redis names: none tells who serves what.")
@@ -186,7 +186,7 @@ func (d *doctor) checkCluster(context.Context) finding {
 }
 
 // judgeCluster judges what a node thinks of its cluster.
-func judgeCluster(n *redisNode) finding {
+func judgeCluster(n *server) finding {
 	const slots = 16384
 	state, told := n.cluster["cluster_state"]
 	if !told {

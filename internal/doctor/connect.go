@@ -1,0 +1,148 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/feedfilter/feedfilter/elasticache"
+)
+
+// leastValidity is how long a certificate should hold yet.
+const leastValidity = 14 * 24 * time.Hour
+
+// checkAWS asks AWS where the cache is.
+func (d *Doctor) checkAWS(ctx context.Context) finding {
+	config := d.servers.Managed.Config
+	config.Logger = d.config.Logger
+	cache, err := elasticache.Open(ctx, config)
+	if err != nil {
+		return fail(words(err), awsTodo(err))
+	}
+	d.closers = append(d.closers, func() error { cache.Close(); return nil })
+	if err := d.configure(cache); err != nil {
+		return fail(words(err), "Correct --redis.")
+	}
+	mode := "one primary"
+	if cache.ClusterMode() {
+		mode = "cluster mode"
+	}
+	encrypted := "no TLS"
+	if cache.TLS() {
+		encrypted = "TLS"
+	}
+	return okf("%s: %s, %s, at %s", config.String(), mode, encrypted, cache.Addr())
+}
+
+// configure takes over what AWS says of the cache.
+func (d *Doctor) configure(cache *elasticache.Cache) error {
+	single, cluster, err := d.servers.Managed.Options(cache, false)
+	if err != nil {
+		return err
+	}
+	d.servers.Single, d.servers.Cluster, d.cache = single, cluster, cache
+	return nil
+}
+
+func awsTodo(err error) string {
+	switch {
+	case errors.Is(err, elasticache.ErrNotFound):
+		return "Correct the name or ?region= in --redis, or use credentials of the account that has the cache."
+	case errors.Is(err, elasticache.ErrAccessDenied):
+		return "Allow the identity of this process what the error names, or give it valid credentials (and see to this machine's clock)."
+	case errors.Is(err, elasticache.ErrNotAvailable):
+		return "Wait until the cache is available, or restore it."
+	case errors.Is(err, elasticache.ErrNoTLS):
+		return "Enable encryption in transit of the cache, or leave out user=."
+	case errors.Is(err, elasticache.ErrConfig):
+		return "Correct --redis, or the configuration of AWS in the environment."
+	default:
+		return "Let this machine reach the API of ElastiCache in that region."
+	}
+}
+
+// known reports whether it is known where the servers are.
+func (d *Doctor) known() bool {
+	return d.servers.Single != nil || d.servers.Cluster != nil || d.servers.Failover != nil
+}
+
+// addresses are those that connections are made to first.
+func (d *Doctor) addresses() (network string, addrs []string) {
+	switch {
+	case d.servers.Cluster != nil:
+		return "tcp", d.servers.Cluster.Addrs
+	case d.servers.Failover != nil:
+		return "tcp", d.servers.Failover.SentinelAddrs
+	default:
+		return cmp.Or(d.servers.Single.Network, "tcp"), []string{d.servers.Single.Addr}
+	}
+}
+
+// checkNetwork makes connections, and nothing with them.
+func (d *Doctor) checkNetwork(ctx context.Context) finding {
+	if !d.known() {
+		return skipf("it is not known where the cache is")
+	}
+	network, addrs := d.addresses()
+	errs, took := make([]error, len(addrs)), make([]time.Duration, len(addrs))
+	var running sync.WaitGroup
+	for i, addr := range addrs {
+		running.Go(func() { took[i], errs[i] = connectOnce(ctx, network, addr) })
+	}
+	running.Wait()
+	var longest time.Duration
+	var failed []string
+	var first error
+	for i, addr := range addrs {
+		if errs[i] != nil {
+			failed = append(failed, words(errs[i]))
+			first = cmp.Or(first, errs[i])
+			continue
+		}
+		d.reached = append(d.reached, addr)
+		longest = max(longest, took[i])
+	}
+	switch {
+	case len(d.reached) == 0:
+		return fail(strings.Join(failed, "; "), networkTodo(first))
+	case len(failed) > 0:
+		return warn(fmt.Sprintf("%d of %d addresses take connections; %s", len(d.reached), len(addrs), strings.Join(failed, "; ")),
+			networkTodo(first))
+	case len(addrs) == 1:
+		return okf("connected to %s in %s", addrs[0], milliseconds(longest))
+	}
+	return okf("connected to %d addresses, in %s at most", len(addrs), milliseconds(longest))
+}
+
+func connectOnce(ctx context.Context, network, addr string) (time.Duration, error) {
+	began := time.Now()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return 0, err
+	}
+	return time.Since(began), conn.Close()
+}
+
+func networkTodo(err error) string {
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return "Correct the host in --redis, or the DNS that this machine asks."
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "Start the server, or correct the port in --redis."
+	}
+	if failure, ok := errors.AsType[net.Error](err); ok && failure.Timeout() {
+		return "Let this machine reach the server: a firewall, a security group or a missing route drops what it sends."
+	}
+	return "See to the network between this machine and the server."
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
+}

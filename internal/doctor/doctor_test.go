@@ -1,0 +1,61 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A check that hangs is ended by its own limit, and the next one has time.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) finding {
+			<-ctx.Done()
+			return fail(words(ctx.Err()), "Do something.")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		began := time.Now()
+		for _, c := range []struct {
+			limit, until time.Duration // since the beginning
+			says         string
+		}{
+			{0, 3 * time.Second, "no answer in time"},
+			{time.Second, 4 * time.Second, "no answer in time"},
+			{0, 6 * time.Second, "no answer in time"},
+			{0, 6 * time.Second, "not looked at"},
+		} {
+			f := check{name: "hangs", limit: c.limit, look: hang}.make(ctx)
+			if at := time.Since(began); f.status != Fail || !strings.HasPrefix(f.found, c.says) || at != c.until {
+				t.Errorf("after %v: %+v, want %s after %v", at, f, c.says, c.until)
+			}
+		}
+	})
+}
+
+// Whatever servers say, it moves no cursor; and who is told can end it.
+func TestFindingsArePrintable(t *testing.T) {
+	d := &Doctor{checks: []check{
+		{name: "one", look: func(context.Context) finding { return warn("a\xffb\x1b[31mc\nd", "e\x00\u202ef") }},
+		{name: "two", look: func(context.Context) finding { return okf("fine") }},
+	}}
+	report, err := d.Run(t.Context(), func(Result) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := report.Results[0]; r.Found != "a?b?[31mc?d" || r.Todo != "e??f" || r.Status != Warn {
+		t.Errorf("%+v", r)
+	}
+	if report.Count(OK) != 1 || report.Count(Warn) != 1 || report.Count(Fail) != 0 {
+		t.Errorf("%+v", report)
+	}
+	full := errors.New("full")
+	told := 0
+	_, err = d.Run(t.Context(), func(Result) error { told++; return full })
+	if !errors.Is(err, full) || told != 1 {
+		t.Errorf("%v, after %d", err, told)
+	}
+}

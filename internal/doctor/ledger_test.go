@@ -1,0 +1,121 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/elasticache"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+func TestJudgesLedger(t *testing.T) {
+	t.Parallel()
+	durable := ledger.Inspection{Engine: "PostgreSQL", Fsync: true, FullPageWrites: true, SynchronousCommit: "local"}
+	for says, alter := range map[string]func(*ledger.Inspection){
+		"fsync on, synchronous_commit local": func(*ledger.Inspection) {},
+		"fsync is off":                       func(i *ledger.Inspection) { i.Fsync = false },
+		"full_page_writes is off":            func(i *ledger.Inspection) { i.FullPageWrites = false },
+		"synchronous_commit is off":          func(i *ledger.Inspection) { i.SynchronousCommit = "off" },
+	} {
+		i := durable
+		alter(&i)
+		f := judgeDurability(i)
+		if f.found != says || (f.status == OK) != (i == durable) {
+			t.Errorf("%+v, want %s", f, says)
+		}
+	}
+	if f := judgeInspection(ledger.Inspection{Standby: true, ReadOnly: true}); f.status != Fail || !strings.Contains(f.todo, "Name the primary") {
+		t.Errorf("a standby: %+v", f)
+	}
+	const ms = time.Millisecond
+	if f := judgeRoundTrips([]time.Duration{9 * ms, ms, ms}); f.status != OK || f.found != "1.00 ms, 9.00 ms at most, of 3" {
+		t.Errorf("%+v", f)
+	}
+	if f := judgeRoundTrips([]time.Duration{ms, 3 * ms, 3 * ms}); f.status != Warn {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The clock matters where times are this machine's, and where AWS looks at it.
+func TestJudgesClocks(t *testing.T) {
+	t.Parallel()
+	plain := &Servers{}
+	withIAM := &Servers{Managed: &Managed{Config: elasticache.Config{Name: "g", User: "u"}}}
+	without := &Servers{Managed: &Managed{Config: elasticache.Config{Name: "g"}}}
+	for _, c := range []struct {
+		redis         *Servers
+		ledger        string
+		ahead, within time.Duration
+		want          string
+	}{
+		{plain, "sqlite:f", 900 * time.Millisecond, 0, "ok within a second of Redis"},
+		{plain, "sqlite:f", 1200 * time.Millisecond, 300 * time.Millisecond, "ok within a second of Redis"},
+		{plain, "sqlite:f", -1200 * time.Millisecond, 0, "warn this machine is 1.2 s behind Redis at h:6379"},
+		{plain, "", time.Minute, 0, "warn this machine is 60.0 s ahead of Redis at h:6379"},
+		{plain, "postgres://h/d", time.Hour, 0, "ok this machine is 3600.0 s ahead of Redis at h:6379; times are the ledger's, so nothing depends on it"},
+		{withIAM, "postgres://h/d", 4 * time.Minute, 0, "ok this machine is 240.0 s ahead of Redis at h:6379; times are the ledger's, so nothing depends on it"},
+		{withIAM, "postgres://h/d", -6 * time.Minute, 0, "fail this machine is 360.0 s behind Redis at h:6379"},
+		{without, "postgres://h/d", -6 * time.Minute, 0, "ok this machine is 360.0 s behind Redis at h:6379; times are the ledger's, so nothing depends on it"},
+	} {
+		d := New(Config{Redis: c.redis, Ledger: c.ledger})
+		f := d.judgeClocks([]apart{{"Redis at i:6379", 0, 0}, {"Redis at h:6379", c.ahead, c.within}})
+		if got := f.status.String() + " " + f.found; got != c.want {
+			t.Errorf("%+v: got  %s\nwant %s", c, got, c.want)
+		}
+	}
+}
+
+// A user of PostgreSQL who may not make the ledger, or not change it, is told apart from one who may.
+func TestPostgresRights(t *testing.T) {
+	server := pgtest.Start(t)
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	do := func(statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(`CREATE ROLE reader LOGIN`)
+	do(`REVOKE CREATE ON DATABASE postgres FROM PUBLIC`)
+	url := server.Schema()
+	_, rest, _ := strings.Cut(url, "@")
+	asReader := "postgres://reader@" + rest
+	if _, err := ledger.Inspect(t.Context(), url); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("who may make it: %v", err)
+	}
+	if _, err := ledger.Inspect(t.Context(), asReader); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "reader may not make") {
+		t.Errorf("who may not make it: %v", err)
+	}
+	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, schema, _ := strings.Cut(url, "search_path=")
+	schema, _, _ = strings.Cut(schema, "&")
+	do(`GRANT USAGE ON SCHEMA ` + schema + ` TO reader`)
+	do(`GRANT SELECT ON ALL TABLES IN SCHEMA ` + schema + ` TO reader`)
+	for name, c := range map[string]struct {
+		url    string
+		denied bool
+	}{"owner": {url, false}, "reader": {asReader, true}} {
+		i, err := ledger.Inspect(t.Context(), c.url)
+		if err != nil || i.Denied != c.denied {
+			t.Errorf("%s: denied %v, %v", name, i.Denied, err)
+		}
+		if got := judgeInspection(i).status; (got == Fail) != c.denied {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
