@@ -3,10 +3,12 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -220,21 +222,98 @@ func TestDoctorElastiCache(t *testing.T) {
 	g.want(t, "aws", "fail", "elasticache:Describe", "Allow the identity")
 }
 
-// A serverless cache, which is a cluster, tells less; and feeds may be read from the replicas of another one.
-func TestDoctorElastiCacheCluster(t *testing.T) {
+// While AWS cannot be asked, a service goes by what it was told before, if it has kept that; and so does doctor.
+func TestDoctorElastiCacheRemembered(t *testing.T) {
+	t.Parallel()
+	a := awstest.Start(t)
+	server := redistest.Start(t)
+	a.PutGroup("group", awstest.Group{Addr: server.Addr()})
+	a.Fail(1000, "InternalFailure", 500)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "elasticache.json")
+	text := fmt.Sprintf(`{"cache":"replication group group","region":%q,"cluster":false,"tls":false,"token":false,"addr":%q,"reader":""}`,
+		awstest.Region, server.Addr())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(dir, url string) diagnosis {
+		t.Helper()
+		env := append(a.Env(), "TMPDIR="+filepath.Join(t.TempDir(), "empty"))
+		if err := os.Mkdir(strings.TrimPrefix(env[len(env)-1], "TMPDIR="), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		r := runCommand(t, env, "feedfilter", "doctor", "--json", "--data-dir", dir, "--redis", url)
+		var err error
+		if r.code != 0 {
+			err = os.ErrInvalid
+		}
+		if left, err := os.ReadDir(strings.TrimPrefix(env[len(env)-1], "TMPDIR=")); err != nil || len(left) != 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		return readDiagnosis(t, []byte(r.stdout), err)
+	}
+	g := run(dir, "elasticache://group")
+	g.wantOnly(t)
+	g.want(t, "aws", "warn", "DescribeReplicationGroups", "what AWS said last", file, "one primary, no TLS, at "+server.Addr(), "Without that file no service starts")
+	g.want(t, "sign-in", "ok", server.Addr())
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("the file is %s, %v", now, err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("%v, %v", files, err)
+	}
+	// That of another cache is of no use; and what AWS refuses for good a service does not go past.
+	for url, says := range map[string]string{"elasticache://other": "DescribeReplicationGroups", "elasticache://group?user=Feed": "lower case"} {
+		g := run(dir, url)
+		g.wantOnly(t, "aws")
+		g.want(t, "aws", "fail", says)
+	}
+	a.Fail(0, "", 0)
+	run(dir, "elasticache://group").want(t, "aws", "ok")
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("the file is %s, %v", now, err)
+	}
+}
+
+// Feeds may be read from replicas: who answers is told, and that a service goes on without them.
+func TestDoctorElastiCacheReplicas(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
 	c := redistest.StartCluster(t, 1, 1)
-	a.PutGroup("group", awstest.Group{Cluster: true, Addr: c.Addrs()[0]})
-	a.PutGroup("standing", awstest.Group{Addr: redistest.Start(t).Addr(), Reader: "127.0.0.1:1"})
-	env := a.Env()
-	for url, replicas := range map[string]string{
-		"elasticache://group?reader=true":    "; from replicas too",
-		"elasticache://standing?reader=true": "from replicas: ",
-	} {
-		r := runCommand(t, env, "feedfilter", "doctor", "--json", "--data-dir", t.TempDir(), "--redis", url)
-		if !strings.Contains(r.stdout, replicas) || (r.code == 0) != strings.HasPrefix(replicas, ";") {
-			t.Errorf("%s: %d, %s%s", url, r.code, r.stdout, r.stderr)
-		}
+	primary, err := c.Primary(t.Context(), "any")
+	if err != nil {
+		t.Fatal(err)
 	}
+	standing := redistest.Start(t)
+	a.PutGroup("group", awstest.Group{Cluster: true, Addr: primary.Addr()})
+	a.PutGroup("alone", awstest.Group{Addr: standing.Addr(), Reader: standing.Addr()}) // what a reader endpoint is without replicas
+	a.PutGroup("unreachable", awstest.Group{Addr: standing.Addr(), Reader: "127.0.0.1:1"})
+	a.PutGroup("none", awstest.Group{Addr: standing.Addr()})
+	run := func(name string) diagnosis {
+		t.Helper()
+		r := runCommand(t, a.Env(), "feedfilter", "doctor", "--json", "--data-dir", t.TempDir(), "--redis", "elasticache://"+name+"?reader=true")
+		var err error
+		if r.code != 0 {
+			err = os.ErrInvalid
+		}
+		return readDiagnosis(t, []byte(r.stdout), err)
+	}
+	run("group").want(t, "page read", "ok", "; from replicas too")
+	g := run("alone")
+	g.wantOnly(t)
+	g.want(t, "page read", "warn", "16 pages", "primaries answered: no replica does", "Add replicas")
+	g = run("unreachable")
+	g.wantOnly(t)
+	g.want(t, "page read", "warn", "16 pages", "from replicas: ", "feeds are read from primaries", "See to the replicas")
+	g = run("none") // which keeps a service from starting
+	g.wantOnly(t, "page read")
+	g.want(t, "page read", "fail", "no endpoint for reads from replicas", "Leave out reader=true")
+	replicas, err := c.ReplicasOf(t.Context(), primary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, replica := range replicas {
+		replica.Kill()
+	}
+	run("group").want(t, "page read", "warn", "primaries answered: no replica does", "Add replicas")
 }

@@ -10,62 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/feedfilter/feedfilter/elasticache"
 )
-
-// leastValidity is how long a certificate should hold yet.
-const leastValidity = 14 * 24 * time.Hour
-
-// checkAWS asks AWS where the cache is.
-func (d *Doctor) checkAWS(ctx context.Context) finding {
-	config := d.servers.Managed.Config
-	config.Logger = d.config.Logger
-	cache, err := elasticache.Open(ctx, config)
-	if err != nil {
-		return fail(words(err), awsTodo(err))
-	}
-	d.closers = append(d.closers, func() error { cache.Close(); return nil })
-	if err := d.configure(cache); err != nil {
-		return fail(words(err), "Correct --redis.")
-	}
-	mode := "one primary"
-	if cache.ClusterMode() {
-		mode = "cluster mode"
-	}
-	encrypted := "no TLS"
-	if cache.TLS() {
-		encrypted = "TLS"
-	}
-	return okf("%s: %s, %s, at %s", config.String(), mode, encrypted, cache.Addr())
-}
-
-// configure takes over what AWS says of the cache.
-func (d *Doctor) configure(cache *elasticache.Cache) error {
-	single, cluster, err := d.servers.Managed.Options(cache, false)
-	if err != nil {
-		return err
-	}
-	d.servers.Single, d.servers.Cluster, d.cache = single, cluster, cache
-	return nil
-}
-
-func awsTodo(err error) string {
-	switch {
-	case errors.Is(err, elasticache.ErrNotFound):
-		return "Correct the name or ?region= in --redis, or use credentials of the account that has the cache."
-	case errors.Is(err, elasticache.ErrAccessDenied):
-		return "Allow the identity of this process what the error names, or give it valid credentials (and see to this machine's clock)."
-	case errors.Is(err, elasticache.ErrNotAvailable):
-		return "Wait until the cache is available, or restore it."
-	case errors.Is(err, elasticache.ErrNoTLS):
-		return "Enable encryption in transit of the cache, or leave out user=."
-	case errors.Is(err, elasticache.ErrConfig):
-		return "Correct --redis, or the configuration of AWS in the environment."
-	default:
-		return "Let this machine reach the API of ElastiCache in that region."
-	}
-}
 
 // known reports whether it is known where the servers are.
 func (d *Doctor) known() bool {

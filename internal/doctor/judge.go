@@ -14,6 +14,9 @@ const (
 	slowReplica = 5
 )
 
+// rolePrimary is what a primary says it is.
+const rolePrimary = "master"
+
 // serverless tells whether the servers are a cache that AWS alone has settings of.
 func (d *Doctor) serverless() bool {
 	return d.servers.Managed != nil && d.servers.Managed.Config.Serverless
@@ -24,7 +27,7 @@ func (d *Doctor) judgeRole(n *server) finding {
 	switch n.info["role"] {
 	case "":
 		return skipf("not told")
-	case "master":
+	case rolePrimary:
 		return okf("primary")
 	}
 	found := "a replica"
@@ -90,7 +93,7 @@ func (d *Doctor) judgeReplication(n *server) finding {
 	switch {
 	case !told, d.serverless():
 		return skipf("not told")
-	case n.info["role"] != "master":
+	case n.info["role"] != rolePrimary:
 		return skipf("a replica's own replicas do not count")
 	case count == 0:
 		return warn("no replica", "Add one: when this server is lost, all its pages are made anew from the ledger, and `seen` is forgotten.")

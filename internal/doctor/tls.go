@@ -12,6 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
+// leastValidity is how long a certificate should hold yet.
+const leastValidity = 14 * 24 * time.Hour
+
 // dialTLS returns what makes encrypted connections as the client does; nil: the client makes none.
 func (d *Doctor) dialTLS() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch {

@@ -155,16 +155,7 @@ func (d *Doctor) checkPageRead(ctx context.Context) finding {
 	if f.status == Fail || d.servers.Managed == nil || !d.servers.Managed.Reader || d.cache == nil {
 		return f
 	}
-	replicas, err := d.replicas()
-	if err != nil {
-		return fail("from replicas: "+words(err), "Leave out reader=true in --redis.")
-	}
-	defer func() { _ = replicas.Close() }()
-	if g := d.readPages(ctx, replicas); g.status == Fail {
-		return fail("from replicas: "+g.found, "See to the replicas, or leave out reader=true in --redis.")
-	}
-	f.found += "; from replicas too"
-	return f
+	return d.readReplicas(ctx, f)
 }
 
 func (d *Doctor) readPages(ctx context.Context, client redis.UniversalClient) finding {
@@ -208,18 +199,4 @@ func (d *Doctor) readPages(ctx context.Context, client redis.UniversalClient) fi
 			"Nothing, if a service runs: it makes them anew. See that nothing else writes keys that begin with fav:{"+d.config.Filter+"/.")
 	}
 	return okf("%s", found)
-}
-
-// replicas returns a client that reads from the replicas of the cache.
-//
-//nolint:ireturn // there are two kinds
-func (d *Doctor) replicas() (redis.UniversalClient, error) {
-	single, cluster, err := d.servers.Managed.Options(d.cache, true)
-	switch {
-	case err != nil:
-		return nil, err
-	case cluster != nil:
-		return redis.NewClusterClient(cluster), nil
-	}
-	return redis.NewClient(single), nil
 }
