@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -29,45 +31,63 @@ type feedPost struct {
 	Actors []string `json:"actors"`
 }
 
-type filterAnswer struct {
-	Posts    []keptPost     `json:"posts"`
-	Dropped  []droppedPost  `json:"dropped"`
-	Next     int            `json:"next,omitzero"`
-	Degraded []degradedKind `json:"degraded"`
-}
-
-// keptPost is written with a field for each kind to annotate: {"id":"p9","like":true}.
-type keptPost struct {
-	kinds []string
-	kept  feed.Kept
-}
-
-// MarshalJSONTo writes the post.
-func (p keptPost) MarshalJSONTo(enc *jsontext.Encoder) error {
-	tokens := append(make([]jsontext.Token, 0, 8), jsontext.BeginObject, jsontext.String("id"), jsontext.String(p.kept.ID))
-	for i, kind := range p.kinds {
-		tokens = append(tokens, jsontext.String(kind), jsontext.Bool(p.kept.Marks[i]))
-	}
-	for _, t := range append(tokens, jsontext.EndObject) {
-		if err := enc.WriteToken(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// droppedPost has the fields of a [feed.Dropped].
-type droppedPost struct {
-	ID          string `json:"id"`
-	Kind        string `json:"kind"`
-	Actor       string `json:"actor,omitzero"`
-	Unconfirmed bool   `json:"unconfirmed,omitzero"`
-}
-
 // degradedKind has the fields of an [activity.Degraded].
 type degradedKind struct {
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
+}
+
+// request returns what is asked for.
+func (r filterRequest) request() (feed.Request, error) {
+	if r.Posts == nil {
+		return feed.Request{}, refuse(codeMissingField, "posts", "the field is missing")
+	}
+	posts := make([]feed.Post, len(r.Posts))
+	for i, p := range r.Posts {
+		posts[i] = feed.Post(p)
+	}
+	limit := 0
+	if r.Limit != nil {
+		if limit = *r.Limit; limit < 1 {
+			return feed.Request{}, refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
+		}
+	}
+	return feed.Request{
+		Viewer:     r.Viewer,
+		Posts:      posts,
+		Kinds:      r.Kinds,
+		Annotate:   r.Annotate,
+		Limit:      limit,
+		RecordSeen: r.RecordSeen,
+		Exact:      r.Exact,
+	}, nil
+}
+
+// decodeFeed reads the body of a feed's request. The caller calls done when it needs that no longer.
+func (s *service) decodeFeed(c echo.Context) (req feed.Request, done func(), err error) {
+	done, err = s.readBody(c, func(body io.Reader) error {
+		if length := c.Request().ContentLength; length > 0 {
+			text := s.texts.get(int(length))
+			defer s.texts.put(text)
+			n, err := io.ReadFull(body, (*text)[:length])
+			if err == nil {
+				var ok bool
+				if req, ok = readFeed(string((*text)[:n])); ok {
+					return nil
+				}
+			}
+			// The body gives its error again, unless something is wrong with what comes before.
+			body = io.MultiReader(bytes.NewReader((*text)[:n]), body)
+		}
+		var decoded filterRequest
+		if err := explainJSON(json.UnmarshalRead(body, &decoded, s.strict)); err != nil {
+			return err
+		}
+		var err error
+		req, err = decoded.request()
+		return err
+	})
+	return req, done, err
 }
 
 // filter answers which of the posts the viewer gets to see.
@@ -75,57 +95,22 @@ func (s *service) filter(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	var req filterRequest
-	done, err := s.decode(c, &req)
+	req, done, err := s.decodeFeed(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if req.Posts == nil {
-		return refuse(codeMissingField, "posts", "the field is missing")
-	}
-	posts := make([]feed.Post, len(req.Posts))
-	for i, p := range req.Posts {
-		posts[i] = feed.Post(p)
-	}
-	limit := 0
-	if req.Limit != nil {
-		if limit = *req.Limit; limit < 1 {
-			return refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
-		}
-	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	answer, err := feed.Filter(ctx, s.recorder, feed.Request{
-		Viewer:     req.Viewer,
-		Posts:      posts,
-		Kinds:      req.Kinds,
-		Annotate:   req.Annotate,
-		Limit:      limit,
-		RecordSeen: req.RecordSeen,
-		Exact:      req.Exact,
-	})
+	answer, err := feed.Filter(ctx, s.recorder, req)
 	if err != nil {
 		return err
 	}
 	s.feeds.count(answer)
-	return respond(c, http.StatusOK, answerOf(answer, req.Annotate))
-}
-
-func answerOf(a feed.Answer, annotate []string) filterAnswer {
-	out := filterAnswer{
-		Posts:    make([]keptPost, len(a.Kept)),
-		Dropped:  make([]droppedPost, len(a.Dropped)),
-		Next:     a.Next,
-		Degraded: degradedOf(a.Degraded),
-	}
-	for i, k := range a.Kept {
-		out.Posts[i] = keptPost{kinds: annotate, kept: k}
-	}
-	for i, d := range a.Dropped {
-		out.Dropped[i] = droppedPost(d)
-	}
-	return out
+	text := s.texts.get(0)
+	defer s.texts.put(text)
+	*text = appendFeed(*text, answer, req.Annotate)
+	return send(c, http.StatusOK, *text)
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

@@ -181,6 +181,11 @@ func respond(c echo.Context, status int, v any, options ...json.Options) error {
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
+	return send(c, status, body)
+}
+
+// send answers with body, which is JSON and is needed no longer when send returns.
+func send(c echo.Context, status int, body []byte) error {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, typeJSON)
 	h.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))

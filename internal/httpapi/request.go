@@ -102,6 +102,14 @@ func mediaType(r *http.Request, wanted ...string) (string, error) {
 // decode reads the body, JSON of the service's maximal length, into what into points
 // to. The caller calls done when it needs that no longer.
 func (s *service) decode(c echo.Context, into any) (done func(), err error) {
+	return s.readBody(c, func(body io.Reader) error {
+		return explainJSON(json.UnmarshalRead(body, into, s.strict))
+	})
+}
+
+// readBody has read take the body, JSON of the service's maximal length. The caller calls done when
+// it no longer needs what was made of it.
+func (s *service) readBody(c echo.Context, read func(body io.Reader) error) (done func(), err error) {
 	r := c.Request()
 	if _, err := mediaType(r, typeJSON); err != nil {
 		return nil, err
@@ -113,18 +121,17 @@ func (s *service) decode(c echo.Context, into any) (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	read := false
+	sound := false
 	defer func() {
-		if !read { // a panic included
+		if !sound { // a panic included
 			release()
 		}
 	}()
 	// The writer is net/http's own, which closes the connection when the limit is hit.
-	body := http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody)
-	if err := explainJSON(json.UnmarshalRead(body, into, s.strict)); err != nil {
+	if err := read(http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody)); err != nil {
 		return nil, err
 	}
-	read = true
+	sound = true
 	return release, nil
 }
 

@@ -1,0 +1,255 @@
+package httpapi
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// feedBodies are bodies of feeds, sound ones and others, among them all that readFeed has a rule for. Where it says
+// so, readFeed takes them; it may leave others to the strict decoder.
+func feedBodies() map[string]bool {
+	return map[string]bool{
+		`{"viewer":"1","posts":[{"id":"p9","author":"3","actors":["7"]},{"id":"p8","author":"2"}],"kinds":["block","hide","seen"],` +
+			`"annotate":["like"],"limit":50,"record_seen":true,"exact":false}`: true,
+		" {\t\"viewer\" :\r\n\"1\" , \"posts\" : [ { \"id\" : \"p\" , \"actors\" : [ \"a\" , \"b\" ] } , { } ] , \"exact\" : true } \n": true,
+		`{"posts":[]}`: true,
+		`{"posts":[{}],"kinds":[],"annotate":[]}`:                                           true,
+		`{"posts":[{"actors":[]},{"actors":["a"]},{"actors":["b","c"]}]}`:                   true,
+		`{"viewer":"é\u00e9\ud83d\ude00😀\/\"\\\b\f\n\r\t","posts":[]}`:                      true,
+		`{"\u0070osts":[],"viewe\u0072":"1"}`:                                               true,
+		"{\"viewer\":\"\u2028\u007f\ufffd\",\"posts\":[]}":                                  true,
+		`{"viewer":"]}{[","posts":[{"id":"},{"}]}`:                                          true,
+		`{"posts":[],"limit":1}`:                                                            true,
+		`{"posts":[],"limit":9999}`:                                                         true,
+		`{"posts":[` + strings.TrimSuffix(strings.Repeat("{},", feed.MaxPosts), ",") + `]}`: true,
+
+		`{"posts":[` + strings.TrimSuffix(strings.Repeat("{},", feed.MaxPosts+1), ",") + `]}`: false,
+		``: false, ` `: false, `{`: false, `[]`: false, `null`: false, `{}`: false, `{"viewer":"1"}`: false, `{}{}`: false, `{,}`: false,
+		`{"posts":[]`: false, `{"posts":[]}}`: false, `{"posts":[]} x`: false, `{"posts":[],}`: false, `{"posts":[{},]}`: false,
+		`{"posts":[{}{}]}`: false, `{"posts":[,{}]}`: false, `{"posts":[{"id":"a",}]}`: false, `{"posts":[{"id"}]}`: false,
+		`{"posts" []}`: false, `{posts:[]}`: false, `{'posts':[]}`: false, `{"Posts":[]}`: false, `{"posts":[{"ID":"a"}]}`: false,
+		`{"posts":[],"posts":[]}`: false, `{"posts":[],"\u0070osts":[]}`: false, `{"posts":[],"x":1}`: false, `{"posts":[],"":1}`: false,
+		`{"posts":[{"id":"a","id":"a"}]}`: false, `{"posts":[{"lang":"a"}]}`: false, `{"posts":[],"viewer":"1","viewer":"1"}`: false,
+		`{"posts":[],"kinds":[],"kinds":[]}`: false, `{"posts":[{"actors":[],"actors":[]}]}`: false, `{"posts":[],"exact":true,"exact":true}`: false,
+		`{"posts":null}`: false, `{"posts":[null]}`: false, `{"posts":[],"viewer":null}`: false, `{"posts":[],"kinds":null}`: false,
+		`{"posts":[],"kinds":[null]}`: false, `{"posts":[],"limit":null}`: false, `{"posts":[],"exact":null}`: false,
+		`{"posts":[{"actors":null}]}`: false, `{"posts":{}}`: false, `{"posts":""}`: false, `{"posts":[[]]}`: false, `{"posts":[""]}`: false,
+		`{"posts":[{"id":1}]}`: false, `{"posts":[{"id":{}}]}`: false, `{"posts":[],"viewer":1}`: false, `{"posts":[],"kinds":"a"}`: false,
+		`{"posts":[],"limit":0}`: false, `{"posts":[],"limit":-1}`: false, `{"posts":[],"limit":01}`: false, `{"posts":[],"limit":1.0}`: false,
+		`{"posts":[],"limit":1e2}`: false, `{"posts":[],"limit":10000}`: false, `{"posts":[],"limit":}`: false, `{"posts":[],"limit":"1"}`: false,
+		`{"posts":[],"limit":18446744073709551617}`: false, `{"posts":[],"limit":1`: false, `{"posts":[],"limit":+1}`: false,
+		`{"posts":[],"exact":1}`: false, `{"posts":[],"exact":tru}`: false, `{"posts":[],"exact":trues}`: false, `{"posts":[],"exact":True}`: false,
+		"{\"posts\":[],\"viewer\":\"\xff\"}": false, "{\"posts\":[],\"viewer\":\"\xed\xa0\x80\"}": false, "{\"posts\":[]}\xff": false,
+		"\ufeff{\"posts\":[]}": false, "{\"posts\":[]}\x00": false, "{\"posts\":[],\u00a0\"viewer\":\"1\"}": false,
+		"{\"posts\":[],\"viewer\":\"a\nb\"}": false, "{\"posts\":[],\"viewer\":\"\\n\n\"}": false, "{\"posts\":[],\"viewer\":\"\x1f\"}": false,
+		`{"posts":[],"viewer":"\ud800"}`: false, `{"posts":[],"viewer":"\ud800\u0041"}`: false, `{"posts":[],"viewer":"\udc00"}`: false,
+		`{"posts":[],"viewer":"\x41"}`: false, `{"posts":[],"viewer":"\u00"}`: false, `{"posts":[],"viewer":"\`: false, `{"posts":[],"viewer":"\"}`: false,
+		`{"posts":[],"viewer":"a}`: false, `{"posts":[],"viewer":"\u00zz"}`: false,
+	}
+}
+
+// agree fails t unless the strict decoder makes the same of whatever readFeed takes. It reports whether that took the
+// body.
+func agree(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, body string) bool {
+	t.Helper()
+	got, ok := readFeed(body)
+	if !ok {
+		return false
+	}
+	var decoded filterRequest
+	if err := json.Unmarshal([]byte(body), &decoded, strict()); err != nil {
+		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", body, got, err)
+	}
+	want, err := decoded.request()
+	if err != nil {
+		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", body, got, err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%q is read as\n%#v\nand is\n%#v", body, got, want)
+	}
+	return true
+}
+
+func TestReadFeed(t *testing.T) {
+	for body, want := range feedBodies() {
+		if took := agree(t, body); took != want {
+			t.Errorf("%.200q: taken %v, want %v", body, took, want)
+		}
+	}
+}
+
+// TestReadFeedMutants changes single bytes of sound bodies: most of what comes out is not sound.
+func TestReadFeedMutants(t *testing.T) {
+	mutants, taken := 0, 0
+	for body, sound := range feedBodies() {
+		if !sound || len(body) > 1000 {
+			continue
+		}
+		for at := range body {
+			for _, c := range []byte("\x00\t \"\\{}[],:0a1-ntf\x7f\x80\xc3\xff") {
+				for _, mutant := range []string{body[:at] + string([]byte{c}) + body[at+1:], body[:at] + string([]byte{c}) + body[at:]} {
+					mutants++
+					if agree(t, mutant) {
+						taken++
+					}
+				}
+			}
+			agree(t, body[:at]+body[at+1:])
+			agree(t, body[:at])
+		}
+	}
+	if taken == 0 || taken > mutants/2 {
+		t.Errorf("%d of %d taken", taken, mutants)
+	}
+}
+
+func FuzzReadFeed(f *testing.F) {
+	for body := range feedBodies() {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) { agree(t, body) })
+}
+
+// TestReadFeedRoom reads a body that seems to hold as many posts as it has bytes.
+func TestReadFeedRoom(t *testing.T) {
+	body := `{"viewer":"` + strings.Repeat("{", 1<<20) + `","posts":[{}]}`
+	req, ok := readFeed(body)
+	if !ok || len(req.Posts) != 1 || cap(req.Posts) > feed.MaxPosts {
+		t.Errorf("taken %v, %d posts with room for %d", ok, len(req.Posts), cap(req.Posts))
+	}
+	if unsafe.StringData(req.Viewer) != unsafe.StringData(body[len(`{"viewer":"`):]) {
+		t.Error("the viewer is copied")
+	}
+}
+
+// filterAnswer is what appendFeed writes, as the API has it.
+type filterAnswer struct {
+	Posts    []jsontext.Value `json:"posts"`
+	Dropped  []droppedPost    `json:"dropped"`
+	Next     int              `json:"next,omitzero"`
+	Degraded []degradedKind   `json:"degraded"`
+}
+
+// droppedPost has the fields of a [feed.Dropped].
+type droppedPost struct {
+	ID          string `json:"id"`
+	Kind        string `json:"kind"`
+	Actor       string `json:"actor,omitzero"`
+	Unconfirmed bool   `json:"unconfirmed,omitzero"`
+}
+
+// TestAppendFeed compares what is written with what the library writes.
+func TestAppendFeed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.OneOf(rapid.StringMatching(`[ -~]{1,12}`), rapid.StringN(1, 20, 60))
+		annotate := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{3}`), 0, 2, rapid.ID).Draw(t, "annotate")
+		a := feed.Answer{Next: rapid.SampledFrom([]int{0, 1, 4999}).Draw(t, "next")}
+		want := filterAnswer{Posts: []jsontext.Value{}, Dropped: []droppedPost{}, Next: a.Next, Degraded: []degradedKind{}}
+		for range rapid.IntRange(0, 3).Draw(t, "kept") {
+			k := feed.Kept{ID: id.Draw(t, "id"), Marks: rapid.SliceOfN(rapid.Bool(), len(annotate), len(annotate)).Draw(t, "marks")}
+			a.Kept = append(a.Kept, k)
+			quoted, err := json.Marshal(k.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			post := `{"id":` + string(quoted)
+			for i, kind := range annotate {
+				post += fmt.Sprintf(",%q:%v", kind, k.Marks[i])
+			}
+			want.Posts = append(want.Posts, jsontext.Value(post+"}"))
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "dropped") {
+			d := feed.Dropped{ID: id.Draw(t, "id"), Kind: "block", Actor: rapid.OneOf(rapid.Just(""), id).Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
+			a.Dropped = append(a.Dropped, d)
+			want.Dropped = append(want.Dropped, droppedPost(d))
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "degraded") {
+			d := activity.Degraded{Kind: "seen", Reason: rapid.String().Draw(t, "reason")}
+			a.Degraded = append(a.Degraded, d)
+			want.Degraded = append(want.Degraded, degradedKind(d))
+		}
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := appendFeed([]byte("x"), a, annotate); string(got) != "x"+string(text) {
+			t.Fatalf("written\n%s\nwant\n%s", got[1:], text)
+		}
+	})
+}
+
+// BenchmarkReadFeed reads feeds of 500 posts, by hand and with the strict decoder that it stands before.
+func BenchmarkReadFeed(b *testing.B) {
+	bodies := make([][]byte, servedBodies)
+	for n := range bodies {
+		bodies[n] = []byte(servedBody(n))
+	}
+	b.Run("hand", func(b *testing.B) {
+		b.SetBytes(int64(len(bodies[0])))
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			if req, ok := readFeed(string(bodies[n%servedBodies])); !ok || len(req.Posts) != servedPosts {
+				b.Fatal("not taken")
+			}
+		}
+	})
+	b.Run("strict", func(b *testing.B) {
+		options := strict()
+		b.SetBytes(int64(len(bodies[0])))
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			var decoded filterRequest
+			if err := json.Unmarshal(bodies[n%servedBodies], &decoded, options); err != nil {
+				b.Fatal(err)
+			}
+			if req, err := decoded.request(); err != nil || len(req.Posts) != servedPosts {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkAppendFeed writes the answers to feeds of 500 posts, by hand and with the library.
+func BenchmarkAppendFeed(b *testing.B) {
+	var decoded filterRequest
+	if err := json.Unmarshal([]byte(servedBody(0)), &decoded, strict()); err != nil {
+		b.Fatal(err)
+	}
+	plain := plainAnswerOf(&decoded)
+	var a feed.Answer
+	for _, p := range plain.Posts {
+		a.Kept = append(a.Kept, feed.Kept{ID: p.ID})
+	}
+	for _, d := range plain.Dropped {
+		a.Dropped = append(a.Dropped, feed.Dropped(d))
+	}
+	b.Run("hand", func(b *testing.B) {
+		var text []byte
+		b.ReportAllocs()
+		for b.Loop() {
+			text = appendFeed(text[:0], a, nil)
+		}
+		b.SetBytes(int64(len(text)))
+	})
+	b.Run("library", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := json.Marshal(plain); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

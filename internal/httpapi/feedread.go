@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// readFeed reads the body of a feed's request, as JSON. It takes nothing that the strict decoder of [strict] would
+// refuse, and makes the same of what it takes. Whatever is wrong or unusual it leaves to that: ok is false then, and the
+// body may be sound. The strings of the request share the body's memory.
+//
+// It is there for its speed alone: a feed is mostly JSON, with one shape.
+func readFeed(body string) (req feed.Request, ok bool) {
+	if !utf8.ValidString(body) {
+		return req, false
+	}
+	r := feedReader{body: body, actors: []string{}}
+	limited := false
+	ok = r.object(func(name string) (field int, ok bool) {
+		switch name {
+		case "viewer":
+			req.Viewer, ok = r.text()
+			return 0, ok
+		case "posts":
+			req.Posts, ok = r.posts()
+			return 1, ok
+		case "kinds":
+			req.Kinds, ok = r.texts()
+			return 2, ok
+		case "annotate":
+			req.Annotate, ok = r.texts()
+			return 3, ok
+		case "limit":
+			limited = true
+			req.Limit, ok = r.number()
+			return 4, ok
+		case "record_seen":
+			req.RecordSeen, ok = r.boolean()
+			return 5, ok
+		case "exact":
+			req.Exact, ok = r.boolean()
+			return 6, ok
+		}
+		return 0, false
+	})
+	r.space()
+	return req, ok && r.at == len(body) && req.Posts != nil && (!limited || req.Limit > 0)
+}
+
+// feedReader reads values of a body in UTF-8 one after another. What reads one returns whether it did; if not, the
+// reader is of no more use.
+type feedReader struct {
+	body   string
+	at     int      // of the next byte
+	actors []string // of all posts, each of which has a part; not nil
+}
+
+// object reads an object. It has member read the value of each name, and say which field it is.
+func (r *feedReader) object(member func(name string) (field int, ok bool)) bool {
+	if !r.next('{') {
+		return false
+	}
+	if r.next('}') {
+		return true
+	}
+	var seen uint
+	for {
+		name, ok := r.name()
+		if !ok {
+			return false
+		}
+		field, ok := member(name)
+		if !ok || seen&(1<<field) != 0 {
+			return false
+		}
+		seen |= 1 << field
+		if !r.next(',') {
+			return r.next('}')
+		}
+	}
+}
+
+// posts reads the candidates.
+func (r *feedReader) posts() ([]feed.Post, bool) {
+	if !r.next('[') {
+		return nil, false
+	}
+	// A body of nothing but braces would have far more room made than it has bytes.
+	posts := make([]feed.Post, 0, min(strings.Count(r.body[r.at:], "{"), feed.MaxPosts))
+	if r.next(']') {
+		return posts, true
+	}
+	for len(posts) < feed.MaxPosts {
+		var p feed.Post
+		if !r.post(&p) {
+			return nil, false
+		}
+		posts = append(posts, p)
+		if !r.next(',') {
+			return posts, r.next(']')
+		}
+	}
+	return nil, false
+}
+
+// post reads one candidate.
+func (r *feedReader) post(p *feed.Post) bool {
+	return r.object(func(name string) (field int, ok bool) {
+		switch name {
+		case "id":
+			p.ID, ok = r.text()
+			return 0, ok
+		case "author":
+			p.Author, ok = r.text()
+			return 1, ok
+		case "actors":
+			from := len(r.actors)
+			r.actors, ok = r.appendTexts(r.actors)
+			p.Actors = r.actors[from:len(r.actors):len(r.actors)]
+			return 2, ok
+		}
+		return 0, false
+	})
+}
+
+// texts reads an array of strings.
+func (r *feedReader) texts() ([]string, bool) { return r.appendTexts([]string{}) }
+
+// appendTexts reads an array of strings, and appends them to list.
+func (r *feedReader) appendTexts(list []string) ([]string, bool) {
+	if !r.next('[') {
+		return list, false
+	}
+	if r.next(']') {
+		return list, true
+	}
+	for {
+		s, ok := r.text()
+		if !ok {
+			return list, false
+		}
+		list = append(list, s)
+		if !r.next(',') {
+			return list, r.next(']')
+		}
+	}
+}
+
+// name reads a name, and the colon behind it.
+func (r *feedReader) name() (string, bool) {
+	s, ok := r.text()
+	return s, ok && r.next(':')
+}
+
+// text reads a string.
+func (r *feedReader) text() (string, bool) {
+	if !r.next('"') {
+		return "", false
+	}
+	from := r.at
+	for i := from; i < len(r.body); i++ {
+		switch c := r.body[i]; {
+		case c == '"':
+			r.at = i + 1
+			return r.body[from:i], true
+		case c == '\\':
+			return r.escaped(from)
+		case c < ' ':
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// escaped reads the rest of a string with escapes in it, that began before from.
+func (r *feedReader) escaped(from int) (string, bool) {
+	for i := from; i < len(r.body); i++ {
+		switch r.body[i] {
+		case '\\':
+			i++
+		case '"':
+			r.at = i + 1
+			s, err := jsontext.AppendUnquote(nil, r.body[from-1:r.at])
+			return string(s), err == nil
+		}
+	}
+	return "", false
+}
+
+// number reads a whole number from 0 to 9999, written without any of the other ways that JSON has for it.
+func (r *feedReader) number() (n int, ok bool) {
+	r.space()
+	from := r.at
+	for r.at < len(r.body) && '0' <= r.body[r.at] && r.body[r.at] <= '9' {
+		n = 10*n + int(r.body[r.at]-'0')
+		r.at++
+		if r.at-from > 4 {
+			return 0, false
+		}
+	}
+	// What goes on as another kind of number finds no comma or brace next.
+	return n, r.at > from && (r.body[from] != '0' || r.at == from+1)
+}
+
+func (r *feedReader) boolean() (value, ok bool) {
+	r.space()
+	for _, value := range []bool{true, false} {
+		text := "false"
+		if value {
+			text = "true"
+		}
+		if strings.HasPrefix(r.body[r.at:], text) {
+			r.at += len(text)
+			return value, true
+		}
+	}
+	return false, false
+}
+
+// next goes over the byte c if it comes next, white space left out.
+func (r *feedReader) next(c byte) bool {
+	r.space()
+	if r.at < len(r.body) && r.body[r.at] == c {
+		r.at++
+		return true
+	}
+	return false
+}
+
+// space goes over white space.
+func (r *feedReader) space() {
+	for r.at < len(r.body) {
+		switch r.body[r.at] {
+		case ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			return
+		}
+	}
+}
