@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -63,21 +64,21 @@ func (r filterRequest) request() (feed.Request, error) {
 	}, nil
 }
 
-// decodeFeed reads the body of a feed's request. The caller calls done when it needs that no longer.
-func (s *service) decodeFeed(c echo.Context) (req feed.Request, done func(), err error) {
+// decodeFeed reads the body of a feed's request, which lives in the room. The caller calls done when it needs that no
+// longer.
+func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
 	done, err = s.readBody(c, func(body io.Reader) error {
 		if length := c.Request().ContentLength; length > 0 {
-			text := s.texts.get(int(length))
-			defer s.texts.put(text)
-			n, err := io.ReadFull(body, (*text)[:length])
+			in.text = slices.Grow(in.text, int(length))
+			n, err := io.ReadFull(body, in.text[:length])
 			if err == nil {
 				var ok bool
-				if req, ok = readFeed(string((*text)[:n])); ok {
+				if req, ok = readFeed(string(in.text[:n]), in); ok {
 					return nil
 				}
 			}
 			// The body gives its error again, unless something is wrong with what comes before.
-			body = io.MultiReader(bytes.NewReader((*text)[:n]), body)
+			body = io.MultiReader(bytes.NewReader(in.text[:n]), body)
 		}
 		var decoded filterRequest
 		if err := explainJSON(json.UnmarshalRead(body, &decoded, s.strict)); err != nil {
@@ -95,7 +96,9 @@ func (s *service) filter(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	req, done, err := s.decodeFeed(c)
+	in := s.rooms.get()
+	defer s.rooms.put(in)
+	req, done, err := s.decodeFeed(c, in)
 	if err != nil {
 		return err
 	}
@@ -107,10 +110,8 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	s.feeds.count(answer)
-	text := s.texts.get(0)
-	defer s.texts.put(text)
-	*text = appendFeed(*text, answer, req.Annotate)
-	return send(c, http.StatusOK, *text)
+	in.text = appendFeed(in.text[:0], answer, req.Annotate)
+	return send(c, http.StatusOK, in.text)
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

@@ -65,7 +65,7 @@ func agree(t interface {
 	Fatalf(format string, args ...any)
 }, body string) bool {
 	t.Helper()
-	got, ok := readFeed(body)
+	got, ok := readFeed(body, newRoom())
 	if !ok {
 		return false
 	}
@@ -126,7 +126,7 @@ func FuzzReadFeed(f *testing.F) {
 // TestReadFeedRoom reads a body that seems to hold as many posts as it has bytes.
 func TestReadFeedRoom(t *testing.T) {
 	body := `{"viewer":"` + strings.Repeat("{", 1<<20) + `","posts":[{}]}`
-	req, ok := readFeed(body)
+	req, ok := readFeed(body, newRoom())
 	if !ok || len(req.Posts) != 1 || cap(req.Posts) > feed.MaxPosts {
 		t.Errorf("taken %v, %d posts with room for %d", ok, len(req.Posts), cap(req.Posts))
 	}
@@ -200,10 +200,13 @@ func BenchmarkReadFeed(b *testing.B) {
 	b.Run("hand", func(b *testing.B) {
 		b.SetBytes(int64(len(bodies[0])))
 		b.ReportAllocs()
+		var all rooms
 		for n := 0; b.Loop(); n++ {
-			if req, ok := readFeed(string(bodies[n%servedBodies])); !ok || len(req.Posts) != servedPosts {
+			in := all.get()
+			if req, ok := readFeed(string(bodies[n%servedBodies]), in); !ok || len(req.Posts) != servedPosts {
 				b.Fatal("not taken")
 			}
+			all.put(in)
 		}
 	})
 	b.Run("strict", func(b *testing.B) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,14 +12,14 @@ import (
 
 // readFeed reads the body of a feed's request, as JSON. It takes nothing that the strict decoder of [strict] would
 // refuse, and makes the same of what it takes. Whatever is wrong or unusual it leaves to that: ok is false then, and the
-// body may be sound. The strings of the request share the body's memory.
+// body may be sound. The strings of the request share the body's memory, its posts are in the room.
 //
 // It is there for its speed alone: a feed is mostly JSON, with one shape.
-func readFeed(body string) (req feed.Request, ok bool) {
+func readFeed(body string, in *room) (req feed.Request, ok bool) {
 	if !utf8.ValidString(body) {
 		return req, false
 	}
-	r := feedReader{body: body, actors: []string{}}
+	r := feedReader{body: body, room: in}
 	limited := false
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
@@ -54,9 +55,9 @@ func readFeed(body string) (req feed.Request, ok bool) {
 // feedReader reads values of a body in UTF-8 one after another. What reads one returns whether it did; if not, the
 // reader is of no more use.
 type feedReader struct {
-	body   string
-	at     int      // of the next byte
-	actors []string // of all posts, each of which has a part; not nil
+	body string
+	at   int // of the next byte
+	room *room
 }
 
 // object reads an object. It has member read the value of each name, and say which field it is.
@@ -90,16 +91,16 @@ func (r *feedReader) posts() ([]feed.Post, bool) {
 		return nil, false
 	}
 	// A body of nothing but braces would have far more room made than it has bytes.
-	posts := make([]feed.Post, 0, min(strings.Count(r.body[r.at:], "{"), feed.MaxPosts))
+	posts := slices.Grow(r.room.posts[:0], min(strings.Count(r.body[r.at:], "{"), feed.MaxPosts))
 	if r.next(']') {
 		return posts, true
 	}
 	for len(posts) < feed.MaxPosts {
-		var p feed.Post
-		if !r.post(&p) {
+		posts = append(posts, feed.Post{})
+		r.room.posts = posts
+		if !r.post(&posts[len(posts)-1]) {
 			return nil, false
 		}
-		posts = append(posts, p)
 		if !r.next(',') {
 			return posts, r.next(']')
 		}
@@ -118,9 +119,9 @@ func (r *feedReader) post(p *feed.Post) bool {
 			p.Author, ok = r.text()
 			return 1, ok
 		case "actors":
-			from := len(r.actors)
-			r.actors, ok = r.appendTexts(r.actors)
-			p.Actors = r.actors[from:len(r.actors):len(r.actors)]
+			from := len(r.room.actors)
+			r.room.actors, ok = r.appendTexts(r.room.actors)
+			p.Actors = slices.Clip(r.room.actors[from:])
 			return 2, ok
 		}
 		return 0, false

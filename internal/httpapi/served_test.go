@@ -25,6 +25,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
 )
 
 // servedVariable makes the test binary a server of feeds, until its standard input ends. Its value names what
@@ -43,11 +44,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// served are those whose CPU a feed costs is compared: the service, and Echo with a handler that decodes and encodes
-// what the service does, and knows beforehand what to drop.
+// served are those whose CPU a feed costs is compared: the service, and Echo with handlers that decode and encode
+// what the service does, and know beforehand what to drop.
 var served = map[string]func(ctx context.Context, dir string) (http.Handler, error){
 	"service": feedService,
 	"echo":    func(context.Context, string) (http.Handler, error) { return echoOf(echoStrict), nil },
+	"hand":    func(context.Context, string) (http.Handler, error) { return echoOf(echoByHand), nil },
 	"lenient": func(context.Context, string) (http.Handler, error) { return echoOf(echoLenient), nil },
 }
 
@@ -176,6 +178,27 @@ func echoStrict(c echo.Context) error {
 	return c.Blob(http.StatusOK, typeJSON, body)
 }
 
+// echoByHand reads and writes as the service does: what is left between the two is not JSON.
+func echoByHand(c echo.Context) error {
+	text, err := io.ReadAll(c.Request().Body)
+	if err != nil {
+		return err
+	}
+	req, ok := readFeed(string(text), newRoom())
+	if !ok {
+		return errNull
+	}
+	var a feed.Answer
+	for i, p := range req.Posts {
+		if i%dropEach == 0 {
+			a.Dropped = append(a.Dropped, feed.Dropped{ID: p.ID, Kind: "block", Actor: p.Author})
+			continue
+		}
+		a.Kept = append(a.Kept, feed.Kept{ID: p.ID})
+	}
+	return c.Blob(http.StatusOK, typeJSON, appendFeed(text[:0], a, nil))
+}
+
 // echoLenient is what Echo does by itself: encoding/json, which takes all of that.
 func echoLenient(c echo.Context) error {
 	var req filterRequest
@@ -193,7 +216,8 @@ type server struct {
 
 func startServed(b *testing.B, name string) *server {
 	b.Helper()
-	cmd := exec.CommandContext(b.Context(), os.Args[0])
+	// It ends with its input.
+	cmd := exec.CommandContext(context.WithoutCancel(b.Context()), os.Args[0])
 	cmd.Env = append(os.Environ(), servedVariable+"="+name+" "+b.TempDir())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

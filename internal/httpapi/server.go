@@ -47,7 +47,7 @@ type Config struct {
 	StreamIdle time.Duration
 }
 
-// service holds what the handlers share. But for limits, feeds and texts, it does not change.
+// service holds what the handlers share. But for limits, feeds and rooms, it does not change.
 type service struct {
 	started  time.Time
 	limits   limits
@@ -58,7 +58,7 @@ type service struct {
 	timeout  time.Duration
 	idle     time.Duration
 	strict   json.Options
-	texts    texts
+	rooms    rooms
 }
 
 // New returns the handler of all routes, for an [http.Server] that the caller

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// ask sends a body to the feed's route, with its length or, if that is negative, without.
+func ask(ctx context.Context, h http.Handler, body io.Reader, length int) (status int, answer string) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/feed/filter", body)
+	r.ContentLength = int64(length)
+	r.Header.Set(echo.HeaderContentType, typeJSON)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func openFeeds(t *testing.T) http.Handler {
+	t.Helper()
+	h, err := feedService(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestFeedOneAnswer asks with bodies whose length is known, which readFeed sees first, and not known, which it never
+// sees.
+func TestFeedOneAnswer(t *testing.T) {
+	h, without := openFeeds(t), openFeeds(t) // a feed may be recorded as seen
+	statuses := make(map[int]int)
+	bodies := feedBodies()
+	bodies[servedBody(0)] = true
+	for body := range bodies {
+		if body == "" { // without a length there is none
+			continue
+		}
+		status, got := ask(t.Context(), h, strings.NewReader(body), len(body))
+		wantStatus, want := ask(t.Context(), without, strings.NewReader(body), -1)
+		if status != wantStatus || got != want {
+			t.Errorf("%.200q: %d %.200s, and without its length %d %.200s", body, status, got, wantStatus, want)
+		}
+		statuses[status]++
+	}
+	if statuses[http.StatusOK] == 0 || statuses[http.StatusBadRequest] == 0 || len(statuses) != 2 {
+		t.Errorf("statuses %v", statuses)
+	}
+}
+
+// TestFeedCutOff asks with bodies that end early. What is wrong before the end comes first.
+func TestFeedCutOff(t *testing.T) {
+	h := openFeeds(t)
+	for body, want := range map[string]string{
+		``:                              codeUnreadableBody,
+		`{"viewer":"u1","posts":[{"id"`: codeUnreadableBody,
+		`{"viewer":"u1","posts":[]}`:    codeUnreadableBody,
+		`{"viewer":1,"posts":`:          codeInvalidType,
+		`{"viewer":"1","viewer":"2"`:    codeDuplicateKey,
+		`{"viewer":"1",]`:               codeMalformedJSON,
+	} {
+		for _, length := range []int{len(body) + 10, -1} {
+			cut := io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF))
+			status, got := ask(t.Context(), h, iotest.OneByteReader(cut), length)
+			if status != http.StatusBadRequest || !strings.Contains(got, `{"code":"`+want+`"`) {
+				t.Errorf("%q of %d bytes: %d %s, want %s", body, length, status, got, want)
+			}
+		}
+	}
+}
+
+// TestFeedsAtOnce asks for many feeds of many lengths at once: none may see what is in another's room.
+func TestFeedsAtOnce(t *testing.T) {
+	h := openFeeds(t)
+	var asking sync.WaitGroup
+	for worker := range 8 {
+		asking.Go(func() {
+			for i := range 40 {
+				var posts, kept []string
+				for p := range (worker*31 + i*17) % 60 {
+					id := fmt.Sprintf("p%d-%d-%d", worker, i, p)
+					posts = append(posts, fmt.Sprintf(`{"id":%q,"author":"a%s","actors":["b%s","c%s"]}`, id, id, id, id))
+					kept = append(kept, fmt.Sprintf(`{"id":%q}`, id))
+				}
+				body := `{"viewer":"u1","posts":[` + strings.Join(posts, ",") + `]}`
+				want := `{"posts":[` + strings.Join(kept, ",") + `],"dropped":[],"degraded":[]}`
+				if status, got := ask(t.Context(), h, strings.NewReader(body), len(body)); status != http.StatusOK || got != want {
+					t.Errorf("%d %.300s, want %.300s", status, got, want)
+					return
+				}
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// TestRoomForgets looks for strings of a feed that is over: each would keep the whole body.
+func TestRoomForgets(t *testing.T) {
+	in := newRoom()
+	if req, ok := readFeed(servedBody(0), in); !ok || len(req.Posts) != servedPosts || len(in.actors) == 0 {
+		t.Fatal("the feed is not taken")
+	}
+	new(rooms).put(in)
+	for _, p := range in.posts[:cap(in.posts)] {
+		if p.ID != "" || p.Author != "" || p.Actors != nil {
+			t.Fatalf("post %+v is still there", p)
+		}
+	}
+	for _, a := range in.actors[:cap(in.actors)] {
+		if a != "" {
+			t.Fatalf("actor %q is still there", a)
+		}
+	}
+	in.actors = make([]string, feed.MaxPosts+1)
+	if new(rooms).put(in); cap(in.actors) > feed.MaxPosts {
+		t.Errorf("room for %d actors is kept", cap(in.actors))
+	}
+}
