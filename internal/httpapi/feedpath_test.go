@@ -122,7 +122,8 @@ func TestRoomForgets(t *testing.T) {
 		}
 	}
 	in.actors = make([]string, feed.MaxPosts+1)
-	if new(rooms).put(in); cap(in.actors) > feed.MaxPosts {
+	new(rooms).put(in)
+	if cap(in.actors) > feed.MaxPosts {
 		t.Errorf("room for %d actors is kept", cap(in.actors))
 	}
 }

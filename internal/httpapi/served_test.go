@@ -46,18 +46,24 @@ func TestMain(m *testing.M) {
 
 // served are those whose CPU a feed costs is compared: the service, and Echo with handlers that decode and encode
 // what the service does, and know beforehand what to drop.
-var served = map[string]func(ctx context.Context, dir string) (http.Handler, error){
-	"service": feedService,
-	"echo":    func(context.Context, string) (http.Handler, error) { return echoOf(echoStrict), nil },
-	"hand":    func(context.Context, string) (http.Handler, error) { return echoOf(echoByHand), nil },
-	"lenient": func(context.Context, string) (http.Handler, error) { return echoOf(echoLenient), nil },
+func served() map[string]func(ctx context.Context, dir string) (http.Handler, error) {
+	bare := func(answer echo.HandlerFunc) func(context.Context, string) (http.Handler, error) {
+		return func(context.Context, string) (http.Handler, error) {
+			e := echo.New()
+			e.POST("/v1/feed/filter", answer)
+			return e, nil
+		}
+	}
+	return map[string]func(context.Context, string) (http.Handler, error){
+		"service": feedService, "echo": bare(echoStrict), "hand": bare(echoByHand), "lenient": bare(echoLenient),
+	}
 }
 
 // serveFeeds prints the address it serves on. GET /cpu answers the nanoseconds of CPU that the process has used.
 func serveFeeds(name, dir string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	handler, err := served[name](ctx, dir)
+	handler, err := served()[name](ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -133,7 +139,7 @@ func feedService(ctx context.Context, dir string) (http.Handler, error) {
 	if _, err := recorder.Record(ctx, blocks); err != nil {
 		return nil, err
 	}
-	return New(Config{Recorder: recorder}), nil
+	return New(Config{Recorder: recorder}), nil //nolint:contextcheck // handlers have their requests' contexts
 }
 
 type plainAnswer struct {
@@ -157,12 +163,6 @@ func plainAnswerOf(req *filterRequest) plainAnswer {
 		a.Posts = append(a.Posts, plainPost{p.ID})
 	}
 	return a
-}
-
-func echoOf(answer echo.HandlerFunc) http.Handler {
-	e := echo.New()
-	e.POST("/v1/feed/filter", answer)
-	return e
 }
 
 // echoStrict refuses what the service does: names twice, unknown names, bad UTF-8.
@@ -242,7 +242,7 @@ func startServed(b *testing.B, name string) *server {
 	return &server{name: name, addr: strings.TrimSpace(addr)}
 }
 
-func (s *server) do(b *testing.B, method, path string, body string) []byte {
+func (s *server) do(b *testing.B, method, path, body string) []byte {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), method, "http://"+s.addr+path, strings.NewReader(body))
 	if err != nil {
@@ -279,7 +279,7 @@ func BenchmarkServed(b *testing.B) {
 		bodies[n] = servedBody(n)
 	}
 	var servers []*server
-	for name := range served {
+	for name := range served() {
 		servers = append(servers, startServed(b, name))
 	}
 	for _, body := range bodies {
