@@ -166,7 +166,7 @@ func TestOpenGivesUp(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
 	a.PutServerless("new", awstest.Serverless{Status: "creating"})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, err := elasticache.Open(ctx, elasticache.Config{Name: "new", Serverless: true, AWS: reached(a)})
 	if !errors.Is(err, elasticache.ErrNotAvailable) || !strings.Contains(err.Error(), `"creating"`) {

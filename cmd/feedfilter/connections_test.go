@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	soon  = 300 * time.Millisecond // of a timeout that is to strike
-	late  = time.Hour              // of one that is not
-	limit = time.Minute            // after which a test has waited in vain
+	soon  = time.Second // of a timeout that is to strike, and none before: machines may be busy
+	late  = time.Hour   // of one that is not to
+	limit = time.Minute // after which a test has waited in vain
 )
 
 // serveWith serves a whole service in this process, with the given timeouts and at most
@@ -133,6 +133,7 @@ func (c *client) wantClosed(what string) {
 const health = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 func TestSlowHeader(t *testing.T) {
+	t.Parallel()
 	addr := serveWith(t, timeouts{header: soon, read: late, write: late, idle: late}, 10)
 	c := dial(t, addr)
 	c.send("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
@@ -143,6 +144,7 @@ func TestSlowHeader(t *testing.T) {
 }
 
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	addr := serveWith(t, timeouts{header: late, read: soon, write: late, idle: late}, 10)
 	const post = " /v1/users/1/seen HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	for name, c := range map[string]struct{ begin, more string }{
@@ -170,7 +172,9 @@ func TestSlowBody(t *testing.T) {
 
 // A stream of NDJSON extends its deadlines as it goes on.
 func TestStreamOutlastsTimeouts(t *testing.T) {
-	addr := serveWith(t, timeouts{header: late, read: soon, write: 5 * soon, idle: late}, 10)
+	t.Parallel()
+	const most = 4 * soon // with a line in half of soon, a delay of seven times that would have to come in between
+	addr := serveWith(t, timeouts{header: late, read: most, write: most, idle: late}, 10)
 	c := dial(t, addr)
 	c.send("POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
 	res, err := http.ReadResponse(c.in, nil)
@@ -181,7 +185,7 @@ func TestStreamOutlastsTimeouts(t *testing.T) {
 	lines := bufio.NewReader(res.Body)
 	tick := time.NewTicker(soon / 2)
 	defer tick.Stop()
-	for i := range 12 { // for longer than both
+	for i := range 10 { // for longer than both
 		l := fmt.Sprintf(`{"user":"1","kind":"hide","target":"p%d","op":"add"}`+"\n", i)
 		c.send(fmt.Sprintf("%x\r\n%s\r\n", len(l), l))
 		if got, err := lines.ReadString('\n'); err != nil || got != `{"changed":true}`+"\n" {
@@ -197,6 +201,7 @@ func TestStreamOutlastsTimeouts(t *testing.T) {
 
 // A client that sends requests and reads no answers is cut off.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	addr := serveWith(t, timeouts{header: late, read: late, write: soon, idle: late}, 10)
 	c := dial(t, addr)
 	body := `{"viewer":"1","kinds":["hide"],"posts":[` + strings.TrimSuffix(strings.Repeat(`{"id":"`+strings.Repeat("x", 250)+`"},`, 2000), ",") + `]}`
@@ -213,6 +218,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 func TestIdleConnection(t *testing.T) {
+	t.Parallel()
 	addr := serveWith(t, timeouts{header: late, read: late, write: late, idle: soon}, 10)
 	c := dial(t, addr)
 	c.send(health)

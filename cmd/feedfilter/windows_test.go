@@ -25,7 +25,7 @@ func awaitRows(t *testing.T, dir string, n int) {
 	}
 	defer db.Close()
 	rows := -1
-	for deadline := time.Now().Add(30 * time.Second); rows < n; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); rows < n; time.Sleep(10 * time.Millisecond) {
 		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pages`).Scan(&rows)
 		if time.Now().After(deadline) {
 			t.Fatalf("the file of windows has %d rows, want %d: %v", rows, n, err)
