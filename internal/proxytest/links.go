@@ -15,6 +15,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/rs/zerolog"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // dialTimeout is for a server whose machine has far too much to do.
@@ -118,7 +120,7 @@ func (l *links) close() {
 	// the port would be taken for a moment more, and nothing be reset.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	_ = l.listener.Close()
+	_ = servertest.Close(l.listener) // and opened again at the same address
 	l.mu.Lock()
 	l.closed = true
 	for conn := range l.conns {

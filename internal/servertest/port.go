@@ -46,11 +46,14 @@ func ReservePort(t testing.TB) int {
 		}
 		// Programs that reserve nothing may have it.
 		closePort, ok := listen(port)
+		if ok {
+			closePort()
+			ok = awaitClosed(Addr(port)) == nil
+		}
 		if !ok {
 			release()
 			continue
 		}
-		closePort()
 		t.Cleanup(release)
 		return port
 	}
@@ -123,4 +126,22 @@ func listen(port int) (release func(), ok bool) {
 		defer syscall.ForkLock.RUnlock()
 		_ = l.Close()
 	}, true
+}
+
+// Close closes a listener on a port that is reserved, and returns when it is closed for others, too.
+func Close(l net.Listener) error {
+	return errors.Join(l.Close(), awaitClosed(l.Addr().String()))
+}
+
+// awaitClosed waits until nobody listens at the address. What was closed here is still open in a child that another
+// goroutine starts, until the kernel has closed it on exec, and that it does after it has let this process go on.
+func awaitClosed(addr string) error {
+	return Await(context.Background(), addr+" refuses connections", func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil //nolint:nilerr // it does
+		}
+		_ = conn.Close()
+		return errors.New("it takes them")
+	})
 }
