@@ -111,9 +111,11 @@ func (i *Inspection) sqlite(ctx context.Context) (err error) {
 	if _, err := os.Stat(i.Name); errors.Is(err, fs.ErrNotExist) {
 		return errNoLedger
 	}
-	if i.Name, err = resolve(i.Name); err != nil {
+	file, err := resolve(i.Name)
+	if err != nil {
 		return err
 	}
+	i.Name = file
 	i.Engine = "SQLite"
 	if i.Known, err = versions(sqliteMigrations); err != nil {
 		return err

@@ -132,7 +132,11 @@ func TestInspectSQLiteNone(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, url := range []string{"sqlite:" + text, "sqlite:" + directory, "sqlite:", "mysql://u:secret@h"} {
+	below := filepath.Join(text, "ledger.db") // below what is no directory
+	if _, err := ledger.Inspect(t.Context(), "sqlite:"+below); err == nil || !strings.Contains(err.Error(), "inspect ledger "+below+": ") {
+		t.Errorf("%v, want an error that names %s", err, below)
+	}
+	for _, url := range []string{"sqlite:" + below, "sqlite:" + text, "sqlite:" + directory, "sqlite:", "mysql://u:secret@h"} {
 		_, err := ledger.Inspect(t.Context(), url)
 		if err == nil || errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error %v", url, err)

@@ -78,6 +78,9 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	if servers != nil {
 		config.Redis = servers.forDoctor(flags.DataDir)
 	}
+	if inDirectory := flags.Ledger == ""; inDirectory || servers == nil || servers.managed != nil {
+		config.DataDir = flags.DataDir
+	}
 	config.Kinds, config.Correct, config.Invalid = c.problem()
 	return config, nil
 }
@@ -91,6 +94,11 @@ func (c *doctorCmd) problem() (kinds int, todo string, err error) {
 	if c.Data.Redis != "" {
 		if _, err := redisstore.New(nil, c.Data.Filter); err != nil {
 			return 0, "Correct --filter: the service does not start with it.", err
+		}
+	}
+	if c.Data.Redis == "" {
+		if err := c.Data.checkSort(); err != nil {
+			return 0, "Correct --ledger or --data-dir: the service does not start with them.", err
 		}
 	}
 	return len(all.All()), "", nil

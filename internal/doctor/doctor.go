@@ -124,6 +124,9 @@ func (d *Doctor) all() []check {
 	default:
 		checks = append(checks, d.redisChecks()...)
 	}
+	if d.config.DataDir != "" {
+		checks = append(checks, check{name: "data dir", look: d.checkDataDir})
+	}
 	if d.config.Ledger == "" {
 		checks = append(checks, check{name: "ledger", look: func(context.Context) finding {
 			return skipf("there is none (--ledger none)")

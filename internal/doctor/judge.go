@@ -44,11 +44,16 @@ func (d *Doctor) judgeRole(n *server) finding {
 
 // judgeMemory judges how full a server is.
 func judgeMemory(n *server) finding {
-	used, told := infoNumber(n.info, "used_memory")
-	limit, limited := infoNumber(n.info, "maxmemory")
+	fields := &numbers{all: n.info}
+	used, told := fields.get("used_memory")
+	limit, limited := fields.get("maxmemory")
 	switch {
-	case !told:
+	case !told && len(fields.odd) == 0:
 		return skipf("not told")
+	case !told:
+		return skipf("how much is used is not told%s", fields.oddly())
+	case !limited && len(fields.odd) > 0:
+		return skipf("%s used%s", memorySize(used), fields.oddly())
 	case !limited:
 		return okf("%s used", memorySize(used))
 	case limit == 0:
@@ -65,8 +70,9 @@ func judgeMemory(n *server) finding {
 // judgeEviction judges what a full server does: pages that it evicts are made anew from the ledger, at a cost.
 func (d *Doctor) judgeEviction(n *server) finding {
 	policy := n.info["maxmemory_policy"]
-	evicted, counted := infoNumber(n.info, "evicted_keys")
-	if policy == "" && !counted {
+	fields := &numbers{all: n.info}
+	evicted, counted := fields.get("evicted_keys")
+	if policy == "" && !counted && len(fields.odd) == 0 {
 		return skipf("not told")
 	}
 	found := "policy " + policy
@@ -76,6 +82,7 @@ func (d *Doctor) judgeEviction(n *server) finding {
 	if evicted > 0 {
 		found += fmt.Sprintf(", %d keys evicted since the server started", evicted)
 	}
+	found += fields.oddly()
 	switch {
 	case strings.HasPrefix(policy, "allkeys"):
 		return fail(found, "Set maxmemory-policy noeviction: pages would be evicted and rebuilt, again and again.")
@@ -89,32 +96,37 @@ func (d *Doctor) judgeEviction(n *server) finding {
 
 // judgeReplication judges whether somebody could take a primary's place.
 func (d *Doctor) judgeReplication(n *server) finding {
-	count, told := infoNumber(n.info, "connected_slaves")
+	fields := &numbers{all: n.info}
+	count, told := fields.get("connected_slaves")
 	switch {
 	case !told, d.serverless():
-		return skipf("not told")
+		return skipf("not told%s", fields.oddly())
 	case n.info["role"] != rolePrimary:
 		return skipf("a replica's own replicas do not count")
 	case count == 0:
 		return warn("no replica", "Add one: when this server is lost, all its pages are made anew from the ledger, and `seen` is forgotten.")
 	}
-	written, _ := infoNumber(n.info, "master_repl_offset")
+	written, _ := fields.get("master_repl_offset")
 	var behind, silent int64
 	for i := range count {
-		replica := make(map[string]string) // ip=10.0.0.2,port=6379,state=online,offset=84,lag=0
-		for field := range strings.SplitSeq(n.info[fmt.Sprintf("slave%d", i)], ",") {
-			name, value, _ := strings.Cut(field, "=")
-			replica[name] = value
+		replica, ok := replicaOf(n.info, i)
+		if !ok {
+			return skipf("%d replicas, of which %d are told of%s", count, i, fields.oddly())
 		}
 		if state := replica["state"]; state != "online" {
 			return warn(fmt.Sprintf("replica %s:%s is in state %q", replica["ip"], replica["port"], state),
 				"Wait until it has the data, or see why it does not get it.")
 		}
-		if offset, ok := infoNumber(replica, "offset"); ok {
+		own := &numbers{all: replica}
+		if offset, ok := own.get("offset"); ok {
 			behind = max(behind, written-offset)
 		}
-		lag, _ := infoNumber(replica, "lag")
+		lag, _ := own.get("lag")
 		silent = max(silent, lag)
+		fields.odd = append(fields.odd, own.odd...)
+	}
+	if len(fields.odd) > 0 {
+		return skipf("%d replicas%s", count, fields.oddly())
 	}
 	if behind > lateReplica || silent > slowReplica {
 		return warn(fmt.Sprintf("%d replicas, up to %s behind, last heard of %d s ago", count, memorySize(behind), silent),
@@ -125,6 +137,17 @@ func (d *Doctor) judgeReplication(n *server) finding {
 		return okf("1 replica in step")
 	}
 	return okf("%d replicas in step", count)
+}
+
+// replicaOf is what a primary tells of its replica number i: ip=10.0.0.2,port=6379,state=online,offset=84,lag=0.
+func replicaOf(info map[string]string, i int64) (map[string]string, bool) {
+	line, ok := info[fmt.Sprintf("slave%d", i)]
+	replica := make(map[string]string)
+	for field := range strings.SplitSeq(line, ",") {
+		name, value, _ := strings.Cut(field, "=")
+		replica[name] = value
+	}
+	return replica, ok
 }
 
 // memorySize is a number of bytes for people.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ func (d *Doctor) checkLedger(ctx context.Context) finding {
 	i, err := ledger.Inspect(ctx, d.config.Ledger)
 	if err != nil {
 		d.ledgerErr = err
+		if f := d.judgeFile(i.Name); errors.Is(err, fs.ErrNotExist) && f.status == Fail {
+			return f
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return warn("none has been made yet at "+i.Name,
 				"Nothing, if this is a first start: the service makes one. Otherwise correct --ledger or --data-dir.")
@@ -45,7 +49,29 @@ func (d *Doctor) checkLedger(ctx context.Context) finding {
 		return fail(words(err), todo)
 	}
 	d.ledger = &i
+	if f := d.judgeFile(i.Name); f.status == Fail {
+		return f
+	}
 	return judgeInspection(i)
+}
+
+// judgeFile sees whether a ledger in a file can be written to, or made: files are made beside it, too.
+func (d *Doctor) judgeFile(name string) finding {
+	if !strings.HasPrefix(d.config.Ledger, "sqlite:") {
+		return okf("no file")
+	}
+	directory := filepath.Dir(name)
+	if f := judgeDirectory(directory); f.status == Fail {
+		f.todo = "Correct --ledger or --data-dir, or have the directory belong to the user that the service runs as."
+		return f
+	}
+	for _, file := range []string{name, name + "-wal", name + ".lock"} {
+		if err := writable(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fail(fmt.Sprintf("%s cannot be written to: %v", file, err),
+				"Have the file belong to the user that the service runs as.")
+		}
+	}
+	return okf("it can be written to")
 }
 
 // judgeInspection judges what the ledger's server or file is.

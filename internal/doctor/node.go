@@ -59,10 +59,32 @@ func infoFields(text string) map[string]string {
 	return all
 }
 
-// infoNumber returns a field that is one; false: it was not told.
-func infoNumber(all map[string]string, name string) (int64, bool) {
-	n, err := strconv.ParseInt(all[name], 10, 64)
-	return n, err == nil
+// numbers reads those fields of what a server tells that are whole numbers and never negative, and notes which are not.
+type numbers struct {
+	all map[string]string
+	odd []string
+}
+
+// get returns a field; false: it was not told, or is not understood.
+func (n *numbers) get(name string) (int64, bool) {
+	text := n.all[name]
+	if text == "" {
+		return 0, false
+	}
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || value < 0 {
+		n.odd = append(n.odd, fmt.Sprintf("%s is %q", name, text))
+		return 0, false
+	}
+	return value, true
+}
+
+// oddly is what was not understood, to be added to a finding; "": nothing.
+func (n *numbers) oddly() string {
+	if len(n.odd) == 0 {
+		return ""
+	}
+	return "; not understood: " + andMore(n.odd[:min(len(n.odd), someNodes)], len(n.odd)-someNodes)
 }
 
 const (
@@ -192,16 +214,23 @@ func judgeCluster(n *server) finding {
 	if !told {
 		return skipf("not told")
 	}
-	assigned, _ := infoNumber(n.cluster, "cluster_slots_assigned")
-	failing, _ := infoNumber(n.cluster, "cluster_slots_fail")
-	suspect, _ := infoNumber(n.cluster, "cluster_slots_pfail")
-	known, _ := infoNumber(n.cluster, "cluster_known_nodes")
-	found := fmt.Sprintf("state %s, %d of %d slots assigned, %d nodes", state, assigned, slots, known)
-	if failing+suspect > 0 {
-		found += fmt.Sprintf(", %d slots on nodes that do not answer", failing+suspect)
+	fields := &numbers{all: n.cluster}
+	found := "state " + state
+	assigned, counted := fields.get("cluster_slots_assigned")
+	if counted {
+		found += fmt.Sprintf(", %d of %d slots assigned", assigned, slots)
 	}
+	if known, ok := fields.get("cluster_known_nodes"); ok {
+		found += fmt.Sprintf(", %d nodes", known)
+	}
+	failing, _ := fields.get("cluster_slots_fail")
+	suspect, _ := fields.get("cluster_slots_pfail")
+	if failing > 0 || suspect > 0 {
+		found += fmt.Sprintf(", %d slots on nodes that do not answer", min(failing, slots)+min(suspect, slots))
+	}
+	found += fields.oddly()
 	switch {
-	case assigned < slots:
+	case counted && assigned < slots:
 		return fail(found, "Assign the slots that nobody serves: pages in them have no place (redis-cli --cluster fix).")
 	case state != "ok", failing > 0:
 		return fail(found, "Bring back the nodes that failed, or have their replicas take over.")

@@ -1,0 +1,64 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A directory that is somebody else's is found out, and so is one whose nearest parent is. Root may write to all of them: the look
+// is taken by a thread that is another user.
+func TestDataDirOfOthers(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/tmp", "") // whose parents anybody may enter, which TempDir's need not be
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	closed, open := filepath.Join(dir, "closed"), filepath.Join(dir, "open")
+	for name, mode := range map[string]os.FileMode{dir: 0o755, closed: 0o555, open: 0o777} {
+		if err := os.Mkdir(name, mode); err != nil && name != dir {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ledger := filepath.Join(open, "ledger.db")
+	if err := os.WriteFile(ledger, nil, 0o444); err != nil { //nolint:gosec // to be read by others
+		t.Fatal(err)
+	}
+	found := make(map[string]finding)
+	done := make(chan syscall.Errno)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		var errno syscall.Errno
+		if os.Getuid() == 0 {
+			const nobody, same = 65534, ^uintptr(0)
+			_, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, same, same)
+		}
+		for _, name := range []string{closed, filepath.Join(closed, "a", "b"), open, filepath.Join(open, "a")} {
+			found[name] = judgeDirectory(name)
+		}
+		found[ledger] = (&Doctor{config: Config{Ledger: "sqlite:" + ledger}}).judgeFile(ledger)
+		done <- errno
+	}()
+	if errno := <-done; errno != 0 {
+		t.Skipf("SKIPPED: this process may not be another user: %v", errno)
+	}
+	for name, want := range map[string]string{
+		closed:                          "fail " + closed + " cannot be written to: permission denied",
+		filepath.Join(closed, "a", "b"): "fail " + filepath.Join(closed, "a", "b") + " cannot be made: " + closed + " cannot be written to: permission denied",
+		ledger:                          "fail " + ledger + " cannot be written to: permission denied",
+		open:                            "ok ",
+		filepath.Join(open, "a"):        "ok ",
+	} {
+		f := found[name]
+		if got := f.status.String() + " " + f.found; !strings.HasPrefix(got, want) || strings.HasPrefix(want, "fail") && f.todo == "" {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}

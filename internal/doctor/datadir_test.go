@@ -1,0 +1,42 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDataDir(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		dir:                                 "ok " + dir + " can be written to",
+		filepath.Join(dir, "a", "b"):        "ok " + filepath.Join(dir, "a", "b") + " is not there yet, and can be made",
+		file:                                "fail " + file + " is not a directory",
+		filepath.Join(file, "a", "b"):       "fail " + file + " is not a directory",
+		link:                                "fail " + link + " is a link to nowhere",
+		filepath.Join(link, "a"):            "fail " + link + " is a link to nowhere",
+		filepath.Join(dir, "a\x00b", "c"):   "fail stat",
+		strings.Repeat("/"+dir, 1) + "/./a": "ok " + dir + "/a is not there yet, and can be made",
+	} {
+		f := judgeDirectory(name)
+		if got := f.status.String() + " " + f.found; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if (f.status == Fail) != (f.todo != "") {
+			t.Errorf("%s: what to do: %q", name, f.todo)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
+		t.Error("a directory was made")
+	}
+}
