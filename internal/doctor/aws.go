@@ -58,7 +58,9 @@ func (d *Doctor) openAWS(ctx context.Context, config elasticache.Config, more bo
 // recall opens the cache as a service does that AWS does not answer, by what is in file, and tells when that was written; recalled
 // is false if AWS has answered now. It returns nil if there is nothing to go by. A copy of the file is opened: what AWS says is
 // written there.
-func (d *Doctor) recall(ctx context.Context, config elasticache.Config, file string) (cache *elasticache.Cache, date time.Time, recalled bool) {
+func (d *Doctor) recall(
+	ctx context.Context, config elasticache.Config, file string,
+) (cache *elasticache.Cache, date time.Time, recalled bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, date, false
@@ -72,7 +74,7 @@ func (d *Doctor) recall(ctx context.Context, config elasticache.Config, file str
 	}
 	d.closers = append(d.closers, func() error { return os.RemoveAll(dir) }) // once the cache is closed
 	config.File = filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(config.File, text, 0o600); err != nil {
+	if err := os.WriteFile(config.File, text, 0o600); err != nil { //nolint:gosec // in a directory that was made for it
 		return nil, date, false
 	}
 	before, _ := os.Stat(config.File)

@@ -19,14 +19,14 @@ func TestDataDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		dir:                                 "ok " + dir + " can be written to",
-		filepath.Join(dir, "a", "b"):        "ok " + filepath.Join(dir, "a", "b") + " is not there yet, and can be made",
-		file:                                "fail " + file + " is not a directory",
-		filepath.Join(file, "a", "b"):       "fail " + file + " is not a directory",
-		link:                                "fail " + link + " is a link to nowhere",
-		filepath.Join(link, "a"):            "fail " + link + " is a link to nowhere",
-		filepath.Join(dir, "a\x00b", "c"):   "fail stat",
-		strings.Repeat("/"+dir, 1) + "/./a": "ok " + dir + "/a is not there yet, and can be made",
+		dir:                           "ok " + dir + " can be written to",
+		filepath.Join(dir, "a", "b"):  "ok " + filepath.Join(dir, "a", "b") + " is not there yet, and can be made",
+		file:                          "fail " + file + " is not a directory",
+		filepath.Join(file, "a", "b"): "fail " + file + " is not a directory",
+		link:                          "fail " + link + " is a link to nowhere",
+		filepath.Join(link, "a"):      "fail " + link + " is a link to nowhere",
+		dir + "/a\x00b/c":             "fail stat",
+		dir + "/./a":                  "ok " + dir + "/a is not there yet, and can be made",
 	} {
 		f := judgeDirectory(name)
 		if got := f.status.String() + " " + f.found; !strings.HasPrefix(got, want) {

@@ -52,7 +52,8 @@ func (d *Doctor) askSentinel(ctx context.Context, addr string) (primary string, 
 	client := redis.NewSentinelClient(&redis.Options{
 		Addr: addr, Username: o.SentinelUsername, Password: o.SentinelPassword, Dialer: d.dialTLS(),
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
-		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = client.Close() }()
 	answer, err := client.GetMasterAddrByName(ctx, o.MasterName).Result()

@@ -1,6 +1,8 @@
 package sizing
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"time"
 )
@@ -33,24 +35,32 @@ func ofShard(total float64, n int, scatter float64) float64 {
 	return (total + 3*scatter*math.Sqrt(float64(n-1))) / float64(n)
 }
 
-// fleet is the cheapest cluster that does, nil if none does.
-func (in *Input) fleet(w *Way, prices Prices) *Fleet {
-	var best *Fleet
+// fleet is the cheapest cluster that does; if none does it is nil, and problem says why.
+func (in *Input) fleet(w *Way, prices Prices) (best *Fleet, problem string) {
+	small := "" // the problem of nodes that are only for what is small
 	for _, node := range prices.Nodes {
 		if in.Node != "" && in.Node != node.Type {
 			continue
 		}
-		f := in.fleetOf(node, w)
-		if f != nil && (best == nil || f.USDMonth < best.USDMonth || f.USDMonth == best.USDMonth && f.Nodes < best.Nodes) {
+		f, why := in.fleetOf(node, w)
+		switch {
+		case f == nil && node.Burstable:
+			small = why
+		case f == nil:
+			problem = why
+		case best == nil || f.USDMonth < best.USDMonth || f.USDMonth == best.USDMonth && f.Nodes < best.Nodes:
 			best = f
 		}
 	}
-	return best
+	if best != nil {
+		return best, ""
+	}
+	return nil, cmp.Or(problem, small)
 }
 
-// fleetOf is the cluster of such nodes, nil if there cannot be one. Nodes that have their CPU for moments only are for
+// fleetOf is the cluster of such nodes; if there cannot be one it is nil, and problem says why. Nodes that have their CPU for moments only are for
 // what is small, unless they are asked for.
-func (in *Input) fleetOf(node Node, w *Way) *Fleet {
+func (in *Input) fleetOf(node Node, w *Way) (f *Fleet, problem string) {
 	target := cpuTarget
 	if node.Burstable {
 		target = burstTarget
@@ -59,22 +69,25 @@ func (in *Input) fleetOf(node Node, w *Way) *Fleet {
 	cpu := in.FeedsPerSecond * w.FeedCPU / 1e6
 	out := in.FeedsPerSecond * w.FeedReply * 8 / 1e9
 	into := in.FeedsPerSecond * w.FeedRequest * 8 / 1e9
-	f := &Fleet{Node: node.Type, Shards: shardsFor(w.Memory, free*in.Fill, w.scatter), Limit: "memory"}
+	f = &Fleet{Node: node.Type, Shards: shardsFor(w.Memory, free*in.Fill, w.scatter), Limit: "memory"}
 	if n := shardsFor(cpu, target, 0); n > f.Shards {
 		f.Shards, f.Limit = n, "CPU"
 	}
 	if n := shardsFor(max(out, into), node.Gbit, 0); n > f.Shards {
 		f.Shards, f.Limit = n, "network"
 	}
-	if f.Shards > maxShards || node.Burstable && f.Shards > 1 && in.Node == "" {
-		return nil
+	switch {
+	case f.Shards > maxShards:
+		return nil, fmt.Sprintf("over %d shards (%s)", maxShards, f.Limit)
+	case node.Burstable && f.Shards > 1 && in.Node == "":
+		return nil, fmt.Sprintf("over 1 burstable node (%s)", f.Limit)
 	}
 	f.Nodes = f.Shards * (1 + in.Replicas)
 	f.Memory = ofShard(w.Memory, f.Shards, w.scatter) / free
 	shards := float64(f.Shards)
 	f.CPU, f.Gbit, f.GbitIn = cpu/shards, out/shards, into/shards
 	f.USDMonth = float64(f.Nodes) * node.USDPerHour * hoursPerMonth
-	return f
+	return f, ""
 }
 
 // cache is what a cache without nodes costs: for what is stored, and for each KB that is moved.

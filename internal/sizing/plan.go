@@ -81,6 +81,7 @@ type Way struct {
 	FeedReply   float64 `json:"feed_reply_bytes"`             // from the server
 	FeedCPU     float64 `json:"feed_cpu_us"`                  // of the server
 	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: none of the nodes does
+	NoCluster   string  `json:"no_cluster,omitempty"`         // why: what there would be too many of, and what makes them so many
 	Serverless  Cache   `json:"serverless"`
 
 	// scatter is the root of the sum of the squares of what each page, or user, takes: by chance a shard gets more
@@ -127,7 +128,7 @@ func New(in Input, prices Prices) (*Plan, error) {
 	p.Ways = []Way{filter, in.exactSets(), in.valkeySets(), in.bloom()}
 	for i := range p.Ways {
 		w := &p.Ways[i]
-		w.Cluster = in.fleet(w, prices)
+		w.Cluster, w.NoCluster = in.fleet(w, prices)
 		w.Serverless = in.cache(w, prices.Serverless)
 	}
 	p.Notes = p.notes(prices)

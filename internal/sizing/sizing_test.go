@@ -189,6 +189,9 @@ func TestFleet(t *testing.T) {
 			t.Skip(err)
 		}
 		f := p.Ways[0].Cluster
+		if (f == nil) != (p.Ways[0].NoCluster != "") {
+			t.Errorf("%+v, and none for %q", f, p.Ways[0].NoCluster)
+		}
 		if f == nil {
 			return
 		}
@@ -203,7 +206,7 @@ func TestFleet(t *testing.T) {
 		}
 		for _, other := range prices.Nodes {
 			in.Node = other.Type
-			g := in.fleetOf(other, &p.Ways[0])
+			g, _ := in.fleetOf(other, &p.Ways[0])
 			if g != nil && g.USDMonth < f.USDMonth && (!other.Burstable || g.Shards == 1) {
 				t.Errorf("%+v is chosen, and %+v would do", f, g)
 			}
@@ -218,6 +221,43 @@ func TestFleet(t *testing.T) {
 	}{{0, 1, 0, 1}, {10, 0, 0, 1}, {1, 1, 0, 1}, {10, 1, 0, 10}, {10.1, 1, 0, 11}, {10, 1, 0.1, 11}, {1e9, 1, 0, maxShards + 1}} {
 		if got := shardsFor(c.total, c.most, c.scatter); got != c.want {
 			t.Errorf("%g shared by shards that take %g: %d, want %d", c.total, c.most, got, c.want)
+		}
+	}
+}
+
+// Where no cluster does, the text says what there would be too many of, and why.
+func TestNoFleet(t *testing.T) {
+	t.Parallel()
+	small, large := Node{Type: "small", GiB: 0.5, Burstable: true}, Node{Type: "large", GiB: 0.5}
+	for name, c := range map[string]struct {
+		users, feeds float64
+		gbit         float64
+		nodes        []Node
+		want         string
+	}{
+		"memory":               {users: 1e10, nodes: []Node{large}, want: "over 16384 shards (memory)"},
+		"CPU":                  {users: 1e6, feeds: MaxFeeds, nodes: []Node{large, small}, want: "over 16384 shards (CPU)"},
+		"network":              {users: 1e6, feeds: 1e6, gbit: 1e-9, nodes: []Node{large}, want: "over 16384 shards (network)"},
+		"burstable, CPU":       {users: 10, feeds: 1e5, nodes: []Node{small}, want: "over 1 burstable node (CPU)"},
+		"burstable, memory":    {users: 1e7, feeds: 1, nodes: []Node{small}, want: "over 1 burstable node (memory)"},
+		"burstable, far above": {users: 1e6, feeds: MaxFeeds, nodes: []Node{small}, want: "over 16384 shards (CPU)"},
+	} {
+		prices := DefaultPrices()
+		prices.Nodes = c.nodes
+		for i := range prices.Nodes {
+			prices.Nodes[i].Gbit = c.gbit
+		}
+		in := Input{Users: c.users, ActivitiesPerUser: 1000, FalsePositiveRate: 0.001, FeedsPerSecond: c.feeds, Candidates: 2000, IDBytes: 12, Fill: 0.8, Filter: "feed"}
+		p, err := New(in, prices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := p.Ways[0]; w.Cluster != nil || w.NoCluster != c.want {
+			t.Errorf("%s: %+v, %q, want %q", name, w.Cluster, w.NoCluster, c.want)
+		}
+		var b strings.Builder
+		if err := p.WriteText(&b); err != nil || !strings.Contains(b.String(), c.want) {
+			t.Errorf("%s: %v, %s", name, err, &b)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func clusterRows(row func(name string, cell func(Way) string)) {
 	}
 	row("cluster", func(w Way) string {
 		if w.Cluster == nil {
-			return fmt.Sprintf("over %d shards", maxShards)
+			return w.NoCluster
 		}
 		return w.Cluster.Node
 	})
