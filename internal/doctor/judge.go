@@ -84,8 +84,12 @@ func (d *Doctor) judgeEviction(n *server) finding {
 	}
 	found += fields.oddly()
 	switch {
+	case strings.HasPrefix(policy, "allkeys") && d.config.Ledger == "":
+		return fail(found, "Set maxmemory-policy noeviction: without a ledger, what is in pages that are evicted is lost.")
 	case strings.HasPrefix(policy, "allkeys"):
 		return fail(found, "Set maxmemory-policy noeviction: pages would be evicted and rebuilt, again and again.")
+	case evicted > 0 && d.config.Ledger == "":
+		return warn(found, "Give it more memory: without a ledger, what was in pages that were evicted is lost.")
 	case evicted > 0:
 		return warn(found, "Give it more memory: what was evicted had to be made anew, or is forgotten if it was only seen.")
 	case strings.HasPrefix(policy, "volatile") && !d.serverless():
@@ -103,6 +107,8 @@ func (d *Doctor) judgeReplication(n *server) finding {
 		return skipf("not told%s", fields.oddly())
 	case n.info["role"] != rolePrimary:
 		return skipf("a replica's own replicas do not count")
+	case count == 0 && d.config.Ledger == "":
+		return warn("no replica", "Add one: without a ledger, all that this server has is lost with it.")
 	case count == 0:
 		return warn("no replica", "Add one: when this server is lost, all its pages are made anew from the ledger, and `seen` is forgotten.")
 	}

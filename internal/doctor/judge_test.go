@@ -18,7 +18,7 @@ func serverOf(addr string, lines ...string) *server {
 // What servers tell, and what it comes to.
 func TestJudges(t *testing.T) {
 	t.Parallel()
-	plain := New(Config{Redis: &Servers{Single: &redis.Options{}}})
+	plain := New(Config{Redis: &Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
 	for _, c := range []struct {
 		judge func(*server) finding
 		info  string
@@ -82,5 +82,23 @@ func TestJudgesServerless(t *testing.T) {
 	}
 	if f := d.judgeReplication(serverOf("h:1", "role:master", "connected_slaves:0")); f.status != Skip {
 		t.Errorf("%+v", f)
+	}
+}
+
+// Without a ledger nothing is made anew.
+func TestJudgesWithoutLedger(t *testing.T) {
+	t.Parallel()
+	server := serverOf("h:1", "role:master", "connected_slaves:0", "maxmemory_policy:allkeys-lru")
+	evicted := serverOf("h:1", "maxmemory_policy:noeviction", "evicted_keys:3")
+	for url, says := range map[string]string{"": "without a ledger", "sqlite:f": "anew"} {
+		d := New(Config{Redis: &Servers{Single: &redis.Options{}}, Ledger: url})
+		for _, f := range []finding{d.judgeReplication(server), d.judgeEviction(evicted)} {
+			if f.status != Warn || !strings.Contains(f.todo, says) {
+				t.Errorf("%q: %+v, want %s", url, f, says)
+			}
+		}
+		if f := d.judgeEviction(server); f.status != Fail || strings.Contains(f.todo, "without a ledger") != (url == "") {
+			t.Errorf("%q: %+v", url, f)
+		}
 	}
 }

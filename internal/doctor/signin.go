@@ -113,14 +113,43 @@ func (d *Doctor) signInTodo(err error) string {
 		return d.permissionTodo()
 	case redis.HasErrorPrefix(err, "DENIED"):
 		return "The server takes connections of its own machine alone, until it has a password: set one, or turn its protected mode off."
-	case redis.HasErrorPrefix(err, "LOADING"):
-		return "Wait until the server has loaded its data."
 	case strings.Contains(err.Error(), "max number of clients"):
 		return "Raise maxclients of the server, or have fewer connections (pool_size=<n> in the query of --redis)."
 	case d.servers.Managed != nil && d.servers.Managed.Config.Secret != "" && strings.Contains(err.Error(), "secret "):
 		return "Put the token into the secret, and let the identity of this process read it (secretsmanager:GetSecretValue)."
 	}
+	if todo := stateTodo(err); todo != "" {
+		return todo
+	}
 	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
+}
+
+// stateTodo says what to do about a server that refuses everybody, or has not what is asked for; "": err is about neither.
+func stateTodo(err error) string {
+	switch {
+	case redis.HasErrorPrefix(err, "LOADING"):
+		return "Wait until the server has loaded its data."
+	case redis.HasErrorPrefix(err, "BUSY"):
+		return "Wait until the script that somebody runs there ends, or end it with SCRIPT KILL."
+	case redis.HasErrorPrefix(err, "MASTERDOWN"):
+		return "Name the primary in --redis: this is a replica that has lost its own."
+	case saysAnywhere(err, "MISCONF"):
+		return "Free its disk, or correct its directory: the server cannot save its data, and refuses writes until it can (its log says why)."
+	case saysAnywhere(err, "NOREPLICAS"):
+		return "Bring back its replicas, or lower min-replicas-to-write: the server refuses writes while it has too few."
+	case saysAnywhere(err, "DB index is out of range"), saysAnywhere(err, "SELECT is not allowed"):
+		return "Correct the number of the database at the end of --redis, or leave it out: the server has no such database."
+	case strings.Contains(err.Error(), "invalid reply"), strings.Contains(err.Error(), "can't parse"):
+		return "Correct the host and port in --redis: what answers there does not speak as Redis does."
+	case strings.Contains(err.Error(), "certificate required"), strings.Contains(err.Error(), "bad certificate"):
+		return "Set tls-auth-clients no, or optional, at the server: it asks for a certificate of the client, and the service has none."
+	}
+	return ""
+}
+
+// saysAnywhere tells whether a server has answered that; what is said of a command within a script need not begin with it.
+func saysAnywhere(err error, text string) bool {
+	return isRedisReply(err) && strings.Contains(err.Error(), text)
 }
 
 // permissionTodo says what the service has to be allowed in Redis.

@@ -75,6 +75,9 @@ func (d *Doctor) judgeScript(err error) finding {
 	case redis.HasErrorPrefix(err, "OOM"), strings.Contains(err.Error(), "OOM command"):
 		return fail(words(err), "Give the server more memory: it is full, and refuses writes.")
 	}
+	if todo := stateTodo(err); todo != "" {
+		return fail(words(err), todo)
+	}
 	return fail(words(err), "See what the server says: the service changes pages by scripts alone.")
 }
 

@@ -58,8 +58,8 @@ func (in *Input) fleet(w *Way, prices Prices) (best *Fleet, problem string) {
 	return nil, cmp.Or(problem, small)
 }
 
-// fleetOf is the cluster of such nodes; if there cannot be one it is nil, and problem says why. Nodes that have their CPU for moments only are for
-// what is small, unless they are asked for.
+// fleetOf is the cluster of such nodes; if there cannot be one it is nil, and problem says why. Nodes that have their CPU for
+// moments only are for what is small, unless they are asked for.
 func (in *Input) fleetOf(node Node, w *Way) (f *Fleet, problem string) {
 	target := cpuTarget
 	if node.Burstable {
