@@ -162,17 +162,20 @@ func (r *feedReader) text() (string, bool) {
 	if !r.next('"') {
 		return "", false
 	}
-	from := r.at
-	for i := from; i < len(r.body); i++ {
-		switch c := r.body[i]; {
-		case c == '"':
-			r.at = i + 1
-			return r.body[from:i], true
-		case c == '\\':
-			return r.escaped(from)
-		case c < ' ':
-			return "", false
+	rest := r.body[r.at:]
+	for i := range len(rest) {
+		c := rest[i]
+		if c != '"' && c != '\\' && c >= ' ' {
+			continue
 		}
+		switch c {
+		case '"':
+			r.at += i + 1
+			return rest[:i], true
+		case '\\':
+			return r.escaped(r.at)
+		}
+		return "", false
 	}
 	return "", false
 }
@@ -224,7 +227,9 @@ func (r *feedReader) boolean() (value, ok bool) {
 
 // next goes over the byte c if it comes next, white space left out.
 func (r *feedReader) next(c byte) bool {
-	r.space()
+	if r.at < len(r.body) && r.body[r.at] <= ' ' {
+		r.space()
+	}
 	if r.at < len(r.body) && r.body[r.at] == c {
 		r.at++
 		return true
