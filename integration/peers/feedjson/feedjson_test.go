@@ -19,7 +19,7 @@ const (
 	dropEach = 20
 )
 
-// body is the n-th feed: the same as those of BenchmarkServed in internal/httpapi.
+// body is the n-th feed: that of BenchmarkServed in internal/httpapi, but for who is blocked.
 func body(n int) []byte {
 	var b strings.Builder
 	b.WriteString(`{"viewer":"u1","posts":[`)
