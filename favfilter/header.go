@@ -29,7 +29,7 @@ type Identity struct {
 //	     9      1  layers, 1 to MaxLayers: Grown + 1
 //	    10      2  Shape.Region
 //	    12      1  log2 of Pages
-//	    13      3  zero
+//	    13      3  Moves
 //	    16      8  Seed
 //	    24      4  Set
 //	    28      4  Count
@@ -40,8 +40,11 @@ type Identity struct {
 //	    60      4  CRC-32C of bytes 0-23 and 40-59, which change only when the page grows
 type Header struct {
 	Identity
-	Shape    Shape  // of the first layer
-	Grown    uint8  // layers after the first, below MaxLayers, see [Page.Grow]
+	Shape Shape // of the first layer
+	Grown uint8 // layers after the first, below MaxLayers, see [Page.Grow]
+	// Moves is how often keys were moved out of the page to another one or back, which whoever looks for
+	// them here has to know: below MaxMoves. Only the caller sets it and heeds it.
+	Moves    uint32
 	Number   uint32 // of the page, below Pages
 	Set      uint32 // Bloom bits set, of all layers
 	Count    uint32 // keys held, by all layers
@@ -52,6 +55,9 @@ type Header struct {
 const (
 	// MaxSequence bounds sequence numbers: Lua compares them as doubles.
 	MaxSequence = 1 << 53
+
+	// MaxMoves bounds Header.Moves.
+	MaxMoves = 1 << 24
 
 	// HeaderBytes is the length of an encoded [Header].
 	HeaderBytes = 64
@@ -100,6 +106,8 @@ func (h Header) validate() error {
 		return fmt.Errorf("%d layers, more than %d", int(h.Grown)+1, MaxLayers)
 	case h.Set > h.mostBits():
 		return fmt.Errorf("%d bits set of %d", h.Set, h.mostBits())
+	case h.Moves >= MaxMoves:
+		return fmt.Errorf("%d moves, not below %d", h.Moves, MaxMoves)
 	case h.Sequence >= MaxSequence:
 		return fmt.Errorf("sequence %d is not below %d", h.Sequence, uint64(MaxSequence))
 	}
@@ -129,7 +137,7 @@ func (h Header) encode(dst []byte) {
 	dst[offLayers] = 1 + h.Grown
 	binary.BigEndian.PutUint16(dst[10:], h.Shape.Region)
 	dst[12] = byte(log2(h.Pages))
-	dst[13], dst[14], dst[15] = 0, 0, 0
+	dst[13], dst[14], dst[15] = byte(h.Moves>>16), byte(h.Moves>>8), byte(h.Moves)
 	binary.BigEndian.PutUint64(dst[16:], h.Seed)
 	binary.BigEndian.PutUint32(dst[offSet:], h.Set)
 	binary.BigEndian.PutUint32(dst[offCount:], h.Count)
@@ -149,8 +157,8 @@ func DecodeHeader(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatOpen)
 	case binary.BigEndian.Uint32(b[offSum:]) != headerSum(b):
 		return Header{}, fmt.Errorf("%w: header checksum %x, computed %x", ErrDamaged, b[offSum:HeaderBytes], headerSum(b))
-	case b[offLayers] == 0 || b[offLayers] > MaxLayers || b[13]|b[14]|b[15] != 0 || b[12] > 31:
-		return Header{}, fmt.Errorf("%w: %d layers, reserved bytes %x, 2^%d pages", ErrDamaged, b[offLayers], b[13:16], b[12])
+	case b[offLayers] == 0 || b[offLayers] > MaxLayers || b[12] > 31:
+		return Header{}, fmt.Errorf("%w: %d layers, 2^%d pages", ErrDamaged, b[offLayers], b[12])
 	}
 	h := Header{
 		Identity: Identity{
@@ -164,6 +172,7 @@ func DecodeHeader(b []byte) (Header, error) {
 			Region: binary.BigEndian.Uint16(b[10:]),
 		},
 		Grown:    b[offLayers] - 1,
+		Moves:    uint32(b[13])<<16 | uint32(b[14])<<8 | uint32(b[15]),
 		Number:   binary.BigEndian.Uint32(b[offNumber:]),
 		Set:      binary.BigEndian.Uint32(b[offSet:]),
 		Count:    binary.BigEndian.Uint32(b[offCount:]),

@@ -165,6 +165,21 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Standing, error) {
 	return standings, nil
 }
 
+// Probe implements [Store].
+func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Hash, found []bool) (uint64, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, false, fmt.Errorf("probe page %v: %w", id, err)
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	h := m.stands(id)
+	if h.page == nil || h.page.header.Build != known.Build {
+		return 0, false, nil
+	}
+	h.page.ContainsAll(hashes, found)
+	return h.page.header.Sequence, true, nil
+}
+
 // Epoch implements [Store]: it returns "".
 func (m *Memory) Epoch(context.Context) (string, error) { return "", nil }
 

@@ -21,7 +21,7 @@ import (
 // It remembers the shape of every page it has met, some 100 bytes each, because
 // the positions of a key follow from the shape: a change of a page that the store
 // has not met yet, or whose shape another process has changed, costs one round
-// trip more. Pages with a part, of which there may be any number, are not remembered.
+// trip more. Pages with a part and without collision marks, of which there may be any number, are not remembered.
 //
 // A page that has grown is changed by reading it and putting it back: two round trips,
 // whatever the number of keys.
@@ -112,7 +112,7 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 
 // learn remembers what a page is like.
 func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
-	if id.Part != "" {
+	if id.Part != "" && h.Shape.Region == 0 {
 		return
 	}
 	s.mu.RLock()
