@@ -27,10 +27,10 @@ func (id Identity) Page(hash uint64) uint32 {
 // page, and shifting by 64 gives 0 in Go.
 func (id Identity) shift() int { return 64 - bits.TrailingZeros32(id.Pages) }
 
-// hashes returns the least and the greatest hash of a page.
-func (id Identity) hashes(page uint32) (least, greatest uint64) {
-	least = uint64(page) << id.shift()
-	return least, least | (uint64(1)<<id.shift() - 1)
+// hashes are those of the users who share a page.
+func (id Identity) hashes(page uint32) hashRange {
+	least := uint64(page) << id.shift()
+	return hashRange{least, least | (uint64(1)<<id.shift() - 1)}
 }
 
 // identify returns the identity of the ledger whose meta is given, and what of

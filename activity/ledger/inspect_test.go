@@ -69,7 +69,7 @@ func TestInspectSQLite(t *testing.T) {
 	if i.Name != file || i.Engine != "SQLite" || !strings.HasPrefix(i.Version, "3.") || i.Identity != l.Identity() {
 		t.Errorf("%+v of %+v", i, l.Identity())
 	}
-	if i.Schema < 4 || i.Schema != i.Known {
+	if i.Schema < 5 || i.Schema != i.Known {
 		t.Errorf("schema %d of %d", i.Schema, i.Known)
 	}
 	if runtime.GOOS == "linux" && i.UsedBy != os.Getpid() {
@@ -198,7 +198,7 @@ func testInspectPostgres(t *testing.T, server *pgtest.Server) {
 	}
 	l := open(t, url, ledger.Options{Pages: 32})
 	i := inspect(t, url)
-	if i.Engine != "PostgreSQL" || i.Version == "" || i.Identity != l.Identity() || i.Schema != i.Known || i.Schema < 3 || i.UsedBy != 0 {
+	if i.Engine != "PostgreSQL" || i.Version == "" || i.Identity != l.Identity() || i.Schema != i.Known || i.Schema < 4 || i.UsedBy != 0 {
 		t.Errorf("%+v of %+v", i, l.Identity())
 	}
 	if i.Standby || i.ReadOnly || i.Fsync || !i.FullPageWrites || i.SynchronousCommit != "on" {

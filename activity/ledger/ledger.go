@@ -3,8 +3,9 @@
 // stand. A page is a cache of its rows here and can be made anew from them.
 //
 // Every user has a 64-bit hash. With P pages, P a power of two, the user's
-// page is the top log2(P) bits of that hash. The ledger stores hashes, never
-// page numbers, beside its rows.
+// page is the top log2(P) bits of that hash, which they share with others, unless
+// they were given a page of their own. The ledger stores hashes, never page
+// numbers, beside its rows.
 //
 // The ledger is a SQLite file, used by one process at a time, or a schema of a
 // PostgreSQL database, used by any number of them. What the two have in common
@@ -48,7 +49,7 @@ const (
 // A row with an Until ends then by itself: from that moment on it counts as
 // absent, though its key stays in its page until a Record removes it.
 type Row struct {
-	Hash   uint64    // hash of Owner, taken as given; its top bits are the page
+	Hash   uint64    // hash of Owner, taken as given; its top bits are the shared page
 	Owner  string    // whose page holds the key
 	Kind   string    // "block", "blocked-by", "hide", ...
 	Target string    // the user or post that the key is about
@@ -80,9 +81,11 @@ type Change struct {
 
 // PageChange says what one Record did to one page.
 type PageChange struct {
-	Page uint32
-	// Sequence is where the page has to stand now. It was raised by one if
-	// Added or Removed is not empty, and is as it stood otherwise: 0 for a
+	Page  uint32
+	Own   bool   // the page is of one user alone
+	Owner uint64 // whose hash, if Own
+	// Sequence is where the page has to stand now. A Record raised it by one if
+	// Added or Removed is not empty, and it is as it stood otherwise: 0 for a
 	// page that never changed.
 	Sequence uint64
 	// Added and Removed are the net effect: a row added and removed again
@@ -101,7 +104,9 @@ type Receipt struct {
 	// happened.
 	Refused []bool
 	// Pages are all pages that any Change touched, those included where
-	// nothing changed, in ascending order.
+	// nothing changed, in ascending order. Of a user who has a page of their own,
+	// the shared one is among them, too: who waits until that stands has others
+	// know of the move.
 	Pages []PageChange
 }
 
@@ -144,18 +149,27 @@ type Ledger struct {
 type database interface {
 	// record carries out the plan as of now: see Ledger.Record.
 	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	snapshot(ctx context.Context, page uint32) ([]Row, uint64, error)
-	sequence(ctx context.Context, page uint32) (uint64, error)
-	// changed returns up to changedAtOnce of the pages that Ledger.Changed
-	// reports, those that come after the one given, which is the last of the
-	// call before. Progress is what the first call, with nil, returns.
-	changed(ctx context.Context, since uint64, after *standing) ([]standing, Progress, error)
+	move(ctx context.Context, m move) ([]PageChange, error) // see move.decide
+	pageReader
 	rowReader
 	declarations
 	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
 	ping(ctx context.Context) error
 	close() error
+}
+
+// pageReader is the part of a database that reads what pages hold and where they stand. The number of a page of one user
+// that never was gives errNoOwnPage.
+type pageReader interface {
+	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
+	sequence(ctx context.Context, page uint32) (uint64, error)
+	// changed returns up to changedAtOnce of the pages that Ledger.Changed
+	// reports, those that come after the one given, which is the last of the
+	// call before. Progress is what the first call, with nil, returns.
+	changed(ctx context.Context, since uint64, after *changedPage) ([]changedPage, Progress, error)
+	// owners are in any order; pages are shared ones, each once; none: all of them.
+	owners(ctx context.Context, pages []uint32) ([]Owner, map[uint32]uint32, error)
 }
 
 // declarations is the part of a database that keeps kinds.
@@ -280,10 +294,18 @@ func (l *Ledger) use(do func() error) error {
 	return do()
 }
 
-// checkPage refuses a page number that the ledger does not have.
+// checkPage refuses a page number that the ledger does not have; of those of one user
+// alone, the database knows.
 func (l *Ledger) checkPage(page uint32) error {
+	if page >= OwnPages {
+		return nil
+	}
+	return l.checkShared(page)
+}
+
+func (l *Ledger) checkShared(page uint32) error {
 	if page >= l.id.Pages {
-		return fmt.Errorf("no such page: the ledger has %d pages", l.id.Pages)
+		return fmt.Errorf("no such page: the ledger has %d that users share", l.id.Pages)
 	}
 	return nil
 }

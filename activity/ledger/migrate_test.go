@@ -206,14 +206,14 @@ func TestMigrateFirst(t *testing.T) {
 		t.Errorf("identity %+v", id)
 	}
 	old := Row{Hash: 1, Owner: "u", Kind: "block", Target: "t", Since: time.UnixMicro(42).UTC()}
-	if rows, sequence, err := l.Snapshot(t.Context(), 0); err != nil || sequence != 7 || len(rows) != 1 || rows[0] != old {
-		t.Errorf("%v at %d, %v, want %v at 7", rows, sequence, err, old)
+	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || s.Sequence != 7 || len(rows) != 1 || rows[0] != old {
+		t.Errorf("%v at %d, %v, want %v at 7", rows, s.Sequence, err, old)
 	}
 	poll := func(since uint64, want map[uint32]uint64) uint64 {
 		t.Helper()
 		got := map[uint32]uint64{}
-		progress, err := l.Changed(t.Context(), since, func(page uint32, sequence uint64) error {
-			got[page] = sequence
+		progress, err := l.Changed(t.Context(), since, func(page uint32, s Standing) error {
+			got[page] = s.Sequence
 			return nil
 		})
 		if err != nil || !maps.Equal(got, want) {

@@ -34,10 +34,10 @@ func checkNamed(t *testing.T, l *Ledger) {
 			t.Errorf("rows %v, %v, want %v", rows, err, want)
 		}
 	}
-	rows, sequence, err := l.Snapshot(t.Context(), 0)
+	rows, s, err := l.Snapshot(t.Context(), 0)
 	check(rows, err, block, hide)
-	if sequence != 7 {
-		t.Errorf("page 0 at %d, want 7", sequence)
+	if s.Sequence != 7 {
+		t.Errorf("page 0 at %d, want 7", s.Sequence)
 	}
 	rows, err = l.Owned(t.Context(), 1, "u", nil, 9)
 	check(rows, err, block, hide)
@@ -69,24 +69,36 @@ func checkNamed(t *testing.T, l *Ledger) {
 }
 
 func TestMigrateNaming(t *testing.T) {
-	file := temporary(t)
+	checkNamed(t, openFile(t, sqliteOf(t, 2, beforeNaming), Options{}))
+}
+
+func TestPostgresMigrateNaming(t *testing.T) {
+	checkNamed(t, postgresOf(t, 1, beforeNaming))
+}
+
+// sqliteOf is a file as it was made when there were so many migrations.
+func sqliteOf(t *testing.T, versions int, script string) (file string) {
+	t.Helper()
+	file = temporary(t)
 	db, err := connect(file, writerParameters, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(t.Context(), db, only(t, sqliteMigrations, "migrations/sqlite", 2)); err != nil {
+	if err := migrate(t.Context(), db, only(t, sqliteMigrations, "migrations/sqlite", versions)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), beforeNaming); err != nil {
+	if _, err := db.ExecContext(t.Context(), script); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	checkNamed(t, openFile(t, file, Options{}))
+	return file
 }
 
-func TestPostgresMigrateNaming(t *testing.T) {
+// postgresOf opens a ledger that was made when there were so many migrations.
+func postgresOf(t *testing.T, versions int, script string) *Ledger {
+	t.Helper()
 	url := pgtest.Start(t).Schema()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -96,15 +108,15 @@ func TestPostgresMigrateNaming(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS `+schema); err != nil {
 		t.Fatal(err)
 	}
-	if err := migratePostgres(t.Context(), conn, only(t, postgresMigrations, "migrations/postgres", 1)); err != nil {
+	if err := migratePostgres(t.Context(), conn, only(t, postgresMigrations, "migrations/postgres", versions)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.PgConn().Exec(t.Context(), beforeNaming).ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	d := openPostgresTest(t, url)
-	checkNamed(t, &Ledger{id: d.id, db: d})
+	return &Ledger{id: d.id, db: d}
 }

@@ -65,7 +65,8 @@ type plan struct {
 	named   []*entry // one for every row of every change, in their order
 	entries []*entry // each once, in key order: neighbours share database pages
 	byKey   map[key]*entry
-	tallies []*tally // in key order
+	tallies []*tally          // in key order
+	own     map[uint64]uint32 // by hash: the pages of those users who have one of their own
 }
 
 // newPlan checks the changes and collects the rows that they name.
@@ -115,6 +116,7 @@ func (p *plan) forget() {
 	for _, t := range p.tallies {
 		t.found = 0
 	}
+	p.own = nil
 }
 
 // found notes that the ledger has the row r, one of the plan's.
@@ -197,15 +199,15 @@ func (p *plan) writes() (upserts, removals []*entry) {
 	return upserts, removals
 }
 
-// pages returns the net effect on each page, without the sequences.
+// pages returns the net effect on each page, without the sequences: the shared pages
+// of all users, and behind them the pages of those who have one of their own.
 func (p *plan) pages() []PageChange {
-	var pages []PageChange
+	var shared, own []PageChange
 	for _, e := range p.entries {
-		page := p.id.Page(e.hash)
-		if n := len(pages); n == 0 || pages[n-1].Page != page {
-			pages = append(pages, PageChange{Page: page})
+		last := lastPage(&shared, PageChange{Page: p.id.Page(e.hash)})
+		if page, moved := p.own[e.hash]; moved {
+			last = lastPage(&own, PageChange{Page: page, Own: true, Owner: e.hash})
 		}
-		last := &pages[len(pages)-1]
 		switch {
 		case e.is && !e.was:
 			last.Added = append(last.Added, e.row(e.after))
@@ -213,15 +215,28 @@ func (p *plan) pages() []PageChange {
 			last.Removed = append(last.Removed, e.row(e.before))
 		}
 	}
-	return pages
+	if len(own) == 0 {
+		return shared
+	}
+	slices.SortFunc(own, func(a, b PageChange) int { return cmp.Compare(a.Page, b.Page) })
+	return slices.Concat(shared, own)
+}
+
+// lastPage returns the last of the pages: the one wanted, which is put there if another
+// one is.
+func lastPage(pages *[]PageChange, wanted PageChange) *PageChange {
+	if n := len(*pages); n == 0 || (*pages)[n-1].Page != wanted.Page {
+		*pages = append(*pages, wanted)
+	}
+	return &(*pages)[len(*pages)-1]
 }
 
 // raise gives each page that the plan alters the sequence after the one at
 // which it stands, and each other page that. It returns the former.
-func raise(pages []PageChange, standing map[uint32]uint64) (raised []PageChange) {
+func raise(pages []PageChange, standing map[uint32]Standing) (raised []PageChange) {
 	for i := range pages {
 		p := &pages[i]
-		p.Sequence = standing[p.Page]
+		p.Sequence = standing[p.Page].Sequence
 		if len(p.Added)+len(p.Removed) > 0 {
 			p.Sequence++
 			raised = append(raised, *p)

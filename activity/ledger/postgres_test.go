@@ -38,6 +38,9 @@ func TestPostgres(t *testing.T) {
 		"CommitSlow":   testCommitSlow(server),
 		"LookedAgain":  testLookedAgain(server),
 		"DeclareSlow":  testDeclareSlow(server),
+		"MoveRefused":  testMoveConflicts(server),
+		"PlacedAgain":  testPlacedAgain(server),
+		"MoveWaits":    testMoveWaits(server),
 	} {
 		t.Run(name, test)
 	}
@@ -208,7 +211,7 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 				return err
 			},
 			"Changed": func() error {
-				_, err := polls.Changed(t.Context(), 0, func(uint32, uint64) error { return nil })
+				_, err := polls.Changed(t.Context(), 0, func(uint32, ledger.Standing) error { return nil })
 				return err
 			},
 			// On new connections: those of before were given up.
@@ -235,8 +238,8 @@ func testOutOfOrder(server *pgtest.Server) func(t *testing.T) {
 		poll := func(want map[uint32]uint64) {
 			t.Helper()
 			got := map[uint32]uint64{}
-			progress, err := l.Changed(t.Context(), next, func(page uint32, sequence uint64) error {
-				got[page] = sequence
+			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.Standing) error {
+				got[page] = s.Sequence
 				return nil
 			})
 			for page, sequence := range want {

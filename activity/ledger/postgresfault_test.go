@@ -97,11 +97,11 @@ func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 	found := map[ledger.Row]bool{}
 	sequences := map[uint32]uint64{}
 	for page := range l.Identity().Pages {
-		rows, sequence, err := l.Snapshot(t.Context(), page)
+		rows, s, err := l.Snapshot(t.Context(), page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sequences[page] = sequence
+		sequences[page] = s.Sequence
 		for _, row := range rows {
 			found[row] = true
 		}

@@ -75,6 +75,14 @@ func seeks() []seek {
 		{deleteRowsSQL, keys, []string{"entries_pkey"}, false},
 		{raisePagesSQL, `'{1,2}', '{3,4}'`, []string{"pages_pkey"}, false},
 		{pageSQL, `1, 2, 3`, []string{"entries_pkey", "pages_pkey"}, false},
+		{sharedPageSQL, `1, 2, 3`, []string{"entries_pkey", "owners_pkey", "pages_pkey"}, true}, // it sorts users who moved,
+		{ownPageSQL, `16777216`, []string{"entries_pkey", "owners_page_key", "pages_pkey"}, false},
+		{lockHomesSQL, `'{1,2}'`, []string{"owners_pkey", "pages_pkey"}, true},
+		{greatestPageSQL, ``, []string{"pages_pkey"}, false},
+		{movePagesSQL, `'{1,2}'`, []string{"pages_pkey"}, false},
+		{deleteOwnerSQL, `1`, []string{"owners_pkey"}, false},
+		{allOwnersSQL, ``, []string{"owners_pkey", "pages_moved"}, false},
+		{ownersOfSQL, `'{1,2}', '{1,2}', '{3,4}'`, []string{"owners_pkey", "pages_moved"}, false},
 		{pageSequenceSQL, `1`, []string{"pages_pkey"}, false},
 		{endedRowsSQL, `1, 2`, []string{"entries_until"}, false},
 		{listNewestRowsSQL, `1, 'a', 'b', 2, 3`, []string{"entries_newest"}, false},
@@ -108,7 +116,8 @@ func TestPostgresPlans(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	for _, known := range []string{`SELECT`, `INSERT INTO pages SELECT n, 1, 1 FROM generate_series(1, 20) n`, `VACUUM ANALYZE`} {
+	for _, known := range []string{`SELECT`, `INSERT INTO pages SELECT n, 1, 1 FROM generate_series(1, 20) n`, `VACUUM ANALYZE`,
+		`INSERT INTO owners SELECT n, 16777216 + n FROM generate_series(1, 1000) n`, `VACUUM ANALYZE`} {
 		execute(known)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			execute("SET plan_cache_mode = " + mode)
@@ -122,6 +131,10 @@ func TestPostgresPlans(t *testing.T) {
 				execute("DEALLOCATE statement")
 				if found := indexes(plan); !slices.Equal(found, c.indexes) || strings.Contains(plan, "Seq Scan") {
 					t.Errorf("%s\nseeks by %q, want %q:\n%s", c.sql, found, c.indexes, plan)
+				}
+				// A page that somebody moved out of has no rows for pageSQL: it shall not read them.
+				if c.sql == pageSQL && !strings.Contains(plan, "One-Time Filter: ") {
+					t.Errorf("%s\nreads the rows of those who moved out:\n%s", c.sql, plan)
 				}
 				if sorts := strings.Contains(plan, "  Sort\n"); sorts && !c.sorts {
 					t.Errorf("%s\nsorts:\n%s", c.sql, plan)
@@ -147,7 +160,7 @@ func explain(t *testing.T, conn *pgx.Conn, sql string) string {
 // indexes are those of a plan, each once, with the names of the partitions' own
 // turned into that of the whole.
 func indexes(plan string) []string {
-	names := regexp.MustCompile(`Scan using (\w+)|Bitmap Index Scan on (\w+)`).FindAllStringSubmatch(plan, -1)
+	names := regexp.MustCompile(`Scan(?: Backward)? using (\w+)|Bitmap Index Scan on (\w+)`).FindAllStringSubmatch(plan, -1)
 	partition := regexp.MustCompile(`^entries_\d\d_(hash_owner_kind_since_target_until_idx|until_.*|target_hash_.*|pkey)\d*$`)
 	var found []string
 	for _, name := range names {

@@ -57,15 +57,15 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-func (d *postgresDatabase) changed(ctx context.Context, since uint64, after *standing) (some []standing, p Progress, err error) {
+func (d *postgresDatabase) changed(ctx context.Context, since uint64, after *changedPage) (some []changedPage, p Progress, err error) {
 	from := int64(-1)
 	if after != nil {
 		from = int64(after.page)
 	}
 	var transaction, clock int64
 	var incarnation *string
-	var page, sequence, changed *int64
-	into := []any{&transaction, &clock, &incarnation, &page, &sequence, &changed}
+	var page, sequence, moves, changed *int64
+	into := []any{&transaction, &clock, &incarnation, &page, &sequence, &moves, &changed}
 	err = d.attempt(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn) error {
 		some, p = nil, Progress{}
 		g, _ := conn.PgConn().CustomData()[generationKey].(generation) // newPolls sets it
@@ -83,7 +83,7 @@ func (d *postgresDatabase) changed(ctx context.Context, since uint64, after *sta
 				first = false
 			}
 			if page != nil {
-				some = append(some, standing{uint32(*page), uint64(*sequence), uint64(*changed)})
+				some = append(some, changedPage{uint32(*page), Standing{uint64(*sequence), uint32(*moves)}, uint64(*changed)})
 			}
 			return nil
 		})

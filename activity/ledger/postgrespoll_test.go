@@ -14,8 +14,8 @@ import (
 func changed(t *testing.T, l *ledger.Ledger, since uint64) (map[uint32]uint64, uint64) {
 	t.Helper()
 	pages := map[uint32]uint64{}
-	progress, err := l.Changed(t.Context(), since, func(page uint32, sequence uint64) error {
-		pages[page] = sequence
+	progress, err := l.Changed(t.Context(), since, func(page uint32, s ledger.Standing) error {
+		pages[page] = s.Sequence
 		return nil
 	})
 	if err != nil {

@@ -25,27 +25,52 @@ func (d *postgresDatabase) read(
 	})
 }
 
-func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, sequence uint64, err error) {
-	least, greatest := d.id.hashes(page)
+func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+	if page >= OwnPages {
+		return d.page(ctx, ownPageSQL, page)
+	}
+	hashes := d.id.hashes(page)
+	args := []any{page, stored(hashes.least), stored(hashes.greatest)}
+	rows, s, err = d.page(ctx, pageSQL, args...)
+	if err == nil && s.Moves > 0 {
+		return d.page(ctx, sharedPageSQL, args...)
+	}
+	return rows, s, err
+}
+
+// page runs a query of where a page stands, and its rows or one without an owner.
+func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) (rows []Row, s Standing, err error) {
 	var r scanned
-	err = d.read(ctx, pageSQL, []any{page, stored(least), stored(greatest)}, append([]any{&sequence}, r.all()...),
-		func() { rows, sequence = nil, 0 },
+	found := false
+	err = d.read(ctx, query, args, append([]any{&s.Sequence, &s.Moves}, r.all()...),
+		func() { rows, s, found = nil, Standing{}, false },
 		func() error {
+			found = true
 			if r.owner != "" {
 				rows = append(rows, r.row())
 			}
 			return nil
 		})
+	if err == nil && !found {
+		err = errNoOwnPage
+	}
 	// They come in this order from the index, but need not.
 	order := func(a, b Row) int { return a.key().compare(b.key()) }
 	if !slices.IsSortedFunc(rows, order) {
 		slices.SortFunc(rows, order)
 	}
-	return rows, sequence, err
+	return rows, s, err
 }
 
 func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
-	err = d.read(ctx, pageSequenceSQL, []any{page}, []any{&sequence}, func() { sequence = 0 }, func() error { return nil })
+	found := false
+	err = d.read(ctx, pageSequenceSQL, []any{page}, []any{&sequence}, func() { sequence, found = 0, false }, func() error {
+		found = true
+		return nil
+	})
+	if err == nil && page >= OwnPages && !found {
+		err = errNoOwnPage
+	}
 	return sequence, err
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // record takes two round trips: one that locks the pages and reads the rows,
-// and one that writes and commits. Each statement of the first sees what was
+// and one that writes and commits; and one between them on a page that somebody
+// moved out of. Each statement of the first sees what was
 // committed when it began (READ COMMITTED), the reading one thus all that was
 // before the locks were had.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
@@ -118,31 +119,25 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 
 // lock begins a transaction, locks the pages of the plan against other writers,
 // tells the plan which of its rows exist and how many there are where they are
-// limited, and returns the pages' sequences.
-func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, now time.Time) (map[uint32]uint64, error) {
+// limited, and returns where the pages stand.
+func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, now time.Time) (map[uint32]Standing, error) {
 	p.forget()
 	pages := p.pageNumbers()
-	standing := make(map[uint32]uint64, len(pages))
+	standing := make(map[uint32]Standing, len(pages))
 	keys := columnsOf(p.entries)
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(createPagesSQL, pages)
 	b.Queue(lockPagesSQL, pages).Query(func(rows pgx.Rows) error {
 		var page uint32
-		var sequence uint64
-		_, err := pgx.ForEachRow(rows, []any{&page, &sequence}, func() error {
-			standing[page] = sequence
+		var s Standing
+		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Moves}, func() error {
+			standing[page] = s
 			return nil
 		})
 		return err
 	})
-	b.Queue(incarnationSQL).QueryRow(func(row pgx.Row) error {
-		var value string
-		if err := row.Scan(&value); err != nil {
-			return err
-		}
-		return d.checkRead(&value)
-	})
+	d.queueIncarnation(b)
 	b.Queue(lookupRowsSQL, keys.hash, keys.owner, keys.kind, keys.target).Query(func(rows pgx.Rows) error {
 		var r scanned
 		_, err := pgx.ForEachRow(rows, r.all(), func() error {
@@ -154,7 +149,10 @@ func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, no
 	if len(p.tallies) > 0 {
 		queueTallies(b, p.tallies, now)
 	}
-	return standing, conn.SendBatch(ctx, b).Close()
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	return standing, p.lockOwn(ctx, conn, standing)
 }
 
 // queueTallies has rows counted, by a statement that comes after the locks.
@@ -224,16 +222,4 @@ func columnsOf(entries []*entry) columns {
 		}
 	}
 	return c
-}
-
-// pageNumbers are the pages that the plan touches, in ascending order.
-func (p *plan) pageNumbers() []int64 {
-	var pages []int64
-	for _, e := range p.entries {
-		page := int64(p.id.Page(e.hash))
-		if n := len(pages); n == 0 || pages[n-1] != page {
-			pages = append(pages, page)
-		}
-	}
-	return pages
 }

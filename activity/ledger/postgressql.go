@@ -14,7 +14,7 @@ const (
 		SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
 		ON CONFLICT DO NOTHING`
 
-	lockPagesSQL = `SELECT page, sequence FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
+	lockPagesSQL = `SELECT page, sequence, moves FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
 
 	incarnationSQL = `SELECT value FROM meta WHERE name = 'incarnation'`
 
@@ -51,11 +51,66 @@ const (
 	raisePagesSQL = `UPDATE pages SET sequence = raised.sequence, changed = pg_current_xact_id()::text::bigint
 		FROM unnest($1::bigint[], $2::bigint[]) AS raised (page, sequence) WHERE pages.page = raised.page`
 
-	// pageSQL reads a page's sequence and rows in one statement, and so as of one
-	// moment. A page without rows gives one row without an owner.
-	pageSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0), coalesce(e.hash, 0),
+	// lockHomesSQL finds which of the users have a page of their own, and locks these
+	// pages in order. Their shared pages are locked before.
+	lockHomesSQL = `SELECT wanted.hash, o.page, p.sequence FROM unnest($1::bigint[]) AS wanted (hash),
+		LATERAL (SELECT page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o JOIN pages p ON p.page = o.page
+		ORDER BY p.page FOR UPDATE OF p`
+
+	// lockNumbersSQL has moves take turns: two at once would take the same number. It
+	// is the last lock of all that one takes.
+	lockNumbersSQL = `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`
+
+	greatestPageSQL = `SELECT max(page) FROM pages`
+
+	movePagesSQL = `UPDATE pages SET sequence = sequence + 1, moves = moves + 1, changed = pg_current_xact_id()::text::bigint
+		WHERE page = ANY($1::bigint[])`
+
+	newPageSQL = `INSERT INTO pages (page, sequence, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`
+
+	putOwnerSQL    = `INSERT INTO owners (hash, page) VALUES ($1, $2)`
+	deleteOwnerSQL = `DELETE FROM owners WHERE hash = $1`
+
+	// allOwnersSQL and ownersOfSQL read the moves of shared pages, without a hash, and users
+	// with pages of their own: in one statement, and so as of one moment.
+	allOwnersSQL = `SELECT NULL::bigint, page, moves FROM pages WHERE moves > 0 AND page < 16777216
+		UNION ALL (SELECT hash, page, 0 FROM owners ORDER BY hash)`
+
+	ownersOfSQL = `SELECT NULL::bigint, page, moves FROM pages WHERE moves > 0 AND page = ANY($1::bigint[])
+		UNION ALL SELECT o.hash, o.page, 0
+		FROM unnest($2::bigint[], $3::bigint[]) AS shared (least, greatest),
+			LATERAL (SELECT hash, page FROM owners WHERE hash BETWEEN shared.least AND shared.greatest OFFSET 0) AS o`
+
+	// pageSQL reads where a page stands and its rows in one statement, and so as of one
+	// moment. A page without rows gives one row without an owner, and so does one that
+	// somebody moved out of: sharedPageSQL is for those.
+	pageSQL = `SELECT s.sequence, s.moves, coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
-		FROM (SELECT) AS once LEFT JOIN entries e ON e.hash BETWEEN $2 AND $3`
+		FROM (SELECT coalesce(max(sequence), 0) AS sequence, coalesce(max(moves), 0) AS moves FROM pages WHERE page = $1) AS s
+			LEFT JOIN LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
+				WHERE s.moves = 0 AND hash BETWEEN $2 AND $3 OFFSET 0) AS e ON true`
+
+	// sharedPageSQL does so for any shared page: the rows that it has are those in the gaps
+	// between the hashes of users who have a page of their own. (No sum leaves the
+	// range of a bigint: the gap before the least hash, and behind the greatest, is NULL.)
+	sharedPageSQL = `WITH moved AS (SELECT hash FROM owners WHERE hash BETWEEN $2 AND $3),
+		gaps (least, greatest) AS (
+			SELECT $2::bigint, CASE WHEN min(hash) IS NULL THEN $3 ELSE nullif(min(hash), $2) - 1 END FROM moved
+			UNION ALL
+			SELECT nullif(hash, $3) + 1, coalesce(lead(hash) OVER (ORDER BY hash) - 1, $3) FROM moved)
+		SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0),
+			coalesce((SELECT moves FROM pages WHERE page = $1), 0), coalesce(e.hash, 0),
+			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
+		FROM (SELECT) AS once LEFT JOIN (gaps CROSS JOIN
+			LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
+				WHERE hash BETWEEN gaps.least AND gaps.greatest OFFSET 0) AS e) ON true`
+
+	// ownPageSQL does so for a page of one user. Without one that ever was there is no row.
+	ownPageSQL = `SELECT p.sequence, p.moves, coalesce(e.hash, 0),
+			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
+		FROM pages p LEFT JOIN LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
+			WHERE hash = (SELECT hash FROM owners WHERE page = $1) OFFSET 0) AS e ON true
+		WHERE p.page = $1`
 
 	pageSequenceSQL = `SELECT sequence FROM pages WHERE page = $1`
 
@@ -67,9 +122,9 @@ const (
 	// goes back in that when the older of two transactions commits last.
 	changedPagesSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 			(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-			(SELECT value FROM meta WHERE name = 'incarnation'), p.page, p.sequence, p.changed
+			(SELECT value FROM meta WHERE name = 'incarnation'), p.page, p.sequence, p.moves, p.changed
 		FROM (SELECT) AS once LEFT JOIN (
-			SELECT page, sequence, changed FROM pages
+			SELECT page, sequence, moves, changed FROM pages
 			WHERE changed >= $1 AND page > $2 AND sequence > 0 ORDER BY page LIMIT $3) AS p ON true
 		ORDER BY p.page`
 

@@ -157,16 +157,16 @@ func recorded(t *testing.T, l *ledger.Ledger) int {
 	t.Helper()
 	rows, sequences := map[ledger.Row]bool{}, map[uint32]uint64{}
 	var total uint64
-	_, err := l.Changed(t.Context(), 0, func(page uint32, sequence uint64) error {
+	_, err := l.Changed(t.Context(), 0, func(page uint32, s ledger.Standing) error {
 		found, at, err := l.Snapshot(t.Context(), page)
 		for _, r := range found {
 			rows[r] = true
 		}
-		if at != sequence {
-			t.Errorf("page %d at %d and at %d", page, sequence, at)
+		if at != s {
+			t.Errorf("page %d at %v and at %v", page, s, at)
 		}
-		sequences[page] = sequence
-		total += sequence
+		sequences[page] = s.Sequence
+		total += s.Sequence
 		return err
 	})
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 const changedAtOnce = 4096
 
 // Snapshot returns all rows of a page, in order of hash, owner, kind, target,
-// and the sequence that they belong to, 0 if the page never changed: both as
-// they stand after one and the same Record. Rows that have ended are among
+// and the Standing that they belong to: both as they are after one and the same
+// Record or move. Rows that have ended are among
 // them until they are removed, as their keys are in the page. A page that the
 // ledger does not have is an error.
-func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, sequence uint64, err error) {
+func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
-			rows, sequence, err = l.db.snapshot(ctx, page)
+			rows, s, err = l.db.snapshot(ctx, page)
 			return err
 		})
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("ledger: read page %d: %w", page, interrupted(ctx, err))
+		return nil, Standing{}, fmt.Errorf("ledger: read page %d: %w", page, interrupted(ctx, err))
 	}
-	return rows, sequence, nil
+	return rows, s, nil
 }
 
 // Sequence returns where a page has to stand, 0 if it never changed.
@@ -50,11 +50,12 @@ type Progress struct {
 	Ahead time.Duration
 }
 
-// standing is a page, where it has to stand, and when that was set: in a
+// changedPage is a page, where it has to stand, and when that was set: in a
 // database's own count.
-type standing struct {
-	page              uint32
-	sequence, changed uint64
+type changedPage struct {
+	page     uint32
+	standing Standing
+	changed  uint64
 }
 
 // Changed calls each for every page whose sequence was raised at or after the
@@ -71,10 +72,10 @@ type standing struct {
 // No transaction is open meanwhile: each may take its time and use the ledger.
 // An error of each ends the call and is returned as it is.
 func (l *Ledger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+	ctx context.Context, since uint64, each func(page uint32, s Standing) error,
 ) (progress Progress, err error) {
-	for after := (*standing)(nil); ; {
-		var some []standing
+	for after := (*changedPage)(nil); ; {
+		var some []changedPage
 		err := l.use(func() error {
 			found, p, err := l.db.changed(ctx, since, after)
 			if after == nil {
@@ -90,8 +91,8 @@ func (l *Ledger) Changed(
 			since = 0
 			continue
 		}
-		for _, s := range some {
-			if err := each(s.page, s.sequence); err != nil {
+		for _, c := range some {
+			if err := each(c.page, c.standing); err != nil {
 				return Progress{}, err
 			}
 		}

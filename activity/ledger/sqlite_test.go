@@ -70,6 +70,16 @@ func TestQueryPlans(t *testing.T) {
 		{lookupSQL(64), []string{"entries USING " + one}, 0},
 		{deleteSQL(1), []string{"entries USING " + one}, 0},
 		{deleteSQL(64), []string{"entries USING " + one}, 0},
+		{homesSQL(1), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{homesSQL(64), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{movedSQL, []string{"pages USING COVERING INDEX pages_moved (page<?)"}, 0},
+		{ownersSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
+		{ownerSQL, []string{"owners USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)"}, 0},
+		{homeSQL, []string{
+			"own USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN", "pages USING INTEGER PRIMARY KEY (rowid=?)",
+			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages", "pages USING COVERING INDEX pages_changed",
+		}, 0},
+		{removeOwnerSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{standingSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 	} {
 		var seeks []string
@@ -79,7 +89,7 @@ func TestQueryPlans(t *testing.T) {
 			switch {
 			case isSeek:
 				seeks = append(seeks, seek)
-			case strings.HasPrefix(step, "SCAN entries"), strings.HasPrefix(step, "SCAN pages"):
+			case strings.HasPrefix(step, "SCAN entries"), strings.HasPrefix(step, "SCAN pages"), strings.HasPrefix(step, "SCAN own"):
 				t.Errorf("%s\n%s", c.sql, step)
 			case strings.HasPrefix(step, "USE TEMP B-TREE"):
 				sorts++
@@ -147,9 +157,9 @@ func numbered(n int) []Change {
 
 func checkRows(t *testing.T, l *Ledger, want int) {
 	t.Helper()
-	rows, sequence, err := l.Snapshot(t.Context(), 0)
-	if err != nil || len(rows) != want || sequence != uint64(min(1, want)) {
-		t.Errorf("%d rows at sequence %d, %v, want %d rows", len(rows), sequence, err, want)
+	rows, s, err := l.Snapshot(t.Context(), 0)
+	if err != nil || len(rows) != want || s.Sequence != uint64(min(1, want)) {
+		t.Errorf("%d rows at sequence %d, %v, want %d rows", len(rows), s.Sequence, err, want)
 	}
 }
 
@@ -298,8 +308,8 @@ func TestCloseAmongRecords(t *testing.T) {
 	for _, n := range acknowledged {
 		want += n
 	}
-	rows, sequence, err := again.Snapshot(t.Context(), 0)
-	if err != nil || len(rows) != want || sequence != uint64(want) {
-		t.Errorf("%d rows at sequence %d, %v, want %d", len(rows), sequence, err, want)
+	rows, s, err := again.Snapshot(t.Context(), 0)
+	if err != nil || len(rows) != want || s.Sequence != uint64(want) {
+		t.Errorf("%d rows at sequence %d, %v, want %d", len(rows), s.Sequence, err, want)
 	}
 }

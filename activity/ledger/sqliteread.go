@@ -8,30 +8,47 @@ import (
 	"time"
 )
 
-func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) ([]Row, uint64, error) {
+func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Standing, error) {
 	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, 0, err
+		return nil, Standing{}, err
 	}
 	defer tx.Rollback() // nothing to commit
 
-	sequence, err := scanSequence(tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page))
-	if err != nil {
-		return nil, 0, err
+	s, found, err := scanStanding(tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page))
+	if err == nil && page >= OwnPages && !found {
+		err = errNoOwnPage
 	}
-	least, greatest := d.id.hashes(page)
-	found, err := tx.StmtContext(ctx, d.read.snapshot).QueryContext(ctx, stored(least), stored(greatest))
-	rows, err := scanRows(found, err)
-	return rows, sequence, err
+	if err != nil {
+		return nil, Standing{}, err
+	}
+	held, err := d.held(ctx, tx, page, s)
+	if err != nil {
+		return nil, Standing{}, err
+	}
+	var rows []Row
+	for _, r := range held {
+		found, err := tx.StmtContext(ctx, d.read.snapshot).QueryContext(ctx, stored(r.least), stored(r.greatest))
+		some, err := scanRows(found, err)
+		if err != nil {
+			return nil, Standing{}, err
+		}
+		rows = append(rows, some...)
+	}
+	return rows, s, nil
 }
 
 func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
-	return scanSequence(d.read.sequence.QueryRowContext(ctx, page))
+	s, found, err := scanStanding(d.read.sequence.QueryRowContext(ctx, page))
+	if err == nil && page >= OwnPages && !found {
+		err = errNoOwnPage
+	}
+	return s.Sequence, err
 }
 
 // changed counts transactions: they commit in the order of their counts, and
 // Next, which is read first, is that of the first one not seen.
-func (d *sqliteDatabase) changed(ctx context.Context, since uint64, after *standing) ([]standing, Progress, error) {
+func (d *sqliteDatabase) changed(ctx context.Context, since uint64, after *changedPage) ([]changedPage, Progress, error) {
 	var p Progress
 	if err := d.read.progress.QueryRowContext(ctx).Scan(&p.Next); err != nil {
 		return nil, Progress{}, err
@@ -43,12 +60,12 @@ func (d *sqliteDatabase) changed(ctx context.Context, since uint64, after *stand
 	if after != nil {
 		args = []any{after.changed, after.page, changedAtOnce}
 	}
-	var some []standing
+	var some []changedPage
 	rows, err := d.read.changed.QueryContext(ctx, args...)
 	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		var s standing
-		err := rows.Scan(&s.page, &s.sequence, &s.changed)
-		some = append(some, s)
+		var c changedPage
+		err := rows.Scan(&c.page, &c.standing.Sequence, &c.standing.Moves, &c.changed)
+		some = append(some, c)
 		return err
 	})
 	return some, p, err
@@ -153,11 +170,10 @@ func scanRows(found *sql.Rows, err error) (rows []Row, _ error) {
 	return rows, err
 }
 
-func scanSequence(row *sql.Row) (uint64, error) {
-	var sequence uint64
-	err := row.Scan(&sequence)
+func scanStanding(row *sql.Row) (s Standing, found bool, err error) {
+	err = row.Scan(&s.Sequence, &s.Moves)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+		return Standing{}, false, nil
 	}
-	return sequence, err
+	return s, err == nil, err
 }

@@ -21,8 +21,12 @@ func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (re
 		if err := t.write(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
+		standing, err := t.place(ctx, p)
+		if err != nil {
+			return fmt.Errorf("look up pages: %w", err)
+		}
 		receipt.Pages = p.pages()
-		if err := t.raise(ctx, receipt.Pages); err != nil {
+		if err := t.raise(ctx, receipt.Pages, standing); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)
 		}
 		return nil
@@ -145,19 +149,7 @@ func (t transaction) write(ctx context.Context, p *plan) error {
 }
 
 // raise fills in the sequences of pages and stores those that were raised.
-func (t transaction) raise(ctx context.Context, pages []PageChange) error {
-	standing := make(map[uint32]uint64, len(pages))
-	err := query(ctx, t, t.statements.standing, pages, func(p PageChange) []any {
-		return []any{p.Page}
-	}, func(rows *sql.Rows) error {
-		page, sequence := uint32(0), uint64(0)
-		err := rows.Scan(&page, &sequence)
-		standing[page] = sequence
-		return err
-	})
-	if err != nil {
-		return err
-	}
+func (t transaction) raise(ctx context.Context, pages []PageChange, standing map[uint32]Standing) error {
 	raised := raise(pages, standing)
 	if len(raised) == 0 {
 		return nil

@@ -17,18 +17,18 @@ const (
 	snapshotSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash BETWEEN ? AND ? ORDER BY hash, owner, kind, target`
 
-	sequenceSQL = `SELECT sequence FROM pages WHERE page = ?`
+	sequenceSQL = `SELECT sequence, moves FROM pages WHERE page = ?`
 
 	progressSQL = `SELECT coalesce(max(changed), 0) + 1 FROM pages`
 
 	// A page that is changed meanwhile moves to the end, and is not missed. Each
 	// half is one seek; all pages may have one count.
-	changedSQL = `SELECT page, sequence, changed FROM (
-			SELECT page, sequence, changed FROM pages WHERE changed = ?1 AND page > ?2
+	changedSQL = `SELECT page, sequence, moves, changed FROM (
+			SELECT page, sequence, moves, changed FROM pages WHERE changed = ?1 AND page > ?2
 			ORDER BY page LIMIT ?3)
 		UNION ALL
-		SELECT page, sequence, changed FROM (
-			SELECT page, sequence, changed FROM pages WHERE changed > ?1
+		SELECT page, sequence, moves, changed FROM (
+			SELECT page, sequence, moves, changed FROM pages WHERE changed > ?1
 			ORDER BY changed, page LIMIT ?3)
 		ORDER BY changed, page LIMIT ?3`
 
@@ -72,6 +72,26 @@ const (
 	addKindSQL    = `INSERT INTO kinds (name, reverse, users) VALUES (?, ?, ?)`
 	removeKindSQL = `DELETE FROM kinds WHERE name = ?`
 	kindRowsSQL   = `SELECT EXISTS (SELECT 1 FROM entries WHERE kind IN (?, ?))`
+
+	movedSQL = `SELECT page, moves FROM pages WHERE moves > 0 AND page < 16777216`
+
+	ownersSQL = `SELECT hash, page FROM owners WHERE hash BETWEEN ? AND ? ORDER BY hash`
+
+	ownerSQL = `SELECT hash FROM owners WHERE page = ?`
+
+	// homeSQL reads all that a move needs to know, with the count of its transaction.
+	homeSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = ?1), 0), coalesce(own.page, 0),
+			coalesce((SELECT sequence FROM pages WHERE page = own.page), 0),
+			coalesce((SELECT max(page) FROM pages), 0), (SELECT coalesce(max(changed), 0) + 1 FROM pages)
+		FROM (SELECT 1) LEFT JOIN owners own ON own.hash = ?2`
+
+	// moveSQL raises a page because of a move. One without a row gets the moves
+	// given: the shared page has one then, and a user's new one none.
+	moveSQL = `INSERT INTO pages (page, sequence, changed, moves) VALUES (?, ?, ?, ?)
+		ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed, moves = moves + 1`
+
+	addOwnerSQL    = `INSERT INTO owners (hash, page) VALUES (?, ?)`
+	removeOwnerSQL = `DELETE FROM owners WHERE hash = ?`
 
 	checkpointSQL = `SELECT value FROM checkpoints WHERE id = ?`
 
@@ -117,9 +137,15 @@ func deleteSQL(n int) string {
 	return `DELETE FROM entries WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
 }
 
-// standingSQL reads the sequences of n pages.
+// standingSQL reads where n pages stand.
 func standingSQL(n int) string {
-	return `SELECT page, sequence FROM pages WHERE page IN ` + tuples(1, n)
+	return `SELECT page, sequence, moves FROM pages WHERE page IN ` + tuples(1, n)
+}
+
+// homesSQL finds which of n users have a page of their own, and where that stands.
+func homesSQL(n int) string {
+	return `SELECT hash, page, (SELECT sequence FROM pages WHERE page = owners.page) FROM owners
+		WHERE hash IN ` + tuples(1, n)
 }
 
 // raiseSQL sets the sequences of n pages.
@@ -139,15 +165,16 @@ type batched map[int]*sql.Stmt
 
 // writeStatements are prepared on the writer's connection.
 type writeStatements struct {
-	lookup, tally, insert, remove, standing, raise batched
-	setCheckpoint, removeCheckpoint                *sql.Stmt
-	progress                                       *sql.Stmt
+	lookup, tally, insert, remove, standing, homes, raise batched
+	setCheckpoint, removeCheckpoint                       *sql.Stmt
+	progress                                              *sql.Stmt
 }
 
 // readStatements are prepared on the readers' connections.
 type readStatements struct {
 	snapshot, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
 	count, counts, owned, naming, kinds                                                     *sql.Stmt
+	owners                                                                                  *sql.Stmt
 	lookup                                                                                  batched
 }
 
@@ -175,6 +202,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) error {
 		{d.readers, ownedSQL, &r.owned},
 		{d.readers, namingSQL, &r.naming},
 		{d.readers, kindsSQL, &r.kinds},
+		{d.readers, ownersSQL, &r.owners},
 		{d.readers, checkpointSQL, &r.checkpoint},
 		{d.readers, pagesSQL, &r.pages},
 	} {
@@ -199,6 +227,7 @@ func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
 		{d.writer, insertSQL, &w.insert},
 		{d.writer, deleteSQL, &w.remove},
 		{d.writer, standingSQL, &w.standing},
+		{d.writer, homesSQL, &w.homes},
 		{d.writer, raiseSQL, &w.raise},
 		{d.readers, lookupSQL, &r.lookup},
 	} {

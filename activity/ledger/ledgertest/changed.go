@@ -17,14 +17,25 @@ import (
 func changes(t tester, l *ledger.Ledger, since uint64) (map[uint32]uint64, ledger.Progress) {
 	t.Helper()
 	sequences := map[uint32]uint64{}
-	progress, err := l.Changed(context.Background(), since, func(page uint32, sequence uint64) error {
-		sequences[page] = sequence
+	pages, progress := standings(t, l, since)
+	for page, s := range pages {
+		sequences[page] = s.Sequence
+	}
+	return sequences, progress
+}
+
+// standings returns what Changed reports, with the moves.
+func standings(t tester, l *ledger.Ledger, since uint64) (map[uint32]ledger.Standing, ledger.Progress) {
+	t.Helper()
+	pages := map[uint32]ledger.Standing{}
+	progress, err := l.Changed(context.Background(), since, func(page uint32, s ledger.Standing) error {
+		pages[page] = s
 		return nil
 	})
 	if err != nil {
 		t.Fatalf("Changed: %v", err)
 	}
-	return sequences, progress
+	return pages, progress
 }
 
 // changed reports more pages than are read in one go, and lets the ledger be used
@@ -45,13 +56,13 @@ func (s suite) changed(t *testing.T) {
 	want[7] = 2
 
 	got := map[uint32]uint64{}
-	_, err := l.Changed(t.Context(), 0, func(page uint32, sequence uint64) error {
+	_, err := l.Changed(t.Context(), 0, func(page uint32, s ledger.Standing) error {
 		_, again := got[page]
-		got[page] = sequence
+		got[page] = s.Sequence
 		if page%3000 == 1 && !again {
 			record(t, l, remove(adds[page].Rows[0]))
-			checkPage(t, l, page, nil, sequence+1)
-			want[page] = sequence + 1
+			checkPage(t, l, page, nil, s.Sequence+1)
+			want[page] = s.Sequence + 1
 		}
 		return nil
 	})
@@ -65,7 +76,7 @@ func (s suite) changed(t *testing.T) {
 	}
 	stop := errors.New("enough")
 	calls := 0
-	_, err = l.Changed(t.Context(), 0, func(uint32, uint64) error { calls++; return stop })
+	_, err = l.Changed(t.Context(), 0, func(uint32, ledger.Standing) error { calls++; return stop })
 	if !errors.Is(err, stop) || calls != 1 {
 		t.Errorf("error %v after %d calls, want the one given at the first", err, calls)
 	}
@@ -117,7 +128,7 @@ func (s suite) changedAhead(t *testing.T) {
 	record(t, l, add(block(3, "a")), add(block(4, "a")))
 	var answer time.Duration
 	began := time.Now()
-	progress, err := l.Changed(t.Context(), 0, func(page uint32, _ uint64) error {
+	progress, err := l.Changed(t.Context(), 0, func(page uint32, _ ledger.Standing) error {
 		if answer == 0 {
 			answer = time.Since(began)
 		}
@@ -174,6 +185,21 @@ func (s suite) concurrentChanged(t *testing.T) {
 					return
 				}
 				committed.note(receipt)
+			}
+		})
+	}
+	for user := range 2 {
+		l, hash := handles[user%len(handles)], block(14+user, "").Hash
+		wg.Go(func() {
+			for range calls / 4 {
+				for _, move := range []func(context.Context, uint64) (ledger.Receipt, error){l.MoveOut, l.MoveIn} {
+					receipt, err := move(t.Context(), hash)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					committed.note(receipt)
+				}
 			}
 		})
 	}

@@ -119,8 +119,8 @@ func tell(t *testing.T, story []ledger.PageChange) map[key]bool {
 func checkPageKeys(t *testing.T, l *ledger.Ledger, page uint32, keys map[key]bool, sequence uint64) {
 	t.Helper()
 	rows, got := snapshot(t, l, page)
-	if got != sequence {
-		t.Errorf("page %d at sequence %d, want %d", page, got, sequence)
+	if got.Sequence != sequence {
+		t.Errorf("page %d at sequence %d, want %d", page, got.Sequence, sequence)
 	}
 	if len(rows) != len(keys) {
 		t.Errorf("page %d holds %d rows, want %d", page, len(rows), len(keys))
@@ -146,12 +146,12 @@ func shoot(t *testing.T, l *ledger.Ledger, stop <-chan struct{}) (shots []shot) 
 			more = false
 		default:
 		}
-		rows, sequence, err := l.Snapshot(t.Context(), 0)
+		rows, s, err := l.Snapshot(t.Context(), 0)
 		if err != nil {
 			t.Error(err)
 			break
 		}
-		shots = append(shots, shot{rows, sequence})
+		shots = append(shots, shot{rows, s.Sequence})
 	}
 	return shots
 }
@@ -177,6 +177,10 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 		changes := randomChanges(random.IntN)
 		retime(changes)
 		checkReceipt(t, record(t, l, changes...), m.record(changes))
+		if m.sequences[0] == uint64(len(history)) {
+			history = append(history, m.page(0))
+		}
+		moved(t, l, m, block(random.IntN(16), "").Hash, random.IntN(2) == 0)
 		if m.sequences[0] == uint64(len(history)) {
 			history = append(history, m.page(0))
 		}
@@ -237,6 +241,9 @@ func (s suite) random(t *testing.T) {
 					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
 				}
 				listed(rt, l, m, q)
+			},
+			"move": func(rt *rapid.T) {
+				moved(rt, l, m, block(intn(16), "").Hash, intn(2) == 0)
 			},
 			"count": func(rt *rapid.T) {
 				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))

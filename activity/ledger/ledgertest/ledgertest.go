@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -52,6 +53,13 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"ChangedSetBack", suite.changedSetBack},
 		{"ChangedAhead", suite.changedAhead},
 		{"NoSuchPage", suite.noSuchPage},
+		{"Move", suite.move},
+		{"MoveAgain", suite.moveAgain},
+		{"MoveOrder", suite.moveOrder},
+		{"MoveHashes", suite.moveHashes},
+		{"MoveRestored", suite.moveRestored},
+		{"MoveCancelledAnywhere", suite.moveCancelledAnywhere},
+		{"MoveMany", suite.moveMany},
 		{"List", suite.list},
 		{"ListFrom", suite.listFrom},
 		{"ListNow", suite.listNow},
@@ -71,6 +79,8 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"LimitMany", suite.limitMany},
 		{"ConcurrentLimit", suite.concurrentLimit},
 		{"ConcurrentLimitChurn", suite.concurrentLimitChurn},
+		{"ConcurrentMoves", suite.concurrentMoves},
+		{"ConcurrentMovesTogether", suite.concurrentMovesTogether},
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
 		{"ConcurrentChanged", suite.concurrentChanged},
@@ -151,25 +161,30 @@ func removeEnded(rows ...ledger.Row) ledger.Change {
 // at is a moment, given in microseconds.
 func at(us int64) time.Time { return time.UnixMicro(1_750_000_000_000_000 + us).UTC() }
 
-// block is a row of user number owner; with 16 pages, owner is also the page.
+// block is a row of user number owner; with 16 pages, owner is also the page. The last one's
+// hash is the greatest.
 func block(owner int, target string) ledger.Row {
+	hash := uint64(owner) << 60
+	if owner == 15 {
+		hash = math.MaxUint64
+	}
 	return ledger.Row{
-		Hash: uint64(owner) << 60, Owner: fmt.Sprintf("u%d", owner), Kind: "block",
+		Hash: hash, Owner: fmt.Sprintf("u%d", owner), Kind: "block",
 		Target: target, Since: at(0),
 	}
 }
 
 // snapshot returns a page's rows, which have to be in key order.
-func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, uint64) {
+func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.Standing) {
 	t.Helper()
-	rows, sequence, err := l.Snapshot(context.Background(), page)
+	rows, s, err := l.Snapshot(context.Background(), page)
 	if err != nil {
 		t.Fatalf("Snapshot: %v", err)
 	}
 	if !slices.IsSortedFunc(rows, compareRows) {
 		t.Errorf("page %d is not in order: %v", page, rows)
 	}
-	return rows, sequence
+	return rows, s
 }
 
 func compareRows(a, b ledger.Row) int {
@@ -181,19 +196,20 @@ func compareRows(a, b ledger.Row) int {
 
 // checkPage compares a page with the rows that it should hold, in key order,
 // and the sequence at which it should stand.
-func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, sequence uint64) {
+func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, sequence uint64) ledger.Standing {
 	t.Helper()
-	got, gotSequence := snapshot(t, l, page)
+	got, s := snapshot(t, l, page)
 	if !slices.Equal(got, rows) {
 		t.Errorf("page %d holds %v, want %v", page, got, rows)
 	}
-	if gotSequence != sequence {
-		t.Errorf("page %d at sequence %d, want %d", page, gotSequence, sequence)
+	if s.Sequence != sequence {
+		t.Errorf("page %d at sequence %d, want %d", page, s.Sequence, sequence)
 	}
 	alone, err := l.Sequence(context.Background(), page)
 	if err != nil || alone != sequence {
 		t.Errorf("Sequence(%d) = %d, %v, want %d", page, alone, err, sequence)
 	}
+	return s
 }
 
 // checkReceipt compares receipts. One that is wanted without Refused has nothing
@@ -210,7 +226,7 @@ func checkReceipt(t tester, got, want ledger.Receipt) {
 		t.Errorf("refused %v, want %v", got.Refused, want.Refused)
 	}
 	same := slices.EqualFunc(got.Pages, want.Pages, func(a, b ledger.PageChange) bool {
-		return a.Page == b.Page && a.Sequence == b.Sequence &&
+		return a.Page == b.Page && a.Sequence == b.Sequence && a.Own == b.Own && a.Owner == b.Owner &&
 			slices.Equal(a.Added, b.Added) && slices.Equal(a.Removed, b.Removed)
 	})
 	if !same {

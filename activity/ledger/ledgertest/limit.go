@@ -167,9 +167,9 @@ func (s suite) concurrentLimit(t *testing.T) {
 	if err != nil || n != limit {
 		t.Errorf("%d rows, %v, want %d", n, err, limit)
 	}
-	rows, sequence := snapshot(t, handles[0], 3)
-	if len(rows) != limit || sequence != raised {
-		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), sequence, limit, raised)
+	rows, stands := snapshot(t, handles[0], 3)
+	if len(rows) != limit || stands.Sequence != raised {
+		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), stands.Sequence, limit, raised)
 	}
 }
 

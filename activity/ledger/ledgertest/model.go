@@ -37,10 +37,15 @@ type model struct {
 	id        ledger.Identity
 	rows      map[key]times // those that have ended, too
 	sequences map[uint32]uint64
+	moves     map[uint32]uint32
+	own       map[uint64]uint32 // by hash
+	numbers   uint32            // pages of one user alone that there ever were
 }
 
 func newModel(id ledger.Identity) *model {
-	return &model{id, map[key]times{}, map[uint32]uint64{}}
+	return &model{
+		id: id, rows: map[key]times{}, sequences: map[uint32]uint64{}, moves: map[uint32]uint32{}, own: map[uint64]uint32{},
+	}
 }
 
 // record makes the changes one by one and then compares before and after.
@@ -96,6 +101,49 @@ func (m *model) count(of ledger.Row, now time.Time) (n int) {
 		}
 	}
 	return n
+}
+
+// move moves a user, if that is not where they are.
+func (m *model) move(hash uint64, out bool) ledger.Receipt {
+	shared := m.id.Page(hash)
+	page, has := m.own[hash]
+	if out != has {
+		if out {
+			page = ledger.OwnPages + m.numbers
+			m.numbers++
+			m.own[hash] = page
+		} else {
+			delete(m.own, hash)
+			m.moves[page]++
+		}
+		m.moves[shared]++
+		m.sequences[shared]++
+		m.sequences[page]++
+	}
+	pages := []ledger.PageChange{{Page: shared, Sequence: m.sequences[shared]}}
+	if out || has {
+		pages = append(pages, ledger.PageChange{Page: page, Own: true, Owner: hash, Sequence: m.sequences[page]})
+	}
+	return ledger.Receipt{Pages: pages}
+}
+
+// pageOf is the page that has the rows of a hash.
+func (m *model) pageOf(hash uint64) uint32 {
+	if page, moved := m.own[hash]; moved {
+		return page
+	}
+	return m.id.Page(hash)
+}
+
+// owners asks every user who has moved.
+func (m *model) owners(shared func(page uint32) bool) (owners []ledger.Owner) {
+	for hash, page := range m.own {
+		if shared(m.id.Page(hash)) {
+			owners = append(owners, ledger.Owner{Hash: hash, Page: page})
+		}
+	}
+	slices.SortFunc(owners, func(a, b ledger.Owner) int { return cmp.Compare(a.Hash, b.Hash) })
+	return owners
 }
 
 // owned sorts what an owner has.
@@ -158,9 +206,12 @@ func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
 func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageChange {
 	changes := map[uint32]*ledger.PageChange{}
 	for k := range touched {
-		page := m.id.Page(k.hash)
+		shared, page := m.id.Page(k.hash), m.pageOf(k.hash)
+		if changes[shared] == nil {
+			changes[shared] = &ledger.PageChange{Page: shared}
+		}
 		if changes[page] == nil {
-			changes[page] = &ledger.PageChange{Page: page}
+			changes[page] = &ledger.PageChange{Page: page, Own: true, Owner: k.hash}
 		}
 		old, was := before[k]
 		now, is := m.rows[k]
@@ -188,7 +239,7 @@ func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageC
 func (m *model) page(page uint32) []ledger.Row {
 	var rows []ledger.Row
 	for k, times := range m.rows {
-		if m.id.Page(k.hash) == page {
+		if m.pageOf(k.hash) == page {
 			rows = append(rows, k.row(times))
 		}
 	}
@@ -234,15 +285,56 @@ func (m *model) ended(now time.Time, limit int) []ledger.Row {
 // check compares the whole ledger with the model. It must have few pages.
 func (m *model) check(t tester, l *ledger.Ledger) {
 	t.Helper()
-	for page := range m.id.Pages {
-		checkPage(t, l, page, m.page(page), m.sequences[page])
+	all := map[uint32]ledger.Standing{}
+	for _, page := range m.all() {
+		want := ledger.Standing{Sequence: m.sequences[page], Moves: m.moves[page]}
+		if got := checkPage(t, l, page, m.page(page), want.Sequence); got.Moves != want.Moves {
+			t.Errorf("page %d was moved out of %d times, want %d", page, got.Moves, want.Moves)
+		}
+		if want.Sequence > 0 {
+			all[page] = want
+		}
 	}
-	sequences := map[uint32]uint64{}
-	_, err := l.Changed(context.Background(), 0, func(page uint32, sequence uint64) error {
-		sequences[page] = sequence
-		return nil
-	})
-	if err != nil || !maps.Equal(sequences, m.sequences) {
-		t.Errorf("sequences %v, %v, want %v", sequences, err, m.sequences)
+	if next := ledger.OwnPages + m.numbers; second(l.Sequence(context.Background(), next)) == nil {
+		t.Errorf("there is a page %d, which nobody had", next)
+	}
+	if got, _ := standings(t, l, 0); !maps.Equal(got, all) {
+		t.Errorf("changed %v, want %v", got, all)
+	}
+	m.checkOwners(t, l)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// all are the numbers of all pages.
+func (m *model) all() (pages []uint32) {
+	for page := range m.id.Pages {
+		pages = append(pages, page)
+	}
+	for n := range m.numbers {
+		pages = append(pages, ledger.OwnPages+n)
+	}
+	return pages
+}
+
+// checkOwners compares who has a page of their own, of all pages and of every other one.
+func (m *model) checkOwners(t tester, l *ledger.Ledger) {
+	t.Helper()
+	odd := []uint32{m.id.Pages - 1} // or the only one
+	for page := uint32(1); page < m.id.Pages; page += 2 {
+		odd = append(odd, page)
+	}
+	for _, pages := range [][]uint32{nil, odd, {0}, {0, 0}} {
+		asked := func(page uint32) bool { return pages == nil || slices.Contains(pages, page) }
+		moves := map[uint32]uint32{}
+		for page, n := range m.moves {
+			if page < ledger.OwnPages && asked(page) {
+				moves[page] = n
+			}
+		}
+		owners, got, err := l.Owners(context.Background(), pages...)
+		if want := m.owners(asked); err != nil || !slices.Equal(owners, want) || !maps.Equal(got, moves) {
+			t.Errorf("owners of pages %v: %v, moves %v, %v, want %v, %v", pages, owners, got, err, want, moves)
+		}
 	}
 }

@@ -58,8 +58,8 @@ func (s suite) restored(t *testing.T) {
 	if after.Incarnation == before.Incarnation || after.Incarnation == 0 || after.Seed != before.Seed || after.Pages != before.Pages {
 		t.Errorf("identity %+v restored, was %+v: want another incarnation alone", after, before)
 	}
-	if rows, sequence, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 1 || sequence != 1 {
-		t.Errorf("%v at %d, %v: want the row that was there", rows, sequence, err)
+	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 1 || s.Sequence != 1 {
+		t.Errorf("%v at %d, %v: want the row that was there", rows, s.Sequence, err)
 	}
 	shut(t, l)
 	if id := open(t, url, ledger.Options{}).Identity(); id != after {
@@ -109,10 +109,13 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 		"Snapshot": func(ctx context.Context) error { _, _, err := l.Snapshot(ctx, 0); return err },
 		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
 		"Changed": func(ctx context.Context) error {
-			_, err := l.Changed(ctx, 0, func(uint32, uint64) error { return nil })
+			_, err := l.Changed(ctx, 0, func(uint32, ledger.Standing) error { return nil })
 			return err
 		},
-		"Ended": func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
+		"Owners":  func(ctx context.Context) error { _, _, err := l.Owners(ctx); return err },
+		"MoveOut": func(ctx context.Context) error { _, err := l.MoveOut(ctx, 1); return err },
+		"MoveIn":  func(ctx context.Context) error { _, err := l.MoveIn(ctx, 1); return err },
+		"Ended":   func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
 		"List": func(ctx context.Context) error {
 			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err

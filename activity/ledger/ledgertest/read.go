@@ -79,13 +79,23 @@ func (s suite) reopen(t *testing.T) {
 }
 
 func (s suite) noSuchPage(t *testing.T) {
+	most := s.make(t, ledger.OwnPages) // all other numbers are of own pages
+	if _, _, err := most.Owners(t.Context(), ledger.OwnPages); err == nil {
+		t.Error("users share an own page")
+	}
+	if _, _, err := most.Snapshot(t.Context(), ledger.OwnPages); err == nil {
+		t.Error("there is a snapshot of an own page that nobody had")
+	}
 	l := s.make(t, 16)
-	for _, page := range []uint32{16, math.MaxUint32} {
+	for _, page := range []uint32{16, ledger.OwnPages - 1, ledger.OwnPages, math.MaxUint32} {
 		if _, _, err := l.Snapshot(t.Context(), page); err == nil {
 			t.Errorf("there is a snapshot of page %d of 16", page)
 		}
 		if _, err := l.Sequence(t.Context(), page); err == nil {
 			t.Errorf("there is a sequence of page %d of 16", page)
+		}
+		if _, _, err := l.Owners(t.Context(), 3, page); err == nil {
+			t.Errorf("users share page %d of 16", page)
 		}
 	}
 }

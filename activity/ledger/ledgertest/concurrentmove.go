@@ -1,0 +1,199 @@
+package ledgertest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// concurrentMoves has users move out and back while others record their rows. The receipts,
+// put in order by the sequences, have to tell one story of every page: a user's rows go with the
+// user, and each page ends up with the rows that the ledger then has there.
+func (s suite) concurrentMoves(t *testing.T) {
+	const writers, calls, movers, moves = 6, 40, 3, 15
+	handles := s.handles(t, 2)
+	receipts := make([][]ledger.Receipt, writers+movers)
+	var wg sync.WaitGroup
+	for g := range writers {
+		random := rand.New(rand.NewPCG(11, uint64(g)))
+		l := handles[g%len(handles)]
+		wg.Go(func() {
+			for range calls {
+				receipt, err := l.Record(t.Context(), at(0), randomChanges(random.IntN))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				receipts[g] = append(receipts[g], receipt)
+			}
+		})
+	}
+	for g := range movers {
+		l, hash := handles[(g+1)%len(handles)], block([]int{0, 3, 15}[g], "").Hash
+		wg.Go(func() {
+			for i := range moves { // an odd number: they are out in the end
+				move := []func(context.Context, uint64) (ledger.Receipt, error){l.MoveOut, l.MoveIn}[i%2]
+				receipt, err := move(t.Context(), hash)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				receipts[writers+g] = append(receipts[writers+g], receipt)
+			}
+		})
+	}
+	wg.Wait()
+	story := newStory(t, slices.Concat(receipts...))
+	for page := range handles[0].Identity().Pages {
+		story.tell(t, page, map[key]bool{})
+	}
+	if want := 2 + movers*(moves+1)/2; len(story.ends) != want {
+		t.Errorf("the story is of %d pages, want %d", len(story.ends), want)
+	}
+	for page, keys := range story.ends {
+		checkPageKeys(t, handles[0], page, keys, uint64(len(story.chapters[page])))
+	}
+}
+
+// chapter is what raised a page once.
+type chapter struct {
+	ledger.PageChange
+	own *ledger.PageChange // of a move: the other page
+}
+
+// story is what raised each page, and what that leaves in it.
+type story struct {
+	chapters map[uint32][]chapter
+	ends     map[uint32]map[key]bool
+}
+
+// newStory sorts receipts, of which every move moved somebody.
+func newStory(t *testing.T, receipts []ledger.Receipt) *story {
+	t.Helper()
+	s := &story{map[uint32][]chapter{}, map[uint32]map[key]bool{}}
+	for _, receipt := range receipts {
+		if len(receipt.Changed) == 0 {
+			shared, own := receipt.Pages[0], receipt.Pages[1]
+			s.chapters[shared.Page] = append(s.chapters[shared.Page], chapter{shared, &own})
+			s.chapters[own.Page] = append(s.chapters[own.Page], chapter{own, nil})
+			continue
+		}
+		for _, p := range receipt.Pages {
+			if len(p.Added)+len(p.Removed) > 0 {
+				s.chapters[p.Page] = append(s.chapters[p.Page], chapter{p, nil})
+			}
+		}
+	}
+	for page, chapters := range s.chapters {
+		slices.SortFunc(chapters, func(a, b chapter) int { return cmp.Compare(a.Sequence, b.Sequence) })
+		for i, c := range chapters {
+			if c.Sequence != uint64(i+1) {
+				t.Fatalf("page %d: change %d has sequence %d", page, i+1, c.Sequence)
+			}
+		}
+	}
+	return s
+}
+
+// tell follows a page that begins with the keys given.
+func (s *story) tell(t *testing.T, page uint32, keys map[key]bool) {
+	t.Helper()
+	for _, c := range s.chapters[page] {
+		for _, r := range c.Removed {
+			if !keys[keyOf(r)] {
+				t.Errorf("page %d at %d: removed %v, which was not there", page, c.Sequence, r)
+			}
+			delete(keys, keyOf(r))
+		}
+		for _, r := range c.Added {
+			if keys[keyOf(r)] || c.Own && c.Owner != r.Hash {
+				t.Errorf("page %d at %d: added %v, which was there or is another's", page, c.Sequence, r)
+			}
+			keys[keyOf(r)] = true
+		}
+		switch {
+		case c.own == nil:
+		case c.own.Sequence == 1: // out
+			mine := map[key]bool{}
+			for k := range keys {
+				if k.hash == c.own.Owner {
+					mine[k] = true
+					delete(keys, k)
+				}
+			}
+			s.tell(t, c.own.Page, mine)
+		default: // what was told of it is the end: it is given up
+			if last := uint64(len(s.chapters[c.own.Page])); c.own.Sequence != last {
+				t.Errorf("page %d was raised to %d after it was given up at %d", c.own.Page, last, c.own.Sequence)
+			}
+			maps.Copy(keys, s.ends[c.own.Page])
+			s.ends[c.own.Page] = map[key]bool{}
+		}
+	}
+	s.ends[page] = keys
+}
+
+// concurrentMovesTogether moves users out and back again, each by several at once: that is one move.
+func (s suite) concurrentMovesTogether(t *testing.T) {
+	const users, each = 5, 3
+	handles := s.handles(t, 2)
+	l := handles[0]
+	m := newModel(l.Identity())
+	for user := range users {
+		recordAt(t, l, m, at(0), add(block(3*user, "a")))
+	}
+	together := func(move func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error)) (pages map[uint64]map[uint32]bool) {
+		pages = map[uint64]map[uint32]bool{}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range users * each {
+			hash := block(3*(i%users), "").Hash
+			wg.Go(func() {
+				receipt, err := move(handles[i%len(handles)], hash)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if pages[hash] == nil {
+					pages[hash] = map[uint32]bool{}
+				}
+				for _, p := range receipt.Pages {
+					pages[hash][p.Page] = true
+				}
+			})
+		}
+		wg.Wait()
+		return pages
+	}
+	outs := together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.MoveOut(t.Context(), hash) })
+	owners, moves, err := l.Owners(t.Context())
+	if err != nil || len(owners) != users || moves[0]+moves[1] != users {
+		t.Fatalf("owners %v, moves %v, %v, want %d", owners, moves, err, users)
+	}
+	numbers := map[uint32]bool{}
+	for _, o := range owners {
+		if want := map[uint32]bool{m.id.Page(o.Hash): true, o.Page: true}; !maps.Equal(outs[o.Hash], want) {
+			t.Errorf("user %d has page %d and was told of %v", o.Hash, o.Page, outs[o.Hash])
+		}
+		numbers[o.Page] = true
+		m.move(o.Hash, true)
+		m.own[o.Hash] = o.Page // in the order in which they came
+	}
+	if len(numbers) != users {
+		t.Errorf("%d users have %d pages", users, len(numbers))
+	}
+	m.check(t, l)
+	together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.MoveIn(t.Context(), hash) })
+	for _, o := range owners {
+		m.move(o.Hash, false)
+	}
+	m.check(t, l)
+}

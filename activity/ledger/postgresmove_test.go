@@ -1,0 +1,135 @@
+package ledger_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// refuseCommits has the server refuse commits of transactions that raise pages, because of a
+// conflict: the first ones, so many, and as soon as the lock 4713 is free.
+const refuseCommits = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	PERFORM pg_advisory_xact_lock(4713);
+	IF nextval('attempts') <= 2 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END IF;
+	RETURN NULL; END $$`
+
+const onRaise = `CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON pages DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION refuse()`
+
+func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint32]uint64) {
+	t.Helper()
+	got := map[uint32]uint64{}
+	for _, p := range receipt.Pages {
+		got[p.Page] = p.Sequence
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("pages %v, %v, want %v", got, err, want)
+	}
+}
+
+// testMoveConflicts has the commits of moves refused: what is tried again happens once.
+func testMoveConflicts(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"))
+		conn := raw(t, url)
+		execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits, onRaise)
+		receipt, err := l.MoveOut(t.Context(), 3<<60)
+		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, ledger.OwnPages: 1})
+		execute(t, conn, `ALTER SEQUENCE attempts RESTART`)
+		receipt, err = l.MoveIn(t.Context(), 3<<60)
+		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.OwnPages: 2})
+		owners, moves, err := l.Owners(t.Context())
+		if err != nil || len(owners) > 0 || !maps.Equal(moves, map[uint32]uint32{3: 2}) {
+			t.Errorf("owners %v, moves %v, %v", owners, moves, err)
+		}
+		execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			RAISE EXCEPTION 'on principle'; END $$`)
+		if _, err := l.MoveOut(t.Context(), 3<<60); err == nil || !strings.Contains(err.Error(), "on principle") {
+			t.Errorf("error %v, want the lasting one", err)
+		}
+		checkSequence(t, l, 3, 3)
+		if _, err := l.Sequence(t.Context(), ledger.OwnPages+1); err == nil {
+			t.Error("a page is left of a move that was refused")
+		}
+	}
+}
+
+// testPlacedAgain has a user be back in the shared page when a Record is tried again that had found them
+// elsewhere.
+func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		if _, err := l.MoveOut(t.Context(), 3<<60); err != nil {
+			t.Fatal(err)
+		}
+		watch := raw(t, url)
+		execute(t, watch, `CREATE SEQUENCE attempts`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
+		done := make(chan error)
+		var receipt ledger.Receipt
+		go func() {
+			var err error
+			receipt, err = l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "a"), on(4, "a")})
+			done <- err
+		}()
+		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+		execute(t, watch, `DELETE FROM owners`, `SELECT pg_advisory_unlock(4713)`)
+		err := <-done
+		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, 4: 1})
+		if rows, _, err := l.Snapshot(t.Context(), 3); len(rows) != 1 || err != nil {
+			t.Errorf("%v, %v, want the row", rows, err)
+		}
+	}
+}
+
+// testMoveWaits has a Record wait for a move that is being committed, and find the user where it left them; other
+// pages' users move one after another.
+func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		watch := raw(t, url)
+		execute(t, watch, `CREATE SEQUENCE attempts START 3`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
+		results := map[string]ledger.Receipt{}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		waiting := 0
+		begin := func(name string, call func() (ledger.Receipt, error)) {
+			wg.Go(func() {
+				receipt, err := call()
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				results[name] = receipt
+			})
+			waiting++
+			await(t, watch, `SELECT count(*) = `+string(rune('0'+waiting))+` FROM pg_locks WHERE NOT granted`)
+		}
+		begin("out", func() (ledger.Receipt, error) { return l.MoveOut(t.Context(), 3<<60) })
+		begin("record", func() (ledger.Receipt, error) {
+			return l.Record(context.WithoutCancel(t.Context()), time.Now(), []ledger.Change{on(3, "a")})
+		})
+		begin("other", func() (ledger.Receipt, error) { return l.MoveOut(t.Context(), 4<<60) })
+		execute(t, watch, `SELECT pg_advisory_unlock(4713)`)
+		wg.Wait()
+		checkPagesOf(t, results["out"], nil, map[uint32]uint64{3: 1, ledger.OwnPages: 1})
+		checkPagesOf(t, results["record"], nil, map[uint32]uint64{3: 1, ledger.OwnPages: 2})
+		checkPagesOf(t, results["other"], nil, map[uint32]uint64{4: 1, ledger.OwnPages + 1: 1})
+		if owners, _, err := l.Owners(t.Context()); err != nil || !slices.Equal(owners, []ledger.Owner{
+			{Hash: 3 << 60, Page: ledger.OwnPages}, {Hash: 4 << 60, Page: ledger.OwnPages + 1},
+		}) {
+			t.Errorf("owners %v, %v", owners, err)
+		}
+	}
+}
