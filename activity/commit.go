@@ -20,7 +20,10 @@ type write struct {
 	ctx     context.Context //nolint:containedctx // of the caller that waits for it
 	changes []ledger.Change
 	done    chan struct{}
-	anew    bool // pages are to be made anew instead of changed: nothing of what goes is left then
+	// deletes says that the user of hash is being deleted: pages are made anew instead of changed, so that
+	// nothing is left of what goes.
+	deletes bool
+	hash    uint64
 
 	outcomes []Outcome
 	err      error
@@ -36,7 +39,8 @@ type group struct {
 	writes    []*write
 	receipt   ledger.Receipt
 	committed int64                    // when, as [Recorder.elapsed]
-	anew      map[uint32]bool          // pages that are not changed, but made anew
+	anew      map[uint32]bool          // pages that are not changed, but made anew, or false: later
+	own       map[uint64]uint32        // pages of one user alone, by the user's hash
 	await     map[uint32]chan struct{} // pages that an earlier group is on its way to
 	there     chan struct{}            // closed when this group is there
 }
@@ -101,13 +105,17 @@ func (r *Recorder) commit(writes []*write) {
 	}
 	g := group{
 		writes: writes, receipt: receipt, committed: r.elapsed(),
-		await: make(map[uint32]chan struct{}), there: make(chan struct{}), anew: r.anewPages(writes),
+		await: make(map[uint32]chan struct{}), there: make(chan struct{}), own: ownPages(receipt),
 	}
+	g.anew = r.anewPages(writes, g.own)
 	r.settling <- struct{}{}
 	r.mu.Lock()
 	for _, p := range receipt.Pages {
 		r.learnBelow(p)
-		raise(&r.marks.committed[p.Page], p.Sequence)
+		raise(&r.marks.of(p.Page).committed, p.Sequence)
+		if p.Own {
+			r.owners.note(p.Page, p.Owner)
+		}
 		if before := r.tail[p.Page]; before != nil {
 			g.await[p.Page] = before
 		}
@@ -117,16 +125,21 @@ func (r *Recorder) commit(writes []*write) {
 	r.ended.Go(func() { r.settle(g) })
 }
 
-// anewPages are the pages of writes that want them made anew.
-func (r *Recorder) anewPages(writes []*write) map[uint32]bool {
+// anewPages are the pages of writes that want them made anew. The page that a user who is being deleted has to
+// themselves is not worth it until all rows are gone: nobody uses it before, as it is behind.
+func (r *Recorder) anewPages(writes []*write, own map[uint64]uint32) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
-		if !w.anew {
+		if !w.deletes {
 			continue
 		}
 		for _, c := range w.changes {
 			for _, row := range c.Rows {
-				pages[r.pageOf(row.Hash)] = true
+				if page, ok := own[row.Hash]; ok {
+					pages[page] = pages[page] || row.Hash != w.hash
+				} else {
+					pages[r.sharedPage(row.Hash)] = true
+				}
 			}
 		}
 	}
@@ -162,7 +175,7 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 	var late []*write
 	for _, w := range g.writes {
 		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
-		if len(failed) > 0 && r.failure(w, failed) != nil {
+		if len(failed) > 0 && r.failure(w, g.own, failed) != nil {
 			late = append(late, w)
 		} else {
 			w.finish(nil)
@@ -174,7 +187,7 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 	seen := r.outlast(g.committed)
 	for _, w := range late {
 		if !seen {
-			w.finish(unavailable("pages", r.failure(w, failed)))
+			w.finish(unavailable("pages", r.failure(w, g.own, failed)))
 			continue
 		}
 		r.stats.withoutPage.Add(1)
@@ -220,26 +233,51 @@ func (r *Recorder) outlast(committed int64) bool {
 }
 
 // failure returns what went wrong with the pages of w.
-func (r *Recorder) failure(w *write, failed map[uint32]error) error {
+func (r *Recorder) failure(w *write, own map[uint64]uint32, failed map[uint32]error) error {
 	var errs []error
+	add := func(err error) {
+		if err != nil && !slices.Contains(errs, err) {
+			errs = append(errs, err)
+		}
+	}
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
-			if err := failed[r.pageOf(row.Hash)]; err != nil && !slices.Contains(errs, err) {
-				errs = append(errs, err)
+			add(failed[r.sharedPage(row.Hash)])
+			if page, ok := own[row.Hash]; ok {
+				add(failed[page])
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// ownPages are the pages of one user alone among those of a transaction, by the user's hash.
+func ownPages(receipt ledger.Receipt) map[uint64]uint32 {
+	var own map[uint64]uint32
+	for _, p := range receipt.Pages {
+		if !p.Own {
+			continue
+		}
+		if own == nil {
+			own = make(map[uint64]uint32)
+		}
+		own[p.Owner] = p.Page
+	}
+	return own
+}
+
 // applyAll brings the pages to where the transaction left them, and returns the
 // errors of those that could not be.
 func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, anew map[uint32]bool) map[uint32]error {
 	var batches []favfilter.Batch
+	var numbers []uint32 // of the pages of batches
 	repairs := repairs{failed: make(map[uint32]error)}
 	repairs.group.SetLimit(maxRebuilds)
 	for _, p := range pages {
-		if anew[p.Page] {
+		if now, ok := anew[p.Page]; ok && (now || len(p.Added) == 0) {
+			if !now {
+				continue
+			}
 			// It stands below until then, so nobody's write can go past with what was in it.
 			repairs.start(p.Page, func() error { return r.remake(ctx, p.Page, p.Sequence, "user deleted") })
 			continue
@@ -250,31 +288,31 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, anew
 				repairs.fail(p.Page, unavailable("ledger", err))
 				continue
 			}
-			batches = append(batches, b)
+			batches, numbers = append(batches, b), append(numbers, p.Page)
 			continue
 		}
 		// Nothing changed, but the write that this one repeats may not have reached
 		// the page.
-		if r.marks.stood[p.Page].Load() < p.Sequence {
+		if r.marks.of(p.Page).stood.Load() < p.Sequence {
 			repairs.start(p.Page, func() error { return r.stand(ctx, p.Page, p.Sequence) })
 		}
 	}
 	for i, res := range r.apply(ctx, batches) {
-		b := batches[i]
+		b, page := batches[i], numbers[i]
 		if res.Err != nil {
-			repairs.fail(b.ID.Number, res.Err)
-		} else if reason := r.amiss(ctx, b.ID.Number, res); reason != "" {
-			repairs.start(b.ID.Number, func() error { return r.mend(ctx, b, res, reason) })
+			repairs.fail(page, res.Err)
+		} else if reason := r.amiss(ctx, page, res); reason != "" {
+			repairs.start(page, func() error { return r.mend(ctx, page, b, res, reason) })
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
-			r.tidying.add(b.ID.Number) // how much was cleared is not known any more
+			r.tidying.add(page) // how much was cleared is not known any more
 		}
 	}
 	failed := repairs.wait()
 	for _, p := range pages {
 		// Also where it failed: the ledger has it, so a page below has lost it.
-		raise(&r.marks.required[p.Page], p.Sequence)
-		if failed[p.Page] == nil {
-			raise(&r.marks.stood[p.Page], p.Sequence)
+		raise(&r.marks.of(p.Page).required, p.Sequence)
+		if now, ok := anew[p.Page]; failed[p.Page] == nil && (now || !ok || len(p.Added) > 0) {
+			raise(&r.marks.of(p.Page).stood, p.Sequence)
 		}
 	}
 	return failed
@@ -290,7 +328,7 @@ func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfi
 // mend brings the page of b to where it has to stand after the store answered res. A page
 // that is a little behind most likely waits for another process, which is quicker to be
 // waited for than a rebuild.
-func (r *Recorder) mend(ctx context.Context, b favfilter.Batch, res favfilter.Result, reason string) error {
+func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
 	const tries, near = 4, 8
 	for i := range tries {
 		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
@@ -299,17 +337,17 @@ func (r *Recorder) mend(ctx context.Context, b favfilter.Batch, res favfilter.Re
 		select {
 		case <-time.After(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)): //nolint:gosec // no secret
 		case <-ctx.Done():
-			return fmt.Errorf("apply to page %d: %w", b.ID.Number, ctx.Err())
+			return fmt.Errorf("apply to page %v: %w", b.ID, ctx.Err())
 		}
 		res = r.apply(ctx, []favfilter.Batch{b})[0]
 		if res.Err != nil {
 			return res.Err
 		}
-		if reason = r.amiss(ctx, b.ID.Number, res); reason == "" {
+		if reason = r.amiss(ctx, page, res); reason == "" {
 			return nil
 		}
 	}
-	return r.remake(ctx, b.ID.Number, b.Sequence, reason)
+	return r.remake(ctx, page, b.Sequence, reason)
 }
 
 // repairs are pages of one group that are brought to where they have to stand, some at
@@ -362,7 +400,7 @@ func (r *Recorder) amiss(ctx context.Context, page uint32, res favfilter.Result)
 
 // batch is what a page has to do to follow the ledger.
 func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
-	b := favfilter.Batch{ID: favfilter.PageID{Number: p.Page}, Identity: r.identity, Sequence: p.Sequence}
+	b := favfilter.Batch{ID: r.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
 	var err error
 	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
 		return b, err

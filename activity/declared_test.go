@@ -42,12 +42,12 @@ func (g *rig) losePages(t *testing.T) {
 func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (standing int) {
 	t.Helper()
 	for page := range g.identity.Pages {
-		rows, sequence, err := l.Snapshot(t.Context(), page)
+		rows, s, err := l.Snapshot(t.Context(), page)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
 		must(t, err)
 		p := loaded[0].Page
-		if p == nil || p.Header().Sequence < sequence {
+		if p == nil || p.Header().Sequence < s.Sequence {
 			continue // nobody uses it
 		}
 		standing++

@@ -245,6 +245,12 @@ func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Standing
 	return nil, faulttest.ErrInjected
 }
 
+func (downStore) Probe(
+	context.Context, favfilter.PageID, favfilter.Header, []favfilter.Hash, []bool,
+) (uint64, bool, error) {
+	return 0, false, faulttest.ErrInjected
+}
+
 func (downStore) Epoch(context.Context) (string, error) {
 	return "", faulttest.ErrInjected
 }

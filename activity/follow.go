@@ -125,13 +125,22 @@ func (r *Recorder) pollOnce(ctx context.Context, timeout time.Duration, start in
 	f := &r.follow
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var changed []uint32
-	progress, err := r.ledger.Changed(ctx, f.since, func(page uint32, sequence uint64) error {
-		if page < r.identity.Pages && r.learn(page, sequence) {
+	var changed, moved []uint32
+	progress, err := r.ledger.Changed(ctx, f.since, func(page uint32, s ledger.Standing) error {
+		if page >= r.identity.Pages && page < ledger.OwnPages {
+			return nil
+		}
+		if page < ledger.OwnPages && s.Moves != r.owners.moves(page) {
+			moved = append(moved, page)
+		}
+		if r.learn(page, s.Sequence) {
 			changed = append(changed, page)
 		}
 		return nil
 	})
+	if err == nil && len(moved) > 0 {
+		err = r.learnOwners(ctx, moved...)
+	}
 	if down := err != nil; f.down.Swap(down) != down {
 		if down {
 			r.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
@@ -165,11 +174,12 @@ func (r *Recorder) learnBelow(p ledger.PageChange) {
 // learn notes that the ledger has the page at sequence, and reports whether that is news: it
 // is not if this process made the change and is on its way to the page.
 func (r *Recorder) learn(page uint32, sequence uint64) bool {
-	if sequence <= r.marks.committed[page].Load() {
+	mark := r.marks.of(page)
+	if sequence <= mark.committed.Load() {
 		return false
 	}
-	raise(&r.marks.committed[page], sequence)
-	raise(&r.marks.required[page], sequence)
+	raise(&mark.committed, sequence)
+	raise(&mark.required, sequence)
 	return true
 }
 

@@ -96,15 +96,15 @@ type slowLedger struct {
 	polls      atomic.Int64
 }
 
-func (l *slowLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+func (l *slowLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	if l.unreadable.Load() {
-		return nil, 0, faulttest.ErrInjected
+		return nil, ledger.Standing{}, faulttest.ErrInjected
 	}
 	return l.Ledger.Snapshot(ctx, page)
 }
 
 func (l *slowLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	if l.polls.Add(1) == 1 { // at Open
 		return l.Ledger.Changed(ctx, since, each)
@@ -236,11 +236,11 @@ type countedLedger struct {
 }
 
 func (l *countedLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
-	return l.Ledger.Changed(ctx, since, func(page uint32, sequence uint64) error {
+	return l.Ledger.Changed(ctx, since, func(page uint32, s ledger.Standing) error {
 		l.pages.Add(1)
-		return each(page, sequence)
+		return each(page, s)
 	})
 }
 
@@ -269,7 +269,7 @@ type clockedLedger struct {
 }
 
 func (l clockedLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	p, err := l.Ledger.Changed(ctx, since, each)
 	p.Ahead += l.by

@@ -13,7 +13,7 @@ import (
 // see.
 type images struct {
 	mu    sync.Mutex
-	held  map[uint32]*list.Element // of *favfilter.Page
+	held  map[uint32]*list.Element // of image
 	order *list.List
 	bytes int
 }
@@ -30,7 +30,7 @@ func (m *images) get(number uint32, want uint64) *favfilter.Page {
 	if e == nil {
 		return nil
 	}
-	page := imageOf(e)
+	page := imageOf(e).page
 	if page.Header().Sequence < want {
 		return nil
 	}
@@ -38,14 +38,13 @@ func (m *images) get(number uint32, want uint64) *favfilter.Page {
 	return page
 }
 
-func (m *images) put(page *favfilter.Page) {
+func (m *images) put(number uint32, page *favfilter.Page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	number := page.Header().Number
 	if e := m.held[number]; e != nil {
 		m.drop(e)
 	}
-	m.held[number] = m.order.PushFront(page)
+	m.held[number] = m.order.PushFront(image{number, page})
 	m.bytes += imageBytes(page)
 	for m.bytes > maxImageBytes && m.order.Len() > 1 {
 		m.drop(m.order.Back())
@@ -62,15 +61,21 @@ func (m *images) clear() {
 }
 
 func (m *images) drop(e *list.Element) {
-	page := imageOf(e)
+	i := imageOf(e)
 	m.order.Remove(e)
-	delete(m.held, page.Header().Number)
-	m.bytes -= imageBytes(page)
+	delete(m.held, i.number)
+	m.bytes -= imageBytes(i.page)
 }
 
-func imageOf(e *list.Element) *favfilter.Page {
-	page, _ := e.Value.(*favfilter.Page) // nothing else is put in
-	return page
+// image is a page, and its number for the Recorder.
+type image struct {
+	number uint32
+	page   *favfilter.Page
+}
+
+func imageOf(e *list.Element) image {
+	i, _ := e.Value.(image) // nothing else is put in
+	return i
 }
 
 // imageBytes is what a page takes in memory, the collision marks included.

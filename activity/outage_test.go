@@ -48,6 +48,15 @@ func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	return s.Store.Peek(ctx, ids)
 }
 
+func (s *partitioned) Probe(
+	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
+) (uint64, bool, error) {
+	if s.down.Load() {
+		return 0, false, faulttest.ErrInjected
+	}
+	return s.Store.Probe(ctx, id, known, hashes, found)
+}
+
 func (s *partitioned) Epoch(ctx context.Context) (string, error) {
 	if s.down.Load() {
 		return "", faulttest.ErrInjected
@@ -168,7 +177,7 @@ func (l *hangingLedger) wait(ctx context.Context) error {
 }
 
 func (l *hangingLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	if err := l.wait(ctx); err != nil {
 		return ledger.Progress{}, err
@@ -183,9 +192,9 @@ func (l *hangingLedger) Sequence(ctx context.Context, page uint32) (uint64, erro
 	return l.Ledger.Sequence(ctx, page)
 }
 
-func (l *hangingLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+func (l *hangingLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	if err := l.wait(ctx); err != nil {
-		return nil, 0, err
+		return nil, ledger.Standing{}, err
 	}
 	return l.Ledger.Snapshot(ctx, page)
 }

@@ -20,7 +20,7 @@ type gatedLedger struct {
 	snapshots atomic.Int64
 }
 
-func (l *gatedLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+func (l *gatedLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	l.snapshots.Add(1)
 	<-l.gate
 	return l.Ledger.Snapshot(ctx, page)
@@ -140,7 +140,7 @@ func TestImagesAreBounded(t *testing.T) {
 			Identity: favfilter.Identity{Pages: 2048}, Shape: shape, Number: i, Sequence: 5,
 		})
 		must(t, err)
-		m.put(page)
+		m.put(i, page)
 		if m.get(i, 5) != page || m.get(i, 6) != nil || m.get(0, 5) == nil {
 			t.Fatalf("page %d", i)
 		}

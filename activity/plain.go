@@ -41,6 +41,7 @@ func openPlain(ctx context.Context, c Config) (*Recorder, error) {
 		now:     c.Now,
 		log:     c.Logger,
 		closed:  make(chan struct{}),
+		owners:  newOwners(),
 		persist: c.Persist,
 	}
 	r.keyRate = c.FalsePositiveRate / float64(c.Kinds.lookups())

@@ -26,6 +26,8 @@ type Reading struct {
 	hashes   []favfilter.Hash
 	found    []bool        // of hashes, those that were looked for
 	bufs     [2][]byte     // of keys
+	spans    []span        // of hashes, with the kind they are of
+	probes   bool          // the page is too large to be read: hashes are looked for where it stands
 	done     chan struct{} // nil: nothing was begun
 	err      error
 	panicked any
@@ -39,7 +41,8 @@ func (r *Recorder) Begin(ctx context.Context, user string, kinds []Kind, ids int
 		rd = &Reading{recorder: r}
 	}
 	rd.ctx, rd.view, rd.done, rd.err = ctx, r.newView(user, kinds), nil, nil
-	if ids < fewIDs {
+	rd.probes = rd.view.ledger && r.isLarge(r.pageOf(rd.view.userHash))
+	if ids < fewIDs || rd.probes {
 		return rd
 	}
 	rd.done = make(chan struct{})
@@ -52,8 +55,15 @@ func (r *Recorder) Begin(ctx context.Context, user string, kinds []Kind, ids int
 	return rd
 }
 
+// Probes reports whether everything that is looked for has to be hashed before [Reading.View] is called: the user's page is
+// too large to be read.
+func (rd *Reading) Probes() bool { return rd.probes }
+
 // View waits for what is read. It is to be called once.
 func (rd *Reading) View() (*View, error) {
+	if rd.probes {
+		rd.view.keys = rd.ledgerKeys()
+	}
 	if rd.done == nil {
 		return rd.view, rd.recorder.fill(rd.ctx, rd.view)
 	}
@@ -89,6 +99,7 @@ func (rd *Reading) Hash(i int, ids iter.Seq[string]) int {
 		}
 	}
 	rd.hashes, rd.bufs = hashes, [2][]byte{direct, reverse}
+	rd.spans = append(rd.spans, span{i, first, len(hashes)})
 	return first
 }
 
@@ -109,6 +120,10 @@ func (rd *Reading) Look(i, first, ids int) {
 		}
 	case l.page != nil:
 		l.page.ContainsAll(hashes, found)
+	case rd.view.probed != nil:
+		for n, h := range hashes {
+			found[n] = rd.view.contains(l, h)
+		}
 	}
 }
 
@@ -129,10 +144,24 @@ func (rd *Reading) Release() {
 	if rd.done != nil {
 		<-rd.done
 	}
-	rd.view, rd.ctx = nil, nil
+	rd.view, rd.ctx, rd.spans = nil, nil, rd.spans[:0]
 	if cap(rd.hashes) > maxPooledHashes {
 		rd.hashes, rd.found = nil, nil
 	}
 	rd.hashes, rd.found = rd.hashes[:0], rd.found[:0]
 	rd.recorder.readings.Put(rd)
+}
+
+// span is the hashes of one call of [Reading.Hash].
+type span struct{ kind, first, end int }
+
+// ledgerKeys are the hashes by which kinds that the ledger keeps are looked for.
+func (rd *Reading) ledgerKeys() []favfilter.Hash {
+	keys := make([]favfilter.Hash, 0, len(rd.hashes))
+	for _, s := range rd.spans {
+		if rd.view.kinds[s.kind].kind.InLedger() {
+			keys = append(keys, rd.hashes[s.first:s.end]...)
+		}
+	}
+	return keys
 }

@@ -129,21 +129,23 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 // and the ledger after it: so the image holds all that the page held, and may
 // replace it at the same sequence, or below one that the ledger never gave out.
 func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) error {
-	id := favfilter.PageID{Number: number}
+	id := r.pageID(number)
 	var seen favfilter.Version
 	loaded, storeErr := r.load(ctx, []favfilter.PageID{id})
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
-	rows, sequence, err := r.ledger.Snapshot(ctx, number)
+	rows, standing, err := r.ledger.Snapshot(ctx, number)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	r.learn(number, sequence)
-	f.page, err = r.image(ctx, number, rows, sequence)
+	r.learn(number, standing.Sequence)
+	r.moveHeavy(number, rows)
+	f.page, err = r.image(ctx, number, rows, standing)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
+	r.noteSize(number, f.page.Header())
 	expire := time.Duration(0)
 	if len(rows) == 0 {
 		expire = emptyExpiry
@@ -152,13 +154,13 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 		f.placed, storeErr = r.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
 	if f.storeErr = storeErr; storeErr != nil {
-		r.images.put(f.page)
+		r.images.put(number, f.page)
 	}
 	return nil
 }
 
 // image makes the page of the given rows.
-func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, sequence uint64) (*favfilter.Page, error) {
+func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.Standing) (*favfilter.Page, error) {
 	shape, err := r.shapeFor(len(rows))
 	if err != nil {
 		return nil, err
@@ -166,8 +168,9 @@ func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, 
 	page, err := favfilter.NewPage(favfilter.Header{
 		Identity: r.identity,
 		Shape:    shape,
-		Number:   number,
-		Sequence: sequence,
+		Moves:    s.Moves % favfilter.MaxMoves,
+		Number:   r.sharedOf(number),
+		Sequence: s.Sequence,
 		Build:    randomBuild(),
 	})
 	if err != nil {

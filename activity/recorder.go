@@ -21,9 +21,12 @@ import (
 type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
-	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error)
+	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)
-	Changed(ctx context.Context, since uint64, each func(page uint32, sequence uint64) error) (ledger.Progress, error)
+	Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error)
+	Owners(ctx context.Context, pages ...uint32) ([]ledger.Owner, map[uint32]uint32, error)
+	MoveOut(ctx context.Context, hash uint64) (ledger.Receipt, error)
+	MoveIn(ctx context.Context, hash uint64) (ledger.Receipt, error)
 	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
 	List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error)
 	Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error)
@@ -67,6 +70,11 @@ type Config struct {
 	// or 0 for the default of 1 s. Negative: every View asks the ledger first, as is
 	// needed where each Recorder has pages of its own, and the ledger is shared.
 	StalenessBound time.Duration
+
+	// OwnPage is the most keys of a user on a page that they share with others: whoever has more gets a page of
+	// their own, so that what a feed reads is bounded by what its viewer and some others did. At least 16; default
+	// 2048. Ignored without a Ledger.
+	OwnPage int
 
 	// ScrubRate is how many pages a second are compared with the ledger in the
 	// background, 1 to 100,000; more while the store may have lost some. Default 500.
@@ -136,17 +144,21 @@ type Recorder struct {
 	log     *slog.Logger
 	opened  time.Time
 
-	marks    watermarks
-	follow   follower
-	declared declared
-	images   images
-	stats    counters
-	waiting  atomic.Int64 // writes
-	queue    chan *write
-	settling chan struct{} // counts groups on their way
-	rebuilds rebuilds
-	readings sync.Pool // of *Reading
-	tidying  tidying
+	marks   *watermarks
+	owners  *owners
+	ownPage int // keys from which on a user gets a page of their own
+
+	largePage uint32 // bytes from which on a page is probed
+	follow    follower
+	declared  declared
+	images    images
+	stats     counters
+	waiting   atomic.Int64 // writes
+	queue     chan *write
+	settling  chan struct{} // counts groups on their way
+	rebuilds  rebuilds
+	readings  sync.Pool // of *Reading
+	tidying   tidying
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc
@@ -205,14 +217,18 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		log:      c.Logger,
 		opened:   time.Now(),
 		marks:    newWatermarks(id.Pages),
-		follow:   follower{bound: max(0, c.StalenessBound)},
-		images:   newImages(),
-		queue:    make(chan *write),
-		settling: make(chan struct{}, maxSettling),
-		rebuilds: newRebuilds(),
-		tidying:  newTidying(),
-		closed:   make(chan struct{}),
-		tail:     make(map[uint32]chan struct{}),
+		owners:   newOwners(),
+		ownPage:  c.OwnPage,
+
+		largePage: largePage,
+		follow:    follower{bound: max(0, c.StalenessBound)},
+		images:    newImages(),
+		queue:     make(chan *write),
+		settling:  make(chan struct{}, maxSettling),
+		rebuilds:  newRebuilds(),
+		tidying:   newTidying(),
+		closed:    make(chan struct{}),
+		tail:      make(map[uint32]chan struct{}),
 	}
 	if r.now == nil {
 		r.now = r.ledgerTime
@@ -236,6 +252,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 func (c *Config) complete() error {
 	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
 	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
+	c.OwnPage = cmp.Or(c.OwnPage, defaultOwnPage)
 	if c.Kinds == nil {
 		c.Kinds = BuiltinKinds()
 	}
@@ -255,6 +272,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
 	case c.Replica != nil && c.Ledger == nil:
 		return errors.New("replicas are not read without a ledger, which says what they lack")
+	case c.OwnPage < MinOwnPage:
+		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.OwnPage, MinOwnPage)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
 	}
@@ -339,9 +358,4 @@ func (ks *Kinds) lookups() int {
 		}
 	}
 	return max(n, 1)
-}
-
-// pageOf places a user as the ledger does.
-func (r *Recorder) pageOf(hash uint64) uint32 {
-	return ledger.Identity{Pages: r.identity.Pages}.Page(hash)
 }

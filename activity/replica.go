@@ -20,7 +20,7 @@ const (
 // A page at want has every write that has to be seen, wherever it is read. While it is not known what has to
 // be, because the ledger cannot be asked, the replica is left out: it may lack what was acknowledged.
 func (r *Recorder) loadView(
-	ctx context.Context, number uint32, want uint64, parts []favfilter.PageID, known bool,
+	ctx context.Context, v *View, number uint32, want uint64, parts []favfilter.PageID, known bool,
 ) ([]favfilter.Loaded, error) {
 	if r.replica == nil || !known || len(parts) == 0 || r.elapsed() < r.replicaAfter.Load() {
 		return r.load(ctx, parts)
@@ -28,7 +28,7 @@ func (r *Recorder) loadView(
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
 	loaded, err := r.replica.Load(limited, parts)
 	cancel()
-	if err == nil && (parts[0].Part != "" || r.fault(ctx, number, want, standing(loaded[0])) == "") {
+	if err == nil && (!v.ledger || r.fault(ctx, number, want, standing(loaded[0])) == "") {
 		r.stats.fromReplica.Add(1)
 		return loaded, nil
 	}

@@ -102,7 +102,7 @@ func TestReplicaWithoutLedger(t *testing.T) {
 // deafLedger cannot be asked what changed.
 type deafLedger struct{ Ledger }
 
-func (deafLedger) Changed(context.Context, uint64, func(uint32, uint64) error) (ledger.Progress, error) {
+func (deafLedger) Changed(context.Context, uint64, func(uint32, ledger.Standing) error) (ledger.Progress, error) {
 	return ledger.Progress{}, faulttest.ErrInjected
 }
 

@@ -32,7 +32,7 @@ const (
 
 // scrub is what the scrubbing goroutine has in hand.
 type scrub struct {
-	next    uint32 // page
+	next    uint32 // page; those of one user alone are counted on from the shared ones
 	looked  int    // since the last verify
 	hurried int    // pages still to be looked at in a hurry
 	missed  int    // pages of this round that were not looked at: at the start, those before the first
@@ -81,7 +81,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 		return
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.hurried = int(r.identity.Pages)
+		s.hurried = int(r.identity.Pages) + len(r.owners.numbers())
 		r.stats.alarms.Add(1)
 		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
 	}
@@ -91,10 +91,15 @@ func (r *Recorder) askEpoch(s *scrub) {
 // scrubStep looks at the next pages and returns how many.
 func (r *Recorder) scrubStep(s *scrub) int {
 	pages := make([]uint32, 0, scrubChunk)
+	own := r.owners.numbers()
 	for range min(scrubChunk, r.identity.Pages) {
-		pages = append(pages, s.next)
+		if n := int(s.next) - int(r.identity.Pages); n >= 0 && n < len(own) {
+			pages = append(pages, own[n])
+		} else if n < 0 {
+			pages = append(pages, s.next)
+		}
 		s.next++
-		if s.next == r.identity.Pages {
+		if int(s.next) >= int(r.identity.Pages)+len(own) {
 			s.next = 0
 			r.endRound(s)
 		}
@@ -105,7 +110,12 @@ func (r *Recorder) scrubStep(s *scrub) int {
 	r.repair(found)
 	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		r.verify(rand.Uint32N(r.identity.Pages)) //nolint:gosec // every page in time
+		n := rand.IntN(int(r.identity.Pages) + len(own)) //nolint:gosec // every page in time
+		if n < int(r.identity.Pages) {
+			r.verify(uint32(n))
+		} else {
+			r.verify(own[n-int(r.identity.Pages)])
+		}
 	}
 	return len(pages)
 }
@@ -134,8 +144,8 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 	ids := make([]favfilter.PageID, len(pages))
 	want := make([]uint64, len(pages))
 	for i, page := range pages {
-		ids[i] = favfilter.PageID{Number: page}
-		want[i] = r.marks.required[page].Load() // before the read
+		ids[i] = r.pageID(page)
+		want[i] = r.marks.of(page).required.Load() // before the read
 	}
 	standings, err := r.store.Peek(ctx, ids)
 	if err != nil {
@@ -147,7 +157,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 		}
 		looked++
 		page := pages[i]
-		if st.Missing && r.marks.committed[page].Load() == 0 {
+		if st.Missing && r.marks.of(page).committed.Load() == 0 {
 			continue // nobody on it has done anything
 		}
 		reason := r.fault(ctx, page, want[i], st)
@@ -155,7 +165,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 			reason = "overfull" // the rate was made less
 		}
 		if reason == "" {
-			raise(&r.marks.stood[page], st.Header.Sequence)
+			raise(&r.marks.of(page).stood, st.Header.Sequence)
 			continue
 		}
 		found = append(found, misfit{page, want[i], reason})
@@ -189,7 +199,7 @@ func (r *Recorder) repair(found []misfit) {
 func (r *Recorder) verify(page uint32) {
 	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 	defer cancel()
-	loaded, err := r.load(ctx, []favfilter.PageID{{Number: page}})
+	loaded, err := r.load(ctx, []favfilter.PageID{r.pageID(page)})
 	switch {
 	case err != nil:
 		return
@@ -199,12 +209,12 @@ func (r *Recorder) verify(page uint32) {
 	case loaded[0].Page == nil:
 		return
 	}
-	rows, sequence, err := r.ledger.Snapshot(ctx, page)
+	rows, s, err := r.ledger.Snapshot(ctx, page)
 	if err != nil {
 		return
 	}
 	h := loaded[0].Page.Header()
-	if h.Sequence != sequence || h.Identity != r.identity {
+	if h.Sequence != s.Sequence || h.Identity != r.identity {
 		return // changed between the two looks, or a scrub's to find
 	}
 	hashes, err := r.hashes(ctx, rows)
@@ -217,12 +227,12 @@ func (r *Recorder) verify(page uint32) {
 		whole = whole && loaded[0].Page.Contains(key)
 	}
 	if !whole {
-		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", sequence))
-		r.repair([]misfit{{page, sequence, "corrupt"}})
+		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", s.Sequence))
+		r.repair([]misfit{{page, s.Sequence, "corrupt"}})
 		return
 	}
 	// Nothing tells whether collision marks are as they should be. Anew, they are.
-	if err := r.remake(ctx, page, sequence, "verified"); err != nil && !r.isClosed() {
+	if err := r.remake(ctx, page, s.Sequence, "verified"); err != nil && !r.isClosed() {
 		r.log.WarnContext(ctx, "a page could not be made anew", "page", page, "error", err)
 	}
 }
@@ -232,7 +242,11 @@ func (r *Recorder) watch(pages []uint32) {
 	f := &r.follow
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.changed = append(f.changed, pages[:min(len(pages), maxWatched-len(f.changed))]...)
+	for _, page := range pages {
+		if len(f.changed) < maxWatched && r.owners.names(page) {
+			f.changed = append(f.changed, page)
+		}
+	}
 }
 
 // sweep rebuilds pages whose change has not arrived a poll's time after a poll reported

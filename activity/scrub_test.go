@@ -29,19 +29,19 @@ func (g *rig) scrubAll() {
 func (g *rig) wantWhole(t *testing.T) {
 	t.Helper()
 	for page := range g.identity.Pages {
-		rows, sequence, err := g.ledger.Snapshot(t.Context(), page)
+		rows, s, err := g.ledger.Snapshot(t.Context(), page)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil {
-			if sequence > 0 {
+			if s.Sequence > 0 {
 				t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
 			}
 			continue
 		}
-		if h := p.Header(); h.Sequence != sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
-			t.Errorf("page %d stands at %d with %d keys, want %d with %d", page, h.Sequence, h.Count, sequence, len(rows))
+		if h := p.Header(); h.Sequence != s.Sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
+			t.Errorf("page %d stands at %d with %d keys, want %d with %d", page, h.Sequence, h.Count, s.Sequence, len(rows))
 		}
 		keys, err := g.hashes(t.Context(), rows)
 		must(t, err)
@@ -77,7 +77,7 @@ func TestScrubRepairs(t *testing.T) {
 	}
 	all := uint64(0) // pages that anybody is on
 	for page := range g.identity.Pages {
-		if g.marks.committed[page].Load() > 0 {
+		if g.marks.of(page).committed.Load() > 0 {
 			all++
 		}
 	}
@@ -114,7 +114,7 @@ func TestScrubRepairs(t *testing.T) {
 // of users who have done nothing.
 func TestScrubRemoves(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
-	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, 41)
+	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, ledger.Standing{Sequence: 41})
 	must(t, err)
 	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 7}, Page: ghost, Newer: true})
 	must(t, err)
@@ -175,7 +175,7 @@ type snapshotSpy struct {
 	pages map[uint32]bool
 }
 
-func (l *snapshotSpy) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+func (l *snapshotSpy) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	l.pages[page] = true
 	return l.Ledger.Snapshot(ctx, page)
 }

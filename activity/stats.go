@@ -29,6 +29,9 @@ type Stats struct {
 
 	Recorded map[string]uint64 `json:"recorded"` // activities that changed something, by kind
 
+	OwnPages int    `json:"own_pages"`    // users who have a page of their own
+	Probed   uint64 `json:"views_probed"` // views of pages too large to be read
+
 	Confirmed      uint64 `json:"confirmed"`       // positives that the ledger was asked about
 	FalsePositives uint64 `json:"false_positives"` // those of them that were false
 
@@ -42,7 +45,7 @@ type counters struct {
 	scrubbed, scrubRounds, verified, alarms atomic.Uint64
 	polls, pollsFailed                      atomic.Uint64
 	fromLedger, fromImage                   atomic.Uint64
-	fromReplica, pastReplica                atomic.Uint64
+	fromReplica, pastReplica, probed        atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 	confirmed, falsePositives               atomic.Uint64
 
@@ -90,6 +93,8 @@ func (r *Recorder) Stats() Stats {
 		FromImage:      c.fromImage.Load(),
 		FromReplica:    c.fromReplica.Load(),
 		PastReplica:    c.pastReplica.Load(),
+		OwnPages:       len(r.owners.known.Load().page),
+		Probed:         c.probed.Load(),
 		Confirmed:      c.confirmed.Load(),
 		FalsePositives: c.falsePositives.Load(),
 		WithoutPage:    c.withoutPage.Load(),

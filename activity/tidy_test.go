@@ -31,12 +31,12 @@ func TestTidy(t *testing.T) {
 		}
 		p.tidying.add(0) // for those that removed enough since the last time
 		time.Sleep(time.Second)
-		rows, sequence, err := l.Snapshot(t.Context(), 0)
+		rows, s, err := l.Snapshot(t.Context(), 0)
 		must(t, err)
-		fresh, err := p.image(t.Context(), 0, rows, sequence)
+		fresh, err := p.image(t.Context(), 0, rows, s)
 		must(t, err)
-		if h := p.header(t, 0); h.Set != fresh.Header().Set || h.Sequence != sequence {
-			t.Errorf("%d bits set at %d, want %d at %d", h.Set, h.Sequence, fresh.Header().Set, sequence)
+		if h := p.header(t, 0); h.Set != fresh.Header().Set || h.Sequence != s.Sequence {
+			t.Errorf("%d bits set at %d, want %d at %d", h.Set, h.Sequence, fresh.Header().Set, s.Sequence)
 		}
 		p.wantWhole(t)
 		p.Close()

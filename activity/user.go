@@ -50,15 +50,29 @@ func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) 
 
 func (r *Recorder) exportAll(ctx context.Context, each func(Activity) error) error {
 	for page := range r.identity.Pages {
-		rows, _, err := r.ledger.Snapshot(ctx, page)
-		if err != nil {
-			return fmt.Errorf("export all users: %w", unavailable("ledger", err))
+		if err := r.exportPage(ctx, page, each); err != nil {
+			return err
 		}
-		if err := r.exportRows(ctx, rows, each); err != nil {
+	}
+	// After the others: who leaves one of them meanwhile is met there, or here, or twice.
+	owners, _, err := r.ledger.Owners(ctx)
+	if err != nil {
+		return fmt.Errorf("export all users: %w", unavailable("ledger", err))
+	}
+	for _, o := range owners {
+		if err := r.exportPage(ctx, o.Page, each); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *Recorder) exportPage(ctx context.Context, page uint32, each func(Activity) error) error {
+	rows, _, err := r.ledger.Snapshot(ctx, page)
+	if err != nil {
+		return fmt.Errorf("export all users: %w", unavailable("ledger", err))
+	}
+	return r.exportRows(ctx, rows, each)
 }
 
 func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) error {
@@ -100,7 +114,7 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		func() ([]ledger.Row, error) { return r.ledger.Owned(ctx, hash, user, nil, deleteBatch) },
 		func() ([]ledger.Row, error) { return r.ledger.Naming(ctx, hash, user, deleteBatch) },
 	} {
-		n, err := r.deleteRows(ctx, rows, touched)
+		n, err := r.deleteRows(ctx, hash, rows, touched)
 		if deleted += n; err != nil {
 			return deleted, fmt.Errorf("delete a user: %w", decided(deleted, err))
 		}
@@ -114,15 +128,19 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		}
 	}
 	for page := range touched {
-		if want := r.marks.required[page].Load(); r.marks.stood[page].Load() < want { // making it anew failed
+		mark := r.marks.of(page)
+		if want := mark.required.Load(); mark.stood.Load() < want { // making it anew failed
 			if err := r.stand(ctx, page, want); err != nil {
 				return deleted, fmt.Errorf("delete a user: %w", err)
 			}
 		}
 	}
 	// What was undone before has left bits as well.
-	page := r.pageOf(hash)
-	if err := r.remake(ctx, page, r.marks.required[page].Load(), "user deleted"); err != nil {
+	if err := r.move(ctx, hash, r.ledger.MoveIn); err != nil {
+		return deleted, fmt.Errorf("delete a user: %w", err)
+	}
+	page := r.sharedPage(hash)
+	if err := r.remake(ctx, page, r.marks.of(page).required.Load(), "user deleted"); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
 	if err := r.persist(ctx); err != nil {
@@ -142,7 +160,7 @@ func decided(deleted int, err error) error {
 // deleteRows removes what rows returns, again and again until that is nothing, with the rows on the
 // other side, and adds the pages that held any to touched.
 func (r *Recorder) deleteRows(
-	ctx context.Context, rows func() ([]ledger.Row, error), touched map[uint32]bool,
+	ctx context.Context, hash uint64, rows func() ([]ledger.Row, error), touched map[uint32]bool,
 ) (deleted int, err error) {
 	for {
 		found, err := rows()
@@ -156,11 +174,14 @@ func (r *Recorder) deleteRows(
 		if err != nil {
 			return deleted, unavailable("ledger", err)
 		}
-		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), anew: true}
+		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), deletes: true, hash: hash}
 		for i, row := range found {
 			w.changes[i] = r.removal(row, kinds[row.Kind])
 			for _, of := range w.changes[i].Rows {
-				touched[r.pageOf(of.Hash)] = true
+				touched[r.sharedPage(of.Hash)] = true
+				if of.Hash != hash {
+					touched[r.pageOf(of.Hash)] = true
+				}
 			}
 		}
 		if err := r.write(ctx, w); err != nil {

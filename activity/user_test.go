@@ -117,19 +117,19 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	}
 	posts := []string{"hide", "like", "pin"}
 	for page := range g.identity.Pages {
-		rows, sequence, err := l.Snapshot(t.Context(), page)
+		rows, s, err := l.Snapshot(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {
 			if row.Owner == user || row.Target == user && !slices.Contains(posts, row.Kind) {
 				t.Errorf("the ledger has %+v", row)
 			}
 		}
-		want, err := g.image(t.Context(), page, rows, sequence)
+		want, err := g.image(t.Context(), page, rows, s)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
 		must(t, err)
 		switch got := loaded[0].Page; {
-		case got == nil && sequence == 0: // nobody was ever on it
+		case got == nil && s.Sequence == 0: // nobody was ever on it
 		case got == nil:
 			t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
 		case !bytes.Equal(bloomBits(got), bloomBits(want)):

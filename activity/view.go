@@ -15,7 +15,10 @@ type View struct {
 
 	seed     uint64
 	userHash uint64
-	page     *favfilter.Page // of the kinds that the ledger keeps; nil if none is viewed
+	ledger   bool             // kinds that the ledger keeps are viewed
+	page     *favfilter.Page  // of these; nil if none is viewed, or the page was probed
+	probed   *probed          // instead of the page
+	keys     []favfilter.Hash // that are looked for, if the page may be probed
 	kinds    []lookup
 	buf      []byte
 }
@@ -60,6 +63,7 @@ func (r *Recorder) newView(user string, kinds []Kind) *View {
 	for i, k := range kinds {
 		l := &v.kinds[i]
 		l.kind = k
+		v.ledger = v.ledger || k.InLedger()
 		l.start = appendKeyStart(nil, k.Name, user, k.Target)
 		if k.InLedger() && k.Reverse != "" {
 			l.reverse = appendKeyStart(nil, k.Reverse, user, k.Target)
@@ -70,8 +74,7 @@ func (r *Recorder) newView(user string, kinds []Kind) *View {
 
 // fill reads what v looks at.
 func (r *Recorder) fill(ctx context.Context, v *View) error {
-	parts := r.partsOf(v)
-	loaded, storeErr, err := r.read(ctx, v, r.pageOf(v.userHash), parts)
+	loaded, storeErr, err := r.read(ctx, v)
 	if err != nil {
 		return fmt.Errorf("read activities: %w", err)
 	}
@@ -92,29 +95,59 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 	return nil
 }
 
-// read loads parts, and gives the View the page of the ledger if it is among them: the first. It returns
-// the others.
-func (r *Recorder) read(
-	ctx context.Context, v *View, number uint32, parts []favfilter.PageID,
-) (windows []favfilter.Loaded, storeErr, err error) {
-	known, want := false, uint64(0)
-	if r.HasLedger() {
-		known = r.keepUp(ctx)
-		want = r.marks.required[number].Load() // before the read: what is written meanwhile may miss
+// read gives the View the page of the ledger, if that is viewed, and returns the parts of windows. It follows a user who
+// moves to another page meanwhile.
+func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loaded, storeErr, err error) {
+	for range maxMoves {
+		known := r.HasLedger() && r.keepUp(ctx)
+		placed := r.owners.known.Load() // after that: a poll may tell of a move
+		page, own := placed.page[v.userHash]
+		if !own {
+			page = r.sharedPage(v.userHash)
+		}
+		windows, storeErr, err = r.readPage(ctx, v, page, known)
+		if err != nil || v.page == nil || !r.HasLedger() {
+			return windows, storeErr, err
+		}
+		// Against the state that the user was placed by: of a later one, the page may be right without the user in it.
+		moves := v.page.Header().Moves
+		if moves == placed.moves[page] {
+			return windows, storeErr, nil
+		}
+		if err := r.followMoves(ctx, page, moves); err != nil {
+			return nil, nil, err
+		}
 	}
-	loaded, storeErr := r.loadView(ctx, number, want, parts, known)
+	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
+}
+
+// readPage is read with the user on the given page. known says that the ledger is.
+func (r *Recorder) readPage(
+	ctx context.Context, v *View, page uint32, known bool,
+) (windows []favfilter.Loaded, storeErr, err error) {
+	parts := r.partsOf(v, page)
+	want := uint64(0)
+	if r.HasLedger() {
+		want = r.marks.of(page).required.Load() // before the read: what is written meanwhile may miss
+	}
+	if v.keys != nil && r.isLarge(page) {
+		if windows, ok := r.probe(ctx, v, page, want, parts); ok {
+			return windows, nil, nil
+		}
+	}
+	loaded, storeErr := r.loadView(ctx, v, page, want, parts, known)
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
 	if storeErr != nil {
 		r.stats.fromLedger.Add(1)
 	}
-	if len(parts) == 0 || parts[0].Part != "" {
+	if !v.ledger {
 		return loaded, storeErr, nil
 	}
 	switch {
 	case r.HasLedger():
-		v.page, err = r.current(ctx, number, want, loaded[0], known)
+		v.page, err = r.current(ctx, page, want, loaded[0], known)
 	case storeErr != nil:
 		err = unavailable("pages", storeErr)
 	default:
@@ -125,12 +158,9 @@ func (r *Recorder) read(
 
 // partsOf lists the pages that v has to read, that of the ledger first, and gives each kind with a window
 // what it needs to know of those that are its.
-func (r *Recorder) partsOf(v *View) (parts []favfilter.PageID) {
-	for i := range v.kinds {
-		if v.kinds[i].kind.InLedger() {
-			parts = append(parts, favfilter.PageID{Number: r.pageOf(v.userHash)})
-			break
-		}
+func (r *Recorder) partsOf(v *View, page uint32) (parts []favfilter.PageID) {
+	if v.ledger {
+		parts = append(parts, r.pageID(page))
 	}
 	for i := range v.kinds {
 		l := &v.kinds[i]
@@ -175,10 +205,11 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded, known bool) (*favfilter.Page, error) {
 	reason := r.fault(ctx, number, want, standing(l))
 	if reason == "" {
+		r.noteSize(number, l.Page.Header())
 		return l.Page, nil
 	}
 	if known {
-		if page := r.images.get(number, want); page != nil {
+		if page := r.images.get(number, want); page != nil && page.Header().Moves >= r.owners.moves(number) {
 			r.stats.fromImage.Add(1)
 			return page, nil
 		}
@@ -208,9 +239,9 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 		return "damaged"
 	case st.Missing:
 		return "missing"
-	case h.Identity != r.identity || h.Number != number:
+	case h.Identity != r.identity || h.Number != r.sharedOf(number):
 		return "foreign"
-	case h.Sequence < want:
+	case h.Sequence < want || h.Moves < r.owners.moves(number):
 		return "behind"
 	case r.ahead(ctx, number, h.Sequence):
 		return "ahead"
@@ -223,7 +254,7 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 // out, as after the ledger was set back. Where the ledger cannot be asked, the
 // page is believed.
 func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bool {
-	if sequence <= r.marks.committed[number].Load() {
+	if sequence <= r.marks.of(number).committed.Load() {
 		return false
 	}
 	if r.follow.down.Load() {
@@ -240,7 +271,7 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 
 // stand sees to it that the page stands at want or beyond.
 func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
-	loaded, err := r.load(ctx, []favfilter.PageID{{Number: number}})
+	loaded, err := r.load(ctx, []favfilter.PageID{r.pageID(number)})
 	if err != nil {
 		return unavailable("pages", err)
 	}
@@ -267,11 +298,9 @@ func (v *View) Check(i int, id string) Match {
 			return Direct
 		}
 		return None
-	case l.page == nil:
-		return None
-	case l.page.Contains(v.hash(l.start, id)):
+	case l.kind.InLedger() && v.contains(l, v.hash(l.start, id)):
 		return Direct
-	case l.reverse != nil && l.page.Contains(v.hash(l.reverse, id)):
+	case l.reverse != nil && v.contains(l, v.hash(l.reverse, id)):
 		return Reverse
 	default:
 		return None
@@ -285,7 +314,7 @@ func (v *View) Matches(i int, id string) []Match {
 	switch {
 	case first == None:
 		return nil
-	case first == Direct && l.reverse != nil && l.page.Contains(v.hash(l.reverse, id)):
+	case first == Direct && l.reverse != nil && v.contains(l, v.hash(l.reverse, id)):
 		return []Match{Direct, Reverse}
 	default:
 		return []Match{first}
@@ -304,13 +333,33 @@ type PageInfo struct {
 // Page describes the page of the kinds that the ledger keeps; the zero value if the
 // View has none of them.
 func (v *View) Page() PageInfo {
-	if v.page == nil {
+	var h favfilter.Header
+	var rate float64
+	switch {
+	case v.page != nil:
+		h, rate = v.page.Header(), v.page.FalsePositiveRate()
+	case v.probed != nil:
+		h, rate = v.probed.header, v.probed.header.FalsePositiveRate()
+	default:
 		return PageInfo{}
 	}
-	h := v.page.Header()
 	return PageInfo{
 		Number: h.Number, Sequence: h.Sequence, Keys: int(h.Count),
-		Bytes: favfilter.HeaderBytes + int(h.Shape.Bits/8), FalsePositiveRate: v.page.FalsePositiveRate(),
+		Bytes: favfilter.HeaderBytes + int(h.Shape.Bits/8), FalsePositiveRate: rate,
+	}
+}
+
+// contains looks for a key of a kind that the ledger keeps. Of a page that was probed, what was not asked for
+// counts as there: nothing that may be there is missed.
+func (v *View) contains(l *lookup, h favfilter.Hash) bool {
+	switch {
+	case l.page != nil:
+		return l.page.Contains(h)
+	case v.probed != nil:
+		found, asked := v.probed.found[h]
+		return found || !asked
+	default:
+		return false
 	}
 }
 

@@ -1,23 +1,49 @@
 package activity
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
 
-// watermarks are what is known of the sequence of every page. What is read has to
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// watermark is what is known of the sequence of one page. What is read has to
 // stand between required and committed.
-type watermarks struct {
+type watermark struct {
 	// required is the highest sequence of a write that readers have to see: one that
 	// was acknowledged, or that may have been. A page read below it has lost writes.
-	required []atomic.Uint64
+	required atomic.Uint64
 	// committed is the highest sequence that the ledger is known to have given out.
 	// A page read above it is ahead of a ledger that was set back, unless the ledger
 	// says otherwise.
-	committed []atomic.Uint64
+	committed atomic.Uint64
 	// stood is the highest sequence at which the page was seen to stand in the store.
-	stood []atomic.Uint64
+	stood atomic.Uint64
+	// large is the header that a page was met with which is too large to be read with each feed; nil for others.
+	large atomic.Pointer[favfilter.Header]
 }
 
-func newWatermarks(pages uint32) watermarks {
-	return watermarks{make([]atomic.Uint64, pages), make([]atomic.Uint64, pages), make([]atomic.Uint64, pages)}
+// watermarks are those of every page.
+type watermarks struct {
+	shared []watermark
+	own    sync.Map // *watermark by number: of pages of one user alone
+}
+
+func newWatermarks(pages uint32) *watermarks {
+	return &watermarks{shared: make([]watermark, pages)}
+}
+
+func (w *watermarks) of(page uint32) *watermark {
+	if page < ledger.OwnPages {
+		return &w.shared[page]
+	}
+	m, ok := w.own.Load(page)
+	if !ok {
+		m, _ = w.own.LoadOrStore(page, new(watermark))
+	}
+	mark, _ := m.(*watermark) // nothing else is put in
+	return mark
 }
 
 // raise lifts mark to sequence, if it is lower.

@@ -65,6 +65,9 @@ func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, err
 	n := ahead(req)
 	reading := r.Begin(ctx, req.Viewer, c.all, n*c.marks)
 	defer reading.Release()
+	if reading.Probes() {
+		n = len(req.Posts)
+	}
 	hashed := hashAhead(reading, c, req.Posts[:n])
 	view, err := reading.View()
 	if err != nil {

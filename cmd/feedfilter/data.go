@@ -39,6 +39,7 @@ type dataFlags struct {
 
 	StalenessBound time.Duration `default:"1s"  help:"${bound}" placeholder:"DURATION"`
 	ScrubRate      int           `default:"500" help:"${scrub}" placeholder:"PAGES"`
+	OwnPage        int           `default:"2048" help:"${own}"  placeholder:"KEYS"`
 
 	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -57,6 +58,9 @@ func (f *dataFlags) Validate() error {
 	}
 	if f.ScrubRate < 1 || f.ScrubRate > 100_000 {
 		return fmt.Errorf("--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
+	}
+	if f.OwnPage < activity.MinOwnPage {
+		return fmt.Errorf("--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
 	}
 	scheme, _, _ := strings.Cut(f.Ledger, ":")
 	if f.Ledger != "" && f.Ledger != noLedger && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
@@ -149,6 +153,7 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		FalsePositiveRate: f.FalsePositiveRate,
 		StalenessBound:    f.StalenessBound,
 		ScrubRate:         f.ScrubRate,
+		OwnPage:           f.OwnPage,
 		Logger:            log,
 	}
 	if f.Ledger != noLedger {

@@ -33,6 +33,7 @@ func flagHelp() kong.Vars {
 		"bound": "How old what a process knows of the ledger may get, 10ms to 1m: a write that another process acknowledged, and " +
 			"whose page was lost or not reached, is seen this long after it. The same for all processes of one ledger.",
 		"scrub":  "Pages a second that are compared with the ledger in the background, 1 to 100000.",
+		"own":    "Keys of one user from which on they get a page of their own, 16 or more: others need not read it then.",
 		"level":  "Least level that is logged: debug, info, warn or error.",
 		"config": "JSON object of flags by name, such as {\"pages\":1024}. Default: none",
 

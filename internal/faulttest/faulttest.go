@@ -54,16 +54,16 @@ func (l Ledger) Record(ctx context.Context, now time.Time, changes []ledger.Chan
 }
 
 // Snapshot counts, and may fail.
-func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	type snapshot struct {
 		rows     []ledger.Row
-		sequence uint64
+		standing ledger.Standing
 	}
 	s, err := Do(l.Faults, func() (snapshot, error) {
-		rows, sequence, err := l.Ledger.Snapshot(ctx, page)
-		return snapshot{rows, sequence}, err
+		rows, standing, err := l.Ledger.Snapshot(ctx, page)
+		return snapshot{rows, standing}, err
 	})
-	return s.rows, s.sequence, err
+	return s.rows, s.standing, err
 }
 
 // Sequence counts, and may fail.
@@ -73,9 +73,31 @@ func (l Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
 
 // Changed counts, and may fail.
 func (l Ledger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, sequence uint64) error,
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
+}
+
+// Owners counts, and may fail.
+func (l Ledger) Owners(ctx context.Context, pages ...uint32) (owners []ledger.Owner, moves map[uint32]uint32, err error) {
+	owners, err = Do(l.Faults, func() ([]ledger.Owner, error) {
+		owners, moves, err = l.Ledger.Owners(ctx, pages...)
+		return owners, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return owners, moves, nil
+}
+
+// MoveOut counts, and may fail.
+func (l Ledger) MoveOut(ctx context.Context, hash uint64) (ledger.Receipt, error) {
+	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.MoveOut(ctx, hash) })
+}
+
+// MoveIn counts, and may fail.
+func (l Ledger) MoveIn(ctx context.Context, hash uint64) (ledger.Receipt, error) {
+	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.MoveIn(ctx, hash) })
 }
 
 // Ended counts, and may fail.
@@ -153,6 +175,17 @@ func (s Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Lo
 // Peek counts, and may fail.
 func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
 	return Do(s.Faults, func() ([]favfilter.Standing, error) { return s.Store.Peek(ctx, ids) })
+}
+
+// Probe counts, and may fail.
+func (s Store) Probe(
+	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
+) (sequence uint64, ok bool, err error) {
+	sequence, err = Do(s.Faults, func() (uint64, error) {
+		sequence, ok, err = s.Store.Probe(ctx, id, known, hashes, found)
+		return sequence, err
+	})
+	return sequence, ok && err == nil, err
 }
 
 // Epoch counts, and may fail.

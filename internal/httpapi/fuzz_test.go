@@ -16,6 +16,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // The fuzz tests judge requests by what the standard library makes of them, so that a request
@@ -103,8 +105,8 @@ func refused(t *testing.T, a answer) {
 func (s *service) sequences(t testing.TB) map[uint32]uint64 {
 	t.Helper()
 	all := make(map[uint32]uint64)
-	_, err := s.ledger.Changed(t.Context(), 0, func(page uint32, sequence uint64) error {
-		all[page] = sequence
+	_, err := s.ledger.Changed(t.Context(), 0, func(page uint32, s ledger.Standing) error {
+		all[page] = s.Sequence
 		return nil
 	})
 	if err != nil {

@@ -105,6 +105,15 @@ func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	return s.Store.Peek(ctx, ids)
 }
 
+func (s *faultyStore) Probe(
+	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
+) (uint64, bool, error) {
+	if err := s.err(ctx); err != nil {
+		return 0, false, err
+	}
+	return s.Store.Probe(ctx, id, known, hashes, found)
+}
+
 func (s *faultyStore) Epoch(ctx context.Context) (string, error) {
 	if err := s.err(ctx); err != nil {
 		return "", err
@@ -152,9 +161,9 @@ func (l *faultyLedger) Record(ctx context.Context, now time.Time, changes []ledg
 	return l.Ledger.Record(ctx, now, changes)
 }
 
-func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, uint64, error) {
+func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	if err := l.err(ctx); err != nil {
-		return nil, 0, err
+		return nil, ledger.Standing{}, err
 	}
 	return l.Ledger.Snapshot(ctx, page)
 }
