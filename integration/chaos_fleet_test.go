@@ -31,7 +31,7 @@ type instance struct {
 	started time.Time
 }
 
-const startLimit = 30 * time.Second
+const startLimit = time.Minute
 
 // newInstance starts command on a port of its own, and ends it with the test.
 func newInstance(t *testing.T, index int, command string, args ...string) *instance {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// clientTimeout is how long the load waits for an answer.
-	clientTimeout = 15 * time.Second
+	clientTimeout = time.Minute
 	// outageSlack is for connections that broke in an outage, and are found broken after it.
 	outageSlack = 200 * time.Millisecond
 )
