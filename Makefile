@@ -3,6 +3,8 @@
 GO      ?= go
 # Extra arguments for go test, as in: make test ARGS='-run TestPage -v'
 ARGS    ?=
+# Extra arguments for golangci-lint.
+LINTARGS ?=
 # What `make race` tests.
 PACKAGES ?= ./...
 # How long `make fuzz` spends on each target.
@@ -55,7 +57,7 @@ lint: golangci-lint ## Check the formatting, go vet and golangci-lint.
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GOLANGCI_LINT) run ./...
+	$(GOLANGCI_LINT) run $(LINTARGS) ./...
 
 .PHONY: lint-containers
 lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, as far as it goes without an engine.
