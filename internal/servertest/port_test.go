@@ -32,7 +32,7 @@ func TestReservePort(t *testing.T) {
 func wantReleased(t *testing.T, port int) {
 	t.Helper()
 	err := Await(t.Context(), "the port is free", func(context.Context) error {
-		release, ok := reserve(port)
+		release, ok := reserve(port) //nolint:contextcheck // a listener needs none
 		if !ok {
 			return errors.New("it is reserved")
 		}
