@@ -149,6 +149,8 @@ type Ledger struct {
 type database interface {
 	// record carries out the plan as of now: see Ledger.Record.
 	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
+	// recordMany is record for a plan that is expected to add most of its rows: see Ledger.RecordPrepared.
+	recordMany(ctx context.Context, p *plan, now time.Time) (Receipt, error)
 	move(ctx context.Context, m move) ([]PageChange, error) // see move.decide
 	pageReader
 	rowReader

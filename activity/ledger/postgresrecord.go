@@ -18,13 +18,14 @@ import (
 // before the locks were had.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
-		standing, err := d.lock(limited, conn, p, now)
+		standing, err := d.lock(limited, conn, p, p.entries, now)
 		if err != nil {
 			return nil, fmt.Errorf("look up rows: %w", err)
 		}
 		changed, refused := p.decide(now)
 		receipt = Receipt{Changed: changed, Refused: refused, Pages: p.pages()}
-		return writeBatch(p, raise(receipt.Pages, standing)), nil
+		upserts, removals := p.writes()
+		return writeBatch(upserts, removals, raise(receipt.Pages, standing)), nil
 	})
 	if err != nil {
 		return Receipt{}, err
@@ -118,13 +119,14 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 }
 
 // lock begins a transaction, locks the pages of the plan against other writers,
-// tells the plan which of its rows exist and how many there are where they are
+// tells the plan which of some of its rows exist and how many there are where they are
 // limited, and returns where the pages stand.
-func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, now time.Time) (map[uint32]Standing, error) {
+func (d *postgresDatabase) lock(
+	ctx context.Context, conn *pgx.Conn, p *plan, some []*entry, now time.Time,
+) (map[uint32]Standing, error) {
 	p.forget()
 	pages := p.pageNumbers()
 	standing := make(map[uint32]Standing, len(pages))
-	keys := columnsOf(p.entries)
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(createPagesSQL, pages)
@@ -138,6 +140,21 @@ func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, no
 		return err
 	})
 	d.queueIncarnation(b)
+	if len(some) > 0 {
+		queueLookup(b, p, some)
+	}
+	if len(p.tallies) > 0 {
+		queueTallies(b, p.tallies, now)
+	}
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	return standing, p.lockOwn(ctx, conn, standing)
+}
+
+// queueLookup has the plan told which of some of its rows exist.
+func queueLookup(b *pgx.Batch, p *plan, some []*entry) {
+	keys := columnsOf(some)
 	b.Queue(lookupRowsSQL, keys.hash, keys.owner, keys.kind, keys.target).Query(func(rows pgx.Rows) error {
 		var r scanned
 		_, err := pgx.ForEachRow(rows, r.all(), func() error {
@@ -146,13 +163,6 @@ func (d *postgresDatabase) lock(ctx context.Context, conn *pgx.Conn, p *plan, no
 		})
 		return err
 	})
-	if len(p.tallies) > 0 {
-		queueTallies(b, p.tallies, now)
-	}
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return nil, err
-	}
-	return standing, p.lockOwn(ctx, conn, standing)
 }
 
 // queueTallies has rows counted, by a statement that comes after the locks.
@@ -173,10 +183,9 @@ func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
 	})
 }
 
-// writeBatch is what the plan comes to, and the pages that it raises.
-func writeBatch(p *plan, raised []PageChange) *pgx.Batch {
+// writeBatch is what a plan comes to, and the pages that it raises.
+func writeBatch(upserts, removals []*entry, raised []PageChange) *pgx.Batch {
 	b := &pgx.Batch{}
-	upserts, removals := p.writes()
 	if len(upserts) > 0 {
 		c := columnsOf(upserts)
 		b.Queue(upsertRowsSQL, c.hash, c.owner, c.kind, c.target, c.since, c.until, c.targetHash)

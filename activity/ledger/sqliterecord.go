@@ -11,7 +11,7 @@ import (
 
 func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(t transaction) error {
-		if err := t.lookup(ctx, p); err != nil {
+		if err := t.lookup(ctx, p, p.entries); err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
 		if err := t.tally(ctx, p.tallies, now); err != nil {
@@ -99,11 +99,11 @@ func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err
 	return tx, end, nil
 }
 
-// lookup tells the plan which of its rows exist.
-func (t transaction) lookup(ctx context.Context, p *plan) error {
+// lookup tells the plan which of some of its rows exist.
+func (t transaction) lookup(ctx context.Context, p *plan, some []*entry) error {
 	var r scanned
 	into := r.all()
-	return query(ctx, t, t.statements.lookup, p.entries, (*entry).args, func(rows *sql.Rows) error {
+	return query(ctx, t, t.statements.lookup, some, (*entry).args, func(rows *sql.Rows) error {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
@@ -139,13 +139,21 @@ func (t transaction) tally(ctx context.Context, tallies []*tally, now time.Time)
 // write carries out the plan's net effect on the rows.
 func (t transaction) write(ctx context.Context, p *plan) error {
 	upserts, removals := p.writes()
-	err := inBatches(ctx, upserts, func(e *entry) []any {
-		return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until), e.targetHash)
-	}, t.exec(ctx, t.statements.insert))
-	if err != nil {
+	if err := t.upsert(ctx, upserts); err != nil {
 		return err
 	}
-	return inBatches(ctx, removals, (*entry).args, t.exec(ctx, t.statements.remove))
+	return t.remove(ctx, removals)
+}
+
+// upsert writes entries, over what there is of them.
+func (t transaction) upsert(ctx context.Context, entries []*entry) error {
+	return inBatches(ctx, entries, func(e *entry) []any {
+		return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until), e.targetHash)
+	}, t.exec(ctx, t.statements.insert))
+}
+
+func (t transaction) remove(ctx context.Context, entries []*entry) error {
+	return inBatches(ctx, entries, (*entry).args, t.exec(ctx, t.statements.remove))
 }
 
 // raise fills in the sequences of pages and stores those that were raised.

@@ -1,0 +1,76 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// codeUnique is PostgreSQL's where a row is there already.
+const codeUnique = "23505"
+
+// recordMany has the rows that are taken for new copied into the table. Where one of them is there, the copy is undone, and they
+// are recorded as record does it: who brings in again what is there pays for the try.
+func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
+	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
+		standing, err := d.lock(limited, conn, p, p.unsure(), now)
+		if err != nil {
+			return nil, fmt.Errorf("look up rows: %w", err)
+		}
+		changed, refused := p.decide(now)
+		copied, err := copyNew(limited, conn, p)
+		if err != nil {
+			return nil, fmt.Errorf("copy rows: %w", err)
+		}
+		var rest *pgx.Batch
+		if copied {
+			receipt.Pages = p.pages()
+			upserts, removals := p.rewrites()
+			rest = writeBatch(upserts, removals, raise(receipt.Pages, standing))
+		} else {
+			if err := lookupAll(limited, conn, p); err != nil {
+				return nil, fmt.Errorf("look up rows: %w", err)
+			}
+			changed, refused = p.decide(now)
+			receipt.Pages = p.pages()
+			upserts, removals := p.writes()
+			rest = writeBatch(upserts, removals, raise(receipt.Pages, standing))
+		}
+		receipt.Changed, receipt.Refused = changed, refused
+		return rest, nil
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipt, nil
+}
+
+// copyNew writes what is taken for new, all or none, and reports whether it did: not if any of it was there.
+func copyNew(ctx context.Context, conn *pgx.Conn, p *plan) (bool, error) {
+	fresh := p.additions()
+	if _, err := conn.Exec(ctx, `SAVEPOINT copying`); err != nil {
+		return false, err
+	}
+	_, err := conn.CopyFrom(ctx, pgx.Identifier{"entries"},
+		[]string{"hash", "owner", "kind", "target", "since", "until", "target_hash"},
+		pgx.CopyFromSlice(len(fresh), func(i int) ([]any, error) {
+			e := fresh[i]
+			return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until), e.targetHash), nil
+		}))
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeUnique {
+		_, err = conn.Exec(ctx, `ROLLBACK TO copying`)
+		return false, err
+	}
+	return err == nil, err
+}
+
+// lookupAll tells the plan which of its rows exist.
+func lookupAll(ctx context.Context, conn *pgx.Conn, p *plan) error {
+	b := &pgx.Batch{}
+	queueLookup(b, p, p.entries)
+	return conn.SendBatch(ctx, b).Close()
+}

@@ -1,0 +1,152 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"modernc.org/sqlite"
+)
+
+// bulkRows is how many rows one statement of a bulk insert takes: what a statement costs by itself is little then, and
+// what is done over when a row of it is there already is not much.
+const bulkRows = 128
+
+// taken is the code of SQLite's error where a primary key is there already.
+const taken = 1555
+
+// insertPlainSQL records n rows that are not there, that name nobody and do not end, as most do: each value less is time saved.
+func insertPlainSQL(n int) string {
+	return `INSERT INTO entries (hash, owner, kind, target, since) VALUES ` + tuples(n, 5)
+}
+
+// insertWholeSQL records n rows that are not there.
+func insertWholeSQL(n int) string {
+	return `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash) VALUES ` + tuples(n, 7)
+}
+
+func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
+	err = d.transact(ctx, func(t transaction) error {
+		p.forget()
+		standing, err := t.place(ctx, p)
+		if err != nil {
+			return fmt.Errorf("look up pages: %w", err)
+		}
+		// A page that never changed has no rows.
+		unsure := slices.DeleteFunc(p.unsure(), func(e *entry) bool { return standing[p.id.Page(e.hash)].Sequence == 0 })
+		if err := t.lookup(ctx, p, unsure); err != nil {
+			return fmt.Errorf("look up rows: %w", err)
+		}
+		if err := t.tally(ctx, p.tallies, now); err != nil {
+			return fmt.Errorf("count rows: %w", err)
+		}
+		receipt.Changed, receipt.Refused = p.decide(now)
+		met, err := t.insertNew(ctx, p)
+		if err != nil {
+			return fmt.Errorf("write rows: %w", err)
+		}
+		if met {
+			receipt.Changed, receipt.Refused = p.decide(now)
+		}
+		if err := t.settle(ctx, p); err != nil {
+			return fmt.Errorf("write rows: %w", err)
+		}
+		receipt.Pages = p.pages()
+		if err := t.raise(ctx, receipt.Pages, standing); err != nil {
+			return fmt.Errorf("raise sequences: %w", err)
+		}
+		return nil
+	})
+	return receipt, err
+}
+
+// settle writes what becomes of the rows that were there.
+func (t transaction) settle(ctx context.Context, p *plan) error {
+	rewrites, removals := p.rewrites()
+	if err := t.upsert(ctx, rewrites); err != nil {
+		return err
+	}
+	return t.remove(ctx, removals)
+}
+
+// insertNew writes what is taken for new, and reports whether any of it turned out to be there: the plan knows of that then,
+// and nothing was done about it. Rows come in key order, so each falls beside the one before.
+func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err error) {
+	in, err := t.inserter(ctx)
+	if err != nil {
+		return false, err
+	}
+	doubt := false // where one row was there, the next ones often are
+	for some := range slices.Chunk(p.additions(), bulkRows) {
+		if err := ctx.Err(); err != nil {
+			return met, err
+		}
+		if !doubt && len(some) == bulkRows {
+			err := in.insert(ctx, some)
+			if err == nil {
+				continue
+			}
+			if failed, ok := errors.AsType[*sqlite.Error](err); !ok || failed.Code() != taken {
+				return met, err
+			}
+		}
+		// The statement did nothing. Which rows are there is found out, the others are written.
+		if err := t.lookup(ctx, p, some); err != nil {
+			return met, err
+		}
+		fresh := slices.DeleteFunc(slices.Clone(some), func(e *entry) bool { return e.was })
+		doubt = len(fresh) < len(some)
+		met = met || doubt
+		if err := t.upsert(ctx, fresh); err != nil {
+			return met, err
+		}
+	}
+	return met, nil
+}
+
+// inserter writes bulkRows rows at a time.
+type inserter struct {
+	plain, whole *sql.Stmt
+	args         []any
+}
+
+func (t transaction) inserter(ctx context.Context) (*inserter, error) {
+	ctx = context.WithoutCancel(ctx)
+	plain, err := t.PrepareContext(ctx, insertPlainSQL(bulkRows)) // closed with the transaction
+	if err != nil {
+		return nil, err
+	}
+	whole, err := t.PrepareContext(ctx, insertWholeSQL(bulkRows))
+	return &inserter{plain: plain, whole: whole, args: make([]any, 0, 7*bulkRows)}, err
+}
+
+// insert writes rows that are not there, all or none.
+func (in *inserter) insert(ctx context.Context, some []*entry) error {
+	stmt, whole := in.plain, slices.ContainsFunc(some, func(e *entry) bool { return e.targetHash != nil || !e.after.until.IsZero() })
+	if whole {
+		stmt = in.whole
+	}
+	in.args = in.args[:0]
+	var last *entry
+	var hash, owner, kind, since any // a value that is the last row's too is not put in memory again
+	for _, e := range some {
+		if last == nil || last.hash != e.hash || last.owner != e.owner {
+			hash, owner = stored(e.hash), e.owner
+		}
+		if last == nil || last.kind != e.kind {
+			kind = e.kind
+		}
+		if last == nil || last.after.since != e.after.since {
+			since = e.after.since.UnixMicro()
+		}
+		if in.args = append(in.args, hash, owner, kind, e.target, since); whole {
+			in.args = append(in.args, storedUntil(e.after.until), e.targetHash)
+		}
+		last = e
+	}
+	_, err := stmt.ExecContext(context.WithoutCancel(ctx), in.args...)
+	return err
+}
