@@ -10,13 +10,20 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 )
 
-const maxBatch = 10_000 // a ledger transaction of more would take too long
+// How many lines are recorded at a time, in one transaction of the ledger. The more they are, the fewer times a part of the ledger that
+// they are scattered over is written; they take about a kilobyte of memory each.
+const (
+	maxBatch    = 1_000_000
+	fileBatch   = 250_000
+	sharedBatch = 20_000 // others wait for what a transaction has locked
+	plainBatch  = 5_000  // without a ledger
+)
 
 type importCmd struct {
 	Data    dataFlags `embed:""`
 	Format  string    `default:""        enum:"csv,ndjson," help:"${format}"   placeholder:"FORMAT"`
 	OnError string    `default:"stop"    enum:"stop,skip"   help:"${on_error}" placeholder:"POLICY"`
-	Batch   int       `default:"5000"    help:"${batch}"    placeholder:"N"`
+	Batch   int       `default:"0"       help:"${batch}"    placeholder:"N"`
 	Restart bool      `help:"${restart}"`
 	File    string    `arg:""            help:"${file}"`
 }
@@ -32,8 +39,8 @@ func (*importCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *importCmd) Validate() error {
-	if c.Batch < 1 || c.Batch > maxBatch {
-		return fmt.Errorf("--batch: %d is not in 1 to %d", c.Batch, maxBatch)
+	if c.Batch < 0 || c.Batch > maxBatch {
+		return fmt.Errorf("--batch: %d is not in 0 to %d", c.Batch, maxBatch)
 	}
 	if c.File != "" && c.Format == "" && formatOf(c.File) == "" {
 		return fmt.Errorf("%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
@@ -77,10 +84,28 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		notes:    notes(d),
 		caveat:   c.caveat(d),
 		skip:     c.OnError == "skip",
-		batch:    c.Batch,
+		batch:    c.batch(d),
 		std:      std,
 	}
 	return im.run(ctx, c.Restart)
+}
+
+// batch is how many lines are recorded at a time.
+func (c *importCmd) batch(d *data) int {
+	most := fileBatch
+	switch {
+	case d.ledger == nil:
+		most = plainBatch
+	case d.ledger.Shared():
+		most = sharedBatch
+	}
+	if c.Batch == 0 {
+		return most
+	}
+	if d.ledger == nil || d.ledger.Shared() {
+		return min(c.Batch, most)
+	}
+	return c.Batch
 }
 
 // caveat says who does not get to see activities that the ledger does not keep, though they share the ledger.
@@ -105,8 +130,9 @@ type importer struct {
 	batch    int
 	std      stdio
 
-	done     checkpoint // up to the last batch that was acknowledged
-	windowed int        // activities that the ledger does not keep
+	bulk     *activity.Bulk // nil without a ledger
+	done     checkpoint     // up to the last batch that was acknowledged
+	windowed int            // activities that the ledger does not keep
 	progress *progress
 }
 
@@ -119,7 +145,10 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 	im.done.Position = reader.pos
 	start, before := time.Now(), im.done.Imported
 	im.progress = newProgress(im.std, im.source.size, reader.pos.Offset)
-	err = im.follow(ctx, reader)
+	im.bulk = im.recorder.NewBulk()
+	if err = im.follow(ctx, reader); err != nil {
+		err = errors.Join(err, im.finish(context.WithoutCancel(ctx)))
+	}
 	im.progress.end()
 	if err != nil {
 		return fmt.Errorf("import %s: %w; %s", im.source.name, err, im.outcome())
@@ -178,7 +207,7 @@ func (im *importer) follow(ctx context.Context, reader *reader) error {
 	// Reading goes on in a goroutine of its own: a read of standard input may wait
 	// for ever, and cannot be called off.
 	batches := make(chan batch)
-	go reader.batches(ctx, im.batch, !im.skip, batches)
+	go reader.batches(ctx, im.batch, !im.skip, im.prepare, batches)
 	for {
 		select {
 		case <-ctx.Done():
@@ -197,6 +226,9 @@ func (im *importer) follow(ctx context.Context, reader *reader) error {
 // take records a batch and notes that it is done.
 func (im *importer) take(ctx context.Context, b batch) error {
 	outcomes, err := im.record(ctx, &b)
+	if err == nil && b.last {
+		err = im.finish(ctx) // before it is noted to be done
+	}
 	if err != nil {
 		return err
 	}
@@ -225,6 +257,14 @@ func (im *importer) take(ctx context.Context, b batch) error {
 		return err
 	}
 	return b.err
+}
+
+// finish has feeds see all that was recorded.
+func (im *importer) finish(ctx context.Context) error {
+	if im.bulk == nil {
+		return nil
+	}
+	return im.bulk.Finish(ctx)
 }
 
 // note leaves the checkpoint of a batch in the ledger, and removes it after the last.

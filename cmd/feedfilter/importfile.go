@@ -263,13 +263,18 @@ type batch struct {
 	columns    []string // of a CSV file
 	last       bool     // nothing follows
 	err        error    // why nothing follows, if it is not the end of the file
+
+	prepared *activity.PreparedBulk // of the activities
+	failure  error                  // why they could not be prepared
+	ended    int                    // lines left out of activities: they were over
 }
 
-// batches sends what r reads to out, in batches of size lines, until ctx ends. With
+// batches sends what r reads to out, prepared, in batches of size lines, until ctx ends. With
 // stop the first bad line ends the last batch, which ends before it.
-func (r *reader) batches(ctx context.Context, size int, stop bool, out chan<- batch) {
+func (r *reader) batches(ctx context.Context, size int, stop bool, prepare func(*batch), out chan<- batch) {
 	for last := false; !last; {
 		b := r.batch(size, stop)
+		prepare(&b)
 		last = b.last
 		select {
 		case out <- b:

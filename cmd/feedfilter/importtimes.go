@@ -42,21 +42,46 @@ func parseTime(name, text string) (time.Time, error) {
 	return at, nil
 }
 
-// record records a batch, less what is over by now, which it leaves out of b and counts.
-func (im *importer) record(ctx context.Context, b *batch) ([]activity.Outcome, error) {
+// prepare makes a batch ready to be recorded, less what is over by now, which it leaves out of b and counts. It is called
+// beside the recording of the batch before.
+func (im *importer) prepare(b *batch) {
 	lines, now := len(b.activities), time.Now()
 	b.activities = slices.DeleteFunc(b.activities, func(a activity.Activity) bool { return !a.Until.IsZero() && !a.Until.After(now) })
+	if im.bulk != nil {
+		b.failure = im.retry(b, func() (err error) {
+			b.prepared, err = im.bulk.Prepare(b.activities)
+			return err
+		})
+	}
+	b.ended = lines - len(b.activities)
+}
+
+// record records a batch that was prepared.
+func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.Outcome, err error) {
+	switch {
+	case b.failure != nil:
+		return nil, b.failure
+	case im.bulk != nil:
+		outcomes, err = im.bulk.Record(ctx, b.prepared)
+	default:
+		outcomes, err = im.recorder.Record(ctx, b.activities)
+	}
+	if err == nil {
+		im.done.Ended, im.done.Skipped = im.done.Ended+int64(b.ended), im.done.Skipped+int64(b.ended)
+	}
+	return outcomes, err
+}
+
+// retry calls do until it refuses no activity of b for being over, by the ledger's clock or just now. Those
+// are taken out of b.
+func (*importer) retry(b *batch, do func() error) error {
 	for {
-		outcomes, err := im.recorder.Record(ctx, b.activities)
+		err := do()
 		i, ended := endedOf(err)
 		if !ended || i >= len(b.activities) {
-			if err == nil {
-				n := int64(lines - len(b.activities))
-				im.done.Ended, im.done.Skipped = im.done.Ended+n, im.done.Skipped+n
-			}
-			return outcomes, err
+			return err
 		}
-		b.activities = slices.Delete(b.activities, i, i+1) // by the ledger's clock, or just now
+		b.activities = slices.Delete(b.activities, i, i+1)
 	}
 }
 

@@ -1,0 +1,295 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// bulkTimeout bounds a transaction of a bulk, which is longer than a group's.
+	bulkTimeout = 5 * time.Minute
+	// maxBulkKeys is how many keys a bulk holds in process, 16 bytes each, for pages that it makes.
+	maxBulkKeys = 8 << 20
+	// bulkWriters is how many pages of a bulk are put in place at once.
+	bulkWriters = 8
+)
+
+// bulkLedger is what a ledger needs for a [Bulk]: *ledger.Ledger has it.
+type bulkLedger interface {
+	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
+	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
+}
+
+// Bulk records very many activities at a rate that [Recorder.Record] does not reach: in transactions as large as the caller
+// makes them, and so that a page which was empty before is made in process and written once, by Finish. What other
+// Recorders see of the activities meanwhile they make from the ledger.
+//
+// Prepare may be called beside everything else, the other methods one at a time. A Recorder has any number of
+// Bulks, and is used meanwhile as ever.
+type Bulk struct {
+	r      *Recorder
+	ledger bulkLedger
+
+	pages map[uint32]*bulkPage
+	keys  int // of all pages
+
+	settling  sync.WaitGroup // pages of the last transaction that are changed, not made
+	late      map[uint32]uint64
+	committed int64 // when the last transaction was, as [Recorder.elapsed]
+}
+
+// bulkPage is a page that had nothing before the bulk.
+type bulkPage struct {
+	sequence uint64
+	keys     []favfilter.Hash
+	anew     bool // somebody else changed it too, or something of it went: the ledger has to be read for it
+}
+
+// NewBulk returns a Bulk; nil where there is no ledger.
+func (r *Recorder) NewBulk() *Bulk {
+	l, ok := r.ledger.(bulkLedger)
+	if !ok {
+		return nil
+	}
+	return &Bulk{r: r, ledger: l, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64)}
+}
+
+// PreparedBulk is activities made ready for [Bulk.Record].
+type PreparedBulk struct {
+	activities []Activity
+	at         time.Time
+	changes    *ledger.Prepared
+	inLedger   []int // the activities that the ledger keeps
+	windows    windowWrites
+}
+
+// Prepare checks activities and makes them ready. Errors are those of [Recorder.Record] for what is not valid.
+func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
+	p := &PreparedBulk{activities: activities, at: b.r.now()}
+	changes := make([]ledger.Change, 0, len(activities))
+	for i, a := range activities {
+		err := b.r.kinds.Check(a)
+		if err == nil {
+			err = a.checkTimes(p.at)
+		}
+		if err != nil {
+			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
+		}
+		if k, _ := b.r.kinds.Named(a.Kind); k.InLedger() {
+			changes = append(changes, b.r.change(k, a, p.at))
+			p.inLedger = append(p.inLedger, i)
+		} else {
+			p.windows.add(b.r, k, a, i)
+		}
+	}
+	var err error
+	p.changes, err = b.ledger.Prepare(changes)
+	return p, err
+}
+
+// Record makes what was prepared durable in the ledger, as if one after another, and returns what became of each. Every View of this Recorder and of others
+// has it when Finish has returned nil. Errors are those of [Recorder.Record].
+func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
+	r := b.r
+	if r.isClosed() {
+		return nil, ErrClosed
+	}
+	result := make([]Outcome, len(p.activities))
+	if len(p.inLedger) > 0 {
+		limited, cancel := context.WithTimeout(ctx, bulkTimeout)
+		receipt, err := b.ledger.RecordPrepared(limited, r.now(), p.changes)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("record %d activities: %w", len(p.activities), unavailable("ledger", err))
+		}
+		b.committed = r.elapsed()
+		for n, o := range outcomes(receipt) {
+			result[p.inLedger[n]] = o
+		}
+		if err := b.follow(ctx, receipt.Pages); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.recordWindows(ctx, p.windows, p.at, result); err != nil {
+		return nil, err
+	}
+	r.stats.record(p.activities, result)
+	return result, nil
+}
+
+// follow notes what a transaction did to pages that are to be made, and changes the others.
+func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
+	r := b.r
+	others := make([]ledger.PageChange, 0, len(pages))
+	for _, p := range pages {
+		r.learnBelow(p)
+		raise(&r.marks.committed[p.Page], p.Sequence)
+		taken, err := b.take(ctx, p)
+		if err != nil {
+			return fmt.Errorf("make keys: %w", unavailable("ledger", err))
+		}
+		if !taken {
+			others = append(others, p)
+		}
+	}
+	b.settling.Wait() // transactions reach a page in their order
+	if len(others) > 0 {
+		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // what was committed is carried out
+	}
+	if b.keys > maxBulkKeys {
+		return b.place(ctx)
+	}
+	return nil
+}
+
+// take notes the change of a page that is to be made, and reports whether it is one.
+func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
+	changed := len(p.Added)+len(p.Removed) > 0
+	page := b.pages[p.Page]
+	switch {
+	case page != nil && !changed && p.Sequence == page.sequence:
+		return true, nil
+	case page == nil && changed && p.Sequence == 1:
+		page = &bulkPage{}
+		b.pages[p.Page] = page
+	case page == nil:
+		return false, nil
+	}
+	if page.anew = page.anew || !changed || p.Sequence != page.sequence+1 || len(p.Removed) > 0; page.anew {
+		b.keys -= len(page.keys)
+		page.keys, page.sequence = nil, p.Sequence
+		return true, nil
+	}
+	keys, err := b.r.hashes(ctx, p.Added)
+	if err != nil {
+		return false, err
+	}
+	page.sequence = p.Sequence
+	page.keys = append(page.keys, keys...)
+	b.keys += len(keys)
+	return true, nil
+}
+
+// settle brings pages to where a transaction left them. Those that cannot be brought there are left to Finish.
+func (b *Bulk) settle(pages []ledger.PageChange) {
+	ctx, cancel := context.WithTimeout(b.r.base, bulkTimeout)
+	defer cancel()
+	failed := b.r.applyAll(ctx, pages, nil)
+	for _, p := range pages {
+		if failed[p.Page] != nil {
+			b.late[p.Page] = p.Sequence
+		} else {
+			delete(b.late, p.Page)
+		}
+	}
+}
+
+// Finish has every page hold what was recorded: when it returns nil, every [View] made afterwards has it. Where the store does
+// not answer, that is so once the staleness bound has passed. To be called also after an error of Record: what earlier calls have recorded stays.
+func (b *Bulk) Finish(ctx context.Context) error {
+	err := b.place(ctx)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil && b.r.outlast(b.committed) { //nolint:contextcheck // it ends with the Recorder
+		return nil
+	}
+	return fmt.Errorf("finish a bulk: %w", err)
+}
+
+// place puts the pages that are to be made in place, and makes those anew that could not be changed.
+func (b *Bulk) place(ctx context.Context) error {
+	b.settling.Wait()
+	pages, late := b.pages, b.late
+	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
+	for number, page := range pages { // whatever comes: what is read below has lost writes
+		raise(&b.r.marks.required[number], page.sequence)
+	}
+	var writers errgroup.Group
+	writers.SetLimit(bulkWriters)
+	failed := make([]error, 0, bulkWriters)
+	var mu sync.Mutex
+	put := func(number uint32, sequence uint64, do func() error) {
+		writers.Go(func() error {
+			err := do()
+			if err == nil {
+				raise(&b.r.marks.stood[number], sequence)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			b.late[number] = sequence
+			if len(failed) < bulkWriters { // of ten thousand pages alike, some tell enough
+				failed = append(failed, err)
+			}
+			return nil // the others go on
+		})
+	}
+	numbers := make([]uint32, 0, len(pages))
+	for number := range pages {
+		numbers = append(numbers, number)
+	}
+	slices.Sort(numbers)
+	for _, number := range numbers {
+		put(number, pages[number].sequence, func() error { return b.put(ctx, number, pages[number]) })
+	}
+	for number, sequence := range late {
+		put(number, sequence, func() error { return b.r.remake(ctx, number, sequence, "bulk") })
+	}
+	_ = writers.Wait() // always nil
+	return errors.Join(failed...)
+}
+
+// put makes a page and puts it in place, unless one stands there that is at least as new.
+func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
+	r := b.r
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.anew {
+		return r.remake(ctx, number, p.sequence, "bulk")
+	}
+	page, err := r.imageOf(number, p.keys, p.sequence)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: favfilter.PageID{Number: number}, Page: page, Newer: true})
+	switch {
+	case err != nil:
+		return unavailable("pages", err)
+	case placed:
+		return nil
+	default:
+		return r.stand(ctx, number, p.sequence)
+	}
+}
+
+// imageOf is the page of the given keys.
+func (r *Recorder) imageOf(number uint32, keys []favfilter.Hash, sequence uint64) (*favfilter.Page, error) {
+	shape, err := r.shapeFor(len(keys))
+	if err != nil {
+		return nil, err
+	}
+	page, err := favfilter.NewPage(favfilter.Header{
+		Identity: r.identity, Shape: shape, Number: number, Sequence: sequence, Build: randomBuild(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range keys {
+		page.Insert(h)
+	}
+	return page, nil
+}
