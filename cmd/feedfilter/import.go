@@ -14,7 +14,7 @@ import (
 // they are scattered over is written; they take about a kilobyte of memory each.
 const (
 	maxBatch    = 1_000_000
-	fileBatch   = 250_000
+	fileBatch   = 200_000
 	sharedBatch = 20_000 // others wait for what a transaction has locked
 	plainBatch  = 5_000  // without a ledger
 )

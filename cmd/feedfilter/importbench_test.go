@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// populationFile is a file of the activities of a population, those of different users mixed.
+func populationFile(b *testing.B, users, entries int) (name string, lines int) {
+	b.Helper()
+	p, err := bench.NewPopulation(users, entries, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	name = filepath.Join(b.TempDir(), "population.ndjson")
+	file, err := os.Create(name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := bufio.NewWriter(file)
+	for a := range p.Activities() {
+		fmt.Fprintf(w, `{"user":"%s","kind":"%s","target":"%s"}`+"\n", a.User, a.Kind, a.Target)
+		lines++
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return name, lines
+}
+
+// BenchmarkImportPopulation imports 500,000 activities into nothing: read, recorded, and all pages in place. The CPU time is this process's
+// alone, and on a machine with other work more telling than the rate.
+func BenchmarkImportPopulation(b *testing.B) {
+	file, lines := populationFile(b, 5_000, 550_000)
+	run := func(name string, flags func(b *testing.B) []string) {
+		b.Run(name, func(b *testing.B) {
+			args := flags(b)
+			cpu, took := time.Duration(0), time.Duration(0)
+			for b.Loop() {
+				dir := b.TempDir()
+				before, err := bench.OwnCPU(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				start := time.Now()
+				importFile(b, dir, file, args)
+				took += time.Since(start)
+				after, err := bench.OwnCPU(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				cpu += after - before
+			}
+			all := float64(lines * b.N)
+			b.ReportMetric(all/took.Seconds(), "activities/s")
+			b.ReportMetric(float64(cpu.Microseconds())/all, "us-cpu/activity")
+		})
+	}
+	postgres := func(b *testing.B) string {
+		b.Helper()
+		return "--ledger=" + pgtest.Start(b, "fsync=on", "shared_buffers=128MB").Schema()
+	}
+	redis := func(b *testing.B) string {
+		b.Helper()
+		return "--redis=" + redistest.Start(b).URL()
+	}
+	run("sqlite", func(*testing.B) []string { return nil })
+	run("sqlite and redis", func(b *testing.B) []string { return []string{redis(b)} })
+	run("postgres", func(b *testing.B) []string { return []string{postgres(b)} })
+	run("postgres and redis", func(b *testing.B) []string { return []string{postgres(b), redis(b)} })
+}
+
+// importFile runs the command in this process, so that it can be profiled.
+func importFile(b *testing.B, dir, file string, args []string) {
+	b.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer null.Close()
+	args = append([]string{"import", "--data-dir", dir, file}, args...)
+	if err := execute(b.Context(), args, stdio{null, null, null}); err != nil {
+		b.Fatal(err)
+	}
+}
