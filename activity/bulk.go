@@ -113,8 +113,8 @@ func (c *rowChunks) copy(rows []ledger.Row) []ledger.Row {
 	return c.chunk[from:len(c.chunk):len(c.chunk)]
 }
 
-// Record makes what was prepared durable in the ledger, as if one after another, and returns what became of each. Every View of this Recorder and of others
-// has it when Finish has returned nil. Errors are those of [Recorder.Record].
+// Record makes what was prepared durable in the ledger, as if one after another, and returns what became of each. Every View of
+// this Recorder and of others has it when Finish has returned nil. Errors are those of [Recorder.Record].
 func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 	r := b.r
 	if r.isClosed() {
@@ -211,13 +211,14 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 }
 
 // Finish has every page hold what was recorded: when it returns nil, every [View] made afterwards has it. Where the store does
-// not answer, that is so once the staleness bound has passed. To be called also after an error of Record: what earlier calls have recorded stays.
+// not answer, that is so once the staleness bound has passed. To be called also after an error of Record: what earlier
+// calls have recorded stays.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() == nil && b.r.outlast(b.committed) { //nolint:contextcheck // it ends with the Recorder
+	if ctx.Err() == nil && b.r.outlast(b.committed) {
 		return nil
 	}
 	return fmt.Errorf("finish a bulk: %w", err)

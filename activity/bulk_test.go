@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -309,18 +310,17 @@ func BenchmarkBulkPages(b *testing.B) {
 	}
 	g := newRig(b, &favfilter.Memory{}, 1024)
 	for b.Loop() {
-		pages := make([][]favfilter.Hash, g.Pages())
+		pages := make([][]ledger.Row, g.Pages())
 		for _, a := range all {
 			k, _ := g.kinds.Named(a.Kind)
-			rows := g.change(k, a, a.Since).Rows
-			keys, err := g.hashes(b.Context(), rows)
-			must(b, err)
-			for i, row := range rows {
-				pages[g.pageOf(row.Hash)] = append(pages[g.pageOf(row.Hash)], keys[i])
+			for _, row := range g.change(k, a, a.Since).Rows {
+				pages[g.pageOf(row.Hash)] = append(pages[g.pageOf(row.Hash)], row)
 			}
 		}
-		for number, keys := range pages {
-			_, err := g.imageOf(uint32(number), keys, 1)
+		for number, rows := range pages {
+			keys, err := g.hashes(b.Context(), rows)
+			must(b, err)
+			_, err = g.imageOf(uint32(number), keys, 1)
 			must(b, err)
 		}
 	}

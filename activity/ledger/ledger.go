@@ -147,11 +147,7 @@ type Ledger struct {
 // arguments and names the errors. Every method but close is called while the
 // ledger is open. An error may be whatever the driver makes of the end of ctx.
 type database interface {
-	// record carries out the plan as of now: see Ledger.Record.
-	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	// recordMany is record for a plan that is expected to add most of its rows: see Ledger.RecordPrepared.
-	recordMany(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	move(ctx context.Context, m move) ([]PageChange, error) // see move.decide
+	rowWriter
 	pageReader
 	rowReader
 	declarations
@@ -172,6 +168,15 @@ type pageReader interface {
 	changed(ctx context.Context, since uint64, after *changedPage) ([]changedPage, Progress, error)
 	// owners are in any order; pages are shared ones, each once; none: all of them.
 	owners(ctx context.Context, pages []uint32) ([]Owner, map[uint32]uint32, error)
+}
+
+// rowWriter is the part of a database that changes rows, and where they are.
+type rowWriter interface {
+	// record carries out the plan as of now: see Ledger.Record.
+	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
+	// recordMany is record for a plan that is expected to add most of its rows: see Ledger.RecordPrepared.
+	recordMany(ctx context.Context, p *plan, now time.Time) (Receipt, error)
+	move(ctx context.Context, m move) ([]PageChange, error) // see move.decide
 }
 
 // declarations is the part of a database that keeps kinds.
