@@ -320,17 +320,22 @@ func BenchmarkBulkPages(b *testing.B) {
 	}
 	g := newRig(b, &favfilter.Memory{}, 1024)
 	for b.Loop() {
-		pages := make([][]ledger.Row, g.Pages())
-		for _, a := range all {
-			k, _ := g.kinds.Named(a.Kind)
-			for _, row := range g.change(k, a, a.Since).Rows {
-				pages[g.pageOf(row.Hash)] = append(pages[g.pageOf(row.Hash)], row)
+		pages := make([][]favfilter.Hash, g.Pages())
+		var rows []ledger.Row
+		for some := range slices.Chunk(all, 4096) {
+			rows = rows[:0]
+			for _, a := range some {
+				k, _ := g.kinds.Named(a.Kind)
+				rows = append(rows, g.change(k, a, a.Since).Rows...)
 			}
-		}
-		for number, rows := range pages {
 			keys, err := g.hashes(b.Context(), rows)
 			must(b, err)
-			_, err = g.imageOf(uint32(number), keys, 1)
+			for i, row := range rows {
+				pages[g.pageOf(row.Hash)] = append(pages[g.pageOf(row.Hash)], keys[i])
+			}
+		}
+		for number, keys := range pages {
+			_, err := g.imageOf(uint32(number), keys, 1)
 			must(b, err)
 		}
 	}
