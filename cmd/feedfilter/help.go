@@ -50,7 +50,7 @@ func flagHelp() kong.Vars {
 			"or remove; since and until are times such as 2027-01-01T00:00:00Z.",
 		"format":   "csv or ndjson; needed for standard input. Default: by the file's extension",
 		"on_error": "What happens at a bad line: stop, with the lines before it imported, or skip it and report it.",
-		"batch":    "Number of lines recorded at a time, up to 1000000; 0: as many as suit the ledger. On PostgreSQL never more than 20000.",
+		"batch":    "Number of lines recorded at a time, up to 1000000; 0: as many as suit the ledger. On PostgreSQL never more than 10000.",
 		"user":     "Only what this user has. Default: everything",
 		"output":   "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",

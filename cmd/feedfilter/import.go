@@ -15,7 +15,7 @@ import (
 const (
 	maxBatch    = 1_000_000
 	fileBatch   = 200_000
-	sharedBatch = 20_000 // others wait for what a transaction has locked
+	sharedBatch = 10_000 // others wait for what a transaction has locked
 	plainBatch  = 5_000  // without a ledger
 )
 
