@@ -41,7 +41,8 @@ type Bulk struct {
 	ledger bulkLedger
 
 	pages map[uint32]*bulkPage
-	keys  int // of all pages
+	keys  int            // of all pages
+	rows  map[uint64]int // of users, by hash, who have many
 
 	settling  sync.WaitGroup // pages of the last transaction that are changed, not made
 	late      map[uint32]uint64
@@ -61,7 +62,7 @@ func (r *Recorder) NewBulk() *Bulk {
 	if !ok {
 		return nil
 	}
-	return &Bulk{r: r, ledger: l, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64)}
+	return &Bulk{r: r, ledger: l, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), rows: make(map[uint64]int)}
 }
 
 // PreparedBulk is activities made ready for [Bulk.Record].
@@ -149,7 +150,12 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	others := make([]ledger.PageChange, 0, len(pages))
 	for _, p := range pages {
 		r.learnBelow(p)
-		raise(&r.marks.committed[p.Page], p.Sequence)
+		raise(&r.marks.of(p.Page).committed, p.Sequence)
+		if p.Own {
+			r.owners.note(p.Page, p.Owner)
+		} else {
+			b.count(p.Added)
+		}
 		taken, err := b.take(ctx, p)
 		if err != nil {
 			return fmt.Errorf("make keys: %w", unavailable("ledger", err))
@@ -166,6 +172,19 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 		return b.place(ctx)
 	}
 	return nil
+}
+
+// count finds users who are heavy, whom a page that is made in process does not show. It leaves out who has few rows in a
+// transaction: if they have many in all, the next rebuild of the page shows it.
+func (b *Bulk) count(rows []ledger.Row) {
+	const few = 16
+	for n := 0; len(rows) > 0; rows = rows[n:] {
+		for n = 1; n < len(rows) && rows[n].Hash == rows[0].Hash; n++ {
+		}
+		if n >= few {
+			b.rows[rows[0].Hash] += n
+		}
+	}
 }
 
 // take notes the change of a page that is to be made, and reports whether it is one.
@@ -230,7 +249,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	pages, late := b.pages, b.late
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
 	for number, page := range pages { // whatever comes: what is read below has lost writes
-		raise(&b.r.marks.required[number], page.sequence)
+		raise(&b.r.marks.of(number).required, page.sequence)
 	}
 	var writers errgroup.Group
 	writers.SetLimit(bulkWriters)
@@ -240,7 +259,7 @@ func (b *Bulk) place(ctx context.Context) error {
 		writers.Go(func() error {
 			err := do()
 			if err == nil {
-				raise(&b.r.marks.stood[number], sequence)
+				raise(&b.r.marks.of(number).stood, sequence)
 				return nil
 			}
 			mu.Lock()
@@ -264,6 +283,12 @@ func (b *Bulk) place(ctx context.Context) error {
 		put(number, sequence, func() error { return b.r.remake(ctx, number, sequence, "bulk") })
 	}
 	_ = writers.Wait() // always nil
+	for hash, n := range b.rows {
+		if n > b.r.ownPage {
+			b.r.leave(hash)
+			delete(b.rows, hash)
+		}
+	}
 	return errors.Join(failed...)
 }
 
@@ -282,7 +307,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: favfilter.PageID{Number: number}, Page: page, Newer: true})
+	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: r.pageID(number), Page: page, Newer: true})
 	switch {
 	case err != nil:
 		return unavailable("pages", err)

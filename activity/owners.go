@@ -21,6 +21,8 @@ const (
 	MinOwnPage = 16
 	// maxMoves is how many times a View looks for where its user has moved to, before it gives up.
 	maxMoves = 8
+	// maxLeaving is how many users move at once.
+	maxLeaving = 2
 	// manyPages is from how many pages on all owners are asked for, rather than those of the pages.
 	manyPages = 256
 )
@@ -38,6 +40,7 @@ type owners struct {
 	mu      sync.Mutex
 	moving  map[uint64]bool // users on their way out
 	leaving sync.WaitGroup  // counts them
+	turns   chan struct{}   // holds one for each who moves: after an import there may be many
 }
 
 // placement is one state of owners. It does not change.
@@ -47,7 +50,7 @@ type placement struct {
 }
 
 func newOwners() *owners {
-	o := &owners{change: make(chan struct{}, 1), moving: make(map[uint64]bool)}
+	o := &owners{change: make(chan struct{}, 1), moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
 	o.known.Store(&placement{})
 	return o
 }
@@ -175,6 +178,8 @@ func (r *Recorder) leave(hash uint64) {
 	o.leaving.Add(1)
 	o.moving[hash] = r.background(func() {
 		defer o.leaving.Done()
+		o.turns <- struct{}{}
+		defer func() { <-o.turns }()
 		ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 		defer cancel()
 		if err := r.move(ctx, hash, r.ledger.MoveOut); err != nil && !r.isClosed() {

@@ -365,3 +365,26 @@ func TestHeavyUserDeleted(t *testing.T) {
 		g.want(t, "bot", "hide", "again", Direct)
 	})
 }
+
+// Who is heavy after an import leaves, though their page was made in process.
+func TestHeavyUserOfBulk(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 1)
+	var batch []Activity
+	for i := range 400 {
+		batch = append(batch, add("bot", "hide", posts("b")(i)), add(fmt.Sprint("u", i), "block", "star"), add("mate"+fmt.Sprint(i%30), "hide", "p"))
+	}
+	bulk := g.NewBulk()
+	prepared, err := bulk.Prepare(batch)
+	must(t, err)
+	_, err = bulk.Record(t.Context(), prepared)
+	must(t, err)
+	must(t, bulk.Finish(t.Context()))
+	g.settleMoves()
+	if n := g.Stats().OwnPages; n != 2 {
+		t.Errorf("%d users have a page of their own, want the bot and the star", n)
+	}
+	for _, a := range batch {
+		g.want(t, a.User, a.Kind, a.Target, Direct)
+	}
+	g.want(t, "star", "block", "u7", Reverse)
+}
