@@ -301,7 +301,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	if p.anew {
 		return r.remake(ctx, number, p.sequence, "bulk")
 	}
-	page, err := r.imageOf(number, p.keys, p.sequence)
+	page, err := r.imageOf(number, p.keys, ledger.Standing{Sequence: p.sequence})
 	if err != nil {
 		return err
 	}
@@ -316,22 +316,4 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	default:
 		return r.stand(ctx, number, p.sequence)
 	}
-}
-
-// imageOf is the page of the given keys.
-func (r *Recorder) imageOf(number uint32, keys []favfilter.Hash, sequence uint64) (*favfilter.Page, error) {
-	shape, err := r.shapeFor(len(keys))
-	if err != nil {
-		return nil, err
-	}
-	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: r.identity, Shape: shape, Number: number, Sequence: sequence, Build: randomBuild(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range keys {
-		page.Insert(h)
-	}
-	return page, nil
 }

@@ -335,7 +335,7 @@ func BenchmarkBulkPages(b *testing.B) {
 			}
 		}
 		for number, keys := range pages {
-			_, err := g.imageOf(uint32(number), keys, 1)
+			_, err := g.imageOf(uint32(number), keys, ledger.Standing{Sequence: 1})
 			must(b, err)
 		}
 	}

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// headroom is what a page has room for when it is made, over what it holds.
-	// More room means fewer rebuilds and more memory.
-	headroom = 1.25
+	// headroom is what a page has room for when it is made, over what it holds. More room means fewer rebuilds and
+	// more memory. It is less than a step between the allocator's size classes, an eighth at least: a page that grows
+	// takes each of them in turn.
+	headroom = 1.05
 	// A page is made smaller when one for what it holds would take a quarter of it.
 	shrinkFactor = 4
 	// emptyExpiry is how long a page of users without activities is kept.
@@ -161,29 +162,40 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 
 // image makes the page of the given rows.
 func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.Standing) (*favfilter.Page, error) {
-	shape, err := r.shapeFor(len(rows))
-	if err != nil {
-		return nil, err
-	}
-	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: r.identity,
-		Shape:    shape,
-		Moves:    s.Moves % favfilter.MaxMoves,
-		Number:   r.sharedOf(number),
-		Sequence: s.Sequence,
-		Build:    randomBuild(),
-	})
-	if err != nil {
-		return nil, err
-	}
 	hashes, err := r.hashes(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range hashes {
-		page.Insert(h)
+	return r.imageOf(number, hashes, s)
+}
+
+// imageOf makes the page of the given keys.
+func (r *Recorder) imageOf(number uint32, hashes []favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
+	for keys := len(hashes); ; {
+		shape, err := r.shapeFor(keys)
+		if err != nil {
+			return nil, err
+		}
+		page, err := favfilter.NewPage(favfilter.Header{
+			Identity: r.identity,
+			Shape:    shape,
+			Moves:    s.Moves % favfilter.MaxMoves,
+			Number:   r.sharedOf(number),
+			Sequence: s.Sequence,
+			Build:    randomBuild(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hashes {
+			page.Insert(h)
+		}
+		if !r.overfull(page.Header()) {
+			return page, nil
+		}
+		// Few keys may set more bits than is expected of them, and would each time: the next size has room.
+		keys = max(keys, shape.Capacity(r.keyRate)) + 1
 	}
-	return page, nil
 }
 
 func (r *Recorder) shapeFor(keys int) (favfilter.Shape, error) {

@@ -129,7 +129,7 @@ func ExampleFilter_Add_growing() {
 	}
 	// Unordered output:
 	// U1 10000 of 10000
-	// U2 93 of 100000
+	// U2 92 of 100000
 }
 
 func ExampleFilter_Remove() {
@@ -180,9 +180,9 @@ func ExampleShapeFor() {
 			rate, favfilter.HeaderBytes+shape.Bits/8, shape.Hashes, shape.Capacity(rate))
 	}
 	// Output:
-	// rate 0.01:  6138 bytes, 4 hashes, room for 4617 keys
-	// rate 0.001:  8186 bytes, 7 hashes, room for 4329 keys
-	// rate 0.0001: 10234 bytes, 9 hashes, room for 4025 keys
+	// rate 0.01:  5114 bytes, 6 hashes, room for 4201 keys
+	// rate 0.001:  8186 bytes, 8 hashes, room for 4448 keys
+	// rate 0.0001: 10234 bytes, 11 hashes, room for 4195 keys
 }
 
 func ExampleFilter_Count() {

@@ -59,7 +59,7 @@ type Config struct {
 // layer, a Bloom filter for twice as many keys as its last one, and the rate is shared out
 // between them, see [Scaling]. Nothing is moved, and the rate stays below the one
 // configured: half of it when the filter holds what it was made for, 88 % of it with 16
-// times as many keys. A filter that has grown to 2 to 64 times its capacity takes 1.2 to 2 times
+// times as many keys. A filter that has grown to 2 to 64 times its capacity takes 1.5 to 2.5 times
 // the memory of one made for its keys; each layer, 4 for 16 times the keys, makes lookups
 // slower, and pages of more than one layer are written by reading them and putting them
 // back: in Redis two round trips and the whole page. A page may have [MaxLayers] layers and
@@ -68,7 +68,7 @@ type Config struct {
 // # Limits
 //
 // A filter alone cannot know whether a key was really added. The figures are
-// measured in pages of 2,377 keys at a false-positive rate of 0.1 %, and asserted
+// measured in pages of 2,010 keys at a false-positive rate of 0.1 %, and asserted
 // by the package's tests (limits_test.go):
 //
 //   - Add of a key that looks present is a no-op. One in 2,000 new keys of a
@@ -77,18 +77,18 @@ type Config struct {
 //     on bits of other keys. When half of these are removed, 87 % of such keys are
 //     lost.
 //   - Remove of a key that was never added is a no-op, but for the same share of
-//     false positives: each of these takes bits from keys that were, and loses 3.5
+//     false positives: each of these takes bits from keys that were, and loses 4.9
 //     of them.
 //   - A key whose bits all lie in regions shared with other keys is [Stuck]:
-//     it stays reported. With the shapes of [Scaling] that is 0.03 % of the keys
-//     of a page filled once to half of its capacity, 0.3 % at three quarters and
-//     2.3 % of a full one.
+//     it stays reported. With the shapes of [Scaling] that is 0.01 % of the keys
+//     of a page filled once to half of its capacity, 0.1 % at three quarters and
+//     1 % of a full one.
 //   - Marks of regions never go away, keys that are stuck take up room, and only the newest
 //     layer takes new keys. So a page whose keys are replaced over and over grows, though it
-//     holds no more of them. Of one kept half full, 0.4 % of the removals are stuck until all keys
-//     have been replaced once, 1.3 % until they have been twice; its bits take 5 KiB. By the
-//     time they have been replaced 4 times it has two layers and takes 16 KiB, and by 16 times,
-//     three and 40 KiB, with 1.4 % of the removals stuck. The rate does not rise past the one
+//     holds no more of them. Of one kept half full, 0.1 % of the removals are stuck until all keys
+//     have been replaced once, 0.5 % until they have been twice; its bits take 4 KiB. By the
+//     time they have been replaced 4 times it has two layers and takes 14 KiB, and by 16 times
+//     it still does, with 0.6 % of the removals stuck. The rate does not rise past the one
 //     configured.
 //   - A page that the store loses is empty.
 //

@@ -326,7 +326,7 @@ func TestOpenDefaults(t *testing.T) {
 // A filter of one page takes all keys of its capacity, also where that is all that a size
 // class has room for.
 func TestOnePageHoldsItsCapacity(t *testing.T) {
-	const capacity, withRoom = 3761, 3823 // the largest of its size class
+	const capacity, withRoom = 3991, 4055 // the largest of its size class
 	if shapeFor(t, withRoom, 0.0005).Bits == shapeFor(t, withRoom+1, 0.0005).Bits {
 		t.Errorf("%d is not the largest", capacity)
 	}

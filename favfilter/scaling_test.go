@@ -103,8 +103,8 @@ func TestScalingShapes(t *testing.T) {
 		length   uint32 // of the bits string
 		hashes   uint8
 	}{
-		// With removals two thirds of the best number of bits for a key, without all of it.
-		{0.001, 8, 2000, 5114, 7},
+		// With removals five sixths of the best number of bits for a key, without all of it.
+		{0.001, 8, 2000, 4090, 9},
 		{0.001, 0, 2000, 4090, 11},
 		{0.00025, 0, 3500, 10234, 13},
 		{0.5, 0, 0, 314, 2},

@@ -17,7 +17,7 @@ const (
 	// MaxHashes is the largest number of bits a key sets.
 	MaxHashes = 32
 	// DefaultRegion is the region size in bits that [ShapeFor] chooses.
-	DefaultRegion = 8
+	DefaultRegion = 4
 
 	minRate = 1e-11
 	maxRate = 0.5
@@ -34,11 +34,11 @@ type Shape struct {
 // false-positive rate (1e-11 to 0.5) with deletions, or an error that names what
 // is out of range.
 //
-// k is two thirds of what is best for a Bloom filter that only grows. That
-// costs 4 to 7 % more bits at the same rate (up to 12 % at rates above 0.005,
-// where k is small), and leaves fewer bits shared, so that fewer deletes find
-// every bit in a collided region. The length is then raised to the end of its size
-// class in the allocator, which is free.
+// k is five sixths of what is best for a Bloom filter that only grows, which costs
+// some 1 % more bits at the same rate (12 % where k is 1) and leaves fewer of them shared. The length is then
+// raised to the end of its size class in the allocator, which is free; with regions of
+// [DefaultRegion] bits the collision marks end theirs, too. Both were chosen together, by
+// simulation: docs/BENCHMARKS.md has the table.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
 	if err := checkRate(rate); err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)
@@ -65,11 +65,11 @@ func shapeBehind(before int, mostBits uint32, capacity int, rate float64, region
 }
 
 // hashesFor is the best number of bits a key sets: log2(1/rate) for a filter that only
-// grows, two thirds of it for one that keys are removed from.
+// grows, five sixths of it for one that keys are removed from.
 func hashesFor(rate float64, region uint16) uint8 {
 	best := math.Log2(1 / rate)
 	if region > 0 {
-		best = 2 * best / 3
+		best = 5 * best / 6
 	}
 	return uint8(min(MaxHashes, max(1, math.Round(best))))
 }

@@ -13,7 +13,7 @@ const (
 	// headroom is what a page has room for when it is made anew, over the keys it holds, and ringRoom what a part
 	// of a window has over the part before, which is for minPartKeys at least and maxPartKeys at most: as
 	// packages activity and favfilter have it, which the tests see to.
-	headroom    = 1.25
+	headroom    = 1.05
 	ringRoom    = 1.25
 	minPartKeys = 64
 	maxPartKeys = 1e6

@@ -1,0 +1,106 @@
+package favfilter_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// servedHeadroom is that of package activity.
+const servedHeadroom = 1.05
+
+// served is how pages of the service are shaped: at its default rate and at a tenth of a percent of keys.
+func served() []geometry {
+	return []geometry{
+		{0.00025, 10, favfilter.DefaultRegion, servedHeadroom, 3},
+		{0.001, 8, favfilter.DefaultRegion, servedHeadroom, 3},
+	}
+}
+
+// What is simulated is what is made.
+func TestSimulatedShapes(t *testing.T) {
+	for _, g := range served() {
+		for keys := 0; keys < 200_000; keys += 1 + keys/50 {
+			if want := shapeFor(t, int(float64(keys)*g.headroom)+1, g.rate); g.shape(keys) != want {
+				t.Fatalf("rate %g, %d keys: simulated with %v, made with %v", g.rate, keys, g.shape(keys), want)
+			}
+		}
+	}
+}
+
+// A removal waits in the simulation where a page refuses it.
+func TestSimulatedRemovals(t *testing.T) {
+	for _, g := range served() {
+		l := newLife(g, 1)
+		for range g.fullest(1000) {
+			l.add()
+		}
+		for range 500 {
+			jammed := l.jammed
+			state := guarded(l.page.Clone(), []favfilter.Hash{l.live[0]}, nil)
+			l.take(0)
+			if refused := l.jammed > jammed; refused != (state == favfilter.Jammed) {
+				t.Fatalf("the page answers %v, the simulation waits: %v", state, refused)
+			}
+		}
+		if l.jammed == 0 || l.jammed == l.removals {
+			t.Errorf("%d of %d removals waited: not both were tried", l.jammed, l.removals)
+		}
+	}
+}
+
+// What was chosen holds where it is hardest, on pages made as full as they may be: no key is lost, removed ones are reported
+// no more often than the rate says, and it takes few rebuilds.
+func TestFullestPagesUnderChurn(t *testing.T) {
+	const turnovers = 4
+	waits := map[float64]float64{0.00025: 200, 0.001: 300} // of 1,000, at most; simulated: 160 and 250
+	for _, g := range served() {
+		for _, keys := range []int{150, 1000} {
+			l := newLife(g, uint64(keys))
+			n := g.fullest(keys)
+			for range n {
+				l.add()
+			}
+			l.tally = tally{}
+			for range turnovers * n {
+				l.remove()
+				l.add()
+			}
+			t.Logf("rate %g, %d keys, %d bits: %.0f of 1,000 removals wait, %.0f find the page full; %d of %d reported late",
+				g.rate, n, l.page.Header().Shape.Bits, perThousand(l.jammed, l.removals), perThousand(l.full, l.removals), l.late, l.looked)
+			for _, h := range l.live {
+				if !l.page.Contains(h) {
+					t.Fatalf("rate %g, %d keys: a key is lost", g.rate, n)
+				}
+			}
+			mean := g.rate * float64(l.looked)
+			if reported := float64(l.late); reported > mean+4*math.Sqrt(mean)+2 {
+				t.Errorf("rate %g, %d keys: %d of %d removed keys are reported", g.rate, n, l.late, l.looked)
+			}
+			if got := perThousand(l.jammed, l.removals); got > waits[g.rate] {
+				t.Errorf("rate %g, %d keys: %.0f of 1,000 removals wait", g.rate, n, got)
+			}
+			if got := perThousand(l.full, l.removals); got > 10 {
+				t.Errorf("rate %g, %d keys: %.0f of 1,000 changes find the page full again", g.rate, n, got)
+			}
+			if l.worst > g.rate {
+				t.Errorf("rate %g, %d keys: %g at worst", g.rate, n, l.worst)
+			}
+		}
+	}
+}
+
+// What BENCHMARKS.md states of the shapes chosen, as it adds up without a server.
+func TestBytesAnActivity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
+	for i, stated := range []struct{ grown, churned float64 }{{3.2, 3.3}, {2.6, 2.85}} {
+		g := served()[i]
+		f := simulate(g)
+		if f.grown > stated.grown || f.churned > stated.churned {
+			t.Errorf("rate %g: %.2f bytes an activity on pages that have grown, %.2f on such as were made anew, stated %v", g.rate, f.grown, f.churned, stated)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package favfilter_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/chart"
+)
+
+var chartFile = flag.String("shapes", "", "file that BenchmarkShapes draws its chart in") //nolint:gochecknoglobals // a flag of the test
+
+// BenchmarkShapes prints what shapes cost, as a table of docs/BENCHMARKS.md.
+//
+//	go test ./favfilter -run '^$' -bench Shapes -benchtime 1x -shapes ../docs/shapes.svg
+func BenchmarkShapes(b *testing.B) {
+	for b.Loop() {
+		c := chart.Chart{
+			Title: "Bytes an activity, and removals that wait for their page to be made anew",
+			Notes: []string{
+				"Pages of 2,000 to 4,000 keys, half of their keys replaced; a removal clears three bits or waits. Headroom 1.05.",
+				"Points of a line, from left to right: regions of 8, 6, 5, 4 and 3 bits.",
+			},
+		}
+		fmt.Print("\n" + tableHead)
+		for _, rate := range []float64{0.00025, 0.001} {
+			panel := chart.Panel{Title: fmt.Sprintf("false positives: %g %% of keys", 100*rate), X: "bytes an activity", Unit: "/1000"}
+			for _, share := range []float64{2. / 3, 5. / 6, 1} {
+				var line []chart.Point
+				for _, region := range []uint16{8, 6, 5, 4, 3} {
+					g := geometry{rate, uint8(math.Round(share * math.Log2(1/rate))), region, servedHeadroom, 3}
+					f := simulate(g)
+					fmt.Print(g.row(f))
+					line = append(line, chart.Point{X: f.churned, Y: perThousand(f.churn.jammed, f.churn.removals)})
+				}
+				panel.Lines = append(panel.Lines, line)
+			}
+			c.Panels = append(c.Panels, panel)
+		}
+		c.Lines = []string{"k = 2/3 log2(1/rate)", "5/6", "1"}
+		for _, g := range variants() {
+			fmt.Print(g.row(simulate(g)))
+		}
+		draw(b, c)
+	}
+}
+
+// variants are what the table has besides: other headrooms and other bits that a removal has to clear.
+func variants() []geometry {
+	var all []geometry
+	for _, rate := range []float64{0.00025, 0.001} {
+		k := uint8(math.Round(5. / 6 * math.Log2(1/rate)))
+		before := uint8(math.Round(2. / 3 * math.Log2(1/rate)))
+		all = append(all, geometry{rate, before, 8, 1.25, 3})
+		for _, headroom := range []float64{1.02, 1.1, 1.25} {
+			all = append(all, geometry{rate, k, 4, headroom, 3})
+		}
+		for _, least := range []int{1, 2} {
+			all = append(all, geometry{rate, k, 4, servedHeadroom, least}, geometry{rate, k, 8, servedHeadroom, least})
+		}
+	}
+	return all
+}
+
+const tableHead = "| rate | k | R | headroom | least | bits a key | B grown | B churned | waits /1000 | fullest | no bit | full /1000 | stuck | late " +
+	"| fp mean | fp worst | grow /1000 | shrink waits, shrunk |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+
+func (g geometry) row(f figures) string {
+	c := f.churn
+	return fmt.Sprintf("| %g %% | %d | %d | %g | %d | %.1f | %.2f | %.2f | %.0f | %.0f | %.1f | %.1f | %d/%d | %d/%d = %.4f %% | %.4f %% | %.4f %% | %.1f | %.0f, %.1f |\n",
+		100*g.rate, g.hashes, g.region, g.headroom, g.least, g.perKey(), f.grown, f.churned,
+		perThousand(c.jammed, c.removals), f.waits, perThousand(c.bare, c.removals), perThousand(c.full, c.removals),
+		c.stuck, c.removals, c.late, c.looked, 100*float64(c.late)/float64(c.looked), 100*c.rates/c.changes, 100*c.worst,
+		perThousand(f.growth.full, f.growth.adds), perThousand(f.shrink.jammed, f.shrink.removals), perThousand(f.shrink.shrunk, f.shrink.removals))
+}
+
+func draw(b *testing.B, c chart.Chart) {
+	b.Helper()
+	if *chartFile == "" {
+		return
+	}
+	file, err := os.Create(*chartFile)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.WriteSVG(file); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
+}

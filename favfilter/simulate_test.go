@@ -1,0 +1,209 @@
+package favfilter_test
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/regions"
+)
+
+// geometry is a way to shape pages, and when to make one anew: what a simulation tries.
+type geometry struct {
+	rate     float64 // of false positives of a key, at most
+	hashes   uint8
+	region   uint16
+	headroom float64 // keys that a page has room for when it is made, over those it holds
+	least    int     // bits that a removal has to clear; 3 is what pages demand
+}
+
+// shape is that of a page which is made anew for so many keys.
+func (g geometry) shape(keys int) favfilter.Shape {
+	s := favfilter.Shape{Hashes: g.hashes, Region: g.region}
+	perKey := float64(g.hashes) / g.load()
+	length := max(314, favfilter.HeaderBytes+int(math.Ceil(perKey*float64(int(float64(keys)*g.headroom)+1)/8)))
+	size := sizeClass(length + stringOverhead(length))
+	length = size - stringOverhead(size-stringOverhead(size)) // all of the block
+	s.Bits = 8 * uint32(length-favfilter.HeaderBytes)
+	return s
+}
+
+// load is how many hash values there are for each bit of a full page.
+func (g geometry) load() float64 { return -math.Log1p(-math.Pow(g.rate, 1/float64(g.hashes))) }
+
+// perKey is how many bits a key takes in a full page, collision marks included.
+func (g geometry) perKey() float64 {
+	return float64(g.hashes) / g.load() * (1 + 1/float64(g.region))
+}
+
+// keyBytes is about what Redis takes for a key besides the block of its value: name, object and entry.
+const keyBytes = 100
+
+// bytesOf is what a page takes in Redis, both its strings.
+func bytesOf(p *favfilter.Page) int {
+	raw, marks := p.Encode()
+	return sizeClass(len(raw)+stringOverhead(len(raw))) + sizeClass(len(marks)+stringOverhead(len(marks))) + 2*keyBytes
+}
+
+// life is a page in the hands of somebody who follows a ledger: it is made anew when a removal could clear
+// too little, when it is full and when it is far too large. Nobody tidies it in the background.
+type life struct {
+	geometry
+
+	rng     *rand.Rand
+	where   favfilter.Header // identity and number of the page
+	page    *favfilter.Page
+	live    []favfilter.Hash
+	removed []favfilter.Hash // in their order
+	tally
+}
+
+// tally is what happened.
+type tally struct {
+	adds, removals        int
+	jammed, full, shrunk  int     // pages made anew, by why
+	bare                  int     // removals that could clear no bit at all
+	stuck                 int     // removals after which the key is still reported
+	looked, late          int     // keys looked up a tenth of the page's keys later, and reported
+	rates, worst, changes float64 // false-positive rate after each change: sum and highest
+}
+
+func newLife(g geometry, seed uint64) *life {
+	l := &life{geometry: g, rng: rand.New(rand.NewPCG(seed, 11)), where: favfilter.Header{Identity: favfilter.Identity{Pages: 1}}}
+	l.anew()
+	return l
+}
+
+func (l *life) anew() {
+	for keys := len(l.live); ; {
+		h := l.where
+		h.Shape = l.shape(keys)
+		page, err := favfilter.NewPage(h)
+		if err != nil {
+			panic(err) // the geometry is out of range
+		}
+		for _, h := range l.live {
+			page.Insert(h)
+		}
+		if l.page = page; page.Header().Set <= h.Shape.Limit(l.rate) {
+			return
+		}
+		keys = max(keys, h.Shape.Capacity(l.rate)) + 1
+	}
+}
+
+func (l *life) add() { l.put(randomHash(l.rng)) }
+
+func (l *life) put(h favfilter.Hash) {
+	l.live = append(l.live, h)
+	l.page.Insert(h)
+	l.adds++
+	l.changed()
+}
+
+func (l *life) remove() { l.take(l.rng.IntN(len(l.live))) }
+
+// take removes the i-th live key.
+func (l *life) take(i int) {
+	h := l.live[i]
+	l.live[i] = l.live[len(l.live)-1]
+	l.live = l.live[:len(l.live)-1]
+	own, all := clearable(l.page, h)
+	if own == 0 {
+		l.bare++
+	}
+	if own < l.least && own < all || own == 0 {
+		l.jammed++
+		l.anew()
+	} else {
+		l.page.Remove(h)
+	}
+	l.removals++
+	if l.page.Contains(h) {
+		l.stuck++
+	}
+	l.removed = append(l.removed, h)
+	if lag := len(l.live) / 10; len(l.removed) > lag {
+		l.looked++
+		if l.page.Contains(l.removed[len(l.removed)-1-lag]) {
+			l.late++
+		}
+	}
+	l.changed()
+}
+
+// changed makes the page anew if it has the wrong size.
+func (l *life) changed() {
+	h := l.page.Header()
+	switch {
+	case h.Set > h.Shape.Limit(l.rate):
+		l.full++
+		l.anew()
+	case int(h.Count) < h.Shape.Capacity(l.rate)/3 && l.shape(len(l.live)).Bits <= h.Shape.Bits/4:
+		l.shrunk++
+		l.anew()
+	}
+	rate := l.page.FalsePositiveRate()
+	l.rates += rate
+	l.worst = max(l.worst, rate)
+	l.changes++
+}
+
+// clearable is how many bits of h no other key can share, and how many it has in all.
+func clearable(p *favfilter.Page, h favfilter.Hash) (own, all int) {
+	s := p.Header().Shape
+	_, marks := p.Encode()
+	bits := s.Positions(nil, h)
+	return len(regions.Bitmap(marks[8:]).Clearable(nil, bits, uint32(s.Region))), len(bits)
+}
+
+// figures are what a simulation reports.
+type figures struct {
+	growth, churn, shrink tally
+	grown, churned        float64 // bytes an activity in Redis, at the end of growth and of churn
+	waits                 float64 // rebuilds that a removal waits for under churn, of 1,000, on the fullest page
+}
+
+// simulate lets pages grow to 2,000 to 4,000 keys, so that they end all over their size classes, replaces as many keys as a half of
+// them, and takes three quarters away.
+func simulate(g geometry) figures {
+	const sizes, least = 7, 2000
+	var f figures
+	for i := range sizes {
+		keys := int(least * math.Exp2((float64(i)+0.5)/sizes))
+		l := newLife(g, uint64(i))
+		phase := func(sum *tally, steps int, step func()) tally {
+			l.tally = tally{}
+			for range steps {
+				step()
+			}
+			sum.add(l.tally)
+			return l.tally
+		}
+		phase(&f.growth, keys, l.add)
+		f.grown += float64(bytesOf(l.page)) / float64(keys) / sizes
+		churn := phase(&f.churn, keys/2, func() { l.remove(); l.add() })
+		f.waits = max(f.waits, perThousand(churn.jammed, churn.removals))
+		f.churned += float64(bytesOf(l.page)) / float64(keys) / sizes
+		phase(&f.shrink, keys*3/4, l.remove)
+	}
+	return f
+}
+
+func (t *tally) add(o tally) {
+	t.adds, t.removals = t.adds+o.adds, t.removals+o.removals
+	t.jammed, t.full, t.shrunk = t.jammed+o.jammed, t.full+o.full, t.shrunk+o.shrunk
+	t.bare, t.stuck = t.bare+o.bare, t.stuck+o.stuck
+	t.looked, t.late = t.looked+o.looked, t.late+o.late
+	t.rates, t.worst, t.changes = t.rates+o.rates, max(t.worst, o.worst), t.changes+o.changes
+}
+
+func perThousand(n, of int) float64 { return 1000 * float64(n) / float64(max(1, of)) }
+
+// fullest is the most keys, so many or a little more, that a page of their shape is made for.
+func (g geometry) fullest(keys int) int {
+	for g.shape(keys+1) == g.shape(keys) {
+		keys++
+	}
+	return keys
+}
