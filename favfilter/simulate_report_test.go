@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/chart"
 )
 
@@ -44,6 +45,47 @@ func BenchmarkShapes(b *testing.B) {
 			fmt.Print(g.row(simulate(g)))
 		}
 		draw(b, c)
+	}
+}
+
+// BenchmarkResidue reports how many of the keys removed from a page of 1,000 are reported once as many others have come, a tenth of
+// the page, if a removal has to clear one bit, two or three.
+//
+//	go test ./favfilter -run '^$' -bench Residue -benchtime 1x
+func BenchmarkResidue(b *testing.B) {
+	const pages, keys, changes = 500, 1000, 100
+	for _, g := range served() {
+		for least := 1; least <= 3; least++ {
+			b.Run(fmt.Sprintf("rate=%g,least=%d", g.rate, least), func(b *testing.B) {
+				for b.Loop() {
+					removed, reported := 0, 0
+					for seed := range uint64(pages) {
+						l := newLife(g, seed)
+						for range keys {
+							l.put(randomHash(l.rng))
+						}
+						l.anew()
+						page, gone := l.page, l.live[:0:0]
+						for _, h := range l.live[:changes] {
+							if own, _ := clearable(page, h); own >= least && page.Remove(h) == favfilter.Removed {
+								gone = append(gone, h)
+							}
+						}
+						for range changes {
+							page.Insert(randomHash(l.rng))
+						}
+						removed += len(gone)
+						for _, h := range gone {
+							if page.Contains(h) {
+								reported++
+							}
+						}
+					}
+					b.ReportMetric(100*float64(reported)/float64(removed), "%reported")
+					b.ReportMetric(float64(removed), "removed")
+				}
+			})
+		}
 	}
 }
 

@@ -164,13 +164,21 @@ type figures struct {
 	waits                 float64 // rebuilds that a removal waits for under churn, of 1,000, on the fullest page
 }
 
-// simulate lets pages grow to 2,000 to 4,000 keys, so that they end all over their size classes, replaces as many keys as a half of
-// them, and takes three quarters away.
+// simulatedSizes are numbers of keys of pages, all over the size classes.
+func simulatedSizes() []int {
+	const n, least = 7, 2000
+	var sizes []int
+	for i := range n {
+		sizes = append(sizes, int(least*math.Exp2((float64(i)+0.5)/n)))
+	}
+	return sizes
+}
+
+// simulate lets pages grow, replaces half of their keys, and takes three quarters away.
 func simulate(g geometry) figures {
-	const sizes, least = 7, 2000
 	var f figures
-	for i := range sizes {
-		keys := int(least * math.Exp2((float64(i)+0.5)/sizes))
+	sizes := simulatedSizes()
+	for i, keys := range sizes {
 		l := newLife(g, uint64(i))
 		phase := func(sum *tally, steps int, step func()) tally {
 			l.tally = tally{}
@@ -181,10 +189,10 @@ func simulate(g geometry) figures {
 			return l.tally
 		}
 		phase(&f.growth, keys, l.add)
-		f.grown += float64(bytesOf(l.page)) / float64(keys) / sizes
+		f.grown += float64(bytesOf(l.page)) / float64(keys) / float64(len(sizes))
 		churn := phase(&f.churn, keys/2, func() { l.remove(); l.add() })
 		f.waits = max(f.waits, perThousand(churn.jammed, churn.removals))
-		f.churned += float64(bytesOf(l.page)) / float64(keys) / sizes
+		f.churned += float64(bytesOf(l.page)) / float64(keys) / float64(len(sizes))
 		phase(&f.shrink, keys*3/4, l.remove)
 	}
 	return f
