@@ -40,10 +40,10 @@ func (p *Page) admit(b Batch) State {
 }
 
 // leastCleared is how many bits a guarded removal has to clear. Keys added later set
-// them again: measured on pages of 1,000 keys, after a tenth as many others, 0.07 % of
-// the removed keys are reported if one bit is enough, 0.014 % if two, and 0.001 % if
+// them again: measured on pages of 1,000 keys, after a tenth as many others, 0.12 % of
+// the removed keys are reported if one bit is enough, 0.018 % if two, and 0.002 % if
 // three, which is less than of keys that never were there. It costs a rebuild for every
-// eighth removal, where two would for every fortieth.
+// eleventh removal, where two would for every forty-fifth.
 const leastCleared = 3
 
 // applyGuarded removes first what is to be removed, and only if every key
