@@ -103,7 +103,8 @@ func TestBytesAnActivity(t *testing.T) {
 			}
 			bytes += float64(bytesOf(l.page)) / float64(keys) / float64(len(sizes))
 		}
-		if t.Logf("rate %g: %.2f bytes an activity", g.rate, bytes); bytes > stated {
+		t.Logf("rate %g: %.2f bytes an activity", g.rate, bytes)
+		if bytes > stated {
 			t.Errorf("rate %g: %.2f bytes an activity, stated %g", g.rate, bytes, stated)
 		}
 	}
