@@ -180,7 +180,6 @@ func TestFleet(t *testing.T) {
 	for i := range prices.Nodes {
 		prices.Nodes[i].Gbit = 0.5
 	}
-	limits := make(map[string]bool)
 	rapid.Check(t, func(t *rapid.T) {
 		in := draw(t)
 		in.SeenPerDay = 0
@@ -200,7 +199,6 @@ func TestFleet(t *testing.T) {
 		if node.Burstable {
 			target = burstTarget
 		}
-		limits[f.Limit] = true
 		if f.Memory > in.Fill || f.CPU > target || max(f.Gbit, f.GbitIn) > node.Gbit {
 			t.Errorf("over the limits: %+v", f)
 		}
@@ -212,8 +210,16 @@ func TestFleet(t *testing.T) {
 			}
 		}
 	})
-	if !limits["memory"] || !limits["CPU"] || !limits["network"] {
-		t.Errorf("limits seen: %v", limits)
+	for _, c := range []struct {
+		users, activities, feeds float64
+		want                     string
+	}{{1e8, 500, 10, "memory"}, {1e4, 1, 1e6, "CPU"}, {1e7, 500, 2e4, "network"}} {
+		in := example()
+		in.Users, in.ActivitiesPerUser, in.FeedsPerSecond, in.SeenPerDay, in.Pages = c.users, c.activities, c.feeds, 0, 1<<14
+		p, err := New(in, prices)
+		if err != nil || p.Ways[0].Cluster == nil || p.Ways[0].Cluster.Limit != c.want {
+			t.Errorf("%+v: %v, cluster %+v, want it to be limited by %s", c, err, p.Ways[0].Cluster, c.want)
+		}
 	}
 	for _, c := range []struct {
 		total, most, scatter float64
