@@ -11,7 +11,7 @@ func (p *Plan) notes(prices Prices) []string {
 	notes := []string{
 		fmt.Sprintf("Activities: %g %% are two-way, as blocks are, and have a key with both users. What a user has is spread with a "+
 			"standard deviation of %g times the mean.", 100*in.TwoWay, in.Spread),
-		"Pages are as made anew, with room for a quarter more keys. Those that grew take less; after many undos a page may " +
+		"Pages are as made anew, with room for a twentieth more keys. Those that grew take less; after many undos a page may " +
 			"take up to four times as much until it is made anew.",
 	}
 	if in.SeenPerDay > 0 {
