@@ -2,6 +2,7 @@ package activity
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ func TestPageFollowsLoad(t *testing.T) {
 		t.Skip("slow, and of one goroutine")
 	}
 	g := newRig(t, &favfilter.Memory{}, 1)
+	g.ownPage = math.MaxInt // the user stays
 	rng := rand.New(rand.NewPCG(1, 1))
 	var live []string
 	step := func(grow bool) {

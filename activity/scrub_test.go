@@ -19,7 +19,7 @@ import (
 // scrubAll looks at every page once.
 func (g *rig) scrubAll() {
 	s := scrub{}
-	for looked := 0; looked < int(g.identity.Pages); {
+	for looked := 0; looked < int(g.identity.Pages)+len(g.owners.numbers()); {
 		looked += g.scrubStep(&s)
 	}
 }
@@ -28,10 +28,14 @@ func (g *rig) scrubAll() {
 // ledger has it.
 func (g *rig) wantWhole(t *testing.T) {
 	t.Helper()
+	pages := g.owners.numbers()
 	for page := range g.identity.Pages {
+		pages = append(pages, page)
+	}
+	for _, page := range pages {
 		rows, s, err := g.ledger.Snapshot(t.Context(), page)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.pageID(page)})
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil {

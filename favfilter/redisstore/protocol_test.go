@@ -113,8 +113,13 @@ func TestCommands(t *testing.T) {
 		{"apply of 8 keys", map[string]int64{"evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: pages[0], Identity: identity(), Add: hashes(1, 0, 5), Remove: hashes(1, 50, 3)}}), favfilter.Applied)
 		}},
-		{"apply to a part, which is not remembered", map[string]int64{"evalsha": 2}, func() {
+		{"apply to a part with collision marks, which is remembered", map[string]int64{"evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
+		}},
+		{"apply to a part without them, which is not", map[string]int64{"evalsha": 3}, func() {
+			window := favfilter.PageID{Number: 11, Part: "window"}
+			put(t, s, window, newPage(t, 11, favfilter.Shape{Bits: 1024, Hashes: 5}))
+			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: window, Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
 		}},
 		{"apply of 9 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 5, 5), Remove: hashes(1, 50, 4)}}), favfilter.Applied)

@@ -253,7 +253,7 @@ func TestNoFleet(t *testing.T) {
 		for i := range prices.Nodes {
 			prices.Nodes[i].Gbit = c.gbit
 		}
-		in := Input{Users: c.users, ActivitiesPerUser: 1000, FalsePositiveRate: 0.001, FeedsPerSecond: c.feeds, Candidates: 2000, IDBytes: 12, Fill: 0.8, Filter: "feed"}
+		in := Input{Users: c.users, ActivitiesPerUser: 1000, FalsePositiveRate: 1e-5, FeedsPerSecond: c.feeds, Candidates: 2000, IDBytes: 12, Fill: 0.8, Filter: "feed"}
 		p, err := New(in, prices)
 		if err != nil {
 			t.Fatal(err)
