@@ -178,12 +178,12 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 // transaction: if they have many in all, the next rebuild of the page shows it.
 func (b *Bulk) count(rows []ledger.Row) {
 	const few = 16
-	for n := 0; len(rows) > 0; rows = rows[n:] {
-		for n = 1; n < len(rows) && rows[n].Hash == rows[0].Hash; n++ {
-		}
+	for len(rows) > 0 {
+		n := ofFirst(rows)
 		if n >= few {
 			b.rows[rows[0].Hash] += n
 		}
+		rows = rows[n:]
 	}
 }
 
@@ -285,7 +285,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	_ = writers.Wait() // always nil
 	for hash, n := range b.rows {
 		if n > b.r.ownPage {
-			b.r.leave(hash)
+			b.r.leave(hash) //nolint:contextcheck // it goes on by itself
 			delete(b.rows, hash)
 		}
 	}

@@ -251,21 +251,6 @@ func (r *Recorder) failure(w *write, own map[uint64]uint32, failed map[uint32]er
 	return errors.Join(errs...)
 }
 
-// ownPages are the pages of one user alone among those of a transaction, by the user's hash.
-func ownPages(receipt ledger.Receipt) map[uint64]uint32 {
-	var own map[uint64]uint32
-	for _, p := range receipt.Pages {
-		if !p.Own {
-			continue
-		}
-		if own == nil {
-			own = make(map[uint64]uint32)
-		}
-		own[p.Owner] = p.Page
-	}
-	return own
-}
-
 // applyAll brings the pages to where the transaction left them, and returns the
 // errors of those that could not be.
 func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, anew map[uint32]bool) map[uint32]error {
@@ -274,26 +259,22 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, anew
 	repairs := repairs{failed: make(map[uint32]error)}
 	repairs.group.SetLimit(maxRebuilds)
 	for _, p := range pages {
-		if now, ok := anew[p.Page]; ok && (now || len(p.Added) == 0) {
-			if !now {
-				continue
-			}
+		now, listed := anew[p.Page]
+		switch {
+		case now:
 			// It stands below until then, so nobody's write can go past with what was in it.
 			repairs.start(p.Page, func() error { return r.remake(ctx, p.Page, p.Sequence, "user deleted") })
-			continue
-		}
-		if len(p.Added)+len(p.Removed) > 0 {
+		case listed && len(p.Added) == 0:
+		case len(p.Added)+len(p.Removed) > 0:
 			b, err := r.batch(ctx, p)
 			if err != nil {
 				repairs.fail(p.Page, unavailable("ledger", err))
 				continue
 			}
 			batches, numbers = append(batches, b), append(numbers, p.Page)
-			continue
-		}
-		// Nothing changed, but the write that this one repeats may not have reached
-		// the page.
-		if r.marks.of(p.Page).stood.Load() < p.Sequence {
+		case r.marks.of(p.Page).stood.Load() < p.Sequence:
+			// Nothing changed, but the write that this one repeats may not have reached
+			// the page.
 			repairs.start(p.Page, func() error { return r.stand(ctx, p.Page, p.Sequence) })
 		}
 	}

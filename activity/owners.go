@@ -88,6 +88,21 @@ func (r *Recorder) pageOf(hash uint64) uint32 {
 // sharedOf is the page whose hash slot a page is in: itself, or the one that its user left.
 func (r *Recorder) sharedOf(page uint32) uint32 { return r.pageID(page).Number }
 
+// ownPages are the pages of one user alone among those of a transaction, by the user's hash.
+func ownPages(receipt ledger.Receipt) map[uint64]uint32 {
+	var own map[uint64]uint32
+	for _, p := range receipt.Pages {
+		if !p.Own {
+			continue
+		}
+		if own == nil {
+			own = make(map[uint64]uint32)
+		}
+		own[p.Owner] = p.Page
+	}
+	return own
+}
+
 // pageID is where a page stands in the store. One of a user's own is where the user's windows are, so that they are read
 // with one command. It is named by its number, which no other page ever has: what is still on its way to a page that was
 // given back cannot meet the user's next.
@@ -155,16 +170,21 @@ func (r *Recorder) moveHeavy(page uint32, rows []ledger.Row) {
 		return
 	}
 	for len(rows) > r.ownPage {
-		hash := rows[0].Hash
-		n := 1
-		for n < len(rows) && rows[n].Hash == hash {
-			n++
+		n := ofFirst(rows)
+		if n > r.ownPage {
+			r.leave(rows[0].Hash)
 		}
 		rows = rows[n:]
-		if n > r.ownPage {
-			r.leave(hash)
-		}
 	}
+}
+
+// ofFirst is how many of rows, which are in order of hash, are the first one's user's.
+func ofFirst(rows []ledger.Row) int {
+	n := 1
+	for n < len(rows) && rows[n].Hash == rows[0].Hash {
+		n++
+	}
+	return n
 }
 
 // leave moves a user to a page of their own, in the background.

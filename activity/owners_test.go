@@ -291,6 +291,7 @@ func TestMovesUnderLoad(t *testing.T) {
 
 // moveAndStep writes and looks for one user, through one process or the other.
 func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
+	t.Helper()
 	live, wrong := make(map[Activity]bool), make(map[Activity]bool)
 	for range 400 {
 		a := add(user, "hide", fmt.Sprint("p", rng.IntN(60)))
@@ -305,6 +306,7 @@ func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
 }
 
 func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{}) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(8, 8))
 	for {
 		select {

@@ -141,7 +141,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
 	r.learn(number, standing.Sequence)
-	r.moveHeavy(number, rows)
+	r.moveHeavy(number, rows) //nolint:contextcheck // who leaves goes on by themselves
 	f.page, err = r.image(ctx, number, rows, standing)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)

@@ -37,9 +37,9 @@ type dataFlags struct {
 	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"     placeholder:"RATE"`
 	Kinds             string  `help:"${kinds}"             placeholder:"FILE"`
 
-	StalenessBound time.Duration `default:"1s"  help:"${bound}" placeholder:"DURATION"`
-	ScrubRate      int           `default:"500" help:"${scrub}" placeholder:"PAGES"`
-	OwnPage        int           `default:"2048" help:"${own}"  placeholder:"KEYS"`
+	StalenessBound time.Duration `default:"1s"   help:"${bound}" placeholder:"DURATION"`
+	ScrubRate      int           `default:"500"  help:"${scrub}" placeholder:"PAGES"`
+	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 
 	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -47,7 +48,7 @@ func (s *Store) Probe(
 		some := found[min(i*per, len(found)):min((i+1)*per, len(found))]
 		each := int(known.Shape.Hashes)
 		for n, bits := 0, bits[2:]; n < len(some) && len(bits) >= each; n, bits = n+1, bits[each:] {
-			if allSet(bits[:each]) {
+			if !slices.Contains(bits[:each], 0) {
 				some[n] = true
 			}
 		}
@@ -74,13 +75,4 @@ func probeCalls(key string, shape favfilter.Shape, hashes []favfilter.Hash) (cal
 		calls = append(calls, call)
 	}
 	return calls, per
-}
-
-func allSet(bits []int64) bool {
-	for _, b := range bits {
-		if b == 0 {
-			return false
-		}
-	}
-	return true
 }
