@@ -120,6 +120,7 @@ run "too_many_replicas" {
 run "too_many_nodes" {
   command = plan
   variables {
+    alarms  = { enabled = false } # a plan of thousands takes minutes where it is not refused
     cluster = { node_type = "cache.r7g.large", shards = 251 }
   }
   expect_failures = [var.cluster]
@@ -128,6 +129,7 @@ run "too_many_nodes" {
 run "too_many_shards_to_come" {
   command = plan
   variables {
+    alarms  = { enabled = false } # a plan of thousands takes minutes where it is not refused
     cluster = { node_type = "cache.r7g.large", autoscaling = { shards = { min = 1, max = 251 } } }
   }
   expect_failures = [var.cluster]
@@ -136,6 +138,7 @@ run "too_many_shards_to_come" {
 run "too_many_replicas_to_come" {
   command = plan
   variables {
+    alarms  = { enabled = false } # a plan of thousands takes minutes where it is not refused
     cluster = { node_type = "cache.r7g.large", shards = 84, autoscaling = { replicas = { min = 1, max = 5 } } }
   }
   expect_failures = [var.cluster]
