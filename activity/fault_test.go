@@ -54,7 +54,7 @@ func emptyLedger(t *testing.T, url string, seed int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
-	_, err = conn.Exec(t.Context(), fmt.Sprintf(`DELETE FROM entries; DELETE FROM pages; UPDATE meta SET value = '%d' WHERE name = 'seed'`, seed))
+	_, err = conn.Exec(t.Context(), fmt.Sprintf(`DELETE FROM entries; DELETE FROM pages; DELETE FROM owners; UPDATE meta SET value = '%d' WHERE name = 'seed'`, seed))
 	must(t, errors.Join(err, conn.Close(t.Context())))
 }
 
@@ -134,6 +134,7 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 		}
 		g.open(t, l, s) // the fault has been
 	}
+	g.ownPage = 16 // users of the scenario's batches move
 	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
 }
 
@@ -145,7 +146,9 @@ func (r *faultRun) all(t *testing.T) {
 		} else {
 			r.call(t, call)
 		}
+		r.settleMoves()
 		r.views(t)
+		r.settleMoves() // who reads has pages made anew, too
 	}
 	r.scrubAll()
 	r.open(t, r.ledger, r.store)
@@ -206,7 +209,7 @@ func (r *faultRun) views(t *testing.T) {
 func (g *rig) wantTwoSides(t *testing.T) {
 	t.Helper()
 	sides := map[Activity]int{}
-	for page := range g.identity.Pages {
+	for _, page := range g.allPages(t) {
 		rows, _, err := g.ledger.Snapshot(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {

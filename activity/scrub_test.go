@@ -24,15 +24,26 @@ func (g *rig) scrubAll() {
 	}
 }
 
+// allPages are the pages that users share, and those that one has alone.
+func (g *rig) allPages(t *testing.T) (pages []uint32) {
+	t.Helper()
+	for page := range g.identity.Pages {
+		pages = append(pages, page)
+	}
+	owners, _, err := g.ledger.Owners(t.Context())
+	must(t, err)
+	for _, o := range owners {
+		pages = append(pages, o.Page)
+		g.owners.note(o.Page, o.Hash)
+	}
+	return pages
+}
+
 // wantWhole checks that every page that anybody has written to stands in the store as the
 // ledger has it.
 func (g *rig) wantWhole(t *testing.T) {
 	t.Helper()
-	pages := g.owners.numbers()
-	for page := range g.identity.Pages {
-		pages = append(pages, page)
-	}
-	for _, page := range pages {
+	for _, page := range g.allPages(t) {
 		rows, s, err := g.ledger.Snapshot(t.Context(), page)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.pageID(page)})
