@@ -7,6 +7,8 @@ import (
 	"iter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -14,7 +16,7 @@ import (
 )
 
 // batchSize is how many activities are recorded at a time, as "feedfilter import" does.
-const batchSize = 5000
+const batchSize = 200_000
 
 // pageEntries is about how many entries a page is to have.
 const pageEntries = 4000
@@ -66,32 +68,67 @@ func (s *Subject) Close() error {
 	return s.ledger.Close()
 }
 
-// Record records activities in their order, and returns how many, and how long that took.
+// Record records activities in their order, as an import does: some are made ready while others are written. It returns how
+// many, and how long that took, with what it took to draw them.
 func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (n int, took time.Duration, err error) {
-	batch := make([]activity.Activity, 0, batchSize)
-	flush := func() error {
-		start := time.Now()
-		_, err := s.Recorder.Record(ctx, batch)
-		took += time.Since(start)
-		n += len(batch)
-		batch = batch[:0]
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	for a := range all {
-		if batch = append(batch, a); len(batch) == batchSize {
-			if err := flush(); err != nil {
-				return n, took, err
+	start := time.Now()
+	bulk := s.Recorder.NewBulk()
+	ready := make(chan *activity.PreparedBulk)
+	var group errgroup.Group
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	group.Go(func() error {
+		defer close(ready)
+		return prepare(ctx, bulk, all, func(p *activity.PreparedBulk, of int) {
+			n += of
+			select {
+			case ready <- p:
+			case <-ctx.Done():
+			}
+		})
+	})
+	for p := range ready {
+		if err == nil {
+			if _, err = bulk.Record(ctx, p); err != nil {
+				cancel(err)
 			}
 		}
 	}
-	if len(batch) == 0 {
-		return n, took, nil
+	if prepareErr := group.Wait(); err == nil {
+		err = prepareErr
 	}
-	err = flush()
-	return n, took, err
+	if err == nil {
+		err = bulk.Finish(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return n, time.Since(start), err
+}
+
+// prepare makes activities ready, some at a time, and hands them on.
+func prepare(ctx context.Context, bulk *activity.Bulk, all iter.Seq[activity.Activity], ready func(p *activity.PreparedBulk, of int)) error {
+	var batch []activity.Activity
+	flush := func() error {
+		p, err := bulk.Prepare(batch)
+		if err == nil {
+			ready(p, len(batch))
+		}
+		batch = make([]activity.Activity, 0, batchSize) // what is ready has the last
+		return err
+	}
+	for a := range all {
+		if batch = append(batch, a); len(batch) < batchSize {
+			continue
+		}
+		if err := errors.Join(flush(), context.Cause(ctx)); err != nil {
+			return err
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return flush()
 }
 
 // RecordSeen records what the viewers of p have seen.
