@@ -229,9 +229,9 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 	}
 }
 
-// Finish has every page hold what was recorded: when it returns nil, every [View] made afterwards has it. Where the store does
-// not answer, that is so once the staleness bound has passed. Who got too many for the page that they share has left it by then. To be called also after an error of Record: what earlier
-// calls have recorded stays.
+// Finish has every page hold what was recorded: when it returns nil, every [View] made afterwards has it, and who got too
+// many for the page that they share has left it. Where the store does not answer, that is so once the staleness bound has
+// passed. To be called also after an error of Record: what earlier calls have recorded stays.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
 	b.r.owners.leaving.Wait() // each has some seconds

@@ -7,8 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -74,19 +72,19 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (
 	start := time.Now()
 	bulk := s.Recorder.NewBulk()
 	ready := make(chan *activity.PreparedBulk)
-	var group errgroup.Group
+	prepared := make(chan error, 1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	group.Go(func() error {
+	go func() {
 		defer close(ready)
-		return prepare(ctx, bulk, all, func(p *activity.PreparedBulk, of int) {
+		prepared <- prepare(ctx, bulk, all, func(p *activity.PreparedBulk, of int) {
 			n += of
 			select {
 			case ready <- p:
 			case <-ctx.Done():
 			}
 		})
-	})
+	}()
 	for p := range ready {
 		if err == nil {
 			if _, err = bulk.Record(ctx, p); err != nil {
@@ -94,8 +92,8 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (
 			}
 		}
 	}
-	if prepareErr := group.Wait(); err == nil {
-		err = prepareErr
+	if failed := <-prepared; err == nil {
+		err = failed
 	}
 	if err == nil {
 		err = bulk.Finish(ctx)
@@ -107,7 +105,9 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (
 }
 
 // prepare makes activities ready, some at a time, and hands them on.
-func prepare(ctx context.Context, bulk *activity.Bulk, all iter.Seq[activity.Activity], ready func(p *activity.PreparedBulk, of int)) error {
+func prepare(
+	ctx context.Context, bulk *activity.Bulk, all iter.Seq[activity.Activity], ready func(p *activity.PreparedBulk, of int),
+) error {
 	var batch []activity.Activity
 	flush := func() error {
 		p, err := bulk.Prepare(batch)
