@@ -169,10 +169,12 @@ func TestBulkAmongWriters(t *testing.T) {
 					g.wantLive(t, live)
 				case 1: // dies: what the ledger has is there all the same
 					g.open(t, g.ledger, g.store)
+					b.settling.Wait() // what it began ends, one way or the other
 					b = g.NewBulk()
 					g.wantLive(t, live)
 				case 2:
 					if seed > 0 {
+						b.settling.Wait()
 						lossy.Store = &favfilter.Memory{}
 					}
 				case 3:

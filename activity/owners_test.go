@@ -67,7 +67,9 @@ func TestHeavyUserLeaves(t *testing.T) {
 				g.want(t, "bot", "hide", posts("b")(i), Direct)
 			}
 			for i := range 300 {
-				g.want(t, "star", "block", fmt.Sprint("fan", i), Reverse)
+				if g.check(t, "star", "block", fmt.Sprint("fan", i)) == None { // which of the two is told may be a false positive
+					t.Errorf("%s: the star misses that fan%d has blocked them", when, i)
+				}
 				g.want(t, fmt.Sprint("fan", i), "block", "star", Direct)
 			}
 			g.want(t, "star", "hide", "s1", Direct)
@@ -351,9 +353,14 @@ func TestHeavyUserDeleted(t *testing.T) {
 		if err != nil || deleted != 9030 {
 			t.Fatalf("deleted %d, %v", deleted, err)
 		}
+		g.checkRate(t, g.lookAll(t, "bot", "hide", posts("b"), 9000), 9000)
+		found := 0
 		for i := range 30 {
-			g.want(t, fmt.Sprint("fan", i), "block", "bot", None)
+			if g.check(t, fmt.Sprint("fan", i), "block", "bot") != None {
+				found++
+			}
 		}
+		g.checkRate(t, found, 2*30)
 		g.want(t, "mate", "hide", "m1", Direct)
 		if owners, _, err := g.ledger.Owners(t.Context()); err != nil || len(owners) != 0 {
 			t.Errorf("owners left: %v, %v", owners, err)
@@ -388,5 +395,9 @@ func TestHeavyUserOfBulk(t *testing.T) {
 	for _, a := range batch {
 		g.want(t, a.User, a.Kind, a.Target, Direct)
 	}
-	g.want(t, "star", "block", "u7", Reverse)
+	for i := range 400 {
+		if g.check(t, "star", "block", fmt.Sprint("u", i)) == None {
+			t.Errorf("the star misses that u%d has blocked them", i)
+		}
+	}
 }
