@@ -111,13 +111,6 @@ func TestHeavyUserLeaves(t *testing.T) {
 	})
 }
 
-func versionAt(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Version {
-	t.Helper()
-	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	return loaded[0].Version
-}
-
 // What is looked for in a page that is too large to be read is found as if it had been read: the same with and without
 // hashing ahead, of every kind, also after the page is changed, made anew, or lost.
 func TestLargePageIsProbed(t *testing.T) {

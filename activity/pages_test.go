@@ -170,3 +170,10 @@ func TestRebuildsAreShared(t *testing.T) {
 		t.Errorf("%d rebuilds for %d readers", n, readers)
 	}
 }
+
+func versionAt(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Version {
+	t.Helper()
+	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	return loaded[0].Version
+}
