@@ -1,0 +1,60 @@
+package activity
+
+import (
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// heldBack returns what makes a page what it is now, once it has become another.
+func heldBack(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
+	t.Helper()
+	loaded, err := s.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	old := loaded[0].Page.Clone()
+	return func() {
+		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: versionAt(t, s, id)})
+		must(t, err)
+		if !done {
+			t.Fatal("the page could not be set back")
+		}
+	}
+}
+
+// A page that is probed, and was set back to before a write, of the same build, is not believed.
+func TestLargePageSetBack(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := crowded(t, store, 1)
+		g.recordMany(t, "bot", "hide", 3000, posts("b"))
+		g.settleMoves()
+		g.want(t, "bot", "hide", "b1", Direct)
+		back := heldBack(t, g.store, g.pageID(g.pageOf(userHash(g.identity.Seed, "bot"))))
+		g.record(t, true, add("bot", "hide", "late"))
+		back()
+		rd := g.Begin(t.Context(), "bot", []Kind{g.kind(t, "hide")}, 1)
+		defer rd.Release()
+		first := rd.Hash(0, sequenceOf([]string{"late"}))
+		_, err := rd.View()
+		must(t, err)
+		rd.Look(0, first, 1)
+		if !rd.Probes() || rd.Found(0, first) != Direct {
+			t.Errorf("probes %v: found %v", rd.Probes(), rd.Found(0, first))
+		}
+	})
+}
+
+// A page that was set back to before its user came home is not believed by who knows of the move, and of nothing else.
+func TestSharedPageSetBackToBeforeMove(t *testing.T) {
+	a := crowded(t, &favfilter.Memory{}, 1)
+	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
+	b.open(t, a.ledger, a.store)
+	a.recordMany(t, "bot", "hide", 10, posts("b"))
+	hash := userHash(a.identity.Seed, "bot")
+	must(t, a.move(t.Context(), hash, a.ledger.MoveOut))
+	back := heldBack(t, a.store, favfilter.PageID{})
+	must(t, a.move(t.Context(), hash, a.ledger.MoveIn))
+	back()
+	must(t, b.learnOwners(t.Context(), 0))
+	b.want(t, "bot", "hide", "b1", Direct)
+}
