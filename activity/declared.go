@@ -64,8 +64,11 @@ func (r *Recorder) learnKinds(ctx context.Context) error {
 // entry: its rows have no key, since nobody looks them up.
 func (r *Recorder) rowKinds(ctx context.Context, rows []ledger.Row) (map[string]rowKind, error) {
 	known := *r.declared.Load()
-	for _, row := range rows {
-		if _, ok := known[row.Kind]; ok {
+	for i := range rows {
+		if i > 0 && rows[i-1].Kind == rows[i].Kind {
+			continue
+		}
+		if _, ok := known[rows[i].Kind]; ok {
 			continue
 		}
 		if err := r.learnKinds(ctx); err != nil {

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -22,6 +23,22 @@ func CheckID(id, field string) error {
 // A key names an activity inside a page: "hide:U1_P2" says that user 1 hid post 2,
 // "block:U1_U2" that user 1 blocked user 2. In ids '_' is written %5F and '%' %25, so
 // that no two activities share a key, whatever their ids.
+//
+// It is hashed in two parts, the start, up to the target's id, and that id as it is: a feed check hashes the start of
+// each kind and the ids of its candidates, each once.
+
+// startHash is the hash of a key's start.
+func startHash(seed uint64, kind, owner string, target Target) favfilter.Hash {
+	var buf [128]byte
+	return favfilter.HashKeyBytes(seed, appendKeyStart(buf[:0], kind, owner, target))
+}
+
+// hashOf is the hash of a whole key. Of two parts of its text, it is that of [startHash] with the id's.
+func hashOf(seed uint64, key string) favfilter.Hash {
+	owner := strings.Index(key, ":U") + len(":U")
+	end := owner + strings.IndexByte(key[owner:], '_') + len("_U")
+	return favfilter.HashKey(seed, key[:end]).With(favfilter.HashKey(seed, unescape(key[end:])))
+}
 
 // appendKeyStart appends a key up to the target's id.
 func appendKeyStart(dst []byte, kind, owner string, target Target) []byte {
@@ -53,6 +70,14 @@ func appendEscaped(dst []byte, id string) []byte {
 		from = i + 1
 	}
 	return append(dst, id[from:]...)
+}
+
+// unescape is the id that appendEscaped wrote so.
+func unescape(id string) string {
+	if !strings.Contains(id, "%") {
+		return id
+	}
+	return strings.NewReplacer("%5F", "_", "%25", "%").Replace(id)
 }
 
 // escapes reports whether id has a '_' or a '%'. Most ids have none, and are short: eight bytes are looked at together.

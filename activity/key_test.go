@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 func key(kind, owner string, target Target, id string) string {
@@ -123,4 +125,18 @@ func TestEscapes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A key that is hashed as one text is hashed like its two parts.
+func TestHashOfKeys(t *testing.T) {
+	id := rapid.StringOfN(rapid.SampledFrom([]rune("_%5FUP2:-a\u00e9")), 1, 40, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		seed, kind := rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]string{"block", "blocked-by", "hide"}).Draw(t, "kind")
+		owner, target := id.Draw(t, "owner"), id.Draw(t, "id")
+		sort := rapid.SampledFrom([]Target{User, Post}).Draw(t, "target")
+		want := startHash(seed, kind, owner, sort).With(favfilter.HashKey(seed, target))
+		if got := hashOf(seed, key(kind, owner, sort, target)); got != want {
+			t.Fatalf("%s: %x, its parts %x", key(kind, owner, sort, target), got, want)
+		}
+	})
 }

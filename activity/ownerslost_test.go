@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -34,12 +35,12 @@ func TestLargePageSetBack(t *testing.T) {
 		back()
 		rd := g.Begin(t.Context(), "bot", []Kind{g.kind(t, "hide")}, 1)
 		defer rd.Release()
-		first := rd.Hash(0, sequenceOf([]string{"late"}))
+		rd.Hash(Post, slices.Values([]string{"late"}))
 		_, err := rd.View()
 		must(t, err)
-		rd.Look(0, first, 1)
-		if !rd.Probes() || rd.Found(0, first) != Direct {
-			t.Errorf("probes %v: found %v", rd.Probes(), rd.Found(0, first))
+		rd.Look(0)
+		if !rd.Probes() || rd.Found(0, 0) != Direct {
+			t.Errorf("probes %v: found %v", rd.Probes(), rd.Found(0, 0))
 		}
 	})
 }

@@ -71,6 +71,7 @@ func (r *Recorder) openFilter(ctx context.Context, c Config) error {
 			Pages:             identity.Pages,
 			Seed:              identity.Seed,
 			PageBy:            ownerOf,
+			Hash:              hashOf,
 		})
 		if !errors.Is(err, favfilter.ErrMismatch) || tries == 0 {
 			return err
@@ -148,7 +149,7 @@ func (r *Recorder) refusePlain(ctx context.Context) error {
 func ownerOf(key string) string {
 	_, rest, _ := strings.Cut(key, ":U")
 	owner, _, _ := strings.Cut(rest, "_")
-	return strings.NewReplacer("%5F", "_", "%25", "%").Replace(owner)
+	return unescape(owner)
 }
 
 // keysOf are the keys of an activity: two for a two-way kind, in two users' pages.

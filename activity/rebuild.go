@@ -229,15 +229,19 @@ func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.H
 		return nil, err
 	}
 	hashes := make([]favfilter.Hash, 0, len(rows))
-	var buf []byte
-	for _, row := range rows {
+	seed := r.identity.Seed
+	var start favfilter.Hash
+	var of *ledger.Row // whose start that is: rows of one owner and kind come together
+	for i := range rows {
+		row := &rows[i]
 		k, ok := kinds[row.Kind]
 		if !ok {
 			continue
 		}
-		buf = appendKeyStart(buf[:0], row.Kind, row.Owner, k.target)
-		buf = appendEscaped(buf, row.Target)
-		hashes = append(hashes, favfilter.HashKeyBytes(r.identity.Seed, buf))
+		if of == nil || of.Kind != row.Kind || of.Owner != row.Owner {
+			start, of = startHash(seed, row.Kind, row.Owner, k.target), row
+		}
+		hashes = append(hashes, start.With(favfilter.HashKey(seed, row.Target)))
 	}
 	return hashes, nil
 }

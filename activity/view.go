@@ -20,7 +20,6 @@ type View struct {
 	probed   *probed          // instead of the page
 	keys     []favfilter.Hash // that are looked for, if the page may be probed
 	kinds    []lookup
-	buf      []byte
 }
 
 // Degraded is a kind that could not be checked.
@@ -41,10 +40,12 @@ const (
 
 // lookup finds the activities of one kind.
 type lookup struct {
-	kind           Kind
-	page           *favfilter.Page // of a kind that the ledger keeps
-	window         *window         // of one with a window; nil: not to be checked
-	start, reverse []byte          // of keys, up to the id; reverse is nil for one-way kinds
+	kind   Kind
+	page   *favfilter.Page // of a kind that the ledger keeps
+	window *window         // of one with a window; nil: not to be checked
+	// starts of keys, hashed: of the user's activities, and of those of others with the user.
+	direct, reverse favfilter.Hash
+	twoWay          bool // there are the latter
 }
 
 // View reads what user has done, and had done to them, of the given kinds: one
@@ -64,9 +65,9 @@ func (r *Recorder) newView(user string, kinds []Kind) *View {
 		l := &v.kinds[i]
 		l.kind = k
 		v.ledger = v.ledger || k.InLedger()
-		l.start = appendKeyStart(nil, k.Name, user, k.Target)
-		if k.InLedger() && k.Reverse != "" {
-			l.reverse = appendKeyStart(nil, k.Reverse, user, k.Target)
+		l.direct = startHash(v.seed, k.Name, user, k.Target)
+		if l.twoWay = k.InLedger() && k.Reverse != ""; l.twoWay {
+			l.reverse = startHash(v.seed, k.Reverse, user, k.Target)
 		}
 	}
 	return v
@@ -292,15 +293,16 @@ func (v *View) Checks(i int) bool {
 // A match may be a false positive; of a two-way kind it is the first of two that there may be.
 func (v *View) Check(i int, id string) Match {
 	l := &v.kinds[i]
+	target := favfilter.HashKey(v.seed, id)
 	switch {
 	case l.window != nil:
-		if l.window.contains(v.hash(l.start, id)) {
+		if l.window.contains(l.direct.With(target)) {
 			return Direct
 		}
 		return None
-	case l.kind.InLedger() && v.contains(l, v.hash(l.start, id)):
+	case l.kind.InLedger() && v.contains(l, l.direct.With(target)):
 		return Direct
-	case l.reverse != nil && v.contains(l, v.hash(l.reverse, id)):
+	case l.twoWay && v.contains(l, l.reverse.With(target)):
 		return Reverse
 	default:
 		return None
@@ -314,7 +316,7 @@ func (v *View) Matches(i int, id string) []Match {
 	switch {
 	case first == None:
 		return nil
-	case first == Direct && l.reverse != nil && v.contains(l, v.hash(l.reverse, id)):
+	case first == Direct && l.twoWay && v.contains(l, l.reverse.With(favfilter.HashKey(v.seed, id))):
 		return []Match{Direct, Reverse}
 	default:
 		return []Match{first}
@@ -361,10 +363,4 @@ func (v *View) contains(l *lookup, h favfilter.Hash) bool {
 	default:
 		return false
 	}
-}
-
-func (v *View) hash(start []byte, id string) favfilter.Hash {
-	v.buf = append(v.buf[:0], start...)
-	v.buf = appendEscaped(v.buf, id)
-	return favfilter.HashKeyBytes(v.seed, v.buf)
 }

@@ -69,8 +69,8 @@ func (ws *windowWrites) add(r *Recorder, k Kind, a Activity, i int) {
 		ws.pages[id] = w
 		ws.order = append(ws.order, w)
 	}
-	key := appendEscaped(appendKeyStart(nil, k.Name, a.User, k.Target), a.Target)
-	w.keys = append(w.keys, favfilter.HashKeyBytes(r.identity.Seed, key))
+	seed := r.identity.Seed
+	w.keys = append(w.keys, startHash(seed, k.Name, a.User, k.Target).With(favfilter.HashKey(seed, a.Target)))
 	w.result = append(w.result, i)
 }
 
@@ -139,7 +139,7 @@ func (v *View) Parts(i int, id string) (parts []Part) {
 		return nil
 	}
 	w := l.window
-	h := v.hash(l.start, id)
+	h := l.direct.With(favfilter.HashKey(v.seed, id))
 	for n, page := range w.ring.Pages(w.id, w.now) {
 		if w.parts[n] != nil && w.parts[n].Contains(h) {
 			from, before := w.ring.Span(n, w.now)
@@ -160,7 +160,7 @@ func (v *View) Record(ctx context.Context, i int, targets []string) error {
 	}
 	keys := make([]favfilter.Hash, len(targets))
 	for n, target := range targets {
-		keys[n] = v.hash(l.start, target)
+		keys[n] = l.direct.With(favfilter.HashKey(v.seed, target))
 	}
 	if _, err := l.window.ring.Add(ctx, l.window.id, l.window.now, keys, l.window.loaded); err != nil {
 		return fmt.Errorf("record %s: %w", l.kind.Name, unavailable("pages", err))

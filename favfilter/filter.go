@@ -43,6 +43,10 @@ type Config struct {
 	// key. The keys must be spread evenly over its values, since every page has
 	// the same room.
 	PageBy func(key string) string
+
+	// Hash returns the hash of a key under Seed. A filter finds its keys only by the one that they were added by.
+	// Default: [HashKey].
+	Hash func(seed uint64, key string) Hash
 }
 
 // Filter is a set of keys kept in a [Store], without a ledger beside it. It
@@ -102,6 +106,7 @@ type Filter struct {
 	shape    Shape // of the first layer of each page
 	rate     float64
 	pageBy   func(string) string
+	hash     func(seed uint64, key string) Hash
 }
 
 // Open opens the filter that store holds, or makes it. It fails, wrapping
@@ -115,6 +120,9 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	}
 	if c.PageBy == nil {
 		c.PageBy = func(key string) string { return key }
+	}
+	if c.Hash == nil {
+		c.Hash = HashKey
 	}
 	if c.Capacity < 1 {
 		return nil, fmt.Errorf("open filter: capacity %d is not positive", c.Capacity)
@@ -133,6 +141,7 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 		shape:    shape,
 		rate:     c.FalsePositiveRate,
 		pageBy:   c.PageBy,
+		hash:     c.Hash,
 	}
 	if err := f.Keep(ctx); err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
@@ -214,7 +223,7 @@ func (f *Filter) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 			continue
 		}
 		for _, k := range groups[id] {
-			found[k] = pages[i].Contains(HashKey(f.identity.Seed, keys[k]))
+			found[k] = pages[i].Contains(f.hash(f.identity.Seed, keys[k]))
 		}
 	}
 	return found, nil
@@ -229,7 +238,7 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 		batches[i] = Batch{ID: id, Identity: f.identity, Rate: f.rate, Grow: true}
 		hashes := list(&batches[i])
 		for _, k := range groups[id] {
-			*hashes = append(*hashes, HashKey(f.identity.Seed, keys[k]))
+			*hashes = append(*hashes, f.hash(f.identity.Seed, keys[k]))
 		}
 	}
 	outcomes := make([]Outcome, len(keys))

@@ -30,6 +30,17 @@ func HashKeyBytes(seed uint64, key []byte) Hash {
 	return Hash{h1, h2}
 }
 
+// With is the hash of a key in two parts, of which h is the first one's and part the other's. Where many keys have a part in
+// common, as a user's candidates have, each part is hashed once, and the keys for the price of two multiplications: a third
+// of what hashing their text takes. For a given first part no two others give the same hash, and the other way round, unless
+// their own are the same. The values are pinned by golden vectors, like those of [HashKey].
+func (h Hash) With(part Hash) Hash {
+	// A product's high half depends on all bits of its factors, and positions are the high bits; the low half gets the other one's high.
+	a := (h.H1 ^ part.H1) * 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
+	b := (h.H2 ^ part.H2) * 0xff51afd7ed558ccd // of MurmurHash3's own finish
+	return Hash{a ^ b>>32, b ^ a>>32}
+}
+
 // PageNumber returns the page that hash belongs to in a filter of that many pages:
 // its top bits. pages must be a power of two, 1 to [MaxPages]. Doubling pages
 // splits every page in two neighbours.
@@ -78,29 +89,43 @@ next:
 	return dst
 }
 
-// contains reports whether all bits of h are set. The first three are looked at together: whether each of them is
-// set is anybody's guess, also the processor's, and a wrong one costs more than two looks.
+// firstLooks is how many bits of a key are looked at together: whether each of them is set is anybody's guess, also the
+// processor's, and a wrong one costs more than two looks.
+const firstLooks = 3
+
+// contains reports whether all bits of h are set.
 func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
+	var found [1]bool
+	s.containsAll(bits, []Hash{h}, found[:])
+	return found[0]
+}
+
+// containsAll sets found[i] where all bits of hashes[i] are set.
+func (s Shape) containsAll(bits regions.Bitmap, hashes []Hash, found []bool) {
 	m, left := s.Bits, s.Hashes
-	if left >= 3 {
-		a := position(h.H1, m)
-		h = h.next()
-		b := position(h.H1, m)
-		h = h.next()
-		c := position(h.H1, m)
-		h = h.next()
-		if bits[a>>3]<<(a&7)&(bits[b>>3]<<(b&7))&(bits[c>>3]<<(c&7))&0x80 == 0 {
-			return false
-		}
-		left -= 3
+	if left >= firstLooks {
+		left -= firstLooks
 	}
-	for range left {
-		if !bits.Get(position(h.H1, m)) {
-			return false
+	found = found[:len(hashes)]
+next:
+	for i, h := range hashes {
+		if s.Hashes >= firstLooks {
+			a, b := position(h.H1, m), position(h.next().H1, m)
+			h = h.next().next()
+			c := position(h.H1, m)
+			if bits[a>>3]<<(a&7)&(bits[b>>3]<<(b&7))&(bits[c>>3]<<(c&7))&0x80 == 0 {
+				continue
+			}
+			h = h.next()
 		}
-		h = h.next()
+		for range left {
+			if !bits.Get(position(h.H1, m)) {
+				continue next
+			}
+			h = h.next()
+		}
+		found[i] = true
 	}
-	return true
 }
 
 func log2(powerOfTwo uint32) uint { return uint(bits.TrailingZeros32(powerOfTwo)) }

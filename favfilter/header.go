@@ -23,7 +23,7 @@ type Identity struct {
 //
 //	offset  bytes
 //	     0      3  "FAV"
-//	     3      1  format version, 1
+//	     3      1  format version, 2
 //	     4      4  Shape.Bits
 //	     8      1  Shape.Hashes
 //	     9      1  layers, 1 to MaxLayers: Grown + 1
@@ -63,7 +63,7 @@ const (
 	HeaderBytes = 64
 
 	buildBytes   = 8
-	formatOpen   = "FAV\x01"
+	formatOpen   = "FAV\x02"
 	offLayers    = 9
 	prefixBytes  = 24 // what tells whether positions were computed for this page
 	offSet       = 24

@@ -129,12 +129,7 @@ func (p *Page) ContainsAll(hashes []Hash, found []bool) {
 	if p.header.Set == 0 {
 		return
 	}
-	shape, bits := p.header.Shape, p.first
-	for i := range hashes {
-		if shape.contains(bits, hashes[i]) {
-			found[i] = true
-		}
-	}
+	p.header.Shape.containsAll(p.first, hashes, found)
 }
 
 // Add puts the key in unless it looks present already. A false positive is

@@ -63,17 +63,19 @@ func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, err
 		return Answer{}, err
 	}
 	n := ahead(req)
-	reading := r.Begin(ctx, req.Viewer, c.all, n*c.marks)
+	reading := r.Begin(ctx, req.Viewer, c.all, 2*n)
 	defer reading.Release()
 	if reading.Probes() {
 		n = len(req.Posts)
 	}
-	hashed := hashAhead(reading, c, req.Posts[:n])
+	hashed := hashAhead(reading, &c, req.Posts[:n])
 	view, err := reading.View()
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
-	hashed.look(c)
+	for i := range c.all[:c.marks] {
+		reading.Look(i)
+	}
 	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
 	if req.Exact {
 		if err := l.confirm(ctx, r, req.Posts); err != nil {
@@ -171,7 +173,7 @@ func (l *look) has(i int, id string, p, n int) bool {
 		return l.confirmed[claim{i, id}]
 	}
 	if p < l.hashed.posts {
-		return l.hashed.reading.Found(i, l.hashed.place(l.all[i], i, p, n)) != activity.None
+		return l.hashed.reading.Found(i, l.hashed.place(&l.all[i], p, n)) != activity.None
 	}
 	return l.view.Check(i, id) != activity.None
 }

@@ -10,8 +10,6 @@ import (
 type hashed struct {
 	reading *activity.Reading
 	posts   int   // how many are hashed
-	first   []int // the place of the first hash of each kind
-	each    []int // how many hashes an id has with each kind
 	users   []int // how many users the posts before each have, their actors too; nil: one each
 }
 
@@ -24,22 +22,25 @@ func ahead(req Request) int {
 	return len(req.Posts)
 }
 
-// hashAhead hashes what c looks for on the first posts of a request.
-func hashAhead(reading *activity.Reading, c checks, posts []Post) hashed {
-	places := make([]int, 2*c.marks)
-	h := hashed{reading: reading, posts: len(posts), first: places[:c.marks], each: places[c.marks:]}
-	byUser := false
-	for i, k := range c.all[:c.marks] {
-		h.each[i] = reading.Hashes(i)
-		if k.Target == activity.Post {
-			h.first[i] = reading.Hash(i, ids(posts))
-			continue
-		}
-		byUser = true
-		h.first[i] = reading.Hash(i, users(posts))
+// targets reports which ids the kinds of c are looked for with.
+func (c *checks) targets() (users, posts bool) {
+	for _, k := range c.all[:c.marks] {
+		users = users || k.Target == activity.User
+		posts = posts || k.Target == activity.Post
 	}
+	return users, posts
+}
+
+// hashAhead hashes what c looks for on the first posts of a request.
+func hashAhead(reading *activity.Reading, c *checks, posts []Post) hashed {
+	h := hashed{reading: reading, posts: len(posts)}
+	byUser, byPost := c.targets()
 	if byUser {
+		reading.Hash(activity.User, users(posts))
 		h.countUsers(posts)
+	}
+	if byPost {
+		reading.Hash(activity.Post, ids(posts))
 	}
 	return h
 }
@@ -85,21 +86,10 @@ func (h *hashed) countUsers(posts []Post) {
 	}
 }
 
-// look looks for all that is hashed, once the page is there.
-func (h *hashed) look(c checks) {
-	for i, k := range c.all[:c.marks] {
-		n := h.posts
-		if k.Target == activity.User && h.users != nil {
-			n = h.users[h.posts]
-		}
-		h.reading.Look(i, h.first[i], n)
-	}
-}
-
-// place is that of the hashes by which the i-th kind, k, is looked for with the n-th of its targets on post p.
-func (h *hashed) place(k activity.Kind, i, p, n int) int {
+// place is which of the ids of a kind's target the n-th on post p is.
+func (h *hashed) place(k *activity.Kind, p, n int) int {
 	if k.Target == activity.User && h.users != nil {
 		p = h.users[p]
 	}
-	return h.first[i] + h.each[i]*(p+n)
+	return p + n
 }

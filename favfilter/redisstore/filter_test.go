@@ -141,7 +141,7 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	add(favfilter.Present)
 	for name, damage := range map[string]func(){
 		"the header overwritten": func() { must(t, client.SetRange(t.Context(), bits, 4, "\xff\xff")) },
-		"the bits cut short":     func() { must(t, client.Set(t.Context(), bits, "FAV\x01", 0)) },
+		"the bits cut short":     func() { must(t, client.Set(t.Context(), bits, "FAV\x02", 0)) },
 		"no page at all":         func() { must(t, client.Set(t.Context(), bits, strings.Repeat("x", 3000), 0)) },
 	} {
 		damage()

@@ -1,0 +1,93 @@
+package favfilter_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// A change of any of them orphans every stored page.
+func TestWithGolden(t *testing.T) {
+	for _, c := range []struct{ first, rest, want favfilter.Hash }{
+		{favfilter.Hash{}, favfilter.Hash{}, favfilter.Hash{}},
+		{favfilter.Hash{H1: 1}, favfilter.Hash{}, favfilter.Hash{H1: 0x9e3779b97f4a7c15, H2: 0x9e3779b9}},
+		{favfilter.Hash{H2: 1}, favfilter.Hash{}, favfilter.Hash{H1: 0xff51afd7, H2: 0xff51afd7ed558ccd}},
+		{favfilter.HashKey(0, "hide:U1_P"), favfilter.HashKey(0, "2"),
+			favfilter.Hash{H1: 0x81a8bc9f778c80d2, H2: 0x9b0fba801b99c3d6}},
+		{favfilter.HashKey(0x0123456789abcdef, "block:U1_U"), favfilter.HashKey(0x0123456789abcdef, "2"),
+			favfilter.Hash{H1: 0xb7fab8736b4ccf01, H2: 0xc7010b0bbfd842c3}},
+	} {
+		if got := c.first.With(c.rest); got != c.want {
+			t.Errorf("{%#x, %#x} with {%#x, %#x} is {%#x, %#x}, want {%#x, %#x}",
+				c.first.H1, c.first.H2, c.rest.H1, c.rest.H2, got.H1, got.H2, c.want.H1, c.want.H2)
+		}
+	}
+}
+
+// Parts that differ give hashes that do, and the other part can be had back from the hash and one of them.
+func TestWithIsInvertible(t *testing.T) {
+	draw := rapid.Custom(func(t *rapid.T) favfilter.Hash {
+		return favfilter.Hash{H1: rapid.Uint64().Draw(t, "H1"), H2: rapid.Uint64().Draw(t, "H2")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		first, rest := draw.Draw(t, "first"), draw.Draw(t, "rest")
+		h := first.With(rest)
+		a := h.H1 ^ h.H2>>32 // the high halves are as they were
+		a = a&^(1<<32-1) | (h.H1^h.H2>>32)&(1<<32-1)
+		b := h.H2 ^ a>>32
+		got := favfilter.Hash{H1: a*inverse(0x9e3779b97f4a7c15) ^ first.H1, H2: b*inverse(0xff51afd7ed558ccd) ^ first.H2}
+		if got != rest {
+			t.Fatalf("from %x and %x: %x, want %x", h, first, got, rest)
+		}
+	})
+}
+
+// inverse is what an odd number has to be multiplied with to give 1 (Newton's iteration).
+func inverse(odd uint64) uint64 {
+	x := odd
+	for range 6 {
+		x *= 2 - odd*x
+	}
+	return x
+}
+
+// Whoever shares a page, and whatever kinds of keys have the same ids: a page reports keys that it does not hold as often as its set
+// bits say.
+func TestWithKeepsTheRate(t *testing.T) {
+	shape, err := favfilter.ShapeFor(2000, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]favfilter.Hash, 1000)
+	for seed := range uint64(20) {
+		for i := range ids {
+			ids[i] = favfilter.HashKey(seed, fmt.Sprint("u", 1_000_000+i)) // one after another, as many apps number them
+		}
+		page := newPage(t, favfilter.Header{Identity: favfilter.Identity{Seed: seed, Pages: 1}, Shape: shape})
+		for _, owner := range []string{"block:U1_U", "block:U2_U"} {
+			for _, id := range ids {
+				page.Insert(favfilter.HashKey(seed, owner).With(id))
+			}
+		}
+		looked, found := 0, 0
+		for user := range 20 {
+			for _, kind := range []string{"blocked-by", "hide", "like"} {
+				start := favfilter.HashKey(seed, fmt.Sprintf("%s:U%d_U", kind, user))
+				for _, id := range ids {
+					looked++
+					if page.Contains(start.With(id)) {
+						found++
+					}
+				}
+			}
+		}
+		want := page.FalsePositiveRate() * float64(looked)
+		if off := math.Abs(float64(found) - want); off > 6*math.Sqrt(want) { // the seeds are always the same
+			t.Errorf("seed %d: %d false positives among %d, %.0f expected", seed, found, looked, want)
+		}
+	}
+}
