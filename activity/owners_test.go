@@ -140,11 +140,11 @@ func TestLargePageIsProbed(t *testing.T) {
 			if !probes || v.probed == nil || v.Page().Keys != view.Page().Keys || v.Page().Bytes != view.Page().Bytes {
 				t.Errorf("%s: probes %v: %+v, read: %+v", when, probes, v.Page(), view.Page())
 			}
+			rd.Look(len(kinds))
 			for i := range kinds {
-				rd.Look(i)
 				for n, id := range ids {
 					want := view.Check(i, id)
-					if got := rd.Found(i, n); got != want {
+					if got := rd.Match(i, n); got != want || want != None && !rd.Hit(kinds[i].Target, n) {
 						t.Errorf("%s: %s %s: %v, read: %v", when, kinds[i].Name, id, got, want)
 					}
 					if got := v.Check(i, id); got != want {

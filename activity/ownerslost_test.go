@@ -38,9 +38,9 @@ func TestLargePageSetBack(t *testing.T) {
 		rd.Hash(Post, slices.Values([]string{"late"}))
 		_, err := rd.View()
 		must(t, err)
-		rd.Look(0)
-		if !rd.Probes() || rd.Found(0, 0) != Direct {
-			t.Errorf("probes %v: found %v", rd.Probes(), rd.Found(0, 0))
+		rd.Look(1)
+		if !rd.Probes() || !rd.Hit(Post, 0) || rd.Match(0, 0) != Direct {
+			t.Errorf("probes %v: found %v", rd.Probes(), rd.Match(0, 0))
 		}
 	})
 }

@@ -26,8 +26,7 @@ type Reading struct {
 	hashes   []favfilter.Hash // of ids
 	ids      [Post + 1]span   // of hashes, by target
 	keys     []favfilter.Hash // scratch of Look
-	found    []bool           // what Look found of all kinds
-	looked   []int            // the place in found of the first id of each kind
+	hits     []bool           // of hashes, those that Look found something of
 	probes   bool             // the page is too large to be read: keys are looked for where it stands
 	done     chan struct{}    // nil: nothing was begun
 	err      error
@@ -45,7 +44,6 @@ func (r *Recorder) Begin(ctx context.Context, user string, kinds []Kind, ids int
 		rd = &Reading{recorder: r}
 	}
 	rd.ctx, rd.view, rd.done, rd.err = ctx, r.newView(user, kinds), nil, nil
-	rd.looked = append(rd.looked[:0], make([]int, len(kinds))...)
 	rd.probes = rd.view.ledger && r.isLarge(r.pageOf(rd.view.userHash))
 	if ids < fewIDs || rd.probes {
 		return rd
@@ -90,49 +88,41 @@ func (rd *Reading) Hash(target Target, ids iter.Seq[string]) {
 	rd.hashes, rd.ids[target] = hashes, span{first, len(hashes)}
 }
 
-// idsOf are the hashes of the ids that a kind is looked for with.
-func (rd *Reading) idsOf(l *lookup) []favfilter.Hash {
-	ids := rd.ids[l.kind.Target]
-	return rd.hashes[ids.first:ids.end]
-}
-
-// Look looks for all ids that were hashed for the target of the i-th kind, and notes what [View.Check] would say
-// of each. Before it, [Reading.View] must have returned no error.
-func (rd *Reading) Look(i int) {
-	l := &rd.view.kinds[i]
-	ids, first := rd.idsOf(l), len(rd.found)
-	rd.looked[i] = first
-	n := len(ids)
-	if l.twoWay {
-		n *= 2
-	}
-	rd.found = slices.Grow(rd.found, n)[:first+n]
-	found := rd.found[first:]
-	clear(found)
-	rd.lookFor(l, l.direct, ids, found[:len(ids)])
-	if l.twoWay {
-		rd.lookFor(l, l.reverse, ids, found[len(ids):])
+// Look looks for all ids that were hashed, by the first so many kinds. Before it, [Reading.View] must have returned no
+// error.
+func (rd *Reading) Look(kinds int) {
+	n := len(rd.hashes)
+	rd.hits = slices.Grow(rd.hits[:0], n)[:n]
+	clear(rd.hits)
+	for i := range kinds {
+		l := &rd.view.kinds[i]
+		ids := rd.ids[l.kind.Target]
+		rd.lookFor(l, l.direct, ids)
+		if l.twoWay {
+			rd.lookFor(l, l.reverse, ids)
+		}
 	}
 }
 
-// lookFor sets found for the ids whose key with that start is there.
-func (rd *Reading) lookFor(l *lookup, start favfilter.Hash, ids []favfilter.Hash, found []bool) {
+// lookFor notes the ids whose key with that start is there.
+func (rd *Reading) lookFor(l *lookup, start favfilter.Hash, ids span) {
 	if l.page == nil && l.window == nil && rd.view.probed == nil {
 		return // nobody on the page has done anything
 	}
-	rd.keys = appendKeys(rd.keys[:0], start, ids)
+	rd.keys = appendKeys(rd.keys[:0], start, rd.hashes[ids.first:ids.end])
+	hits := rd.hits[ids.first:ids.end]
 	switch {
 	case l.window != nil:
 		for _, part := range l.window.parts {
 			if part != nil {
-				part.ContainsAll(rd.keys, found)
+				part.ContainsAll(rd.keys, hits)
 			}
 		}
 	case l.page != nil:
-		l.page.ContainsAll(rd.keys, found)
+		l.page.ContainsAll(rd.keys, hits)
 	default:
 		for n, key := range rd.keys {
-			found[n] = rd.view.contains(l, key)
+			hits[n] = hits[n] || rd.view.contains(l, key)
 		}
 	}
 }
@@ -146,20 +136,14 @@ func appendKeys(keys []favfilter.Hash, start favfilter.Hash, ids []favfilter.Has
 	return keys
 }
 
-// Found is what Look found of the i-th kind with the n-th of the ids of its target.
-func (rd *Reading) Found(i, n int) Match {
+// Hit reports whether Look found anything of the n-th id of a target. Most candidates are no hits, and nothing more has to
+// be asked about these.
+func (rd *Reading) Hit(target Target, n int) bool { return rd.hits[rd.ids[target].first+n] }
+
+// Match is [View.Check] of the i-th kind with the n-th id of its target.
+func (rd *Reading) Match(i, n int) Match {
 	l := &rd.view.kinds[i]
-	first := rd.looked[i]
-	if rd.found[first+n] {
-		return Direct
-	}
-	if l.twoWay {
-		ids := rd.ids[l.kind.Target]
-		if rd.found[first+ids.end-ids.first+n] {
-			return Reverse
-		}
-	}
-	return None
+	return rd.view.match(l, rd.hashes[rd.ids[l.kind.Target].first+n])
 }
 
 // Release ends the Reading: its memory is used again. The View stays.
@@ -169,9 +153,9 @@ func (rd *Reading) Release() {
 	}
 	rd.view, rd.ctx, rd.ids = nil, nil, [Post + 1]span{}
 	if cap(rd.hashes) > maxPooledHashes {
-		rd.hashes, rd.keys, rd.found = nil, nil, nil
+		rd.hashes, rd.keys, rd.hits = nil, nil, nil
 	}
-	rd.hashes, rd.found = rd.hashes[:0], rd.found[:0]
+	rd.hashes = rd.hashes[:0]
 	rd.recorder.readings.Put(rd)
 }
 
@@ -183,9 +167,10 @@ func (rd *Reading) ledgerKeys() []favfilter.Hash {
 		if !l.kind.InLedger() {
 			continue
 		}
-		keys = appendKeys(keys, l.direct, rd.idsOf(l))
+		ids := rd.ids[l.kind.Target]
+		keys = appendKeys(keys, l.direct, rd.hashes[ids.first:ids.end])
 		if l.twoWay {
-			keys = appendKeys(keys, l.reverse, rd.idsOf(l))
+			keys = appendKeys(keys, l.reverse, rd.hashes[ids.first:ids.end])
 		}
 	}
 	return keys

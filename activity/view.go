@@ -292,8 +292,11 @@ func (v *View) Checks(i int) bool {
 // Check looks for id among the activities of the i-th kind that the View was made for.
 // A match may be a false positive; of a two-way kind it is the first of two that there may be.
 func (v *View) Check(i int, id string) Match {
-	l := &v.kinds[i]
-	target := favfilter.HashKey(v.seed, id)
+	return v.match(&v.kinds[i], favfilter.HashKey(v.seed, id))
+}
+
+// match is Check with an id of that hash.
+func (v *View) match(l *lookup, target favfilter.Hash) Match {
 	switch {
 	case l.window != nil:
 		if l.window.contains(l.direct.With(target)) {

@@ -73,9 +73,7 @@ func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, err
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
-	for i := range c.all[:c.marks] {
-		reading.Look(i)
-	}
+	reading.Look(c.marks)
 	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
 	if req.Exact {
 		if err := l.confirm(ctx, r, req.Posts); err != nil {
@@ -141,6 +139,9 @@ func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) 
 			continue
 		}
 		for p := range posts {
+			if !l.hashed.hit(p) {
+				continue
+			}
 			for id := range posts[p].targets(k, l.viewer) {
 				key := claim{i, id}
 				if _, known := confirmed[key]; known {
@@ -173,7 +174,7 @@ func (l *look) has(i int, id string, p, n int) bool {
 		return l.confirmed[claim{i, id}]
 	}
 	if p < l.hashed.posts {
-		return l.hashed.reading.Found(i, l.hashed.place(&l.all[i], p, n)) != activity.None
+		return l.hashed.reading.Match(i, l.hashed.place(&l.all[i], p, n)) != activity.None
 	}
 	return l.view.Check(i, id) != activity.None
 }
@@ -192,9 +193,12 @@ func (l *look) walk(req Request) Answer {
 			a.Next = i
 			break
 		}
-		if d, drop := l.reason(p, i); drop {
-			a.Dropped = append(a.Dropped, d)
-			continue
+		hit := l.hashed.hit(i)
+		if hit {
+			if d, drop := l.reason(p, i); drop {
+				a.Dropped = append(a.Dropped, d)
+				continue
+			}
 		}
 		if shown[p.ID] {
 			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: seenKind})
@@ -205,7 +209,10 @@ func (l *look) walk(req Request) Answer {
 		}
 		from := len(marks)
 		for k := l.drops; k < l.marks; k++ {
-			_, found := l.match(k, p, i)
+			found := false
+			if hit {
+				_, found = l.match(k, p, i)
+			}
 			marks = append(marks, found)
 		}
 		a.Kept = append(a.Kept, Kept{ID: p.ID, Marks: marks[from:len(marks):len(marks)]})

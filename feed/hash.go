@@ -9,6 +9,8 @@ import (
 // hashed are the hashes of what is looked for on the first posts of a request, made while the page is on its way.
 type hashed struct {
 	reading *activity.Reading
+	byUser  bool  // ids of users are looked for
+	byPost  bool  // and those of posts
 	posts   int   // how many are hashed
 	users   []int // how many users the posts before each have, their actors too; nil: one each
 }
@@ -34,12 +36,12 @@ func (c *checks) targets() (users, posts bool) {
 // hashAhead hashes what c looks for on the first posts of a request.
 func hashAhead(reading *activity.Reading, c *checks, posts []Post) hashed {
 	h := hashed{reading: reading, posts: len(posts)}
-	byUser, byPost := c.targets()
-	if byUser {
+	h.byUser, h.byPost = c.targets()
+	if h.byUser {
 		reading.Hash(activity.User, users(posts))
 		h.countUsers(posts)
 	}
-	if byPost {
+	if h.byPost {
 		reading.Hash(activity.Post, ids(posts))
 	}
 	return h
@@ -84,6 +86,24 @@ func (h *hashed) countUsers(posts []Post) {
 	for p := range posts {
 		h.users[p+1] = h.users[p] + 1 + len(posts[p].Actors)
 	}
+}
+
+// hit reports whether anything may have been found on post p, also where that is not known.
+func (h *hashed) hit(p int) bool {
+	switch {
+	case p >= h.posts || h.byPost && h.reading.Hit(activity.Post, p):
+		return true
+	case !h.byUser:
+		return false
+	case h.users == nil:
+		return h.reading.Hit(activity.User, p)
+	}
+	for n := h.users[p]; n < h.users[p+1]; n++ {
+		if h.reading.Hit(activity.User, n) {
+			return true
+		}
+	}
+	return false
 }
 
 // place is which of the ids of a kind's target the n-th on post p is.

@@ -96,13 +96,11 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 	if _, err := reading.View(); err != nil {
 		return err
 	}
+	reading.Look(len(kinds))
 	found := 0
-	for i := range kinds {
-		reading.Look(i)
-		for p := range f.Posts {
-			if reading.Found(i, p) != activity.None {
-				found++
-			}
+	for p := range f.Posts {
+		if reading.Hit(activity.User, p) || reading.Hit(activity.Post, p) {
+			found++
 		}
 	}
 	if found == 0 {
