@@ -236,6 +236,7 @@ func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
 	b.r.owners.leaving.Wait() // each has some seconds
 	if err == nil {
+		b.r.outwait(b.committed)
 		return nil
 	}
 	if ctx.Err() == nil && b.r.outlast(b.committed) {

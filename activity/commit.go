@@ -171,6 +171,7 @@ func (r *Recorder) settle(g group) {
 // answer tells the callers how their writes went: first those whose pages all stand, and
 // the others when the ledger alone makes sure that they are seen.
 func (r *Recorder) answer(g group, failed map[uint32]error) {
+	r.outwait(g.committed)
 	next := outcomes(g.receipt)
 	var late []*write
 	for _, w := range g.writes {

@@ -37,6 +37,7 @@ type Ledger interface {
 	Declare(ctx context.Context, kinds []ledger.Kind) error
 	Kinds(ctx context.Context) ([]ledger.Kind, error)
 	Ping(ctx context.Context) error
+	Shared() bool
 }
 
 // Config is what a [Recorder] is made of.
@@ -75,6 +76,14 @@ type Config struct {
 	// their own, so that what a feed reads is bounded by what its viewer and some others did. At least 16; default
 	// 2048. Ignored without a Ledger.
 	OwnPage int
+
+	// PageCache is how many bytes of pages that Views have read are held in process, 0 to 2^40, those that were not used
+	// for longest given up first: a View of what is held takes no round trip to the store. A page is used only while
+	// the ledger is known to stand where the page does, so a View misses nothing. With a ledger that other processes
+	// write to, all Recorders of it must have a PageCache, or none: with it a write is acknowledged when the
+	// StalenessBound has passed since its commit, because before that others may answer from what they hold; and what
+	// they record in windows is seen here as much later. Default 0: none. Ignored without a Ledger.
+	PageCache int
 
 	// ScrubRate is how many pages a second are compared with the ledger in the
 	// background, 1 to 100,000; more while the store may have lost some. Default 500.
@@ -152,6 +161,8 @@ type Recorder struct {
 	follow    follower
 	declared  declared
 	images    images
+	cache     *cache        // nil: there is none
+	delays    time.Duration // how long after its commit a write is acknowledged at the earliest
 	stats     counters
 	waiting   atomic.Int64 // writes
 	queue     chan *write
@@ -223,6 +234,8 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		largePage: largePage,
 		follow:    follower{bound: max(0, c.StalenessBound)},
 		images:    newImages(),
+		cache:     newCache(c.PageCache, c.delays()),
+		delays:    c.delays(),
 		queue:     make(chan *write),
 		settling:  make(chan struct{}, maxSettling),
 		rebuilds:  newRebuilds(),
@@ -274,6 +287,8 @@ func (c *Config) complete() error {
 		return errors.New("replicas are not read without a ledger, which says what they lack")
 	case c.OwnPage < MinOwnPage:
 		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.OwnPage, MinOwnPage)
+	case c.PageCache < 0 || c.PageCache > 1<<40:
+		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
 	}

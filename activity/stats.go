@@ -29,6 +29,10 @@ type Stats struct {
 
 	Recorded map[string]uint64 `json:"recorded"` // activities that changed something, by kind
 
+	CacheHits   uint64 `json:"views_from_cache"` // views that needed not read the store
+	CacheMisses uint64 `json:"views_past_cache"` // views that had to, with a cache
+	CacheBytes  int    `json:"page_cache_bytes"` // held for that
+
 	OwnPages int    `json:"own_pages"`    // users who have a page of their own
 	Probed   uint64 `json:"views_probed"` // views of pages too large to be read
 
@@ -107,6 +111,12 @@ func (r *Recorder) Stats() Stats {
 	r.images.mu.Lock()
 	s.ImageBytes = r.images.bytes
 	r.images.mu.Unlock()
+	if r.cache != nil {
+		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
+		r.cache.mu.Lock()
+		s.CacheBytes = r.cache.bytes
+		r.cache.mu.Unlock()
+	}
 	c.mu.Lock()
 	s.Found = maps.Clone(c.amiss)
 	s.Recorded = maps.Clone(c.recorded)

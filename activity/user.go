@@ -123,7 +123,9 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		if k.InLedger() {
 			continue
 		}
-		if err := r.rings[k.Name].Forget(ctx, r.windowID(hash, k), r.now()); err != nil {
+		err := r.rings[k.Name].Forget(ctx, r.windowID(hash, k), r.now())
+		r.cache.wrote(r.windowID(hash, k))
+		if err != nil {
 			return deleted, fmt.Errorf("delete a user: %w", unavailable("pages", err))
 		}
 	}

@@ -13,6 +13,7 @@ type View struct {
 	// Degraded names the kinds that cannot be checked, and why: their matches are None.
 	Degraded []Degraded
 
+	cache    *cache
 	seed     uint64
 	userHash uint64
 	ledger   bool             // kinds that the ledger keeps are viewed
@@ -60,7 +61,7 @@ func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, 
 
 // newView returns a View of which nothing has been read yet.
 func (r *Recorder) newView(user string, kinds []Kind) *View {
-	v := &View{seed: r.identity.Seed, userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds))}
+	v := &View{cache: r.cache, seed: r.identity.Seed, userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds))}
 	for i, k := range kinds {
 		l := &v.kinds[i]
 		l.kind = k
@@ -84,13 +85,14 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 		switch {
 		case l.kind.InLedger():
 			l.page = v.page
-		case storeErr != nil:
+		case storeErr != nil && !l.window.held:
 			l.window = nil
 			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
-		default:
+		case !l.window.held:
 			n := len(l.window.loaded)
 			l.window.loaded, loaded = loaded[:n], loaded[n:]
 			r.readWindow(ctx, l.window)
+			r.cache.putWindow(l.window)
 		}
 	}
 	return nil
@@ -126,10 +128,17 @@ func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loade
 func (r *Recorder) readPage(
 	ctx context.Context, v *View, page uint32, known bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
-	parts := r.partsOf(v, page)
 	want := uint64(0)
 	if r.HasLedger() {
 		want = r.marks.of(page).required.Load() // before the read: what is written meanwhile may miss
+	}
+	held := r.heldPage(v, page, want, known)
+	parts := r.partsOf(v, page, held == nil)
+	r.cache.count(len(parts) == 0)
+	if held != nil {
+		v.page = held
+		windows, storeErr = r.load(ctx, parts)
+		return windows, storeErr, ctx.Err()
 	}
 	if v.keys != nil && r.isLarge(page) {
 		if windows, ok := r.probe(ctx, v, page, want, parts); ok {
@@ -148,7 +157,9 @@ func (r *Recorder) readPage(
 	}
 	switch {
 	case r.HasLedger():
-		v.page, err = r.current(ctx, page, want, loaded[0], known)
+		if v.page, err = r.current(ctx, page, want, loaded[0], known); err == nil {
+			r.cache.putPage(r.pageID(page), v.page)
+		}
 	case storeErr != nil:
 		err = unavailable("pages", storeErr)
 	default:
@@ -157,10 +168,10 @@ func (r *Recorder) readPage(
 	return loaded[1:], storeErr, err
 }
 
-// partsOf lists the pages that v has to read, that of the ledger first, and gives each kind with a window
-// what it needs to know of those that are its.
-func (r *Recorder) partsOf(v *View, page uint32) (parts []favfilter.PageID) {
-	if v.ledger {
+// partsOf lists the pages that v has to read, that of the ledger first, if it is to be read, and gives each kind with a
+// window what it needs to know of those that are its.
+func (r *Recorder) partsOf(v *View, page uint32, read bool) (parts []favfilter.PageID) {
+	if v.ledger && read {
 		parts = append(parts, r.pageID(page))
 	}
 	for i := range v.kinds {
@@ -169,6 +180,10 @@ func (r *Recorder) partsOf(v *View, page uint32) (parts []favfilter.PageID) {
 			continue
 		}
 		l.window = &window{ring: r.rings[l.kind.Name], id: r.windowID(v.userHash, l.kind), now: r.now()}
+		if r.cache.window(l.window, r.elapsed()) {
+			continue
+		}
+		l.window.writes, l.window.begun = r.cache.mark(l.window.id), r.elapsed()
 		pages := l.window.ring.Pages(l.window.id, l.window.now)
 		l.window.loaded = make([]favfilter.Loaded, len(pages))
 		parts = append(parts, pages...)

@@ -81,6 +81,7 @@ func (r *Recorder) recordWindows(ctx context.Context, ws windowWrites, now time.
 	for _, w := range ws.order {
 		writers.Go(func() error {
 			fresh, err := r.rings[w.kind.Name].Add(ctx, w.id, now, w.keys, nil)
+			r.cache.wrote(w.id) // also where it failed: it may have taken effect
 			if err != nil {
 				return fmt.Errorf("record %s: %w", w.kind.Name, unavailable("pages", err))
 			}
@@ -102,6 +103,10 @@ type window struct {
 	now    time.Time
 	loaded []favfilter.Loaded // of ring.Pages(id, now)
 	parts  []*favfilter.Page  // what of that is usable, nil where nothing is
+
+	held   bool   // it is the cache's, and needs not be read
+	writes uint64 // to windows like it before it was read, as the cache counts
+	begun  int64  // when it began to be read, as elapsed
 }
 
 // readWindow finds what of w.loaded is usable.
@@ -162,7 +167,9 @@ func (v *View) Record(ctx context.Context, i int, targets []string) error {
 	for n, target := range targets {
 		keys[n] = l.direct.With(favfilter.HashKey(v.seed, target))
 	}
-	if _, err := l.window.ring.Add(ctx, l.window.id, l.window.now, keys, l.window.loaded); err != nil {
+	_, err := l.window.ring.Add(ctx, l.window.id, l.window.now, keys, l.window.loaded)
+	v.cache.wrote(l.window.id)
+	if err != nil {
 		return fmt.Errorf("record %s: %w", l.kind.Name, unavailable("pages", err))
 	}
 	return nil

@@ -81,6 +81,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	case oneRedis:
 		w.startOneRedis(addresses)
 	case redisCluster:
+		args = append(args, "--page-cache", "4") // MiB: all that there is, and so what others change is held, too
 		w.cluster = startCluster(t, asFlagged(t), 3, w.network)
 		for i := range addresses {
 			addresses[i] = clusterURL(asFlagged(t), w.cluster)

@@ -23,6 +23,8 @@ const (
 	maxPages    = 1 << 24
 	noLedger    = "none" // as --ledger
 	ledgerFile  = "ledger.db"
+	// maxPageCache is the most of --page-cache, in MiB: 1 TiB.
+	maxPageCache = 1 << 20
 )
 
 // dataFlags say where the data is and what it is made like. Every command that
@@ -40,6 +42,7 @@ type dataFlags struct {
 	StalenessBound time.Duration `default:"1s"   help:"${bound}" placeholder:"DURATION"`
 	ScrubRate      int           `default:"500"  help:"${scrub}" placeholder:"PAGES"`
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
+	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
 
 	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -61,6 +64,9 @@ func (f *dataFlags) Validate() error {
 	}
 	if f.OwnPage < activity.MinOwnPage {
 		return fmt.Errorf("--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
+	}
+	if f.PageCache < 0 || f.PageCache > maxPageCache {
+		return fmt.Errorf("--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
 	}
 	scheme, _, _ := strings.Cut(f.Ledger, ":")
 	if f.Ledger != "" && f.Ledger != noLedger && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
@@ -162,6 +168,9 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		}
 		c.Ledger = d.ledger
 		c.Replica = d.replica
+		if d.redis != nil {
+			c.PageCache = f.PageCache << 20
+		}
 		if d.redis == nil && d.ledger.Shared() {
 			c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
 		}

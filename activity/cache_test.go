@@ -1,0 +1,342 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// loads counts the calls of a store that read pages, and the pages.
+type loads struct {
+	favfilter.Store
+	calls, pages atomic.Int64
+	after        func() // once
+}
+
+func (s *loads) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.calls.Add(1)
+	s.pages.Add(int64(len(ids)))
+	loaded, err := s.Store.Load(ctx, ids)
+	if do := s.after; do != nil {
+		s.after = nil
+		do()
+	}
+	return loaded, err
+}
+
+// sharedLedger says that others write to it.
+type sharedLedger struct{ Ledger }
+
+func (sharedLedger) Shared() bool { return true }
+
+func cached(t *testing.T, bytes int) (*rig, *loads) {
+	t.Helper()
+	store := &loads{Store: &favfilter.Memory{}}
+	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 16})
+	must(t, err)
+	r, err := newRecorder(t.Context(), Config{Ledger: l, Store: store, PageCache: bytes})
+	must(t, err)
+	t.Cleanup(func() {
+		r.Close()
+		must(t, l.Close())
+	})
+	return &rig{Recorder: r, store: store}, store
+}
+
+// What was viewed is viewed again without the store, until it changes.
+func TestCacheTakesNoRoundTrip(t *testing.T) {
+	g, store := cached(t, 1<<20)
+	g.record(t, true, add("1", "hide", "p"))
+	g.record(t, true, add("1", "seen", "s"))
+	g.record(t, true, add("2", "block", "1"))
+	all := g.kinds.All()
+	look := func(when string, calls, pages int64, want map[string]Match) {
+		t.Helper()
+		before, parts := store.calls.Load(), store.pages.Load()
+		v, err := g.View(t.Context(), "1", all)
+		must(t, err)
+		if c, p := store.calls.Load()-before, store.pages.Load()-parts; c != calls || p != pages {
+			t.Errorf("%s: %d reads of %d pages, want %d of %d", when, c, p, calls, pages)
+		}
+		for i, k := range all {
+			for id, match := range want {
+				if kind, target, _ := cutKey(id); kind == k.Name && v.Check(i, target) != match {
+					t.Errorf("%s: %s is %v, want %v", when, id, v.Check(i, target), match)
+				}
+			}
+		}
+	}
+	there := map[string]Match{"hide p": Direct, "seen s": Direct, "block 2": Reverse}
+	look("the first time", 1, 8, there)
+	look("again", 0, 0, there)
+	g.record(t, true, add("1", "hide", "q"))
+	there["hide q"] = Direct
+	look("after a write", 1, 1, there)
+	look("after a write, again", 0, 0, there)
+	g.record(t, true, add("1", "seen", "u"))
+	there["seen u"] = Direct
+	look("after a post was seen", 1, 7, there)
+	look("after a post was seen, again", 0, 0, there)
+	v, err := g.View(t.Context(), "1", all)
+	must(t, err)
+	for i, k := range all {
+		if k.Name == "seen" {
+			must(t, v.Record(t.Context(), i, []string{"w"}))
+		}
+	}
+	there["seen w"] = Direct
+	look("after the View recorded", 1, 7, there)
+	if s := g.Stats(); s.CacheHits < 3 || s.CacheMisses != 4 || s.CacheBytes == 0 || s.CacheBytes > 1<<20 {
+		t.Errorf("%+v", s)
+	}
+	_, err = g.DeleteUser(t.Context(), "1")
+	must(t, err)
+	g.want(t, "1", "seen", "s", None) // of an empty window: certain
+}
+
+func cutKey(id string) (kind, target string, ok bool) {
+	_, err := fmt.Sscan(id, &kind, &target)
+	return kind, target, err == nil
+}
+
+// However many come back, no more is held than was asked for, and nothing is missed for it.
+func TestCacheIsBounded(t *testing.T) {
+	const most = 64 << 10
+	g, _ := cached(t, most)
+	for i := range 200 {
+		user := fmt.Sprint("u", i)
+		g.record(t, true, add(user, "hide", "p"))
+		g.record(t, true, add(user, "seen", "s"))
+		for back := range 3 {
+			of := fmt.Sprint("u", max(0, i-back*40))
+			g.want(t, of, "hide", "p", Direct)
+			g.want(t, of, "seen", "s", Direct)
+		}
+		if held := g.Stats().CacheBytes; held > most {
+			t.Fatalf("%d bytes held, %d at most", held, most)
+		}
+	}
+	if s := g.Stats(); s.CacheBytes < most/2 || s.CacheHits == 0 {
+		t.Errorf("%d bytes held, %d hits", s.CacheBytes, s.CacheHits)
+	}
+	sum := 0
+	for e := g.cache.order.Front(); e != nil; e = e.Next() {
+		sum += holdingOf(e).bytes
+	}
+	if sum != g.cache.bytes || len(g.cache.held) != g.cache.order.Len() {
+		t.Errorf("counted %d bytes, there are %d, of %d and %d pages", g.cache.bytes, sum, len(g.cache.held), g.cache.order.Len())
+	}
+}
+
+// What one process acknowledges, every other sees that holds the page as it was before.
+func TestCacheOfManyProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		var all []*process
+		for range 3 {
+			all = append(all, startProcess(t, sharedLedger{l}, store, c))
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		live := make(map[Activity]bool)
+		looked, found := 0, 0
+		for range 600 {
+			a := add(fmt.Sprint(rng.IntN(6)), "hide", fmt.Sprint("p", rng.IntN(30)))
+			for i := range 2 * len(all) { // so that it is held
+				_, err := all[i%len(all)].View(t.Context(), a.User, []Kind{all[0].kind(t, "hide")})
+				must(t, err)
+			}
+			if rng.IntN(4) == 0 {
+				time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+			}
+			change := a
+			change.Remove = live[a]
+			all[rng.IntN(len(all))].record(t, true, change)
+			live[a] = !live[a]
+			v, err := all[rng.IntN(len(all))].View(t.Context(), a.User, []Kind{all[0].kind(t, "hide")})
+			must(t, err)
+			switch got := v.Check(0, a.Target); {
+			case live[a] && got != Direct:
+				t.Fatalf("%+v is %v", a, got)
+			case !live[a]:
+				looked++
+				if got != None {
+					found++
+				}
+			}
+		}
+		all[0].checkRate(t, found, looked)
+		if s := all[1].Stats(); s.CacheHits < 600 {
+			t.Errorf("%d views of what is held", s.CacheHits)
+		}
+		for _, p := range all {
+			p.Close()
+		}
+		must(t, l.Close())
+	})
+}
+
+// cutLedger cannot be asked what has changed, once it is off.
+type cutLedger struct {
+	Ledger
+	off atomic.Bool
+}
+
+func (l *cutLedger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+) (ledger.Progress, error) {
+	if l.off.Load() {
+		return ledger.Progress{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Changed(ctx, since, each)
+}
+
+// A process that cannot ask the ledger does not believe what it holds.
+func TestCacheWithoutTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		cut := &cutLedger{Ledger: sharedLedger{l}}
+		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+		a.record(t, true, add("1", "hide", "before"))
+		b.want(t, "1", "hide", "before", Direct)
+		cut.off.Store(true)
+		a.record(t, true, add("1", "hide", "p"))
+		b.want(t, "1", "hide", "p", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// What others have seen to is overlooked for the bound at most.
+func TestCacheOfWindowsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, sharedLedger{l}, store, c)
+		a.record(t, true, add("1", "seen", "x"))
+		b.want(t, "1", "seen", "x", Direct)
+		a.record(t, true, add("1", "seen", "p"))
+		a.want(t, "1", "seen", "p", Direct)
+		b.want(t, "1", "seen", "x", Direct)
+		time.Sleep(c.StalenessBound + time.Millisecond)
+		b.want(t, "1", "seen", "p", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Parts that have gone by are not used, however lately they were.
+func TestCacheOfWindowsThatGoBy(t *testing.T) {
+	g, _ := cached(t, 1<<20)
+	now := time.Now()
+	g.Recorder.now = func() time.Time { return now }
+	g.record(t, true, add("1", "seen", "p"))
+	for range 8 {
+		g.want(t, "1", "seen", "p", Direct)
+		g.want(t, "1", "seen", "p", Direct)
+		if now = now.Add(5 * 24 * time.Hour); g.match(t, "1", "seen", "p") == None {
+			break
+		}
+	}
+	g.want(t, "1", "seen", "p", None)
+}
+
+// Who reads while somebody writes does not have the next one see less than was acknowledged.
+func TestCacheWhileWritten(t *testing.T) {
+	g, _ := cached(t, 1<<20)
+	kinds := g.kinds.All()
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := g.View(context.WithoutCancel(ctx), "1", kinds); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		id := fmt.Sprint("p", i)
+		g.record(t, true, add("1", "seen", id))
+		g.record(t, true, add("1", "hide", id))
+		g.want(t, "1", "seen", id, Direct)
+		g.want(t, "1", "hide", id, Direct)
+	}
+	stop()
+	readers.Wait()
+}
+
+// What was read before a write, and comes after it, is not held.
+func TestCacheOfWindowsReadSlowly(t *testing.T) {
+	g, store := cached(t, 1<<20)
+	g.record(t, true, add("1", "seen", "before"))
+	store.after = func() { g.record(t, true, add("1", "seen", "p")) }
+	g.want(t, "1", "seen", "before", Direct)
+	g.want(t, "1", "seen", "p", Direct)
+}
+
+// Where the store fails, what is held of it goes on to serve, and what is not is degraded.
+func TestCacheWithoutTheStore(t *testing.T) {
+	g, store := cached(t, 1<<20)
+	g.record(t, true, add("1", "hide", "p"))
+	g.record(t, true, add("1", "seen", "s"))
+	g.record(t, true, add("2", "hide", "q"))
+	g.record(t, true, add("2", "seen", "s"))
+	for _, user := range []string{"1", "2"} {
+		g.want(t, user, "hide", "p", g.match(t, user, "hide", "p"))
+	}
+	g.want(t, "1", "seen", "s", Direct)
+	store.Store = downStore{}
+	v, err := g.View(t.Context(), "1", g.kinds.All())
+	must(t, err)
+	if len(v.Degraded) > 0 || v.Check(g.number(t, "seen"), "s") != Direct || v.Check(g.number(t, "hide"), "p") != Direct {
+		t.Errorf("degraded %v", v.Degraded)
+	}
+	v, err = g.View(t.Context(), "2", g.kinds.All())
+	must(t, err)
+	if len(v.Degraded) != 1 || v.Degraded[0].Kind != "seen" || v.Check(g.number(t, "hide"), "q") != Direct {
+		t.Errorf("degraded %v", v.Degraded)
+	}
+}
+
+func (g *rig) match(t *testing.T, user, kind, id string) Match {
+	t.Helper()
+	v, err := g.View(t.Context(), user, []Kind{g.kind(t, kind)})
+	must(t, err)
+	return v.Check(0, id)
+}
+
+// number is the place of a kind among all.
+func (g *rig) number(t *testing.T, name string) int {
+	t.Helper()
+	for i, k := range g.kinds.All() {
+		if k.Name == name {
+			return i
+		}
+	}
+	t.Fatalf("there is no kind %s", name)
+	return -1
+}
+
+func TestCacheConfig(t *testing.T) {
+	for _, bytes := range []int{-1, 1<<40 + 1} {
+		c := Config{Ledger: faulttest.Ledger{}, Store: &favfilter.Memory{}, PageCache: bytes}
+		if err := c.complete(); err == nil {
+			t.Errorf("a cache of %d bytes is not refused", bytes)
+		}
+	}
+}
