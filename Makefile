@@ -48,6 +48,10 @@ bench: deps ## Run the benchmarks.
 peers: deps ## Compare with other ways of keeping activities (integration/peers), for half an hour.
 	cd integration/peers && $(GO) run . $(PEERS)
 
+.PHONY: growth
+growth: deps ## Measure how cost grows: prints tables and draws docs/growth-*.svg, in some five minutes.
+	GO='$(GO)' scripts/growth
+
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (30s).
 	GO='$(GO)' scripts/fuzz '$(FUZZTIME)'

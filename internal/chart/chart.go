@@ -23,7 +23,7 @@ const (
 	letterWidth           = 8   // about, in the font of the style
 	titleWidth            = 1.2 // times what the same text takes elsewhere
 	// MaxLines is the most lines of a chart that can be told apart.
-	MaxLines = 8
+	MaxLines = 9
 )
 
 // style tells lines apart by dashes, too.
@@ -40,6 +40,7 @@ const style = `
     .w5 { stroke: #cf222e; }
     .w6 { stroke: #57606a; }
     .w7 { stroke: #bf3989; }
+    .w8 { stroke: #0550ae; }
     text { font: 13px "DejaVu Sans", Verdana, sans-serif; }
     .title { font-size: 15px; font-weight: 600; }
     .end { text-anchor: end; }
@@ -54,6 +55,7 @@ const style = `
     .w5 { stroke-dasharray: 1 4; }
     .w6 { stroke-dasharray: 16 6; }
     .w7 { stroke-dasharray: 2 2 8 2; }
+    .w8 { stroke-dasharray: 20 3 2 3; }
     .ring { stroke-dasharray: none; }
     @media (prefers-color-scheme: dark) {
       .ground { fill: #0d1117; }
@@ -68,6 +70,7 @@ const style = `
       .w5 { stroke: #ff7b72; }
       .w6 { stroke: #8b949e; }
       .w7 { stroke: #f778ba; }
+      .w8 { stroke: #a5d6ff; }
     }
 `
 
