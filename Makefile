@@ -45,7 +45,7 @@ bench: deps ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
 
 .PHONY: peers
-peers: deps ## Compare with other ways of keeping activities (integration/peers), for half an hour.
+peers: deps ## Compare with other ways of keeping activities (integration/peers), for a quarter of an hour.
 	cd integration/peers && $(GO) run . $(PEERS)
 
 .PHONY: growth
