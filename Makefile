@@ -45,8 +45,12 @@ bench: deps ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
 
 .PHONY: peers
-peers: deps ## Compare with other ways of keeping activities (integration/peers), for half an hour.
+peers: deps ## Compare with other ways of keeping activities (integration/peers), for a quarter of an hour.
 	cd integration/peers && $(GO) run . $(PEERS)
+
+.PHONY: growth
+growth: deps ## Measure how cost grows: prints tables and draws docs/growth-*.svg, in some five minutes.
+	GO='$(GO)' scripts/growth
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (30s).

@@ -197,6 +197,7 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	case page == nil && changed && p.Sequence == 1:
 		page = &bulkPage{}
 		b.pages[p.Page] = page
+		b.r.bulked.Store(p.Page, true)
 	case page == nil:
 		return false, nil
 	}
@@ -260,6 +261,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	put := func(number uint32, sequence uint64, do func() error) {
 		writers.Go(func() error {
 			err := do()
+			b.r.bulked.Delete(number) // whatever came of it
 			if err == nil {
 				raise(&b.r.marks.of(number).stood, sequence)
 				return nil

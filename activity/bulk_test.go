@@ -287,6 +287,33 @@ func TestBulkWithoutStore(t *testing.T) {
 	g.wantLive(t, live) // the pages that are not there are noticed
 }
 
+// TestBulkIsLeftAlone: the pages that a bulk is going to put in place are no work for the scrub, which would read the ledger for each of
+// them, and again after every transaction; afterwards they are.
+func TestBulkIsLeftAlone(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 8)
+	b, live := g.NewBulk(), map[Activity]bool{}
+	rng := rand.New(rand.NewPCG(6, 6))
+	for range 3 {
+		batch := mixed(rng, 300, false)
+		do(live, batch)
+		_, err := b.recordAll(t.Context(), batch)
+		must(t, err)
+		must(t, g.pollOnce(t.Context(), pollTimeout, g.elapsed()))
+		if found, looked := g.inspect(g.allPages(t)); len(found) > 0 || looked > 0 {
+			t.Errorf("the scrub looked at %d pages, and would make these anew: %+v", looked, found)
+		}
+	}
+	must(t, b.Finish(t.Context()))
+	if found, looked := g.inspect(g.allPages(t)); len(found) > 0 || looked != 8 {
+		t.Errorf("after Finish the scrub looked at %d pages of 8, and would make these anew: %+v", looked, found)
+	}
+	g.losePages(t)
+	if found, _ := g.inspect(g.allPages(t)); len(found) != 8 {
+		t.Errorf("the scrub found %d pages that were lost, want 8", len(found))
+	}
+	g.wantLive(t, live)
+}
+
 func TestBulkRefuses(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b := g.NewBulk()

@@ -170,6 +170,7 @@ type Recorder struct {
 	rebuilds  rebuilds
 	readings  sync.Pool // of *Reading
 	tidying   tidying
+	bulked    sync.Map // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc

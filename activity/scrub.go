@@ -152,11 +152,11 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 		return nil, 0
 	}
 	for i, st := range standings {
-		if st.Err != nil {
+		page := pages[i]
+		if _, bulked := r.bulked.Load(page); st.Err != nil || bulked {
 			continue
 		}
 		looked++
-		page := pages[i]
 		if st.Missing && r.marks.of(page).committed.Load() == 0 {
 			continue // nobody on it has done anything
 		}

@@ -2,30 +2,23 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/term"
-
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-const (
-	// benchPrefix keeps a filter that somebody uses from being taken for one to be removed.
-	benchPrefix = "bench-"
-	// cleanTimeout is how long what was measured on may take to be removed.
-	cleanTimeout = time.Minute
-)
+// benchCmds are "bench", which is "bench goals", and what else there is to measure.
+type benchCmds struct {
+	Goals  benchCmd  `cmd:"" default:"withargs"                                                                  help:"Compare feed checks, writes and rebuilds with the goals: the default."`
+	Growth growthCmd `cmd:"" help:"Measure how a feed check's cost grows with candidates, users and activities."`
+}
+
+// Help is shown by kong below the summary.
+func (*benchCmds) Help() string {
+	return "Without a command it is \"bench goals\", whose flags it takes."
+}
 
 type benchCmd struct {
 	Redis      string        `help:"${bench_redis}"  placeholder:"URL"`
@@ -67,84 +60,29 @@ func (c *benchCmd) Validate() error {
 	if r := c.FalsePositiveRate; !(r >= 1e-8 && r <= 0.5) {
 		return fmt.Errorf("--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	}
-	if c.Filter != "" {
-		if !strings.HasPrefix(c.Filter, benchPrefix) {
-			return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", c.Filter, benchPrefix)
-		}
-		for _, name := range bench.Filters(c.Filter) {
-			if _, err := redisstore.New(nil, name); err != nil {
-				return fmt.Errorf("--filter: %w", err)
-			}
-		}
-	}
-	_, err := c.data().redisServers()
-	return err
+	return c.place().validate()
 }
 
-// data is where the pages are.
-func (c *benchCmd) data() *dataFlags {
-	return &dataFlags{Redis: c.Redis, Filter: c.Filter, LogLevel: c.LogLevel}
+// place is where the pages are.
+func (c *benchCmd) place() *benchPlace {
+	return &benchPlace{dataFlags{Redis: c.Redis, Filter: c.Filter, LogLevel: c.LogLevel}, bench.Filters}
 }
 
 // Run measures and prints.
 func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	report, err := c.measure(ctx, std)
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("bench: %w", errors.Join(context.Cause(ctx), leftBehind(err)))
-	case err != nil:
-		return fmt.Errorf("bench: %w", err)
-	}
-	if c.Plot != "" {
-		if err := c.plot(report, std); err != nil {
-			return fmt.Errorf("--plot %s: %w", c.Plot, err)
-		}
-	}
-	if !c.JSON {
-		return report.WriteText(std.out)
-	}
-	text, err := json.Marshal(report, jsontext.WithIndent("  "))
 	if err != nil {
-		return err
+		return benchError(ctx, err)
 	}
-	_, err = std.out.Write(append(text, '\n'))
-	return err
+	return show(report, c.Plot, c.JSON, std)
 }
-
-// leftBehind is what of err says more than that the run was interrupted.
-func leftBehind(err error) error {
-	if left, ok := errors.AsType[*notRemovedError](err); ok {
-		return left
-	}
-	return nil
-}
-
-// notRemovedError says what a run has left behind.
-type notRemovedError struct {
-	what string
-	err  error
-}
-
-func (e *notRemovedError) Error() string { return fmt.Sprintf("%s is left behind: %v", e.what, e.err) }
-
-func (e *notRemovedError) Unwrap() error { return e.err }
 
 // measure runs the benchmark on data of its own, and removes that.
 func (c *benchCmd) measure(ctx context.Context, std stdio) (report *bench.Report, err error) {
-	dir, err := os.MkdirTemp("", "feedfilter-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if gone := os.RemoveAll(dir); gone != nil {
-			err = errors.Join(err, &notRemovedError{dir, gone})
-		}
-	}()
 	config := bench.Config{
-		Open: func(string) (favfilter.Store, error) { return &favfilter.Memory{}, nil },
-		Dir:  dir, Users: c.Users, Entries: c.Activities, Seed: c.Seed, Duration: c.Duration, Sizes: bench.Sizes(),
-		FalsePositiveRate: c.FalsePositiveRate,
-		Progress:          func(string) {},
+		Open:  func(string) (favfilter.Store, error) { return &favfilter.Memory{}, nil },
+		Users: c.Users, Entries: c.Activities, Seed: c.Seed, Duration: c.Duration, Sizes: bench.Sizes(),
+		FalsePositiveRate: c.FalsePositiveRate, Progress: steps(std),
 	}
 	if config.Users == 0 {
 		config.Users = c.Activities / 100
@@ -152,77 +90,17 @@ func (c *benchCmd) measure(ctx context.Context, std stdio) (report *bench.Report
 	if c.Plot != "" {
 		config.Sizes = bench.MoreSizes()
 	}
-	if term.IsTerminal(int(std.err.Fd())) {
-		config.Progress = func(step string) { std.note("measuring: " + step) }
-	}
-	if c.Redis == "" {
-		return bench.Run(ctx, config)
-	}
-	return c.onRedis(ctx, config, std)
-}
-
-// onRedis runs the benchmark in a filter of its own in Redis, and removes it.
-func (c *benchCmd) onRedis(ctx context.Context, config bench.Config, std stdio) (report *bench.Report, err error) {
-	config.Filter = c.Filter
-	if config.Filter == "" {
-		config.Filter = benchPrefix + randomName()
-	}
-	flags := c.data()
-	servers, err := flags.redisServers()
-	if err != nil {
-		return nil, err
-	}
-	clients, err := servers.connect(ctx, flags.logger(std), config.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("--redis: %w", err)
-	}
-	d := &data{redis: clients}
-	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.pingRedis(ctx); err != nil {
-		return nil, err
-	}
-	config.Server = &bench.Server{Client: clients.pages}
-	config.Open = func(filter string) (favfilter.Store, error) { return redisstore.New(clients.pages, filter) }
-	names := bench.Filters(config.Filter)
-	switch there, err := config.Server.Holds(ctx, names...); {
-	case err != nil:
-		return nil, err
-	case there:
-		return nil, usageError{fmt.Errorf("--filter: there is a filter %s on %s already", config.Filter, clients.addrs)}
-	}
-	std.note(fmt.Sprintf("measuring in filter %s on %s, which is removed at the end", config.Filter, clients.addrs))
-	defer func() {
-		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
-		defer cancel()
-		if gone := config.Server.Remove(cleaning, names...); gone != nil {
-			err = errors.Join(err, &notRemovedError{"filter " + config.Filter, gone})
-		}
-	}()
-	return bench.Run(ctx, config)
-}
-
-func randomName() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
-
-// plot writes the charts, each of which appears when it is whole.
-func (c *benchCmd) plot(report *bench.Report, std stdio) error {
-	if err := os.MkdirAll(c.Plot, 0o750); err != nil {
-		return err
-	}
-	for name, drawn := range report.Charts() {
-		out, err := createOutput(filepath.Join(c.Plot, name), std)
-		if err != nil {
+	err = inScratch(func(dir string) error {
+		config.Dir = dir
+		if c.Redis == "" {
+			report, err = bench.Run(ctx, config)
 			return err
 		}
-		if err := drawn.WriteSVG(out.file); err != nil {
-			return errors.Join(err, out.discard())
-		}
-		if err := out.commit(); err != nil {
-			return errors.Join(err, out.discard())
-		}
-	}
-	return nil
+		return c.place().use(ctx, dir, std, func(on benchFilter) error {
+			config.Open, config.Filter, config.Server = on.open, on.name, on.server
+			report, err = bench.Run(ctx, config)
+			return err
+		})
+	})
+	return report, err
 }

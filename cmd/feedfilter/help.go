@@ -88,6 +88,14 @@ func benchHelp() kong.Vars {
 		"bench_seed":       "Number that the activities and feeds follow from.",
 		"bench_json":       "Print JSON instead of a table. Default: off",
 		"bench_plot":       "Directory for charts, as SVG, of the cost against the number of candidates; it is made. Default: none",
+
+		"growth_redis":      "Redis to measure on, as serve has it.",
+		"growth_candidates": "Most candidates of a feed, 10 to 5000.",
+		"growth_users":      "Most users, 1000 to 10000000.",
+		"growth_activities": "Most activities of a viewer, 1 to 10000000.",
+		"growth_mean":       "Activities a user, each side of a block counted, on average: 1 to 100.",
+		"growth_memory":     "MB of Redis' memory that the pages of all users may take; more is simulated.",
+		"growth_plot":       "Directory for charts, as SVG; it is made. Default: none",
 	}
 }
 

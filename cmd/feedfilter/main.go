@@ -28,7 +28,7 @@ type cli struct {
 	Doctor  doctorCmd  `cmd:"" help:"Check what the service would work with, and say what to do."`
 	Plan    planCmd    `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
 	Health  healthCmd  `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
-	Bench   benchCmd   `cmd:"" help:"Measure feed checks and writes on this machine."`
+	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

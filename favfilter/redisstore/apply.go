@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// maxScriptKeys is where a script with one BITFIELD a key becomes slower than
-	// reading a page of 8 KiB, changing it here and swapping it back: measured, 16
-	// keys take the script 4.5 times as long as a PING, and the swap 2.7 times.
+	// maxScriptKeys is about where a script with one or two BITFIELD a key becomes slower
+	// than reading a page of 10 KiB, changing it here and swapping it back. Measured on
+	// loopback (BenchmarkScriptOrSwap), 4 keys are faster by script and 12 by swap; a
+	// network, where a second round trip costs more, is in favour of the script.
 	maxScriptKeys = 8
 
 	// applyRounds bounds the round trips of an Apply whose page changes shape under

@@ -26,7 +26,8 @@ type options struct {
 	skip              map[string]bool
 	server            string
 	serverArgs        []string
-	json              bool
+	json, growth      bool
+	plot              string
 }
 
 func main() {
@@ -50,6 +51,8 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.server, "redis-server", "", "redis-server to run; default: that on the PATH")
 	more := flags.String("redis-args", "", `further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
 	skip := flags.String("skip", "", "peers to leave out, by the words in parentheses in the table, separated by commas")
+	flags.BoolVar(&o.growth, "growth", false, "measure only how the time of feed checks grows, with 10 to 5,000 candidates")
+	flags.StringVar(&o.plot, "plot", "", "with -growth, directory for a chart of it, growth-peers.svg; it has to exist")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -59,6 +62,9 @@ func parse(args []string) (options, error) {
 	}
 	if !(o.rate >= 1e-8 && o.rate <= 0.1) {
 		return o, fmt.Errorf("-rate: %g is not in 1e-8 to 0.1", o.rate)
+	}
+	if o.plot != "" && !o.growth {
+		return o, errors.New("-plot: there is a chart with -growth only")
 	}
 	o.serverArgs = strings.Fields(*more)
 	for name := range strings.SplitSeq(*skip, ",") {
@@ -86,6 +92,14 @@ func execute(ctx context.Context, args []string, out *os.File) error {
 	}
 	if err != nil {
 		return err
+	}
+	if o.plot != "" {
+		if err := report.draw(o.plot); err != nil {
+			return err
+		}
+	}
+	if o.growth && !o.json {
+		return report.writeGrowth(out)
 	}
 	if !o.json {
 		return report.writeText(out)

@@ -76,10 +76,64 @@ func TestComparison(t *testing.T) {
 	if err := r.writeText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| feedfilter (ours)", "| not met |", "| PING ", "x PING"} {
+	for _, n := range bench.Sizes() {
+		if r.PingsPerSecond[n] <= 0 {
+			t.Errorf("%g PINGs a second beside feeds of %d", r.PingsPerSecond[n], n)
+		}
+	}
+	for _, want := range []string{"| feedfilter (ours)", "| not met |", "| PING ", "x PING", " ours |"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+}
+
+// How many times as many feeds ours checks is that, and is missing where a peer is.
+func TestThroughputTable(t *testing.T) {
+	at := func(perSecond float64) map[int]float64 {
+		return map[int]float64{50: perSecond, 200: perSecond, 500: perSecond, 1000: perSecond}
+	}
+	r := report{PingsPerSecond: at(10_000), Peers: []*result{
+		{Name: "A (ours)", Word: "ours", PerSecond: at(3000)}, {Name: "B (sets)", Word: "sets", PerSecond: at(1200)},
+		{Name: "C (bf)", Word: "bf", Absent: "not here"},
+	}}
+	var b strings.Builder
+	r.writeThroughput(&b)
+	for _, want := range []string{
+		"| PING     |   10,000 |       | ", "| A (ours) |    3,000 |       | ", "| B (sets) |    1,200 | 2.5 x | ", "| C (bf)   | not here |       | ",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// With -growth there is the time of every size, a chart of the peers that are there, and nothing else.
+func TestGrowth(t *testing.T) {
+	dir := t.TempDir()
+	r := small(t, "-growth", "-plot", dir, "-skip", "lua,counting,postgres")
+	for _, p := range r.Peers {
+		for _, n := range bench.MoreSizes() {
+			if f := p.Times[n]; p.Absent == "" && (f.Micros <= 0 || f.P99 < f.Micros || f.XPing <= 0) {
+				t.Errorf("%s at %d candidates: %+v", p.Name, n, f)
+			}
+		}
+		if len(p.PerSecond) > 0 {
+			t.Errorf("%s: feeds a second were measured", p.Name)
+		}
+	}
+	svg, err := os.ReadFile(filepath.Join(dir, "growth-peers.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"PING", "ours", "sets", "flat"} {
+		if !strings.Contains(string(svg), ">"+word+"<") {
+			t.Errorf("%s is not in the chart", word)
+		}
+	}
+	var b strings.Builder
+	if err := r.writeGrowth(&b); err != nil || !strings.Contains(b.String(), "| 5,000 |") && !strings.Contains(b.String(), " 5,000 |") {
+		t.Errorf("%v\n%s", err, b.String())
 	}
 }
 
@@ -111,7 +165,7 @@ func TestSkip(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
+	for _, args := range [][]string{{"-plot", "."}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
 		if err := execute(t.Context(), args, os.Stdout); err == nil {
 			t.Errorf("%v: no error", args)
 		}

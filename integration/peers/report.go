@@ -8,23 +8,30 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
+// pingRow is the name of the row, and the line, of what all is compared with.
+const pingRow = "PING"
+
 // report is what a run found. Times are in microseconds.
 type report struct {
 	Machine string            `json:"machine"`
 	Server  string            `json:"server"`
 	Data    string            `json:"data"`
 	Noise   []string          `json:"noise"`
-	Pings   []float64         `json:"pings"` // medians, by the sizes of the feeds
+	Sizes   []int             `json:"sizes"` // of the feeds whose time was measured
+	Pings   []float64         `json:"pings"` // medians, by Sizes
 	PingCPU cpu               `json:"ping_cpu"`
 	Peers   []*result         `json:"peers"`
 	Process []inProcessFigure `json:"process"`
 	Goals   []bench.Row       `json:"goals"`
+	// PingsPerSecond is how many PINGs 16 goroutines make a second, in turn with feed checks of so many candidates.
+	PingsPerSecond map[int]float64 `json:"pings_per_second"`
 }
 
 // figure is a time, and how many times that of a PING in the same run it is.
 type figure struct {
 	Micros float64 `json:"us"`
 	XPing  float64 `json:"x_ping"`
+	P99    float64 `json:"p99_us"`
 }
 
 // cpu is CPU time of a call; -1: not measured.
@@ -42,6 +49,7 @@ type inProcessFigure struct {
 // result is what was found of one peer.
 type result struct {
 	Name      string          `json:"name"`
+	Word      string          `json:"word"` // that leaves it out
 	Absent    string          `json:"absent,omitzero"`
 	Times     map[int]figure  `json:"times"` // of a feed check, by candidates
 	CPU       cpu             `json:"cpu"`   // of a feed check of 500
@@ -58,9 +66,11 @@ func (r *report) writeText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine: %s.\nServer: %s.\nData: %s.\n\n", r.Machine, r.Server, r.Data)
 	b.WriteString("Feed checks, x PING (medians, taking turns), and what one of 500 candidates uses of CPU:\n\n")
-	head := []string{"", "50", "200", "500", "1,000", "CPU of Redis", "of the client", "/s at 50*", "at 200*", "at 500*", "at 1,000*"}
+	head := []string{"", "50", "200", "500", "1,000", "CPU of Redis", "of the client"}
 	table(&b, [][]string{head, r.pingCells()}, r.Peers, (*result).checkCells)
-	b.WriteString("\n*: feed checks a second of 16 goroutines.\n\nWrites, x PING, and memory:\n\n")
+	fmt.Fprintf(&b, "\nFeed checks a second of %d goroutines, and how many times as many ours are:\n\n", goroutines)
+	r.writeThroughput(&b)
+	b.WriteString("\nWrites, x PING, and memory:\n\n")
 	head = []string{"", "one write", "100 keys", "B an activity", "clean candidates dropped", "removals that do not take"}
 	table(&b, [][]string{head}, r.Peers, (*result).writeCells)
 	b.WriteString("\nIn process, 4,000 entries, a key of a feed of 500 built, hashed and looked for:\n\n")
@@ -91,26 +101,55 @@ func micros(us float64) string {
 }
 
 func (r *report) pingCells() []string {
-	cells := []string{"PING"}
+	cells := []string{pingRow}
 	for _, us := range r.Pings {
 		cells = append(cells, micros(us))
 	}
-	return append(cells, micros(r.PingCPU.Server), micros(r.PingCPU.Client), "", "", "", "")
+	return append(cells, micros(r.PingCPU.Server), micros(r.PingCPU.Client))
+}
+
+// heads begin the first two rows of a table with so many columns of figures.
+func (*report) heads(columns int) (head, pings []string) {
+	return append(make([]string, 0, 1+columns), ""), append(make([]string, 0, 1+columns), pingRow)
+}
+
+// writeThroughput writes feed checks a second, and the ratio of ours to each.
+func (r *report) writeThroughput(b *strings.Builder) {
+	ours := r.find(ourWord)
+	head, pings := r.heads(2 * len(bench.Sizes()))
+	for _, n := range bench.Sizes() {
+		head = append(head, bench.Significant(float64(n)), "ours")
+		pings = append(pings, bench.Significant(r.PingsPerSecond[n]), "")
+	}
+	rows := append(make([][]string, 0, 2+len(r.Peers)), head, pings)
+	for _, p := range r.Peers {
+		cells := []string{p.Name}
+		for i, n := range bench.Sizes() {
+			switch {
+			case p.Absent != "" && i == 0:
+				cells = append(cells, p.Absent, "")
+			case p.Absent != "":
+				cells = append(cells, "", "")
+			case ours == nil || p == ours:
+				cells = append(cells, bench.Significant(p.PerSecond[n]), "")
+			default:
+				cells = append(cells, bench.Significant(p.PerSecond[n]), bench.Significant(ours.PerSecond[n]/p.PerSecond[n])+" x")
+			}
+		}
+		rows = append(rows, cells)
+	}
+	bench.WriteTable(b, rows)
 }
 
 func (p *result) checkCells() []string {
 	cells := []string{p.Name}
 	if p.Absent != "" {
-		return append(cells, p.Absent, "", "", "", "", "", "", "", "", "")
+		return append(cells, p.Absent, "", "", "", "", "")
 	}
 	for _, n := range bench.Sizes() {
 		cells = append(cells, bench.Significant(p.Times[n].XPing))
 	}
-	cells = append(cells, micros(p.CPU.Server), micros(p.CPU.Client))
-	for _, n := range bench.Sizes() {
-		cells = append(cells, bench.Significant(p.PerSecond[n]))
-	}
-	return cells
+	return append(cells, micros(p.CPU.Server), micros(p.CPU.Client))
 }
 
 func (p *result) writeCells() []string {
@@ -184,7 +223,7 @@ func (r *run) goals() {
 // find returns the peer that word leaves out, or nil.
 func (r *report) find(word string) *result {
 	for _, p := range r.Peers {
-		if strings.HasSuffix(p.Name, "("+word+")") {
+		if p.Word == word {
 			return p
 		}
 	}

@@ -19,6 +19,8 @@ const (
 	ourWord    = "ours"
 	// slow is how many times rarer peers are timed that take a hundred times as long as others.
 	slow = 8
+	// slowShare is the part of a figure's time that they get.
+	slowShare = 0.25
 	// removed is how many posts of each viewer are removed, to be looked for again.
 	removed = 20
 )
@@ -65,30 +67,45 @@ func measure(ctx context.Context, h *host, o options) (*report, error) {
 	}
 	r.client = redistest.Start(h, o.serverArgs...).Client() //nolint:contextcheck // the host has it
 	r.server = bench.Server{Client: r.client}
-	r.report.Machine, r.report.Server = bench.Machine(), r.server.Version(ctx)
+	r.report.Machine, r.report.Server, r.report.Sizes = bench.Machine(), r.server.Version(ctx), r.sizes()
 	r.report.Data = fmt.Sprintf("%s activities of %s users; false positives: %s %% of candidates, a quarter of it for a key; %v a figure",
 		bench.Significant(float64(r.people.Entries())), bench.Significant(float64(o.users)), bench.Significant(100*o.rate), o.duration)
-	for _, step := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
-		{"loading", r.load},
-		{"checking that all answer rightly", r.verify},
-		{"time", r.latency},
-		{"CPU", r.cpu},
-		{"throughput", r.throughput},
-		{"removals", r.removals},
-		{"writes", r.writes},
-		{"in process", r.process},
-	} {
+	r.report.PingsPerSecond = make(map[int]float64)
+	for _, step := range r.steps() {
 		note(step.name)
 		if err := step.do(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
 	r.report.Noise = bench.Noise(load, r.pings...)
-	r.goals()
+	if !r.growth {
+		r.goals()
+	}
 	return &r.report, nil
+}
+
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+func (r *run) steps() []step {
+	steps := []step{
+		{"loading", r.load}, {"checking that all answer rightly", r.verify}, {"time", r.latency},
+		{"CPU", r.cpu}, {"throughput", r.throughput}, {"removals", r.removals}, {"writes", r.writes}, {"in process", r.process},
+	}
+	if r.growth {
+		return steps[:3]
+	}
+	return steps
+}
+
+// sizes are those of the feeds whose time is measured.
+func (r *run) sizes() []int {
+	if r.growth {
+		return bench.MoreSizes()
+	}
+	return bench.Sizes()
 }
 
 func note(step string) { fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), step) }
@@ -141,7 +158,7 @@ func (r *run) load(ctx context.Context) error {
 			continue
 		}
 		note("  " + c.name)
-		result := &result{Name: c.name, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
+		result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
 		r.report.Peers = append(r.report.Peers, result)
 		p, err := c.open(ctx)
 		if errors.Is(err, errAbsent) {

@@ -25,13 +25,15 @@ type Feed struct {
 
 // Feeds makes feeds of n candidates for the viewers in turn, with 65,536 distinct keys or more together. Of twenty candidates the
 // viewer has hidden one, half a one is by somebody who blocks the viewer or is blocked, and half a one was seen; the others are new.
-func (p *Population) Feeds(n int) []*Feed {
+func (p *Population) Feeds(n int) []*Feed { return p.feedsOf(p.viewers, n, p.blockers()) }
+
+// feedsOf are Feeds of some of the viewers, by whom others are blocked as blockers has it.
+func (p *Population) feedsOf(viewers []int, n int, by map[int][]int) []*Feed {
 	feeds := make([]*Feed, max(minFeeds, 1+minKeys/(KeysPerCandidate*n)))
 	rng := rand.New(rand.NewPCG(p.seed, 3)) //nolint:gosec // to be the same each time
-	by := p.blockers()
 	fresh := 0
 	for i := range feeds {
-		u := p.viewers[i%len(p.viewers)]
+		u := viewers[i%len(viewers)]
 		f := &Feed{Viewer: userID(u), Posts: make([]feed.Post, n), Drop: make([]bool, n)}
 		for c := range f.Posts {
 			fresh++

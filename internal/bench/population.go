@@ -75,6 +75,41 @@ func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 // Users is the number of users.
 func (p *Population) Users() int { return len(p.counts) }
 
+// join adds users with so many activities each. They are the viewers from then on. Whom others block changes.
+func (p *Population) join(counts ...int) {
+	p.viewers = nil
+	for _, n := range counts {
+		p.viewers = append(p.viewers, len(p.counts))
+		p.counts = append(p.counts, int32(n))
+	}
+	p.entries = 0
+	for u, n := range p.counts {
+		p.entries += int(n) + p.blocks(u)
+	}
+}
+
+// OfViewers are the activities that concern viewers, as theirs or as done to them.
+func (p *Population) OfViewers() iter.Seq[activity.Activity] {
+	return func(yield func(activity.Activity) bool) {
+		asks := make(map[int]bool, len(p.viewers))
+		for _, u := range p.viewers {
+			asks[u] = true
+			for n := range int(p.counts[u]) {
+				if !yield(p.act(u, n)) {
+					return
+				}
+			}
+		}
+		for u := range p.counts {
+			for b := range p.blocks(u) {
+				if v := p.blocked(u, b); asks[v] && !asks[u] && !yield(activity.Activity{User: userID(u), Kind: Block, Target: userID(v)}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Entries is the number of entries, what viewers have seen not counted.
 func (p *Population) Entries() int { return p.entries }
 
@@ -100,9 +135,17 @@ func (p *Population) act(u, n int) activity.Activity {
 }
 
 // Ids are text, as a service has to take it: of numbers alone a Redis set of up to 512 would take less.
-func userID(u int) string { return "u" + strconv.Itoa(1_000_000+u) }
+func userID(u int) string { return string(appendUser(nil, u)) }
 
-func hiddenID(u, n int) string { return "p" + strconv.Itoa(10_000_000_000+u*100_000+n) }
+func appendUser(dst []byte, u int) []byte {
+	return strconv.AppendInt(append(dst, 'u'), int64(1_000_000+u), 10)
+}
+
+func hiddenID(u, n int) string { return string(appendHidden(nil, u, n)) }
+
+func appendHidden(dst []byte, u, n int) []byte {
+	return strconv.AppendInt(append(dst, 'p'), int64(10_000_000_000+u*100_000+n), 10)
+}
 
 func seenID(u, n int) string { return "s" + strconv.Itoa(10_000_000_000+u*100_000+n) }
 

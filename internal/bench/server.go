@@ -84,6 +84,13 @@ func (s Server) CPU(ctx context.Context) (time.Duration, error) {
 	return time.Duration((sums["used_cpu_user"] + sums["used_cpu_sys"]) * float64(time.Second)), err
 }
 
+// Sent is how many bytes the servers have sent since they were started, to everybody.
+func (s Server) Sent(ctx context.Context) (int64, error) {
+	const field = "total_net_output_bytes"
+	sums, err := s.info(ctx, "stats", []string{field}, nil)
+	return int64(sums[field]), err
+}
+
 // PID is the process of a single server, if it says so.
 func (s Server) PID(ctx context.Context) (int, error) {
 	sums, err := s.info(ctx, "server", []string{"process_id"}, nil)

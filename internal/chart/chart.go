@@ -18,11 +18,12 @@ const (
 	rightMargin           = 50
 	textMargin            = 20
 	sampleWidth           = 44 // of a line in the legend
+	ringRadius            = 7
 	legendGap             = 24
 	letterWidth           = 8   // about, in the font of the style
 	titleWidth            = 1.2 // times what the same text takes elsewhere
 	// MaxLines is the most lines of a chart that can be told apart.
-	MaxLines = 4
+	MaxLines = 9
 )
 
 // style tells lines apart by dashes, too.
@@ -35,6 +36,11 @@ const style = `
     .w1 { stroke: #bc4c00; }
     .w2 { stroke: #9a6700; }
     .w3 { stroke: #1a7f37; }
+    .w4 { stroke: #8250df; }
+    .w5 { stroke: #cf222e; }
+    .w6 { stroke: #57606a; }
+    .w7 { stroke: #bf3989; }
+    .w8 { stroke: #0550ae; }
     text { font: 13px "DejaVu Sans", Verdana, sans-serif; }
     .title { font-size: 15px; font-weight: 600; }
     .end { text-anchor: end; }
@@ -45,6 +51,12 @@ const style = `
     .w1 { stroke-dasharray: 9 4; }
     .w2 { stroke-dasharray: 3 3; }
     .w3 { stroke-dasharray: 12 4 3 4; }
+    .w4 { stroke-dasharray: 6 2; }
+    .w5 { stroke-dasharray: 1 4; }
+    .w6 { stroke-dasharray: 16 6; }
+    .w7 { stroke-dasharray: 2 2 8 2; }
+    .w8 { stroke-dasharray: 20 3 2 3; }
+    .ring { stroke-dasharray: none; }
     @media (prefers-color-scheme: dark) {
       .ground { fill: #0d1117; }
       text { fill: #e6edf3; }
@@ -54,11 +66,19 @@ const style = `
       .w1 { stroke: #ff8f5c; }
       .w2 { stroke: #e3b341; }
       .w3 { stroke: #56d364; }
+      .w4 { stroke: #d2a8ff; }
+      .w5 { stroke: #ff7b72; }
+      .w6 { stroke: #8b949e; }
+      .w7 { stroke: #f778ba; }
+      .w8 { stroke: #a5d6ff; }
     }
 `
 
 // Point is a place on a line. It is drawn if both are positive.
-type Point struct{ X, Y float64 }
+type Point struct {
+	X, Y float64
+	Ring bool // draw a ring around it: the chart says what that means
+}
 
 func (p Point) drawn() bool { return p.X > 0 && p.Y > 0 }
 
@@ -82,6 +102,7 @@ type Chart struct {
 	Lines  []string // names, up to MaxLines
 	Panels []Panel  // each with a point that is drawn
 	Mark   Mark
+	Ring   string   // what rings around points mean; "": there are none
 	Notes  []string // lines below, one or two
 }
 

@@ -34,10 +34,10 @@ func TestChart(t *testing.T) {
 		Title: "Time & <size>", Lines: []string{"ours", "PING"}, Notes: []string{"above", "note"}, Mark: chart.Mark{Name: "here", X: 100},
 		Panels: []chart.Panel{
 			{Title: "Time", X: "candidates", Unit: "us", Lines: [][]chart.Point{
-				{{10, 100}, {1000, 10_000}}, {{10, 1000}, {100, 0}, {1000, 1000}},
+				{{X: 10, Y: 100}, {X: 1000, Y: 10_000}}, {{X: 10, Y: 1000}, {X: 100}, {X: 1000, Y: 1000}},
 			}},
-			{Title: "Rate", X: "candidates", Lines: [][]chart.Point{{{10, 0.01}, {100, 0.1}}, nil}},
-			{Title: "Rate", X: "goroutines", Lines: [][]chart.Point{{{100, 1}, {10_000, 10}}}},
+			{Title: "Rate", X: "candidates", Lines: [][]chart.Point{{{X: 10, Y: 0.01}, {X: 100, Y: 0.1}}, nil}},
+			{Title: "Rate", X: "goroutines", Lines: [][]chart.Point{{{X: 100, Y: 1}, {X: 10_000, Y: 10}}}},
 		},
 	})
 	for _, want := range []string{
@@ -63,11 +63,27 @@ func TestChart(t *testing.T) {
 
 // A point alone can be seen, between numbers that say where it is.
 func TestOnePoint(t *testing.T) {
-	image := draw(t, chart.Chart{Lines: []string{"a"}, Panels: []chart.Panel{{Lines: [][]chart.Point{{{50, 70}}}}}})
+	image := draw(t, chart.Chart{Lines: []string{"a"}, Panels: []chart.Panel{{Lines: [][]chart.Point{{{X: 50, Y: 70}}}}}})
 	if strings.Contains(image, "NaN") || strings.Contains(image, "Inf") || strings.Contains(image, `class="mark"`) {
 		t.Error(image)
 	}
 	for _, want := range []string{`<circle class="line w0" cx="362.6" cy="130.5"`, `y="402.0" class="mid">10<`, `y="402.0" class="mid">100<`} {
+		if !strings.Contains(image, want) {
+			t.Errorf("no %s in\n%s", want, image)
+		}
+	}
+}
+
+// Points that are said to differ have a ring, in the colour of their line, and the legend says what it means.
+func TestRings(t *testing.T) {
+	image := draw(t, chart.Chart{
+		Lines: []string{"a", "b"}, Ring: "simulated",
+		Panels: []chart.Panel{{Lines: [][]chart.Point{{{X: 1, Y: 1}, {X: 10, Y: 10, Ring: true}}, {{X: 10, Ring: true}, {X: 10, Y: 1}}}}},
+	})
+	if n := strings.Count(image, `<circle class="line ring`); n != 1 {
+		t.Errorf("%d rings, want 1: a point that is not drawn has none", n)
+	}
+	for _, want := range []string{`<circle class="line ring w0" cx="480.0" cy="84.0" r="7"/>`, `<circle class="mark ring"`, ">simulated</text>"} {
 		if !strings.Contains(image, want) {
 			t.Errorf("no %s in\n%s", want, image)
 		}
@@ -79,8 +95,8 @@ func TestScales(t *testing.T) {
 	image := draw(t, chart.Chart{
 		Lines: []string{"a"}, Mark: chart.Mark{Name: "far", X: 1e10},
 		Panels: []chart.Panel{
-			{Unit: "GiB", Lines: [][]chart.Point{{{1, 1e-7}, {1e5, 1e7}}}},
-			{Unit: "$", Lines: [][]chart.Point{{{1, 1e5}, {1e5, 1e12}}}},
+			{Unit: "GiB", Lines: [][]chart.Point{{{X: 1, Y: 1e-7}, {X: 1e5, Y: 1e7}}}},
+			{Unit: "$", Lines: [][]chart.Point{{{X: 1, Y: 1e5}, {X: 1e5, Y: 1e12}}}},
 		},
 	})
 	want := []string{
@@ -104,7 +120,7 @@ func TestScales(t *testing.T) {
 // The image is as wide as its longest text.
 func TestWidth(t *testing.T) {
 	long := strings.Repeat("n", 200)
-	panel := []chart.Panel{{Lines: [][]chart.Point{{{1, 1}, {10, 10}}}}}
+	panel := []chart.Panel{{Lines: [][]chart.Point{{{X: 1, Y: 1}, {X: 10, Y: 10}}}}}
 	for name, c := range map[string]chart.Chart{
 		"title": {Title: long, Panels: panel}, "note": {Notes: []string{"", long}, Panels: panel}, "name": {Lines: []string{long}, Panels: panel},
 		"mark": {Mark: chart.Mark{Name: long, X: 1}, Panels: panel},
@@ -130,9 +146,9 @@ func texts(t *testing.T, image, class string) []string {
 func TestNothingToDraw(t *testing.T) {
 	for name, c := range map[string]chart.Chart{
 		"no panel":  {},
-		"no points": {Panels: []chart.Panel{{Lines: [][]chart.Point{{{0, 1}, {1, 0}}}}}},
+		"no points": {Panels: []chart.Panel{{Lines: [][]chart.Point{{{X: 0, Y: 1}, {X: 1, Y: 0}}}}}},
 		"too many lines": {
-			Lines: make([]string, chart.MaxLines+1), Panels: []chart.Panel{{Lines: [][]chart.Point{{{1, 1}}}}},
+			Lines: make([]string, chart.MaxLines+1), Panels: []chart.Panel{{Lines: [][]chart.Point{{{X: 1, Y: 1}}}}},
 		},
 	} {
 		if err := c.WriteSVG(io.Discard); err == nil {

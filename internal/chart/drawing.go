@@ -27,7 +27,11 @@ func (d *drawing) legend(left float64, c *Chart) {
 	}
 	if c.Mark.X > 0 {
 		fmt.Fprintf(&d.svg, `<path class="mark" d="M%.1f 40v20"/>`+"\n", left)
-		d.name(left, c.Mark.Name)
+		left = d.name(left, c.Mark.Name)
+	}
+	if c.Ring != "" {
+		fmt.Fprintf(&d.svg, `<circle class="mark ring" cx="%.1f" cy="50" r="%d"/>`+"\n", left+ringRadius, ringRadius)
+		d.name(left, c.Ring)
 	}
 }
 
@@ -78,6 +82,9 @@ func (d *drawing) line(i int, points []Point, f frame) {
 			fmt.Fprintf(&d.svg, `<circle class="line w%d" cx="%.1f" cy="%.1f" r="3"/>`+"\n", i, x, y)
 		}
 		next = 'L'
+		if p.Ring {
+			fmt.Fprintf(&d.svg, `<circle class="line ring w%d" cx="%.1f" cy="%.1f" r="%d"/>`+"\n", i, x, y, ringRadius)
+		}
 	}
 	if path.Len() > 0 {
 		fmt.Fprintf(&d.svg, `<path class="line w%d" d="%s"/>`+"\n", i, path.String())

@@ -116,22 +116,27 @@ func newPages(in *Input, keyRate float64) (*pages, error) {
 			number, most, full)}
 	}
 	name := pageName(in.Filter, number-1)
-	sizes, err := climb(most, func(keys int) (placeBytes, error) {
-		shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
-		if err != nil {
-			return placeBytes{}, err
-		}
-		bits := favfilter.HeaderBytes + int(shape.Bits/8)
-		marks := buildBytes + int(regions.Count(shape.Bits, uint32(shape.Region))+7)/8
-		return placeBytes{
-			memory: float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), marks)),
-			read:   float64(bulk(bits)),
-		}, nil
+	sizes, err := climb(most, func(keys int) (size placeBytes, err error) {
+		size.memory, size.read, err = PageBytes(name, keys, keyRate)
+		return size, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &pages{keys, sizes}, nil
+}
+
+// PageBytes is what a page of so many keys takes, at a rate for each key, when it has just been made: of Redis' memory, and of the
+// reply that has it. The names of its strings begin with name: see pageName.
+func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
+	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
+	if err != nil {
+		return 0, 0, err
+	}
+	bits := favfilter.HeaderBytes + int(shape.Bits/8)
+	marks := buildBytes + int(regions.Count(shape.Bits, uint32(shape.Region))+7)/8
+	memory = float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), marks))
+	return memory, float64(bulk(bits)), nil
 }
 
 // fullPage is the most keys of a page that can be made anew.
@@ -143,8 +148,8 @@ func fullPage(keyRate float64) int {
 	return int(float64(most.Capacity(keyRate)-2)/headroom) - 1
 }
 
-// pagesFor is the number of pages for so many keys where nobody says: a power of two.
-func pagesFor(keys float64) uint32 {
+// PagesFor is the number of pages for so many keys where nobody says: a power of two.
+func PagesFor(keys float64) uint32 {
 	number := uint32(defaultPages)
 	for number < favfilter.MaxPages && keys > keysAPage*float64(number) {
 		number *= 2

@@ -118,7 +118,7 @@ func New(in Input, prices Prices) (*Plan, error) {
 		return nil, err
 	}
 	if in.Pages == 0 {
-		in.Pages = pagesFor(in.entries())
+		in.Pages = PagesFor(in.entries())
 	}
 	p := &Plan{Input: in, Prices: Origin{prices.Date, prices.Region, prices.Source}}
 	filter, err := p.filter()
