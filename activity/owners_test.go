@@ -288,7 +288,7 @@ func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
 	live, wrong := make(map[Activity]bool), make(map[Activity]bool)
 	for range 400 {
 		a := add(user, "hide", fmt.Sprint("p", rng.IntN(60)))
-		if found, ok := rigs[rng.IntN(2)].step(t, rng, live, a); found && ok {
+		if found, ok := rigs[rng.IntN(len(rigs))].step(t, rng, live, a); found && ok {
 			wrong[a] = true
 		}
 	}
