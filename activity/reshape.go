@@ -79,9 +79,9 @@ func (r *Recorder) Reshape(ctx context.Context, pages uint32, progress func(done
 // askFor has the ledger know how many pages there are to be.
 func (r *Recorder) askFor(ctx context.Context, pages uint32) error {
 	homes := r.identity.Pages
-	if pages == 0 || pages&(pages-1) != 0 || pages > mostPages ||
+	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages ||
 		uint64(pages) > uint64(homes)*mostJoined || uint64(homes) > uint64(pages)*mostJoined {
-		least, most := max(1, homes/mostJoined), min(mostPages, uint64(homes)*mostJoined)
+		least, most := max(1, homes/mostJoined), min(MaxPages, uint64(homes)*mostJoined)
 		return &InvalidError{
 			Code: CodeOutOfRange, Field: "pages",
 			Message: fmt.Sprintf("%d is not a power of two from %d to %d, where the ledger was made with %d", pages, least, most, homes),

@@ -256,12 +256,12 @@ func TestStartReshape(t *testing.T) {
 		start(16, false, nil)
 		start(8, false, ErrReshaping)
 		time.Sleep(10 * time.Second)
-		if s, err := p.Shape(t.Context()); err != nil || !s.Reshaping || s.Reshaped != 0 || s.Error == "" {
+		if s, err := p.Shape(t.Context()); err != nil || !s.Reshaping || s.Reshaped != 0 || s.Err == nil {
 			t.Errorf("without the store: %+v, %v", s, err)
 		}
 		cut.down.Store(false)
 		time.Sleep(10 * time.Second)
-		if s, err := p.Shape(t.Context()); err != nil || s.Reshaping || s.Reshaped != 4 || s.Error != "" || s.Shared != 16 {
+		if s, err := p.Shape(t.Context()); err != nil || s.Reshaping || s.Reshaped != 4 || s.Err != nil || s.Shared != 16 {
 			t.Errorf("with the store: %+v, %v", s, err)
 		}
 		check("done")

@@ -17,8 +17,8 @@ const (
 	// it costs. aimPage is how many it has then, at most.
 	duePage = 4096
 	aimPage = 2048
-	// mostPages is how many a ledger can be reshaped to.
-	mostPages = 1 << 24
+	// MaxPages is the most pages that users may share.
+	MaxPages = 1 << 24
 	// mostJoined is of how many homes a page may be, and into how many pages a home can be cut.
 	mostJoined = 16384
 )
@@ -48,7 +48,7 @@ func (l load) due() uint32 {
 		return 0
 	}
 	right := uint64(1) << bits.Len64((l.keys-1)/aimPage)
-	if right = min(right, mostPages); right <= uint64(l.pages) {
+	if right = min(right, MaxPages); right <= uint64(l.pages) {
 		return 0
 	}
 	return uint32(right)
@@ -66,17 +66,17 @@ func (r *Recorder) noteLoad(l load) {
 
 // Shape is how many pages there are, and how many there should be.
 type Shape struct {
-	Pages    uint32 `json:"pages"`    // that users are to share: what a reshape works towards
-	Homes    int    `json:"homes"`    // groups of users, as many as there were pages when the ledger was made
-	Reshaped int    `json:"reshaped"` // homes of which the users are on pages as Pages has it
+	Pages    uint32 // that users are to share: what a reshape works towards
+	Homes    int    // groups of users, as many as there were pages when the ledger was made
+	Reshaped int    // homes of which the users are on pages as Pages has it
 
-	Shared      int     `json:"shared_pages"`  // pages that users share now
-	Own         int     `json:"own_pages"`     // pages of one user alone
-	KeysPerPage float64 `json:"keys_per_page"` // of shared pages, as the last round of the scrub found them; 0 before the first
-	Due         uint32  `json:"reshape_due"`   // how many pages there should be, as these have too many keys; 0: it is well
+	Shared      int     // pages that users share now
+	Own         int     // pages of one user alone
+	KeysPerPage float64 // of shared pages, as the last round of the scrub found them; 0 before the first
+	Due         uint32  // how many pages there should be, as these have too many keys; 0: it is well
 
-	Reshaping bool   `json:"reshaping"`      // in the background of this Recorder
-	Error     string `json:"error,omitzero"` // why that does not get on, or ended
+	Reshaping bool  // in the background of this Recorder
+	Err       error // why that does not get on, or ended early; nil: it does
 }
 
 // Shape asks the ledger how far a reshape is. Errors are an [*UnavailableError].
@@ -97,9 +97,7 @@ func (r *Recorder) Shape(ctx context.Context) (Shape, error) {
 	r.reshaping.mu.Lock()
 	defer r.reshaping.mu.Unlock()
 	s.Reshaping = r.reshaping.pages != 0
-	if r.reshaping.err != nil {
-		s.Error = r.reshaping.err.Error()
-	}
+	s.Err = r.reshaping.err
 	return s, nil
 }
 
