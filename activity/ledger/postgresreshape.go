@@ -108,7 +108,7 @@ func (d *postgresDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages [
 			return nil, err
 		}
 		b := &pgx.Batch{}
-		b.Queue(lockPagesSQL, p.concerned(d.id)).Query(scanFootings(standing))
+		b.Queue(lockPagesSQL, p.touchedNumbers(d.id)).Query(scanFootings(standing))
 		if err := conn.SendBatch(limited, b).Close(); err != nil {
 			return nil, fmt.Errorf("look up pages: %w", err)
 		}

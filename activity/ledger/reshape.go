@@ -67,8 +67,8 @@ type ReshapePlan struct {
 	Sources []uint32 // pages that users leave, ascending
 	Targets []Target // pages that users come to, in order of hash
 
-	// Expect may have sequences of pages. The Reshape then gives ErrChanged unless they stand there: so images that were made from
-	// snapshots of the Sources are what the Targets hold after it.
+	// Expect may be given sequences of Sources. The Reshape then fails with ErrChanged unless they stand there: so images that were
+	// made from snapshots of all Sources are what the Targets hold after it that it makes.
 	Expect map[uint32]uint64
 
 	before, after []cell
@@ -193,6 +193,11 @@ func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, 
 	if p.Done {
 		return Receipt{}, nil
 	}
+	for page := range p.Expect {
+		if !slices.Contains(p.Sources, page) {
+			return Receipt{}, fmt.Errorf("ledger: reshape: page %d is expected somewhere, but users do not leave it", page)
+		}
+	}
 	err = l.use(func() error {
 		receipt.Pages, err = l.db.reshape(ctx, p)
 		return err
@@ -217,13 +222,11 @@ func (p *ReshapePlan) check(id Identity, s shape, shared bool) error {
 
 // raised returns the pages that the plan raises, those that are there already and those that are made, as it leaves them.
 func (p *ReshapePlan) raised(id Identity, standing map[uint32]footing) (there, made []PageChange, err error) {
-	for page, sequence := range p.Expect {
-		if s, found := standing[page]; found && s.Sequence != sequence {
-			return nil, nil, fmt.Errorf("page %d at sequence %d, not %d: %w", page, s.Sequence, sequence, ErrChanged)
-		}
-	}
 	for _, page := range p.touched(id) {
 		s := standing[page]
+		if sequence, expected := p.Expect[page]; expected && s.Sequence != sequence {
+			return nil, nil, fmt.Errorf("page %d at sequence %d, not %d: %w", page, s.Sequence, sequence, ErrChanged)
+		}
 		there = append(there, PageChange{Page: page, Own: page >= OwnPages, Owner: s.slot, Sequence: s.Sequence + 1})
 	}
 	for _, t := range p.Targets {
@@ -234,6 +237,14 @@ func (p *ReshapePlan) raised(id Identity, standing map[uint32]footing) (there, m
 	return there, made, nil
 }
 
+// touchedNumbers is touched, for an array.
+func (p *ReshapePlan) touchedNumbers(id Identity) (pages []int64) {
+	for _, page := range p.touched(id) {
+		pages = append(pages, int64(page))
+	}
+	return pages
+}
+
 // touched are the pages that are there already of those that the plan raises, in order.
 func (p *ReshapePlan) touched(id Identity) []uint32 {
 	leave, come, pages := id.moved(p.after) // the homes are home pages
@@ -241,18 +252,6 @@ func (p *ReshapePlan) touched(id Identity) []uint32 {
 		return slices.ContainsFunc(p.Targets, func(t Target) bool { return t.Made && t.Page == page })
 	})
 	pages = slices.Concat(pages, leave, come)
-	slices.Sort(pages)
-	return slices.Compact(pages)
-}
-
-// concerned are the pages whose standing the plan has to know.
-func (p *ReshapePlan) concerned(id Identity) (pages []int64) {
-	for _, page := range p.touched(id) {
-		pages = append(pages, int64(page))
-	}
-	for page := range p.Expect {
-		pages = append(pages, int64(page))
-	}
 	slices.Sort(pages)
 	return slices.Compact(pages)
 }

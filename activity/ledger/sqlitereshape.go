@@ -97,7 +97,7 @@ func (d *sqliteDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages []P
 			return err
 		}
 		standing := make(map[uint32]footing)
-		if err := t.standing(ctx, p.concerned(d.id), standing); err != nil {
+		if err := t.standing(ctx, p.touchedNumbers(d.id), standing); err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
 		there, made, err := p.raised(d.id, standing)

@@ -1,0 +1,5 @@
+package ledgertest
+
+import "testing"
+
+func (s suite) concurrentReshapes(t *testing.T) {}
