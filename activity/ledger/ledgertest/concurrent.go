@@ -245,6 +245,12 @@ func (s suite) random(t *testing.T) {
 			"move": func(rt *rapid.T) {
 				moved(rt, l, m, block(intn(16), "").Hash, intn(2) == 0)
 			},
+			"reshape": func(rt *rapid.T) {
+				if intn(2) == 0 {
+					setCut(rt, l, m, 1<<intn(7))
+				}
+				s.reshaped(rt, url, l, m, uint32(intn(int(pages))))
+			},
 			"count": func(rt *rapid.T) {
 				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))
 			},
@@ -271,5 +277,65 @@ func (s suite) random(t *testing.T) {
 			},
 		})
 		m.check(rt, l)
+	})
+}
+
+// randomPlaces moves users to and fro, one by one and with others, at the ends of all pages that there are on the way, and looks at everything
+// after each step.
+func (s suite) randomPlaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		url := s.fresh(t)
+		pages := rapid.SampledFrom([]uint32{1, 2, 4, 8}).Draw(rt, "pages")
+		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() { l.Close() }()
+		m := newModel(l.Identity())
+		intn := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "n") }
+		row := func() ledger.Row { // of 96 users: the first two and the last one of each 32nd part
+			least, greatest := hashesOf(32, uint32(intn(32)))
+			hash := []uint64{least, least + 1, greatest}[intn(3)]
+			return ledger.Row{Hash: hash, Owner: "u", Kind: "block", Target: string(rune('a' + intn(2))), Since: at(0)}
+		}
+		var sequences map[uint32]ledger.Standing
+		rt.Repeat(map[string]func(*rapid.T){
+			"record": func(rt *rapid.T) {
+				changes := make([]ledger.Change, 1+intn(4))
+				for i := range changes {
+					changes[i] = ledger.Change{Rows: []ledger.Row{row(), row()}, Remove: intn(3) == 0}
+				}
+				if intn(2) == 0 {
+					recordAt(rt, l, m, at(0), changes...)
+					return
+				}
+				prepared, err := l.Prepare(changes)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				receipt, err := l.RecordPrepared(t.Context(), at(0), prepared)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				checkReceipt(rt, receipt, m.record(changes))
+			},
+			"move":  func(rt *rapid.T) { moved(rt, l, m, row().Hash, intn(3) > 0) },
+			"ask":   func(rt *rapid.T) { setCut(rt, l, m, 1<<intn(6)) },
+			"shape": func(rt *rapid.T) { s.reshaped(rt, url, l, m, uint32(intn(int(pages)))) },
+			"plan":  func(rt *rapid.T) { s.pass(rt, url); planned(rt, l, m, uint32(intn(int(pages)))) },
+			"": func(rt *rapid.T) {
+				m.check(rt, l)
+				now, _ := standings(rt, l, 0)
+				for page, was := range sequences {
+					if is := now[page]; is.Sequence < was.Sequence || is.Moves < was.Moves || is.Sequence == was.Sequence && is.Moves != was.Moves {
+						rt.Errorf("page %d went from %v to %v", page, was, is)
+					}
+				}
+				sequences = now
+			},
+		})
 	})
 }

@@ -97,6 +97,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
 		{"ConcurrentChanged", suite.concurrentChanged},
 		{"Random", suite.random},
+		{"RandomPlaces", suite.randomPlaces},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
 	}
