@@ -54,13 +54,13 @@ func planned(t tester, l *ledger.Ledger, m *model, home uint32) (*ledger.Reshape
 }
 
 // reshaped reshapes a home and those with it in a ledger and its model, which have to agree on what that comes to. Images that were made
-// before are what the pages hold afterwards.
-func (s suite) reshaped(t tester, url string, l *ledger.Ledger, m *model, home uint32) {
+// before are what the pages hold afterwards. It returns the homes.
+func (s suite) reshaped(t tester, url string, l *ledger.Ledger, m *model, home uint32) (homes []uint32) {
 	t.Helper()
 	s.pass(t, url)
 	plan, want := planned(t, l, m, home)
 	if plan.Done {
-		return
+		return nil
 	}
 	plan.Expect = map[uint32]uint64{}
 	var rows []ledger.Row
@@ -87,6 +87,7 @@ func (s suite) reshaped(t tester, url string, l *ledger.Ledger, m *model, home u
 		}
 		checkPage(t, l, target.Page, image, 1)
 	}
+	return plan.Homes
 }
 
 // reshapedAll reshapes all homes to a number of pages.
