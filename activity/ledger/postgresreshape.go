@@ -104,7 +104,7 @@ func (d *postgresDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages [
 		if err != nil {
 			return nil, fmt.Errorf("look up homes: %w", err)
 		}
-		if err := p.check(d.id, s, true); err != nil {
+		if err := p.check(d.id, s); err != nil {
 			return nil, err
 		}
 		b := &pgx.Batch{}

@@ -94,7 +94,8 @@ type shape struct {
 // PlanReshape plans the reshape of the home, and of those that have to be reshaped with it, to what SetCut asked for last. New
 // pages are given numbers that no page ever had or will have, whether the plan is carried out or not.
 //
-// A [TooSoonError] says that Reshape would return one. For others see Record.
+// For a minute and some seconds after a reshape, homes cannot be planned again, so that everybody hears of each: a [TooSoonError]. Not
+// so in SQLite: there all who might not have heard of it are in this process. For other errors see Record.
 func (l *Ledger) PlanReshape(ctx context.Context, home uint32) (p *ReshapePlan, err error) {
 	if err = l.checkShared(home); err == nil {
 		err = l.use(func() error {
@@ -182,13 +183,11 @@ func (l *Ledger) decide(ctx context.Context, s span, p *ReshapePlan) error {
 // Reshape moves the users of some homes to other pages, as planned, in one transaction: so that there are as many pages in all
 // as SetCut asked for, once all homes were reshaped. Rows stay as they are. Users with a page of their own stay there.
 // Every page that users leave or come to is raised, and so is the home page of every home whose users are moved. All of them
-// count a move, but for pages that are new: that is how others notice who have not heard of it. For a minute and
-// some seconds after it the homes cannot be reshaped again, so that everybody can: a [TooSoonError]; not in SQLite, where who may
-// not have heard of it is the caller.
+// count a move, but for pages that are new: that is how others notice who have not heard of it.
 //
 // The Receipt's Pages are those that were raised; the rest of it is empty. If anything that the plan rests on has
 // changed, the error wraps ErrChanged. That is so of a plan that was carried out, too: then
-// the next PlanReshape is Done. For other errors see Record.
+// the homes' next plan is Done, or too soon. For other errors see Record.
 func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, err error) {
 	if p.Done {
 		return Receipt{}, nil
@@ -212,12 +211,13 @@ func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, 
 // span are the homes of the plan.
 func (p *ReshapePlan) span() span { return span{p.Homes[0], p.Homes[len(p.Homes)-1]} }
 
-// check compares how things stand, in a transaction that has the homes to itself, with what the plan rests on.
-func (p *ReshapePlan) check(id Identity, s shape, shared bool) error {
+// check compares how things stand, in a transaction that has the homes to itself, with what the plan rests on: where nobody has reshaped
+// them since, the pause is over as it was then.
+func (p *ReshapePlan) check(id Identity, s shape) error {
 	if !slices.Equal(id.cells(p.span(), s.rows), p.before) || !maps.Equal(s.cut, p.cut) {
 		return fmt.Errorf("homes: %w", ErrChanged)
 	}
-	return s.checkPause(shared)
+	return nil
 }
 
 // raised returns the pages that the plan raises, those that are there already and those that are made, as it leaves them.

@@ -93,7 +93,7 @@ func (d *sqliteDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages []P
 		if err != nil {
 			return fmt.Errorf("look up homes: %w", err)
 		}
-		if err := p.check(d.id, s, false); err != nil {
+		if err := p.check(d.id, s); err != nil {
 			return err
 		}
 		standing := make(map[uint32]footing)

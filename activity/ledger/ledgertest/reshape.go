@@ -295,11 +295,6 @@ func (s suite) reshapeTooSoon(t *testing.T) {
 	}
 	checkReceipt(t, receipt, m.reshape(want))
 	m.check(t, l)
-	// A plan that was made in time and comes late is refused, too: homes 2 and 3 are planned, and others reshape 3 to the same.
-	setCut(t, l, m, 8)
-	planned(t, l, m, 2)
-	_, err = l.PlanReshape(t.Context(), 0)
-	tooSoon(err)
 }
 
 // reshapeMoved has users who have pages of their own before and after their homes are reshaped.
