@@ -104,11 +104,11 @@ func (d *postgresDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages [
 		if err != nil {
 			return nil, fmt.Errorf("look up homes: %w", err)
 		}
-		if err := p.check(d.id, s, true); err != nil {
+		if err := p.check(d.id, s); err != nil {
 			return nil, err
 		}
 		b := &pgx.Batch{}
-		b.Queue(lockPagesSQL, p.concerned(d.id)).Query(scanFootings(standing))
+		b.Queue(lockPagesSQL, p.touchedNumbers(d.id)).Query(scanFootings(standing))
 		if err := conn.SendBatch(limited, b).Close(); err != nil {
 			return nil, fmt.Errorf("look up pages: %w", err)
 		}

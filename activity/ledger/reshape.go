@@ -67,8 +67,8 @@ type ReshapePlan struct {
 	Sources []uint32 // pages that users leave, ascending
 	Targets []Target // pages that users come to, in order of hash
 
-	// Expect may have sequences of pages. The Reshape then gives ErrChanged unless they stand there: so images that were made from
-	// snapshots of the Sources are what the Targets hold after it.
+	// Expect may be given sequences of Sources. The Reshape then fails with ErrChanged unless they stand there: so images that were
+	// made from snapshots of all Sources are what the Targets hold after it that it makes.
 	Expect map[uint32]uint64
 
 	before, after []cell
@@ -94,7 +94,8 @@ type shape struct {
 // PlanReshape plans the reshape of the home, and of those that have to be reshaped with it, to what SetCut asked for last. New
 // pages are given numbers that no page ever had or will have, whether the plan is carried out or not.
 //
-// A [TooSoonError] says that Reshape would return one. For others see Record.
+// For a minute and some seconds after a reshape, homes cannot be planned again, so that everybody hears of each: a [TooSoonError]. Not
+// so in SQLite: there all who might not have heard of it are in this process. For other errors see Record.
 func (l *Ledger) PlanReshape(ctx context.Context, home uint32) (p *ReshapePlan, err error) {
 	if err = l.checkShared(home); err == nil {
 		err = l.use(func() error {
@@ -182,16 +183,19 @@ func (l *Ledger) decide(ctx context.Context, s span, p *ReshapePlan) error {
 // Reshape moves the users of some homes to other pages, as planned, in one transaction: so that there are as many pages in all
 // as SetCut asked for, once all homes were reshaped. Rows stay as they are. Users with a page of their own stay there.
 // Every page that users leave or come to is raised, and so is the home page of every home whose users are moved. All of them
-// count a move, but for pages that are new: that is how others notice who have not heard of it. For a minute and
-// some seconds after it the homes cannot be reshaped again, so that everybody can: a [TooSoonError]; not in SQLite, where who may
-// not have heard of it is the caller.
+// count a move, but for pages that are new: that is how others notice who have not heard of it.
 //
 // The Receipt's Pages are those that were raised; the rest of it is empty. If anything that the plan rests on has
 // changed, the error wraps ErrChanged. That is so of a plan that was carried out, too: then
-// the next PlanReshape is Done. For other errors see Record.
+// the homes' next plan is Done, or too soon. For other errors see Record.
 func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, err error) {
 	if p.Done {
 		return Receipt{}, nil
+	}
+	for page := range p.Expect {
+		if !slices.Contains(p.Sources, page) {
+			return Receipt{}, fmt.Errorf("ledger: reshape: page %d is expected somewhere, but users do not leave it", page)
+		}
 	}
 	err = l.use(func() error {
 		receipt.Pages, err = l.db.reshape(ctx, p)
@@ -207,23 +211,22 @@ func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, 
 // span are the homes of the plan.
 func (p *ReshapePlan) span() span { return span{p.Homes[0], p.Homes[len(p.Homes)-1]} }
 
-// check compares how things stand, in a transaction that has the homes to itself, with what the plan rests on.
-func (p *ReshapePlan) check(id Identity, s shape, shared bool) error {
+// check compares how things stand, in a transaction that has the homes to itself, with what the plan rests on: where nobody has reshaped
+// them since, the pause is over as it was then.
+func (p *ReshapePlan) check(id Identity, s shape) error {
 	if !slices.Equal(id.cells(p.span(), s.rows), p.before) || !maps.Equal(s.cut, p.cut) {
 		return fmt.Errorf("homes: %w", ErrChanged)
 	}
-	return s.checkPause(shared)
+	return nil
 }
 
 // raised returns the pages that the plan raises, those that are there already and those that are made, as it leaves them.
 func (p *ReshapePlan) raised(id Identity, standing map[uint32]footing) (there, made []PageChange, err error) {
-	for page, sequence := range p.Expect {
-		if s, found := standing[page]; found && s.Sequence != sequence {
-			return nil, nil, fmt.Errorf("page %d at sequence %d, not %d: %w", page, s.Sequence, sequence, ErrChanged)
-		}
-	}
 	for _, page := range p.touched(id) {
 		s := standing[page]
+		if sequence, expected := p.Expect[page]; expected && s.Sequence != sequence {
+			return nil, nil, fmt.Errorf("page %d at sequence %d, not %d: %w", page, s.Sequence, sequence, ErrChanged)
+		}
 		there = append(there, PageChange{Page: page, Own: page >= OwnPages, Owner: s.slot, Sequence: s.Sequence + 1})
 	}
 	for _, t := range p.Targets {
@@ -234,6 +237,14 @@ func (p *ReshapePlan) raised(id Identity, standing map[uint32]footing) (there, m
 	return there, made, nil
 }
 
+// touchedNumbers is touched, for an array.
+func (p *ReshapePlan) touchedNumbers(id Identity) (pages []int64) {
+	for _, page := range p.touched(id) {
+		pages = append(pages, int64(page))
+	}
+	return pages
+}
+
 // touched are the pages that are there already of those that the plan raises, in order.
 func (p *ReshapePlan) touched(id Identity) []uint32 {
 	leave, come, pages := id.moved(p.after) // the homes are home pages
@@ -241,18 +252,6 @@ func (p *ReshapePlan) touched(id Identity) []uint32 {
 		return slices.ContainsFunc(p.Targets, func(t Target) bool { return t.Made && t.Page == page })
 	})
 	pages = slices.Concat(pages, leave, come)
-	slices.Sort(pages)
-	return slices.Compact(pages)
-}
-
-// concerned are the pages whose standing the plan has to know.
-func (p *ReshapePlan) concerned(id Identity) (pages []int64) {
-	for _, page := range p.touched(id) {
-		pages = append(pages, int64(page))
-	}
-	for page := range p.Expect {
-		pages = append(pages, int64(page))
-	}
 	slices.Sort(pages)
 	return slices.Compact(pages)
 }

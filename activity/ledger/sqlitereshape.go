@@ -93,11 +93,11 @@ func (d *sqliteDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages []P
 		if err != nil {
 			return fmt.Errorf("look up homes: %w", err)
 		}
-		if err := p.check(d.id, s, false); err != nil {
+		if err := p.check(d.id, s); err != nil {
 			return err
 		}
 		standing := make(map[uint32]footing)
-		if err := t.standing(ctx, p.concerned(d.id), standing); err != nil {
+		if err := t.standing(ctx, p.touchedNumbers(d.id), standing); err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
 		there, made, err := p.raised(d.id, standing)
