@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// maxJoined is how many homes a reshape may join, and into how many pages it may cut one: that is one transaction.
-const maxJoined = 16384
+// maxJoined is how many homes a reshape may join, and into how many pages it may cut one: that is one transaction, which takes
+// some hundred milliseconds, and all writers of the homes wait for it.
+const maxJoined = 4096
 
 // cell is hashes of one home from least on, up to the next cell's or the home's end, whose users are on
 // page, and were on left before the home was last reshaped: the same, if it did not move them.

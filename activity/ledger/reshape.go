@@ -46,8 +46,8 @@ func (l *Ledger) Cut(ctx context.Context) (c Cut, err error) {
 	return c, nil
 }
 
-// SetCut asks for another number of pages that users share, a power of two from 1 to 2^24, and from a 16384th to
-// 16384 times as many as the ledger was made with. It is for reshapes to work towards; nothing else changes. For errors see Record.
+// SetCut asks for another number of pages that users share, a power of two from 1 to 2^24, and from a 4096th to
+// 4096 times as many as the ledger was made with. It is for reshapes to work towards; nothing else changes. For errors see Record.
 func (l *Ledger) SetCut(ctx context.Context, pages uint32) error {
 	if !l.id.isCut(pages) {
 		return fmt.Errorf("ledger: set the number of pages: %d is not a power of two from 1 to %d, or differs too much from the %d that the ledger was made with",
@@ -247,13 +247,14 @@ func (p *ReshapePlan) touchedNumbers(id Identity) (pages []int64) {
 
 // touched are the pages that are there already of those that the plan raises, in order.
 func (p *ReshapePlan) touched(id Identity) []uint32 {
+	made := make(map[uint32]bool)
+	for _, t := range p.Targets {
+		made[t.Page] = t.Made
+	}
 	leave, come, pages := id.moved(p.after) // the homes are home pages
-	come = slices.DeleteFunc(come, func(page uint32) bool {
-		return slices.ContainsFunc(p.Targets, func(t Target) bool { return t.Made && t.Page == page })
-	})
 	pages = slices.Concat(pages, leave, come)
 	slices.Sort(pages)
-	return slices.Compact(pages)
+	return slices.DeleteFunc(slices.Compact(pages), func(page uint32) bool { return made[page] })
 }
 
 // parseCut makes a Cut of what is asked for, of how many homes were ever reshaped, and how many of them are so cut.

@@ -450,18 +450,18 @@ func (s suite) cut(t *testing.T) {
 	l := open(t, url, ledger.Options{Pages: 4})
 	m := newModel(l.Identity())
 	m.check(t, l)
-	for _, pages := range []uint32{0, 3, 5, 1 << 17, 1 << 25} {
+	for _, pages := range []uint32{0, 3, 5, 1 << 15, 1 << 25} {
 		if err := l.SetCut(t.Context(), pages); err == nil {
 			t.Errorf("%d pages can be asked for", pages)
 		}
 	}
 	m.check(t, l)
-	for _, pages := range []uint32{1, 1 << 16, 64, 4, 8} {
+	for _, pages := range []uint32{1, 1 << 14, 64, 4, 8} {
 		setCut(t, l, m, pages)
 		m.check(t, l)
 	}
-	if err := s.make(t, 1<<24).SetCut(t.Context(), 512); err == nil {
-		t.Error("of the most pages 512 can be made")
+	if err := s.make(t, 1<<24).SetCut(t.Context(), 2048); err == nil {
+		t.Error("of the most pages 2048 can be made")
 	}
 	for home := range uint32(3) {
 		s.reshaped(t, url, l, m, home)
