@@ -58,7 +58,7 @@ func TestPostgresMovesDisturbed(t *testing.T) {
 	reshapes := 0
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil || reshapes < 4; i++ {
-			_ = ageReshapes(url)
+			_ = ageReshapes(url) //nolint:contextcheck // as everywhere
 			if reshape(detached, shaper, []uint32{8, 1, 4, 2}[i%4]) == nil {
 				reshapes++
 			}

@@ -50,8 +50,8 @@ func (l *Ledger) Cut(ctx context.Context) (c Cut, err error) {
 // 4096 times as many as the ledger was made with. It is for reshapes to work towards; nothing else changes. For errors see Record.
 func (l *Ledger) SetCut(ctx context.Context, pages uint32) error {
 	if !l.id.isCut(pages) {
-		return fmt.Errorf("ledger: set the number of pages: %d is not a power of two from 1 to %d, or differs too much from the %d that the ledger was made with",
-			pages, maxPages, l.id.Pages)
+		return fmt.Errorf("ledger: set the number of pages: %d is not a power of two from 1 to %d, "+
+			"or too far from the %d that the ledger was made with: %d times at most", pages, maxPages, l.id.Pages, maxJoined)
 	}
 	if err := l.use(func() error { return l.db.setCut(ctx, pages) }); err != nil {
 		return fmt.Errorf("ledger: set the number of pages to %d: %w", pages, err)
@@ -67,8 +67,8 @@ type ReshapePlan struct {
 	Sources []uint32 // pages that users leave, ascending
 	Targets []Target // pages that users come to, in order of hash
 
-	// Expect may be given sequences of Sources. The Reshape then fails with ErrChanged unless they stand there: so images that were
-	// made from snapshots of all Sources are what the Targets hold after it that it makes.
+	// Expect may be given sequences of Sources, and of Targets that are not made. The Reshape then fails with ErrChanged unless they stand
+	// there: so images that were made from snapshots of all Sources are what the Targets hold after it that it makes.
 	Expect map[uint32]uint64
 
 	before, after []cell
@@ -192,9 +192,10 @@ func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, 
 	if p.Done {
 		return Receipt{}, nil
 	}
+	touched := p.touched(l.id)
 	for page := range p.Expect {
-		if !slices.Contains(p.Sources, page) {
-			return Receipt{}, fmt.Errorf("ledger: reshape: page %d is expected somewhere, but users do not leave it", page)
+		if _, found := slices.BinarySearch(touched, page); !found {
+			return Receipt{}, fmt.Errorf("ledger: reshape: page %d is expected somewhere, but no user leaves it, or comes to it as it is", page)
 		}
 	}
 	err = l.use(func() error {

@@ -58,7 +58,8 @@ func (s suite) randomPlaces(t *testing.T) {
 			},
 			"move": func(rt *rapid.T) {
 				hash, out := row().Hash, intn(3) > 0
-				if moved(rt, l, m, hash, out); !out {
+				moved(rt, l, m, hash, out)
+				if !out {
 					stale.back[hash]++
 				}
 			},
@@ -71,7 +72,8 @@ func (s suite) randomPlaces(t *testing.T) {
 			},
 			"plan": func(rt *rapid.T) { s.pass(rt, url); planned(rt, l, m, uint32(intn(int(pages)))) },
 			"": func(rt *rapid.T) {
-				if steps++; steps%4 > 0 {
+				steps++
+				if steps%4 > 0 {
 					return
 				}
 				m.check(rt, l)
