@@ -51,7 +51,7 @@ func (l *Ledger) Cut(ctx context.Context) (c Cut, err error) {
 func (l *Ledger) SetCut(ctx context.Context, pages uint32) error {
 	if !l.id.isCut(pages) {
 		return fmt.Errorf("ledger: set the number of pages: %d is not a power of two from 1 to %d, "+
-			"or too far from the %d that the ledger was made with: %d times at most", pages, maxPages, l.id.Pages, maxJoined)
+			"or too far from the %d that the ledger was made with: %d times at most", pages, maxPages, l.id.Pages, MaxJoined)
 	}
 	if err := l.use(func() error { return l.db.setCut(ctx, pages) }); err != nil {
 		return fmt.Errorf("ledger: set the number of pages to %d: %w", pages, err)
