@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// maxJoined is how many homes a reshape may join, and into how many pages it may cut one: that is one transaction.
-const maxJoined = 16384
+// MaxJoined is how many homes may share a page, and into how many pages a home may be cut: that is one transaction, which takes
+// some hundred milliseconds, and all writers of the homes wait for it.
+const MaxJoined = 4096
 
 // cell is hashes of one home from least on, up to the next cell's or the home's end, whose users are on
 // page, and were on left before the home was last reshaped: the same, if it did not move them.
@@ -138,7 +139,7 @@ func (id Identity) moved(after []cell) (leave, come, homes []uint32) {
 // isCut reports whether homes can be cut into that many pages in all.
 func (id Identity) isCut(pages uint32) bool {
 	return pages > 0 && bits.OnesCount32(pages) == 1 && pages <= maxPages &&
-		uint64(pages) <= uint64(id.Pages)*maxJoined && uint64(id.Pages) <= uint64(pages)*maxJoined
+		uint64(pages) <= uint64(id.Pages)*MaxJoined && uint64(id.Pages) <= uint64(pages)*MaxJoined
 }
 
 // sortPages puts the pages of a receipt in order.

@@ -28,8 +28,8 @@ func checkOwners(t *testing.T, l *Ledger) {
 		}
 	}
 	check(0, Standing{Sequence: 7}, first, second)
-	if owners, moves, err := l.Owners(t.Context()); err != nil || len(owners)+len(moves) > 0 {
-		t.Errorf("owners %v, moves %v, %v, want none", owners, moves, err)
+	if homes, err := l.Homes(t.Context()); err != nil || len(homes) > 0 {
+		t.Errorf("homes %v, %v, want none", homes, err)
 	}
 	if receipt, err := l.MoveOut(t.Context(), 1); err != nil || receipt.Pages[1].Page != OwnPages {
 		t.Fatalf("%+v, %v", receipt, err)

@@ -23,20 +23,6 @@ type Standing struct {
 	Moves uint32
 }
 
-// Owners returns the Owners of homes, and the Moves of their home pages: see Homes.
-func (l *Ledger) Owners(ctx context.Context, pages ...uint32) (owners []Owner, moves map[uint32]uint32, err error) {
-	homes, err := l.Homes(ctx, pages...)
-	if err != nil {
-		return nil, nil, err
-	}
-	moves = make(map[uint32]uint32)
-	for _, h := range homes {
-		owners = append(owners, h.Owners...)
-		moves[h.Number] = h.Moves[h.Number]
-	}
-	return owners, moves, nil
-}
-
 // MoveOut gives the user of that hash a page of their own, which has all rows of the hash
 // from then on, and a number that no page ever had. The Receipt is that of a Record which changes nothing of theirs:
 // the home page, the one that they shared with others if that is another, and their own were raised, unless the user has

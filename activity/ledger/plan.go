@@ -242,7 +242,7 @@ func (p *plan) writes() (upserts, removals []*entry) {
 // pages returns the net effect on each page, as raise wants it: the home pages of all users, and behind them the
 // other pages that have to do with those who were moved.
 func (p *plan) pages() []PageChange {
-	var homes []PageChange
+	homes := make([]PageChange, 0, 1)
 	others := make(map[uint32]*PageChange)
 	for _, e := range p.entries {
 		home := p.id.Page(e.hash)

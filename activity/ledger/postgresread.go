@@ -28,7 +28,7 @@ func (d *postgresDatabase) read(
 func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if page >= OwnPages {
 		below := d.id.hashes(0).greatest
-		return d.page(ctx, rangePageSQL, page, int64(below)) //nolint:gosec // its bits are meant
+		return d.page(ctx, rangePageSQL, page, int64(below))
 	}
 	hashes := d.id.hashes(page)
 	args := []any{page, stored(hashes.least), stored(hashes.greatest)}

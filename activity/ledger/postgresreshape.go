@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -116,7 +117,7 @@ func (d *postgresDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages [
 		if err != nil {
 			return nil, err
 		}
-		pages = append(there, made...)
+		pages = slices.Concat(there, made)
 		return d.reshapeBatch(p, there, made), nil
 	})
 	if err != nil {
@@ -126,7 +127,9 @@ func (d *postgresDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages [
 }
 
 // lockShape begins a transaction that has the homes of the plan to itself, and reads how they are placed.
-func (d *postgresDatabase) lockShape(ctx context.Context, conn *pgx.Conn, p *ReshapePlan) (s shape, standing map[uint32]footing, err error) {
+func (d *postgresDatabase) lockShape(
+	ctx context.Context, conn *pgx.Conn, p *ReshapePlan,
+) (s shape, standing map[uint32]footing, err error) {
 	homes := make([]int64, len(p.Homes))
 	for i, home := range p.Homes {
 		homes[i] = int64(home)

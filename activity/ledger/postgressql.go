@@ -92,7 +92,8 @@ const (
 		UNION ALL SELECT hash, page, 0, NULL FROM owners
 		UNION ALL SELECT r.least, r.page, coalesce(p.moves, 0), coalesce(p.least, 0) FROM ranges r LEFT JOIN pages p ON p.page = r.page`
 
-	placementsSQL = `WITH asked AS (SELECT home, least, greatest FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (home, least, greatest)
+	placementsSQL = `WITH asked AS (
+			SELECT home, least, greatest FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (home, least, greatest)
 			WHERE EXISTS (SELECT FROM pages WHERE page = wanted.home AND moves > 0 OFFSET 0))
 		SELECT NULL::bigint, page, moves, NULL::bigint FROM pages WHERE moves > 0 AND page = ANY($1::bigint[])
 		UNION ALL SELECT o.hash, o.page, 0, NULL
@@ -114,7 +115,8 @@ const (
 
 	// putHomesSQL is the last statement before the commit, for the time to be next to that.
 	putHomesSQL = `INSERT INTO homes (home, pages, reshaped_at)
-		SELECT home, $2::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM generate_series($1::bigint, $3::bigint) AS span (home)
+		SELECT home, $2::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+		FROM generate_series($1::bigint, $3::bigint) AS span (home)
 		ON CONFLICT (home) DO UPDATE SET pages = excluded.pages, reshaped_at = excluded.reshaped_at`
 
 	// readCutSQL reads what is asked for, how many homes were ever reshaped, and how many of them are so cut.
@@ -142,7 +144,7 @@ const (
 		home (greatest) AS (SELECT CASE $2::bigint WHEN -1 THEN 9223372036854775807 ELSE last | $2 END FROM ends),
 		bounds (least, greatest) AS (SELECT ends.least,
 			coalesce((SELECT min(r.least) - 1 FROM ranges r WHERE r.least > ends.last AND r.least <= home.greatest), home.greatest)
-			FROM ends, home)` + gapsCTE + `, own (least, greatest) AS (SELECT hash, hash FROM owners WHERE page = $1 UNION ALL SELECT * FROM gaps)
+			FROM ends, home)` + gapsCTE + `, own (least, greatest) AS (SELECT hash, hash FROM owners WHERE page = $1 UNION ALL SELECT least, greatest FROM gaps)
 		SELECT p.sequence, p.moves, coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
 		FROM pages p LEFT JOIN (own CROSS JOIN

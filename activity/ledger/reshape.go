@@ -46,12 +46,12 @@ func (l *Ledger) Cut(ctx context.Context) (c Cut, err error) {
 	return c, nil
 }
 
-// SetCut asks for another number of pages that users share, a power of two from 1 to 2^24, and from a 16384th to
-// 16384 times as many as the ledger was made with. It is for reshapes to work towards; nothing else changes. For errors see Record.
+// SetCut asks for another number of pages that users share, a power of two from 1 to 2^24, and from a 4096th to
+// 4096 times as many as the ledger was made with. It is for reshapes to work towards; nothing else changes. For errors see Record.
 func (l *Ledger) SetCut(ctx context.Context, pages uint32) error {
 	if !l.id.isCut(pages) {
-		return fmt.Errorf("ledger: set the number of pages: %d is not a power of two from 1 to %d, or differs too much from the %d that the ledger was made with",
-			pages, maxPages, l.id.Pages)
+		return fmt.Errorf("ledger: set the number of pages: %d is not a power of two from 1 to %d, "+
+			"or too far from the %d that the ledger was made with: %d times at most", pages, maxPages, l.id.Pages, MaxJoined)
 	}
 	if err := l.use(func() error { return l.db.setCut(ctx, pages) }); err != nil {
 		return fmt.Errorf("ledger: set the number of pages to %d: %w", pages, err)
@@ -67,8 +67,8 @@ type ReshapePlan struct {
 	Sources []uint32 // pages that users leave, ascending
 	Targets []Target // pages that users come to, in order of hash
 
-	// Expect may be given sequences of Sources. The Reshape then fails with ErrChanged unless they stand there: so images that were
-	// made from snapshots of all Sources are what the Targets hold after it that it makes.
+	// Expect may be given sequences of Sources, and of Targets that are not made. The Reshape then fails with ErrChanged unless they stand
+	// there: so images that were made from snapshots of all Sources are what the Targets hold after it that it makes.
 	Expect map[uint32]uint64
 
 	before, after []cell
@@ -192,9 +192,10 @@ func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, 
 	if p.Done {
 		return Receipt{}, nil
 	}
+	touched := p.touched(l.id)
 	for page := range p.Expect {
-		if !slices.Contains(p.Sources, page) {
-			return Receipt{}, fmt.Errorf("ledger: reshape: page %d is expected somewhere, but users do not leave it", page)
+		if _, found := slices.BinarySearch(touched, page); !found {
+			return Receipt{}, fmt.Errorf("ledger: reshape: page %d is expected somewhere, but no user leaves it, or comes to it as it is", page)
 		}
 	}
 	err = l.use(func() error {
@@ -247,13 +248,14 @@ func (p *ReshapePlan) touchedNumbers(id Identity) (pages []int64) {
 
 // touched are the pages that are there already of those that the plan raises, in order.
 func (p *ReshapePlan) touched(id Identity) []uint32 {
+	made := make(map[uint32]bool)
+	for _, t := range p.Targets {
+		made[t.Page] = t.Made
+	}
 	leave, come, pages := id.moved(p.after) // the homes are home pages
-	come = slices.DeleteFunc(come, func(page uint32) bool {
-		return slices.ContainsFunc(p.Targets, func(t Target) bool { return t.Made && t.Page == page })
-	})
 	pages = slices.Concat(pages, leave, come)
 	slices.Sort(pages)
-	return slices.Compact(pages)
+	return slices.DeleteFunc(slices.Compact(pages), func(page uint32) bool { return made[page] })
 }
 
 // parseCut makes a Cut of what is asked for, of how many homes were ever reshaped, and how many of them are so cut.

@@ -49,7 +49,7 @@ type step struct {
 // moveState reads what a move has to know, and the count of its transaction.
 func (t transaction) moveState(ctx context.Context, id Identity, m move) (s moveState, count int64, err error) {
 	p := &plan{id: id}
-	if err = t.whereabouts(ctx, p, []uint64{m.hash}); err != nil {
+	if err := t.whereabouts(ctx, p, []uint64{m.hash}); err != nil {
 		return s, 0, err
 	}
 	s.whereabouts = whereabouts{page: m.home, left: m.home}
@@ -58,7 +58,7 @@ func (t transaction) moveState(ctx context.Context, id Identity, m move) (s move
 	}
 	s.standing = make(map[uint32]footing)
 	pages, _ := p.otherPages()
-	if err = t.standing(ctx, append(pages, int64(m.home)), s.standing); err != nil {
+	if err := t.standing(ctx, append(pages, int64(m.home)), s.standing); err != nil {
 		return s, 0, err
 	}
 	err = t.QueryRowContext(context.WithoutCancel(ctx), greatestSQL).Scan(&s.greatest, &count)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -104,7 +105,7 @@ func (d *sqliteDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages []P
 		if err != nil {
 			return err
 		}
-		pages = append(there, made...)
+		pages = slices.Concat(there, made)
 		return t.reshape(ctx, d.id, p, there, made)
 	})
 	return pages, err
