@@ -151,11 +151,8 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
 		r.learnBelow(p)
 		raise(&r.marks.of(p.Page).committed, p.Sequence)
-		if p.Own {
-			r.owners.note(p.Page, p.Owner)
-		} else {
-			b.count(p.Added)
-		}
+		r.placements.note(p.Page, p.Owner)
+		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
 			return fmt.Errorf("make keys: %w", unavailable("ledger", err))
@@ -176,11 +173,11 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 
 // count finds users who are heavy, whom a page that is made in process does not show. It leaves out who has few rows in a
 // transaction: if they have many in all, the next rebuild of the page shows it.
-func (b *Bulk) count(rows []ledger.Row) {
+func (b *Bulk) count(p ledger.PageChange) {
 	const few = 16
-	for len(rows) > 0 {
+	for rows := p.Added; len(rows) > 0; {
 		n := ofFirst(rows)
-		if n >= few {
+		if n >= few && !isOwn(p, rows[0].Hash) {
 			b.rows[rows[0].Hash] += n
 		}
 		rows = rows[n:]

@@ -200,11 +200,11 @@ func holdingOf(e *list.Element) holding {
 }
 
 // heldPage is the page of v, if it is held and may be used.
-func (r *Recorder) heldPage(v *View, page uint32, want uint64, known bool) *favfilter.Page {
+func (r *Recorder) heldPage(v *View, page, moves uint32, want uint64, known bool) *favfilter.Page {
 	if r.cache == nil || !v.ledger || !known {
 		return nil
 	}
-	return r.cache.page(r.pageID(page), want, r.owners.moves(page))
+	return r.cache.page(r.pageID(page), want, moves)
 }
 
 // outwait waits until no process may answer from pages that it has held since before the given time. Where its last poll is

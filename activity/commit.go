@@ -40,7 +40,6 @@ type group struct {
 	receipt   ledger.Receipt
 	committed int64                    // when, as [Recorder.elapsed]
 	anew      map[uint32]bool          // pages that are not changed, but made anew, or false: later
-	own       map[uint64]uint32        // pages of one user alone, by the user's hash
 	await     map[uint32]chan struct{} // pages that an earlier group is on its way to
 	there     chan struct{}            // closed when this group is there
 }
@@ -105,17 +104,15 @@ func (r *Recorder) commit(writes []*write) {
 	}
 	g := group{
 		writes: writes, receipt: receipt, committed: r.elapsed(),
-		await: make(map[uint32]chan struct{}), there: make(chan struct{}), own: ownPages(receipt),
+		await: make(map[uint32]chan struct{}), there: make(chan struct{}),
 	}
-	g.anew = r.anewPages(writes, g.own)
+	g.anew = r.anewPages(writes, receipt)
 	r.settling <- struct{}{}
 	r.mu.Lock()
 	for _, p := range receipt.Pages {
 		r.learnBelow(p)
 		raise(&r.marks.of(p.Page).committed, p.Sequence)
-		if p.Own {
-			r.owners.note(p.Page, p.Owner)
-		}
+		r.placements.note(p.Page, p.Owner)
 		if before := r.tail[p.Page]; before != nil {
 			g.await[p.Page] = before
 		}
@@ -127,7 +124,7 @@ func (r *Recorder) commit(writes []*write) {
 
 // anewPages are the pages of writes that want them made anew. The page that a user who is being deleted has to
 // themselves is not worth it until all rows are gone: nobody uses it before, as it is behind.
-func (r *Recorder) anewPages(writes []*write, own map[uint64]uint32) map[uint32]bool {
+func (r *Recorder) anewPages(writes []*write, receipt ledger.Receipt) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
 		if !w.deletes {
@@ -135,11 +132,11 @@ func (r *Recorder) anewPages(writes []*write, own map[uint64]uint32) map[uint32]
 		}
 		for _, c := range w.changes {
 			for _, row := range c.Rows {
-				if page, ok := own[row.Hash]; ok {
-					pages[page] = pages[page] || row.Hash != w.hash
-				} else {
-					pages[r.sharedPage(row.Hash)] = true
-				}
+				page := r.placedBy(receipt, row.Hash)
+				later := row.Hash == w.hash && slices.ContainsFunc(receipt.Pages, func(p ledger.PageChange) bool {
+					return p.Page == page && isOwn(p, row.Hash)
+				})
+				pages[page] = pages[page] || !later
 			}
 		}
 	}
@@ -176,7 +173,7 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 	var late []*write
 	for _, w := range g.writes {
 		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
-		if len(failed) > 0 && r.failure(w, g.own, failed) != nil {
+		if len(failed) > 0 && r.failure(w, g.receipt, failed) != nil {
 			late = append(late, w)
 		} else {
 			w.finish(nil)
@@ -188,7 +185,7 @@ func (r *Recorder) answer(g group, failed map[uint32]error) {
 	seen := r.outlast(g.committed)
 	for _, w := range late {
 		if !seen {
-			w.finish(unavailable("pages", r.failure(w, g.own, failed)))
+			w.finish(unavailable("pages", r.failure(w, g.receipt, failed)))
 			continue
 		}
 		r.stats.withoutPage.Add(1)
@@ -233,8 +230,9 @@ func (r *Recorder) outlast(committed int64) bool {
 	return true
 }
 
-// failure returns what went wrong with the pages of w.
-func (r *Recorder) failure(w *write, own map[uint64]uint32, failed map[uint32]error) error {
+// failure returns what went wrong with the pages of w: those that its rows are on, and those that others may take for
+// theirs who have not heard of a move.
+func (r *Recorder) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
 	var errs []error
 	add := func(err error) {
 		if err != nil && !slices.Contains(errs, err) {
@@ -243,8 +241,13 @@ func (r *Recorder) failure(w *write, own map[uint64]uint32, failed map[uint32]er
 	}
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
-			add(failed[r.sharedPage(row.Hash)])
-			if page, ok := own[row.Hash]; ok {
+			add(failed[r.homeOf(row.Hash)])
+			placed, ok := receipt.Placed[row.Hash]
+			if !ok {
+				continue
+			}
+			add(failed[placed.Page])
+			for _, page := range placed.Left {
 				add(failed[page])
 			}
 		}

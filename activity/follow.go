@@ -130,7 +130,7 @@ func (r *Recorder) pollOnce(ctx context.Context, timeout time.Duration, start in
 		if page >= r.identity.Pages && page < ledger.OwnPages {
 			return nil
 		}
-		if page < ledger.OwnPages && s.Moves != r.owners.moves(page) {
+		if page < ledger.OwnPages && s.Moves > r.placements.of(page).movesOf(page) {
 			moved = append(moved, page)
 		}
 		if r.learn(page, s.Sequence) {
@@ -139,7 +139,7 @@ func (r *Recorder) pollOnce(ctx context.Context, timeout time.Duration, start in
 		return nil
 	})
 	if err == nil && len(moved) > 0 {
-		err = r.learnOwners(ctx, moved...)
+		err = r.learnHomes(ctx, moved...)
 	}
 	if down := err != nil; f.down.Swap(down) != down {
 		if down {

@@ -56,6 +56,6 @@ func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	back := heldBack(t, a.store, favfilter.PageID{})
 	must(t, a.move(t.Context(), hash, a.ledger.MoveIn))
 	back()
-	must(t, b.learnOwners(t.Context(), 0))
+	must(t, b.learnHomes(t.Context(), 0))
 	b.want(t, "bot", "hide", "b1", Direct)
 }

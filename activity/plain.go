@@ -36,13 +36,15 @@ func openPlain(ctx context.Context, c Config) (*Recorder, error) {
 		}
 	}
 	r := &Recorder{
-		store:   c.Store,
-		kinds:   c.Kinds,
-		now:     c.Now,
-		log:     c.Logger,
-		closed:  make(chan struct{}),
-		owners:  newOwners(),
-		persist: c.Persist,
+		store:  c.Store,
+		kinds:  c.Kinds,
+		now:    c.Now,
+		log:    c.Logger,
+		closed: make(chan struct{}),
+		owners: newOwners(),
+
+		placements: newPlacements(0),
+		persist:    c.Persist,
 	}
 	r.keyRate = c.FalsePositiveRate / float64(c.Kinds.lookups())
 	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -24,7 +24,7 @@ func (r *Recorder) isLarge(page uint32) bool {
 	return page >= ledger.OwnPages && r.marks.of(page).large.Load() != nil
 }
 
-// noteSize remembers a page that is too large to be read. Pages that are shared are not: who makes them so, leaves.
+// noteSize remembers a page that is too large to be read. Home pages are not: who makes them so, leaves.
 func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
 	if page < ledger.OwnPages {
 		return
@@ -40,10 +40,10 @@ func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
 // probe looks for what v has to look for in its page, which is large, while the windows are read. It
 // reports whether it could: where the page is not as it was known to be, or as it has to be, it has to be read.
 func (r *Recorder) probe(
-	ctx context.Context, v *View, page uint32, want uint64, parts []favfilter.PageID,
+	ctx context.Context, v *View, page, moves uint32, want uint64, parts []favfilter.PageID,
 ) (windows []favfilter.Loaded, ok bool) {
 	known := r.marks.of(page).large.Load()
-	if known == nil || known.Identity != r.identity || known.Moves > r.owners.moves(page) {
+	if known == nil || known.Identity != r.identity || known.Moves != moves {
 		return nil, false
 	}
 	found := make([]bool, len(v.keys))

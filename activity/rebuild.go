@@ -180,7 +180,7 @@ func (r *Recorder) imageOf(number uint32, hashes []favfilter.Hash, s ledger.Stan
 			Identity: r.identity,
 			Shape:    shape,
 			Moves:    s.Moves % favfilter.MaxMoves,
-			Number:   r.sharedOf(number),
+			Number:   r.slotOf(number),
 			Sequence: s.Sequence,
 			Build:    randomBuild(),
 		})

@@ -24,7 +24,11 @@ type Ledger interface {
 	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)
 	Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error)
-	Owners(ctx context.Context, pages ...uint32) ([]ledger.Owner, map[uint32]uint32, error)
+	Homes(ctx context.Context, homes ...uint32) ([]ledger.Home, error)
+	Cut(ctx context.Context) (ledger.Cut, error)
+	SetCut(ctx context.Context, pages uint32) error
+	PlanReshape(ctx context.Context, home uint32) (*ledger.ReshapePlan, error)
+	Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error)
 	MoveOut(ctx context.Context, hash uint64) (ledger.Receipt, error)
 	MoveIn(ctx context.Context, hash uint64) (ledger.Receipt, error)
 	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
@@ -153,9 +157,11 @@ type Recorder struct {
 	log     *slog.Logger
 	opened  time.Time
 
-	marks   *watermarks
-	owners  *owners
-	ownPage int // keys from which on a user gets a page of their own
+	marks      *watermarks
+	owners     *owners
+	placements *placements
+	reshaping  reshaping
+	ownPage    int // keys from which on a user gets a page of their own
 
 	largePage uint32 // bytes from which on a page is probed
 	follow    follower
@@ -218,19 +224,21 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	}
 	id := c.Ledger.Identity()
 	r := &Recorder{
-		ledger:   c.Ledger,
-		store:    c.Store,
-		replica:  c.Replica,
-		kinds:    c.Kinds,
-		identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
-		keyRate:  c.FalsePositiveRate / float64(c.Kinds.lookups()),
-		now:      c.Now,
-		persist:  c.Persist,
-		log:      c.Logger,
-		opened:   time.Now(),
-		marks:    newWatermarks(id.Pages),
-		owners:   newOwners(),
-		ownPage:  c.OwnPage,
+		ledger:     c.Ledger,
+		store:      c.Store,
+		replica:    c.Replica,
+		kinds:      c.Kinds,
+		identity:   favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		keyRate:    c.FalsePositiveRate / float64(c.Kinds.lookups()),
+		now:        c.Now,
+		persist:    c.Persist,
+		log:        c.Logger,
+		opened:     time.Now(),
+		marks:      newWatermarks(id.Pages),
+		owners:     newOwners(),
+		placements: newPlacements(id.Pages),
+		reshaping:  reshaping{turn: make(chan struct{}, 1)},
+		ownPage:    c.OwnPage,
 
 		largePage: largePage,
 		follow:    follower{bound: max(0, c.StalenessBound)},

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -32,10 +34,12 @@ const (
 
 // scrub is what the scrubbing goroutine has in hand.
 type scrub struct {
-	next    uint32 // page; those of one user alone are counted on from the shared ones
-	looked  int    // since the last verify
-	hurried int    // pages still to be looked at in a hurry
-	missed  int    // pages of this round that were not looked at: at the start, those before the first
+	pages   *census // of this round, beside the home pages
+	next    uint32  // page; those that are no home pages are counted on from those
+	looked  int     // since the last verify
+	hurried int     // pages still to be looked at in a hurry
+	missed  int     // pages of this round that were not looked at: at the start, those before the first
+	load    load    // of this round
 
 	epoch   string
 	asked   time.Time // for the epoch
@@ -81,7 +85,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 		return
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.hurried = int(r.identity.Pages) + len(r.owners.numbers())
+		s.hurried = int(r.identity.Pages) + r.placements.census().len()
 		r.stats.alarms.Add(1)
 		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
 	}
@@ -90,34 +94,43 @@ func (r *Recorder) askEpoch(s *scrub) {
 
 // scrubStep looks at the next pages and returns how many.
 func (r *Recorder) scrubStep(s *scrub) int {
+	if s.pages == nil {
+		s.pages = r.placements.census()
+	}
+	all := int(r.identity.Pages) + s.pages.len()
+	last := min(int(s.next)+scrubChunk, all)
 	pages := make([]uint32, 0, scrubChunk)
-	own := r.owners.numbers()
-	for range min(scrubChunk, r.identity.Pages) {
-		if n := int(s.next) - int(r.identity.Pages); n >= 0 && n < len(own) {
-			pages = append(pages, own[n])
-		} else if n < 0 {
-			pages = append(pages, s.next)
-		}
-		s.next++
-		if int(s.next) >= int(r.identity.Pages)+len(own) {
-			s.next = 0
-			r.endRound(s)
+	for n := int(s.next); n < last; n++ {
+		pages = append(pages, r.pageNumber(s.pages, n))
+	}
+	found, standings := r.inspect(pages)
+	looked := 0
+	for i, st := range standings {
+		if st.Err == nil {
+			looked++
+			r.weigh(&s.load, s.pages, pages[i], st)
 		}
 	}
-	found, looked := r.inspect(pages)
 	s.missed += len(pages) - looked
 	r.stats.scrubbed.Add(uint64(looked))
 	r.repair(found)
 	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		n := rand.IntN(int(r.identity.Pages) + len(own)) //nolint:gosec // every page in time
-		if n < int(r.identity.Pages) {
-			r.verify(uint32(n))
-		} else {
-			r.verify(own[n-int(r.identity.Pages)])
-		}
+		r.verify(r.pageNumber(s.pages, rand.IntN(all))) //nolint:gosec // every page in time
+	}
+	if s.next = uint32(last); last == all {
+		r.endRound(s)
+		s.next, s.pages = 0, nil
 	}
 	return len(pages)
+}
+
+// pageNumber is the n-th page: the home pages come first.
+func (r *Recorder) pageNumber(others *census, n int) uint32 {
+	if n < int(r.identity.Pages) {
+		return uint32(n)
+	}
+	return others.number(n - int(r.identity.Pages))
 }
 
 // endRound is called after the last page.
@@ -125,9 +138,13 @@ func (r *Recorder) endRound(s *scrub) {
 	if s.missed == 0 {
 		r.images.clear() // the store is up, and its pages are repaired
 		r.stats.scrubRounds.Add(1)
+		r.noteLoad(s.load)
 	}
-	s.missed = 0
+	s.missed, s.load = 0, load{}
 }
+
+// errBulked is about a page that is not looked at, because it is on its way.
+var errBulked = errors.New("a bulk has the page in hand")
 
 // misfit is a page that is not as the ledger has it.
 type misfit struct {
@@ -136,9 +153,9 @@ type misfit struct {
 	reason string
 }
 
-// inspect reads the headers of pages and returns those that have to be rebuilt, and how
-// many could be read.
-func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
+// inspect reads the headers of pages and returns those that have to be rebuilt, and what stands; nothing if
+// the store does not answer.
+func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilter.Standing) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	ids := make([]favfilter.PageID, len(pages))
@@ -149,16 +166,19 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 	}
 	standings, err := r.store.Peek(ctx, ids)
 	if err != nil {
-		return nil, 0
+		return nil, nil
 	}
 	for i, st := range standings {
 		page := pages[i]
-		if _, bulked := r.bulked.Load(page); st.Err != nil || bulked {
+		if _, bulked := r.bulked.Load(page); bulked {
+			standings[i].Err = errBulked
 			continue
 		}
-		looked++
-		if st.Missing && r.marks.of(page).committed.Load() == 0 {
-			continue // nobody on it has done anything
+		if st.Err != nil {
+			continue
+		}
+		if st.Missing && (r.marks.of(page).committed.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
+			continue // nobody on it has done anything, or nobody is on it
 		}
 		reason := r.fault(ctx, page, want[i], st)
 		if reason == "" && r.overfull(st.Header) {
@@ -170,7 +190,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, looked int) {
 		}
 		found = append(found, misfit{page, want[i], reason})
 	}
-	return found, looked
+	return found, standings
 }
 
 // repair rebuilds the pages found.
@@ -243,7 +263,7 @@ func (r *Recorder) watch(pages []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, page := range pages {
-		if len(f.changed) < maxWatched && r.owners.names(page) {
+		if len(f.changed) < maxWatched && r.placements.names(page) {
 			f.changed = append(f.changed, page)
 		}
 	}

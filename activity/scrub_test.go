@@ -19,24 +19,42 @@ import (
 // scrubAll looks at every page once.
 func (g *rig) scrubAll() {
 	s := scrub{}
-	for looked := 0; looked < int(g.identity.Pages)+len(g.owners.numbers()); {
+	for looked := 0; looked < int(g.identity.Pages)+g.placements.census().len(); {
 		looked += g.scrubStep(&s)
 	}
 }
 
-// allPages are the pages that users share, and those that one has alone.
+// allOwners are the users who have a page of their own.
+func (g *rig) allOwners(t *testing.T) (owners []ledger.Owner) {
+	t.Helper()
+	homes, err := g.ledger.Homes(t.Context())
+	must(t, err)
+	for _, h := range homes {
+		owners = append(owners, h.Owners...)
+	}
+	return owners
+}
+
+// allPages are the home pages, and those that users have been moved to.
 func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	t.Helper()
 	for page := range g.identity.Pages {
 		pages = append(pages, page)
 	}
-	owners, _, err := g.ledger.Owners(t.Context())
+	homes, err := g.ledger.Homes(t.Context())
 	must(t, err)
-	for _, o := range owners {
-		pages = append(pages, o.Page)
-		g.owners.note(o.Page, o.Hash)
+	for _, h := range homes {
+		for _, o := range h.Owners {
+			pages = append(pages, o.Page)
+			g.placements.note(o.Page, o.Hash)
+		}
+		for _, rg := range h.Ranges {
+			pages = append(pages, rg.Page)
+			g.placements.note(rg.Page, rg.Slot)
+		}
 	}
-	return pages
+	slices.Sort(pages)
+	return slices.Compact(pages)
 }
 
 // wantWhole checks that every page that anybody has written to stands in the store as the

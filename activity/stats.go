@@ -33,6 +33,10 @@ type Stats struct {
 	CacheMisses uint64 `json:"views_past_cache"` // views that had to, with a cache
 	CacheBytes  int    `json:"page_cache_bytes"` // held for that
 
+	SharedPages int     `json:"shared_pages"`  // pages that users share
+	KeysPerPage float64 `json:"keys_per_page"` // of these on average, as the last round of the scrub found them
+	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be, as they have too many keys; 0: it is well
+
 	OwnPages int    `json:"own_pages"`    // users who have a page of their own
 	Probed   uint64 `json:"views_probed"` // views of pages too large to be read
 
@@ -52,6 +56,8 @@ type counters struct {
 	fromReplica, pastReplica, probed        atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 	confirmed, falsePositives               atomic.Uint64
+
+	load atomic.Pointer[load] // of the last whole round of the scrub
 
 	mu       sync.Mutex
 	amiss    map[string]uint64
@@ -97,7 +103,6 @@ func (r *Recorder) Stats() Stats {
 		FromImage:      c.fromImage.Load(),
 		FromReplica:    c.fromReplica.Load(),
 		PastReplica:    c.pastReplica.Load(),
-		OwnPages:       len(r.owners.known.Load().page),
 		Probed:         c.probed.Load(),
 		Confirmed:      c.confirmed.Load(),
 		FalsePositives: c.falsePositives.Load(),
@@ -107,6 +112,11 @@ func (r *Recorder) Stats() Stats {
 	}
 	if r.HasLedger() {
 		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
+	}
+	pages := r.placements.census()
+	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
+	if l := c.load.Load(); l != nil && l.pages > 0 {
+		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	r.images.mu.Lock()
 	s.ImageBytes = r.images.bytes

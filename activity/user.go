@@ -48,31 +48,84 @@ func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) 
 	}
 }
 
+// exportAll goes from home to home, so that nobody is missed who moves meanwhile; they may be met twice.
 func (r *Recorder) exportAll(ctx context.Context, each func(Activity) error) error {
-	for page := range r.identity.Pages {
-		if err := r.exportPage(ctx, page, each); err != nil {
-			return err
-		}
-	}
-	// After the others: who leaves one of them meanwhile is met there, or here, or twice.
-	owners, _, err := r.ledger.Owners(ctx)
-	if err != nil {
+	if err := r.learnHomes(ctx); err != nil {
 		return fmt.Errorf("export all users: %w", unavailable("ledger", err))
 	}
-	for _, o := range owners {
-		if err := r.exportPage(ctx, o.Page, each); err != nil {
+	var last exported
+	for home := range r.identity.Pages {
+		if err := r.exportHome(ctx, home, &last, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Recorder) exportPage(ctx context.Context, page uint32, each func(Activity) error) error {
-	rows, _, err := r.ledger.Snapshot(ctx, page)
-	if err != nil {
-		return fmt.Errorf("export all users: %w", unavailable("ledger", err))
+// exported is a page that several homes may have.
+type exported struct {
+	page, moves uint32
+	rows        []ledger.Row // nil: no page
+}
+
+// exportHome looks again for users who have moved since it was learned where they are.
+func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, each func(Activity) error) error {
+	for range maxMoves {
+		placed := r.placements.of(home)
+		if placed != nil {
+			// Before the pages that are shared: who comes back to one of these is met here.
+			for _, page := range placed.own {
+				rows, _, err := r.ledger.Snapshot(ctx, page)
+				if err == nil {
+					err = r.exportRows(ctx, rows, each)
+				}
+				if err != nil {
+					return fmt.Errorf("export all users: %w", err)
+				}
+			}
+		}
+		rows, whole, err := r.sharedRows(ctx, home, placed, last)
+		if err == nil && whole {
+			return r.exportRows(ctx, rows, each)
+		}
+		if err == nil {
+			err = r.learnHomes(ctx, home)
+		}
+		if err != nil {
+			return fmt.Errorf("export all users: %w", unavailable("ledger", err))
+		}
 	}
-	return r.exportRows(ctx, rows, each)
+	return unavailable("ledger", fmt.Errorf("export all users: those of home %d moved between pages %d times meanwhile", home, maxMoves))
+}
+
+// sharedRows returns the rows of those users of a home who have no page of their own, and whether that is all of them: none
+// of the pages knows of more moves than placed.
+func (r *Recorder) sharedRows(ctx context.Context, home uint32, placed *placement, last *exported) (rows []ledger.Row, whole bool, err error) {
+	pages := []uint32{home}
+	if placed != nil && len(placed.ranges) > 0 {
+		pages = pages[:0]
+		for _, rg := range placed.ranges {
+			pages = append(pages, rg.Page)
+		}
+	}
+	for _, page := range pages {
+		if last.rows == nil || last.page != page || last.moves != placed.movesOf(page) {
+			all, s, err := r.ledger.Snapshot(ctx, page)
+			if err != nil {
+				return nil, false, err
+			}
+			*last = exported{page: page, moves: s.Moves, rows: all}
+		}
+		if last.moves != placed.movesOf(page) {
+			return nil, false, nil
+		}
+		for _, row := range last.rows {
+			if r.homeOf(row.Hash) == home {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows, true, nil
 }
 
 func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) error {
@@ -141,7 +194,7 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 	if err := r.move(ctx, hash, r.ledger.MoveIn); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
-	page := r.sharedPage(hash)
+	page := r.pageOf(hash)
 	if err := r.remake(ctx, page, r.marks.of(page).required.Load(), "user deleted"); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
@@ -180,9 +233,9 @@ func (r *Recorder) deleteRows(
 		for i, row := range found {
 			w.changes[i] = r.removal(row, kinds[row.Kind])
 			for _, of := range w.changes[i].Rows {
-				touched[r.sharedPage(of.Hash)] = true
-				if of.Hash != hash {
-					touched[r.pageOf(of.Hash)] = true
+				touched[r.homeOf(of.Hash)] = true
+				if page := r.pageOf(of.Hash); !r.ownsPage(hash, page) {
+					touched[page] = true
 				}
 			}
 		}

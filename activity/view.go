@@ -103,36 +103,32 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loaded, storeErr, err error) {
 	for range maxMoves {
 		known := r.HasLedger() && r.keepUp(ctx)
-		placed := r.owners.known.Load() // after that: a poll may tell of a move
-		page, own := placed.page[v.userHash]
-		if !own {
-			page = r.sharedPage(v.userHash)
-		}
-		windows, storeErr, err = r.readPage(ctx, v, page, known)
-		if err != nil || v.page == nil || !r.HasLedger() {
+		page, moves := r.placeOf(v.userHash) // after that: a poll may tell of a move
+		windows, storeErr, err = r.readPage(ctx, v, page, moves, known)
+		if err != nil || !v.ledger || !r.HasLedger() {
 			return windows, storeErr, err
 		}
-		// Against the state that the user was placed by: of a later one, the page may be right without the user in it.
-		moves := v.page.Header().Moves
-		if moves == placed.moves[page] {
+		// By what is known now: of what was known when the reading began, users may have moved twice since.
+		found := v.header().Moves
+		if now, moves := r.placeOf(v.userHash); now == page && moves == found {
 			return windows, storeErr, nil
 		}
-		if err := r.followMoves(ctx, page, moves); err != nil {
+		if err := r.followMoves(ctx, v.userHash, page, found); err != nil {
 			return nil, nil, err
 		}
 	}
 	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
 }
 
-// readPage is read with the user on the given page. known says that the ledger is.
+// readPage is read with the user on the given page, of which so many moves are known. known says that what the ledger has is.
 func (r *Recorder) readPage(
-	ctx context.Context, v *View, page uint32, known bool,
+	ctx context.Context, v *View, page, moves uint32, known bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
 	want := uint64(0)
 	if r.HasLedger() {
 		want = r.marks.of(page).required.Load() // before the read: what is written meanwhile may miss
 	}
-	held := r.heldPage(v, page, want, known)
+	held := r.heldPage(v, page, moves, want, known)
 	parts := r.partsOf(v, page, held == nil)
 	r.cache.count(len(parts) == 0)
 	if held != nil {
@@ -141,7 +137,7 @@ func (r *Recorder) readPage(
 		return windows, storeErr, ctx.Err()
 	}
 	if v.keys != nil && r.isLarge(page) {
-		if windows, ok := r.probe(ctx, v, page, want, parts); ok {
+		if windows, ok := r.probe(ctx, v, page, moves, want, parts); ok {
 			return windows, nil, nil
 		}
 	}
@@ -225,7 +221,7 @@ func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l fa
 		return l.Page, nil
 	}
 	if known {
-		if page := r.images.get(number, want); page != nil && page.Header().Moves >= r.owners.moves(number) {
+		if page := r.images.get(number, want); page != nil && page.Header().Moves >= r.marks.of(number).moves.Load() {
 			r.stats.fromImage.Add(1)
 			return page, nil
 		}
@@ -255,9 +251,9 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 		return "damaged"
 	case st.Missing:
 		return "missing"
-	case h.Identity != r.identity || h.Number != r.sharedOf(number):
+	case h.Identity != r.identity || h.Number != r.slotOf(number):
 		return "foreign"
-	case h.Sequence < want || h.Moves < r.owners.moves(number):
+	case h.Sequence < want || h.Moves < r.marks.of(number).moves.Load():
 		return "behind"
 	case r.ahead(ctx, number, h.Sequence):
 		return "ahead"
@@ -353,19 +349,30 @@ type PageInfo struct {
 // Page describes the page of the kinds that the ledger keeps; the zero value if the
 // View has none of them.
 func (v *View) Page() PageInfo {
-	var h favfilter.Header
-	var rate float64
+	h, rate := v.header(), 0.0
 	switch {
 	case v.page != nil:
-		h, rate = v.page.Header(), v.page.FalsePositiveRate()
+		rate = v.page.FalsePositiveRate()
 	case v.probed != nil:
-		h, rate = v.probed.header, v.probed.header.FalsePositiveRate()
+		rate = h.FalsePositiveRate()
 	default:
 		return PageInfo{}
 	}
 	return PageInfo{
 		Number: h.Number, Sequence: h.Sequence, Keys: int(h.Count),
 		Bytes: favfilter.HeaderBytes + int(h.Shape.Bits/8), FalsePositiveRate: rate,
+	}
+}
+
+// header is that of the page that was read; zero if there was none.
+func (v *View) header() favfilter.Header {
+	switch {
+	case v.page != nil:
+		return v.page.Header()
+	case v.probed != nil:
+		return v.probed.header
+	default:
+		return favfilter.Header{}
 	}
 }
 

@@ -20,30 +20,42 @@ type watermark struct {
 	committed atomic.Uint64
 	// stood is the highest sequence at which the page was seen to stand in the store.
 	stood atomic.Uint64
+	// moves is how often users are known to have moved out of the page or into it. A page read with fewer is of before.
+	moves atomic.Uint32
 	// large is the header that a page was met with which is too large to be read with each feed; nil for others.
 	large atomic.Pointer[favfilter.Header]
 }
 
 // watermarks are those of every page.
 type watermarks struct {
-	shared []watermark
-	own    sync.Map // *watermark by number: of pages of one user alone
+	homes  []watermark
+	others sync.Map // *watermark by number: of pages that are no home pages
 }
 
 func newWatermarks(pages uint32) *watermarks {
-	return &watermarks{shared: make([]watermark, pages)}
+	return &watermarks{homes: make([]watermark, pages)}
 }
 
 func (w *watermarks) of(page uint32) *watermark {
 	if page < ledger.OwnPages {
-		return &w.shared[page]
+		return &w.homes[page]
 	}
-	m, ok := w.own.Load(page)
+	m, ok := w.others.Load(page)
 	if !ok {
-		m, _ = w.own.LoadOrStore(page, new(watermark))
+		m, _ = w.others.LoadOrStore(page, new(watermark))
 	}
 	mark, _ := m.(*watermark) // nothing else is put in
 	return mark
+}
+
+// raiseMoves lifts mark to moves, if it is lower.
+func raiseMoves(mark *atomic.Uint32, moves uint32) {
+	for {
+		old := mark.Load()
+		if old >= moves || mark.CompareAndSwap(old, moves) {
+			return
+		}
+	}
 }
 
 // raise lifts mark to sequence, if it is lower.

@@ -41,7 +41,7 @@ func (r *Recorder) openRings() error {
 
 // windowID is that of the pages of a user's window.
 func (r *Recorder) windowID(hash uint64, k Kind) favfilter.PageID {
-	return favfilter.PageID{Number: r.sharedPage(hash), Part: k.Name + "-" + strconv.FormatUint(hash, 16)}
+	return favfilter.PageID{Number: r.homeOf(hash), Part: k.Name + "-" + strconv.FormatUint(hash, 16)}
 }
 
 // windowWrites are the activities of one call that go to windows, by page.

@@ -3,9 +3,9 @@
 // stand. A page is a cache of its rows here and can be made anew from them.
 //
 // Every user has a 64-bit hash. With P pages, P a power of two, the user's
-// page is the top log2(P) bits of that hash, which they share with others, unless
-// they were given a page of their own. The ledger stores hashes, never page
-// numbers, beside its rows.
+// home is the top log2(P) bits of that hash, and so is their page, which they share
+// with others, unless they were moved: to a page of their own, or with others, when the number of
+// pages was changed. The ledger stores hashes, never page numbers, beside its rows.
 //
 // The ledger is a SQLite file, used by one process at a time, or a schema of a
 // PostgreSQL database, used by any number of them. What the two have in common
@@ -81,9 +81,11 @@ type Change struct {
 
 // PageChange says what one Record did to one page.
 type PageChange struct {
-	Page  uint32
-	Own   bool   // the page is of one user alone
-	Owner uint64 // whose hash, if Own
+	Page uint32
+	Own  bool // the page is no home page: its number is OwnPages or more
+	// Owner is a hash in whose home's slot of the store the page stands, if Own: it never changes. It is the
+	// user's, if the page is of one user alone.
+	Owner uint64
 	// Sequence is where the page has to stand now. A Record raised it by one if
 	// Added or Removed is not empty, and it is as it stood otherwise: 0 for a
 	// page that never changed.
@@ -104,17 +106,19 @@ type Receipt struct {
 	// happened.
 	Refused []bool
 	// Pages are all pages that any Change touched, those included where
-	// nothing changed, in ascending order. Of a user who has a page of their own,
-	// the shared one is among them, too: who waits until that stands has others
-	// know of the move.
+	// nothing changed, in ascending order. The home page of each user is among them, and
+	// those that Placed names: who waits until they stand has others know of the moves.
 	Pages []PageChange
+	// Placed has those users of the changes, by hash, who are elsewhere than on their home page, or may be taken to
+	// be elsewhere.
+	Placed map[uint64]Placed
 }
 
 // Options say how to open a ledger. The zero value is right for most.
 type Options struct {
-	// Pages is the number of pages, a power of two from 1 to 2^24. It is
-	// fixed when the ledger is made; any other value is refused from then on.
-	// 0 means whatever the ledger has, and 16384 for a new one.
+	// Pages is the number of pages, a power of two from 1 to 2^24. When the ledger is
+	// made it is the number of homes for good; from then on any other value is refused, but for what SetCut asked for
+	// last. 0 means whatever the ledger has, and 16384 for a new one.
 	Pages uint32
 
 	// Restored says that the ledger is an older copy of itself, put back from a
@@ -151,14 +155,15 @@ type database interface {
 	pageReader
 	rowReader
 	declarations
+	shaper
 	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
 	ping(ctx context.Context) error
 	close() error
 }
 
-// pageReader is the part of a database that reads what pages hold and where they stand. The number of a page of one user
-// that never was gives errNoOwnPage.
+// pageReader is the part of a database that reads what pages hold and where they stand. A number from OwnPages on
+// that no page ever had gives errNoOwnPage.
 type pageReader interface {
 	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
@@ -166,8 +171,16 @@ type pageReader interface {
 	// reports, those that come after the one given, which is the last of the
 	// call before. Progress is what the first call, with nil, returns.
 	changed(ctx context.Context, since uint64, after *changedPage) ([]changedPage, Progress, error)
-	// owners are in any order; pages are shared ones, each once; none: all of them.
-	owners(ctx context.Context, pages []uint32) ([]Owner, map[uint32]uint32, error)
+	placements(ctx context.Context, homes []uint32) (*placements, error) // each once; none: all of them
+}
+
+// shaper is the part of a database that changes the number of pages.
+type shaper interface {
+	cut(ctx context.Context) (Cut, error)
+	setCut(ctx context.Context, pages uint32) error
+	shape(ctx context.Context, s span) (shape, error)
+	reserve(ctx context.Context, n int) (first uint32, err error)      // numbers in a row, for pages to come
+	reshape(ctx context.Context, p *ReshapePlan) ([]PageChange, error) // see ReshapePlan.check and raised
 }
 
 // rowWriter is the part of a database that changes rows, and where they are.
@@ -176,7 +189,7 @@ type rowWriter interface {
 	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
 	// recordMany is record for a plan that is expected to add most of its rows: see Ledger.RecordPrepared.
 	recordMany(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	move(ctx context.Context, m move) ([]PageChange, error) // see move.decide
+	move(ctx context.Context, m move) (Receipt, error) // see move.decide
 }
 
 // declarations is the part of a database that keeps kinds.
@@ -301,8 +314,8 @@ func (l *Ledger) use(do func() error) error {
 	return do()
 }
 
-// checkPage refuses a page number that the ledger does not have; of those of one user
-// alone, the database knows.
+// checkPage refuses a page number that the ledger does not have; of those from OwnPages on, the
+// database knows.
 func (l *Ledger) checkPage(page uint32) error {
 	if page >= OwnPages {
 		return nil
@@ -312,7 +325,7 @@ func (l *Ledger) checkPage(page uint32) error {
 
 func (l *Ledger) checkShared(page uint32) error {
 	if page >= l.id.Pages {
-		return fmt.Errorf("no such page: the ledger has %d that users share", l.id.Pages)
+		return fmt.Errorf("no such page: the ledger was made with %d", l.id.Pages)
 	}
 	return nil
 }

@@ -10,5 +10,5 @@ import (
 func TestSQLite(t *testing.T) {
 	ledgertest.Run(t, func(t *testing.T) string {
 		return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
-	})
+	}, nil)
 }

@@ -28,8 +28,8 @@ func checkOwners(t *testing.T, l *Ledger) {
 		}
 	}
 	check(0, Standing{Sequence: 7}, first, second)
-	if owners, moves, err := l.Owners(t.Context()); err != nil || len(owners)+len(moves) > 0 {
-		t.Errorf("owners %v, moves %v, %v, want none", owners, moves, err)
+	if homes, err := l.Homes(t.Context()); err != nil || len(homes) > 0 {
+		t.Errorf("homes %v, %v, want none", homes, err)
 	}
 	if receipt, err := l.MoveOut(t.Context(), 1); err != nil || receipt.Pages[1].Page != OwnPages {
 		t.Fatalf("%+v, %v", receipt, err)
@@ -83,16 +83,33 @@ func TestRangeWithout(t *testing.T) {
 
 // TestMoveNumbers gives out the last number that a page can have, and no other one after it.
 func TestMoveNumbers(t *testing.T) {
-	m := move{hash: 5, shared: 3, out: true}
+	m := move{hash: 5, home: 3, out: true}
+	at := func(greatest uint32) moveState {
+		return moveState{whereabouts{page: 3, left: 3}, map[uint32]footing{}, greatest}
+	}
 	for _, c := range []struct{ greatest, want uint32 }{
 		{0, OwnPages}, {16383, OwnPages}, {OwnPages - 1, OwnPages}, {OwnPages, OwnPages + 1}, {1<<32 - 2, 1<<32 - 1},
 	} {
-		pages, moves, err := m.decide(home{greatest: c.greatest})
-		if err != nil || !moves || pages[1].Page != c.want {
-			t.Errorf("after page %d: %+v, %v, want page %d", c.greatest, pages, err, c.want)
+		o, err := m.decide(at(c.greatest))
+		if err != nil || len(o.raised) != 1 || o.own.Page != c.want || o.receipt.Pages[1].Page != c.want {
+			t.Errorf("after page %d: %+v, %v, want page %d", c.greatest, o, err, c.want)
+		}
+		if first, last, err := numbersAfter(c.greatest, 1); err != nil || first != c.want || last != c.want {
+			t.Errorf("after page %d: %d to %d, %v, want page %d", c.greatest, first, last, err, c.want)
 		}
 	}
-	if pages, moves, err := m.decide(home{greatest: 1<<32 - 1}); err == nil || moves || pages != nil {
-		t.Errorf("after the last page: %+v, want an error", pages)
+	if o, err := m.decide(at(1<<32 - 1)); err == nil || len(o.raised) > 0 {
+		t.Errorf("after the last page: %+v, want an error", o)
+	}
+	for _, c := range []struct {
+		greatest uint32
+		n        int
+	}{{1<<32 - 1, 1}, {1<<32 - 2, 2}, {OwnPages, 1<<32 - 1}, {1<<32 - 4, 4}} {
+		if first, last, err := numbersAfter(c.greatest, c.n); err == nil {
+			t.Errorf("%d after page %d: %d to %d, want an error", c.n, c.greatest, first, last)
+		}
+	}
+	if first, last, err := numbersAfter(1<<32-4, 3); err != nil || first != 1<<32-3 || last != 1<<32-1 {
+		t.Errorf("the last three: %d to %d, %v", first, last, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -67,10 +68,10 @@ func (e *entry) row(t times) Row {
 type plan struct {
 	id      Identity
 	changes []Change
-	named   []*entry          // one for every row of every change, in their order
-	entries []*entry          // each once, in key order: neighbours share database pages
-	tallies []*tally          // in key order
-	own     map[uint64]uint32 // by hash: the pages of those users who have one of their own
+	named   []*entry               // one for every row of every change, in their order
+	entries []*entry               // each once, in key order: neighbours share database pages
+	tallies []*tally               // in key order
+	placed  map[uint64]whereabouts // by hash: users who may be taken to be elsewhere than on their home page
 }
 
 // newPlan checks the changes and collects the rows that they name.
@@ -155,7 +156,7 @@ func (p *plan) forget() {
 	for _, t := range p.tallies {
 		t.found = 0
 	}
-	p.own = nil
+	p.placed = nil
 }
 
 // found notes that the ledger has the row r, one of the plan's.
@@ -238,14 +239,23 @@ func (p *plan) writes() (upserts, removals []*entry) {
 	return upserts, removals
 }
 
-// pages returns the net effect on each page, without the sequences: the shared pages
-// of all users, and behind them the pages of those who have one of their own.
+// pages returns the net effect on each page, as raise wants it: the home pages of all users, and behind them the
+// other pages that have to do with those who were moved.
 func (p *plan) pages() []PageChange {
-	var shared, own []PageChange
+	homes := make([]PageChange, 0, 1)
+	others := make(map[uint32]*PageChange)
 	for _, e := range p.entries {
-		last := lastPage(&shared, PageChange{Page: p.id.Page(e.hash)})
-		if page, moved := p.own[e.hash]; moved {
-			last = lastPage(&own, PageChange{Page: page, Own: true, Owner: e.hash})
+		home := p.id.Page(e.hash)
+		last := lastPage(&homes, PageChange{Page: home})
+		if w, moved := p.placed[e.hash]; moved {
+			for _, page := range w.others(home) {
+				if others[page] == nil {
+					others[page] = &PageChange{Page: page}
+				}
+			}
+			if page := w.in(); page != home {
+				last = others[page]
+			}
 		}
 		switch {
 		case e.is && !e.was:
@@ -254,11 +264,10 @@ func (p *plan) pages() []PageChange {
 			last.Removed = append(last.Removed, e.row(e.before))
 		}
 	}
-	if len(own) == 0 {
-		return shared
+	for _, page := range slices.Sorted(maps.Keys(others)) {
+		homes = append(homes, *others[page])
 	}
-	slices.SortFunc(own, func(a, b PageChange) int { return cmp.Compare(a.Page, b.Page) })
-	return slices.Concat(shared, own)
+	return homes
 }
 
 // lastPage returns the last of the pages: the one wanted, which is put there if another
@@ -272,10 +281,10 @@ func lastPage(pages *[]PageChange, wanted PageChange) *PageChange {
 
 // raise gives each page that the plan alters the sequence after the one at
 // which it stands, and each other page that. It returns the former.
-func raise(pages []PageChange, standing map[uint32]Standing) (raised []PageChange) {
+func raise(pages []PageChange, standing map[uint32]footing) (raised []PageChange) {
 	for i := range pages {
 		p := &pages[i]
-		p.Sequence = standing[p.Page].Sequence
+		p.stand(standing)
 		if len(p.Added)+len(p.Removed) > 0 {
 			p.Sequence++
 			raised = append(raised, *p)

@@ -40,7 +40,7 @@ func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Tim
 			upserts, removals := p.writes()
 			rest = writeBatch(upserts, removals, raise(receipt.Pages, standing))
 		}
-		receipt.Changed, receipt.Refused = changed, refused
+		receipt.Changed, receipt.Refused, receipt.Placed = changed, refused, p.receiptPlaced()
 		return rest, nil
 	})
 	if err != nil {

@@ -47,9 +47,9 @@ func testMoveConflicts(server *pgtest.Server) func(t *testing.T) {
 		execute(t, conn, `ALTER SEQUENCE attempts RESTART`)
 		receipt, err = l.MoveIn(t.Context(), 3<<60)
 		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.OwnPages: 2})
-		owners, moves, err := l.Owners(t.Context())
-		if err != nil || len(owners) > 0 || !maps.Equal(moves, map[uint32]uint32{3: 2}) {
-			t.Errorf("owners %v, moves %v, %v", owners, moves, err)
+		homes, err := l.Homes(t.Context())
+		if err != nil || len(homes) != 1 || len(homes[0].Owners) > 0 || !maps.Equal(homes[0].Moves, map[uint32]uint32{3: 2}) {
+			t.Errorf("homes %+v, %v", homes, err)
 		}
 		execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'on principle'; END $$`)
@@ -126,10 +126,11 @@ func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 		checkPagesOf(t, results["out"], nil, map[uint32]uint64{3: 1, ledger.OwnPages: 1})
 		checkPagesOf(t, results["record"], nil, map[uint32]uint64{3: 1, ledger.OwnPages: 2})
 		checkPagesOf(t, results["other"], nil, map[uint32]uint64{4: 1, ledger.OwnPages + 1: 1})
-		if owners, _, err := l.Owners(t.Context()); err != nil || !slices.Equal(owners, []ledger.Owner{
+		homes, err := l.Homes(t.Context())
+		if err != nil || len(homes) != 2 || !slices.Equal(slices.Concat(homes[0].Owners, homes[1].Owners), []ledger.Owner{
 			{Hash: 3 << 60, Page: ledger.OwnPages}, {Hash: 4 << 60, Page: ledger.OwnPages + 1},
 		}) {
-			t.Errorf("owners %v, %v", owners, err)
+			t.Errorf("homes %+v, %v", homes, err)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgresMovesDisturbed cuts off and kills a server while users move and their rows are
+// TestPostgresMovesDisturbed cuts off and kills a server while users move, homes are reshaped, and rows are
 // recorded: every row that was acknowledged is in one page, which is its user's.
 func TestPostgresMovesDisturbed(t *testing.T) {
 	t.Parallel()
@@ -54,6 +54,16 @@ func TestPostgresMovesDisturbed(t *testing.T) {
 			}
 		}
 	})
+	shaper := open(t, url, ledger.Options{})
+	reshapes := 0
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil || reshapes < 4; i++ {
+			_ = ageReshapes(url) //nolint:contextcheck // as everywhere
+			if reshape(detached, shaper, []uint32{8, 1, 4, 2}[i%4]) == nil {
+				reshapes++
+			}
+		}
+	})
 	for range 2 {
 		r.await(t, 4*users)
 		execute(t, raw(t, s.URL()), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'feedfilter'`)
@@ -78,13 +88,27 @@ func TestPostgresMovesDisturbed(t *testing.T) {
 // checkPlaces sees to it that each page has rows of its users alone, and returns all rows.
 func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 	t.Helper()
-	owners, _, err := l.Owners(t.Context())
+	homes, err := l.Homes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := map[uint64]uint32{}
-	for _, o := range owners {
-		own[o.Hash] = o.Page
+	pageOf := func(hash uint64) uint32 {
+		page := l.Identity().Page(hash)
+		for _, h := range homes {
+			for _, r := range h.Ranges {
+				if h.Number == l.Identity().Page(hash) && r.Least <= hash {
+					page = r.Page
+				}
+			}
+		}
+		for _, h := range homes {
+			for _, o := range h.Owners {
+				if o.Hash == hash {
+					page = o.Page
+				}
+			}
+		}
+		return page
 	}
 	placed := map[ledger.Row]bool{}
 	_, err = l.Changed(t.Context(), 0, func(page uint32, s ledger.Standing) error {
@@ -93,10 +117,7 @@ func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 			t.Errorf("page %d at %v, %v, and at %v", page, at, err, s)
 		}
 		for _, row := range rows {
-			want, moved := own[row.Hash]
-			if !moved {
-				want = l.Identity().Page(row.Hash)
-			}
+			want := pageOf(row.Hash)
 			if page != want || placed[row] {
 				t.Errorf("page %d has %v, of page %d, in another one before: %v", page, row, want, placed[row])
 			}

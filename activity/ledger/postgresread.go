@@ -27,13 +27,14 @@ func (d *postgresDatabase) read(
 
 func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if page >= OwnPages {
-		return d.page(ctx, ownPageSQL, page)
+		below := d.id.hashes(0).greatest
+		return d.page(ctx, rangePageSQL, page, int64(below))
 	}
 	hashes := d.id.hashes(page)
 	args := []any{page, stored(hashes.least), stored(hashes.greatest)}
 	rows, s, err = d.page(ctx, pageSQL, args...)
 	if err == nil && s.Moves > 0 {
-		return d.page(ctx, sharedPageSQL, args...)
+		return d.page(ctx, movedPageSQL, args...)
 	}
 	return rows, s, err
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // record takes two round trips: one that locks the pages and reads the rows,
-// and one that writes and commits; and one between them on a page that somebody
-// moved out of. Each statement of the first sees what was
+// and one that writes and commits; and one between them in a home that somebody
+// was moved in. Each statement of the first sees what was
 // committed when it began (READ COMMITTED), the reading one thus all that was
 // before the locks were had.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
@@ -23,7 +23,7 @@ func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (
 			return nil, fmt.Errorf("look up rows: %w", err)
 		}
 		changed, refused := p.decide(now)
-		receipt = Receipt{Changed: changed, Refused: refused, Pages: p.pages()}
+		receipt = Receipt{Changed: changed, Refused: refused, Pages: p.pages(), Placed: p.receiptPlaced()}
 		upserts, removals := p.writes()
 		return writeBatch(upserts, removals, raise(receipt.Pages, standing)), nil
 	})
@@ -123,22 +123,14 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 // limited, and returns where the pages stand.
 func (d *postgresDatabase) lock(
 	ctx context.Context, conn *pgx.Conn, p *plan, some []*entry, now time.Time,
-) (map[uint32]Standing, error) {
+) (map[uint32]footing, error) {
 	p.forget()
 	pages := p.pageNumbers()
-	standing := make(map[uint32]Standing, len(pages))
+	standing := make(map[uint32]footing, len(pages))
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(createPagesSQL, pages)
-	b.Queue(lockPagesSQL, pages).Query(func(rows pgx.Rows) error {
-		var page uint32
-		var s Standing
-		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Moves}, func() error {
-			standing[page] = s
-			return nil
-		})
-		return err
-	})
+	b.Queue(lockPagesSQL, pages).Query(scanFootings(standing))
 	d.queueIncarnation(b)
 	if len(some) > 0 {
 		queueLookup(b, p, some)
@@ -149,7 +141,7 @@ func (d *postgresDatabase) lock(
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
 	}
-	return standing, p.lockOwn(ctx, conn, standing)
+	return standing, p.lockPlaced(ctx, conn, standing)
 }
 
 // queueLookup has the plan told which of some of its rows exist.

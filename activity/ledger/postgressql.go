@@ -14,7 +14,7 @@ const (
 		SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
 		ON CONFLICT DO NOTHING`
 
-	lockPagesSQL = `SELECT page, sequence, moves FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
+	lockPagesSQL = `SELECT page, sequence, moves, coalesce(least, 0) FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
 
 	incarnationSQL = `SELECT value FROM meta WHERE name = 'incarnation'`
 
@@ -51,66 +51,125 @@ const (
 	raisePagesSQL = `UPDATE pages SET sequence = raised.sequence, changed = pg_current_xact_id()::text::bigint
 		FROM unnest($1::bigint[], $2::bigint[]) AS raised (page, sequence) WHERE pages.page = raised.page`
 
-	// lockHomesSQL finds which of the users have a page of their own, and locks these
-	// pages in order. Their shared pages are locked before.
-	lockHomesSQL = `SELECT wanted.hash, o.page, p.sequence FROM unnest($1::bigint[]) AS wanted (hash),
-		LATERAL (SELECT page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o JOIN pages p ON p.page = o.page
+	// placedCTE finds out which pages have to do with users, whose homes' least hashes are given. The homes' pages are
+	// locked before, so nobody moves them meanwhile.
+	placedCTE = `WITH placed AS (
+		SELECT wanted.hash, o.page AS own, r.page, r.left_page
+		FROM unnest($1::bigint[], $2::bigint[]) AS wanted (hash, least)
+			LEFT JOIN LATERAL (SELECT page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o ON true
+			LEFT JOIN LATERAL (SELECT page, left_page FROM ranges
+				WHERE ranges.least BETWEEN wanted.least AND wanted.hash ORDER BY ranges.least DESC LIMIT 1) AS r ON true)`
+
+	placedSQL = placedCTE + ` SELECT hash, own, page, left_page FROM placed WHERE own IS NOT NULL OR page IS NOT NULL`
+
+	// lockPlacedSQL locks these pages in order. (Home pages are among them at most where their homes are locked.)
+	lockPlacedSQL = placedCTE + ` SELECT p.page, p.sequence, p.moves, coalesce(p.least, 0)
+		FROM (SELECT own AS page FROM placed UNION SELECT page FROM placed UNION SELECT left_page FROM placed) AS wanted
+			JOIN pages p ON p.page = wanted.page
 		ORDER BY p.page FOR UPDATE OF p`
 
-	// lockNumbersSQL has moves take turns: two at once would take the same number. It
+	// lockNumbersSQL has those take turns who give out numbers: two at once would take the same. It
 	// is the last lock of all that one takes.
 	lockNumbersSQL = `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`
 
-	greatestPageSQL = `SELECT max(page) FROM pages`
+	// greatestPageSQL reads the greatest number that a page has or is reserved.
+	greatestPageSQL = `SELECT greatest((SELECT max(page) FROM pages), (SELECT value::bigint FROM meta WHERE name = 'numbers'), 0)`
 
 	movePagesSQL = `UPDATE pages SET sequence = sequence + 1, moves = moves + 1, changed = pg_current_xact_id()::text::bigint
 		WHERE page = ANY($1::bigint[])`
 
 	newPageSQL = `INSERT INTO pages (page, sequence, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`
 
+	makePagesSQL = `INSERT INTO pages (page, sequence, changed, least)
+		SELECT page, 1, pg_current_xact_id()::text::bigint, least FROM unnest($1::bigint[], $2::bigint[]) AS made (page, least)`
+
 	putOwnerSQL    = `INSERT INTO owners (hash, page) VALUES ($1, $2)`
 	deleteOwnerSQL = `DELETE FROM owners WHERE hash = $1`
 
-	// allOwnersSQL and ownersOfSQL read the moves of shared pages, without a hash, and users
-	// with pages of their own: in one statement, and so as of one moment.
-	allOwnersSQL = `SELECT NULL::bigint, page, moves FROM pages WHERE moves > 0 AND page < 16777216
-		UNION ALL (SELECT hash, page, 0 FROM owners ORDER BY hash)`
+	// allPlacementsSQL and placementsSQL read the moves of home pages, with neither hash nor slot; users
+	// with pages of their own, without a slot; and ranges: in one statement, and so as of one moment.
+	allPlacementsSQL = `SELECT NULL::bigint, page, moves, NULL::bigint FROM pages WHERE moves > 0 AND page < 16777216
+		UNION ALL SELECT hash, page, 0, NULL FROM owners
+		UNION ALL SELECT r.least, r.page, coalesce(p.moves, 0), coalesce(p.least, 0) FROM ranges r LEFT JOIN pages p ON p.page = r.page`
 
-	ownersOfSQL = `SELECT NULL::bigint, page, moves FROM pages WHERE moves > 0 AND page = ANY($1::bigint[])
-		UNION ALL SELECT o.hash, o.page, 0
-		FROM unnest($2::bigint[], $3::bigint[]) AS shared (least, greatest),
-			LATERAL (SELECT hash, page FROM owners WHERE hash BETWEEN shared.least AND shared.greatest OFFSET 0) AS o`
+	placementsSQL = `WITH asked AS (
+			SELECT home, least, greatest FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (home, least, greatest)
+			WHERE EXISTS (SELECT FROM pages WHERE page = wanted.home AND moves > 0 OFFSET 0))
+		SELECT NULL::bigint, page, moves, NULL::bigint FROM pages WHERE moves > 0 AND page = ANY($1::bigint[])
+		UNION ALL SELECT o.hash, o.page, 0, NULL
+		FROM asked, LATERAL (SELECT hash, page FROM owners WHERE hash BETWEEN asked.least AND asked.greatest OFFSET 0) AS o
+		UNION ALL SELECT r.least, r.page, coalesce(p.moves, 0), coalesce(p.least, 0)
+		FROM asked, LATERAL (SELECT least, page FROM ranges WHERE least BETWEEN asked.least AND asked.greatest OFFSET 0) AS r
+			LEFT JOIN LATERAL (SELECT moves, least FROM pages WHERE pages.page = r.page OFFSET 0) AS p ON true`
+
+	shapeRangesSQL = `SELECT least, page, left_page FROM ranges WHERE least BETWEEN $1 AND $2 ORDER BY least`
+
+	// shapeHomesSQL reads the clock with the homes: one row without a home, if there is none.
+	shapeHomesSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, h.home, h.pages, h.reshaped_at
+		FROM (SELECT) AS once LEFT JOIN (SELECT home, pages, reshaped_at FROM homes WHERE home BETWEEN $1 AND $2) AS h ON true`
+
+	deleteRangesSQL = `DELETE FROM ranges WHERE least BETWEEN $1 AND $2`
+
+	putRangesSQL = `INSERT INTO ranges (least, page, left_page)
+		SELECT least, page, left_page FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS rows (least, page, left_page)`
+
+	// putHomesSQL is the last statement before the commit, for the time to be next to that.
+	putHomesSQL = `INSERT INTO homes (home, pages, reshaped_at)
+		SELECT home, $2::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+		FROM generate_series($1::bigint, $3::bigint) AS span (home)
+		ON CONFLICT (home) DO UPDATE SET pages = excluded.pages, reshaped_at = excluded.reshaped_at`
+
+	// readCutSQL reads what is asked for, how many homes were ever reshaped, and how many of them are so cut.
+	readCutSQL = `SELECT coalesce((SELECT value FROM meta WHERE name = 'cut'), ''), (SELECT count(*) FROM homes),
+		(SELECT count(*) FROM homes WHERE pages = coalesce((SELECT value::bigint FROM meta WHERE name = 'cut'), $1::bigint))`
 
 	// pageSQL reads where a page stands and its rows in one statement, and so as of one
-	// moment. A page without rows gives one row without an owner, and so does one that
-	// somebody moved out of: sharedPageSQL is for those.
+	// moment. A page without rows gives one row without an owner, and so does a home page that
+	// somebody was moved out of: movedPageSQL is for those.
 	pageSQL = `SELECT s.sequence, s.moves, coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
 		FROM (SELECT coalesce(max(sequence), 0) AS sequence, coalesce(max(moves), 0) AS moves FROM pages WHERE page = $1) AS s
 			LEFT JOIN LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
 				WHERE s.moves = 0 AND hash BETWEEN $2 AND $3 OFFSET 0) AS e ON true`
 
-	// sharedPageSQL does so for any shared page: the rows that it has are those in the gaps
-	// between the hashes of users who have a page of their own. (No sum leaves the
+	// movedPageSQL does so for any home page: its hashes end where the first row of ranges begins that is of another page; at the
+	// home's least hash there are none, which is NULL.
+	movedPageSQL = `WITH other AS (SELECT least FROM ranges WHERE least BETWEEN $2 AND $3 AND page <> $1 ORDER BY least LIMIT 1),
+		bounds (least, greatest) AS (SELECT $2::bigint, CASE WHEN EXISTS (SELECT FROM other)
+			THEN (SELECT nullif(least, $2) - 1 FROM other) ELSE $3::bigint END)` + gapsCTE + heldSQL
+
+	// rangePageSQL does so for a page from OwnPages on: of a user, or of ranges, of which the last one ends where the next row
+	// begins or its home ends, whose bits below the home's number are given. Without a page that ever was there is no row.
+	rangePageSQL = `WITH ends (least, last) AS (SELECT min(least), max(least) FROM ranges WHERE page = $1),
+		home (greatest) AS (SELECT CASE $2::bigint WHEN -1 THEN 9223372036854775807 ELSE last | $2 END FROM ends),
+		bounds (least, greatest) AS (SELECT ends.least,
+			coalesce((SELECT min(r.least) - 1 FROM ranges r WHERE r.least > ends.last AND r.least <= home.greatest), home.greatest)
+			FROM ends, home)` + gapsCTE + `, own (least, greatest) AS (SELECT hash, hash FROM owners WHERE page = $1 UNION ALL SELECT least, greatest FROM gaps)
+		SELECT p.sequence, p.moves, coalesce(e.hash, 0),
+			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
+		FROM pages p LEFT JOIN (own CROSS JOIN
+			LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
+				WHERE hash BETWEEN own.least AND own.greatest OFFSET 0) AS e) ON true
+		WHERE p.page = $1`
+
+	// gapsCTE are the gaps between the hashes of users who have a page of their own. (No sum leaves the
 	// range of a bigint: the gap before the least hash, and behind the greatest, is NULL.)
-	sharedPageSQL = `WITH moved AS (SELECT hash FROM owners WHERE hash BETWEEN $2 AND $3),
+	gapsCTE = `, moved AS (SELECT o.hash FROM bounds, LATERAL (SELECT hash FROM owners
+			WHERE hash BETWEEN bounds.least AND bounds.greatest OFFSET 0) AS o),
 		gaps (least, greatest) AS (
-			SELECT $2::bigint, CASE WHEN min(hash) IS NULL THEN $3 ELSE nullif(min(hash), $2) - 1 END FROM moved
+			SELECT bounds.least, CASE WHEN (SELECT min(hash) FROM moved) IS NULL THEN bounds.greatest
+				ELSE nullif((SELECT min(hash) FROM moved), bounds.least) - 1 END FROM bounds
 			UNION ALL
-			SELECT nullif(hash, $3) + 1, coalesce(lead(hash) OVER (ORDER BY hash) - 1, $3) FROM moved)
+			SELECT nullif(moved.hash, bounds.greatest) + 1, coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
+			FROM moved, bounds)`
+
+	heldSQL = `
 		SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0),
 			coalesce((SELECT moves FROM pages WHERE page = $1), 0), coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
 		FROM (SELECT) AS once LEFT JOIN (gaps CROSS JOIN
 			LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
 				WHERE hash BETWEEN gaps.least AND gaps.greatest OFFSET 0) AS e) ON true`
-
-	// ownPageSQL does so for a page of one user. Without one that ever was there is no row.
-	ownPageSQL = `SELECT p.sequence, p.moves, coalesce(e.hash, 0),
-			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
-		FROM pages p LEFT JOIN LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
-			WHERE hash = (SELECT hash FROM owners WHERE page = $1) OFFSET 0) AS e ON true
-		WHERE p.page = $1`
 
 	pageSequenceSQL = `SELECT sequence FROM pages WHERE page = $1`
 

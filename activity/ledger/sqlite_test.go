@@ -70,15 +70,24 @@ func TestQueryPlans(t *testing.T) {
 		{lookupSQL(64), []string{"entries USING " + one}, 0},
 		{deleteSQL(1), []string{"entries USING " + one}, 0},
 		{deleteSQL(64), []string{"entries USING " + one}, 0},
-		{homesSQL(1), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
-		{homesSQL(64), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{whereaboutsSQL(1), []string{
+			"owners USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN", "ranges USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+			"ranges USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+		}, 0},
+		{whereaboutsSQL(64), []string{
+			"owners USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN", "ranges USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+			"ranges USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+		}, 0},
 		{movedSQL, []string{"pages USING COVERING INDEX pages_moved (page<?)"}, 0},
 		{ownersSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
 		{ownerSQL, []string{"owners USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)"}, 0},
-		{homeSQL, []string{
-			"own USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN", "pages USING INTEGER PRIMARY KEY (rowid=?)",
-			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages", "pages USING COVERING INDEX pages_changed",
-		}, 0},
+		{greatestSQL, []string{"pages", "meta USING PRIMARY KEY (name=?)", "pages USING COVERING INDEX pages_changed"}, 0},
+		{rangesSQL, []string{"r USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "p USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN"}, 0},
+		{rangeSQL, []string{"ranges USING COVERING INDEX ranges_page (page=?)"}, 0},
+		{behindSQL, []string{"ranges USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
+		{otherSQL, []string{"ranges USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
+		{removeRangesSQL, []string{"ranges USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
+		{homesSQL, []string{"homes USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
 		{removeOwnerSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{standingSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 	} {
@@ -89,7 +98,7 @@ func TestQueryPlans(t *testing.T) {
 			switch {
 			case isSeek:
 				seeks = append(seeks, seek)
-			case strings.HasPrefix(step, "SCAN entries"), strings.HasPrefix(step, "SCAN pages"), strings.HasPrefix(step, "SCAN own"):
+			case strings.HasPrefix(step, "SCAN entries"), strings.HasPrefix(step, "SCAN pages"), strings.HasPrefix(step, "SCAN own"), strings.HasPrefix(step, "SCAN ranges"), strings.HasPrefix(step, "SCAN homes"):
 				t.Errorf("%s\n%s", c.sql, step)
 			case strings.HasPrefix(step, "USE TEMP B-TREE"):
 				sorts++

@@ -35,7 +35,7 @@ func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time)
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		// A page that never changed has no rows.
+		// A home whose page never changed has no rows.
 		unsure := slices.DeleteFunc(p.unsure(), func(e *entry) bool { return standing[p.id.Page(e.hash)].Sequence == 0 })
 		if err := t.lookup(ctx, p, unsure); err != nil {
 			return fmt.Errorf("look up rows: %w", err)
@@ -54,7 +54,7 @@ func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time)
 		if err := t.settle(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
-		receipt.Pages = p.pages()
+		receipt.Pages, receipt.Placed = p.pages(), p.receiptPlaced()
 		if err := t.raise(ctx, receipt.Pages, standing); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)
 		}

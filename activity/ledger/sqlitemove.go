@@ -6,30 +6,26 @@ import (
 	"fmt"
 )
 
-func (d *sqliteDatabase) move(ctx context.Context, m move) (pages []PageChange, err error) {
+func (d *sqliteDatabase) move(ctx context.Context, m move) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(t transaction) error {
 		detached := context.WithoutCancel(ctx)
-		var h home
-		var count int64
-		row := t.QueryRowContext(detached, homeSQL, m.shared, stored(m.hash))
-		if err := row.Scan(&h.shared, &h.page, &h.own, &h.greatest, &count); err != nil {
+		s, count, err := t.moveState(ctx, d.id, m)
+		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		var moves bool
-		if pages, moves, err = m.decide(h); err != nil || !moves {
+		o, err := m.decide(s)
+		if receipt = o.receipt; err != nil || len(o.raised) == 0 {
 			return err
 		}
-		shared, own := pages[0], pages[1]
-		steps := []struct {
-			sql  string
-			args []any
-		}{
-			{moveSQL, []any{shared.Page, shared.Sequence, count, 1}},
-			{moveSQL, []any{own.Page, own.Sequence, count, 0}}, // 1 more if it was there before
-			{removeOwnerSQL, []any{stored(m.hash)}},
-		}
+		steps := []step{{removeOwnerSQL, []any{stored(m.hash)}}}
 		if m.out {
-			steps[2].sql, steps[2].args = addOwnerSQL, []any{stored(m.hash), own.Page}
+			steps = []step{
+				{addOwnerSQL, []any{stored(m.hash), o.own.Page}},
+				{makeSQL, []any{o.own.Page, o.own.Sequence, count, nil}},
+			}
+		}
+		for _, p := range o.raised {
+			steps = append(steps, step{moveSQL, []any{p.Page, p.Sequence, count}})
 		}
 		for _, step := range steps {
 			if err := ctx.Err(); err != nil {
@@ -41,72 +37,128 @@ func (d *sqliteDatabase) move(ctx context.Context, m move) (pages []PageChange, 
 		}
 		return nil
 	})
-	return pages, err
+	return receipt, err
 }
 
-// place reads where the shared pages of a plan stand, and tells it which of its users have a
-// page of their own; where that stands is returned, too.
-func (t transaction) place(ctx context.Context, p *plan) (map[uint32]Standing, error) {
-	pages := p.pageNumbers()
-	standing := make(map[uint32]Standing, len(pages))
-	err := query(ctx, t, t.statements.standing, pages, func(page int64) []any {
-		return []any{page}
-	}, func(rows *sql.Rows) error {
-		var page uint32
-		var s Standing
-		err := rows.Scan(&page, &s.Sequence, &s.Moves)
-		standing[page] = s
-		return err
-	})
-	if err != nil {
+// step is a statement with its arguments.
+type step struct {
+	sql  string
+	args []any
+}
+
+// moveState reads what a move has to know, and the count of its transaction.
+func (t transaction) moveState(ctx context.Context, id Identity, m move) (s moveState, count int64, err error) {
+	p := &plan{id: id}
+	if err := t.whereabouts(ctx, p, []uint64{m.hash}); err != nil {
+		return s, 0, err
+	}
+	s.whereabouts = whereabouts{page: m.home, left: m.home}
+	if w, moved := p.placed[m.hash]; moved {
+		s.whereabouts = w
+	}
+	s.standing = make(map[uint32]footing)
+	pages, _ := p.otherPages()
+	if err := t.standing(ctx, append(pages, int64(m.home)), s.standing); err != nil {
+		return s, 0, err
+	}
+	err = t.QueryRowContext(context.WithoutCancel(ctx), greatestSQL).Scan(&s.greatest, &count)
+	return s, count, err
+}
+
+// place reads where the home pages of a plan stand, and tells it where its users are who were moved; where those
+// pages stand is returned, too.
+func (t transaction) place(ctx context.Context, p *plan) (map[uint32]footing, error) {
+	homes := p.pageNumbers()
+	standing := make(map[uint32]footing, len(homes))
+	if err := t.standing(ctx, homes, standing); err != nil {
 		return nil, err
 	}
-	err = query(ctx, t, t.statements.homes, p.mayHaveMoved(standing), func(hash int64) []any {
-		return []any{hash}
-	}, func(rows *sql.Rows) error {
-		var hash int64
-		var page uint32
-		var s Standing
-		err := rows.Scan(&hash, &page, &s.Sequence)
-		standing[page] = s
-		p.place(hash, page)
-		return err
-	})
+	hashes := p.mayHaveMoved(standing)
+	if len(hashes) == 0 {
+		return standing, nil
+	}
+	if err := t.whereabouts(ctx, p, hashes); err != nil {
+		return nil, err
+	}
+	pages, owners := p.otherPages()
+	err := t.standing(ctx, pages, standing)
+	for page, hash := range owners {
+		standing[page] = footing{standing[page].Standing, hash}
+	}
 	return standing, err
 }
 
-func (d *sqliteDatabase) owners(ctx context.Context, pages []uint32) (owners []Owner, moves map[uint32]uint32, err error) {
+// standing reads where pages stand.
+func (t transaction) standing(ctx context.Context, pages []int64, standing map[uint32]footing) error {
+	return query(ctx, t, t.statements.standing, pages, func(page int64) []any {
+		return []any{page}
+	}, func(rows *sql.Rows) error {
+		var page uint32
+		var least int64
+		var s Standing
+		err := rows.Scan(&page, &s.Sequence, &s.Moves, &least)
+		standing[page] = newFooting(page, s, least)
+		return err
+	})
+}
+
+// whereabouts tells the plan which pages have to do with users.
+func (t transaction) whereabouts(ctx context.Context, p *plan, hashes []uint64) error {
+	return query(ctx, t, t.statements.whereabouts, hashes, func(hash uint64) []any {
+		return []any{stored(hash), stored(p.id.hashes(p.id.Page(hash)).least)}
+	}, func(rows *sql.Rows) error {
+		var hash int64
+		var own uint32
+		var page, left *uint32
+		err := rows.Scan(&hash, &own, &page, &left)
+		p.placeAs(hash, own, page, left)
+		return err
+	})
+}
+
+// placements reads all in one transaction.
+func (d *sqliteDatabase) placements(ctx context.Context, homes []uint32) (*placements, error) {
 	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer tx.Rollback() // nothing to commit
 
-	if len(pages) == 0 {
+	found := &placements{}
+	if len(homes) == 0 {
 		rows, err := tx.QueryContext(ctx, movedSQL)
-		if moves, err = scanMoves(rows, err); err != nil {
-			return nil, nil, err
+		if found.moves, err = scanMoves(rows, err); err != nil {
+			return nil, err
 		}
-		owners, err = d.ownersOf(ctx, tx, hashRange{0, ^uint64(0)})
-		return owners, moves, err
+		return found, d.addPlacements(ctx, tx, found, hashRange{0, ^uint64(0)})
 	}
-	moves = make(map[uint32]uint32)
-	for _, page := range pages {
-		s, _, err := scanStanding(tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page))
+	found.moves = make(map[uint32]uint32)
+	for _, home := range homes {
+		s, _, err := scanStanding(tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, home))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if s.Moves == 0 {
 			continue
 		}
-		moves[page] = s.Moves
-		some, err := d.ownersOf(ctx, tx, d.id.hashes(page))
-		if err != nil {
-			return nil, nil, err
+		found.moves[home] = s.Moves
+		if err := d.addPlacements(ctx, tx, found, d.id.hashes(home)); err != nil {
+			return nil, err
 		}
-		owners = append(owners, some...)
 	}
-	return owners, moves, nil
+	return found, nil
+}
+
+// addPlacements reads where users of a range of hashes are.
+func (d *sqliteDatabase) addPlacements(ctx context.Context, tx *sql.Tx, found *placements, r hashRange) error {
+	owners, err := d.ownersOf(ctx, tx, r)
+	if err != nil {
+		return err
+	}
+	found.owners = append(found.owners, owners...)
+	ranges, err := rangesOf(ctx, tx, r)
+	found.ranges = append(found.ranges, ranges...)
+	return err
 }
 
 // ownersOf returns the users of a range of hashes who have pages of their own, in order of
@@ -122,31 +174,6 @@ func (d *sqliteDatabase) ownersOf(ctx context.Context, tx *sql.Tx, r hashRange) 
 		return err
 	})
 	return owners, err
-}
-
-// held are the hashes whose rows a page has that stands there.
-func (d *sqliteDatabase) held(ctx context.Context, tx *sql.Tx, page uint32, s Standing) ([]hashRange, error) {
-	if page < OwnPages {
-		all := d.id.hashes(page)
-		if s.Moves == 0 {
-			return []hashRange{all}, nil
-		}
-		owners, err := d.ownersOf(ctx, tx, all)
-		hashes := make([]uint64, len(owners))
-		for i, o := range owners {
-			hashes[i] = o.Hash
-		}
-		return all.without(hashes), err
-	}
-	var held []hashRange
-	rows, err := tx.QueryContext(ctx, ownerSQL, page)
-	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		var hash int64
-		err := rows.Scan(&hash)
-		held = append(held, hashRange{unstored(hash), unstored(hash)})
-		return err
-	})
-	return held, err
 }
 
 func scanMoves(rows *sql.Rows, err error) (map[uint32]uint32, error) {

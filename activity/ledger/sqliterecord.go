@@ -25,7 +25,7 @@ func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (re
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		receipt.Pages = p.pages()
+		receipt.Pages, receipt.Placed = p.pages(), p.receiptPlaced()
 		if err := t.raise(ctx, receipt.Pages, standing); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)
 		}
@@ -157,7 +157,7 @@ func (t transaction) remove(ctx context.Context, entries []*entry) error {
 }
 
 // raise fills in the sequences of pages and stores those that were raised.
-func (t transaction) raise(ctx context.Context, pages []PageChange, standing map[uint32]Standing) error {
+func (t transaction) raise(ctx context.Context, pages []PageChange, standing map[uint32]footing) error {
 	raised := raise(pages, standing)
 	if len(raised) == 0 {
 		return nil

@@ -79,16 +79,41 @@ const (
 
 	ownerSQL = `SELECT hash FROM owners WHERE page = ?`
 
-	// homeSQL reads all that a move needs to know, with the count of its transaction.
-	homeSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = ?1), 0), coalesce(own.page, 0),
-			coalesce((SELECT sequence FROM pages WHERE page = own.page), 0),
-			coalesce((SELECT max(page) FROM pages), 0), (SELECT coalesce(max(changed), 0) + 1 FROM pages)
-		FROM (SELECT 1) LEFT JOIN owners own ON own.hash = ?2`
+	// rangesSQL reads rows of ranges, with what Homes says of their pages.
+	rangesSQL = `SELECT r.least, r.page, r.left_page, coalesce(p.least, 0), coalesce(p.moves, 0)
+		FROM ranges r LEFT JOIN pages p ON p.page = r.page WHERE r.least BETWEEN ? AND ? ORDER BY r.least`
 
-	// moveSQL raises a page because of a move. One without a row gets the moves
-	// given: the shared page has one then, and a user's new one none.
-	moveSQL = `INSERT INTO pages (page, sequence, changed, moves) VALUES (?, ?, ?, ?)
+	// rangeSQL reads where the hashes begin that a page has, and the last of its rows.
+	rangeSQL = `SELECT min(least), max(least) FROM ranges WHERE page = ?`
+
+	// behindSQL reads where the next row begins.
+	behindSQL = `SELECT min(least) FROM ranges WHERE least > ? AND least <= ?`
+
+	// otherSQL reads where the first row begins that is of another page.
+	otherSQL = `SELECT least FROM ranges WHERE least BETWEEN ? AND ? AND page <> ? ORDER BY least LIMIT 1`
+
+	addRangeSQL     = `INSERT INTO ranges (least, page, left_page) VALUES (?, ?, ?)`
+	removeRangesSQL = `DELETE FROM ranges WHERE least BETWEEN ? AND ?`
+
+	homesSQL = `SELECT home, pages, reshaped_at FROM homes WHERE home BETWEEN ? AND ?`
+
+	setHomeSQL = `INSERT INTO homes (home, pages, reshaped_at) VALUES (?, ?, ?)
+		ON CONFLICT (home) DO UPDATE SET pages = excluded.pages, reshaped_at = excluded.reshaped_at`
+
+	// cutSQL reads what is asked for, how many homes are so cut of those that were ever reshaped, and how many those are.
+	cutSQL = `SELECT coalesce((SELECT value FROM meta WHERE name = 'cut'), ''), (SELECT count(*) FROM homes),
+		(SELECT count(*) FROM homes WHERE pages = coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'cut'), ?))`
+
+	// greatestSQL reads the greatest number that a page has or is reserved, and the count of the transaction.
+	greatestSQL = `SELECT max(coalesce((SELECT max(page) FROM pages), 0),
+			coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'numbers'), 0)),
+		(SELECT coalesce(max(changed), 0) + 1 FROM pages)`
+
+	// moveSQL raises a page because of a move; a home page may have no row before.
+	moveSQL = `INSERT INTO pages (page, sequence, changed, moves) VALUES (?, ?, ?, 1)
 		ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed, moves = moves + 1`
+
+	makeSQL = `INSERT INTO pages (page, sequence, changed, least) VALUES (?, ?, ?, ?)`
 
 	addOwnerSQL    = `INSERT INTO owners (hash, page) VALUES (?, ?)`
 	removeOwnerSQL = `DELETE FROM owners WHERE hash = ?`
@@ -139,13 +164,15 @@ func deleteSQL(n int) string {
 
 // standingSQL reads where n pages stand.
 func standingSQL(n int) string {
-	return `SELECT page, sequence, moves FROM pages WHERE page IN ` + tuples(1, n)
+	return `SELECT page, sequence, moves, coalesce(least, 0) FROM pages WHERE page IN ` + tuples(1, n)
 }
 
-// homesSQL finds which of n users have a page of their own, and where that stands.
-func homesSQL(n int) string {
-	return `SELECT hash, page, (SELECT sequence FROM pages WHERE page = owners.page) FROM owners
-		WHERE hash IN ` + tuples(1, n)
+// whereaboutsSQL finds out which pages have to do with n users, whose homes' least hashes are given.
+func whereaboutsSQL(n int) string {
+	return `WITH wanted (hash, least) AS (VALUES ` + tuples(n, 2) + `)
+		SELECT wanted.hash, coalesce(owners.page, 0), ranges.page, ranges.left_page
+		FROM wanted LEFT JOIN owners ON owners.hash = wanted.hash
+			LEFT JOIN ranges ON ranges.least = (SELECT max(least) FROM ranges WHERE least BETWEEN wanted.least AND wanted.hash)`
 }
 
 // raiseSQL sets the sequences of n pages.
@@ -165,9 +192,9 @@ type batched map[int]*sql.Stmt
 
 // writeStatements are prepared on the writer's connection.
 type writeStatements struct {
-	lookup, tally, insert, remove, standing, homes, raise batched
-	setCheckpoint, removeCheckpoint                       *sql.Stmt
-	progress                                              *sql.Stmt
+	lookup, tally, insert, remove, standing, whereabouts, raise batched
+	setCheckpoint, removeCheckpoint                             *sql.Stmt
+	progress                                                    *sql.Stmt
 }
 
 // readStatements are prepared on the readers' connections.
@@ -227,7 +254,7 @@ func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
 		{d.writer, insertSQL, &w.insert},
 		{d.writer, deleteSQL, &w.remove},
 		{d.writer, standingSQL, &w.standing},
-		{d.writer, homesSQL, &w.homes},
+		{d.writer, whereaboutsSQL, &w.whereabouts},
 		{d.writer, raiseSQL, &w.raise},
 		{d.readers, lookupSQL, &r.lookup},
 	} {

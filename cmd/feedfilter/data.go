@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -228,6 +229,19 @@ func (f *dataFlags) ledgerURL() string {
 		return f.Ledger
 	}
 	return "sqlite:" + filepath.Join(f.DataDir, ledgerFile)
+}
+
+// checkThere returns an error if the ledger is to be a file that is not there: opening it would make it.
+func (f *dataFlags) checkThere() error {
+	name, isFile := strings.CutPrefix(f.ledgerURL(), "sqlite:")
+	if !isFile {
+		return nil
+	}
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no ledger %s: see --data-dir and --ledger", name)
+	}
+	return err
 }
 
 // close lets what is on its way finish. Nobody may use the data any more.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -42,7 +40,7 @@ func (c *exportCmd) Validate() error {
 
 // Run exports to a file or to standard output.
 func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
-	if err := c.checkThere(); err != nil {
+	if err := c.Data.checkThere(); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	c.Data.ScrubRate = 1 // pages are none of an export's business
@@ -63,19 +61,6 @@ func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 	took := time.Since(start)
 	std.note(fmt.Sprintf("exported %d activities in %v, %.0f/s", n, took.Round(time.Millisecond), float64(n)/took.Seconds()))
 	return nil
-}
-
-// checkThere returns an error if the ledger is to be a file that is not there: opening it would make it.
-func (c *exportCmd) checkThere() error {
-	name, isFile := strings.CutPrefix(c.Data.ledgerURL(), "sqlite:")
-	if !isFile {
-		return nil
-	}
-	_, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no ledger %s: see --data-dir and --ledger", name)
-	}
-	return err
 }
 
 // exporter is what is exported from: an *activity.Recorder. It is an interface so that tests can interrupt it.

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -38,12 +36,9 @@ func (c *healthCmd) Validate() error {
 
 // probe is the address to ask.
 func (c *healthCmd) probe() (string, error) {
-	u, err := url.Parse(c.URL)
-	switch {
-	case err != nil:
-		return "", errors.New("not a URL") // which may have a password in it
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.Fragment != "", u.User != nil:
-		return "", errors.New("not of the form http://<host>:<port>")
+	u, err := serviceURL(c.URL)
+	if err != nil {
+		return "", err
 	}
 	return u.JoinPath("readyz").String(), nil
 }
@@ -70,12 +65,7 @@ func (c *healthCmd) ask(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Neither by way of a proxy nor of other addresses: it is this service that is asked.
-	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(req)
+	resp, err := directly().Do(req)
 	if err != nil {
 		return "", err
 	}

@@ -25,8 +25,8 @@ func flagHelp() kong.Vars {
 			"elasticache://<replication group> or elasticache-serverless://<cache>, with ?region=<region> and user=<user>: " +
 			"see docs/ELASTICACHE.md. Default: in the process",
 		"filter": "Name of the filter in Redis, 1 to 64 letters, digits, '-', '_' or '.'.",
-		"pages": "Number of pages, a power of two from 1 to 2^24, fixed when the data is made. " +
-			"Default: what the data was made with, 16384 for new data",
+		"pages": "Number of pages that users share, a power of two from 1 to 2^24: of new data, of what is there already, or, to reshape, " +
+			"what is asked for. Default: what the data has, 16384 for new data",
 		"kinds": "JSON file of kinds of activities beside block, hide, like and seen, and of limits: see docs/KINDS.md. " +
 			"Default: none",
 		"rate": "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5; 0.001 is one in a thousand.",
@@ -56,7 +56,10 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"output":   "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp())
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(kong.Vars{
+		"reshape_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080; it goes on if this command is interrupted. " +
+			"Default: this command does it",
+	})
 }
 
 // healthHelp is the text on the flags of health alone.

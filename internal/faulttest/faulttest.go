@@ -78,16 +78,30 @@ func (l Ledger) Changed(
 	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
 }
 
-// Owners counts, and may fail.
-func (l Ledger) Owners(ctx context.Context, pages ...uint32) (owners []ledger.Owner, moves map[uint32]uint32, err error) {
-	owners, err = Do(l.Faults, func() ([]ledger.Owner, error) {
-		owners, moves, err = l.Ledger.Owners(ctx, pages...)
-		return owners, err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return owners, moves, nil
+// Homes counts, and may fail.
+func (l Ledger) Homes(ctx context.Context, homes ...uint32) ([]ledger.Home, error) {
+	return Do(l.Faults, func() ([]ledger.Home, error) { return l.Ledger.Homes(ctx, homes...) })
+}
+
+// Cut counts, and may fail.
+func (l Ledger) Cut(ctx context.Context) (ledger.Cut, error) {
+	return Do(l.Faults, func() (ledger.Cut, error) { return l.Ledger.Cut(ctx) })
+}
+
+// SetCut counts, and may fail.
+func (l Ledger) SetCut(ctx context.Context, pages uint32) error {
+	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, l.Ledger.SetCut(ctx, pages) })
+	return err
+}
+
+// PlanReshape counts, and may fail.
+func (l Ledger) PlanReshape(ctx context.Context, home uint32) (*ledger.ReshapePlan, error) {
+	return Do(l.Faults, func() (*ledger.ReshapePlan, error) { return l.Ledger.PlanReshape(ctx, home) })
+}
+
+// Reshape counts, and may fail.
+func (l Ledger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error) {
+	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Reshape(ctx, p) })
 }
 
 // MoveOut counts, and may fail.

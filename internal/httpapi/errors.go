@@ -34,6 +34,7 @@ const (
 	codeUnavailable          = "unavailable"
 	codeLimitReached         = "limit_reached"
 	codeStuck                = "stuck"
+	codeReshaping            = "reshaping"
 	codeInternal             = "internal"
 )
 
@@ -77,7 +78,7 @@ func (p problem) status() int {
 		return http.StatusMethodNotAllowed
 	case activity.CodeNoLedger:
 		return http.StatusNotImplemented
-	case codeLimitReached, codeStuck:
+	case codeLimitReached, codeStuck, codeReshaping:
 		return http.StatusConflict
 	case codeTimeout:
 		return http.StatusRequestTimeout
@@ -127,6 +128,8 @@ func describe(err error) problem {
 	switch {
 	case errors.Is(err, errStuck):
 		return problem{Code: codeStuck, Message: errStuck.Error()}
+	case errors.Is(err, activity.ErrReshaping):
+		return problem{Code: codeReshaping, Message: "a reshape to another number of pages is under way, or was asked for since"}
 	case errors.Is(err, activity.ErrOverloaded):
 		return problem{Code: codeOverloaded, Message: "the service has too much to do, and has done nothing of this"}
 	case errors.Is(err, activity.ErrClosed):

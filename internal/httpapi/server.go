@@ -106,6 +106,8 @@ func (s *service) addRoutes(e *echo.Echo) {
 	e.POST("/v1/feed/filter", s.limited(s.filter))
 	e.POST("/v1/feed/explain", s.limited(s.explain))
 	read("/v1/kinds", s.kinds)
+	read("/v1/pages", s.limited(s.pages))
+	e.PUT("/v1/pages", s.limited(s.reshape))
 	read("/v1/users/:user", s.limited(s.user))
 	e.DELETE("/v1/users/:user", s.limited(s.deleteUser))
 	read("/v1/users/:user/export", s.limited(s.export))

@@ -245,6 +245,12 @@ func (s suite) random(t *testing.T) {
 			"move": func(rt *rapid.T) {
 				moved(rt, l, m, block(intn(16), "").Hash, intn(2) == 0)
 			},
+			"reshape": func(rt *rapid.T) {
+				if intn(2) == 0 {
+					setCut(rt, l, m, 1<<intn(7))
+				}
+				s.reshaped(rt, url, l, m, uint32(intn(int(pages))))
+			},
 			"count": func(rt *rapid.T) {
 				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))
 			},

@@ -174,9 +174,13 @@ func (s suite) concurrentMovesTogether(t *testing.T) {
 		return pages
 	}
 	outs := together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.MoveOut(t.Context(), hash) })
-	owners, moves, err := l.Owners(t.Context())
-	if err != nil || len(owners) != users || moves[0]+moves[1] != users {
-		t.Fatalf("owners %v, moves %v, %v, want %d", owners, moves, err, users)
+	homes, err := l.Homes(t.Context())
+	if err != nil || len(homes) != 2 || homes[0].Moves[0]+homes[1].Moves[1] != users {
+		t.Fatalf("homes %+v, %v, want two, with %d moves", homes, err, users)
+	}
+	owners := slices.Concat(homes[0].Owners, homes[1].Owners)
+	if len(owners) != users {
+		t.Fatalf("owners %v, want %d", owners, users)
 	}
 	numbers := map[uint32]bool{}
 	for _, o := range owners {

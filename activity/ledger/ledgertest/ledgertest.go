@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -16,9 +17,10 @@ import (
 
 // Run puts a kind of ledger through all that package ledger promises. fresh
 // returns the URL of a place where there is no ledger yet, another one each
-// time; it cleans up after itself with t.Cleanup.
-func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
-	s := suite{fresh}
+// time; it cleans up after itself with t.Cleanup. age makes the reshapes of a ledger an hour older, where
+// others may not have heard of them; nil where there are no others.
+func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
+	s := suite{fresh, age}
 	for _, c := range []struct {
 		name string
 		test func(suite, *testing.T)
@@ -60,6 +62,15 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"MoveRestored", suite.moveRestored},
 		{"MoveCancelledAnywhere", suite.moveCancelledAnywhere},
 		{"MoveMany", suite.moveMany},
+		{"Reshape", suite.reshape},
+		{"ReshapeChanged", suite.reshapeChanged},
+		{"ReshapeTooSoon", suite.reshapeTooSoon},
+		{"ReshapeMoved", suite.reshapeMoved},
+		{"ReshapeEnds", suite.reshapeEnds},
+		{"ReshapeMany", suite.reshapeMany},
+		{"ReshapeCancelledAnywhere", suite.reshapeCancelledAnywhere},
+		{"ReshapeRestored", suite.reshapeRestored},
+		{"Cut", suite.cut},
 		{"List", suite.list},
 		{"ListFrom", suite.listFrom},
 		{"ListNow", suite.listNow},
@@ -81,10 +92,12 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"ConcurrentLimitChurn", suite.concurrentLimitChurn},
 		{"ConcurrentMoves", suite.concurrentMoves},
 		{"ConcurrentMovesTogether", suite.concurrentMovesTogether},
+		{"ConcurrentReshapes", suite.concurrentReshapes},
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
 		{"ConcurrentChanged", suite.concurrentChanged},
 		{"Random", suite.random},
+		{"RandomPlaces", suite.randomPlaces},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
 	}
@@ -92,6 +105,18 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 
 type suite struct {
 	fresh func(t *testing.T) (url string)
+	age   func(url string) error
+}
+
+// pass has a long time pass since the ledger was last reshaped.
+func (s suite) pass(t tester, url string) {
+	t.Helper()
+	if s.age == nil {
+		return
+	}
+	if err := s.age(url); err != nil {
+		t.Fatalf("make reshapes older: %v", err)
+	}
 }
 
 // make makes a new ledger. It is closed when t ends.
@@ -213,7 +238,7 @@ func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, seque
 }
 
 // checkReceipt compares receipts. One that is wanted without Refused has nothing
-// refused.
+// refused, and one without Placed may place anybody.
 func checkReceipt(t tester, got, want ledger.Receipt) {
 	t.Helper()
 	if !slices.Equal(got.Changed, want.Changed) {
@@ -231,5 +256,11 @@ func checkReceipt(t tester, got, want ledger.Receipt) {
 	})
 	if !same {
 		t.Errorf("pages %+v, want %+v", got.Pages, want.Pages)
+	}
+	samePlace := func(a, b ledger.Placed) bool {
+		return a.Page == b.Page && slices.Equal(slices.Sorted(slices.Values(a.Left)), b.Left)
+	}
+	if want.Placed != nil && !maps.EqualFunc(got.Placed, want.Placed, samePlace) {
+		t.Errorf("placed %+v, want %+v", got.Placed, want.Placed)
 	}
 }

@@ -39,12 +39,14 @@ type model struct {
 	sequences map[uint32]uint64
 	moves     map[uint32]uint32
 	own       map[uint64]uint32 // by hash
-	numbers   uint32            // pages of one user alone that there ever were
+	numbers   uint32            // from OwnPages on that were ever given to pages, or reserved for some
+	places
 }
 
 func newModel(id ledger.Identity) *model {
 	return &model{
 		id: id, rows: map[key]times{}, sequences: map[uint32]uint64{}, moves: map[uint32]uint32{}, own: map[uint64]uint32{},
+		places: newPlaces(id),
 	}
 }
 
@@ -64,6 +66,10 @@ func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt 
 		receipt.Refused = append(receipt.Refused, refused)
 	}
 	receipt.Pages = m.pages(before, touched)
+	receipt.Placed = map[uint64]ledger.Placed{}
+	for k := range touched {
+		m.placed(&receipt, k.hash)
+	}
 	return receipt
 }
 
@@ -104,27 +110,36 @@ func (m *model) count(of ledger.Row, now time.Time) (n int) {
 }
 
 // move moves a user, if that is not where they are.
-func (m *model) move(hash uint64, out bool) ledger.Receipt {
-	shared := m.id.Page(hash)
-	page, has := m.own[hash]
+func (m *model) move(hash uint64, out bool) (receipt ledger.Receipt) {
+	home, shared := m.id.Page(hash), m.sharedPage(m.now, hash)
+	own, has := m.own[hash]
+	var gone []uint32
 	if out != has {
 		if out {
-			page = ledger.OwnPages + m.numbers
+			own = ledger.OwnPages + m.numbers
 			m.numbers++
-			m.own[hash] = page
+			m.own[hash] = own
 		} else {
 			delete(m.own, hash)
-			m.moves[page]++
+			m.moves[own]++
+			gone = []uint32{own}
 		}
-		m.moves[shared]++
-		m.sequences[shared]++
-		m.sequences[page]++
+		m.sequences[own]++
+		for page := range map[uint32]bool{home: true, shared: true} {
+			m.moves[page]++
+			m.sequences[page]++
+		}
 	}
-	pages := []ledger.PageChange{{Page: shared, Sequence: m.sequences[shared]}}
-	if out || has {
-		pages = append(pages, ledger.PageChange{Page: page, Own: true, Owner: hash, Sequence: m.sequences[page]})
+	pages := m.others(hash)
+	pages[home] = true
+	for _, page := range gone {
+		pages[page] = true
 	}
-	return ledger.Receipt{Pages: pages}
+	for _, page := range slices.Sorted(maps.Keys(pages)) {
+		receipt.Pages = append(receipt.Pages, m.standsAs(page, hash))
+	}
+	m.placed(&receipt, hash, gone...)
+	return receipt
 }
 
 // pageOf is the page that has the rows of a hash.
@@ -132,13 +147,13 @@ func (m *model) pageOf(hash uint64) uint32 {
 	if page, moved := m.own[hash]; moved {
 		return page
 	}
-	return m.id.Page(hash)
+	return m.sharedPage(m.now, hash)
 }
 
 // owners asks every user who has moved.
-func (m *model) owners(shared func(page uint32) bool) (owners []ledger.Owner) {
+func (m *model) owners(home uint32) (owners []ledger.Owner) {
 	for hash, page := range m.own {
-		if shared(m.id.Page(hash)) {
+		if m.id.Page(hash) == home {
 			owners = append(owners, ledger.Owner{Hash: hash, Page: page})
 		}
 	}
@@ -206,12 +221,14 @@ func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
 func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageChange {
 	changes := map[uint32]*ledger.PageChange{}
 	for k := range touched {
-		shared, page := m.id.Page(k.hash), m.pageOf(k.hash)
-		if changes[shared] == nil {
-			changes[shared] = &ledger.PageChange{Page: shared}
-		}
-		if changes[page] == nil {
-			changes[page] = &ledger.PageChange{Page: page, Own: true, Owner: k.hash}
+		home, page := m.id.Page(k.hash), m.pageOf(k.hash)
+		others := m.others(k.hash)
+		others[home] = true
+		for other := range others {
+			if changes[other] == nil {
+				as := m.standsAs(other, k.hash)
+				changes[other] = &as
+			}
 		}
 		old, was := before[k]
 		now, is := m.rows[k]
@@ -295,13 +312,15 @@ func (m *model) check(t tester, l *ledger.Ledger) {
 			all[page] = want
 		}
 	}
-	if next := ledger.OwnPages + m.numbers; second(l.Sequence(context.Background(), next)) == nil {
-		t.Errorf("there is a page %d, which nobody had", next)
+	for n := range m.numbers + 1 {
+		if page := ledger.OwnPages + n; m.sequences[page] == 0 && second(l.Sequence(context.Background(), page)) == nil {
+			t.Errorf("there is a page %d, which nobody had", page)
+		}
 	}
 	if got, _ := standings(t, l, 0); !maps.Equal(got, all) {
 		t.Errorf("changed %v, want %v", got, all)
 	}
-	m.checkOwners(t, l)
+	m.checkHomes(t, l)
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -312,29 +331,9 @@ func (m *model) all() (pages []uint32) {
 		pages = append(pages, page)
 	}
 	for n := range m.numbers {
-		pages = append(pages, ledger.OwnPages+n)
+		if page := ledger.OwnPages + n; m.sequences[page] > 0 {
+			pages = append(pages, page)
+		}
 	}
 	return pages
-}
-
-// checkOwners compares who has a page of their own, of all pages and of every other one.
-func (m *model) checkOwners(t tester, l *ledger.Ledger) {
-	t.Helper()
-	odd := []uint32{m.id.Pages - 1} // or the only one
-	for page := uint32(1); page < m.id.Pages; page += 2 {
-		odd = append(odd, page)
-	}
-	for _, pages := range [][]uint32{nil, odd, {0}, {0, 0}} {
-		asked := func(page uint32) bool { return pages == nil || slices.Contains(pages, page) }
-		moves := map[uint32]uint32{}
-		for page, n := range m.moves {
-			if page < ledger.OwnPages && asked(page) {
-				moves[page] = n
-			}
-		}
-		owners, got, err := l.Owners(context.Background(), pages...)
-		if want := m.owners(asked); err != nil || !slices.Equal(owners, want) || !maps.Equal(got, moves) {
-			t.Errorf("owners of pages %v: %v, moves %v, %v, want %v, %v", pages, owners, got, err, want, moves)
-		}
-	}
 }

@@ -112,10 +112,13 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			_, err := l.Changed(ctx, 0, func(uint32, ledger.Standing) error { return nil })
 			return err
 		},
-		"Owners":  func(ctx context.Context) error { _, _, err := l.Owners(ctx); return err },
-		"MoveOut": func(ctx context.Context) error { _, err := l.MoveOut(ctx, 1); return err },
-		"MoveIn":  func(ctx context.Context) error { _, err := l.MoveIn(ctx, 1); return err },
-		"Ended":   func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
+		"Homes":       func(ctx context.Context) error { _, err := l.Homes(ctx); return err },
+		"Cut":         func(ctx context.Context) error { _, err := l.Cut(ctx); return err },
+		"SetCut":      func(ctx context.Context) error { return l.SetCut(ctx, 16) },
+		"PlanReshape": func(ctx context.Context) error { _, err := l.PlanReshape(ctx, 3); return err },
+		"MoveOut":     func(ctx context.Context) error { _, err := l.MoveOut(ctx, 1); return err },
+		"MoveIn":      func(ctx context.Context) error { _, err := l.MoveIn(ctx, 1); return err },
+		"Ended":       func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
 		"List": func(ctx context.Context) error {
 			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err

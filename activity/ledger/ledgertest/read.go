@@ -80,7 +80,7 @@ func (s suite) reopen(t *testing.T) {
 
 func (s suite) noSuchPage(t *testing.T) {
 	most := s.make(t, ledger.OwnPages) // all other numbers are of own pages
-	if _, _, err := most.Owners(t.Context(), ledger.OwnPages); err == nil {
+	if _, err := most.Homes(t.Context(), ledger.OwnPages); err == nil {
 		t.Error("users share an own page")
 	}
 	if _, _, err := most.Snapshot(t.Context(), ledger.OwnPages); err == nil {
@@ -94,7 +94,7 @@ func (s suite) noSuchPage(t *testing.T) {
 		if _, err := l.Sequence(t.Context(), page); err == nil {
 			t.Errorf("there is a sequence of page %d of 16", page)
 		}
-		if _, _, err := l.Owners(t.Context(), 3, page); err == nil {
+		if _, err := l.Homes(t.Context(), 3, page); err == nil {
 			t.Errorf("users share page %d of 16", page)
 		}
 	}

@@ -1,0 +1,23 @@
+-- Users whose hashes lie between two of a home's rows, or behind its last one, are on
+-- page since the home was last reshaped, and were on left_page before: the same, if it
+-- did not move them. least is stored like the hash of entries. Those before its first row
+-- are on the home page, as all users of a home without rows are. Rows are written by
+-- those who have locked the row of the home in pages.
+CREATE TABLE ranges (
+    least     bigint PRIMARY KEY,
+    page      bigint NOT NULL,
+    left_page bigint NOT NULL
+);
+CREATE INDEX ranges_page ON ranges (page);
+
+-- Into pages of how many the homes are cut, of those that were ever reshaped.
+CREATE TABLE homes (
+    home        bigint PRIMARY KEY,
+    pages       bigint NOT NULL,
+    reshaped_at bigint NOT NULL -- microseconds since 1970, UTC
+);
+CREATE INDEX homes_pages ON homes (pages);
+
+-- The least hash of the users whom a page of ranges is made for: it stands where that one's
+-- home does. NULL for home pages, and those of one user.
+ALTER TABLE pages ADD COLUMN least bigint;

@@ -1,0 +1,232 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// reshapers is how many groups of homes are reshaped at once.
+	reshapers = 2
+	// maxPlans is how often a reshape of homes is planned anew because others wrote to their pages meanwhile. After that it takes
+	// place without images, which others need not wait for.
+	maxPlans = 10
+	// maxPreparedKeys bounds the keys of pages that are made before their users come to them.
+	maxPreparedKeys = 4 << 20
+	// preparedExpiry is how long a page stays that was made for users who did not come.
+	preparedExpiry = 10 * time.Minute
+	// reshapeTimeout bounds a step of a reshape.
+	reshapeTimeout = time.Minute
+)
+
+// ErrReshaping says that a reshape to another number of pages is under way, or was asked for since.
+var ErrReshaping = errors.New("a reshape to another number of pages was asked for")
+
+// reshaping is the reshape that goes on in this process.
+type reshaping struct {
+	turn chan struct{} // holds one while homes are reshaped: no home again before the first is known here
+
+	mu    sync.Mutex
+	pages uint32 // worked towards in the background; 0: nothing is
+	err   error  // of the last that went on in the background
+}
+
+// Reshape changes the number of pages that users share to pages, a power of two from 1 to 2^24, and from a 16384th to
+// 16384 times as many as the ledger was made with, while feeds and writes go on: with any process over the
+// ledger, as far as a ledger has several. Group after group of users is brought to other pages, which stand in the store before anybody
+// looks for them there. A group that was moved within the last minute waits until that is over.
+//
+// After an error, or when ctx has ended, some users are on pages as before, and others as asked for, and all that is recorded is where it is
+// looked for; Reshape may be called again, of any Recorder, and goes on. Several at once share the work. progress is called, one call at a
+// time, with the homes that are done of all, unless it is nil; a home is as many users as shared a page at first.
+//
+// Errors are an [*InvalidError] of field "pages", an [*UnavailableError], [ErrReshaping] if another number was asked for meanwhile, or
+// that of ctx.
+func (r *Recorder) Reshape(ctx context.Context, pages uint32, progress func(done, homes int)) error {
+	if !r.HasLedger() {
+		return &NoLedgerError{"a reshape"}
+	}
+	if err := r.askFor(ctx, pages); err != nil {
+		return fmt.Errorf("reshape to %d pages: %w", pages, err)
+	}
+	select {
+	case r.reshaping.turn <- struct{}{}:
+		defer func() { <-r.reshaping.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("reshape to %d pages: %w", pages, ctx.Err())
+	}
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	w := &reshape{r: r, pages: pages, progress: progress}
+	group, ctx := errgroup.WithContext(ctx)
+	for range reshapers {
+		group.Go(func() error { return w.run(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("reshape to %d pages: %w", pages, err)
+	}
+	return nil
+}
+
+// askFor has the ledger know how many pages there are to be.
+func (r *Recorder) askFor(ctx context.Context, pages uint32) error {
+	homes := r.identity.Pages
+	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages ||
+		uint64(pages) > uint64(homes)*mostJoined || uint64(homes) > uint64(pages)*mostJoined {
+		least, most := max(1, homes/mostJoined), min(MaxPages, uint64(homes)*mostJoined)
+		return &InvalidError{
+			Code: CodeOutOfRange, Field: "pages",
+			Message: fmt.Sprintf("%d is not a power of two from %d to %d, where the ledger was made with %d", pages, least, most, homes),
+		}
+	}
+	return unavailable("ledger", r.ledger.SetCut(ctx, pages))
+}
+
+// reshape is one call of Reshape.
+type reshape struct {
+	r        *Recorder
+	pages    uint32
+	progress func(done, homes int)
+
+	mu   sync.Mutex
+	next uint32 // home that nobody has looked at
+	done int    // homes
+}
+
+// run reshapes homes until none is left.
+func (w *reshape) run(ctx context.Context) error {
+	for {
+		plan, err := w.take(ctx)
+		if err != nil || plan == nil {
+			return err
+		}
+		if err := w.r.carryOut(ctx, plan); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.done += len(plan.Homes)
+		w.progress(w.done, int(w.r.identity.Pages))
+		w.mu.Unlock()
+	}
+}
+
+// take returns the plan for the next homes; nil if there are none.
+func (w *reshape) take(ctx context.Context) (*ledger.ReshapePlan, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next >= w.r.identity.Pages {
+		return nil, nil //nolint:nilnil // nothing is left
+	}
+	plan, err := w.r.planReshape(ctx, w.next)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Pages != w.pages {
+		return nil, ErrReshaping
+	}
+	w.next = plan.Homes[len(plan.Homes)-1] + 1
+	return plan, nil
+}
+
+// planReshape plans the reshape of the home, and of those that belong to it, as soon as they can be reshaped.
+func (r *Recorder) planReshape(ctx context.Context, home uint32) (*ledger.ReshapePlan, error) {
+	for {
+		plan, err := r.ledger.PlanReshape(ctx, home)
+		early, ok := errors.AsType[*ledger.TooSoonError](err)
+		switch {
+		case err == nil:
+			return plan, nil
+		case !ok:
+			return nil, unavailable("ledger", err)
+		}
+		if err := r.rest(ctx, early.Left); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// rest waits, unless ctx ends or the Recorder is closed.
+func (r *Recorder) rest(ctx context.Context, d time.Duration) error {
+	rest := time.NewTimer(d + time.Millisecond)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.closed:
+		return ErrClosed
+	}
+}
+
+// carryOut moves the users of a plan to their pages.
+func (r *Recorder) carryOut(ctx context.Context, plan *ledger.ReshapePlan) error {
+	home, pages := plan.Homes[0], plan.Pages
+	for tries := 1; !plan.Done; tries++ {
+		if r.isClosed() {
+			return ErrClosed
+		}
+		changed, err := r.tryPlan(ctx, plan, tries < maxPlans)
+		if err != nil || !changed {
+			return err
+		}
+		if plan, err = r.planReshape(ctx, home); err != nil {
+			return err
+		}
+		if plan.Pages != pages {
+			return ErrReshaping
+		}
+	}
+	return nil
+}
+
+// tryPlan reports whether homes, or pages that were to be made of what they hold, have changed since the plan was made: then nothing was done.
+func (r *Recorder) tryPlan(ctx context.Context, plan *ledger.ReshapePlan, prepare bool) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reshapeTimeout)
+	defer cancel()
+	// A View must not take its user to be where they were two reshapes ago: of a reshape whose answer was lost, nothing is known here.
+	if err := r.learnHomes(ctx, plan.Homes...); err != nil {
+		return false, unavailable("ledger", err)
+	}
+	var ready prepared
+	if prepare {
+		if ready, err = r.prepare(ctx, plan); err != nil {
+			return false, err
+		}
+	}
+	receipt, err := r.ledger.Reshape(ctx, plan)
+	if early := (*ledger.TooSoonError)(nil); errors.Is(err, ledger.ErrChanged) || errors.As(err, &early) {
+		return true, nil
+	}
+	if err != nil {
+		return false, unavailable("ledger", err)
+	}
+	// What is committed is carried out.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), reshapeTimeout)
+	defer cancel()
+	return false, r.arrive(ctx, plan, receipt, ready)
+}
+
+// arrive sees to it that the users of a reshape are found where they are, and that pages stand where it has put them.
+func (r *Recorder) arrive(ctx context.Context, plan *ledger.ReshapePlan, receipt ledger.Receipt, ready prepared) error {
+	for _, p := range receipt.Pages {
+		r.placements.note(p.Page, p.Owner)
+		raise(&r.marks.of(p.Page).committed, p.Sequence)
+	}
+	r.settleImages(ctx, plan, receipt, ready)
+	if err := r.learnHomes(ctx, plan.Homes...); err != nil {
+		return unavailable("ledger", err)
+	}
+	for page, err := range r.applyAll(ctx, receipt.Pages, nil) {
+		return fmt.Errorf("page %d: %w", page, unavailable("pages", err))
+	}
+	return nil
+}

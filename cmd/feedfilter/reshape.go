@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+type reshapeCmd struct {
+	Data   dataFlags `embed:""`
+	Server string    `help:"${reshape_server}" placeholder:"URL"`
+}
+
+// Help is shown by kong below the summary.
+func (*reshapeCmd) Help() string {
+	return "Users who share pages are cut into --pages of them, group after group, while feeds and writes go on. What was interrupted goes " +
+		"on when the command is run again. With a ledger on Postgres it runs beside the services, and needs their " +
+		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger is the service's alone: have that do it, with --server, or stop it " +
+		"first. A group that was moved within the last minute waits until that is over. Services that were given " +
+		"--pages have to be given the new number when they start again, or none."
+}
+
+// Validate is called by kong when all flags are set.
+func (c *reshapeCmd) Validate() error {
+	switch {
+	case c.Data.Pages == nil:
+		return errors.New("--pages: say how many there are to be")
+	case c.Server != "":
+		if _, err := serviceURL(c.Server); err != nil {
+			return fmt.Errorf("--server: %w", err)
+		}
+	case c.Data.Ledger == noLedger:
+		return errors.New("--ledger: without one, the number of pages cannot be changed")
+	}
+	return nil
+}
+
+// Run changes the number of pages.
+func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
+	pages := c.Data.pages()
+	bar := &homesBar{std: std}
+	start := time.Now()
+	if c.Server != "" {
+		err = c.ask(ctx, pages, bar)
+	} else {
+		err = c.reshape(ctx, pages, bar)
+	}
+	bar.end()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("reshape: %w; %s", err, c.outcome(bar))
+	}
+	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, time.Since(start).Round(time.Millisecond))
+	return err
+}
+
+// outcome says, for an error, how far the reshape has come and how it goes on.
+func (c *reshapeCmd) outcome(bar *homesBar) string {
+	done := "nothing was reshaped yet"
+	if bar.homes > 0 {
+		done = fmt.Sprintf("%d of %d homes are reshaped", bar.done, bar.homes)
+	}
+	if c.Server != "" && bar.homes > 0 {
+		return done + "; the service goes on as long as it runs"
+	}
+	return done + "; run the same command again to continue"
+}
+
+// reshape does it in this process.
+func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *homesBar) (err error) {
+	if err := c.Data.checkThere(); err != nil {
+		return err
+	}
+	c.Data.Pages = nil // what they are now is the ledger's to say
+	c.Data.ScrubRate = 1
+	d, err := c.Data.open(ctx, c.Data.logger(bar.std), nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		return fmt.Errorf("%w; or has to do it itself: see --server", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.pingRedis(ctx); err != nil {
+		return err
+	}
+	return d.recorder.Reshape(ctx, pages, bar.show)
+}
+
+// homesBar shows on a terminal how far a reshape has come. Without a terminal, it shows nothing.
+type homesBar struct {
+	std         stdio
+	bar         *progressbar.ProgressBar // nil: no terminal
+	done, homes int
+}
+
+func (b *homesBar) show(done, homes int) {
+	if b.homes == 0 && term.IsTerminal(int(b.std.err.Fd())) {
+		b.bar = progressbar.NewOptions(homes,
+			progressbar.OptionSetWriter(b.std.err),
+			progressbar.OptionSetDescription("homes"),
+			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionSetElapsedTime(true),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionShowCount(),
+			progressbar.OptionSetWidth(20),
+			progressbar.OptionClearOnFinish())
+	}
+	b.done, b.homes = done, homes
+	if b.bar != nil {
+		_ = b.bar.Set(done)
+	}
+}
+
+// note writes a line above the bar.
+func (b *homesBar) note(line string) {
+	if b.bar != nil {
+		_ = b.bar.Clear()
+	}
+	b.std.note(line)
+}
+
+// end removes the bar.
+func (b *homesBar) end() {
+	if b.bar != nil {
+		_ = b.bar.Exit()
+		_ = b.bar.Clear()
+	}
+}
