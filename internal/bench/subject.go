@@ -23,6 +23,7 @@ const pageEntries = 4000
 type Subject struct {
 	Recorder *activity.Recorder
 
+	config activity.Config // of the Recorder
 	ledger *ledger.Ledger
 }
 
@@ -51,19 +52,30 @@ func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := activity.Open(ctx, activity.Config{
-		Ledger: l, Store: c.Store, FalsePositiveRate: c.FalsePositiveRate, ScrubRate: 1,
-	})
+	config := activity.Config{Ledger: l, Store: c.Store, FalsePositiveRate: c.FalsePositiveRate, ScrubRate: 1}
+	r, err := activity.Open(ctx, config)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Subject{Recorder: r, ledger: l}, nil
+	return &Subject{Recorder: r, config: config, ledger: l}, nil
 }
 
 // Close ends the subject. What it has put in the store stays.
 func (s *Subject) Close() error {
 	s.Recorder.Close()
 	return s.ledger.Close()
+}
+
+// holding has a subject on the same ledger and pages that holds so many bytes of these, until do returns.
+func (s *Subject) holding(ctx context.Context, bytes int, do func(*Subject) error) error {
+	config := s.config
+	config.PageCache = bytes
+	r, err := activity.Open(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return do(&Subject{Recorder: r})
 }
 
 // Record records activities in their order, as an import does: some are made ready while others are written. It returns how
