@@ -69,8 +69,8 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	for _, k := range c.all {
 		needAuthor = needAuthor || k.Target == activity.User
 	}
-	for i, p := range req.Posts {
-		if err := p.check(needAuthor); err != nil {
+	for i := range req.Posts {
+		if err := req.Posts[i].check(needAuthor); err != nil {
 			return c, activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,7 +32,24 @@ func CheckID(id string) error {
 	}
 }
 
+// printableASCII looks at eight bytes together: a feed has a thousand ids.
 func printableASCII(id string) bool {
+	const ones, tops, spaces = 0x0101010101010101, 0x8080808080808080, 0x2020202020202020
+	if len(id) >= 8 {
+		for rest := id; ; rest = rest[8:] {
+			if len(rest) < 8 {
+				rest = id[len(id)-8:] // some of it again
+			}
+			word := binary.LittleEndian.Uint64([]byte(rest[:8]))
+			// The top bit of a byte: past 0x7f, at 0x7f, below a space. A byte that carries or borrows has its own set.
+			if (word|(word+ones)|(word-spaces))&tops != 0 {
+				return false
+			}
+			if len(rest) == 8 {
+				return true
+			}
+		}
+	}
 	for i := range len(id) {
 		if c := id[i]; c < 0x20 || c > 0x7e {
 			return false

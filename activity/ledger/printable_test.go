@@ -1,0 +1,27 @@
+package ledger
+
+import "testing"
+
+// What is told eight bytes at a time is what is told byte by byte, wherever a byte stands and whatever its neighbours are.
+func TestPrintableASCII(t *testing.T) {
+	for _, fill := range []byte{' ', 'a', '~', 0x1f, 0x7f, 0x80, 0xff, 0} {
+		for n := range 34 {
+			id := make([]byte, n)
+			for at := range id {
+				for c := range 256 {
+					for i := range id {
+						id[i] = fill
+					}
+					id[at] = byte(c)
+					want := true
+					for _, c := range id {
+						want = want && c >= 0x20 && c <= 0x7e
+					}
+					if got := printableASCII(string(id)); got != want {
+						t.Fatalf("%q: %v, want %v", id, got, want)
+					}
+				}
+			}
+		}
+	}
+}
