@@ -11,8 +11,8 @@ import (
 
 // benchCmds are "bench", which is "bench goals", and what else there is to measure.
 type benchCmds struct {
-	Goals  benchCmd  `cmd:"" default:"withargs"                                                                  help:"Compare feed checks, writes and rebuilds with the goals: the default."`
-	Growth growthCmd `cmd:"" help:"Measure how a feed check's cost grows with candidates, users and activities."`
+	Goals  benchCmd  `cmd:"" default:"withargs"     help:"${bench_goals}"`
+	Growth growthCmd `cmd:"" help:"${bench_growth}"`
 }
 
 // Help is shown by kong below the summary.

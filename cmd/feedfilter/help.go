@@ -82,6 +82,9 @@ func doctorHelp() kong.Vars {
 // benchHelp is the text on the flags of bench alone.
 func benchHelp() kong.Vars {
 	return kong.Vars{
+		"bench_goals":  "Measure feed checks, writes and rebuilds, and compare them with the project's goals: the default.",
+		"bench_growth": "Measure how a feed check's cost grows with candidates, users and activities.",
+
 		"bench_redis": "Redis to measure on, as serve has it. Default: pages in the process",
 		"bench_filter": "Name of the filter that is made, and removed at the end: begins with bench- and does not exist. " +
 			"Default: bench- and a random number",

@@ -19,6 +19,9 @@ const (
 	ownProbed  = "own page, probed"
 )
 
+// Who has so many activities is timed in one of so many rounds: a PING that follows on megabytes takes longer.
+const slowFrom, slowEvery = 300_000, 8
+
 // watched is a store that notes which page of the ledger was looked at last.
 type watched struct {
 	favfilter.Store
@@ -117,6 +120,9 @@ func (g *growth) activities(ctx context.Context) (err error) {
 			return err
 		}
 		checks[i] = checkCall(subject, feeds, growthFeed)
+		if n >= slowFrom {
+			checks[i].Every = slowEvery
+		}
 	}
 	costs, err := g.measure(ctx, checks)
 	for i := range costs {
