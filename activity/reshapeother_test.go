@@ -1,7 +1,10 @@
 package activity
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -240,4 +244,145 @@ func TestReshapedPageIsWatched(t *testing.T) {
 		b.Close()
 		must(t, l.Close())
 	})
+}
+
+// failingPage is a store in which one page cannot be reached.
+type failingPage struct {
+	favfilter.Store
+	id favfilter.PageID
+}
+
+func (s failingPage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if slices.Contains(ids, s.id) {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s failingPage) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if r.ID == s.id {
+		return false, faulttest.ErrInjected
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+// A write is not acknowledged before the page that its user has left stands where the reshape has put it: somebody may not
+// have heard of it. Where that page cannot be reached, and the ledger cannot be polled either, the write fails.
+func TestWriteWaitsForThePageLeft(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	unpolled := &slowLedger{Ledger: g.ledger}
+	g.everybody(t, 40)
+	must(t, g.Reshape(t.Context(), 4, nil))
+	user, left := "", favfilter.PageID{}
+	for i := 0; user == ""; i++ { // of the last quarter of all: 2^24+2, which they leave for another
+		if name := fmt.Sprint("u", i); userHash(g.identity.Seed, name)>>61 == 7 {
+			user, left = name, g.pageID(g.pageOf(userHash(g.identity.Seed, name)))
+		}
+	}
+	back := heldBack(t, g.store, left)
+	must(t, g.Reshape(t.Context(), 8, nil))
+	if id := g.pageID(g.pageOf(userHash(g.identity.Seed, user))); id == left {
+		t.Fatal("the user has not left the page")
+	}
+	back()
+	g.open(t, unpolled, g.store) // nothing is known of where pages stand
+	unpolled.fails.Store(true)
+	g.Recorder.store = failingPage{g.store, left}
+	if _, err := g.Record(t.Context(), []Activity{add(user, "hide", "q")}); dependency(err) != "pages" {
+		t.Errorf("acknowledged though somebody may take the page left for theirs: %v", err)
+	}
+	g.Recorder.store = g.store
+	g.record(t, false, add(user, "hide", "q"))
+	loaded, err := g.store.Load(t.Context(), []favfilter.PageID{left})
+	must(t, err)
+	if h := loaded[0].Page.Header(); h.Moves != 1 || h.Sequence != 2 {
+		t.Errorf("acknowledged while the page left stands at %d, with %d moves", h.Sequence, h.Moves)
+	}
+}
+
+// Pages that a reshape has made are there to stay; those that it made for nothing are not.
+func TestReshapedPagesStay(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 2)
+	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
+	g.everybody(t, 100)
+	changing := &changingLedger{Ledger: g.ledger, times: 3}
+	g.Recorder.ledger = changing
+	must(t, g.Reshape(t.Context(), 16, nil))
+	if changing.times >= 0 {
+		t.Fatal("the ledger has not changed")
+	}
+	standing := 0
+	count := func() (n int) {
+		for number := range uint32(200) {
+			id := g.pageID(ledger.OwnPages + number)
+			for home := range g.identity.Pages { // it is not known any more where those were that are not used
+				id.Number = home
+				st, err := store.Peek(t.Context(), []favfilter.PageID{id})
+				must(t, err)
+				if !st[0].Missing {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if standing = count(); standing <= 14 {
+		t.Errorf("%d pages stand: none was made for nothing", standing)
+	}
+	g.now.Add(int64(preparedExpiry + time.Minute))
+	if n := count(); n != 14 {
+		t.Errorf("%d pages are left of %d, want 14", n, standing)
+	}
+}
+
+// changingLedger says for some times that homes have changed since their reshape was planned.
+type changingLedger struct {
+	*ledger.Ledger
+	mu    sync.Mutex
+	times int
+}
+
+func (l *changingLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error) {
+	l.mu.Lock()
+	l.times--
+	changed := l.times >= 0
+	l.mu.Unlock()
+	if changed {
+		return ledger.Receipt{}, ledger.ErrChanged
+	}
+	return l.Ledger.Reshape(ctx, p)
+}
+
+// Where others write so much that images are always old, a home is reshaped without any.
+func TestReshapeWithoutImages(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 2)
+	check := g.everybody(t, 60)
+	for _, pages := range []uint32{16, 1, 4} {
+		expecting := &expectingLedger{Ledger: g.ledger}
+		g.Recorder.ledger = expecting
+		must(t, g.Reshape(t.Context(), pages, nil))
+		if expecting.refused < maxPlans-1 {
+			t.Errorf("%d tries with images", expecting.refused)
+		}
+		check(fmt.Sprint(pages, " pages"))
+		g.wantWhole(t)
+	}
+}
+
+// expectingLedger says of every plan with expectations that they are not met.
+type expectingLedger struct {
+	*ledger.Ledger
+	mu      sync.Mutex
+	refused int
+}
+
+func (l *expectingLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error) {
+	if len(p.Expect) > 0 {
+		l.mu.Lock()
+		l.refused++
+		l.mu.Unlock()
+		return ledger.Receipt{}, ledger.ErrChanged
+	}
+	return l.Ledger.Reshape(ctx, p)
 }
