@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,7 +31,7 @@ func TestReshapeBesideServices(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
-	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "64"}
+	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
 	l := &reshapeLoad{t: t}
 	for range 2 {
 		s := serve(t, append(flags, "--data-dir", t.TempDir(), "--pages", "64")...)
@@ -46,6 +47,13 @@ func TestReshapeBesideServices(t *testing.T) {
 		}
 		if err := l.services[0].call(http.MethodPost, "/v1/activities", map[string]any{"activities": batch}, nil); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for w := range 4 { // they get pages of their own
+		for i := range 60 {
+			if err := l.services[0].call(http.MethodPut, fmt.Sprintf("/v1/users/heavy%d/hides/q%d", w, i), nil, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	var wg sync.WaitGroup
@@ -76,9 +84,12 @@ type reshapeLoad struct {
 func (l *reshapeLoad) reshape(url string, pages int, args ...string) {
 	l.t.Helper()
 	before := l.feeds.Load()
-	out, err := exec.CommandContext(l.t.Context(), command, append(args, "--pages", fmt.Sprint(pages))...).CombinedOutput()
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, command, append(args, "--pages", fmt.Sprint(pages))...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("reshaped 64 homes to %d pages", pages)) {
-		l.t.Errorf("%v: %v\n%s", args, err, out)
+		l.stopped.Store(true)
+		l.t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 	l.t.Logf("%s, %d feeds meanwhile", strings.TrimSpace(lastLine(string(out))), l.feeds.Load()-before)
 	for _, s := range l.services {
@@ -151,10 +162,10 @@ func (l *reshapeLoad) write(w int, rng *rand.Rand) {
 	live := make(map[string]bool)
 	for n := 0; !l.stopped.Load() && !l.t.Failed(); n++ {
 		user := fmt.Sprint(w + 4*rng.IntN(reshapeUsers/4))
-		if n%4 == 0 {
+		if n%2 == 0 {
 			user = fmt.Sprint("heavy", w)
 		}
-		target := fmt.Sprint("p", rng.IntN(120))
+		target := fmt.Sprint("p", rng.IntN(250))
 		key, method := user+" "+target, http.MethodPut
 		if live[key] {
 			method = http.MethodDelete
