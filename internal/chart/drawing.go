@@ -31,7 +31,7 @@ func (d *drawing) legend(left float64, c *Chart) {
 	}
 	if c.Ring != "" {
 		fmt.Fprintf(&d.svg, `<circle class="mark ring" cx="%.1f" cy="50" r="%d"/>`+"\n", left+ringRadius, ringRadius)
-		d.name(left, c.Ring)
+		d.name(left+2*ringRadius, c.Ring)
 	}
 }
 
