@@ -38,8 +38,8 @@ type reshaping struct {
 	err   error  // of the last that went on in the background
 }
 
-// Reshape changes the number of pages that users share to pages, a power of two from 1 to 2^24, and from a 16384th to
-// 16384 times as many as the ledger was made with, while feeds and writes go on: with any process over the
+// Reshape changes the number of pages that users share to pages, a power of two from 1 to 2^24, and from a 4096th to
+// 4096 times as many as the ledger was made with, while feeds and writes go on: with any process over the
 // ledger, as far as a ledger has several. Group after group of users is brought to other pages, which stand in the store before anybody
 // looks for them there. A group that was moved within the last minute waits until that is over.
 //
@@ -80,8 +80,8 @@ func (r *Recorder) Reshape(ctx context.Context, pages uint32, progress func(done
 func (r *Recorder) askFor(ctx context.Context, pages uint32) error {
 	homes := r.identity.Pages
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages ||
-		uint64(pages) > uint64(homes)*mostJoined || uint64(homes) > uint64(pages)*mostJoined {
-		least, most := max(1, homes/mostJoined), min(MaxPages, uint64(homes)*mostJoined)
+		uint64(pages) > uint64(homes)*ledger.MaxJoined || uint64(homes) > uint64(pages)*ledger.MaxJoined {
+		least, most := max(1, homes/ledger.MaxJoined), min(MaxPages, uint64(homes)*ledger.MaxJoined)
 		return &InvalidError{
 			Code: CodeOutOfRange, Field: "pages",
 			Message: fmt.Sprintf("%d is not a power of two from %d to %d, where the ledger was made with %d", pages, least, most, homes),
@@ -203,7 +203,7 @@ func (r *Recorder) tryPlan(ctx context.Context, plan *ledger.ReshapePlan, prepar
 		}
 	}
 	receipt, err := r.ledger.Reshape(ctx, plan)
-	if early := (*ledger.TooSoonError)(nil); errors.Is(err, ledger.ErrChanged) || errors.As(err, &early) {
+	if errors.Is(err, ledger.ErrChanged) {
 		return true, nil
 	}
 	if err != nil {

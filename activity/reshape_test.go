@@ -123,7 +123,7 @@ func (g *rig) loseAll(t *testing.T) {
 
 // What cannot be is refused, and changes nothing.
 func TestReshapeRefused(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 32768)
+	g := newRig(t, &favfilter.Memory{}, 8192)
 	for _, pages := range []uint32{0, 3, 1, 1 << 25} {
 		err := g.Reshape(t.Context(), pages, nil)
 		if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Code != CodeOutOfRange || invalid.Field != "pages" {
@@ -133,7 +133,7 @@ func TestReshapeRefused(t *testing.T) {
 			t.Errorf("%d pages are begun with", pages)
 		}
 	}
-	if s, err := g.Shape(t.Context()); err != nil || s.Pages != 32768 || s.Reshaped != 32768 || s.Homes != 32768 || s.Shared != 32768 {
+	if s, err := g.Shape(t.Context()); err != nil || s.Pages != 8192 || s.Reshaped != 8192 || s.Homes != 8192 || s.Shared != 8192 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -19,8 +19,6 @@ const (
 	aimPage = 2048
 	// MaxPages is the most pages that users may share.
 	MaxPages = 1 << 24
-	// mostJoined is of how many homes a page may be, and into how many pages a home can be cut.
-	mostJoined = 16384
 )
 
 // load is what a round of the scrub finds in the pages that users share.

@@ -40,8 +40,9 @@ func TestWithoutLedger(t *testing.T) {
 		"GET /v1/users/1/blocks": "", "GET /v1/users/1": "", "DELETE /v1/users/1": "",
 		"PUT /v1/users/1/hides/p3?until=2100-01-01T00:00:00Z": "",
 		"POST /v1/users/1/preview":                            `{"kind":"block","targets":["5"]}`,
-		"POST /v1/feed/explain":                               `{"viewer":"1","post":{"id":"p8","author":"2"}}`,
-		"POST /v1/feed/filter":                                `{"viewer":"1","posts":[],"exact":true}`,
+		"GET /v1/pages":                                       "", "PUT /v1/pages": `{"pages":16}`,
+		"POST /v1/feed/explain": `{"viewer":"1","post":{"id":"p8","author":"2"}}`,
+		"POST /v1/feed/filter":  `{"viewer":"1","posts":[],"exact":true}`,
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		a := s.do(t, method, path, body)
