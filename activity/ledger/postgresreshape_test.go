@@ -49,15 +49,18 @@ func testReshapePause(server *pgtest.Server) func(t *testing.T) {
 		}{
 			{"0", 75 * time.Second}, {"15000000", time.Minute}, {"60000000", 15 * time.Second}, {"61000000", 14 * time.Second}, {"75000000", 0},
 		} {
-			execute(t, raw(t, url), `UPDATE homes SET reshaped_at = extract(epoch FROM clock_timestamp()) * 1000000 - `+c.ago+` WHERE home = 2`)
-			for home, of2 := range []bool{false, false, true, true} {
-				_, err := l.PlanReshape(t.Context(), uint32(home))
-				var soon *ledger.TooSoonError
-				switch refused := errors.As(err, &soon); {
-				case err != nil && !refused, refused != (of2 && c.left > 0):
-					t.Errorf("home %d, %s µs after home 2: %v", home, c.ago, err)
-				case refused && (soon.Left > c.left || soon.Left < c.left-10*time.Second):
-					t.Errorf("home %d, %s µs after home 2: %v, want %v", home, c.ago, err, c.left)
+			for _, late := range []string{"2", "3"} {
+				execute(t, raw(t, url), `UPDATE homes SET reshaped_at = extract(epoch FROM clock_timestamp()) * 1000000
+					- CASE home WHEN `+late+` THEN `+c.ago+` ELSE 3600000000 END`)
+				for home := range uint32(4) {
+					_, err := l.PlanReshape(t.Context(), home)
+					var soon *ledger.TooSoonError
+					switch refused := errors.As(err, &soon); {
+					case err != nil && !refused, refused != (home >= 2 && c.left > 0):
+						t.Errorf("home %d, %s µs after home %s: %v", home, c.ago, late, err)
+					case refused && (soon.Left > c.left || soon.Left < c.left-10*time.Second):
+						t.Errorf("home %d, %s µs after home %s: %v, want %v", home, c.ago, late, err, c.left)
+					}
 				}
 			}
 		}
