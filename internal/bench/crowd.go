@@ -164,26 +164,34 @@ func (c *crowd) members(wanted map[uint32]bool) (users [][]int32, blocked [][]bl
 // appendKeys appends the keys of what the users did.
 func (c *crowd) appendKeys(keys []favfilter.Hash, users []int32) []favfilter.Hash {
 	var buf []byte
+	seed := c.identity.Seed
 	for _, u := range users {
 		blocks := c.people.blocks(int(u))
+		block, hide := c.start(Block, int(u), "_U"), c.start(Hide, int(u), "_P")
 		for n := range int(c.people.counts[u]) {
+			start := hide
 			if b := n / blockEvery; n%blockEvery == blockEvery-1 && b < blocks {
-				buf = appendUser(append(appendUser(append(buf[:0], Block+":U"...), int(u)), "_U"...), c.people.blocked(int(u), b))
+				start, buf = block, appendUser(buf[:0], c.people.blocked(int(u), b))
 			} else {
-				buf = appendHidden(append(appendUser(append(buf[:0], Hide+":U"...), int(u)), "_P"...), int(u), n)
+				buf = appendHidden(buf[:0], int(u), n)
 			}
-			keys = append(keys, favfilter.HashKeyBytes(c.identity.Seed, buf))
+			keys = append(keys, start.With(favfilter.HashKeyBytes(seed, buf)))
 		}
 	}
 	return keys
+}
+
+// start is the hash of the start of a user's keys of a kind.
+func (c *crowd) start(kind string, user int, target string) favfilter.Hash {
+	return favfilter.HashKeyBytes(c.identity.Seed, append(appendUser([]byte(kind+":U"), user), target...))
 }
 
 // appendBlocked appends the keys of what others did to users.
 func (c *crowd) appendBlocked(keys []favfilter.Hash, blocked []blockedUser) []favfilter.Hash {
 	var buf []byte
 	for _, b := range blocked {
-		buf = appendUser(append(appendUser(append(buf[:0], BlockedBy+":U"...), int(b.user)), "_U"...), int(b.by))
-		keys = append(keys, favfilter.HashKeyBytes(c.identity.Seed, buf))
+		buf = appendUser(buf[:0], int(b.by))
+		keys = append(keys, c.start(BlockedBy, int(b.user), "_U").With(favfilter.HashKeyBytes(c.identity.Seed, buf)))
 	}
 	return keys
 }

@@ -117,6 +117,7 @@ func (s *suite) build(ctx context.Context) error {
 	}
 	w := &writer{store: store, id: favfilter.PageID{Number: 2}}
 	var buf []byte
+	first := favfilter.HashKey(1, "hide:Uu1000001_P")
 	keys := 0
 	call := Call{Name: "import into pages", Do: func(ctx context.Context, round int) error {
 		w.sequence = uint64(round + 1)
@@ -126,8 +127,8 @@ func (s *suite) build(ctx context.Context) error {
 		}
 		for range pageEntries {
 			keys++
-			buf = strconv.AppendInt(append(buf[:0], "hide:Uu1000001_Pp"...), int64(10_000_000_000+keys), 10)
-			page.Insert(favfilter.HashKeyBytes(1, buf))
+			buf = strconv.AppendInt(append(buf[:0], 'p'), int64(10_000_000_000+keys), 10)
+			page.Insert(first.With(favfilter.HashKeyBytes(1, buf)))
 		}
 		_, err = store.Replace(ctx, favfilter.Replacement{ID: w.id, Page: page, Newer: true})
 		return err
