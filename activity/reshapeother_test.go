@@ -99,7 +99,8 @@ func TestExportDuringReshape(t *testing.T) {
 		got := make(map[Activity]bool)
 		add, n := collect(got), 0
 		must(t, g.Export(t.Context(), "", func(a Activity) error {
-			switch n++; n {
+			n++
+			switch n {
 			case 20:
 				must(t, g.Reshape(t.Context(), 64, nil))
 			case 100:
@@ -312,7 +313,6 @@ func TestReshapedPagesStay(t *testing.T) {
 	if changing.times >= 0 {
 		t.Fatal("the ledger has not changed")
 	}
-	standing := 0
 	count := func() (n int) {
 		for number := range uint32(200) {
 			id := g.pageID(ledger.OwnPages + number)
@@ -327,7 +327,8 @@ func TestReshapedPagesStay(t *testing.T) {
 		}
 		return n
 	}
-	if standing = count(); standing <= 14 {
+	standing := count()
+	if standing <= 14 {
 		t.Errorf("%d pages stand: none was made for nothing", standing)
 	}
 	g.now.Add(int64(preparedExpiry + time.Minute))
