@@ -221,7 +221,8 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	}
 	err = conn.QueryRow(ctx, `SELECT NOT coalesce(bool_and(has_table_privilege(oid, 'INSERT')
 		AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')), false)
-		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'))`).Scan(&i.Denied)
+		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
+			to_regclass('ranges'), to_regclass('homes'))`).Scan(&i.Denied)
 	if err != nil {
 		return fmt.Errorf("read what the user may do: %w", err)
 	}

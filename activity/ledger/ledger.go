@@ -9,7 +9,7 @@
 //
 // The ledger is a SQLite file, used by one process at a time, or a schema of a
 // PostgreSQL database, used by any number of them. What the two have in common
-// is in ledger.go, record.go, read.go and plan.go; the files sqlite*.go,
+// is in ledger.go, record.go, read.go, plan.go, reshape.go and layout.go; the files sqlite*.go,
 // postgres*.go and migrations/ hold what sets them apart.
 package ledger
 

@@ -44,6 +44,7 @@ func TestPostgres(t *testing.T) {
 		"MoveWaits":    testMoveWaits(server),
 		"ReshapePause": testReshapePause(server),
 		"ReshapeWaits": testReshapeWaits(server),
+		"ReshapeRaces": testReshapeRaces(server),
 	} {
 		t.Run(name, test)
 	}

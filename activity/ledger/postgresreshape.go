@@ -98,7 +98,8 @@ func (d *postgresDatabase) reserve(ctx context.Context, n int) (first uint32, er
 	return first, err
 }
 
-// reshape locks the home pages first, then the others, as other writers do.
+// reshape locks the home pages first, which keeps everybody from the others that their users are on. It locks those all the
+// same, in order, as it is going to write them: writers of other homes, whose users have left them, lock them so.
 func (d *postgresDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages []PageChange, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		s, standing, err := d.lockShape(limited, conn, p)

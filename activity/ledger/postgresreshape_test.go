@@ -49,15 +49,18 @@ func testReshapePause(server *pgtest.Server) func(t *testing.T) {
 		}{
 			{"0", 75 * time.Second}, {"15000000", time.Minute}, {"60000000", 15 * time.Second}, {"61000000", 14 * time.Second}, {"75000000", 0},
 		} {
-			execute(t, raw(t, url), `UPDATE homes SET reshaped_at = extract(epoch FROM clock_timestamp()) * 1000000 - `+c.ago+` WHERE home = 2`)
-			for home, of2 := range []bool{false, false, true, true} {
-				_, err := l.PlanReshape(t.Context(), uint32(home))
-				var soon *ledger.TooSoonError
-				switch refused := errors.As(err, &soon); {
-				case err != nil && !refused, refused != (of2 && c.left > 0):
-					t.Errorf("home %d, %s µs after home 2: %v", home, c.ago, err)
-				case refused && (soon.Left > c.left || soon.Left < c.left-10*time.Second):
-					t.Errorf("home %d, %s µs after home 2: %v, want %v", home, c.ago, err, c.left)
+			for _, late := range []string{"2", "3"} {
+				execute(t, raw(t, url), `UPDATE homes SET reshaped_at = extract(epoch FROM clock_timestamp()) * 1000000
+					- CASE home WHEN `+late+` THEN `+c.ago+` ELSE 3600000000 END`)
+				for home := range uint32(4) {
+					_, err := l.PlanReshape(t.Context(), home)
+					var soon *ledger.TooSoonError
+					switch refused := errors.As(err, &soon); {
+					case err != nil && !refused, refused != (home >= 2 && c.left > 0):
+						t.Errorf("home %d, %s µs after home %s: %v", home, c.ago, late, err)
+					case refused && (soon.Left > c.left || soon.Left < c.left-10*time.Second):
+						t.Errorf("home %d, %s µs after home %s: %v, want %v", home, c.ago, late, err, c.left)
+					}
 				}
 			}
 		}
@@ -111,6 +114,50 @@ func testReshapeWaits(server *pgtest.Server) func(t *testing.T) {
 		checkPagesOf(t, r.receipt, r.err, map[uint32]uint64{0: 2, 1: 2, first: 2})
 		if r = <-results[2]; !errors.Is(r.err, ledger.ErrChanged) {
 			t.Errorf("the plan carried out again: %+v, %v, want ErrChanged", r.receipt, r.err)
+		}
+	}
+}
+
+// testReshapeRaces carries out a plan twice at once, and records meanwhile: the second one looks at the homes only when the first is done with
+// them, which is kept from writing until all others wait.
+func testReshapeRaces(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 2})
+		record(t, l, on(0, "a"), on(7, "a"), on(8, "a"))
+		if err := l.SetCut(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := l.PlanReshape(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch := raw(t, url)
+		execute(t, watch, `BEGIN`, `LOCK TABLE ranges IN SHARE MODE`)
+		shaped, again, recorded := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		waiting := func(n string) { await(t, watch, `SELECT count(*) = `+n+` FROM pg_locks WHERE NOT granted`) }
+		go func() { shaped <- second(l.Reshape(t.Context(), plan)) }()
+		waiting("1")
+		go func() { again <- second(l.Reshape(t.Context(), plan)) }()
+		waiting("2")
+		var receipt ledger.Receipt
+		go func() {
+			var err error
+			receipt, err = l.Record(t.Context(), time.Now(), []ledger.Change{on(8, "b")})
+			recorded <- err
+		}()
+		waiting("3")
+		execute(t, watch, `COMMIT`)
+		if err := <-shaped; err != nil {
+			t.Error(err)
+		}
+		if err := <-again; !errors.Is(err, ledger.ErrChanged) {
+			t.Errorf("the plan carried out again: %v, want ErrChanged", err)
+		}
+		err = <-recorded
+		checkPagesOf(t, receipt, err, map[uint32]uint64{1: 2, ledger.OwnPages: 2})
+		if rows, s, err := l.Snapshot(t.Context(), ledger.OwnPages); err != nil || len(rows) != 4 || s.Sequence != 2 || s.Moves != 0 {
+			t.Errorf("%v at %+v, %v, want all rows", rows, s, err)
 		}
 	}
 }

@@ -144,7 +144,8 @@ const (
 		home (greatest) AS (SELECT CASE $2::bigint WHEN -1 THEN 9223372036854775807 ELSE last | $2 END FROM ends),
 		bounds (least, greatest) AS (SELECT ends.least,
 			coalesce((SELECT min(r.least) - 1 FROM ranges r WHERE r.least > ends.last AND r.least <= home.greatest), home.greatest)
-			FROM ends, home)` + gapsCTE + `, own (least, greatest) AS (SELECT hash, hash FROM owners WHERE page = $1 UNION ALL SELECT least, greatest FROM gaps)
+			FROM ends, home)` + gapsCTE + `,
+		own (least, greatest) AS (SELECT hash, hash FROM owners WHERE page = $1 UNION ALL SELECT least, greatest FROM gaps)
 		SELECT p.sequence, p.moves, coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
 		FROM pages p LEFT JOIN (own CROSS JOIN

@@ -234,6 +234,21 @@ func (s suite) reshapeChanged(t *testing.T) {
 	setCut(t, l, m, 2)
 	s.reshaped(t, url, l, m, 1)
 	m.check(t, l)
+	// A page of two homes that has become one of four since: their cells are as they were.
+	for _, pages := range []uint32{1, 2} {
+		setCut(t, l, m, pages)
+		s.reshaped(t, url, l, m, 0)
+	}
+	setCut(t, l, m, 4)
+	s.pass(t, url)
+	stale, _ = planned(t, l, m, 0)
+	setCut(t, l, m, 1)
+	s.reshaped(t, url, l, m, 0)
+	s.pass(t, url)
+	refused(stale, ledger.ErrChanged)
+	setCut(t, l, m, 2)
+	s.reshaped(t, url, l, m, 0)
+	m.check(t, l)
 	// A move of a user raises the page.
 	setCut(t, l, m, 4)
 	s.pass(t, url)
