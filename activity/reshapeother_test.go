@@ -147,6 +147,7 @@ func TestDeleteAfterReshape(t *testing.T) {
 				}
 			}
 			g.checkRate(t, found, 365)
+			g.wantGone(t, g.ledger, user)
 		}
 		check("deleted")
 		g.wantWhole(t)
@@ -212,6 +213,19 @@ func TestReshapeDue(t *testing.T) {
 	g.scrubAll()
 	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (duePage+100)/4.0 || s.SharedPages != 4 {
 		t.Errorf("after it: %+v", s)
+	}
+}
+
+// Who has a page of their own is no load for others.
+func TestOwnPagesAreNotDue(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 2)
+	g.recordMany(t, "bot", "hide", 3*duePage, posts("b"))
+	g.settleMoves()
+	for range 3 {
+		g.scrubAll()
+	}
+	if s := g.Stats(); s.OwnPages != 1 || s.SharedPages != 2 || s.KeysPerPage != 0 || s.ReshapeDue != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
