@@ -97,3 +97,18 @@ func (l *expectingLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (l
 	}
 	return l.Ledger.Reshape(ctx, p)
 }
+
+// Home pages that nobody is on any more go after a while, and are not made again.
+func TestEmptyHomePagesGo(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 8)
+	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
+	check := g.everybody(t, 60)
+	must(t, g.Reshape(t.Context(), 1, nil))
+	g.now.Add(int64(2 * emptyExpiry))
+	g.scrubAll()
+	if n := g.Stats().Found; len(n) > 0 {
+		t.Errorf("the scrub found %v", n)
+	}
+	check("an hour later")
+}
