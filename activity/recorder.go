@@ -342,7 +342,7 @@ func (r *Recorder) isClosed() bool {
 	}
 }
 
-// Pages returns the number of pages of the filter.
+// Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
 func (r *Recorder) Pages() uint32 { return r.identity.Pages }
 
 // Kinds returns the kinds that the Recorder knows.

@@ -43,9 +43,9 @@ type reshaping struct {
 // ledger, as far as a ledger has several. Group after group of users is brought to other pages, which stand in the store before anybody
 // looks for them there. A group that was moved within the last minute waits until that is over.
 //
-// After an error, or when ctx has ended, some users are on pages as before, and others as asked for, and all that is recorded is where it is
-// looked for; Reshape may be called again, of any Recorder, and goes on. Several at once share the work. progress is called, one call at a
-// time, with the homes that are done of all, unless it is nil; a home is as many users as shared a page at first.
+// After an error, or when ctx has ended, some users are on pages as before, and others as asked for, and all that is recorded is
+// where it is looked for; Reshape may be called again, of any Recorder, and goes on. Several at once share the work. progress is
+// called, one call at a time, with the homes that are done of all, unless it is nil; a home is the users who shared a page at first.
 //
 // Errors are an [*InvalidError] of field "pages", an [*UnavailableError], [ErrReshaping] if another number was asked for meanwhile, or
 // that of ctx.
@@ -65,7 +65,7 @@ func (r *Recorder) Reshape(ctx context.Context, pages uint32, progress func(done
 	if progress == nil {
 		progress = func(int, int) {}
 	}
-	w := &reshape{r: r, pages: pages, progress: progress}
+	w := &reshape{r: r, pages: pages, progress: progress, planning: make(chan struct{}, 1)}
 	group, ctx := errgroup.WithContext(ctx)
 	for range reshapers {
 		group.Go(func() error { return w.run(ctx) })
@@ -96,9 +96,11 @@ type reshape struct {
 	pages    uint32
 	progress func(done, homes int)
 
+	planning chan struct{} // holds one while a plan is made, which may have to wait
+	next     uint32        // home that nobody has looked at
+
 	mu   sync.Mutex
-	next uint32 // home that nobody has looked at
-	done int    // homes
+	done int // homes
 }
 
 // run reshapes homes until none is left.
@@ -120,8 +122,12 @@ func (w *reshape) run(ctx context.Context) error {
 
 // take returns the plan for the next homes; nil if there are none.
 func (w *reshape) take(ctx context.Context) (*ledger.ReshapePlan, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	select {
+	case w.planning <- struct{}{}:
+		defer func() { <-w.planning }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if w.next >= w.r.identity.Pages {
 		return nil, nil //nolint:nilnil // nothing is left
 	}
@@ -188,7 +194,8 @@ func (r *Recorder) carryOut(ctx context.Context, plan *ledger.ReshapePlan) error
 	return nil
 }
 
-// tryPlan reports whether homes, or pages that were to be made of what they hold, have changed since the plan was made: then nothing was done.
+// tryPlan reports whether homes, or pages that were to be made of what they hold, have changed since the plan was made: then
+// nothing was done.
 func (r *Recorder) tryPlan(ctx context.Context, plan *ledger.ReshapePlan, prepare bool) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reshapeTimeout)
 	defer cancel()

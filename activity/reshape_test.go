@@ -53,7 +53,8 @@ func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 				if !see("hide", fmt.Sprint("p", n)) {
 					t.Errorf("%s: %s misses p%d", when, user, n)
 				}
-				if looked++; see("hide", fmt.Sprint("p", n+10)) {
+				looked++
+				if see("hide", fmt.Sprint("p", n+10)) {
 					found++
 				}
 			}

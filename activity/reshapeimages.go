@@ -41,7 +41,7 @@ func (r *Recorder) prepare(ctx context.Context, plan *ledger.ReshapePlan) (prepa
 		}
 		if keys += n; keys > maxPreparedKeys {
 			plan.Expect = nil
-			return nil, nil
+			return nil, nil //nolint:nilnil // no images are prepared too
 		}
 	}
 	ready := make(prepared, len(after))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -270,6 +271,51 @@ func TestStartReshape(t *testing.T) {
 		start(2, true, nil)
 		p.Close()
 		start(2, false, ErrClosed)
+		must(t, l.Close())
+	})
+}
+
+// busyLedger says for a while that homes were reshaped too short a time ago.
+type busyLedger struct {
+	*ledger.Ledger
+	until time.Time
+}
+
+func (l busyLedger) PlanReshape(ctx context.Context, home uint32) (*ledger.ReshapePlan, error) {
+	if left := time.Until(l.until); left > 0 {
+		return nil, fmt.Errorf("plan: %w", &ledger.TooSoonError{Left: left})
+	}
+	return l.Ledger.PlanReshape(ctx, home)
+}
+
+// Homes that were reshaped a short time ago are waited for, unless the caller gives up, or the Recorder is closed.
+func TestReshapeTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 4)
+		busy := busyLedger{l, time.Now().Add(time.Minute)}
+		p := startProcess(t, busy, &favfilter.Memory{}, Config{ScrubRate: 1})
+		check := p.everybody(t, 20)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := p.Reshape(ctx, 16, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 30*time.Second {
+			t.Errorf("given up after %v: %v", time.Since(start), err)
+		}
+		must(t, p.Reshape(t.Context(), 16, nil))
+		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
+			t.Errorf("done after %v", took)
+		}
+		check("done")
+		p.Close()
+		busy.until = time.Now().Add(time.Hour)
+		q := startProcess(t, busy, &favfilter.Memory{}, Config{ScrubRate: 1})
+		if started, err := q.StartReshape(t.Context(), 4); !started || err != nil {
+			t.Errorf("started %v, %v", started, err)
+		}
+		q.Close() // which does not take an hour
+		if took := time.Since(start); took > 2*time.Minute {
+			t.Errorf("closed after %v", took)
+		}
 		must(t, l.Close())
 	})
 }

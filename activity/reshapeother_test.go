@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,7 +98,8 @@ func TestExportDuringReshape(t *testing.T) {
 		got := make(map[Activity]bool)
 		add, n := collect(got), 0
 		must(t, g.Export(t.Context(), "", func(a Activity) error {
-			switch n++; n {
+			n++
+			switch n {
 			case 20:
 				must(t, g.Reshape(t.Context(), 64, nil))
 			case 100:
@@ -146,6 +146,7 @@ func TestDeleteAfterReshape(t *testing.T) {
 				}
 			}
 			g.checkRate(t, found, 365)
+			g.wantGone(t, g.ledger, user)
 		}
 		check("deleted")
 		g.wantWhole(t)
@@ -211,6 +212,19 @@ func TestReshapeDue(t *testing.T) {
 	g.scrubAll()
 	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (duePage+100)/4.0 || s.SharedPages != 4 {
 		t.Errorf("after it: %+v", s)
+	}
+}
+
+// Who has a page of their own is no load for others.
+func TestOwnPagesAreNotDue(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 2)
+	g.recordMany(t, "bot", "hide", 3*duePage, posts("b"))
+	g.settleMoves()
+	for range 3 {
+		g.scrubAll()
+	}
+	if s := g.Stats(); s.OwnPages != 1 || s.SharedPages != 2 || s.KeysPerPage != 0 || s.ReshapeDue != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -298,91 +312,4 @@ func TestWriteWaitsForThePageLeft(t *testing.T) {
 	if h := loaded[0].Page.Header(); h.Moves != 1 || h.Sequence != 2 {
 		t.Errorf("acknowledged while the page left stands at %d, with %d moves", h.Sequence, h.Moves)
 	}
-}
-
-// Pages that a reshape has made are there to stay; those that it made for nothing are not.
-func TestReshapedPagesStay(t *testing.T) {
-	store := &favfilter.Memory{}
-	g := newRig(t, store, 2)
-	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
-	g.everybody(t, 100)
-	changing := &changingLedger{Ledger: g.ledger, times: 3}
-	g.Recorder.ledger = changing
-	must(t, g.Reshape(t.Context(), 16, nil))
-	if changing.times >= 0 {
-		t.Fatal("the ledger has not changed")
-	}
-	standing := 0
-	count := func() (n int) {
-		for number := range uint32(200) {
-			id := g.pageID(ledger.OwnPages + number)
-			for home := range g.identity.Pages { // it is not known any more where those were that are not used
-				id.Number = home
-				st, err := store.Peek(t.Context(), []favfilter.PageID{id})
-				must(t, err)
-				if !st[0].Missing {
-					n++
-				}
-			}
-		}
-		return n
-	}
-	if standing = count(); standing <= 14 {
-		t.Errorf("%d pages stand: none was made for nothing", standing)
-	}
-	g.now.Add(int64(preparedExpiry + time.Minute))
-	if n := count(); n != 14 {
-		t.Errorf("%d pages are left of %d, want 14", n, standing)
-	}
-}
-
-// changingLedger says for some times that homes have changed since their reshape was planned.
-type changingLedger struct {
-	*ledger.Ledger
-	mu    sync.Mutex
-	times int
-}
-
-func (l *changingLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error) {
-	l.mu.Lock()
-	l.times--
-	changed := l.times >= 0
-	l.mu.Unlock()
-	if changed {
-		return ledger.Receipt{}, ledger.ErrChanged
-	}
-	return l.Ledger.Reshape(ctx, p)
-}
-
-// Where others write so much that images are always old, a home is reshaped without any.
-func TestReshapeWithoutImages(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 2)
-	check := g.everybody(t, 60)
-	for _, pages := range []uint32{16, 1, 4} {
-		expecting := &expectingLedger{Ledger: g.ledger}
-		g.Recorder.ledger = expecting
-		must(t, g.Reshape(t.Context(), pages, nil))
-		if expecting.refused < maxPlans-1 {
-			t.Errorf("%d tries with images", expecting.refused)
-		}
-		check(fmt.Sprint(pages, " pages"))
-		g.wantWhole(t)
-	}
-}
-
-// expectingLedger says of every plan with expectations that they are not met.
-type expectingLedger struct {
-	*ledger.Ledger
-	mu      sync.Mutex
-	refused int
-}
-
-func (l *expectingLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error) {
-	if len(p.Expect) > 0 {
-		l.mu.Lock()
-		l.refused++
-		l.mu.Unlock()
-		return ledger.Receipt{}, ledger.ErrChanged
-	}
-	return l.Ledger.Reshape(ctx, p)
 }

@@ -100,7 +100,9 @@ func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, 
 
 // sharedRows returns the rows of those users of a home who have no page of their own, and whether that is all of them: none
 // of the pages knows of more moves than placed.
-func (r *Recorder) sharedRows(ctx context.Context, home uint32, placed *placement, last *exported) (rows []ledger.Row, whole bool, err error) {
+func (r *Recorder) sharedRows(
+	ctx context.Context, home uint32, placed *placement, last *exported,
+) (rows []ledger.Row, whole bool, err error) {
 	pages := []uint32{home}
 	if placed != nil && len(placed.ranges) > 0 {
 		pages = pages[:0]

@@ -116,7 +116,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		t.Errorf("rows are left: %v, %v", owned, naming)
 	}
 	posts := []string{"hide", "like", "pin"}
-	for page := range g.identity.Pages {
+	for _, page := range (&rig{Recorder: g.Recorder, ledger: l}).allPages(t) {
 		rows, s, err := l.Snapshot(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {
@@ -126,7 +126,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		}
 		want, err := g.image(t.Context(), page, rows, s)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.pageID(page)})
 		must(t, err)
 		switch got := loaded[0].Page; {
 		case got == nil && s.Sequence == 0: // nobody was ever on it

@@ -349,13 +349,12 @@ type PageInfo struct {
 // Page describes the page of the kinds that the ledger keeps; the zero value if the
 // View has none of them.
 func (v *View) Page() PageInfo {
-	h, rate := v.header(), 0.0
+	h := v.header()
+	rate := h.FalsePositiveRate()
 	switch {
 	case v.page != nil:
 		rate = v.page.FalsePositiveRate()
-	case v.probed != nil:
-		rate = h.FalsePositiveRate()
-	default:
+	case v.probed == nil:
 		return PageInfo{}
 	}
 	return PageInfo{

@@ -23,7 +23,7 @@ const (
 	reshapeHides = 8 // of each, that stay
 )
 
-// TestReshapeBesideServices changes the number of pages, as a process of its own and by a service, while two services on one Postgres and one
+// TestReshapeBesideServices changes the number of pages, as a process of its own, by a service, and by a process that is killed, while two services on one Postgres and one
 // Redis are read and written to: no feed misses anything that was acknowledged, whichever service it is asked of, and what was
 // undone is reported no more often than the rate allows.
 func TestReshapeBesideServices(t *testing.T) {
@@ -65,6 +65,8 @@ func TestReshapeBesideServices(t *testing.T) {
 	l.reshape(url, 256, beside...)
 	l.reshape(url, 32, beside...)
 	l.reshape(url, 64, "reshape", "--server", l.services[1].url)
+	l.kill(512, beside...)
+	l.reshape(url, 512, beside...)
 	l.stopped.Store(true)
 	wg.Wait()
 	l.judge()
@@ -97,7 +99,8 @@ func (l *reshapeLoad) reshape(url string, pages int, args ...string) {
 			var shape struct {
 				Shared int `json:"shared_pages"`
 			}
-			if err := s.call(http.MethodGet, "/v1/pages", nil, &shape); err != nil || shape.Shared != pages {
+			err := s.call(http.MethodGet, "/v1/pages", nil, &shape) //nolint:contextcheck // it has the test's
+			if err != nil || shape.Shared != pages {
 				return fmt.Errorf("%d pages are shared, not %d: %w", shape.Shared, pages, err)
 			}
 			return nil
@@ -116,6 +119,33 @@ func (l *reshapeLoad) reshape(url string, pages int, args ...string) {
 	if err := conn.Close(l.t.Context()); err != nil {
 		l.t.Error(err)
 	}
+}
+
+// kill begins a reshape, and kills it when some homes are done, unless it was quicker.
+func (l *reshapeLoad) kill(pages int, args ...string) {
+	l.t.Helper()
+	cmd := exec.CommandContext(l.t.Context(), command, append(args, "--pages", fmt.Sprint(pages))...)
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	done := 0
+	err := servertest.Await(l.t.Context(), "homes are reshaped", func(context.Context) error {
+		var shape struct {
+			Pages    int `json:"pages"`
+			Reshaped int `json:"reshaped"`
+		}
+		err := l.services[0].call(http.MethodGet, "/v1/pages", nil, &shape) //nolint:contextcheck // it has the test's
+		if done = shape.Reshaped; err != nil || shape.Pages != pages || done < 2 {
+			return fmt.Errorf("%+v, %w", shape, err)
+		}
+		return nil
+	})
+	if err != nil {
+		l.t.Error(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	l.t.Logf("killed when %d homes were reshaped to %d pages", done, pages)
 }
 
 func lastLine(text string) string {

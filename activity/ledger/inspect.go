@@ -30,6 +30,7 @@ type Inspection struct {
 	Schema   int      // version of the ledger's tables, from 1
 	Known    int      // the latest version that this package knows: Open brings older ones up to it, and refuses later ones
 	Identity Identity // zero if Schema is later than Known and keeps it elsewhere
+	Cut      uint32   // the number of pages that SetCut asked for last; 0: none
 
 	// UsedBy is the id of a process that has the SQLite file open: 0 if there is none, and
 	// where nobody tells. Only Linux does, of the processes that the caller may look at.
@@ -100,6 +101,8 @@ func (i *Inspection) identify(meta map[string]string, err error) error {
 	}
 	if err == nil {
 		i.Identity, err = parseIdentity(meta)
+		cut, _ := strconv.ParseUint(meta[cutName], 10, 32) // of what is damaged, Cut tells
+		i.Cut = uint32(cut)
 	}
 	if err != nil && i.Schema > i.Known {
 		return nil // a later version may have it another way

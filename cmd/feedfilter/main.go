@@ -24,10 +24,10 @@ const (
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the service."`
 	Import  importCmd  `cmd:"" help:"Import activities from a CSV or NDJSON file."`
-	Reshape reshapeCmd `cmd:"" help:"Change the number of pages while the service runs."`
 	Export  exportCmd  `cmd:"" help:"Export the activities of the ledger as NDJSON."`
 	Doctor  doctorCmd  `cmd:"" help:"Check what the service would work with, and say what to do."`
 	Plan    planCmd    `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
+	Reshape reshapeCmd `cmd:"" help:"Change the number of pages while the service runs."`
 	Health  healthCmd  `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
 	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -21,8 +21,8 @@ type reshapeCmd struct {
 func (*reshapeCmd) Help() string {
 	return "Users who share pages are cut into --pages of them, group after group, while feeds and writes go on. What was interrupted goes " +
 		"on when the command is run again. With a ledger on Postgres it runs beside the services, and needs their " +
-		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger is the service's alone: have that do it, with --server, or stop it " +
-		"first. A group that was moved within the last minute waits until that is over. Services that were given " +
+		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger is the service's alone: have that do it, with --server, or " +
+		"stop it first. A group that was moved within the last minute waits until that is over. Services that were given " +
 		"--pages have to be given the new number when they start again, or none."
 }
 

@@ -67,7 +67,8 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 		case bar.homes == 0 || ctx.Err() != nil:
 			return err // it has not begun
 		default:
-			if silent++; silent == maxSilence {
+			silent++
+			if silent == maxSilence {
 				return err
 			}
 		}

@@ -120,10 +120,16 @@ func (d *Doctor) checkPageCount(context.Context) finding {
 	if d.ledger == nil {
 		return d.noLedger()
 	}
-	made, asked := d.ledger.Identity.Pages, d.config.Pages
+	made, cut, asked := d.ledger.Identity.Pages, d.ledger.Cut, d.config.Pages
 	switch {
 	case made == 0:
 		return skipf("not told by a ledger of that version")
+	case cut != 0 && cut != made:
+		if asked != 0 && asked != made && asked != cut {
+			return fail(fmt.Sprintf("made with %d, reshaped to %d, %d are asked for", made, cut, asked),
+				fmt.Sprintf("Leave out --pages, or give --pages %d.", cut))
+		}
+		return okf("%d, made with %d", cut, made)
 	case asked != 0 && asked != made:
 		return fail(fmt.Sprintf("made with %d, %d are asked for", made, asked), fmt.Sprintf("Leave out --pages, or give --pages %d.", made))
 	}
