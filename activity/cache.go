@@ -20,7 +20,7 @@ import (
 // others write is overlooked for the staleness bound at most.
 type cache struct {
 	most  int           // bytes
-	keeps time.Duration // windows; 0: until this process writes to them, as nobody else does
+	keeps time.Duration // windows, and writes from being acknowledged; 0: nobody else writes
 
 	mu     sync.Mutex
 	held   map[favfilter.PageID]*list.Element // of holding
@@ -210,10 +210,10 @@ func (r *Recorder) heldPage(v *View, page, moves uint32, want uint64, known bool
 // outwait waits until no process may answer from pages that it has held since before the given time. Where its last poll is
 // too old it does not, so nobody has to be asked.
 func (r *Recorder) outwait(committed int64) {
-	if r.delays == 0 {
+	if r.cache == nil || r.cache.keeps == 0 {
 		return
 	}
-	rest := time.NewTimer(time.Duration(committed+int64(r.delays)-r.elapsed()) + time.Nanosecond)
+	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + time.Nanosecond)
 	defer rest.Stop()
 	select {
 	case <-rest.C:

@@ -167,8 +167,7 @@ type Recorder struct {
 	follow    follower
 	declared  declared
 	images    images
-	cache     *cache        // nil: there is none
-	delays    time.Duration // how long after its commit a write is acknowledged at the earliest
+	cache     *cache // nil: there is none
 	stats     counters
 	waiting   atomic.Int64 // writes
 	queue     chan *write
@@ -244,7 +243,6 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		follow:    follower{bound: max(0, c.StalenessBound)},
 		images:    newImages(),
 		cache:     newCache(c.PageCache, c.delays()),
-		delays:    c.delays(),
 		queue:     make(chan *write),
 		settling:  make(chan struct{}, maxSettling),
 		rebuilds:  newRebuilds(),
