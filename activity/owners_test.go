@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -130,8 +129,11 @@ func TestLargePageIsProbed(t *testing.T) {
 			defer rd.Release()
 			ids := append(targets("b", 2990, 60), targets("fan", 30, 20)...)
 			ids = append(ids, targets("n", 40, 20)...)
-			rd.Hash(User, slices.Values(ids))
-			rd.Hash(Post, slices.Values(ids))
+			for _, target := range []Target{User, Post} {
+				for _, id := range ids {
+					rd.Hash(target, id)
+				}
+			}
 			probes := rd.Probes()
 			v, err := rd.View()
 			must(t, err)

@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -35,7 +34,7 @@ func TestLargePageSetBack(t *testing.T) {
 		back()
 		rd := g.Begin(t.Context(), "bot", []Kind{g.kind(t, "hide")}, 1)
 		defer rd.Release()
-		rd.Hash(Post, slices.Values([]string{"late"}))
+		rd.Hash(Post, "late")
 		_, err := rd.View()
 		must(t, err)
 		rd.Look(1)

@@ -31,7 +31,8 @@ func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
 	}
 	mark := r.marks.of(page)
 	if h.Shape.Bits/8 > r.largePage {
-		mark.large.Store(&h)
+		known := h // here, so that only large pages put it on the heap
+		mark.large.Store(&known)
 	} else {
 		mark.large.Store(nil)
 	}

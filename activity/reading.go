@@ -2,7 +2,6 @@ package activity
 
 import (
 	"context"
-	"iter"
 	"runtime"
 	"slices"
 
@@ -77,15 +76,15 @@ func (rd *Reading) View() (*View, error) {
 	return rd.view, rd.err
 }
 
-// Hash hashes the ids that are to be looked for by kinds of that target: once for all of these kinds, and to be called
-// once for each target.
-func (rd *Reading) Hash(target Target, ids iter.Seq[string]) {
-	seed, hashes := rd.view.seed, rd.hashes
-	first := len(hashes)
-	for id := range ids {
-		hashes = append(hashes, favfilter.HashKey(seed, id))
+// Hash hashes an id that is to be looked for by kinds of that target: once for all of these kinds. All ids of one target
+// are hashed before the first of the other.
+func (rd *Reading) Hash(target Target, id string) {
+	ids := &rd.ids[target]
+	if ids.end == 0 {
+		ids.first = len(rd.hashes)
 	}
-	rd.hashes, rd.ids[target] = hashes, span{first, len(hashes)}
+	rd.hashes = append(rd.hashes, favfilter.HashKey(rd.view.seed, id))
+	ids.end = len(rd.hashes)
 }
 
 // Look looks for all ids that were hashed, by the first so many kinds. Before it, [Reading.View] must have returned no

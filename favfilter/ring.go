@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -118,8 +119,16 @@ func (r *Ring) page(id PageID, number int64) PageID {
 func (r *Ring) Pages(id PageID, now time.Time) []PageID {
 	ids := make([]PageID, r.parts+1)
 	number := r.number(now)
+	// All names are parts of one string: a feed asks for them each time.
+	var names strings.Builder
+	names.Grow(len(ids) * (len(id.Part) + len("-00000")))
+	var digits [20]byte
 	for i := range ids {
-		ids[i] = r.page(id, number-int64(i))
+		start := names.Len()
+		names.WriteString(id.Part)
+		names.WriteByte('-')
+		names.Write(strconv.AppendInt(digits[:0], number-int64(i), 10))
+		ids[i] = PageID{Number: id.Number, Part: names.String()[start:]}
 	}
 	return ids
 }

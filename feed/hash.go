@@ -1,8 +1,6 @@
 package feed
 
 import (
-	"iter"
-
 	"github.com/feedfilter/feedfilter/activity"
 )
 
@@ -38,39 +36,20 @@ func hashAhead(reading *activity.Reading, c *checks, posts []Post) hashed {
 	h := hashed{reading: reading, posts: len(posts)}
 	h.byUser, h.byPost = c.targets()
 	if h.byUser {
-		reading.Hash(activity.User, users(posts))
+		for p := range posts { // also where there is no author
+			reading.Hash(activity.User, posts[p].Author)
+			for _, a := range posts[p].Actors {
+				reading.Hash(activity.User, a)
+			}
+		}
 		h.countUsers(posts)
 	}
 	if h.byPost {
-		reading.Hash(activity.Post, ids(posts))
+		for p := range posts {
+			reading.Hash(activity.Post, posts[p].ID)
+		}
 	}
 	return h
-}
-
-func ids(posts []Post) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for p := range posts {
-			if !yield(posts[p].ID) {
-				return
-			}
-		}
-	}
-}
-
-// users yields the author of each post, also where there is none, and then its actors.
-func users(posts []Post) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for p := range posts {
-			if !yield(posts[p].Author) {
-				return
-			}
-			for _, a := range posts[p].Actors {
-				if !yield(a) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // countUsers counts who is on the posts, unless all have an author and nobody else.

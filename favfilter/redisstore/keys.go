@@ -31,9 +31,24 @@ func checkName(name string) error {
 }
 
 func (s *Store) keys(id favfilter.PageID) (bits, regions string) {
-	slot := "fav:{" + s.name + "/" + strconv.FormatUint(uint64(id.Number), 10) + "}:"
+	var buf [128]byte
+	prefix := s.appendPrefix(buf[:0], id)
+	regions = string(append(prefix, "regions"...))
+	return string(append(prefix, "bits"...)), regions
+}
+
+// bitsKey is the first of keys.
+func (s *Store) bitsKey(id favfilter.PageID) string {
+	var buf [128]byte
+	return string(append(s.appendPrefix(buf[:0], id), "bits"...))
+}
+
+// appendPrefix appends what the names of both strings begin with.
+func (s *Store) appendPrefix(name []byte, id favfilter.PageID) []byte {
+	name = append(append(append(name, "fav:{"...), s.name...), '/')
+	name = append(strconv.AppendUint(name, uint64(id.Number), 10), "}:"...)
 	if id.Part != "" {
-		slot += id.Part + ":"
+		name = append(append(name, id.Part...), ':')
 	}
-	return slot + "bits", slot + "regions"
+	return name
 }

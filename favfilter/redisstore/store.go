@@ -73,10 +73,9 @@ func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 	var keys [][]string
 	for i, id := range ids {
 		if i == 0 || ids[i-1].Number != id.Number {
-			keys = append(keys, nil)
+			keys = append(keys, make([]string, 0, len(ids)-i))
 		}
-		bits, _ := s.keys(id)
-		keys[len(keys)-1] = append(keys[len(keys)-1], bits)
+		keys[len(keys)-1] = append(keys[len(keys)-1], s.bitsKey(id))
 	}
 	cmds := pipelined(ctx, s, len(keys), func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
 		return pipe.MGet(ctx, keys[i]...)

@@ -91,8 +91,12 @@ func (s *suite) process(ctx context.Context) (err error) {
 func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f *Feed) error {
 	reading := r.Begin(ctx, f.Viewer, kinds, 0)
 	defer reading.Release()
-	reading.Hash(activity.User, f.authors)
-	reading.Hash(activity.Post, f.ids)
+	for p := range f.Posts {
+		reading.Hash(activity.User, f.Posts[p].Author)
+	}
+	for p := range f.Posts {
+		reading.Hash(activity.Post, f.Posts[p].ID)
+	}
 	if _, err := reading.View(); err != nil {
 		return err
 	}
@@ -107,22 +111,6 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 		return fmt.Errorf("nothing was found for viewer %s, who has done something", f.Viewer)
 	}
 	return nil
-}
-
-func (f *Feed) authors(yield func(string) bool) {
-	for p := range f.Posts {
-		if !yield(f.Posts[p].Author) {
-			return
-		}
-	}
-}
-
-func (f *Feed) ids(yield func(string) bool) {
-	for p := range f.Posts {
-		if !yield(f.Posts[p].ID) {
-			return
-		}
-	}
 }
 
 // keyCost is what feeds of processFeed candidates cost.
