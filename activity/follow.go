@@ -56,14 +56,14 @@ func (r *Recorder) elapsed() int64 {
 const jitter = time.Second
 
 // ledgerTime is the time by the ledger's clock, so that processes whose own clocks
-// are apart agree. How far that is ahead is measured with each poll, a little differently each time: time
-// stands still rather than go back by so little, so that what is recorded later is later.
+// are apart agree. How far that is ahead is measured with each poll, a little differently each time: rather than go back
+// by so little, time goes on by a microsecond, what times are kept in, so that what is recorded later is later.
 func (r *Recorder) ledgerTime() time.Time {
 	now := time.Now().Add(time.Duration(r.follow.clock.Load()))
 	for {
 		latest := r.follow.latest.Load()
 		if back := latest - now.UnixNano(); back > 0 && back < int64(jitter) {
-			return time.Unix(0, latest)
+			now = time.Unix(0, latest).Add(time.Microsecond)
 		}
 		if r.follow.latest.CompareAndSwap(latest, now.UnixNano()) {
 			return now

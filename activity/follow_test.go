@@ -96,11 +96,11 @@ type slowLedger struct {
 	polls      atomic.Int64
 }
 
-func (l *slowLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *slowLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	if l.unreadable.Load() {
 		return nil, ledger.Standing{}, faulttest.ErrInjected
 	}
-	return l.Ledger.Snapshot(ctx, page)
+	return l.Ledger.Keys(ctx, page)
 }
 
 func (l *slowLedger) Changed(
@@ -328,8 +328,8 @@ func TestLedgerTimeDoesNotGoBack(t *testing.T) {
 		for _, step := range []struct{ ahead, want time.Duration }{
 			{0, 0},
 			{300 * time.Millisecond, 300 * time.Millisecond},
-			{100 * time.Millisecond, 300 * time.Millisecond},
-			{-600 * time.Millisecond, 300 * time.Millisecond},
+			{100 * time.Millisecond, 300*time.Millisecond + time.Microsecond},
+			{-600 * time.Millisecond, 300*time.Millisecond + 2*time.Microsecond},
 			{-10 * time.Minute, -10 * time.Minute},
 			{10 * time.Minute, 10 * time.Minute},
 		} {

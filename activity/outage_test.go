@@ -192,11 +192,11 @@ func (l *hangingLedger) Sequence(ctx context.Context, page uint32) (uint64, erro
 	return l.Ledger.Sequence(ctx, page)
 }
 
-func (l *hangingLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, ledger.Standing{}, err
 	}
-	return l.Ledger.Snapshot(ctx, page)
+	return l.Ledger.Keys(ctx, page)
 }
 
 // While the ledger is known to hang, feeds do not wait for it, also where others have changed

@@ -20,10 +20,10 @@ type gatedLedger struct {
 	snapshots atomic.Int64
 }
 
-func (l *gatedLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	l.snapshots.Add(1)
 	<-l.gate
-	return l.Ledger.Snapshot(ctx, page)
+	return l.Ledger.Keys(ctx, page)
 }
 
 // When too many pages wait for the ledger, further feeds are refused at once, and the

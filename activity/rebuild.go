@@ -136,7 +136,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
-	rows, standing, err := r.ledger.Snapshot(ctx, number)
+	rows, standing, err := r.ledger.Keys(ctx, number)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}

@@ -22,6 +22,7 @@ type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
 	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error)
+	Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)
 	Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error)
 	Homes(ctx context.Context, homes ...uint32) ([]ledger.Home, error)

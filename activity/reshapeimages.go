@@ -63,7 +63,7 @@ type preparing struct {
 
 // readForReshape gives what a page holds to the pages that are to have it after the plan, and returns how much that is.
 func (r *Recorder) readForReshape(ctx context.Context, plan *ledger.ReshapePlan, page uint32, after map[uint32]*preparing) (int, error) {
-	rows, s, err := r.ledger.Snapshot(ctx, page)
+	rows, s, err := r.ledger.Keys(ctx, page)
 	if err != nil {
 		return 0, err
 	}

@@ -229,7 +229,7 @@ func (r *Recorder) verify(page uint32) {
 	case loaded[0].Page == nil:
 		return
 	}
-	rows, s, err := r.ledger.Snapshot(ctx, page)
+	rows, s, err := r.ledger.Keys(ctx, page)
 	if err != nil {
 		return
 	}

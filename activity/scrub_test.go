@@ -208,9 +208,9 @@ type snapshotSpy struct {
 	pages map[uint32]bool
 }
 
-func (l *snapshotSpy) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	l.pages[page] = true
-	return l.Ledger.Snapshot(ctx, page)
+	return l.Ledger.Keys(ctx, page)
 }
 
 // In time every page gets its turn to be compared key by key.

@@ -166,6 +166,7 @@ type database interface {
 // that no page ever had gives errNoOwnPage.
 type pageReader interface {
 	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
+	keys(ctx context.Context, page uint32) ([]Row, Standing, error) // no times
 	sequence(ctx context.Context, page uint32) (uint64, error)
 	// changed returns up to changedAtOnce of the pages that Ledger.Changed
 	// reports, those that come after the one given, which is the last of the

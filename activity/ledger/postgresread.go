@@ -39,6 +39,11 @@ func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Ro
 	return rows, s, err
 }
 
+func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, Standing, error) {
+	rows, s, err := d.snapshot(ctx, page)
+	return withoutTimes(rows), s, err
+}
+
 // page runs a query of where a page stands, and its rows or one without an owner.
 func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) (rows []Row, s Standing, err error) {
 	var r scanned

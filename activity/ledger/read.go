@@ -27,6 +27,29 @@ func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Stand
 	return rows, s, nil
 }
 
+// Keys is Snapshot without times: the rows have neither Since nor Until. It is for making pages, which have no times
+// either, and with SQLite takes a third to a fifth of the time.
+func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+	if err = l.checkPage(page); err == nil {
+		err = l.use(func() error {
+			rows, s, err = l.db.keys(ctx, page)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, Standing{}, fmt.Errorf("ledger: read keys of page %d: %w", page, interrupted(ctx, err))
+	}
+	return rows, s, nil
+}
+
+// withoutTimes forgets the times of rows.
+func withoutTimes(rows []Row) []Row {
+	for i := range rows {
+		rows[i].Since, rows[i].Until = time.Time{}, time.Time{}
+	}
+	return rows
+}
+
 // Sequence returns where a page has to stand, 0 if it never changed.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	if err = l.checkPage(page); err == nil {

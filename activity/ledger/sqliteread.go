@@ -1,14 +1,39 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"time"
+
+	"modernc.org/sqlite"
 )
 
 func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Standing, error) {
+	return d.page(ctx, page, d.read.snapshot, scanRows)
+}
+
+// keys reads all targets of an owner and kind as one value: what a row costs is little then.
+func (d *sqliteDatabase) keys(ctx context.Context, page uint32) ([]Row, Standing, error) {
+	rows, s, err := d.page(ctx, page, d.read.keys, scanGroups)
+	if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == tooBig {
+		rows, s, err = d.snapshot(ctx, page)
+		return withoutTimes(rows), s, err
+	}
+	return rows, s, err
+}
+
+// tooBig is the code of SQLite's error where a value would be of more than a billion bytes.
+const tooBig = 18
+
+// page reads where a page stands, and its rows by a statement for ranges of hashes.
+func (d *sqliteDatabase) page(
+	ctx context.Context, page uint32, stmt *sql.Stmt, scan func(*sql.Rows, error) ([]Row, error),
+) ([]Row, Standing, error) {
 	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, Standing{}, err
@@ -28,8 +53,9 @@ func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Stan
 	}
 	var rows []Row
 	for _, r := range held {
-		found, err := tx.StmtContext(ctx, d.read.snapshot).QueryContext(ctx, stored(r.least), stored(r.greatest))
-		some, err := scanRows(found, err)
+		//nolint:rowserrcheck // scan does
+		found, err := tx.StmtContext(ctx, stmt).QueryContext(ctx, stored(r.least), stored(r.greatest))
+		some, err := scan(found, err)
 		if err != nil {
 			return nil, Standing{}, err
 		}
@@ -166,6 +192,29 @@ func scanRows(found *sql.Rows, err error) (rows []Row, _ error) {
 		err := found.Scan(into...)
 		rows = append(rows, r.row())
 		return err
+	})
+	return rows, err
+}
+
+// scanGroups reads rows of the columns hash, owner, kind and targets.
+func scanGroups(found *sql.Rows, err error) (rows []Row, _ error) {
+	err = eachRow(found, err, func(found *sql.Rows) error {
+		var hash int64
+		var owner, kind, targets string
+		if err := found.Scan(&hash, &owner, &kind, &targets); err != nil {
+			return err
+		}
+		first := len(rows)
+		rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
+		for target := range strings.SplitSeq(targets, targetsEnd) {
+			rows = append(rows, Row{Hash: unstored(hash), Owner: owner, Kind: kind, Target: target})
+		}
+		// They come in this order from the table, but need not.
+		order := func(a, b Row) int { return cmp.Compare(a.Target, b.Target) }
+		if group := rows[first:]; !slices.IsSortedFunc(group, order) {
+			slices.SortFunc(group, order)
+		}
+		return nil
 	})
 	return rows, err
 }

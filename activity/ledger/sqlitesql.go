@@ -17,6 +17,11 @@ const (
 	snapshotSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash BETWEEN ? AND ? ORDER BY hash, owner, kind, target`
 
+	// keysSQL has all targets of an owner and kind in one value. No target has a control character.
+	keysSQL = `SELECT hash, owner, kind, group_concat(target, char(31)) FROM entries
+		WHERE hash BETWEEN ? AND ? GROUP BY hash, owner, kind ORDER BY hash, owner, kind`
+	targetsEnd = "\x1f"
+
 	sequenceSQL = `SELECT sequence, moves FROM pages WHERE page = ?`
 
 	progressSQL = `SELECT coalesce(max(changed), 0) + 1 FROM pages`
@@ -199,10 +204,10 @@ type writeStatements struct {
 
 // readStatements are prepared on the readers' connections.
 type readStatements struct {
-	snapshot, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
-	count, counts, owned, naming, kinds                                                     *sql.Stmt
-	owners                                                                                  *sql.Stmt
-	lookup                                                                                  batched
+	snapshot, keys, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
+	count, counts, owned, naming, kinds                                                           *sql.Stmt
+	owners                                                                                        *sql.Stmt
+	lookup                                                                                        batched
 }
 
 // prepare fills in d.write and d.read. Closing the databases closes the
@@ -218,6 +223,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) error {
 		{d.writer, removeCheckpointSQL, &w.removeCheckpoint},
 		{d.writer, progressSQL, &w.progress},
 		{d.readers, snapshotSQL, &r.snapshot},
+		{d.readers, keysSQL, &r.keys},
 		{d.readers, sequenceSQL, &r.sequence},
 		{d.readers, progressSQL, &r.progress},
 		{d.readers, changedSQL, &r.changed},

@@ -55,15 +55,24 @@ func (l Ledger) Record(ctx context.Context, now time.Time, changes []ledger.Chan
 
 // Snapshot counts, and may fail.
 func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
-	type snapshot struct {
+	return l.rows(func() ([]ledger.Row, ledger.Standing, error) { return l.Ledger.Snapshot(ctx, page) })
+}
+
+// Keys counts, and may fail.
+func (l Ledger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+	return l.rows(func() ([]ledger.Row, ledger.Standing, error) { return l.Ledger.Keys(ctx, page) })
+}
+
+func (l Ledger) rows(read func() ([]ledger.Row, ledger.Standing, error)) ([]ledger.Row, ledger.Standing, error) {
+	type page struct {
 		rows     []ledger.Row
 		standing ledger.Standing
 	}
-	s, err := Do(l.Faults, func() (snapshot, error) {
-		rows, standing, err := l.Ledger.Snapshot(ctx, page)
-		return snapshot{rows, standing}, err
+	p, err := Do(l.Faults, func() (page, error) {
+		rows, standing, err := read()
+		return page{rows, standing}, err
 	})
-	return s.rows, s.standing, err
+	return p.rows, p.standing, err
 }
 
 // Sequence counts, and may fail.

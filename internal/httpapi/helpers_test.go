@@ -168,6 +168,13 @@ func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row,
 	return l.Ledger.Snapshot(ctx, page)
 }
 
+func (l *faultyLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+	if err := l.err(ctx); err != nil {
+		return nil, ledger.Standing{}, err
+	}
+	return l.Ledger.Keys(ctx, page)
+}
+
 func (l *faultyLedger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error) {
 	if err := errors.Join(l.err(ctx), l.lists.pass(ctx)); err != nil {
 		return nil, err

@@ -209,6 +209,20 @@ func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.Sta
 	if !slices.IsSortedFunc(rows, compareRows) {
 		t.Errorf("page %d is not in order: %v", page, rows)
 	}
+	keys, at, err := l.Keys(context.Background(), page)
+	if err != nil {
+		t.Fatalf("Keys: %v", err)
+	}
+	if at != s {
+		return rows, s // somebody wrote in between
+	}
+	timeless := slices.Clone(rows)
+	for i := range timeless {
+		timeless[i].Since, timeless[i].Until = time.Time{}, time.Time{}
+	}
+	if !slices.Equal(keys, timeless) {
+		t.Errorf("page %d has keys %v, want %v", page, keys, timeless)
+	}
 	return rows, s
 }
 

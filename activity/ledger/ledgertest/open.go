@@ -107,6 +107,7 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			return err
 		},
 		"Snapshot": func(ctx context.Context) error { _, _, err := l.Snapshot(ctx, 0); return err },
+		"Keys":     func(ctx context.Context) error { _, _, err := l.Keys(ctx, 0); return err },
 		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
 		"Changed": func(ctx context.Context) error {
 			_, err := l.Changed(ctx, 0, func(uint32, ledger.Standing) error { return nil })

@@ -91,6 +91,9 @@ func (s suite) noSuchPage(t *testing.T) {
 		if _, _, err := l.Snapshot(t.Context(), page); err == nil {
 			t.Errorf("there is a snapshot of page %d of 16", page)
 		}
+		if _, _, err := l.Keys(t.Context(), page); err == nil {
+			t.Errorf("there are keys of page %d of 16", page)
+		}
 		if _, err := l.Sequence(t.Context(), page); err == nil {
 			t.Errorf("there is a sequence of page %d of 16", page)
 		}
