@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 				return nil
 			}
 			if !s.Reshaping {
-				return fmt.Errorf("the service has stopped: %s", s.Trouble)
+				return fmt.Errorf("the service has stopped: %s", cmp.Or(s.Trouble, "it was started anew"))
 			}
 			if s.Trouble != troubled && s.Trouble != "" {
 				bar.note("the service waits: " + s.Trouble)
