@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,32 @@ func processFaults() []fault {
 			i := w.anyInstance()
 			return func() error { return i.resume() }, i.pause()
 		}},
+		{"pages reshaped", everywhere(), [2]time.Duration{0, time.Second}, reshape},
 	}
+}
+
+// reshape has an instance begin to change the number of pages, which goes on while other faults come and go. Where the last time was not
+// a minute ago, it waits for that.
+func reshape(w *world) (func() error, error) {
+	pages := chaosPages << w.rng.IntN(5) / 4 // a quarter to four times as many
+	body := strings.NewReader(fmt.Sprintf(`{"pages":%d}`, pages))
+	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodPut, w.anyInstance().url+"/v1/pages", body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("reshape to %d pages: %w", pages, err)
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusAccepted: // it is so, or on its way
+	case http.StatusConflict: // another is
+	default:
+		return nil, fmt.Errorf("reshape to %d pages: %s", pages, response.Status)
+	}
+	return nil, nil //nolint:nilnil // nothing has to be healed
 }
 
 func postgresFaults() []fault {
