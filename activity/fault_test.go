@@ -27,24 +27,30 @@ func TestFaultAtEveryStep(t *testing.T) {
 	}
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
-		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
-			t.Helper()
-			store := &partitioned{Store: &favfilter.Memory{}}
-			return newRig(t, store, 2), func() { store.Store = &favfilter.Memory{} }
+		faultAtEveryStep(t, func(*testing.T) faultRig {
+			return func(t *testing.T) (*rig, func()) {
+				t.Helper()
+				store := &partitioned{Store: &favfilter.Memory{}}
+				return newRig(t, store, 2), func() { store.Store = &favfilter.Memory{} }
+			}
 		})
 	})
 	t.Run("redis and postgres", func(t *testing.T) {
 		t.Parallel()
-		redis, url := redistest.Start(t), pgtest.Start(t).Schema()
-		must(t, openLedgerAt(t, url, 2).Close())
-		ledgers := 0
-		faultAtEveryStep(t, func(t *testing.T) (*rig, func()) {
+		postgres := pgtest.Start(t)
+		faultAtEveryStep(t, func(t *testing.T) faultRig {
 			t.Helper()
-			flush := func() { must(t, redis.Client().FlushAll(t.Context()).Err()) }
-			flush()
-			ledgers++
-			emptyLedger(t, url, ledgers)
-			return newRigOn(t, redisStore(t, redis), url, 2), flush
+			redis, url := redistest.Start(t), postgres.Schema()
+			must(t, openLedgerAt(t, url, 2).Close())
+			ledgers := 0
+			return func(t *testing.T) (*rig, func()) {
+				t.Helper()
+				flush := func() { must(t, redis.Client().FlushAll(t.Context()).Err()) }
+				flush()
+				ledgers++
+				emptyLedger(t, url, ledgers)
+				return newRigOn(t, redisStore(t, redis), url, 2), flush
+			}
 		})
 	})
 }
@@ -58,10 +64,13 @@ func emptyLedger(t *testing.T, url string, seed int) {
 	must(t, errors.Join(err, conn.Close(t.Context())))
 }
 
-func faultAtEveryStep(t *testing.T, fresh faultRig) {
+// faultAtEveryStep has calls fail that take effect, and calls that do not, at the same time: each on backends of its own.
+func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
+			t.Parallel()
+			fresh := backends(t)
 			absent, found := 0, 0
 			for at := int64(1); ; at++ {
 				f := &faulttest.Faults{At: at, After: after}
