@@ -63,6 +63,7 @@ func reshape(w *world) (func() error, error) {
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusAccepted: // it is so, or on its way
 	case http.StatusConflict: // another is
+	case http.StatusServiceUnavailable: // the ledger has not got over the fault before
 	default:
 		return nil, fmt.Errorf("reshape to %d pages: %s", pages, response.Status)
 	}
