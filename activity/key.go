@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"encoding/binary"
 	"strings"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -52,7 +51,7 @@ func appendKeyStart(dst []byte, kind, owner string, target Target) []byte {
 }
 
 func appendEscaped(dst []byte, id string) []byte {
-	if !escapes(id) {
+	if !strings.ContainsAny(id, "_%") {
 		return append(dst, id...)
 	}
 	from := 0
@@ -78,24 +77,6 @@ func unescape(id string) string {
 		return id
 	}
 	return strings.NewReplacer("%5F", "_", "%25", "%").Replace(id)
-}
-
-// escapes reports whether id has a '_' or a '%'. Most ids have none, and are short: eight bytes are looked at together.
-func escapes(id string) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for ; len(id) >= 8; id = id[8:] {
-		word := binary.LittleEndian.Uint64([]byte(id[:8]))
-		low, high := word^('_'*ones), word^('%'*ones) // a byte that is one of the two is zero in one of these
-		if (low-ones)&^low&tops|(high-ones)&^high&tops != 0 {
-			return true
-		}
-	}
-	for i := range len(id) {
-		if id[i] == '_' || id[i] == '%' {
-			return true
-		}
-	}
-	return false
 }
 
 // userHash places a user: its top bits are the page.

@@ -110,23 +110,6 @@ func TestKindsAreChecked(t *testing.T) {
 	}
 }
 
-// escapes finds what has to be escaped, wherever it stands, and nothing else.
-func TestEscapes(t *testing.T) {
-	for n := range 40 {
-		clean := strings.Repeat("a~^`$&\x7f\xdf\xa5", 5)[:n] // bytes like the two, but for a bit
-		if escapes(clean) {
-			t.Errorf("%q: there is nothing to escape", clean)
-		}
-		for at := range n {
-			for _, c := range "_%" {
-				if id := clean[:at] + string(c) + clean[at+1:]; !escapes(id) {
-					t.Errorf("%q: overlooked at %d", id, at)
-				}
-			}
-		}
-	}
-}
-
 // A key that is hashed as one text is hashed like its two parts.
 func TestHashOfKeys(t *testing.T) {
 	id := rapid.StringOfN(rapid.SampledFrom([]rune("_%5FUP2:-a\u00e9")), 1, 40, -1)
