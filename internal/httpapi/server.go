@@ -95,40 +95,6 @@ func New(c Config) http.Handler {
 	return e
 }
 
-func (s *service) addRoutes(e *echo.Echo) {
-	read := func(path string, h echo.HandlerFunc) {
-		e.GET(path, h)
-		e.HEAD(path, h)
-	}
-	read("/healthz", s.health)
-	read("/readyz", s.ready)
-	read("/v1/stats", s.stats)
-	e.POST("/v1/feed/filter", s.limited(s.filter))
-	e.POST("/v1/feed/explain", s.limited(s.explain))
-	read("/v1/kinds", s.kinds)
-	read("/v1/pages", s.limited(s.pages))
-	e.PUT("/v1/pages", s.limited(s.reshape))
-	read("/v1/users/:user", s.limited(s.user))
-	e.DELETE("/v1/users/:user", s.limited(s.deleteUser))
-	read("/v1/users/:user/export", s.limited(s.export))
-	e.POST("/v1/users/:user/preview", s.limited(s.preview))
-	e.POST("/v1/activities", s.limited(s.batch))
-	for _, k := range s.recorder.Kinds().All() {
-		list := "/v1/users/:user/" + k.Plural
-		if !k.InLedger() {
-			e.POST(list, s.limited(s.recordPosts(k)))
-			continue
-		}
-		read(list, s.limited(s.list(k)))
-		one := list + "/:target"
-		e.PUT(one, s.limited(s.record(k, false)))
-		e.DELETE(one, s.limited(s.record(k, true)))
-		// Without a route below it, the last parameter would take the rest of the
-		// path, slashes included.
-		e.RouteNotFound(one+"/*", echo.NotFoundHandler)
-	}
-}
-
 // routeEscaped makes Echo route, and cut out parameters, by the path as the client
 // escaped it. Left alone, it takes the unescaped path whenever that is
 // unambiguous to net/url, and an id of "%2F" would then be unescaped twice.

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+// route is one method of one path: the one place that says what there is, and who may use it.
+type route struct {
+	method, path string
+	handle       echo.HandlerFunc
+
+	// scopes are what a token has to have one of; none: anybody may call it.
+	scopes []access.Scope
+	// free of the limit on requests in progress: what has to be answered under overload above all.
+	free bool
+}
+
+// routes returns all there are. A GET is a HEAD, too.
+func (s *service) routes() []route {
+	read := []access.Scope{access.FeedRead}
+	write := []access.Scope{access.ActivityWrite}
+	ops := []access.Scope{access.OpsRead}
+	all := []route{
+		{http.MethodGet, "/healthz", s.health, nil, true},
+		{http.MethodGet, "/readyz", s.ready, nil, true},
+		{http.MethodGet, "/v1/stats", s.stats, ops, true},
+		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
+		{http.MethodPost, "/v1/feed/explain", s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
+		{http.MethodGet, "/v1/kinds", s.kinds, []access.Scope{access.FeedRead, access.ActivityWrite, access.OpsRead}, true},
+		{http.MethodGet, "/v1/pages", s.pages, ops, false},
+		{http.MethodPut, "/v1/pages", s.reshape, write, false},
+		{http.MethodGet, "/v1/users/:user", s.user, read, false},
+		{http.MethodDelete, "/v1/users/:user", s.deleteUser, write, false},
+		{http.MethodGet, "/v1/users/:user/export", s.export, read, false},
+		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
+		{http.MethodPost, "/v1/activities", s.batch, write, false},
+	}
+	for _, k := range s.recorder.Kinds().All() {
+		list := "/v1/users/:user/" + k.Plural
+		if !k.InLedger() {
+			all = append(all, route{http.MethodPost, list, s.recordPosts(k), write, false})
+			continue
+		}
+		one := list + "/:target"
+		all = append(all,
+			route{http.MethodGet, list, s.list(k), read, false},
+			route{http.MethodPut, one, s.record(k, false), write, false},
+			route{http.MethodDelete, one, s.record(k, true), write, false})
+	}
+	return all
+}
+
+// addRoutes has e answer all routes.
+func (s *service) addRoutes(e *echo.Echo) {
+	below := make(map[string]bool)
+	for _, r := range s.routes() {
+		handle := r.handle
+		if !r.free {
+			handle = s.limited(handle)
+		}
+		e.Add(r.method, r.path, handle)
+		if r.method == http.MethodGet {
+			e.HEAD(r.path, handle)
+		}
+		below[r.path] = true
+	}
+	for _, k := range s.recorder.Kinds().All() {
+		// Without a route below it, the last parameter would take the rest of the
+		// path, slashes included.
+		if one := "/v1/users/:user/" + k.Plural + "/:target"; below[one] {
+			e.RouteNotFound(one+"/*", echo.NotFoundHandler)
+		}
+	}
+}
