@@ -16,9 +16,9 @@ type Hash struct{ H1, H2 uint64 }
 // seed; seed 0 is the reference MurmurHash3_x64_128. The values are pinned by
 // golden vectors: a change would orphan every stored page.
 //
-// MurmurHash3 is not a cryptographic hash. A random seed keeps strangers from
-// choosing ids that collide with a key of their choice as long as the seed
-// stays unknown to them.
+// MurmurHash3 is not a cryptographic hash. A random seed that stays unknown keeps strangers from
+// choosing keys that share bits of a page with a key of their choice. It does not keep them from choosing two long keys
+// with one hash, which they have under every seed (Aumasson and Bernstein, 2012): whoever tests for one finds the other.
 func HashKey(seed uint64, key string) Hash {
 	h1, h2 := murmur3.SeedStringSum128(seed, seed, key)
 	return Hash{h1, h2}
