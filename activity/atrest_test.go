@@ -1,0 +1,58 @@
+package activity
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// TestIDsAreNotInRedis says what somebody with Redis alone has: no list of who did what, but an answer for each pair that they
+// can name, since the seed is in every page.
+func TestIDsAreNotInRedis(t *testing.T) {
+	server := redistest.Start(t)
+	g := newRig(t, redisStore(t, server), 16)
+	for _, a := range []Activity{
+		{User: "alice-secret", Kind: "block", Target: "mallory-secret"},
+		{User: "alice-secret", Kind: "hide", Target: "post-secret"},
+		{User: "alice-secret", Kind: "seen", Target: "seen-secret"},
+	} {
+		g.record(t, true, a)
+	}
+	client := server.Client()
+	keys, err := client.Keys(t.Context(), "*").Result()
+	must(t, err)
+	if len(keys) < 4 {
+		t.Fatalf("keys %q: too few for two pages and a window", keys)
+	}
+	var pages []*favfilter.Page
+	for _, key := range keys {
+		value, err := client.Get(t.Context(), key).Result()
+		must(t, err)
+		for _, id := range []string{"alice", "mallory", "secret"} {
+			if strings.Contains(key, id) || strings.Contains(value, id) {
+				t.Errorf("%q holds %q", key, id)
+			}
+		}
+		if base, ok := strings.CutSuffix(key, "bits"); ok && !strings.Contains(key, "seen") {
+			marks, err := client.Get(t.Context(), base+"regions").Bytes()
+			must(t, err)
+			page, err := favfilter.DecodePage([]byte(value), marks)
+			must(t, err)
+			pages = append(pages, page)
+		}
+	}
+	for key, want := range map[string]bool{
+		"block:Ualice-secret_Umallory-secret": true, "hide:Ualice-secret_Ppost-secret": true,
+		"block:Ualice-secret_Ubob-secret": false, "hide:Ualice-secret_Pother-secret": false,
+	} {
+		found := false
+		for _, p := range pages {
+			found = found || p.Contains(hashOf(p.Header().Seed, key))
+		}
+		if found != want {
+			t.Errorf("whoever reads Redis finds %s: %v, want %v", key, found, want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// Package docs_test checks what the documents say of the repository: that links lead somewhere, and that tests exist.
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documents are all of the repository's, by path from its root.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := make(map[string]string)
+	eachFile(t, func(path string) {
+		if filepath.Ext(path) == ".md" {
+			texts[path] = read(t, path)
+		}
+	})
+	return texts
+}
+
+func eachFile(t *testing.T, do func(path string)) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
+			return filepath.SkipDir
+		case !entry.IsDir():
+			do(path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var ( //nolint:gochecknoglobals // compiled once
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	testName = regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Z][A-Za-z0-9_]*)`")
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)[A-Z][A-Za-z0-9_]*)\(`)
+)
+
+// anchors are those of a document's headings, as they are made of their text.
+func anchors(text string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		plain := noAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return all
+}
+
+func TestLinks(t *testing.T) {
+	texts := documents(t)
+	if len(texts) < 10 {
+		t.Fatalf("%d documents: they are looked for in the wrong place", len(texts))
+	}
+	for path, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			file := path
+			if to != "" {
+				file = filepath.Join(filepath.Dir(path), to)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: a link to %s, which is not there", path, m[1])
+				continue
+			}
+			if target, ok := texts[file]; ok && anchor != "" && !slices.Contains(anchors(target), anchor) {
+				t.Errorf("%s: a link to %s, which has no such heading", path, m[1])
+			}
+		}
+	}
+}
+
+// TestNamesOfTests sees to it that a test that a document names as proof exists.
+func TestNamesOfTests(t *testing.T) {
+	exist := make(map[string]bool)
+	eachFile(t, func(path string) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "test") && filepath.Ext(path) == ".go" {
+			for _, m := range testFunc.FindAllStringSubmatch(read(t, path), -1) {
+				exist[m[1]] = true
+			}
+		}
+	})
+	named := 0
+	for path, text := range documents(t) {
+		for _, m := range testName.FindAllStringSubmatch(text, -1) {
+			named++
+			if !exist[m[1]] {
+				t.Errorf("%s names %s, which does not exist", path, m[1])
+			}
+		}
+	}
+	if named == 0 {
+		t.Fatal("no document names a test")
+	}
+}
