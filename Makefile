@@ -81,6 +81,11 @@ golangci-lint:
 lint-terraform: ## Check infra/terraform: format, tflint, tfsec, validation and tests.
 	@GO='$(GO)' scripts/lint-terraform
 
+# Not part of lint: it needs the database.
+.PHONY: vulncheck
+vulncheck: ## Look the code and its dependencies up in Go's database of vulnerabilities.
+	@GO='$(GO)' scripts/vulncheck
+
 .PHONY: deps
 deps: ## Install the servers that the tests start: redis-server and PostgreSQL.
 	@scripts/deps
