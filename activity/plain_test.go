@@ -176,7 +176,7 @@ func TestBogusDeletes(t *testing.T) {
 		t.Skip("slow, and of one goroutine")
 	}
 	g := newRig(t, &favfilter.Memory{}, 1)
-	const n = 3000
+	const n = 2000 // few enough to stay on the page, whose sequence is looked at
 	g.recordAll(t, "1", posts("live"), n, false)
 	before, err := g.ledger.Sequence(t.Context(), 0)
 	if err != nil {
