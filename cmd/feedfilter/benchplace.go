@@ -38,18 +38,23 @@ type benchPlace struct {
 
 // validate refuses filters that may be in use.
 func (p *benchPlace) validate() error {
-	if p.Filter != "" {
-		if !strings.HasPrefix(p.Filter, benchPrefix) {
-			return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", p.Filter, benchPrefix)
-		}
-		for _, name := range p.filters(p.Filter) {
-			if _, err := redisstore.New(nil, name); err != nil {
-				return fmt.Errorf("--filter: %w", err)
-			}
+	_, err := p.redisServers()
+	return errors.Join(p.validateFilter(), err)
+}
+
+func (p *benchPlace) validateFilter() error {
+	if p.Filter == "" {
+		return nil
+	}
+	if !strings.HasPrefix(p.Filter, benchPrefix) {
+		return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", p.Filter, benchPrefix)
+	}
+	for _, name := range p.filters(p.Filter) {
+		if _, err := redisstore.New(nil, name); err != nil {
+			return fmt.Errorf("--filter: %w", err)
 		}
 	}
-	_, err := p.redisServers()
-	return err
+	return nil
 }
 
 // benchFilter is a filter to be measured in, and those whose names begin with its.

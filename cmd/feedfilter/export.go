@@ -38,6 +38,9 @@ func (c *exportCmd) Validate() error {
 	return nil
 }
 
+// Check returns what a look at the files that flags name tells of them.
+func (c *exportCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
+
 // Run exports to a file or to standard output.
 func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 	if err := c.Data.checkThere(); err != nil {

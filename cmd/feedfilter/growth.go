@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/bench"
@@ -37,6 +36,7 @@ func (*growthCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *growthCmd) Validate() error {
+	var all checks
 	for _, n := range []struct {
 		flag             string
 		value, low, high int
@@ -47,14 +47,12 @@ func (c *growthCmd) Validate() error {
 		{"mean", c.Mean, 1, 100},
 		{"memory", c.Memory, 1, 1e6},
 	} {
-		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("--%s: %d is not in %d to %d", n.flag, n.value, n.low, n.high)
-		}
+		all.want(n.value >= n.low && n.value <= n.high, "--%s: %d is not in %d to %d", n.flag, n.value, n.low, n.high)
 	}
-	if d := c.Duration; d < 10*time.Millisecond || d > 10*time.Minute {
-		return fmt.Errorf("--duration: %v is not in 10ms to 10m", d)
-	}
-	return c.place().validate()
+	d := c.Duration
+	all.want(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
+	all.note(c.place().validate())
+	return all.err()
 }
 
 func (c *growthCmd) place() *benchPlace {

@@ -51,7 +51,7 @@ func TestBenchGrowthRefuses(t *testing.T) {
 		{"--filter", "feed"}, {"--redis", "http://x"},
 	} {
 		r := feedfilter(t, exitUsage, append([]string{"bench", "growth", "--redis", "redis://127.0.0.1:1"}, flags...)...)
-		wantContains(t, r.stderr, "feedfilter: bench growth: "+flags[0]+": ")
+		wantContains(t, r.stderr, "feedfilter: "+flags[0]+": ")
 	}
 	wantContains(t, feedfilter(t, exitUsage, "bench", "growth").stderr, "--redis")
 }

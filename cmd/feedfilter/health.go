@@ -25,13 +25,11 @@ type healthCmd struct {
 
 // Validate is called by kong when all flags are set.
 func (c *healthCmd) Validate() error {
-	if _, err := c.probe(); err != nil {
-		return fmt.Errorf("--url: %w", err)
-	}
-	if c.Timeout <= 0 || c.Timeout > maxHealthTimeout {
-		return fmt.Errorf("--timeout: %v is not above 0 and up to %v", c.Timeout, maxHealthTimeout)
-	}
-	return nil
+	var all checks
+	_, err := c.probe()
+	all.want(err == nil, "--url: %w", err)
+	all.want(c.Timeout > 0 && c.Timeout <= maxHealthTimeout, "--timeout: %v is not above 0 and up to %v", c.Timeout, maxHealthTimeout)
+	return all.err()
 }
 
 // probe is the address to ask.

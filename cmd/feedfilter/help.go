@@ -137,8 +137,8 @@ func withDefault(value *kong.Value) string {
 	if value.Flag != nil && value.Default != "" {
 		text += " Default: " + value.Default
 	}
-	if len(value.Tag.Envs) > 0 {
-		text += " ($" + strings.Join(value.Tag.Envs, ", $") + ")"
+	if value.Flag != nil && len(value.Flag.Envs) > 0 {
+		text += " ($" + strings.Join(value.Flag.Envs, ", $") + ")"
 	}
 	return text
 }

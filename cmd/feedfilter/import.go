@@ -39,14 +39,15 @@ func (*importCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *importCmd) Validate() error {
-	if c.Batch < 0 || c.Batch > maxBatch {
-		return fmt.Errorf("--batch: %d is not in 0 to %d", c.Batch, maxBatch)
-	}
-	if c.File != "" && c.Format == "" && formatOf(c.File) == "" {
-		return fmt.Errorf("%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
-	}
-	return nil
+	var all checks
+	all.want(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
+	all.want(c.File == "" || c.Format != "" || formatOf(c.File) != "",
+		"%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
+	return all.err()
 }
+
+// Check returns what a look at the files that flags name tells of them.
+func (c *importCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run imports the file.
 func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
 // The command exits with 0, one of these, or 128 and the number of the signal that
@@ -20,6 +22,9 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 )
+
+// envPrefix begins the names of the variables that set flags.
+const envPrefix = "FEEDFILTER"
 
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the service."`
@@ -32,10 +37,6 @@ type cli struct {
 	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
-
-// BeforeResolve is called by kong when the command line and the environment are
-// known, and before anything else may supply a flag.
-func (*cli) BeforeResolve(command *kong.Context) error { return addConfigFile(command) }
 
 // stdio is what a command reads and writes.
 type stdio struct {
@@ -58,43 +59,78 @@ func run(args []string, std stdio) int {
 	if err == nil {
 		return 0
 	}
-	// One line: errors that were joined have one each.
-	std.note("feedfilter: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+	std.complain(err)
 	return exitCode(err)
 }
 
+// complain writes what went wrong: a line, or one for each mistake in the settings.
+func (std stdio) complain(err error) {
+	var wrong *settings.MistakesError
+	if !errors.As(err, &wrong) {
+		// One line: errors that were joined have one each.
+		std.note("feedfilter: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	help := "(see " + wrong.Command + " --help)"
+	if len(wrong.Mistakes) == 1 {
+		std.note(fmt.Sprintf("feedfilter: %v %s", wrong.Mistakes[0], help))
+		return
+	}
+	for _, mistake := range wrong.Mistakes {
+		std.note("feedfilter: " + mistake.String())
+	}
+	std.note(fmt.Sprintf("feedfilter: %d mistakes %s", len(wrong.Mistakes), help))
+}
+
 func execute(ctx context.Context, args []string, std stdio) error {
-	parser, err := newParser(&cli{}, std)
+	chosen, err := invoke(ctx, args, std)
 	if err != nil {
 		return err
 	}
-	command, err := parser.Parse(args)
+	chosen.settings.Command.BindTo(ctx, (*context.Context)(nil))
+	return chosen.settings.Command.Run(std, chosen)
+}
+
+// invocation is a command line, and what it came to.
+type invocation struct {
+	args     []string
+	std      stdio
+	commands *cli
+	settings *settings.Resolved
+}
+
+// invoke finds out which command is to run, and with what settings.
+func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) {
+	commands := &cli{}
+	parser, err := newParser(commands, std)
 	if err != nil {
-		return fmt.Errorf("%w (see %s --help)", err, commandOf(parser, err))
+		return nil, err
 	}
-	command.BindTo(ctx, (*context.Context)(nil))
-	return command.Run(std)
+	resolved, err := settings.Resolve(ctx, parser, envPrefix, args)
+	if err != nil {
+		return nil, err
+	}
+	return &invocation{args, std, commands, resolved}, nil
+}
+
+// again finds out what the same command line comes to by now.
+func (i *invocation) again(ctx context.Context) (*invocation, error) {
+	return invoke(ctx, i.args, i.std)
 }
 
 func newParser(commands *cli, std stdio) (*kong.Kong, error) {
-	return kong.New(commands,
+	parser, err := kong.New(commands,
 		kong.Name("feedfilter"),
 		kong.Description(description),
-		kong.DefaultEnvars("FEEDFILTER"),
+		kong.DefaultEnvars(envPrefix),
 		flagHelp(),
 		kong.ValueFormatter(withDefault),
 		kong.Writers(std.out, std.err))
-}
-
-// commandOf names the command that arguments were refused for.
-func commandOf(parser *kong.Kong, err error) string {
-	var refused *kong.ParseError
-	if errors.As(err, &refused) && refused.Context != nil {
-		if node := refused.Context.Selected(); node != nil {
-			return node.FullPath()
-		}
+	if err != nil {
+		return nil, err
 	}
-	return parser.Model.Name
+	settings.Own(parser)
+	return parser, nil
 }
 
 // usageError is about a command line that cannot be followed.
@@ -108,11 +144,11 @@ type interruption struct{ signal os.Signal }
 func (e interruption) Error() string { return "interrupted (" + e.signal.String() + ")" }
 
 func exitCode(err error) int {
-	var parse *kong.ParseError
+	var wrong *settings.MistakesError
 	var usage usageError
 	var interrupted interruption
 	switch {
-	case errors.As(err, &parse), errors.As(err, &usage):
+	case errors.As(err, &wrong), errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &interrupted):
 		if number, ok := interrupted.signal.(syscall.Signal); ok {

@@ -50,15 +50,11 @@ func mainHit() {
 }
 
 func importHit(ctx context.Context, std stdio) error {
-	var commands cli
-	parser, err := newParser(&commands, std)
+	chosen, err := invoke(ctx, os.Args[1:], std)
 	if err != nil {
 		return err
 	}
-	if _, err := parser.Parse(os.Args[1:]); err != nil {
-		return err
-	}
-	return commands.Import.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
+	return chosen.commands.Import.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
 }
 
 // hit sends its process a signal at the n-th call of SetCheckpoint.

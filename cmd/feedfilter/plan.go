@@ -41,13 +41,11 @@ type planCmd struct {
 
 // Validate is called by kong when all flags are set. What sizing knows better it says itself.
 func (c *planCmd) Validate() error {
-	if _, err := redisstore.New(nil, c.Filter); err != nil {
-		return fmt.Errorf("--filter: %w", err)
-	}
-	if c.Pages != nil && *c.Pages == 0 {
-		return fmt.Errorf("--pages: 0 is not a power of two from 1 to %d", maxPages)
-	}
-	return nil
+	var all checks
+	_, err := redisstore.New(nil, c.Filter)
+	all.want(err == nil, "--filter: %w", err)
+	all.want(c.Pages == nil || *c.Pages != 0, "--pages: 0 is not a power of two from 1 to %d", maxPages)
+	return all.err()
 }
 
 // Run prints the plan.

@@ -28,18 +28,19 @@ func (*reshapeCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *reshapeCmd) Validate() error {
-	switch {
-	case c.Data.Pages == nil:
-		return errors.New("--pages: say how many there are to be")
-	case c.Server != "":
-		if _, err := serviceURL(c.Server); err != nil {
-			return fmt.Errorf("--server: %w", err)
-		}
-	case c.Data.Ledger == noLedger:
-		return errors.New("--ledger: without one, the number of pages cannot be changed")
+	var all checks
+	all.want(c.Data.Pages != nil, "--pages: say how many there are to be")
+	if c.Server != "" {
+		_, err := serviceURL(c.Server)
+		all.want(err == nil, "--server: %w", err)
+	} else {
+		all.want(c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
 	}
-	return nil
+	return all.err()
 }
+
+// Check returns what a look at the files that flags name tells of them.
+func (c *reshapeCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run changes the number of pages.
 func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {

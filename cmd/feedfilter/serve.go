@@ -43,26 +43,23 @@ type serveCmd struct {
 
 // Validate is called by kong when all flags are set.
 func (c *serveCmd) Validate() error {
-	if c.ShutdownTimeout < 0 {
-		return fmt.Errorf("--shutdown-timeout: %v is negative", c.ShutdownTimeout)
-	}
-	if c.MaxRequests < 1 || c.MaxRequests > highestLimit {
-		return fmt.Errorf("--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
-	}
-	if c.MaxConnections < 1 || c.MaxConnections > highestLimit {
-		return fmt.Errorf("--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
-	}
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		return fmt.Errorf("--addr: %w: want <host>:<port>", err)
-	}
-	return nil
+	var all checks
+	all.want(c.ShutdownTimeout >= 0, "--shutdown-timeout: %v is negative", c.ShutdownTimeout)
+	all.want(c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
+	all.want(c.MaxConnections >= 1 && c.MaxConnections <= highestLimit,
+		"--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
+	_, _, err := net.SplitHostPort(c.Addr)
+	all.want(err == nil, "--addr: %w: want <host>:<port>", err)
+	return all.err()
+}
+
+// Check returns what cannot be told from the flags alone.
+func (c *serveCmd) Check(ctx context.Context) error {
+	return errors.Join(c.Data.Check(ctx), c.checkExposure(ctx))
 }
 
 // Run serves until ctx ends, then lets the requests in flight finish.
 func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
-	if err := c.checkExposure(ctx); err != nil {
-		return err
-	}
 	log := c.Data.logger(std)
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
