@@ -176,6 +176,7 @@ type Recorder struct {
 	rebuilds  rebuilds
 	readings  sync.Pool // of *Reading
 	tidying   tidying
+	scrubPace scrubPace
 	bulked    sync.Map // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
@@ -207,7 +208,7 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
-	r.ended.Go(func() { r.scrubLoop(cmp.Or(c.ScrubRate, defaultScrubRate)) }) //nolint:contextcheck // it outlives ctx
+	r.ended.Go(r.scrubLoop) //nolint:contextcheck // it outlives ctx
 	r.ended.Go(r.endLoop)
 	r.ended.Go(r.tidyLoop)
 	return r, nil
@@ -248,9 +249,11 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		settling:  make(chan struct{}, maxSettling),
 		rebuilds:  newRebuilds(),
 		tidying:   newTidying(),
+		scrubPace: scrubPace{changed: make(chan struct{}, 1)},
 		closed:    make(chan struct{}),
 		tail:      make(map[uint32]chan struct{}),
 	}
+	r.scrubPace.rate.Store(int64(cmp.Or(c.ScrubRate, defaultScrubRate)))
 	if r.now == nil {
 		r.now = r.ledgerTime
 	}

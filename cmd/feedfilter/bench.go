@@ -49,10 +49,10 @@ func (*benchCmd) Help() string {
 func (c *benchCmd) Validate() error {
 	var all checks
 	n, d, r := c.Activities, c.Duration, c.FalsePositiveRate
-	all.want(n >= 1000 && n <= 1e8, "--activities: %d is not in 1000 to 100000000", n)
-	all.want(c.Users == 0 || c.Users >= 10 && c.Users <= n, "--users: %d is not in 10 to %d, the number of activities", c.Users, n)
-	all.want(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
-	all.want(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
+	all.wantf(n >= 1000 && n <= 1e8, "--activities: %d is not in 1000 to 100000000", n)
+	all.wantf(c.Users == 0 || c.Users >= 10 && c.Users <= n, "--users: %d is not in 10 to %d, the number of activities", c.Users, n)
+	all.wantf(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
+	all.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	all.note(c.place().validate())
 	return all.err()
 }

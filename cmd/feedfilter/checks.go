@@ -9,8 +9,8 @@ import (
 // as in "--pages: 3 is not a power of two".
 type checks struct{ errs []error }
 
-// want notes what format says unless it is so.
-func (c *checks) want(so bool, format string, args ...any) {
+// wantf notes what format says unless it is so.
+func (c *checks) wantf(so bool, format string, args ...any) {
 	if !so {
 		c.errs = append(c.errs, fmt.Errorf(format, args...))
 	}

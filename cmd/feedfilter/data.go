@@ -53,20 +53,20 @@ type dataFlags struct {
 func (f *dataFlags) Validate() error {
 	var c checks
 	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
-	c.want(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
-	c.want(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
-	c.want(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
-	c.want(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
-	c.want(f.OwnPage >= activity.MinOwnPage, "--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
-	c.want(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
+	c.wantf(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
+	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
+	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
+	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
+	c.wantf(f.OwnPage >= activity.MinOwnPage, "--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
+	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
 	scheme, _, _ := strings.Cut(f.Ledger, ":")
-	c.want(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
+	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
-	c.want(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")
+	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")
 	servers, err := f.redisServers()
 	c.note(err)
 	reader := servers != nil && servers.managed != nil && servers.managed.reader
-	c.want(f.Ledger != noLedger || !reader, "--redis: reader=true needs a ledger, which says what replicas lack")
+	c.wantf(f.Ledger != noLedger || !reader, "--redis: reader=true needs a ledger, which says what replicas lack")
 	return c.err()
 }
 
@@ -77,7 +77,7 @@ func (f *dataFlags) Check(context.Context) error {
 	c.note(err)
 	if f.Redis != "" {
 		_, err := redisstore.New(nil, f.Filter)
-		c.want(err == nil, "--filter: %w", err)
+		c.wantf(err == nil, "--filter: %w", err)
 	}
 	return c.err()
 }
@@ -108,9 +108,21 @@ func (f *dataFlags) pages() uint32 {
 
 // logger logs to std.err, a JSON object a line.
 func (f *dataFlags) logger(std stdio) *slog.Logger {
+	log, _ := f.leveledLogger(std)
+	return log
+}
+
+// leveledLogger is logger, and the least level that it logs, which may be changed.
+func (f *dataFlags) leveledLogger(std stdio) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(f.level())
+	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level})), level
+}
+
+func (f *dataFlags) level() slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.LogLevel)) // one of the enum
-	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level}))
+	return level
 }
 
 // redisServers returns nil if the pages are to be held in the process.

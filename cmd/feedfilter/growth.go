@@ -47,10 +47,10 @@ func (c *growthCmd) Validate() error {
 		{"mean", c.Mean, 1, 100},
 		{"memory", c.Memory, 1, 1e6},
 	} {
-		all.want(n.value >= n.low && n.value <= n.high, "--%s: %d is not in %d to %d", n.flag, n.value, n.low, n.high)
+		all.wantf(n.value >= n.low && n.value <= n.high, "--%s: %d is not in %d to %d", n.flag, n.value, n.low, n.high)
 	}
 	d := c.Duration
-	all.want(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
+	all.wantf(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
 	all.note(c.place().validate())
 	return all.err()
 }

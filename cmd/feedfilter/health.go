@@ -27,8 +27,8 @@ type healthCmd struct {
 func (c *healthCmd) Validate() error {
 	var all checks
 	_, err := c.probe()
-	all.want(err == nil, "--url: %w", err)
-	all.want(c.Timeout > 0 && c.Timeout <= maxHealthTimeout, "--timeout: %v is not above 0 and up to %v", c.Timeout, maxHealthTimeout)
+	all.wantf(err == nil, "--url: %w", err)
+	all.wantf(c.Timeout > 0 && c.Timeout <= maxHealthTimeout, "--timeout: %v is not above 0 and up to %v", c.Timeout, maxHealthTimeout)
 	return all.err()
 }
 

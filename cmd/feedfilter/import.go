@@ -40,8 +40,8 @@ func (*importCmd) Help() string {
 // Validate is called by kong when all flags are set.
 func (c *importCmd) Validate() error {
 	var all checks
-	all.want(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
-	all.want(c.File == "" || c.Format != "" || formatOf(c.File) != "",
+	all.wantf(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
+	all.wantf(c.File == "" || c.Format != "" || formatOf(c.File) != "",
 		"%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
 	return all.err()
 }

@@ -53,6 +53,7 @@ func main() {
 // run runs the command that args name, says on std.err what went wrong, and returns
 // the exit code.
 func run(args []string, std stdio) int {
+	hangups() // end nothing: to a service they say that its settings may have changed, to others nothing
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	err := execute(ctx, args, std)
@@ -176,4 +177,11 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 		signal.Stop(signals)
 		cancel(context.Canceled)
 	}
+}
+
+// hangups returns the SIGHUPs from now on, which do not end the process any more, whether they are received or not.
+func hangups() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals
 }

@@ -32,7 +32,7 @@ func TestScripts(t *testing.T) {
 			env.Values["serving"] = &serving{}
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"serve": scriptServe, "halt": scriptHalt},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"serve": scriptServe, "halt": scriptHalt, "reload": scriptReload},
 	})
 }
 

@@ -43,8 +43,8 @@ type planCmd struct {
 func (c *planCmd) Validate() error {
 	var all checks
 	_, err := redisstore.New(nil, c.Filter)
-	all.want(err == nil, "--filter: %w", err)
-	all.want(c.Pages == nil || *c.Pages != 0, "--pages: 0 is not a power of two from 1 to %d", maxPages)
+	all.wantf(err == nil, "--filter: %w", err)
+	all.wantf(c.Pages == nil || *c.Pages != 0, "--pages: 0 is not a power of two from 1 to %d", maxPages)
 	return all.err()
 }
 

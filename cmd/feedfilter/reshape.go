@@ -29,12 +29,12 @@ func (*reshapeCmd) Help() string {
 // Validate is called by kong when all flags are set.
 func (c *reshapeCmd) Validate() error {
 	var all checks
-	all.want(c.Data.Pages != nil, "--pages: say how many there are to be")
+	all.wantf(c.Data.Pages != nil, "--pages: say how many there are to be")
 	if c.Server != "" {
 		_, err := serviceURL(c.Server)
-		all.want(err == nil, "--server: %w", err)
+		all.wantf(err == nil, "--server: %w", err)
 	} else {
-		all.want(c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
+		all.wantf(c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
 	}
 	return all.err()
 }

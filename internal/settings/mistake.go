@@ -86,7 +86,7 @@ func split(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps a joined one says something about all of it
+	joined, ok := err.(interface{ Unwrap() []error }) // itself: one that wraps such says something about all of it
 	if !ok {
 		return []error{err}
 	}

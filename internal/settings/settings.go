@@ -49,6 +49,7 @@ type Resolved struct {
 // Checker is a command that can tell mistakes that Validate cannot: those that take a look at the machine, such as into files that
 // flags name. Its error joins all of them. Nothing may come of it: a service that runs checks what it might be changed to.
 type Checker interface {
+	// Check is called when the flags are set, also where Validate has found mistakes.
 	Check(ctx context.Context) error
 }
 
@@ -174,7 +175,9 @@ func (r *resolver) file(command *kong.Context, onLine map[*kong.Flag]bool) *file
 
 // apply sets the flags, and has the command check them.
 func (r *resolver) apply(ctx context.Context, command *kong.Context) error {
-	command.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return r.values[flag].value, nil }))
+	command.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		return r.values[flag].value, nil
+	}))
 	if err := command.Reset(); err != nil {
 		return fmt.Errorf("settings: %w", err) // a default that is none
 	}
@@ -185,7 +188,7 @@ func (r *resolver) apply(ctx context.Context, command *kong.Context) error {
 		return fmt.Errorf("settings: %w", err)
 	}
 	for _, flag := range command.Flags() {
-		text, isText := flag.Target.Interface().(string)
+		text, isText := reflect.TypeAssert[string](flag.Target)
 		switch {
 		case r.mistakes.has(flag.Name):
 		case flag.Required && !flag.Set:
@@ -200,7 +203,7 @@ func (r *resolver) apply(ctx context.Context, command *kong.Context) error {
 		}
 	}
 	if node := command.Selected(); node != nil && node.Target.CanAddr() {
-		if checker, ok := node.Target.Addr().Interface().(Checker); ok {
+		if checker, ok := reflect.TypeAssert[Checker](node.Target.Addr()); ok {
 			r.mistakes.addAll(checker.Check(ctx))
 		}
 	}
@@ -246,13 +249,13 @@ func onLine(command *kong.Context) map[*kong.Flag]bool {
 
 // plain is a value as a file may have it.
 func plain(value reflect.Value) any {
-	switch value.Kind() {
-	case reflect.Pointer:
+	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
 			return nil
 		}
 		return plain(value.Elem())
-	case reflect.Slice:
+	}
+	if value.Kind() == reflect.Slice {
 		list := make([]any, value.Len())
 		for i := range list {
 			list[i] = plain(value.Index(i))
@@ -276,7 +279,7 @@ func validate(target reflect.Value) error {
 		if !value.CanAddr() {
 			return
 		}
-		if v, ok := value.Addr().Interface().(interface{ Validate() error }); ok {
+		if v, ok := reflect.TypeAssert[interface{ Validate() error }](value.Addr()); ok {
 			errs = append(errs, v.Validate())
 		}
 	})

@@ -44,7 +44,7 @@ type serve struct {
 	Token   string
 	Config  string
 	Exact   *int
-	Sorted  bool `negatable:"" default:"true"`
+	Sorted  bool `default:"true" negatable:""`
 
 	checked bool
 }
@@ -101,7 +101,7 @@ func resolve(t *testing.T, env map[string]string, text string, args ...string) (
 	}
 	defer func() {
 		for name := range env {
-			os.Unsetenv(name) // t.Setenv brings back what was before, but only at the end
+			_ = os.Unsetenv(name) // t.Setenv brings back what was before, but only at the end
 		}
 	}()
 	if text != "" {
@@ -326,7 +326,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings.Own(parser)
-	_, _ = settings.Resolve(t.Context(), parser, "PROG", []string{"serve", "--nope", "--help"}) //nolint:errcheck // kong would have ended the process
+	_, _ = settings.Resolve(t.Context(), parser, "PROG", []string{"serve", "--nope", "--help"}) // kong would have ended the process
 	if exit != 0 || !strings.Contains(out.String(), "Usage: prog serve [flags]") {
 		t.Errorf("exit %d, printed %q", exit, out.String())
 	}
