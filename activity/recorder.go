@@ -176,8 +176,8 @@ type Recorder struct {
 	rebuilds  rebuilds
 	readings  sync.Pool // of *Reading
 	tidying   tidying
-	scrubPace scrubPace
-	bulked    sync.Map // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
+	scrubPace *scrubPace // nil without a ledger
+	bulked    sync.Map   // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc
@@ -208,7 +208,8 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
-	r.ended.Go(r.scrubLoop) //nolint:contextcheck // it outlives ctx
+	r.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
+	r.ended.Go(r.scrubLoop)
 	r.ended.Go(r.endLoop)
 	r.ended.Go(r.tidyLoop)
 	return r, nil
@@ -249,11 +250,9 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		settling:  make(chan struct{}, maxSettling),
 		rebuilds:  newRebuilds(),
 		tidying:   newTidying(),
-		scrubPace: scrubPace{changed: make(chan struct{}, 1)},
 		closed:    make(chan struct{}),
 		tail:      make(map[uint32]chan struct{}),
 	}
-	r.scrubPace.rate.Store(int64(cmp.Or(c.ScrubRate, defaultScrubRate)))
 	if r.now == nil {
 		r.now = r.ledgerTime
 	}

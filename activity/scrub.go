@@ -55,11 +55,20 @@ type scrubPace struct {
 	changed chan struct{} // holds an element after a change
 }
 
+func newScrubPace(rate int) *scrubPace {
+	p := &scrubPace{changed: make(chan struct{}, 1)}
+	p.rate.Store(int64(rate))
+	return p
+}
+
 // SetScrubRate changes [Config.ScrubRate], 1 to 100,000 pages a second, from now on. It may be called concurrently, and does
 // nothing without a ledger.
 func (r *Recorder) SetScrubRate(rate int) error {
 	if rate < 1 || rate > 100_000 {
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
+	}
+	if r.scrubPace == nil {
+		return nil
 	}
 	r.scrubPace.rate.Store(int64(rate))
 	select {

@@ -29,8 +29,8 @@ type benchCmd struct {
 
 	FalsePositiveRate float64 `default:"0.001" help:"${rate}" placeholder:"RATE"`
 
-	JSON bool   `help:"${bench_json}"`
-	Plot string `help:"${bench_plot}" placeholder:"DIR"`
+	Result resultFlags `embed:""`
+	Plot   string      `help:"${bench_plot}" placeholder:"DIR"`
 
 	LogLevel string `default:"warn"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -68,7 +68,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return benchError(ctx, err)
 	}
-	return show(report, c.Plot, c.JSON, std)
+	return show(report, c.Plot, c.Result.json(), std)
 }
 
 // measure runs the benchmark on data of its own, and removes that.

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/term"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -163,21 +161,16 @@ type measured interface {
 }
 
 // show prints what was found, and draws it in a directory, unless that is "".
-func show(report measured, dir string, asJSON bool, std stdio) error {
+func show(report measured, dir string, forPrograms bool, std stdio) error {
 	if dir != "" {
 		if err := plot(report.Charts(), dir, std); err != nil {
 			return fmt.Errorf("--plot %s: %w", dir, err)
 		}
 	}
-	if !asJSON {
-		return report.WriteText(std.out)
+	if forPrograms {
+		return writeJSON(std.out, report)
 	}
-	text, err := json.Marshal(report, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = std.out.Write(append(text, '\n'))
-	return err
+	return report.WriteText(std.out)
 }
 
 // plot writes the charts, each of which appears when it is whole.

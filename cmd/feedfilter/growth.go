@@ -19,8 +19,8 @@ type growthCmd struct {
 	Duration   time.Duration `default:"2s"       help:"${bench_duration}"    placeholder:"DURATION"`
 	Seed       uint64        `default:"1"        help:"${bench_seed}"        placeholder:"N"`
 
-	JSON bool   `help:"${bench_json}"`
-	Plot string `help:"${growth_plot}" placeholder:"DIR"`
+	Result resultFlags `embed:""`
+	Plot   string      `help:"${growth_plot}" placeholder:"DIR"`
 
 	LogLevel string `default:"warn"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -77,7 +77,7 @@ func (c *growthCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return benchError(ctx, err)
 	}
-	return show(report, c.Plot, c.JSON, std)
+	return show(report, c.Plot, c.Result.json(), std)
 }
 
 // upTo is the numbers below most, and most.

@@ -13,8 +13,9 @@ import (
 )
 
 type reshapeCmd struct {
-	Data   dataFlags `embed:""`
-	Server string    `help:"${reshape_server}" placeholder:"URL"`
+	Data   dataFlags   `embed:""`
+	Server string      `help:"${reshape_server}" placeholder:"URL"`
+	Result resultFlags `embed:""`
 }
 
 // Help is shown by kong below the summary.
@@ -59,7 +60,15 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	if err != nil {
 		return fmt.Errorf("reshape: %w; %s", err, c.outcome(bar))
 	}
-	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, time.Since(start).Round(time.Millisecond))
+	took := time.Since(start)
+	if c.Result.json() {
+		return writeJSON(std.out, struct {
+			Homes   int     `json:"homes"`
+			Pages   uint32  `json:"pages"`
+			Seconds float64 `json:"seconds"`
+		}{bar.homes, pages, took.Seconds()})
+	}
+	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, took.Round(time.Millisecond))
 	return err
 }
 
