@@ -57,6 +57,10 @@ func flagHelp() kong.Vars {
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
 	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(kong.Vars{
+		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
+		"config_print":   "Print all settings of the service, and where each comes from.",
+		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
+
 		"result_output": "How the result is printed: text for people, or json for programs.",
 		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",
 

@@ -35,6 +35,7 @@ type cli struct {
 	Reshape reshapeCmd `cmd:"" help:"Change the number of pages while the service runs."`
 	Health  healthCmd  `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
 	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
+	Config  configCmds `cmd:"" help:"Check or print the settings of the service."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

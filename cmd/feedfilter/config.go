@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/feedfilter/feedfilter/internal/settings"
+)
+
+// configCmds are about the settings of serve: all flags of serve are theirs.
+type configCmds struct {
+	Check configCheckCmd `cmd:"" help:"${config_check}"`
+	Print configPrintCmd `cmd:"" help:"${config_print}"`
+}
+
+type configCheckCmd struct {
+	Serve serveCmd `embed:""`
+}
+
+// Check returns what Check of serve does.
+func (c *configCheckCmd) Check(ctx context.Context) error { return c.Serve.Check(ctx) }
+
+// Run says that all is right: who gets here has passed all checks.
+func (*configCheckCmd) Run(std stdio) error {
+	_, err := fmt.Fprintln(std.out, "ok")
+	return err
+}
+
+type configPrintCmd struct {
+	Serve       serveCmd    `embed:""`
+	Result      resultFlags `embed:""`
+	ShowSecrets bool        `help:"${config_secrets}"`
+}
+
+// Check returns what Check of serve does.
+func (c *configPrintCmd) Check(ctx context.Context) error { return c.Serve.Check(ctx) }
+
+// Help is shown by kong below the summary.
+func (*configPrintCmd) Help() string {
+	return "As text, with what sets each: a flag, a variable, the file or the default. As JSON, as a file for --config, which refuses " +
+		"secrets that are masked: give --show-secrets for one that is to be used."
+}
+
+// Run prints the settings.
+func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
+	own := map[string]bool{"output": true, "show-secrets": true}
+	var shown []settings.Setting
+	for _, s := range chosen.settings.Settings {
+		if own[s.Name] {
+			continue
+		}
+		if !c.ShowSecrets {
+			s.Value = s.Masked()
+		}
+		shown = append(shown, s)
+	}
+	if c.Result.json() {
+		return printFile(std, shown)
+	}
+	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tFROM") // what fails is in the error of Flush
+	for _, s := range shown {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", s.Name, valueText(s.Value), s.Source)
+	}
+	return table.Flush()
+}
+
+// valueText is a value for people, "-" if there is none.
+func valueText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "-"
+	case []any:
+		texts := make([]string, len(v))
+		for i, one := range v {
+			texts[i] = valueText(one)
+		}
+		return valueText(strings.Join(texts, ","))
+	case string:
+		if v == "" {
+			return "-"
+		}
+		return v
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// printFile prints the settings as a file has them, in their order. What is not set is left out: there is no value for it.
+func printFile(std stdio, all []settings.Setting) error {
+	out := jsontext.NewEncoder(std.out, jsontext.WithIndent("  "))
+	if err := out.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Value == nil {
+			continue
+		}
+		if err := out.WriteToken(jsontext.String(s.Name)); err != nil {
+			return err
+		}
+		if err := json.MarshalEncode(out, s.Value); err != nil {
+			return err
+		}
+	}
+	return out.WriteToken(jsontext.EndObject)
+}
