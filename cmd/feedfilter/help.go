@@ -7,9 +7,9 @@ import (
 )
 
 const description = "Filters feeds: users block each other, hide, like and see posts, and a feed check " +
-	"tells which of hundreds of candidates a viewer must not see. Every flag can also be set in the " +
-	"environment, as FEEDFILTER_<FLAG>, or in a file (--config); a flag wins over the environment, and " +
-	"that over the file."
+	"tells which of hundreds of candidates a viewer must not see.\n\nEvery flag of a command that has --config can also be set in the " +
+	"environment, as FEEDFILTER_<FLAG>, or in a file, a JSON object of flags by name; a flag wins over the environment, and " +
+	"that over the file. Names that nothing goes by are refused."
 
 // flagHelp is the text on each flag and argument, for the tags to refer to. Defaults
 // that the tags give are added to it by withDefault.
@@ -60,6 +60,10 @@ func flagHelp() kong.Vars {
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
+
+		"man_dir":          "Directory to write the pages of all commands to, as feedfilter.1 and feedfilter-<command>.1; it is made. Default: none",
+		"man_command":      "Command whose page is printed, such as serve or bench growth.",
+		"completion_shell": "bash, zsh or fish.",
 
 		"result_output": "How the result is printed: text for people, or json for programs.",
 		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",

@@ -27,16 +27,19 @@ const (
 const envPrefix = "FEEDFILTER"
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the service."`
-	Import  importCmd  `cmd:"" help:"Import activities from a CSV or NDJSON file."`
-	Export  exportCmd  `cmd:"" help:"Export the activities of the ledger as NDJSON."`
-	Doctor  doctorCmd  `cmd:"" help:"Check what the service would work with, and say what to do."`
-	Plan    planCmd    `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
-	Reshape reshapeCmd `cmd:"" help:"Change the number of pages while the service runs."`
-	Health  healthCmd  `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
-	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
-	Config  configCmds `cmd:"" help:"Check or print the settings of the service."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve      serveCmd      `cmd:"" help:"Run the service."`
+	Import     importCmd     `cmd:"" help:"Import activities from a CSV or NDJSON file."`
+	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
+	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
+	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
+	Reshape    reshapeCmd    `cmd:"" help:"Change the number of pages while the service runs."`
+	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
+	Bench      benchCmds     `cmd:"" help:"Measure feed checks and writes on this machine."`
+	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
+	Completion completionCmd `cmd:"" help:"Print what a shell needs to complete command lines of feedfilter."`
+	Complete   completeCmd   `cmd:"" hidden:""`
+	Man        manCmd        `cmd:"" help:"Print the man page of feedfilter or one of its commands, or write all."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 // stdio is what a command reads and writes.
@@ -124,6 +127,7 @@ func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 	parser, err := kong.New(commands,
 		kong.Name("feedfilter"),
 		kong.Description(description),
+		kong.Help(printHelp),
 		kong.DefaultEnvars(envPrefix),
 		flagHelp(),
 		kong.ValueFormatter(withDefault),
@@ -132,6 +136,7 @@ func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 		return nil, err
 	}
 	settings.Own(parser)
+	addExamples(parser.Model.Node, examples())
 	return parser, nil
 }
 

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
+		UpdateScripts: updated(), // what is compared with whole files
 		Setup: func(env *testscript.Env) error {
 			env.Values["serving"] = &serving{}
 			return nil

@@ -26,15 +26,21 @@ type version struct {
 
 // Run prints the version of the module, the commit and what it was built with and for.
 func (c *versionCmd) Run(std stdio) error {
-	v := version{Version: "(unknown)", Commit: linkedCommit, Date: linkedDate}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		v = describe(info, linkedCommit, linkedDate)
-	}
+	v := thisVersion()
 	if c.Result.json() {
 		return writeJSON(std.out, v)
 	}
 	_, err := fmt.Fprintln(std.out, v)
 	return err
+}
+
+// thisVersion is that of this program.
+func thisVersion() version {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return describe(info, linkedCommit, linkedDate)
 }
 
 // describe is what the build says of itself, and, where that says nothing, what the linker was told.

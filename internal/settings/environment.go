@@ -12,10 +12,20 @@ import (
 )
 
 // Own keeps kong from reading the environment, which is Resolve's to do: kong stops at the first variable that it does not
-// understand. The parser is to be made with [kong.DefaultEnvars]. Flags keep their variables in Envs.
-func Own(parser *kong.Kong) {
-	for _, flag := range allFlags(parser.Model.Node) {
+// understand. The parser is to be made with [kong.DefaultEnvars]. Flags keep their variables in Envs, but for those of commands
+// without FileFlag, which have none.
+func Own(parser *kong.Kong) { own(parser.Model.Node) }
+
+func own(node *kong.Node) {
+	reads := slices.ContainsFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == FileFlag })
+	for _, flag := range node.Flags {
 		flag.Tag.Envs = nil
+		if !reads {
+			flag.Envs = nil
+		}
+	}
+	for _, below := range node.Children {
+		own(below)
 	}
 }
 
