@@ -48,6 +48,10 @@ bench: deps ## Run the benchmarks.
 peers: deps ## Compare with other ways of keeping activities (integration/peers), for a quarter of an hour.
 	cd integration/peers && $(GO) run . $(PEERS)
 
+.PHONY: docs
+docs: ## Write docs/COMMAND.md, and what tests expect of --help, from the commands as they are.
+	UPDATE=1 $(GO) test -count=1 -timeout 5m -run '^TestCommandReference$$|^TestScripts$$/^(help|completion)$$' ./cmd/feedfilter
+
 .PHONY: growth
 growth: deps ## Measure how cost grows: prints tables and draws docs/growth-*.svg, in some five minutes.
 	GO='$(GO)' scripts/growth

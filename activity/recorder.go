@@ -176,7 +176,8 @@ type Recorder struct {
 	rebuilds  rebuilds
 	readings  sync.Pool // of *Reading
 	tidying   tidying
-	bulked    sync.Map // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
+	scrubPace *scrubPace // nil without a ledger
+	bulked    sync.Map   // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc
@@ -207,7 +208,8 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
-	r.ended.Go(func() { r.scrubLoop(cmp.Or(c.ScrubRate, defaultScrubRate)) }) //nolint:contextcheck // it outlives ctx
+	r.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
+	r.ended.Go(r.scrubLoop)
 	r.ended.Go(r.endLoop)
 	r.ended.Go(r.tidyLoop)
 	return r, nil

@@ -3,9 +3,11 @@ package activity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,27 +49,65 @@ type scrub struct {
 	steady  bool      // the store loses nothing while the process lives
 }
 
+// scrubPace is how fast a scrub goes.
+type scrubPace struct {
+	rate    atomic.Int64  // pages a second
+	changed chan struct{} // holds an element after a change
+}
+
+func newScrubPace(rate int) *scrubPace {
+	p := &scrubPace{changed: make(chan struct{}, 1)}
+	p.rate.Store(int64(rate))
+	return p
+}
+
+// SetScrubRate changes [Config.ScrubRate], 1 to 100,000 pages a second, from now on. It may be called concurrently, and does
+// nothing without a ledger.
+func (r *Recorder) SetScrubRate(rate int) error {
+	if rate < 1 || rate > 100_000 {
+		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
+	}
+	if r.scrubPace == nil {
+		return nil
+	}
+	r.scrubPace.rate.Store(int64(rate))
+	select {
+	case r.scrubPace.changed <- struct{}{}:
+	default: // it is to be looked at already
+	}
+	return nil
+}
+
 // scrubLoop compares the header of page after page with the ledger, round and round, at a
-// bounded rate, and has rebuilt what lost writes, is damaged, or is not of the
+// rate that may change, and has rebuilt what lost writes, is damaged, or is not of the
 // ledger. Processes begin at pages of their own, so that they seldom meet.
-func (r *Recorder) scrubLoop(rate int) {
+func (r *Recorder) scrubLoop() {
 	s := scrub{missed: 1, next: rand.Uint32N(r.identity.Pages)} //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
 	defer pace.Stop()
+	looked, hurried := 0, false // of the last step
+	wait := func() time.Duration {
+		wait := time.Duration(looked) * time.Second / time.Duration(r.scrubPace.rate.Load())
+		if hurried {
+			wait /= hurry
+		}
+		return wait
+	}
 	for {
 		select {
 		case <-pace.C:
+		case <-r.scrubPace.changed:
+			pace.Reset(wait()) // at the old rate, it could take a minute
+			continue
 		case <-r.closed:
 			return
 		}
 		r.askEpoch(&s)
-		n := r.scrubStep(&s)
-		wait := time.Duration(n) * time.Second / time.Duration(rate)
-		if s.hurried > 0 {
-			wait /= hurry
-			s.hurried -= n
+		looked = r.scrubStep(&s)
+		if hurried = s.hurried > 0; hurried {
+			s.hurried -= looked
 		}
-		pace.Reset(wait)
+		pace.Reset(wait())
 	}
 }
 

@@ -289,6 +289,33 @@ func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfil
 	return s.Store.Peek(ctx, ids)
 }
 
+// The rate of a scrub can be changed: it holds from then on, also where the old one had the next step a minute away.
+func TestScrubRateChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1<<14)
+		store := &epochStore{Store: &favfilter.Memory{}}
+		steady := "steady"
+		store.epoch.Store(&steady)
+		p := startProcess(t, l, store, Config{ScrubRate: 1})
+		time.Sleep(10 * time.Second)
+		for _, rate := range []int{1000, 10, 400} {
+			must(t, p.SetScrubRate(rate))
+			before := store.peeks.Load()
+			time.Sleep(time.Minute)
+			if n := store.peeks.Load() - before; n < int64(60*rate*9/10) || n > int64(60*rate+scrubChunk) {
+				t.Errorf("%d pages in a minute, want %d", n, 60*rate)
+			}
+		}
+		for _, rate := range []int{0, -1, 100_001} {
+			if err := p.SetScrubRate(rate); err == nil {
+				t.Errorf("a rate of %d is taken", rate)
+			}
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
 // A scrub keeps to its rate; once the store may have lost something, and where it could not
 // be asked for a while, every page is looked at in a hurry.
 func TestScrubPace(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -30,8 +29,8 @@ type benchCmd struct {
 
 	FalsePositiveRate float64 `default:"0.001" help:"${rate}" placeholder:"RATE"`
 
-	JSON bool   `help:"${bench_json}"`
-	Plot string `help:"${bench_plot}" placeholder:"DIR"`
+	Result resultFlags `embed:""`
+	Plot   string      `help:"${bench_plot}" placeholder:"DIR"`
 
 	LogLevel string `default:"warn"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -48,19 +47,14 @@ func (*benchCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *benchCmd) Validate() error {
-	if c.Activities < 1000 || c.Activities > 1e8 {
-		return fmt.Errorf("--activities: %d is not in 1000 to 100000000", c.Activities)
-	}
-	if c.Users != 0 && (c.Users < 10 || c.Users > c.Activities) {
-		return fmt.Errorf("--users: %d is not in 10 to %d, the number of activities", c.Users, c.Activities)
-	}
-	if d := c.Duration; d < 10*time.Millisecond || d > 10*time.Minute {
-		return fmt.Errorf("--duration: %v is not in 10ms to 10m", d)
-	}
-	if r := c.FalsePositiveRate; !(r >= 1e-8 && r <= 0.5) {
-		return fmt.Errorf("--false-positive-rate: %g is not in 1e-8 to 0.5", r)
-	}
-	return c.place().validate()
+	var all checks
+	n, d, r := c.Activities, c.Duration, c.FalsePositiveRate
+	all.wantf(n >= 1000 && n <= 1e8, "--activities: %d is not in 1000 to 100000000", n)
+	all.wantf(c.Users == 0 || c.Users >= 10 && c.Users <= n, "--users: %d is not in 10 to %d, the number of activities", c.Users, n)
+	all.wantf(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
+	all.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
+	all.note(c.place().validate())
+	return all.err()
 }
 
 // place is where the pages are.
@@ -74,7 +68,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return benchError(ctx, err)
 	}
-	return show(report, c.Plot, c.JSON, std)
+	return show(report, c.Plot, c.Result.json(), std)
 }
 
 // measure runs the benchmark on data of its own, and removes that.

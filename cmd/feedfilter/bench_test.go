@@ -44,7 +44,7 @@ func TestBenchOnRedis(t *testing.T) {
 		}
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	out := feedfilter(t, 0, small(server, "--json")...)
+	out := feedfilter(t, 0, small(server, "--output=json")...)
 	wantKeys(t, server, others...)
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -154,7 +154,7 @@ func awaitKeys(t *testing.T, server *redistest.Server) {
 
 func TestBenchOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
-	out := feedfilter(t, 0, "bench", "--redis", cluster.URL(), "--activities", "20000", "--duration", "10ms", "--json")
+	out := feedfilter(t, 0, "bench", "--redis", cluster.URL(), "--activities", "20000", "--duration", "10ms", "--output=json")
 	var report bench.Report
 	if err := json.Unmarshal([]byte(out.stdout), &report); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/term"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -38,18 +36,23 @@ type benchPlace struct {
 
 // validate refuses filters that may be in use.
 func (p *benchPlace) validate() error {
-	if p.Filter != "" {
-		if !strings.HasPrefix(p.Filter, benchPrefix) {
-			return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", p.Filter, benchPrefix)
-		}
-		for _, name := range p.filters(p.Filter) {
-			if _, err := redisstore.New(nil, name); err != nil {
-				return fmt.Errorf("--filter: %w", err)
-			}
+	_, err := p.redisServers()
+	return errors.Join(p.validateFilter(), err)
+}
+
+func (p *benchPlace) validateFilter() error {
+	if p.Filter == "" {
+		return nil
+	}
+	if !strings.HasPrefix(p.Filter, benchPrefix) {
+		return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", p.Filter, benchPrefix)
+	}
+	for _, name := range p.filters(p.Filter) {
+		if _, err := redisstore.New(nil, name); err != nil {
+			return fmt.Errorf("--filter: %w", err)
 		}
 	}
-	_, err := p.redisServers()
-	return err
+	return nil
 }
 
 // benchFilter is a filter to be measured in, and those whose names begin with its.
@@ -158,21 +161,16 @@ type measured interface {
 }
 
 // show prints what was found, and draws it in a directory, unless that is "".
-func show(report measured, dir string, asJSON bool, std stdio) error {
+func show(report measured, dir string, forPrograms bool, std stdio) error {
 	if dir != "" {
 		if err := plot(report.Charts(), dir, std); err != nil {
 			return fmt.Errorf("--plot %s: %w", dir, err)
 		}
 	}
-	if !asJSON {
-		return report.WriteText(std.out)
+	if forPrograms {
+		return writeJSON(std.out, report)
 	}
-	text, err := json.Marshal(report, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = std.out.Write(append(text, '\n'))
-	return err
+	return report.WriteText(std.out)
 }
 
 // plot writes the charts, each of which appears when it is whole.

@@ -1,109 +1,112 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"maps"
-	"os"
-	"reflect"
-	"slices"
+	"strings"
+	"text/tabwriter"
 
-	"github.com/alecthomas/kong"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// configFile supplies the flags that neither the command line nor the environment
-// sets from a JSON object: its names are those of flags, its values text, numbers, true or
-// false. It may hold flags of other commands too, so that one file does for all.
-type configFile struct {
-	name   string
-	values map[string]jsontext.Value
+// configCmds are about the settings of serve: all flags of serve are theirs.
+type configCmds struct {
+	Check configCheckCmd `cmd:"" help:"${config_check}"`
+	Print configPrintCmd `cmd:"" help:"${config_print}"`
 }
 
-// addConfigFile reads the file that the selected command's --config names.
-func addConfigFile(command *kong.Context) error {
-	for _, flag := range command.Flags() {
-		if flag.Name != "config" {
+type configCheckCmd struct {
+	Serve serveCmd `embed:""`
+}
+
+// Check returns what Check of serve does.
+func (c *configCheckCmd) Check(ctx context.Context) error { return c.Serve.Check(ctx) }
+
+// Run says that all is right: who gets here has passed all checks.
+func (*configCheckCmd) Run(std stdio) error {
+	_, err := fmt.Fprintln(std.out, "ok")
+	return err
+}
+
+type configPrintCmd struct {
+	Serve       serveCmd    `embed:""`
+	Result      resultFlags `embed:""`
+	ShowSecrets bool        `help:"${config_secrets}"`
+}
+
+// Check returns what Check of serve does.
+func (c *configPrintCmd) Check(ctx context.Context) error { return c.Serve.Check(ctx) }
+
+// Help is shown by kong below the summary.
+func (*configPrintCmd) Help() string {
+	return "As text, with what sets each: a flag, a variable, the file or the default. As JSON, as a file for --config, which refuses " +
+		"secrets that are masked: give --show-secrets for one that is to be used."
+}
+
+// Run prints the settings.
+func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
+	own := map[string]bool{"output": true, "show-secrets": true}
+	var shown []settings.Setting
+	for _, s := range chosen.settings.Settings {
+		if own[s.Name] {
 			continue
 		}
-		name, ok := command.FlagValue(flag).(string)
-		if !ok || name == "" {
-			return nil
+		if !c.ShowSecrets {
+			s.Value = s.Masked()
 		}
-		file, err := readConfigFile(name)
-		if err != nil {
+		shown = append(shown, s)
+	}
+	if c.Result.json() {
+		return printFile(std, shown)
+	}
+	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tFROM") // what fails is in the error of Flush
+	for _, s := range shown {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", s.Name, valueText(s.Value), s.Source)
+	}
+	return table.Flush()
+}
+
+// valueText is a value for people, "-" if there is none.
+func valueText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "-"
+	case []any:
+		texts := make([]string, len(v))
+		for i, one := range v {
+			texts[i] = valueText(one)
+		}
+		return valueText(strings.Join(texts, ","))
+	case string:
+		if v == "" {
+			return "-"
+		}
+		return v
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// printFile prints the settings as a file has them, in their order. What is not set is left out: there is no value for it.
+func printFile(std stdio, all []settings.Setting) error {
+	out := jsontext.NewEncoder(std.out, jsontext.WithIndent("  "))
+	if err := out.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Value == nil {
+			continue
+		}
+		if err := out.WriteToken(jsontext.String(s.Name)); err != nil {
 			return err
 		}
-		command.AddResolver(file)
-	}
-	return nil
-}
-
-func readConfigFile(name string) (*configFile, error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("read --config: %w", err)
-	}
-	file := &configFile{name: name}
-	if err := json.Unmarshal(text, &file.values); err != nil {
-		return nil, fmt.Errorf("read --config %s: %w", name, err)
-	}
-	return file, nil
-}
-
-// Validate implements [kong.Resolver]: it refuses names that are no flag's.
-func (f *configFile) Validate(app *kong.Application) error {
-	known := make(map[string]bool)
-	for _, command := range app.Leaves(true) {
-		for _, flag := range command.Flags {
-			known[flag.Name] = flag.Name != "config"
+		if err := json.MarshalEncode(out, s.Value); err != nil {
+			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.values)) {
-		if !known[name] {
-			return fmt.Errorf("--config %s: unknown setting %q", f.name, name)
-		}
-	}
-	return nil
-}
-
-// Resolve implements [kong.Resolver].
-func (f *configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	value, ok := f.values[flag.Name]
-	if !ok || fromEnvironment(flag) {
-		return nil, nil //nolint:nilnil // kong's word for "not here"
-	}
-	text, err := settingText(value)
-	if err == nil {
-		// Tried on the side: the error has to name the file.
-		scratch := reflect.New(flag.Target.Type()).Elem()
-		err = flag.Parse(kong.Scan().PushTyped(text, kong.FlagValueToken), scratch)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("in %s: %w", f.name, err)
-	}
-	return text, nil
-}
-
-func fromEnvironment(flag *kong.Flag) bool {
-	for _, name := range flag.Envs {
-		if _, ok := os.LookupEnv(name); ok {
-			return true
-		}
-	}
-	return false
-}
-
-// settingText returns the value as it would stand on the command line.
-func settingText(value jsontext.Value) (string, error) {
-	switch value.Kind() {
-	case '"':
-		var text string
-		err := json.Unmarshal(value, &text)
-		return text, err
-	case '0', 't', 'f':
-		return value.String(), nil
-	default:
-		return "", fmt.Errorf("%s is neither text, a number, true nor false", value)
-	}
+	return out.WriteToken(jsontext.EndObject)
 }

@@ -8,26 +8,36 @@ import (
 // limitConnections returns a listener that has at most limit connections open. While as
 // many are, it accepts none: further ones wait where the system keeps them, and cost
 // this process nothing.
-func limitConnections(l net.Listener, limit int) net.Listener {
-	return &limitedListener{Listener: l, slots: make(chan struct{}, limit), closed: make(chan struct{})}
+func limitConnections(l net.Listener, limit int) *limitedListener {
+	limited := &limitedListener{Listener: l, limit: limit}
+	limited.changed.L = &limited.mu
+	return limited
 }
 
 type limitedListener struct {
 	net.Listener
 
-	slots  chan struct{} // holds an element for each connection
-	closed chan struct{}
-	once   sync.Once
+	mu      sync.Mutex
+	changed sync.Cond // what follows, so that there may be room
+	limit   int
+	open    int // connections, and one that is accepted next
+	closed  bool
 }
 
-// Accept waits for a slot, and then for a connection.
+// setLimit changes how many connections may be open. If more are, they stay.
+func (l *limitedListener) setLimit(limit int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = limit
+	l.changed.Broadcast()
+}
+
+// Accept waits for room, and then for a connection.
 func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
+	if !l.enter() {
 		return nil, net.ErrClosed
 	}
-	release := sync.OnceFunc(func() { <-l.slots })
+	release := sync.OnceFunc(l.leave)
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		release()
@@ -36,9 +46,33 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return &limitedConn{conn, release}, nil
 }
 
-// Close wakes an Accept that waits for a slot, too.
+// enter waits until another connection may be open, and reports whether it is to be accepted: not if the listener is closed.
+func (l *limitedListener) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.open >= l.limit && !l.closed {
+		l.changed.Wait()
+	}
+	if l.closed {
+		return false
+	}
+	l.open++
+	return true
+}
+
+func (l *limitedListener) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	l.changed.Broadcast()
+}
+
+// Close wakes an Accept that waits for room, too.
 func (l *limitedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
+	l.mu.Lock()
+	l.closed = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
 	return l.Listener.Close()
 }
 
@@ -48,7 +82,7 @@ type limitedConn struct {
 	release func()
 }
 
-// Close frees the connection's slot.
+// Close makes room for another connection.
 func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()

@@ -281,6 +281,49 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
+// TestLimitedListenerChanges has a connection wait for a limit that is raised, and none come in while more are open than a lower one.
+func TestLimitedListenerChanges(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := limitConnections(l, 1)
+	accepted := make(chan net.Conn)
+	go func() {
+		for {
+			conn, err := limited.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	for range 4 {
+		dial(t, l.Addr().String())
+	}
+	first := <-accepted
+	limited.setLimit(3)
+	second, third := <-accepted, <-accepted
+	limited.setLimit(2)
+	_ = first.Close()
+	// Two are open, which is the limit.
+	limited.mu.Lock()
+	open := limited.open
+	limited.mu.Unlock()
+	if open != 2 {
+		t.Errorf("%d are open, want 2", open)
+	}
+	_ = second.Close()
+	fourth := <-accepted
+	_ = limited.Close()
+	if conn, more := <-accepted; more {
+		t.Errorf("accepted %v after the end", conn.RemoteAddr())
+	}
+	_ = third.Close()
+	_ = fourth.Close()
+}
+
 // TestLimitedListenerCloses closes the listener while Accept waits for a connection to end.
 func TestLimitedListenerCloses(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

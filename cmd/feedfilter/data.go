@@ -51,36 +51,35 @@ type dataFlags struct {
 
 // Validate is called by kong when all flags are set.
 func (f *dataFlags) Validate() error {
-	if n := f.pages(); f.Pages != nil && (n == 0 || n > maxPages || n&(n-1) != 0) {
-		return fmt.Errorf("--pages: %d is not a power of two from 1 to %d", n, maxPages)
-	}
-	if r := f.FalsePositiveRate; !(r >= 1e-8 && r <= 0.5) {
-		return fmt.Errorf("--false-positive-rate: %g is not in 1e-8 to 0.5", r)
-	}
-	if b := f.StalenessBound; b < 10*time.Millisecond || b > time.Minute {
-		return fmt.Errorf("--staleness-bound: %v is not in 10ms to 1m", b)
-	}
-	if f.ScrubRate < 1 || f.ScrubRate > 100_000 {
-		return fmt.Errorf("--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
-	}
-	if f.OwnPage < activity.MinOwnPage {
-		return fmt.Errorf("--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
-	}
-	if f.PageCache < 0 || f.PageCache > maxPageCache {
-		return fmt.Errorf("--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
-	}
+	var c checks
+	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
+	c.wantf(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
+	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
+	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
+	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
+	c.wantf(f.OwnPage >= activity.MinOwnPage, "--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
+	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
 	scheme, _, _ := strings.Cut(f.Ledger, ":")
-	if f.Ledger != "" && f.Ledger != noLedger && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) {
-		return fmt.Errorf("--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
-	}
-	if f.Ledger == noLedger && f.LedgerRestored {
-		return errors.New("--ledger-restored: there is no ledger")
-	}
+	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
+		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
+	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")
 	servers, err := f.redisServers()
-	if err == nil && f.Ledger == noLedger && servers != nil && servers.managed != nil && servers.managed.reader {
-		return errors.New("--redis: reader=true needs a ledger, which says what replicas lack")
+	c.note(err)
+	reader := servers != nil && servers.managed != nil && servers.managed.reader
+	c.wantf(f.Ledger != noLedger || !reader, "--redis: reader=true needs a ledger, which says what replicas lack")
+	return c.err()
+}
+
+// Check returns what a look at the files that flags name tells of them.
+func (f *dataFlags) Check(context.Context) error {
+	var c checks
+	_, err := f.kinds()
+	c.note(err)
+	if f.Redis != "" {
+		_, err := redisstore.New(nil, f.Filter)
+		c.wantf(err == nil, "--filter: %w", err)
 	}
-	return err
+	return c.err()
 }
 
 // kinds returns the kinds that the service is to have.
@@ -109,9 +108,21 @@ func (f *dataFlags) pages() uint32 {
 
 // logger logs to std.err, a JSON object a line.
 func (f *dataFlags) logger(std stdio) *slog.Logger {
+	log, _ := f.leveledLogger(std)
+	return log
+}
+
+// leveledLogger is logger, and the least level that it logs, which may be changed.
+func (f *dataFlags) leveledLogger(std stdio) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(f.level())
+	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level})), level
+}
+
+func (f *dataFlags) level() slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.LogLevel)) // one of the enum
-	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level}))
+	return level
 }
 
 // redisServers returns nil if the pages are to be held in the process.

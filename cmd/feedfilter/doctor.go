@@ -16,7 +16,8 @@ type doctorCmd struct {
 	Data    dataFlags     `embed:""`
 	Timeout time.Duration `default:"30s"           help:"${doctor_timeout}" placeholder:"DURATION"`
 	Strict  bool          `help:"${doctor_strict}"`
-	JSON    bool          `help:"${doctor_json}"   name:"json"`
+	Result  resultFlags   `embed:""`
+	Colour  colourFlags   `embed:""`
 }
 
 // Help is shown by kong below the summary.
@@ -51,7 +52,7 @@ func (c *doctorCmd) Run(ctx context.Context, std stdio) error {
 
 func (c *doctorCmd) run(ctx context.Context, config doctor.Config, std stdio) error {
 	d := doctor.New(config)
-	p := newDoctorPrinter(std.out, c.JSON, d.Checks())
+	p := newDoctorPrinter(std.out, c.Result.json(), c.Colour.on(std.out), d.Checks())
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	report, err := d.Run(limited, p.add)

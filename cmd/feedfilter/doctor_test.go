@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// diagnosis is what doctor --json prints.
+// diagnosis is what doctor --output json prints.
 type diagnosis struct {
 	OK     bool           `json:"ok"`
 	Checks []doctorResult `json:"checks"`
@@ -39,7 +39,7 @@ func diagnose(t *testing.T, alter func(*doctor.Config), args ...string) diagnosi
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"doctor", "--json", "--data-dir", filepath.Join(t.TempDir(), "none")}, args...)
+	args = append([]string{"doctor", "--output=json", "--data-dir", filepath.Join(t.TempDir(), "none")}, args...)
 	if _, err := parser.Parse(args); err != nil {
 		t.Fatal(err)
 	}

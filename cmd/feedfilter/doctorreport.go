@@ -3,10 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-
-	"github.com/go-json-experiment/json"
-	"golang.org/x/term"
 
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
@@ -19,9 +15,8 @@ type doctorPrinter struct {
 	width   int // of the longest name
 }
 
-func newDoctorPrinter(out *os.File, asJSON bool, checks []string) *doctorPrinter {
-	p := &doctorPrinter{out: out, json: asJSON}
-	p.colours = term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+func newDoctorPrinter(out io.Writer, asJSON, colours bool, checks []string) *doctorPrinter {
+	p := &doctorPrinter{out: out, json: asJSON, colours: colours}
 	for _, name := range checks {
 		p.width = max(p.width, len(name))
 	}
@@ -80,7 +75,7 @@ func (p *doctorPrinter) end(report *doctor.Report, strict bool) error {
 	return nil
 }
 
-// doctorResult is a result as --json has it.
+// doctorResult is a result as --output json has it.
 type doctorResult struct {
 	Name       string  `json:"name"`
 	Status     string  `json:"status"`
@@ -94,13 +89,8 @@ func (p *doctorPrinter) writeJSON(report *doctor.Report, healthy bool) error {
 	for i, r := range report.Results {
 		checks[i] = doctorResult{r.Name, r.Status.String(), r.Found, r.Todo, float64(r.Took.Microseconds()) / 1000}
 	}
-	text, err := json.Marshal(struct {
+	return writeJSON(p.out, struct {
 		OK     bool           `json:"ok"`
 		Checks []doctorResult `json:"checks"`
 	}{healthy, checks})
-	if err != nil {
-		return err
-	}
-	_, err = p.out.Write(append(text, '\n'))
-	return err
 }

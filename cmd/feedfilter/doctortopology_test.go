@@ -186,7 +186,7 @@ func TestDoctorElastiCache(t *testing.T) {
 	env := append(a.Env(), "SSL_CERT_FILE="+front.CAFile(t))
 	run := func(url string) diagnosis {
 		t.Helper()
-		r := runCommand(t, env, "feedfilter", "doctor", "--json", "--data-dir", t.TempDir(), "--redis", url)
+		r := runCommand(t, env, "feedfilter", "doctor", "--output=json", "--data-dir", t.TempDir(), "--redis", url)
 		var err error
 		if r.code != 0 {
 			err = os.ErrInvalid
@@ -242,7 +242,7 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 		if err := os.Mkdir(strings.TrimPrefix(env[len(env)-1], "TMPDIR="), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		r := runCommand(t, env, "feedfilter", "doctor", "--json", "--data-dir", dir, "--redis", url)
+		r := runCommand(t, env, "feedfilter", "doctor", "--output=json", "--data-dir", dir, "--redis", url)
 		var err error
 		if r.code != 0 {
 			err = os.ErrInvalid
@@ -291,7 +291,7 @@ func TestDoctorElastiCacheReplicas(t *testing.T) {
 	a.PutGroup("none", awstest.Group{Addr: standing.Addr()})
 	run := func(name string) diagnosis {
 		t.Helper()
-		r := runCommand(t, a.Env(), "feedfilter", "doctor", "--json", "--data-dir", t.TempDir(), "--redis", "elasticache://"+name+"?reader=true")
+		r := runCommand(t, a.Env(), "feedfilter", "doctor", "--output=json", "--data-dir", t.TempDir(), "--redis", "elasticache://"+name+"?reader=true")
 		var err error
 		if r.code != 0 {
 			err = os.ErrInvalid

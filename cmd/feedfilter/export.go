@@ -16,9 +16,9 @@ import (
 )
 
 type exportCmd struct {
-	Data   dataFlags `embed:""`
-	User   *string   `help:"${user}" placeholder:"ID"`
-	Output string    `default:"-"    help:"${output}" placeholder:"FILE"`
+	Data dataFlags `embed:""`
+	User *string   `help:"${user}" placeholder:"ID"`
+	To   string    `default:"-"    help:"${to}"     placeholder:"FILE"`
 }
 
 // Help is shown by kong below the summary.
@@ -37,6 +37,9 @@ func (c *exportCmd) Validate() error {
 	}
 	return nil
 }
+
+// Check returns what a look at the files that flags name tells of them.
+func (c *exportCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run exports to a file or to standard output.
 func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
@@ -70,7 +73,7 @@ type exporter interface {
 
 // export writes the output, and returns how many activities are in it.
 func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int, err error) {
-	out, err := createOutput(c.Output, std)
+	out, err := createOutput(c.To, std)
 	if err != nil {
 		return 0, err
 	}

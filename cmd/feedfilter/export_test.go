@@ -35,9 +35,9 @@ func TestExportUnfinished(t *testing.T) {
 		for _, cause := range []error{interruption{syscall.SIGINT}, down} {
 			t.Run(fmt.Sprintf("%s, %v", name, cause), func(t *testing.T) {
 				dir := t.TempDir()
-				c := exportCmd{Output: filepath.Join(dir, "all.ndjson")}
+				c := exportCmd{To: filepath.Join(dir, "all.ndjson")}
 				if older != "" {
-					writeFile(t, c.Output, older)
+					writeFile(t, c.To, older)
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				_, err := c.export(ctx, endless{func() error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/bench"
@@ -20,8 +19,8 @@ type growthCmd struct {
 	Duration   time.Duration `default:"2s"       help:"${bench_duration}"    placeholder:"DURATION"`
 	Seed       uint64        `default:"1"        help:"${bench_seed}"        placeholder:"N"`
 
-	JSON bool   `help:"${bench_json}"`
-	Plot string `help:"${growth_plot}" placeholder:"DIR"`
+	Result resultFlags `embed:""`
+	Plot   string      `help:"${growth_plot}" placeholder:"DIR"`
 
 	LogLevel string `default:"warn"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -37,6 +36,7 @@ func (*growthCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *growthCmd) Validate() error {
+	var all checks
 	for _, n := range []struct {
 		flag             string
 		value, low, high int
@@ -47,14 +47,12 @@ func (c *growthCmd) Validate() error {
 		{"mean", c.Mean, 1, 100},
 		{"memory", c.Memory, 1, 1e6},
 	} {
-		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("--%s: %d is not in %d to %d", n.flag, n.value, n.low, n.high)
-		}
+		all.wantf(n.value >= n.low && n.value <= n.high, "--%s: %d is not in %d to %d", n.flag, n.value, n.low, n.high)
 	}
-	if d := c.Duration; d < 10*time.Millisecond || d > 10*time.Minute {
-		return fmt.Errorf("--duration: %v is not in 10ms to 10m", d)
-	}
-	return c.place().validate()
+	d := c.Duration
+	all.wantf(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
+	all.note(c.place().validate())
+	return all.err()
 }
 
 func (c *growthCmd) place() *benchPlace {
@@ -79,7 +77,7 @@ func (c *growthCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return benchError(ctx, err)
 	}
-	return show(report, c.Plot, c.JSON, std)
+	return show(report, c.Plot, c.Result.json(), std)
 }
 
 // upTo is the numbers below most, and most.

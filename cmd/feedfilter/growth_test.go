@@ -17,7 +17,7 @@ func TestBenchGrowth(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	plots := filepath.Join(t.TempDir(), "plots")
 	out := feedfilter(t, 0, "bench", "growth", "--redis", server.URL(), "--candidates", "30", "--users", "1000", "--activities", "20",
-		"--mean", "5", "--duration", "10ms", "--plot", plots, "--json")
+		"--mean", "5", "--duration", "10ms", "--plot", plots, "--output=json")
 	wantKeys(t, server)
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -51,7 +51,7 @@ func TestBenchGrowthRefuses(t *testing.T) {
 		{"--filter", "feed"}, {"--redis", "http://x"},
 	} {
 		r := feedfilter(t, exitUsage, append([]string{"bench", "growth", "--redis", "redis://127.0.0.1:1"}, flags...)...)
-		wantContains(t, r.stderr, "feedfilter: bench growth: "+flags[0]+": ")
+		wantContains(t, r.stderr, "feedfilter: "+flags[0]+": ")
 	}
 	wantContains(t, feedfilter(t, exitUsage, "bench", "growth").stderr, "--redis")
 }

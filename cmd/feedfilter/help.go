@@ -7,9 +7,9 @@ import (
 )
 
 const description = "Filters feeds: users block each other, hide, like and see posts, and a feed check " +
-	"tells which of hundreds of candidates a viewer must not see. Every flag can also be set in the " +
-	"environment, as FEEDFILTER_<FLAG>, or in a file (--config); a flag wins over the environment, and " +
-	"that over the file."
+	"tells which of hundreds of candidates a viewer must not see.\n\nEvery flag of a command that has --config can also be set in the " +
+	"environment, as FEEDFILTER_<FLAG>, or in a file, a JSON object of flags by name; a flag wins over the environment, and " +
+	"that over the file. Names that nothing goes by are refused."
 
 // flagHelp is the text on each flag and argument, for the tags to refer to. Defaults
 // that the tags give are added to it by withDefault.
@@ -54,9 +54,20 @@ func flagHelp() kong.Vars {
 		"on_error": "What happens at a bad line: stop, with the lines before it imported, or skip it and report it.",
 		"batch":    "Number of lines recorded at a time, up to 1000000; 0: as many as suit the ledger. On PostgreSQL never more than 10000.",
 		"user":     "Only what this user has. Default: everything",
-		"output":   "File to write, which appears when it is whole, in place of an older one; - is standard output.",
+		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
 	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(kong.Vars{
+		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
+		"config_print":   "Print all settings of the service, and where each comes from.",
+		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
+
+		"man_dir":          "Directory to write the pages of all commands to, as feedfilter.1 and feedfilter-<command>.1; it is made. Default: none",
+		"man_command":      "Command whose page is printed, such as serve or bench growth.",
+		"completion_shell": "bash, zsh or fish.",
+
+		"result_output": "How the result is printed: text for people, or json for programs.",
+		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",
+
 		"reshape_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080; it goes on if this command is interrupted. " +
 			"Default: this command does it",
 	})
@@ -75,7 +86,6 @@ func doctorHelp() kong.Vars {
 	return kong.Vars{
 		"doctor_timeout": "How long all checks may take together, 100ms to 1h; those that are not made by then count as failed.",
 		"doctor_strict":  "Fail on warnings too. Default: off",
-		"doctor_json":    "Print one JSON object, when all is done. Default: off",
 	}
 }
 
@@ -92,7 +102,6 @@ func benchHelp() kong.Vars {
 		"bench_users":      "Users who have them, 10 or more; few have most. Default: one for 100 activities",
 		"bench_duration":   "About how long each figure is measured, 10ms to 10m.",
 		"bench_seed":       "Number that the activities and feeds follow from.",
-		"bench_json":       "Print JSON instead of a table. Default: off",
 		"bench_plot":       "Directory for charts, as SVG, of the cost against the number of candidates; it is made. Default: none",
 
 		"growth_redis":      "Redis to measure on, as serve has it.",
@@ -125,7 +134,6 @@ func planHelp() kong.Vars {
 		"plan_fill":     "Share to use of the memory that is not reserved (75 % of a node's), 0.1 to 1.",
 		"plan_nodes":    "Type of the nodes, such as cache.r7g.large. Default: the cheapest that does",
 		"plan_prices":   "JSON file of prices in place of the command's own: see docs/SIZING.md. Default: none",
-		"plan_json":     "Print JSON. Default: off",
 		"plan_chart": "File for a chart of memory and cost against the number of users, in SVG; - is standard output, " +
 			"and nothing else is printed. Default: none",
 	}
@@ -137,8 +145,8 @@ func withDefault(value *kong.Value) string {
 	if value.Flag != nil && value.Default != "" {
 		text += " Default: " + value.Default
 	}
-	if len(value.Tag.Envs) > 0 {
-		text += " ($" + strings.Join(value.Tag.Envs, ", $") + ")"
+	if value.Flag != nil && len(value.Flag.Envs) > 0 {
+		text += " ($" + strings.Join(value.Flag.Envs, ", $") + ")"
 	}
 	return text
 }

@@ -20,12 +20,13 @@ const (
 )
 
 type importCmd struct {
-	Data    dataFlags `embed:""`
-	Format  string    `default:""        enum:"csv,ndjson," help:"${format}"   placeholder:"FORMAT"`
-	OnError string    `default:"stop"    enum:"stop,skip"   help:"${on_error}" placeholder:"POLICY"`
-	Batch   int       `default:"0"       help:"${batch}"    placeholder:"N"`
-	Restart bool      `help:"${restart}"`
-	File    string    `arg:""            help:"${file}"`
+	Data    dataFlags   `embed:""`
+	Format  string      `default:""        enum:"csv,ndjson," help:"${format}"   placeholder:"FORMAT"`
+	OnError string      `default:"stop"    enum:"stop,skip"   help:"${on_error}" placeholder:"POLICY"`
+	Batch   int         `default:"0"       help:"${batch}"    placeholder:"N"`
+	Restart bool        `help:"${restart}"`
+	Result  resultFlags `embed:""`
+	File    string      `arg:""            help:"${file}"`
 }
 
 // Help is shown by kong below the summary.
@@ -39,14 +40,15 @@ func (*importCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *importCmd) Validate() error {
-	if c.Batch < 0 || c.Batch > maxBatch {
-		return fmt.Errorf("--batch: %d is not in 0 to %d", c.Batch, maxBatch)
-	}
-	if c.File != "" && c.Format == "" && formatOf(c.File) == "" {
-		return fmt.Errorf("%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
-	}
-	return nil
+	var all checks
+	all.wantf(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
+	all.wantf(c.File == "" || c.Format != "" || formatOf(c.File) != "",
+		"%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
+	return all.err()
 }
+
+// Check returns what a look at the files that flags name tells of them.
+func (c *importCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run imports the file.
 func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
@@ -87,7 +89,10 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		batch:    c.batch(d),
 		std:      std,
 	}
-	return im.run(ctx, c.Restart)
+	if err := im.run(ctx, c.Restart); err != nil {
+		return err
+	}
+	return im.report(c.Result.json())
 }
 
 // batch is how many lines are recorded at a time.
@@ -134,6 +139,8 @@ type importer struct {
 	done     checkpoint     // up to the last batch that was acknowledged
 	windowed int            // activities that the ledger does not keep
 	progress *progress
+	took     time.Duration // this run
+	recorded int64         // by it, of those imported
 }
 
 // run imports what earlier runs have left to do.
@@ -154,10 +161,25 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 		return fmt.Errorf("import %s: %w; %s", im.source.name, err, im.outcome())
 	}
 	im.warn()
-	took := time.Since(start)
-	_, err = fmt.Fprintf(im.std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
-		im.done.Imported, im.done.Changed, im.done.Skipped, took.Round(time.Millisecond),
-		float64(im.done.Imported-before)/took.Seconds())
+	im.took, im.recorded = time.Since(start), im.done.Imported-before
+	return nil
+}
+
+// report prints what was imported.
+func (im *importer) report(forPrograms bool) error {
+	if forPrograms {
+		return writeJSON(im.std.out, struct {
+			Imported  int64   `json:"imported"`
+			Changed   int64   `json:"changed"`
+			Skipped   int64   `json:"skipped"`
+			Ended     int64   `json:"ended"`
+			OverLimit int64   `json:"over_limit"`
+			Windowed  int     `json:"windowed"`
+			Seconds   float64 `json:"seconds"`
+		}{im.done.Imported, im.done.Changed, im.done.Skipped, im.done.Ended, im.done.OverLimit, im.windowed, im.took.Seconds()})
+	}
+	_, err := fmt.Fprintf(im.std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
+		im.done.Imported, im.done.Changed, im.done.Skipped, im.took.Round(time.Millisecond), float64(im.recorded)/im.took.Seconds())
 	return err
 }
 

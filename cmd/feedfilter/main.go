@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
 // The command exits with 0, one of these, or 128 and the number of the signal that
@@ -21,21 +23,24 @@ const (
 	exitUsage   = 2
 )
 
-type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the service."`
-	Import  importCmd  `cmd:"" help:"Import activities from a CSV or NDJSON file."`
-	Export  exportCmd  `cmd:"" help:"Export the activities of the ledger as NDJSON."`
-	Doctor  doctorCmd  `cmd:"" help:"Check what the service would work with, and say what to do."`
-	Plan    planCmd    `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
-	Reshape reshapeCmd `cmd:"" help:"Change the number of pages while the service runs."`
-	Health  healthCmd  `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
-	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
-	Version versionCmd `cmd:"" help:"Print the version."`
-}
+// envPrefix begins the names of the variables that set flags.
+const envPrefix = "FEEDFILTER"
 
-// BeforeResolve is called by kong when the command line and the environment are
-// known, and before anything else may supply a flag.
-func (*cli) BeforeResolve(command *kong.Context) error { return addConfigFile(command) }
+type cli struct {
+	Serve      serveCmd      `cmd:"" help:"Run the service."`
+	Import     importCmd     `cmd:"" help:"Import activities from a CSV or NDJSON file."`
+	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
+	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
+	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
+	Reshape    reshapeCmd    `cmd:"" help:"Change the number of pages while the service runs."`
+	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
+	Bench      benchCmds     `cmd:"" help:"Measure feed checks and writes on this machine."`
+	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
+	Completion completionCmd `cmd:"" help:"Print what a shell needs to complete command lines of feedfilter."`
+	Complete   completeCmd   `cmd:"" hidden:""`
+	Man        manCmd        `cmd:"" help:"Print the man page of feedfilter or one of its commands, or write all."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+}
 
 // stdio is what a command reads and writes.
 type stdio struct {
@@ -52,49 +57,87 @@ func main() {
 // run runs the command that args name, says on std.err what went wrong, and returns
 // the exit code.
 func run(args []string, std stdio) int {
+	hangups() // end nothing: to a service they say that its settings may have changed, to others nothing
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	err := execute(ctx, args, std)
 	if err == nil {
 		return 0
 	}
-	// One line: errors that were joined have one each.
-	std.note("feedfilter: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+	std.complain(err)
 	return exitCode(err)
 }
 
+// complain writes what went wrong: a line, or one for each mistake in the settings.
+func (std stdio) complain(err error) {
+	var wrong *settings.MistakesError
+	if !errors.As(err, &wrong) {
+		// One line: errors that were joined have one each.
+		std.note("feedfilter: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	help := "(see " + wrong.Command + " --help)"
+	if len(wrong.Mistakes) == 1 {
+		std.note(fmt.Sprintf("feedfilter: %v %s", wrong.Mistakes[0], help))
+		return
+	}
+	for _, mistake := range wrong.Mistakes {
+		std.note("feedfilter: " + mistake.String())
+	}
+	std.note(fmt.Sprintf("feedfilter: %d mistakes %s", len(wrong.Mistakes), help))
+}
+
 func execute(ctx context.Context, args []string, std stdio) error {
-	parser, err := newParser(&cli{}, std)
+	chosen, err := invoke(ctx, args, std)
 	if err != nil {
 		return err
 	}
-	command, err := parser.Parse(args)
+	chosen.settings.Command.BindTo(ctx, (*context.Context)(nil))
+	return chosen.settings.Command.Run(std, chosen)
+}
+
+// invocation is a command line, and what it came to.
+type invocation struct {
+	args     []string
+	std      stdio
+	commands *cli
+	settings *settings.Resolved
+}
+
+// invoke finds out which command is to run, and with what settings.
+func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) {
+	commands := &cli{}
+	parser, err := newParser(commands, std)
 	if err != nil {
-		return fmt.Errorf("%w (see %s --help)", err, commandOf(parser, err))
+		return nil, err
 	}
-	command.BindTo(ctx, (*context.Context)(nil))
-	return command.Run(std)
+	resolved, err := settings.Resolve(ctx, parser, envPrefix, args)
+	if err != nil {
+		return nil, err
+	}
+	return &invocation{args, std, commands, resolved}, nil
+}
+
+// again finds out what the same command line comes to by now.
+func (i *invocation) again(ctx context.Context) (*invocation, error) {
+	return invoke(ctx, i.args, i.std)
 }
 
 func newParser(commands *cli, std stdio) (*kong.Kong, error) {
-	return kong.New(commands,
+	parser, err := kong.New(commands,
 		kong.Name("feedfilter"),
 		kong.Description(description),
-		kong.DefaultEnvars("FEEDFILTER"),
+		kong.Help(printHelp),
+		kong.DefaultEnvars(envPrefix),
 		flagHelp(),
 		kong.ValueFormatter(withDefault),
 		kong.Writers(std.out, std.err))
-}
-
-// commandOf names the command that arguments were refused for.
-func commandOf(parser *kong.Kong, err error) string {
-	var refused *kong.ParseError
-	if errors.As(err, &refused) && refused.Context != nil {
-		if node := refused.Context.Selected(); node != nil {
-			return node.FullPath()
-		}
+	if err != nil {
+		return nil, err
 	}
-	return parser.Model.Name
+	settings.Own(parser)
+	addExamples(parser.Model.Node, examples())
+	return parser, nil
 }
 
 // usageError is about a command line that cannot be followed.
@@ -108,11 +151,11 @@ type interruption struct{ signal os.Signal }
 func (e interruption) Error() string { return "interrupted (" + e.signal.String() + ")" }
 
 func exitCode(err error) int {
-	var parse *kong.ParseError
+	var wrong *settings.MistakesError
 	var usage usageError
 	var interrupted interruption
 	switch {
-	case errors.As(err, &parse), errors.As(err, &usage):
+	case errors.As(err, &wrong), errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &interrupted):
 		if number, ok := interrupted.signal.(syscall.Signal); ok {
@@ -140,4 +183,11 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 		signal.Stop(signals)
 		cancel(context.Canceled)
 	}
+}
+
+// hangups returns the SIGHUPs from now on, which do not end the process any more, whether they are received or not.
+func hangups() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals
 }

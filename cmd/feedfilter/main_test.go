@@ -28,11 +28,12 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
+		UpdateScripts: updated(), // what is compared with whole files
 		Setup: func(env *testscript.Env) error {
 			env.Values["serving"] = &serving{}
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"serve": scriptServe, "halt": scriptHalt},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"serve": scriptServe, "halt": scriptHalt, "reload": scriptReload},
 	})
 }
 
@@ -50,15 +51,11 @@ func mainHit() {
 }
 
 func importHit(ctx context.Context, std stdio) error {
-	var commands cli
-	parser, err := newParser(&commands, std)
+	chosen, err := invoke(ctx, os.Args[1:], std)
 	if err != nil {
 		return err
 	}
-	if _, err := parser.Parse(os.Args[1:]); err != nil {
-		return err
-	}
-	return commands.Import.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
+	return chosen.commands.Import.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
 }
 
 // hit sends its process a signal at the n-th call of SetCheckpoint.

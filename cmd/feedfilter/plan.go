@@ -6,9 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/sizing"
 )
@@ -34,20 +31,18 @@ type planCmd struct {
 	Nodes    string  `help:"${plan_nodes}"  placeholder:"TYPE"`
 	Prices   string  `help:"${plan_prices}" placeholder:"FILE"`
 
-	JSON   bool   `help:"${plan_json}"`
-	Chart  string `help:"${plan_chart}" placeholder:"FILE"`
-	Config string `help:"${config}"     placeholder:"FILE"`
+	Result resultFlags `embed:""`
+	Chart  string      `help:"${plan_chart}" placeholder:"FILE"`
+	Config string      `help:"${config}"     placeholder:"FILE"`
 }
 
 // Validate is called by kong when all flags are set. What sizing knows better it says itself.
 func (c *planCmd) Validate() error {
-	if _, err := redisstore.New(nil, c.Filter); err != nil {
-		return fmt.Errorf("--filter: %w", err)
-	}
-	if c.Pages != nil && *c.Pages == 0 {
-		return fmt.Errorf("--pages: 0 is not a power of two from 1 to %d", maxPages)
-	}
-	return nil
+	var all checks
+	_, err := redisstore.New(nil, c.Filter)
+	all.wantf(err == nil, "--filter: %w", err)
+	all.wantf(c.Pages == nil || *c.Pages != 0, "--pages: 0 is not a power of two from 1 to %d", maxPages)
+	return all.err()
 }
 
 // Run prints the plan.
@@ -68,15 +63,10 @@ func (c *planCmd) Run(std stdio) error {
 			return nil
 		}
 	}
-	if !c.JSON {
-		return plan.WriteText(std.out)
+	if c.Result.json() {
+		return writeJSON(std.out, plan)
 	}
-	text, err := json.Marshal(plan, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = std.out.Write(append(text, '\n'))
-	return err
+	return plan.WriteText(std.out)
 }
 
 // refused is err about a flag, in whose name values are that sizing refuses.

@@ -13,8 +13,9 @@ import (
 )
 
 type reshapeCmd struct {
-	Data   dataFlags `embed:""`
-	Server string    `help:"${reshape_server}" placeholder:"URL"`
+	Data   dataFlags   `embed:""`
+	Server string      `help:"${reshape_server}" placeholder:"URL"`
+	Result resultFlags `embed:""`
 }
 
 // Help is shown by kong below the summary.
@@ -28,18 +29,19 @@ func (*reshapeCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *reshapeCmd) Validate() error {
-	switch {
-	case c.Data.Pages == nil:
-		return errors.New("--pages: say how many there are to be")
-	case c.Server != "":
-		if _, err := serviceURL(c.Server); err != nil {
-			return fmt.Errorf("--server: %w", err)
-		}
-	case c.Data.Ledger == noLedger:
-		return errors.New("--ledger: without one, the number of pages cannot be changed")
+	var all checks
+	all.wantf(c.Data.Pages != nil, "--pages: say how many there are to be")
+	if c.Server != "" {
+		_, err := serviceURL(c.Server)
+		all.wantf(err == nil, "--server: %w", err)
+	} else {
+		all.wantf(c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
 	}
-	return nil
+	return all.err()
 }
+
+// Check returns what a look at the files that flags name tells of them.
+func (c *reshapeCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run changes the number of pages.
 func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
@@ -58,7 +60,15 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	if err != nil {
 		return fmt.Errorf("reshape: %w; %s", err, c.outcome(bar))
 	}
-	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, time.Since(start).Round(time.Millisecond))
+	took := time.Since(start)
+	if c.Result.json() {
+		return writeJSON(std.out, struct {
+			Homes   int     `json:"homes"`
+			Pages   uint32  `json:"pages"`
+			Seconds float64 `json:"seconds"`
+		}{bar.homes, pages, took.Seconds()})
+	}
+	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, took.Round(time.Millisecond))
 	return err
 }
 

@@ -67,6 +67,25 @@ func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
 	s.cmd = nil
 }
 
+// scriptReload is the scripts' command "reload <file>": it has the service reload its settings, and leaves in the file what it
+// logged up to the outcome.
+func scriptReload(ts *testscript.TestScript, neg bool, args []string) {
+	s, ok := ts.Value("serving").(*serving)
+	if neg || !ok || s.cmd == nil || len(args) != 1 {
+		ts.Fatalf("reload: nothing runs, or no file is named")
+	}
+	ts.Check(s.cmd.Process.Signal(syscall.SIGHUP))
+	var lines strings.Builder
+	for s.log.Scan() {
+		lines.WriteString(s.log.Text() + "\n")
+		if strings.Contains(s.log.Text(), `"msg":"settings `) {
+			ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(lines.String()), 0o600))
+			return
+		}
+	}
+	ts.Fatalf("reload: the service has ended, and logged %s", lines.String())
+}
+
 // mainCall is the command "call <method> <URL> [<JSON>]" of the scripts: it prints the status and the answer.
 func mainCall() {
 	if err := call(os.Args[1:], os.Stdout); err != nil {

@@ -43,27 +43,25 @@ type serveCmd struct {
 
 // Validate is called by kong when all flags are set.
 func (c *serveCmd) Validate() error {
-	if c.ShutdownTimeout < 0 {
-		return fmt.Errorf("--shutdown-timeout: %v is negative", c.ShutdownTimeout)
-	}
-	if c.MaxRequests < 1 || c.MaxRequests > highestLimit {
-		return fmt.Errorf("--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
-	}
-	if c.MaxConnections < 1 || c.MaxConnections > highestLimit {
-		return fmt.Errorf("--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
-	}
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		return fmt.Errorf("--addr: %w: want <host>:<port>", err)
-	}
-	return nil
+	var all checks
+	all.wantf(c.ShutdownTimeout >= 0, "--shutdown-timeout: %v is negative", c.ShutdownTimeout)
+	all.wantf(c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
+	all.wantf(c.MaxConnections >= 1 && c.MaxConnections <= highestLimit,
+		"--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
+	_, _, err := net.SplitHostPort(c.Addr)
+	all.wantf(err == nil, "--addr: %w: want <host>:<port>", err)
+	return all.err()
+}
+
+// Check returns what cannot be told from the flags alone.
+func (c *serveCmd) Check(ctx context.Context) error {
+	return errors.Join(c.Data.Check(ctx), c.checkExposure(ctx))
 }
 
 // Run serves until ctx ends, then lets the requests in flight finish.
-func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
-	if err := c.checkExposure(ctx); err != nil {
-		return err
-	}
-	log := c.Data.logger(std)
+func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err error) {
+	hup := hangups()
+	log, level := c.Data.leveledLogger(std)
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
@@ -82,17 +80,32 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 	//nolint:contextcheck // handlers have their requests' contexts
 	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests})
 	server := newServer(handler, log, defaultTimeouts())
+	limited := limitConnections(listener, c.MaxConnections)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(limitConnections(listener, c.MaxConnections)) }()
+	go func() { served <- server.Serve(limited) }()
 	if err := d.pingRedis(ctx); err != nil && ctx.Err() == nil {
 		log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
 	}
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
+	reload := &reloader{
+		now: chosen, kinds: d.recorder.Kinds(), log: log,
+		live: []liveSetting{
+			{flag: "log-level", apply: func(to *serveCmd) error { level.Set(to.Data.level()); return nil }},
+			{flag: "max-requests", apply: func(to *serveCmd) error { handler.SetMaxRequests(to.MaxRequests); return nil }},
+			{flag: "max-connections", apply: func(to *serveCmd) error { limited.setLimit(to.MaxConnections); return nil }},
+			{flag: "scrub-rate", apply: func(to *serveCmd) error { return d.recorder.SetScrubRate(to.Data.ScrubRate) }},
+			{flag: "shutdown-timeout", apply: func(to *serveCmd) error { c.ShutdownTimeout = to.ShutdownTimeout; return nil }},
+		},
 	}
-	return c.shutdown(ctx, server, log)
+	for {
+		select {
+		case <-hup:
+			reload.run(ctx)
+		case err := <-served:
+			return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+		case <-ctx.Done():
+			return c.shutdown(ctx, server, log)
+		}
+	}
 }
 
 // shutdown stops accepting requests and waits for those in flight.

@@ -1,36 +1,73 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 )
 
-type versionCmd struct{}
+// What a build that cannot ask git is told by the linker: see the Dockerfile.
+var linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker knows variables alone
+
+type versionCmd struct {
+	Result resultFlags `embed:""`
+}
+
+// version is what this program was made of.
+type version struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitzero"`
+	Modified bool   `json:"modified"`      // since the commit
+	Date     string `json:"date,omitzero"` // of the commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
 
 // Run prints the version of the module, the commit and what it was built with and for.
-func (versionCmd) Run(std stdio) error {
-	version, commit := "(unknown)", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version, commit = describe(info)
+func (c *versionCmd) Run(std stdio) error {
+	v := thisVersion()
+	if c.Result.json() {
+		return writeJSON(std.out, v)
 	}
-	_, err := fmt.Fprintf(std.out, "feedfilter %s, commit %s, %s %s/%s\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(std.out, v)
 	return err
 }
 
-func describe(info *debug.BuildInfo) (version, commit string) {
-	version, commit = info.Main.Version, "unknown"
-	if version == "" {
-		version = "(devel)"
+// thisVersion is that of this program.
+func thisVersion() version {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
 	}
-	modified := ""
+	return describe(info, linkedCommit, linkedDate)
+}
+
+// describe is what the build says of itself, and, where that says nothing, what the linker was told.
+func describe(info *debug.BuildInfo, commit, date string) version {
+	v := version{Version: cmp.Or(info.Main.Version, "(devel)"), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " with changes"
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.time":
+			v.Date = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
 		}
 	}
-	return version, commit + modified
+	v.Commit, v.Date = cmp.Or(v.Commit, commit), cmp.Or(v.Date, date)
+	return v
+}
+
+// String is all of it in a line.
+func (v version) String() string {
+	text := fmt.Sprintf("feedfilter %s, commit %s", v.Version, cmp.Or(v.Commit, "unknown"))
+	if v.Modified {
+		text += " with changes"
+	}
+	if v.Date != "" {
+		text += " of " + v.Date
+	}
+	return fmt.Sprintf("%s, %s %s", text, v.Go, v.Platform)
 }

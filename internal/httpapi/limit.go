@@ -63,6 +63,13 @@ func (b *budget) give(n int64) {
 	b.used -= n
 }
 
+// bound changes the limit. If more are taken, none is to be had until enough are given back.
+func (b *budget) bound(limit int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = limit
+}
+
 func (b *budget) taken() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

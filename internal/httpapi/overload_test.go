@@ -60,6 +60,39 @@ func (s *service) flood(t testing.TB, n int, method string, target func(i int) s
 	return answers
 }
 
+// TestMaxRequestsChanges lets requests in, and keeps them out, by a limit that changes while some are in progress.
+func TestMaxRequestsChanges(t *testing.T) {
+	s := newService(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
+	handler, ok := s.Handler.(*httpapi.Handler)
+	if !ok {
+		t.Fatalf("the handler is a %T", s.Handler)
+	}
+	open := s.ledger.lists.shut()
+	defer open()
+	list := func(int) string { return "/v1/users/1/blocks" }
+	answers := s.flood(t, 1, "GET", list)
+	for in, _ := s.requests(t); in != 1; in, _ = s.requests(t) { //nolint:revive // until it has come
+	}
+	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Status != 503 {
+		t.Errorf("the second of one: %d %s", a.Status, a.Body)
+	}
+	handler.SetMaxRequests(2)
+	more := s.flood(t, 2, "GET", list)
+	if a := await(t, more); a.Status != 503 {
+		t.Errorf("the third of two: %d %s", a.Status, a.Body)
+	}
+	handler.SetMaxRequests(1)
+	open()
+	for _, answered := range []<-chan answer{answers, more} {
+		if a := await(t, answered); a.Status != 200 {
+			t.Errorf("one that was let in: %d %s", a.Status, a.Body)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Status != 200 {
+		t.Errorf("the first of one: %d %s", a.Status, a.Body)
+	}
+}
+
 // TestFlood has the ledger stand still while 2,000 lists are asked for at once.
 func TestFlood(t *testing.T) {
 	const most, all = 64, 2000

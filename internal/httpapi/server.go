@@ -61,6 +61,16 @@ type service struct {
 	rooms    rooms
 }
 
+// Handler answers all routes. Its limit on requests may change while it does.
+type Handler struct {
+	http.Handler
+
+	limits *limits
+}
+
+// SetMaxRequests changes [Config.MaxRequests], 1 or more, for the requests to come; those in progress go on.
+func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
+
 // New returns the handler of all routes, for an [http.Server] that the caller
 // runs. It is safe for concurrent use.
 //
@@ -71,7 +81,7 @@ type service struct {
 // The server's read and write timeouts hold for all requests but streams of
 // NDJSON, which extend them as they go on, and DELETE /v1/users/{user}, which may take five
 // minutes. All of them end when the request's context does.
-func New(c Config) http.Handler {
+func New(c Config) *Handler {
 	s := &service{
 		recorder: c.Recorder,
 		log:      c.Logger,
@@ -92,7 +102,7 @@ func New(c Config) http.Handler {
 	e.Pre(routeEscaped)
 	e.Use(s.observe)
 	s.addRoutes(e)
-	return e
+	return &Handler{e, &s.limits}
 }
 
 // routeEscaped makes Echo route, and cut out parameters, by the path as the client
