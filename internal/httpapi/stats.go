@@ -16,15 +16,13 @@ import (
 
 // statsAnswer is what the process counts, since it started.
 type statsAnswer struct {
-	UptimeSeconds int64        `json:"uptime_seconds"`
-	Goroutines    uint64       `json:"goroutines"`
-	HeapBytes     uint64       `json:"heap_bytes"` // of objects, those that await collection included
-	Requests      requestStats `json:"requests"`
-
-	Refused map[string]uint64 `json:"refused"` // requests that were not let in, by the code of their error
-
-	Feeds    feedStats      `json:"feeds"`
-	Recorder activity.Stats `json:"recorder"`
+	UptimeSeconds int64          `json:"uptime_seconds"`
+	Goroutines    uint64         `json:"goroutines"`
+	HeapBytes     uint64         `json:"heap_bytes"` // of objects, those that await collection included
+	Requests      requestStats   `json:"requests"`
+	Access        accessStats    `json:"access"`
+	Feeds         feedStats      `json:"feeds"`
+	Recorder      activity.Stats `json:"recorder"`
 }
 
 type requestStats struct {
@@ -100,7 +98,7 @@ func (s *service) stats(c echo.Context) error {
 			Shed:       s.limits.shed.Load(),
 			Total:      s.limits.total.Load(),
 		},
-		Refused:  s.refused.stats(),
+		Access:   s.accessStats(),
 		Feeds:    s.feeds.stats(),
 		Recorder: s.recorder.Stats(),
 	}, json.Deterministic(true), jsonv1.FormatDurationAsNano(true))
