@@ -15,6 +15,8 @@ import (
 type reshapeCmd struct {
 	Data   dataFlags `embed:""`
 	Server string    `help:"${reshape_server}" placeholder:"URL"`
+
+	Client clientFlags `embed:""`
 }
 
 // Help is shown by kong below the summary.

@@ -42,9 +42,9 @@ func NewAudit(w io.Writer, log *slog.Logger) *Audit {
 	return a
 }
 
-// Log appends a line. Ids belong into attrs as their hashes alone.
-func (a *Audit) Log(ctx context.Context, msg string, attrs ...slog.Attr) {
-	a.lines.LogAttrs(ctx, slog.LevelInfo, msg, attrs...)
+// Log appends a line on a request. Ids belong into attrs as their hashes alone.
+func (a *Audit) Log(ctx context.Context, attrs ...slog.Attr) {
+	a.lines.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }
 
 // Failures returns how many lines could not be written.

@@ -30,7 +30,10 @@ func OpenCertificates(files CertificateFiles, log *slog.Logger) (*Certificates, 
 	if c.clients {
 		c.names = append(c.names, files.ClientCA)
 	}
-	return c, c.open()
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func (c *Certificates) apply(contents [][]byte) error {

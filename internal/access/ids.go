@@ -48,7 +48,7 @@ func OpenIDs(file string) (*IDs, error) {
 
 // makeKey leaves a whole key in the file. If another process makes one at the same time, that is it.
 func makeKey(file string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
 	temp, err := os.CreateTemp(filepath.Dir(file), ".id-key-")
@@ -57,7 +57,7 @@ func makeKey(file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.Remove(temp.Name())) }()
 	_, err = fmt.Fprintln(temp, hex.EncodeToString(NewIDs().key))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(temp.Name(), file); !errors.Is(err, fs.ErrExist) {

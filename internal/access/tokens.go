@@ -2,13 +2,11 @@ package access
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,7 +39,7 @@ type Tokens struct {
 }
 
 // OpenTokens reads the file. That it follows changes is up to [Tokens.Watch], which the caller runs.
-func OpenTokens(ctx context.Context, c TokensConfig) (*Tokens, error) {
+func OpenTokens(c TokensConfig) (*Tokens, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
@@ -50,12 +48,6 @@ func OpenTokens(ctx context.Context, c TokensConfig) (*Tokens, error) {
 	t.reloader = reloader{what: "the token file", names: []string{c.File}, log: c.Logger, apply: t.apply}
 	if err := t.open(); err != nil {
 		return nil, err
-	}
-	// There are only hashes in it, so this is no reason to refuse it.
-	if info, err := os.Stat(c.File); err == nil && info.Mode().Perm()&0o022 != 0 {
-		c.Logger.WarnContext(ctx, "others may write to the token file", "file", c.File, "mode", info.Mode().Perm().String())
-	} else if err == nil && info.Mode().Perm()&0o004 != 0 {
-		c.Logger.WarnContext(ctx, "everybody on this machine may read the token file", "file", c.File, "mode", info.Mode().Perm().String())
 	}
 	return t, nil
 }

@@ -128,7 +128,7 @@ func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, 
 	if refused != nil {
 		attrs = append(attrs, slog.String("reason", refused.Message), slog.Uint64("suppressed", suppressed))
 	}
-	s.access.Audit.Log(r.Context(), "request", attrs...)
+	s.access.Audit.Log(r.Context(), attrs...)
 }
 
 func (a *audited) attrs(ids *access.IDs) []slog.Attr {
