@@ -64,7 +64,7 @@ const (
 )
 
 // Users limits how often something is done for each of any number of users. It remembers at least the 65,536
-// seen last, and at most twice as many, in some 20 MB: one that is forgotten may do as much as a new one. It is safe for
+// seen last, and at most twice as many, in some 10 MB: one that is forgotten may do as much as a new one. It is safe for
 // concurrent use.
 type Users struct {
 	rate   Rate
