@@ -114,7 +114,7 @@ func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, 
 	remote, _, _ := net.SplitHostPort(r.RemoteAddr)
 	attrs := append(make([]slog.Attr, 0, 16),
 		slog.String("request_id", id), slog.String("remote", remote),
-		slog.String("method", r.Method), slog.String("route", k.Path()), slog.Int("status", status),
+		slog.String("method", methodOf(r)), slog.String("route", k.Path()), slog.Int("status", status),
 	)
 	if k.token != nil {
 		attrs = append(attrs, slog.String("token", k.token.Name))

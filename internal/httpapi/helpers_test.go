@@ -22,6 +22,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -196,7 +197,8 @@ type service struct {
 	ledger   *faultyLedger
 	store    *faultyStore
 	recorder *activity.Recorder
-	ahead    atomic.Int64 // of its clock, in nanoseconds
+	tokens   *access.Tokens // nil: none are asked for
+	ahead    atomic.Int64   // of its clock, in nanoseconds
 }
 
 func (s *service) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
@@ -224,6 +226,7 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 	t.Cleanup(s.recorder.Close)
 	t.Cleanup(func() { close(ended) })
 	c.Recorder = s.recorder
+	s.tokens = c.Access.Tokens
 	s.Handler = httpapi.New(c)
 	return s
 }

@@ -92,7 +92,7 @@ func (s *service) logRequest(c *call, id string, took time.Duration, err error) 
 		return
 	}
 	attrs := append(make([]slog.Attr, 0, 11),
-		slog.String("method", c.Request().Method),
+		slog.String("method", methodOf(c.Request())),
 		slog.String("route", c.Path()),
 		slog.Int("status", status),
 		slog.Int64("bytes", c.Response().Size),
@@ -106,6 +106,16 @@ func (s *service) logRequest(c *call, id string, took time.Duration, err error) 
 		attrs = append(attrs, slog.Uint64("suppressed", suppressed))
 	}
 	s.log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
+}
+
+// methodOf returns the method of a request for logs. One that no route has may be anything.
+func methodOf(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	default:
+		return "OTHER"
+	}
 }
 
 // errorAttrs says of a client's error its code alone, and of the service's own
