@@ -53,7 +53,7 @@ func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service,
 	t.Helper()
 	c.Access.Tokens, file = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
 		tokenEntry("all", "feed:read,activity:write,ops:read", ""), tokenEntry("old", "feed:read,activity:write,ops:read", `,"expires":"2020-01-01T00:00:00Z"`))
-	return newService(t, c, kinds), file
+	return newLogged(t, c, kinds, c.Logger), file
 }
 
 // TestScopes asks for every route with every token. The table is the contract; a route that is not in it fails the test.

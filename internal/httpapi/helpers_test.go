@@ -205,6 +205,12 @@ func (s *service) now() time.Time { return time.Now().Add(time.Duration(s.ahead.
 
 func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service {
 	t.Helper()
+	return newLogged(t, c, kinds, nil)
+}
+
+// newLogged is newService, whose recorder logs, too, from goroutines of its own.
+func newLogged(t testing.TB, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
+	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
 	if err != nil {
 		t.Fatal(err)
@@ -218,6 +224,7 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 	s.recorder, err = activity.Open(t.Context(), activity.Config{
 		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
 		Now:            s.now,
+		Logger:         log,
 		StalenessBound: 100 * time.Millisecond, // what a write takes while the store is down
 	})
 	if err != nil {
