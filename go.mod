@@ -23,6 +23,7 @@ require (
 	github.com/twmb/murmur3 v1.2.2
 	golang.org/x/sync v0.24.0
 	golang.org/x/term v0.47.0
+	golang.org/x/time v0.15.0
 	modernc.org/sqlite v1.61.1
 	pgregory.net/rapid v1.3.0
 )

@@ -39,9 +39,7 @@ func flagHelp() kong.Vars {
 		"level":  "Least level that is logged: debug, info, warn or error.",
 		"config": "JSON object of flags by name, such as {\"pages\":1024}. Default: none",
 
-		"addr": "Address to listen on; port 0 picks a free one.",
-		"no_auth": "Allow an --addr that other machines can reach: whoever does may read and change everything. " +
-			"Default: off",
+		"addr":         "Address to listen on; port 0 picks a free one.",
 		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
 		"max_connections": "Connections served at a time; further ones wait in the system's backlog until one of those ends, " +
 			"and so do probes on them.",
@@ -56,7 +54,7 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(kong.Vars{
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(kong.Vars{
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",

@@ -33,6 +33,8 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
 	Reshape    reshapeCmd    `cmd:"" help:"Change the number of pages while the service runs."`
+	Token      tokenCmds     `cmd:"" help:"Make and look at tokens, which --auth-file asks for."`
+	HashID     hashIDCmd     `cmd:"" help:"Print what logs show of ids."`
 	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
 	Bench      benchCmds     `cmd:"" help:"Measure feed checks and writes on this machine."`
 	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`

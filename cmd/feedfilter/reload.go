@@ -16,7 +16,6 @@ import (
 type liveSetting struct {
 	flag  string
 	apply func(to *serveCmd) error // has nothing to check: all settings were. Where it fails, the old one stays in force
-	file  bool                     // it names a file, which may have changed though its name has not: it is applied each time
 }
 
 // reloader takes up what has changed in the environment's file of settings, and in the files that they name.
@@ -24,6 +23,7 @@ type reloader struct {
 	now   *invocation // what the service runs with
 	kinds *activity.Kinds
 	live  []liveSetting
+	files func(context.Context) error // reads again what the files have that settings name
 	log   *slog.Logger
 }
 
@@ -48,12 +48,15 @@ func (r *reloader) run(ctx context.Context) {
 		return
 	}
 	for _, setting := range r.live {
-		if !setting.file && !slices.ContainsFunc(changed, func(c changedSetting) bool { return c.Setting == setting.flag }) {
+		if !slices.ContainsFunc(changed, func(c changedSetting) bool { return c.Setting == setting.flag }) {
 			continue
 		}
 		if err := setting.apply(&next.commands.Serve); err != nil {
 			r.log.ErrorContext(ctx, "a setting was not reloaded, the old one stays", "setting", setting.flag, "error", err)
 		}
+	}
+	if err := r.files(ctx); err != nil {
+		r.log.ErrorContext(ctx, "a file was not read again, what it had before stays", "error", err)
 	}
 	r.now = next
 	// Whatever the level is: somebody has asked for it.

@@ -15,6 +15,7 @@ import (
 type reshapeCmd struct {
 	Data   dataFlags   `embed:""`
 	Server string      `help:"${reshape_server}" placeholder:"URL"`
+	Client clientFlags `embed:""`
 	Result resultFlags `embed:""`
 }
 

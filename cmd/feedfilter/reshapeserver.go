@@ -98,6 +98,9 @@ func (c *reshapeCmd) call(ctx context.Context, method, body string) (s shape, er
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if err := c.Client.authorize(req); err != nil {
+		return s, err
+	}
 	resp, err := directly().Do(req)
 	if err != nil {
 		return s, err

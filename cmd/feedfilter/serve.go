@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -34,8 +33,8 @@ func defaultTimeouts() timeouts {
 
 type serveCmd struct {
 	Data            dataFlags     `embed:""`
+	Access          accessFlags   `embed:""`
 	Addr            string        `default:"127.0.0.1:8080" help:"${addr}"            placeholder:"HOST:PORT"`
-	InsecureNoAuth  bool          `help:"${no_auth}"`
 	MaxRequests     int           `default:"512"            help:"${max_requests}"    placeholder:"N"`
 	MaxConnections  int           `default:"10000"          help:"${max_connections}" placeholder:"N"`
 	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
@@ -55,39 +54,52 @@ func (c *serveCmd) Validate() error {
 
 // Check returns what cannot be told from the flags alone.
 func (c *serveCmd) Check(ctx context.Context) error {
-	return errors.Join(c.Data.Check(ctx), c.checkExposure(ctx))
+	return errors.Join(c.Data.Check(ctx), c.Access.check(ctx, c.Addr))
 }
 
 // Run serves until ctx ends, then lets the requests in flight finish.
 func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err error) {
 	hup := hangups()
 	log, level := c.Data.leveledLogger(std)
+	guard, err := c.Access.open(ctx, c.Addr, log)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer func() {
+		stop(err)
+		err = errors.Join(err, guard.close())
+	}()
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	if err := c.Access.openLogs(guard, c.Data.DataDir, std, log); err != nil {
+		return err
+	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Addr)
 	if err != nil {
 		return err
 	}
 	logListening(ctx, log, listener.Addr(), d)
+	guard.start(ctx, log)
 	logDamage(ctx, log, d)
 	if d.windows != nil {
 		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
 	}
 	//nolint:contextcheck // handlers have their requests' contexts
-	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests})
+	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access})
 	server := newServer(handler, log, defaultTimeouts())
 	limited := limitConnections(listener, c.MaxConnections)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(limited) }()
+	go func() { served <- server.Serve(guard.listener(limited)) }()
 	if err := d.pingRedis(ctx); err != nil && ctx.Err() == nil {
 		log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
 	}
 	reload := &reloader{
-		now: chosen, kinds: d.recorder.Kinds(), log: log,
+		now: chosen, kinds: d.recorder.Kinds(), files: guard.reload, log: log,
 		live: []liveSetting{
 			{flag: "log-level", apply: func(to *serveCmd) error { level.Set(to.Data.level()); return nil }},
 			{flag: "max-requests", apply: func(to *serveCmd) error { handler.SetMaxRequests(to.MaxRequests); return nil }},
@@ -142,29 +154,4 @@ func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data)
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "listening", 0)
 	line.Add("addr", addr.String(), "ledger_pages", d.recorder.Pages(), "page_store", pages)
 	_ = log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
-}
-
-// checkExposure refuses an address that other machines can reach, unless that was
-// asked for: there is no authentication.
-func (c *serveCmd) checkExposure(ctx context.Context) error {
-	if c.InsecureNoAuth {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		return fmt.Errorf("--addr: %w", err)
-	}
-	ips := []netip.Addr{netip.IPv4Unspecified()} // what no host stands for
-	if host != "" {
-		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-			return fmt.Errorf("--addr %s: %w", c.Addr, err)
-		}
-	}
-	for _, ip := range ips {
-		if ip = ip.Unmap(); !ip.IsLoopback() {
-			return usageError{fmt.Errorf("--addr %s: other machines can reach %s, and there is no authentication: "+
-				"choose a loopback address, or allow it with --insecure-no-auth", c.Addr, ip)}
-		}
-	}
-	return nil
 }

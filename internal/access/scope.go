@@ -1,4 +1,5 @@
-// Package access decides who may call the service.
+// Package access decides who may call the service, how often, and what is written down of it: tokens
+// and their scopes, rates, certificates, the audit log, and the hashes that stand for ids in logs.
 package access
 
 // Scope is something that a token allows.
@@ -10,3 +11,6 @@ const (
 	ActivityWrite Scope = "activity:write" // record, undo, and delete users
 	OpsRead       Scope = "ops:read"       // see how the service is, and explain a post
 )
+
+// Scopes returns all there are.
+func Scopes() []Scope { return []Scope{FeedRead, ActivityWrite, OpsRead} }

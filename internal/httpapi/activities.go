@@ -53,6 +53,7 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 		if err := s.recorder.Kinds().Check(a); err != nil {
 			return err
 		}
+		callOf(c).note(opOf(remove), k.Name, user, target)
 		ctx, cancel := s.bounded(c)
 		defer cancel()
 		outcomes, err := s.recorder.Record(ctx, []activity.Activity{a})
@@ -65,8 +66,17 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 		if err := refused(k, outcomes[0]); err != nil {
 			return err
 		}
+		callOf(c).noteChanged(outcomes)
 		return respond(c, http.StatusOK, recordAnswer{outcomes[0] == activity.Changed})
 	}
+}
+
+// opOf is what a batch calls it.
+func opOf(remove bool) string {
+	if remove {
+		return opRemove
+	}
+	return opAdd
 }
 
 // refused is why an activity of kind k was not recorded, or undone, nil if it was.
@@ -166,11 +176,15 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+		callOf(c).note(opAdd, k.Name, user, "")
+		callOf(c).noteMany(activities)
 		ctx, cancel := s.bounded(c)
 		defer cancel()
-		if _, err := s.recorder.Record(ctx, activities); err != nil {
+		outcomes, err := s.recorder.Record(ctx, activities)
+		if err != nil {
 			return err
 		}
+		callOf(c).noteChanged(outcomes)
 		return respond(c, http.StatusOK, postsAnswer{len(activities)})
 	}
 }

@@ -12,8 +12,13 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// maxBatch is the most activities of one JSON batch.
-const maxBatch = 10_000
+const (
+	maxBatch = 10_000 // activities of one JSON batch
+
+	// What a line of a batch does.
+	opAdd    = "add"
+	opRemove = "remove"
+)
 
 type batchRequest struct {
 	Activities []batchLine `json:"activities"`
@@ -83,12 +88,16 @@ func (s *service) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	k := callOf(c)
+	k.charge(len(activities))
+	k.noteMany(activities)
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	outcomes, err := s.recorder.Record(ctx, activities)
 	if err != nil {
 		return err
 	}
+	k.noteChanged(outcomes)
 	return respond(c, http.StatusOK, batchAnswer{s.results(activities, outcomes)})
 }
 
@@ -112,13 +121,13 @@ func (s *service) activities(lines []batchLine) ([]activity.Activity, error) {
 
 // activity returns the activity that the line asks for, or why it cannot be recorded.
 func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
-	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == "remove"}
+	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == opRemove}
 	switch {
 	case l.Kind == "":
 		return a, refuse(codeMissingField, "kind", "the kind is empty or missing")
 	case l.Op == "":
 		return a, refuse(codeMissingField, "op", "the op is empty or missing")
-	case l.Op != "add" && l.Op != "remove":
+	case l.Op != opAdd && l.Op != opRemove:
 		return a, refuse(codeUnknownOp, "op", "the op is neither add nor remove")
 	case l.Until != nil && a.Remove:
 		return a, refuse(codeUnknownField, paramUntil, "only what is added may end by itself")

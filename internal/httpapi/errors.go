@@ -36,6 +36,11 @@ const (
 	codeStuck                = "stuck"
 	codeReshaping            = "reshaping"
 	codeInternal             = "internal"
+	codeUnauthenticated      = "unauthenticated"
+	codeForbidden            = "forbidden"
+	codeCrossOrigin          = "cross_origin"
+	codeMisdirected          = "misdirected"
+	codeRateLimited          = "rate_limited"
 )
 
 // statusGone is logged, and never sent, for a client that did not wait for its
@@ -72,6 +77,14 @@ type errorAnswer struct {
 // status is the one table from code to status.
 func (p problem) status() int {
 	switch p.Code {
+	case codeUnauthenticated:
+		return http.StatusUnauthorized
+	case codeForbidden, codeCrossOrigin:
+		return http.StatusForbidden
+	case codeMisdirected:
+		return http.StatusMisdirectedRequest
+	case codeRateLimited:
+		return http.StatusTooManyRequests
 	case codeNotFound:
 		return http.StatusNotFound
 	case codeMethodNotAllowed:
@@ -107,6 +120,9 @@ func refuse(code, field, message string) error {
 func describe(err error) problem {
 	if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
 		return problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: clip(invalid.Field, maxField)}
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused.problem
 	}
 	if full, ok := errors.AsType[*limitError](err); ok {
 		return problem{Code: codeLimitReached, Message: full.Error(), Limit: full.kind.Limit}
@@ -157,6 +173,9 @@ func (s *service) fail(c echo.Context, err error) {
 		s.countShed(c.Request().Context(), err)
 	case codeUnavailable:
 		h.Set(echo.HeaderRetryAfter, "1")
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		refused.headers(h)
 	}
 	if err := respond(c, p.status(), errorAnswer{p}); err != nil {
 		s.log.DebugContext(c.Request().Context(), "an error could not be answered", "error", err)

@@ -10,6 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
+const explainPath = "/v1/feed/explain"
+
 type explainRequest struct {
 	Viewer string    `json:"viewer"`
 	Post   *feedPost `json:"post"` // nil: not given
@@ -57,6 +59,10 @@ func (s *service) explain(c echo.Context) error {
 	if req.Post == nil {
 		return refuse(codeMissingField, "post", "the field is missing")
 	}
+	if err := s.userMay(req.Viewer); err != nil {
+		return err
+	}
+	callOf(c).note("explain", "", req.Viewer, req.Post.ID)
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	e, err := feed.Explain(ctx, s.recorder, req.Viewer, feed.Post(*req.Post))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/access"
 )
 
 type filterRequest struct {
@@ -103,6 +104,15 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	defer done()
+	k := callOf(c)
+	if req.RecordSeen {
+		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
+			return err
+		}
+	}
+	if err := s.userMay(req.Viewer); err != nil {
+		return err
+	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	answer, err := feed.Filter(ctx, s.recorder, req)
@@ -110,6 +120,9 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	s.feeds.count(answer)
+	if req.RecordSeen {
+		s.noteSeen(k, req.Viewer, answer)
+	}
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	return send(c, http.StatusOK, in.text)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -196,12 +197,19 @@ type service struct {
 	ledger   *faultyLedger
 	store    *faultyStore
 	recorder *activity.Recorder
-	ahead    atomic.Int64 // of its clock, in nanoseconds
+	tokens   *access.Tokens // nil: none are asked for
+	ahead    atomic.Int64   // of its clock, in nanoseconds
 }
 
 func (s *service) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service {
+	t.Helper()
+	return newLogged(t, c, kinds, nil)
+}
+
+// newLogged is newService, whose recorder logs, too, from goroutines of its own.
+func newLogged(t testing.TB, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
 	if err != nil {
@@ -216,6 +224,7 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 	s.recorder, err = activity.Open(t.Context(), activity.Config{
 		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
 		Now:            s.now,
+		Logger:         log,
 		StalenessBound: 100 * time.Millisecond, // what a write takes while the store is down
 	})
 	if err != nil {
@@ -224,6 +233,7 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 	t.Cleanup(s.recorder.Close)
 	t.Cleanup(func() { close(ended) })
 	c.Recorder = s.recorder
+	s.tokens = c.Access.Tokens
 	s.Handler = httpapi.New(c)
 	return s
 }

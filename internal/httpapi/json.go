@@ -189,8 +189,6 @@ func send(c echo.Context, status int, body []byte) error {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, typeJSON)
 	h.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
-	h.Set(echo.HeaderCacheControl, "no-store")
-	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 	c.Response().WriteHeader(status)
 	if _, err := c.Response().Write(body); err != nil {
 		return fmt.Errorf("answer: %w: %w", errGone, err)

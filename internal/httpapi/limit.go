@@ -101,10 +101,15 @@ func (s *service) holdBody(c echo.Context) (release func(), err error) {
 	return func() { s.limits.bodies.give(length) }, nil
 }
 
-// turnAway returns the error of a request that is refused before its body is read, and
-// sees to it that the body does not keep the answer waiting: net/http reads one before
-// it answers, unless the connection is to be closed.
+// turnAway returns the error of a request that is refused before its body is read.
 func turnAway(c echo.Context, tooMany string) error {
+	leaveBody(c)
+	return fmt.Errorf("as many %s as may be: %w", tooMany, activity.ErrOverloaded)
+}
+
+// leaveBody sees to it that the body of a request that is refused before it is read does not keep the
+// answer waiting: net/http reads one before it answers, unless the connection is to be closed.
+func leaveBody(c echo.Context) {
 	res, length := c.Response(), c.Request().ContentLength
 	if length < 0 || length > maxDiscarded {
 		res.Header().Set(echo.HeaderConnection, "close")
@@ -113,7 +118,6 @@ func turnAway(c echo.Context, tooMany string) error {
 		// Where it cannot be set, there is no connection to wait for.
 		_ = http.NewResponseController(res.Writer).SetReadDeadline(time.Now().Add(discardTimeout))
 	}
-	return fmt.Errorf("as many %s as may be: %w", tooMany, activity.ErrOverloaded)
 }
 
 // retryAfter is the number of seconds that a client is told to wait.

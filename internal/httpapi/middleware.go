@@ -32,12 +32,17 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		s.limits.total.Add(1)
 		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		err := guarded(next, c)
+		secure(c.Response().Header(), c.Request())
+		k := &call{Context: c}
+		err := s.rightHost(k)
+		if err == nil {
+			err = guarded(next, k)
+		}
 		begun := c.Response().Committed
 		if err != nil && !begun {
 			s.fail(c, err)
 		}
-		s.logRequest(c, id, time.Since(start), err)
+		s.logRequest(k, id, time.Since(start), err)
 		if err != nil && begun {
 			// The client must not take what it got for a whole answer.
 			panic(http.ErrAbortHandler)
@@ -60,7 +65,7 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	return next(c)
 }
 
-func (s *service) logRequest(c echo.Context, id string, took time.Duration, err error) {
+func (s *service) logRequest(c *call, id string, took time.Duration, err error) {
 	ctx := c.Request().Context()
 	status := c.Response().Status
 	switch {
@@ -70,8 +75,13 @@ func (s *service) logRequest(c echo.Context, id string, took time.Duration, err 
 	case status < http.StatusBadRequest: // sent before it went wrong
 		status = http.StatusInternalServerError
 	}
+	suppressed, loud := s.countRefused(err)
+	if loud {
+		s.writeAudit(c, id, status, suppressed, err)
+	}
 	level := slog.LevelDebug
 	switch {
+	case !loud:
 	case err != nil && describe(err).Code == codeOverloaded: // see countShed
 	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
 		level = slog.LevelError
@@ -81,15 +91,31 @@ func (s *service) logRequest(c echo.Context, id string, took time.Duration, err 
 	if !s.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 9),
-		slog.String("method", c.Request().Method),
+	attrs := append(make([]slog.Attr, 0, 11),
+		slog.String("method", methodOf(c.Request())),
 		slog.String("route", c.Path()),
 		slog.Int("status", status),
 		slog.Int64("bytes", c.Response().Size),
 		slog.Duration("took", took),
 		slog.String("request_id", id),
 	)
+	if c.token != nil {
+		attrs = append(attrs, slog.String("token", c.token.Name))
+	}
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Uint64("suppressed", suppressed))
+	}
 	s.log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
+}
+
+// methodOf returns the method of a request for logs. One that no route has may be anything.
+func methodOf(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	default:
+		return "OTHER"
+	}
 }
 
 // errorAttrs says of a client's error its code alone, and of the service's own

@@ -106,9 +106,12 @@ func (s *service) parseLine(line []byte) (activity.Activity, error) {
 // recordChunk records the sound lines and sets their results. It fails only if the
 // stream cannot go on.
 func (s *service) recordChunk(c echo.Context, k *chunk) error {
+	if err := s.pace(callOf(c), len(k.results)); err != nil {
+		return s.refuseLines(c, k, err)
+	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	results, err := s.recordLines(ctx, k)
+	results, err := s.recordLines(ctx, callOf(c), k)
 	if err != nil && c.Request().Context().Err() != nil {
 		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
 	}
@@ -125,13 +128,26 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	return nil
 }
 
+// refuseLines sets the result of all sound lines, whose token is no longer good for them.
+func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
+	if c.Request().Context().Err() != nil {
+		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.activities), errGone, err)
+	}
+	for _, i := range k.lines {
+		k.results[i].problem = describe(err)
+	}
+	return nil
+}
+
 // recordLines records the sound lines but those whose end has passed, which only the
 // Recorder's clock says: it refuses them all then, and names the first of those.
-func (s *service) recordLines(ctx context.Context, k *chunk) ([]lineResult, error) {
+func (s *service) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
 	for len(k.activities) > 0 {
 		outcomes, err := s.recorder.Record(ctx, k.activities)
 		i, single := ofActivity(err)
 		if single == nil {
+			of.noteMany(k.activities)
+			of.noteChanged(outcomes)
 			return s.results(k.activities, outcomes), err
 		}
 		k.refuse(i, single)

@@ -53,6 +53,7 @@ func (s *service) reshape(c echo.Context) error {
 	case *req.Pages < 1 || *req.Pages > activity.MaxPages:
 		return refuse(activity.CodeOutOfRange, "pages", "not a power of two from 1 to 16777216")
 	}
+	callOf(c).noteReshape(*req.Pages)
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	started, err := s.recorder.StartReshape(ctx, uint32(*req.Pages))

@@ -29,7 +29,7 @@ func (s *service) routes() []route {
 		{http.MethodGet, "/readyz", s.ready, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
-		{http.MethodPost, "/v1/feed/explain", s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
+		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, []access.Scope{access.FeedRead, access.ActivityWrite, access.OpsRead}, true},
 		{http.MethodGet, "/v1/pages", s.pages, ops, false},
 		{http.MethodPut, "/v1/pages", s.reshape, write, false},
@@ -62,6 +62,7 @@ func (s *service) addRoutes(e *echo.Echo) {
 		if !r.free {
 			handle = s.limited(handle)
 		}
+		handle = s.admitted(r, handle)
 		e.Add(r.method, r.path, handle)
 		if r.method == http.MethodGet {
 			e.HEAD(r.path, handle)

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/access"
 )
 
 // Config is what a handler is made of. Recorder is needed; the rest has defaults.
@@ -45,6 +46,8 @@ type Config struct {
 	// StreamIdle is how long a stream of NDJSON may stand still, in either
 	// direction, before it is cut off. Default 1 min.
 	StreamIdle time.Duration
+
+	Access Access
 }
 
 // service holds what the handlers share. But for limits, feeds and rooms, it does not change.
@@ -59,6 +62,10 @@ type service struct {
 	idle     time.Duration
 	strict   json.Options
 	rooms    rooms
+	access   Access
+	origins  *http.CrossOriginProtection
+	refused  refusals
+	noise    *access.Throttle // of refused requests in logs
 }
 
 // Handler answers all routes. Its limit on requests may change while it does.
@@ -91,7 +98,12 @@ func New(c Config) *Handler {
 		strict:   strict(),
 		started:  time.Now(),
 		feeds:    newFeedCounts(c.Recorder.Kinds()),
+		access:   c.Access,
+		origins:  http.NewCrossOriginProtection(),
+		refused:  newRefusals(),
+		noise:    access.NewThrottle(),
 	}
+	s.access.IDs = cmp.Or(s.access.IDs, access.NewIDs())
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)

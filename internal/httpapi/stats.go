@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/labstack/echo/v4"
 
@@ -19,6 +20,7 @@ type statsAnswer struct {
 	Goroutines    uint64         `json:"goroutines"`
 	HeapBytes     uint64         `json:"heap_bytes"` // of objects, those that await collection included
 	Requests      requestStats   `json:"requests"`
+	Access        accessStats    `json:"access"`
 	Feeds         feedStats      `json:"feeds"`
 	Recorder      activity.Stats `json:"recorder"`
 }
@@ -96,7 +98,8 @@ func (s *service) stats(c echo.Context) error {
 			Shed:       s.limits.shed.Load(),
 			Total:      s.limits.total.Load(),
 		},
+		Access:   s.accessStats(),
 		Feeds:    s.feeds.stats(),
 		Recorder: s.recorder.Stats(),
-	}, jsonv1.FormatDurationAsNano(true))
+	}, json.Deterministic(true), jsonv1.FormatDurationAsNano(true))
 }

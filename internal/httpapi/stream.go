@@ -44,8 +44,6 @@ func (s *streamConn) begin() error {
 		res.Writer.WriteHeader(http.StatusContinue)
 	}
 	res.Header().Set(echo.HeaderContentType, typeNDJSON)
-	res.Header().Set(echo.HeaderCacheControl, "no-store")
-	res.Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
 	res.WriteHeader(http.StatusOK)
 	return s.flush()
 }

@@ -26,7 +26,7 @@ type duplex struct {
 	out *bufio.Reader
 }
 
-func (s *service) duplex(t testing.TB, addr string) *duplex {
+func (s *service) duplex(t testing.TB, addr string, header ...string) *duplex {
 	t.Helper()
 	read, write := io.Pipe()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", read)
@@ -34,6 +34,9 @@ func (s *service) duplex(t testing.TB, addr string) *duplex {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/x-ndjson")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	res, err := client.Do(r) // returns before a line is written

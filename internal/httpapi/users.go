@@ -94,6 +94,7 @@ func (s *service) deleteUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	callOf(c).note("delete_user", "", user, "")
 	if err := takeTime(c, deleteTimeout+s.timeout); err != nil {
 		return err
 	}
@@ -103,6 +104,7 @@ func (s *service) deleteUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	callOf(c).noteDeleted(deleted)
 	return respond(c, http.StatusOK, deleteAnswer{deleted})
 }
 

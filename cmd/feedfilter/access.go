@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+const (
+	auditOff    = "off"    // as --audit-log
+	auditStdout = "-"      // the same
+	idKeyFile   = "id.key" // in the data directory
+	localhost   = "localhost"
+)
+
+// accessFlags say who may call the service, and how often.
+type accessFlags struct {
+	InsecureNoAuth bool        `help:"${no_auth}"`
+	AuthFile       string      `help:"${auth_file}"     placeholder:"FILE"`
+	RateLimit      access.Rate `help:"${rate_limit}"    placeholder:"RATE"`
+	UserRateLimit  access.Rate `help:"${user_rate}"     placeholder:"RATE"`
+	TLSCert        string      `help:"${tls_cert}"      placeholder:"FILE"`
+	TLSKey         string      `help:"${tls_key}"       placeholder:"FILE"`
+	TLSClientCA    string      `help:"${tls_client_ca}" placeholder:"FILE"`
+	AuditLog       string      `default:"off"           help:"${audit_log}" placeholder:"FILE"`
+	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
+}
+
+// accessHelp is the text on them.
+func accessHelp() map[string]string {
+	return map[string]string{
+		"no_auth": "Allow an --addr that other machines can reach without --auth-file: whoever does may read and change everything. " +
+			"Default: off",
+		"auth_file": "JSON file of the tokens of which each call needs one, and of what they allow: see docs/API.md, Access. It is read " +
+			"again when it changes. Default: no token is asked for",
+		"rate_limit": "Requests a second of each token, such as 100, or 100:500 with up to 500 at once; one more is answered 429. " +
+			"A batch counts with its activities. A token may have a rate of its own in --auth-file. Default: no limit",
+		"user_rate": "The same of each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
+		"tls_cert": "PEM file of the certificate to serve HTTPS with, and of those between it and its root. It is read again when it changes, " +
+			"as the next two are. Default: plain HTTP",
+		"tls_key":       "PEM file of its key.",
+		"tls_client_ca": "PEM file of the roots that clients' certificates have to come from. Default: clients need none",
+		"audit_log": "File that gets a JSON line for each write, explanation and refused request, with ids hashed; - for standard output, " +
+			"off for none.",
+		"id_key_file": "File of the key that ids in logs are hashed with; it is made where there is none. Instances whose hashes are to be the " +
+			"same need the same. Default: <data-dir>/id.key",
+	}
+}
+
+// Validate is called by kong when all flags are set.
+func (f *accessFlags) Validate() error {
+	var all checks
+	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: and --tls-key go together, and one is missing")
+	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: needs --tls-cert")
+	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: is for tokens, and there is no --auth-file")
+	all.wantf(f.AuditLog != "", "--audit-log: is empty: want a file, - or off")
+	return all.err()
+}
+
+// check returns what is wrong with the files that the flags name, and with the address.
+func (f *accessFlags) check(ctx context.Context, addr string) error {
+	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
+	return err
+}
+
+// checkExposure refuses an address that other machines can reach where no token is asked for, unless that was asked
+// for. What it returns says whether others can reach it.
+func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed bool, err error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false, fmt.Errorf("--addr: %w", err)
+	}
+	ips := []netip.Addr{netip.IPv4Unspecified()} // what no host stands for
+	if host != "" {
+		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return false, fmt.Errorf("--addr %s: %w", addr, err)
+		}
+	}
+	for _, ip := range ips {
+		switch ip = ip.Unmap(); {
+		case ip.IsLoopback():
+		case f.AuthFile != "" || f.InsecureNoAuth:
+			exposed = true
+		default:
+			return true, usageError{fmt.Errorf("--addr %s: other machines can reach %s, and there is no authentication: "+
+				"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", addr, ip)}
+		}
+	}
+	return exposed, nil
+}
+
+// gate is what stands between the listener and the handlers.
+type gate struct {
+	access       httpapi.Access
+	certificates *access.Certificates // nil: plain HTTP
+	warnings     []string
+	watches      sync.WaitGroup
+}
+
+// open reads the files that the flags name. The log's first line is still to come, so warnings wait.
+func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
+	g := &gate{}
+	var all checks
+	exposed, err := f.checkExposure(ctx, addr)
+	all.note(err)
+	g.access.Users = access.NewUsers(f.UserRateLimit)
+	if f.AuthFile != "" {
+		if g.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: f.RateLimit, Logger: log}); err != nil {
+			all.note(usageError{fmt.Errorf("--auth-file: %w", err)})
+		}
+		g.warnOfFile(f.AuthFile)
+	} else if !f.InsecureNoAuth {
+		host, _, _ := net.SplitHostPort(addr)
+		g.access.Hosts = []string{localhost, host}
+	}
+	if f.TLSCert != "" {
+		files := access.CertificateFiles{Cert: f.TLSCert, Key: f.TLSKey, ClientCA: f.TLSClientCA}
+		if g.certificates, err = access.OpenCertificates(files, log); err != nil {
+			all.note(usageError{fmt.Errorf("--tls-cert: %w", err)})
+		}
+		g.warnOfFile(f.TLSKey)
+	} else if exposed && f.AuthFile != "" {
+		g.warnings = append(g.warnings, "tokens are sent in plain text, unless something in front of the service takes TLS")
+	}
+	return g, all.err()
+}
+
+// openLogs makes what the flags name and is not there: nothing of a start that is refused for another reason is left.
+func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Logger) error {
+	err := f.openIDs(g, dataDir)
+	if err != nil {
+		return err
+	}
+	switch f.AuditLog {
+	case auditOff:
+	case auditStdout:
+		g.access.Audit = access.NewAudit(std.out, log)
+	default:
+		if g.access.Audit, err = access.OpenAudit(f.AuditLog, log); err != nil {
+			return usageError{fmt.Errorf("--audit-log: %w", err)}
+		}
+	}
+	return nil
+}
+
+// openIDs goes without a key that lasts where the data directory cannot hold one, and nobody asked for it.
+func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
+	file := f.IDKeyFile
+	if file == "" {
+		file = filepath.Join(dataDir, idKeyFile)
+	}
+	g.access.IDs, err = access.OpenIDs(file)
+	switch {
+	case err == nil:
+		g.warnOfFile(file)
+	case f.IDKeyFile == "" && f.AuditLog == auditOff:
+		g.access.IDs = access.NewIDs()
+		g.warnings = append(g.warnings, "ids are hashed in logs by a key that ends with this process: "+err.Error())
+	default:
+		return usageError{fmt.Errorf("--id-key-file: %w", err)}
+	}
+	return nil
+}
+
+// warnOfFile warns of one that more may use than should. None is refused for it: where files come from volumes, their
+// modes are not always the operator's to set.
+func (g *gate) warnOfFile(name string) {
+	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {
+		g.warnings = append(g.warnings, fmt.Sprintf("everybody on this machine may use %s: its mode is %v", name, info.Mode().Perm()))
+	}
+}
+
+// start logs the warnings, and follows changes of the files until ctx ends.
+func (g *gate) start(ctx context.Context, log *slog.Logger) {
+	for _, w := range g.warnings {
+		log.WarnContext(ctx, "access", "warning", w)
+	}
+	if g.access.Tokens != nil {
+		g.watches.Go(func() { g.access.Tokens.Watch(ctx) })
+	}
+	if g.certificates != nil {
+		g.watches.Go(func() { g.certificates.Watch(ctx) })
+	}
+}
+
+// reload reads the files again at once, and goes on in a new audit log where the one there was moved away.
+func (g *gate) reload(ctx context.Context) error {
+	var errs []error
+	if g.access.Tokens != nil {
+		errs = append(errs, g.access.Tokens.Reload(ctx))
+	}
+	if g.certificates != nil {
+		errs = append(errs, g.certificates.Reload(ctx))
+	}
+	if g.access.Audit != nil {
+		errs = append(errs, g.access.Audit.Reopen())
+	}
+	return errors.Join(errs...)
+}
+
+// listener takes TLS, if the service is to.
+func (g *gate) listener(l net.Listener) net.Listener {
+	if g.certificates == nil {
+		return l
+	}
+	return tls.NewListener(l, g.certificates.Config())
+}
+
+// close is for when ctx has ended and no request is left.
+func (g *gate) close() error {
+	g.watches.Wait()
+	if g.access.Audit == nil {
+		return nil
+	}
+	return g.access.Audit.Close()
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+type hashIDCmd struct {
+	DataDir   string   `default:"./feedfilter-data" help:"${data_dir}" placeholder:"DIR"`
+	IDKeyFile string   `help:"${id_key_file}"       placeholder:"FILE"`
+	Config    string   `help:"${config}"            placeholder:"FILE"`
+	IDs       []string `arg:"" help:"${hash_ids}"   name:"id"`
+}
+
+// Help is shown by kong below the summary.
+func (*hashIDCmd) Help() string {
+	return "Look for what it prints in the service's logs and in its audit log. It needs the service's key."
+}
+
+// Run prints a hash a line.
+func (c *hashIDCmd) Run(std stdio) error {
+	file := c.IDKeyFile
+	if file == "" {
+		file = filepath.Join(c.DataDir, idKeyFile)
+	}
+	if _, err := os.Stat(file); err != nil { // a new key would be nobody's
+		return fmt.Errorf("hash-id: %w", err)
+	}
+	ids, err := access.OpenIDs(file)
+	if err != nil {
+		return fmt.Errorf("hash-id: %w", err)
+	}
+	for _, id := range c.IDs {
+		if _, err := fmt.Fprintln(std.out, ids.Hash(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

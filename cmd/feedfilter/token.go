@@ -1,0 +1,237 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+// tokenVariable holds the token that commands show to a service. There is no flag for it: other users of the machine
+// can read command lines.
+const tokenVariable = "FEEDFILTER_TOKEN"
+
+// tokenCmds are what there is to do with tokens.
+type tokenCmds struct {
+	New   tokenNewCmd   `cmd:"" help:"Make a token: print it, once, and what the token file needs of it."`
+	List  tokenListCmd  `cmd:"" help:"List what a token file allows."`
+	Check tokenCheckCmd `cmd:"" help:"Check a token file, and a token against it."`
+}
+
+// tokenHelp is the text on the flags of those commands, and on those of clients.
+func tokenHelp() map[string]string {
+	return map[string]string{
+		"token_name":    "Name of the token, which logs show: 1 to 64 letters, digits, '-', '_' or '.'.",
+		"token_scope":   "What it allows, once or more: feed:read, activity:write or ops:read.",
+		"token_ttl":     "How long it is good for, such as 2160h for 90 days. Default: for ever",
+		"token_rate":    "Requests a second, such as 100, or 100:500 with up to 500 at once. Default: serve's --rate-limit",
+		"token_append":  "Token file to add it to; it is made where there is none. Default: the entry is printed",
+		"token_auth":    "Token file, as serve has it.",
+		"token_file":    "File with the token to show to the service. Default: what $" + tokenVariable + " holds, if anything",
+		"token_checked": "File with a token to look up in it. Default: what $" + tokenVariable + " holds, if anything",
+		"hash_ids":      "Ids of users or posts.",
+	}
+}
+
+type tokenNewCmd struct {
+	Name     string         `help:"${token_name}"   placeholder:"NAME"  required:""`
+	Scope    []access.Scope `help:"${token_scope}"  placeholder:"SCOPE" required:""`
+	TTL      time.Duration  `help:"${token_ttl}"    placeholder:"DURATION"`
+	Rate     access.Rate    `help:"${token_rate}"   placeholder:"RATE"`
+	AuthFile string         `help:"${token_append}" placeholder:"FILE"`
+}
+
+// Help is shown by kong below the summary.
+func (*tokenNewCmd) Help() string {
+	return "The token goes to standard output, and is kept nowhere: the file has its SHA-256 alone. With --auth-file a service that uses " +
+		"the file takes the token within some seconds. Two of these commands on one file at a time may lose one's token."
+}
+
+// Validate is called by kong when all flags are set.
+func (c *tokenNewCmd) Validate() error {
+	if c.TTL < 0 {
+		return fmt.Errorf("--ttl: %v is negative", c.TTL)
+	}
+	return nil
+}
+
+// Run makes a token.
+func (c *tokenNewCmd) Run(std stdio) error {
+	token := access.NewToken()
+	entry := access.Entry{Name: c.Name, Hash: access.HashToken(token), Scopes: c.Scope}
+	if c.TTL > 0 {
+		entry.Expires = time.Now().Add(c.TTL).UTC().Truncate(time.Second)
+	}
+	if c.Rate.PerSecond > 0 {
+		entry.Rate = &c.Rate.PerSecond
+	}
+	if c.Rate.Burst > 0 {
+		entry.Burst = &c.Rate.Burst
+	}
+	file, err := c.add(entry)
+	if err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	if _, err := fmt.Fprintln(std.out, token); err != nil { // before it is of any use
+		return err
+	}
+	if c.AuthFile == "" {
+		return json.MarshalWrite(std.out, entry, jsontext.WithIndent("  "))
+	}
+	return writeTokens(c.AuthFile, file, std)
+}
+
+// add returns the token file with the entry.
+func (c *tokenNewCmd) add(entry access.Entry) (access.File, error) {
+	var file access.File
+	if c.AuthFile != "" {
+		text, err := os.ReadFile(c.AuthFile)
+		if err == nil {
+			file, err = access.ParseFile(text)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return file, fmt.Errorf("--auth-file %s: %w", c.AuthFile, err)
+		}
+	}
+	file.Tokens = append(file.Tokens, entry)
+	if err := file.Check(); err != nil {
+		return file, usageError{err}
+	}
+	return file, nil
+}
+
+// writeTokens puts a token file in the place of the one there, whole.
+func writeTokens(name string, file access.File, std stdio) (err error) {
+	out, err := createOutput(name, std)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(name); err == nil { // the service may run as another user
+		_ = out.file.Chmod(info.Mode().Perm())
+	}
+	err = json.MarshalWrite(out.file, file, jsontext.WithIndent("  "))
+	if err == nil {
+		_, err = io.WriteString(out.file, "\n")
+	}
+	if err == nil {
+		err = out.commit()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("--auth-file: %w", err), out.discard())
+	}
+	return nil
+}
+
+type tokenListCmd struct {
+	AuthFile string `help:"${token_auth}" placeholder:"FILE" required:""`
+}
+
+// Run lists the tokens of a file.
+func (c *tokenListCmd) Run(std stdio) error {
+	text, err := os.ReadFile(c.AuthFile)
+	if err != nil {
+		return fmt.Errorf("--auth-file: %w", err)
+	}
+	file, err := access.ParseFile(text)
+	if err != nil {
+		return fmt.Errorf("--auth-file %s: %w", c.AuthFile, err)
+	}
+	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAME\tSCOPES\tEXPIRES\tRATE")
+	for _, e := range file.Tokens {
+		scopes := make([]string, len(e.Scopes))
+		for i, s := range e.Scopes {
+			scopes[i] = string(s)
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, strings.Join(scopes, ","), expiryOf(e), rateOf(e))
+	}
+	return table.Flush()
+}
+
+func expiryOf(e access.Entry) string {
+	switch {
+	case e.Expires.IsZero():
+		return "never"
+	case time.Now().Before(e.Expires):
+		return e.Expires.UTC().Format(time.RFC3339)
+	default:
+		return "expired " + e.Expires.UTC().Format(time.RFC3339)
+	}
+}
+
+func rateOf(e access.Entry) string {
+	switch {
+	case e.Rate == nil:
+		return "serve's"
+	case e.Burst == nil:
+		return fmt.Sprint(*e.Rate)
+	default:
+		return fmt.Sprintf("%v:%d", *e.Rate, *e.Burst)
+	}
+}
+
+type tokenCheckCmd struct {
+	AuthFile  string `help:"${token_auth}"    placeholder:"FILE" required:""`
+	TokenFile string `help:"${token_checked}" placeholder:"FILE"`
+}
+
+// Run says whether the file is right, and what a token is in it.
+func (c *tokenCheckCmd) Run(std stdio) error {
+	tokens, err := access.OpenTokens(access.TokensConfig{File: c.AuthFile})
+	if err != nil {
+		return fmt.Errorf("--auth-file: %w", err)
+	}
+	token, err := clientFlags{c.TokenFile}.token()
+	if err != nil || token == "" {
+		if err == nil {
+			_, err = fmt.Fprintln(std.out, "ok")
+		}
+		return err
+	}
+	found, err := tokens.Check([]string{"Bearer " + token})
+	if err != nil {
+		return fmt.Errorf("the token is not good: %w", err)
+	}
+	_, err = fmt.Fprintf(std.out, "ok: %s, with %v\n", found.Name, found.Scopes)
+	return err
+}
+
+// clientFlags are those of commands that ask a service.
+type clientFlags struct {
+	TokenFile string `help:"${token_file}" placeholder:"FILE"`
+}
+
+// token returns the token to show, "" if there is none.
+func (f clientFlags) token() (string, error) {
+	if f.TokenFile == "" {
+		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
+	}
+	text, err := os.ReadFile(f.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsAny(token, "\r\n") {
+		return "", fmt.Errorf("--token-file %s: does not hold a token, and nothing else", f.TokenFile)
+	}
+	return token, nil
+}
+
+// authorize shows the token, if there is one.
+func (f clientFlags) authorize(req *http.Request) error {
+	token, err := f.token()
+	if err == nil && token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package access_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+// linesOf returns the numbers that lines of an audit log hold, as "n".
+func linesOf(t *testing.T, file string) (numbers []int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var l struct {
+			Time, Msg string
+			N         int
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Time == "" || l.Msg != "request" {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		numbers = append(numbers, l.N)
+	}
+	return numbers
+}
+
+func TestAudit(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "audit.log")
+	quiet := slog.New(slog.DiscardHandler)
+	log := func(a *access.Audit, n int) { a.Log(t.Context(), slog.Int("n", n)) }
+	a, err := access.OpenAudit(file, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log(a, 1)
+	if got := linesOf(t, file); len(got) != 1 { // before it is closed, as a kill would leave it
+		t.Errorf("%v", got)
+	}
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	log(a, 2)
+	if err := a.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	log(a, 3)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = access.OpenAudit(file, quiet); err != nil { // appends
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				log(a, 4)
+				if i%20 == 0 {
+					_ = a.Reopen()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := linesOf(t, file+".1"); len(got) != 2 || got[0] != 1 || got[1] != 2 {
+		t.Errorf("moved away: %v", got)
+	}
+	if got := linesOf(t, file); len(got) != 801 || got[0] != 3 {
+		t.Errorf("%d lines, want 801", len(got))
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info, err)
+	}
+	if _, err := access.OpenAudit(filepath.Join(dir, "no", "such", "dir"), quiet); err == nil {
+		t.Error("a file in no directory is opened")
+	}
+}
+
+// A file that cannot be reopened is gone on with.
+func TestAuditReopenFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a, err := access.OpenAudit(filepath.Join(dir, "audit.log"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if a.Reopen() == nil {
+		t.Error("reopened in no directory")
+	}
+	a.Log(t.Context(), slog.Int("n", 7))
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := linesOf(t, filepath.Join(dir+"2", "audit.log")); len(got) != 1 || got[0] != 7 {
+		t.Errorf("%v", got)
+	}
+}
+
+// failing is a file on a disk that is full for a while.
+type failing struct {
+	bytes.Buffer
+
+	full bool
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.full {
+		return 0, errors.New("no space left")
+	}
+	return f.Buffer.Write(p)
+}
+
+func TestAuditFailures(t *testing.T) {
+	var log bytes.Buffer
+	out := &failing{}
+	a := access.NewAudit(out, slog.New(slog.NewJSONHandler(&log, nil)))
+	for _, full := range []bool{false, true, true, true, false, true} {
+		out.full = full
+		a.Log(t.Context())
+	}
+	if err := errors.Join(a.Reopen(), a.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(out.String(), "\n"); a.Failures() != 4 || n != 2 {
+		t.Errorf("%d failures, %d lines", a.Failures(), n)
+	}
+	if errs, infos := strings.Count(log.String(), `"ERROR"`), strings.Count(log.String(), `"INFO"`); errs != 2 || infos != 1 {
+		t.Errorf("logged: %s", &log)
+	}
+}

@@ -1,0 +1,196 @@
+package access_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// authority is one with a certificate that is good for servers and clients.
+type authority struct{ ca, cert, key string }
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	dir := t.TempDir()
+	if _, err := redistest.NewAuthority(dir); err != nil {
+		t.Fatal(err)
+	}
+	return authority{filepath.Join(dir, "ca.pem"), filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key")}
+}
+
+func (a authority) pair(t *testing.T) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.cert, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// client trusts the authority. What it shows is of another, or of nobody.
+func (a authority) client(t *testing.T, shows *authority) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(a.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", ClientSessionCache: tls.NewLRUClientSessionCache(10)}
+	c.RootCAs.AppendCertsFromPEM(text)
+	if shows != nil {
+		pair := shows.pair(t)
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return c
+}
+
+func copyFile(t *testing.T, to, from string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, to, string(text))
+}
+
+// shake makes a connection both sides of which are content with, and returns its state, as the client has it.
+func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan error, 1)
+	go func() {
+		raw, err := l.Accept()
+		if err != nil {
+			served <- err
+			return
+		}
+		defer raw.Close()
+		conn := tls.Server(raw, server)
+		if err = conn.HandshakeContext(t.Context()); err == nil {
+			_, err = conn.Write([]byte("x"))
+		}
+		served <- err
+	}()
+	raw, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	conn := tls.Client(raw, client)
+	_, err = conn.Read(make([]byte, 1)) // with TLS 1.3 a server refuses a client after the client is done
+	if err != nil {
+		_ = raw.Close()
+	}
+	return conn.ConnectionState(), errors.Join(err, <-served)
+}
+
+func TestCertificates(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	files := access.CertificateFiles{Cert: filepath.Join(t.TempDir(), "cert.pem"), Key: filepath.Join(t.TempDir(), "key.pem")}
+	put := func(a authority) {
+		copyFile(t, files.Cert, a.cert)
+		copyFile(t, files.Key, a.key)
+	}
+	put(first)
+	c, err := access.OpenCertificates(files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := c.Config() // what a server goes on with for good
+	if state, err := shake(t, config, first.client(t, nil)); err != nil || state.Version != tls.VersionTLS13 {
+		t.Errorf("%x, %v", state.Version, err)
+	}
+	old := first.client(t, nil)
+	old.MaxVersion = tls.VersionTLS12
+	if state, err := shake(t, config, old); err != nil || state.Version != tls.VersionTLS12 {
+		t.Errorf("TLS 1.2: %x, %v", state.Version, err)
+	}
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, err := shake(t, config, old); err == nil {
+		t.Error("TLS 1.1 is spoken")
+	}
+	h2 := first.client(t, nil)
+	h2.NextProtos = []string{"h2", "http/1.1"}
+	if state, err := shake(t, config, h2); err != nil || state.NegotiatedProtocol != "http/1.1" {
+		t.Errorf("negotiated %q, %v", state.NegotiatedProtocol, err)
+	}
+	if left := first.pair(t).Leaf.NotAfter; !c.Expires().Equal(left) {
+		t.Errorf("expires %v, want %v", c.Expires(), left)
+	}
+
+	// A certificate without its key, as is there for a moment while both are replaced.
+	copyFile(t, files.Cert, second.cert)
+	if c.Reload(t.Context()) == nil || !c.Stats().Failing {
+		t.Error("a certificate without its key is taken")
+	}
+	if _, err := shake(t, config, first.client(t, nil)); err != nil {
+		t.Errorf("the one before: %v", err)
+	}
+	put(second)
+	if err := c.Reload(t.Context()); err != nil || c.Stats() != (access.ReloadStats{Reloads: 1, Failures: 1}) {
+		t.Errorf("%v, %+v", err, c.Stats())
+	}
+	if _, err := shake(t, config, second.client(t, nil)); err != nil {
+		t.Errorf("the new one: %v", err)
+	}
+	if _, err := shake(t, config, first.client(t, nil)); err == nil {
+		t.Error("the old one is still shown")
+	}
+	for _, bad := range []string{"", "x"} {
+		write(t, files.Key, bad)
+		if _, err := access.OpenCertificates(files, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("with %q as key", bad)
+		}
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	server, clients, strangers := newAuthority(t), newAuthority(t), newAuthority(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	copyFile(t, ca, clients.ca)
+	c, err := access.OpenCertificates(access.CertificateFiles{Cert: server.cert, Key: server.key, ClientCA: ca}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := c.Config()
+	right := server.client(t, &clients)
+	want := func(what string, client *tls.Config, good bool) {
+		t.Helper()
+		if _, err := shake(t, config, client); (err == nil) != good {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	want("the right one", right, true)
+	want("none", server.client(t, nil), false)
+	want("one of somebody else's", server.client(t, &strangers), false)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		right.MaxVersion = version
+		want("the right one", right, true)
+		if state, err := shake(t, config, right); err != nil || state.DidResume {
+			t.Errorf("TLS %x: resumed: %v, %v", version, state.DidResume, err)
+		}
+	}
+	// From now on others are trusted. What was agreed on before counts for nothing.
+	copyFile(t, ca, strangers.ca)
+	if err := c.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("what was the right one", right, false)
+	want("what is now", server.client(t, &strangers), true)
+	write(t, ca, "x")
+	if c.Reload(t.Context()) == nil {
+		t.Error("a file without certificates is taken")
+	}
+	want("after a broken file", server.client(t, &strangers), true)
+}

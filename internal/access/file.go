@@ -1,0 +1,148 @@
+package access
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxTokens is the most tokens of a file: each request is compared with all of them.
+const maxTokens = 1000
+
+// File is what a token file says, in JSON:
+//
+//	{"tokens":[{"name":"renderer","hash":"sha256:<hex>","scopes":["feed:read"],"expires":"2027-01-01T00:00:00Z","rate":500,"burst":1000}]}
+//
+// The last three may be left out.
+type File struct {
+	Tokens []Entry `json:"tokens"`
+}
+
+// Entry is one token of a file.
+type Entry struct {
+	Name    string    `json:"name"`             // 1 to 64 letters, digits, '-', '_' or '.'; logs show it
+	Hash    string    `json:"hash"`             // see HashToken
+	Scopes  []Scope   `json:"scopes"`           // one at least
+	Expires time.Time `json:"expires,omitzero"` // in RFC 3339; the token is refused from then on
+	Rate    *float64  `json:"rate,omitempty"`   // requests a second
+	Burst   *int      `json:"burst,omitempty"`  // at once; needs a rate; default: as many as a second allows
+}
+
+// ParseFile reads a token file. Its error names every mistake there is.
+func ParseFile(text []byte) (File, error) {
+	var f File
+	if err := json.Unmarshal(text, &f, json.RejectUnknownMembers(true)); err != nil {
+		return File{}, explain(err)
+	}
+	if err := noNull(text); err != nil {
+		return File{}, err
+	}
+	return f, f.Check()
+}
+
+// explain keeps what stands in the file out of the message: it may hold a token where a hash should be.
+func explain(err error) error {
+	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(bad, jsontext.ErrDuplicateName) {
+			return fmt.Errorf("not JSON as a token file has it: at byte %d: a name is there twice", bad.ByteOffset)
+		}
+		return fmt.Errorf("not JSON: at byte %d", bad.ByteOffset)
+	}
+	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
+		if errors.Is(bad, json.ErrUnknownName) {
+			return fmt.Errorf("%s: there is no such field", bad.JSONPointer)
+		}
+		return fmt.Errorf("%s: not what belongs there", bad.JSONPointer)
+	}
+	return errors.New("not a token file")
+}
+
+// noNull refuses a null: read as nothing given, it would make a token that never expires of one that
+// somebody meant to.
+func noNull(text []byte) error {
+	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
+		switch t, err := d.ReadToken(); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return explain(err)
+		case t.Kind() == jsontext.KindNull:
+			return fmt.Errorf("%s: a null where a value is needed, or nothing", d.StackPointer())
+		}
+	}
+}
+
+// Check returns an error that names every mistake.
+func (f File) Check() error {
+	var errs []error
+	if len(f.Tokens) == 0 || len(f.Tokens) > maxTokens {
+		errs = append(errs, fmt.Errorf("tokens: %d, not 1 to %d", len(f.Tokens), maxTokens))
+	}
+	names, hashes := make(map[string]int), make(map[digest]int)
+	for i, e := range f.Tokens {
+		where := fmt.Sprintf("tokens[%d]", i)
+		for _, err := range e.check() {
+			errs = append(errs, fmt.Errorf("%s.%w", where, err))
+		}
+		if first, again := names[e.Name]; again {
+			errs = append(errs, fmt.Errorf("%s.name: the same as that of tokens[%d]", where, first))
+		} else {
+			names[e.Name] = i
+		}
+		d, err := parseHash(e.Hash)
+		if first, again := hashes[d]; again && err == nil {
+			errs = append(errs, fmt.Errorf("%s.hash: the same as that of tokens[%d]", where, first))
+		} else if err == nil {
+			hashes[d] = i
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e Entry) check() (errs []error) {
+	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(e.Name) {
+		errs = append(errs, errors.New("name: not 1 to 64 letters, digits, '-', '_' or '.'"))
+	}
+	if _, err := parseHash(e.Hash); err != nil {
+		errs = append(errs, fmt.Errorf("hash: %w", err))
+	}
+	if len(e.Scopes) == 0 {
+		errs = append(errs, fmt.Errorf("scopes: none of %q", Scopes()))
+	}
+	for i, s := range e.Scopes {
+		switch {
+		case !slices.Contains(Scopes(), s):
+			errs = append(errs, fmt.Errorf("scopes[%d]: not one of %q", i, Scopes()))
+		case slices.Contains(e.Scopes[:i], s):
+			errs = append(errs, fmt.Errorf("scopes[%d]: %s is there twice", i, s))
+		}
+	}
+	switch {
+	case e.Rate == nil && e.Burst != nil:
+		errs = append(errs, errors.New("burst: needs a rate"))
+	case e.Burst != nil && *e.Burst < 1:
+		errs = append(errs, fmt.Errorf("burst: %d is less than 1", *e.Burst))
+	case e.Rate != nil:
+		if err := e.rate().check(); err != nil {
+			errs = append(errs, fmt.Errorf("rate: %w", err))
+		}
+	}
+	return errs
+}
+
+func (e Entry) rate() (r Rate) {
+	if e.Rate != nil {
+		r.PerSecond = *e.Rate
+	}
+	if e.Burst != nil {
+		r.Burst = *e.Burst
+	}
+	return r
+}

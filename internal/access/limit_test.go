@@ -1,0 +1,172 @@
+package access_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+func TestRate(t *testing.T) {
+	for text, want := range map[string]access.Rate{
+		"100": {PerSecond: 100}, "0.5": {PerSecond: 0.5}, "1e6": {PerSecond: 1e6}, "2:1": {PerSecond: 2, Burst: 1}, "0.1:1000000": {PerSecond: 0.1, Burst: 1e6},
+	} {
+		var r access.Rate
+		if err := r.UnmarshalText([]byte(text)); err != nil || r != want {
+			t.Errorf("%q: %+v, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "NaN", "Inf", "1000001", "x", "1:", "1:0", "1:-1", "1:x", "1:1:1", "1:1000001", ":1", "1/s"} {
+		var r access.Rate
+		if err := r.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
+}
+
+// rated is a token with a rate.
+func rated(t *testing.T, r access.Rate) *access.Token {
+	t.Helper()
+	tokens, _, _ := opened(t, access.TokensConfig{Rate: r}, fileOf(entry("a", "a", `"feed:read"`)))
+	k, err := tokens.Check([]string{"Bearer a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestTake(t *testing.T) {
+	start := time.Now()
+	k := rated(t, access.Rate{PerSecond: 4, Burst: 3})
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	for i, c := range []struct {
+		at   int // ms
+		wait time.Duration
+	}{
+		{0, 0}, {0, 0}, {0, 0}, {0, 250 * time.Millisecond}, {100, 150 * time.Millisecond}, {250, 0}, {250, 250 * time.Millisecond},
+		{10_000, 0}, {10_000, 0}, {10_000, 0}, {10_000, 250 * time.Millisecond}, // no more than a burst is ever saved up
+	} {
+		if wait := k.Take(at(c.at)); wait.Round(time.Millisecond) != c.wait {
+			t.Errorf("%d, at %d ms: wait %v, want %v", i, c.at, wait, c.wait)
+		}
+	}
+	// A batch of more than a burst is let in, and those after it wait.
+	if wait := k.Charge(at(20_000), 11); wait.Round(time.Millisecond) != 2*time.Second {
+		t.Errorf("11 of 3, at 4 a second: %v", wait)
+	}
+	if wait := k.Take(at(20_000)); wait.Round(time.Millisecond) != 2250*time.Millisecond {
+		t.Errorf("after a batch: %v", wait)
+	}
+	if wait := k.Take(at(22_250)); wait != 0 {
+		t.Errorf("when that is over: %v", wait)
+	}
+	if wait := k.Charge(at(30_000), 0); wait != 0 {
+		t.Errorf("nothing: %v", wait)
+	}
+	free := rated(t, access.Rate{})
+	if wait := free.Take(start) + free.Charge(start, 1e9); wait != 0 {
+		t.Errorf("without a rate: %v", wait)
+	}
+	one := rated(t, access.Rate{PerSecond: 0.1})
+	if one.Take(start) != 0 || one.Take(start).Round(time.Second) != 10*time.Second {
+		t.Error("not one in ten seconds")
+	}
+}
+
+func TestUsers(t *testing.T) {
+	now := time.Now()
+	if access.NewUsers(access.Rate{}).Take("a", now) != 0 {
+		t.Error("no rate is a limit")
+	}
+	u := access.NewUsers(access.Rate{PerSecond: 1, Burst: 2})
+	for _, user := range []string{"a", "b"} {
+		if u.Take(user, now) != 0 || u.Take(user, now) != 0 || u.Take(user, now).Round(time.Millisecond) != time.Second {
+			t.Errorf("%s: not two at once", user)
+		}
+	}
+	if u.Take("a", now.Add(time.Second)) != 0 || u.Take("a", now.Add(time.Second)) == 0 {
+		t.Error("not one a second")
+	}
+	// The 60,000 that came since have not made it forget.
+	for i := range 60_000 {
+		u.Take(fmt.Sprint("other", i), now)
+	}
+	if u.Take("b", now) == 0 {
+		t.Error("a user is forgotten too soon")
+	}
+}
+
+// TestUsersMemory has 300,000 users come, whose ids are as long as may be.
+func TestUsersMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector takes memory too")
+	}
+	size := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := size()
+	u := access.NewUsers(access.Rate{PerSecond: 1})
+	now, long := time.Now(), strings.Repeat("x", 250)
+	for i := range 300_000 {
+		u.Take(fmt.Sprint(long, i), now)
+	}
+	grown := float64(size()-before) / (1 << 20)
+	t.Logf("%.1f MiB", grown)
+	if grown > 12 {
+		t.Errorf("300,000 users take %.1f MiB", grown)
+	}
+	runtime.KeepAlive(u)
+}
+
+func TestThrottle(t *testing.T) {
+	th, now := access.NewThrottle(), time.Now()
+	passed := 0
+	for range 1000 {
+		if suppressed, ok := th.Pass(now); ok {
+			passed++
+			if suppressed != 0 {
+				t.Errorf("%d suppressed", suppressed)
+			}
+		}
+	}
+	if suppressed, ok := th.Pass(now.Add(time.Second)); passed != 10 || !ok || suppressed != 990 {
+		t.Errorf("%d passed; a second later %v with %d suppressed", passed, ok, suppressed)
+	}
+	if _, ok := th.Pass(now.Add(time.Second)); ok {
+		t.Error("two in that second")
+	}
+}
+
+// Many at once get no more than the rate, whoever of them comes first.
+func TestTakeAtOnce(t *testing.T) {
+	k, u, now := rated(t, access.Rate{PerSecond: 1, Burst: 50}), access.NewUsers(access.Rate{PerSecond: 1, Burst: 30}), time.Now()
+	var mu sync.Mutex
+	let := [2]int{}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				a, b := k.Take(now), u.Take("a", now)
+				mu.Lock()
+				if a == 0 {
+					let[0]++
+				}
+				if b == 0 {
+					let[1]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if let != [2]int{50, 30} {
+		t.Errorf("%v, want 50 and 30", let)
+	}
+}

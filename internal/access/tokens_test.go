@@ -1,0 +1,292 @@
+package access_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+func write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// opened are tokens of a file with text, and what they log.
+func opened(t testing.TB, c access.TokensConfig, text string) (tokens *access.Tokens, file string, log *bytes.Buffer) {
+	t.Helper()
+	c.File = filepath.Join(t.TempDir(), "tokens.json")
+	write(t, c.File, text)
+	log = new(bytes.Buffer)
+	c.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	tokens, err := access.OpenTokens(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens, c.File, log
+}
+
+// wantToken asserts what becomes of a token.
+func wantToken(t testing.TB, tokens *access.Tokens, token, name string, want error) {
+	t.Helper()
+	k, err := tokens.Check([]string{"Bearer " + token})
+	if !errors.Is(err, want) || want == nil && k.Name != name {
+		t.Errorf("token %q: %+v, %v; want %q, %v", token, k, err, name, want)
+	}
+}
+
+func TestNewToken(t *testing.T) {
+	a, b := access.NewToken(), access.NewToken()
+	if a == b || !regexp.MustCompile(`^ff_[A-Z2-7]{52}$`).MatchString(a) {
+		t.Errorf("%s, %s", a, b)
+	}
+	if h := access.HashToken("abc"); h != "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
+		t.Errorf("hash of abc: %s", h)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	expires := `,"expires":"2026-11-22T00:00:01Z"}`
+	token := access.NewToken()
+	tokens, _, _ := opened(t, access.TokensConfig{Now: func() time.Time { return now }}, fileOf(
+		entry("first", "x", `"feed:read"`), entry("renderer", token, `"feed:read"`), strings.TrimSuffix(entry("short", "s", `"ops:read"`), "}")+expires))
+	for _, good := range []string{"Bearer " + token, "bearer " + token, "BEARER   " + token} {
+		if k, err := tokens.Check([]string{good}); err != nil || k.Name != "renderer" {
+			t.Errorf("%q: %+v, %v", good, k, err)
+		}
+	}
+	for header, want := range map[string]error{
+		"":                                      access.ErrMalformed,
+		"Bearer":                                access.ErrMalformed,
+		"Bearer ":                               access.ErrMalformed,
+		token:                                   access.ErrMalformed,
+		"Basic " + token:                        access.ErrMalformed,
+		"Bearer\t" + token:                      access.ErrMalformed,
+		"Bearer " + token + " ":                 access.ErrMalformed,
+		"Bearer " + token + ", Bearer x":        access.ErrMalformed,
+		"Bearer " + token + "\x00":              access.ErrMalformed,
+		" Bearer " + token:                      access.ErrMalformed,
+		"Bearer " + strings.Repeat("x", 257):    access.ErrMalformed,
+		"Bearer " + strings.Repeat("x", 256):    access.ErrUnknown,
+		"Bearer " + token + "A":                 access.ErrUnknown,
+		"Bearer " + token[:len(token)-1]:        access.ErrUnknown,
+		"Bearer " + strings.ToLower(token):      access.ErrUnknown,
+		"Bearer " + access.HashToken(token)[7:]: access.ErrUnknown,
+	} {
+		if _, err := tokens.Check([]string{header}); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", header, err, want)
+		}
+	}
+	if _, err := tokens.Check(nil); !errors.Is(err, access.ErrNoToken) {
+		t.Errorf("no header: %v", err)
+	}
+	if _, err := tokens.Check([]string{"Bearer " + token, "Bearer " + token}); !errors.Is(err, access.ErrMalformed) {
+		t.Errorf("two headers: %v", err)
+	}
+	wantToken(t, tokens, "s", "short", nil)
+	now = now.Add(time.Second - time.Nanosecond)
+	wantToken(t, tokens, "s", "short", nil)
+	now = now.Add(time.Nanosecond)
+	wantToken(t, tokens, "s", "", access.ErrExpired)
+	wantToken(t, tokens, "x", "first", nil)
+}
+
+func TestAllows(t *testing.T) {
+	k := access.Token{Scopes: []access.Scope{access.FeedRead}}
+	if !k.Allows() || !k.Allows(access.FeedRead) || !k.Allows(access.OpsRead, access.FeedRead) || k.Allows(access.OpsRead) || k.Allows(access.ActivityWrite, access.OpsRead) {
+		t.Error("feed:read allows something else")
+	}
+}
+
+// TestReload changes the file under a service, in all ways that files are changed.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, file, log := opened(t, access.TokensConfig{}, fileOf(entry("old", "old", `"feed:read"`)))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { tokens.Watch(ctx); close(ended) }()
+		defer func() { cancel(); <-ended }()
+		noticed := func(reloads, failures uint64, failing bool) {
+			t.Helper()
+			time.Sleep(1100 * time.Millisecond) // of the bubble's clock
+			synctest.Wait()
+			if got, want := tokens.Stats(), (access.ReloadStats{Reloads: reloads, Failures: failures, Failing: failing}); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		noticed(0, 0, false)
+		write(t, file, fileOf(entry("new", "new", `"feed:read"`)))
+		wantToken(t, tokens, "old", "old", nil)
+		noticed(1, 0, false)
+		wantToken(t, tokens, "new", "new", nil)
+		wantToken(t, tokens, "old", "", access.ErrUnknown)
+
+		// The same length, and the same time, as some tools leave it.
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, fileOf(entry("neu", "neu", `"feed:read"`)))
+		if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+		noticed(2, 0, false)
+		wantToken(t, tokens, "neu", "neu", nil)
+
+		for i, broken := range []string{"", `{"tokens":[]}`, fileOf(entry("bad name", "x", `"feed:read"`))} {
+			write(t, file, broken)
+			noticed(2, uint64(i+1), true)
+			noticed(2, uint64(i+1), true) // once for each
+			wantToken(t, tokens, "neu", "neu", nil)
+			if tokens.Reload(ctx) == nil {
+				t.Error("a file that is broken is reloaded")
+			}
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		noticed(2, 4, true)
+		noticed(2, 4, true)
+		wantToken(t, tokens, "neu", "neu", nil)
+		if n := strings.Count(log.String(), `"level":"ERROR"`); n != 4 || !strings.Contains(log.String(), "a change is not in force") {
+			t.Errorf("%d errors in %s", n, log)
+		}
+
+		// As Kubernetes does it: a link to a link to a directory, which is turned.
+		dir := filepath.Dir(file)
+		for _, name := range []string{"one", "two"} {
+			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, name, "tokens.json"), fileOf(entry(name, name, `"ops:read"`)))
+		}
+		link := func(to string) {
+			t.Helper()
+			if err := errors.Join(os.Symlink(to, filepath.Join(dir, "next")), os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "data"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		link("one")
+		if err := os.Symlink("data/tokens.json", file); err != nil {
+			t.Fatal(err)
+		}
+		noticed(3, 4, false)
+		wantToken(t, tokens, "one", "one", nil)
+		link("two")
+		noticed(4, 4, false)
+		wantToken(t, tokens, "two", "two", nil)
+		wantToken(t, tokens, "one", "", access.ErrUnknown)
+	})
+}
+
+// A file is put back as it was, after one that was broken: nothing has to be brought into force, and nothing fails any more.
+func TestReloadOfWhatWasBroken(t *testing.T) {
+	text := fileOf(entry("a", "a", `"feed:read"`))
+	tokens, file, _ := opened(t, access.TokensConfig{}, text)
+	write(t, file, "x")
+	if tokens.Reload(t.Context()) == nil || !tokens.Stats().Failing {
+		t.Error("x is accepted")
+	}
+	write(t, file, text)
+	if err := tokens.Reload(t.Context()); err != nil || tokens.Stats().Failing {
+		t.Errorf("%v, %+v", err, tokens.Stats())
+	}
+	write(t, file, text+strings.Repeat(" ", 1<<20))
+	if err := tokens.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than 1 MiB") {
+		t.Errorf("a file over 1 MiB: %v", err)
+	}
+	wantToken(t, tokens, "a", "a", nil)
+}
+
+// A token keeps what it has used of its rate when the file changes, and gets a new rate at once.
+func TestReloadKeepsRates(t *testing.T) {
+	rated := func(rate string) string {
+		return fileOf(strings.TrimSuffix(entry("a", "a", `"feed:read"`), "}") + `,"rate":1,"burst":` + rate + `}`)
+	}
+	tokens, file, _ := opened(t, access.TokensConfig{}, rated("2"))
+	now := time.Now()
+	use := func() time.Duration {
+		t.Helper()
+		k, err := tokens.Check([]string{"Bearer a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Take(now)
+	}
+	if use() > 0 || use() > 0 || use() == 0 {
+		t.Fatal("not two at once")
+	}
+	write(t, file, rated("2")+"\n")
+	if err := tokens.Reload(t.Context()); err != nil || tokens.Stats().Reloads != 1 {
+		t.Fatal(err)
+	}
+	if use() == 0 {
+		t.Error("a change of the file gave the token a new start")
+	}
+	write(t, file, rated("3"))
+	if err := tokens.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if use() > 0 || use() > 0 || use() > 0 || use() == 0 {
+		t.Error("not three at once")
+	}
+}
+
+// Again is what a stream asks that outlives its token.
+func TestAgain(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	tokens, file, _ := opened(t, access.TokensConfig{Now: func() time.Time { return now }},
+		fileOf(strings.TrimSuffix(entry("a", "a", `"feed:read"`), "}")+`,"expires":"2026-11-22T00:00:01Z"}`))
+	k, err := tokens.Check([]string{"Bearer a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Again(k); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(time.Second)
+	if _, err := tokens.Again(k); !errors.Is(err, access.ErrExpired) {
+		t.Errorf("expired: %v", err)
+	}
+	write(t, file, fileOf(entry("a", "a", `"ops:read"`)))
+	if err := tokens.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := tokens.Again(k); err != nil || again.Allows(access.FeedRead) || !again.Allows(access.OpsRead) {
+		t.Errorf("with other scopes: %+v, %v", again, err)
+	}
+	write(t, file, fileOf(entry("b", "b", `"ops:read"`)))
+	if err := tokens.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Again(k); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("taken out: %v", err)
+	}
+}
+
+func FuzzAuthorization(f *testing.F) {
+	const token = "ff_TOKEN"
+	tokens, _, _ := opened(f, access.TokensConfig{}, fileOf(entry("a", token, `"feed:read"`)))
+	for _, header := range []string{"Bearer " + token, "bearer  " + token, "Basic eA==", "Bearer", "Bearer \xff", "Bearer " + token + "\n", ""} {
+		f.Add(header)
+	}
+	right := regexp.MustCompile(`^[Bb][Ee][Aa][Rr][Ee][Rr] +` + token + `$`)
+	f.Fuzz(func(t *testing.T, header string) {
+		k, err := tokens.Check([]string{header})
+		if (err == nil) != right.MatchString(header) || err == nil && k.Name != "a" {
+			t.Fatalf("%q: %+v, %v", header, k, err)
+		}
+	})
+}

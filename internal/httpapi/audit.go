@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+// seenKind is the kind that record_seen records.
+const seenKind = "seen"
+
+// audited is what an audit line says of a request beside what every request has.
+type audited struct {
+	op, kind     string
+	user, target string               // ids
+	counts       map[string]*opCounts // of the activities asked for, by kind; nil: of one, or none
+	pages        int
+	changed      int
+}
+
+// opCounts are how many activities a request asks for.
+type opCounts struct{ add, remove int }
+
+// note says what the request does, for the audit log: op to user and target, which are ids.
+func (k *call) note(op, kind, user, target string) {
+	if k.audit != nil {
+		k.audit.op, k.audit.kind, k.audit.user, k.audit.target = op, kind, user, target
+	}
+}
+
+// noteMany counts activities that the request is to record.
+func (k *call) noteMany(activities []activity.Activity) {
+	if k.audit == nil {
+		return
+	}
+	if k.audit.counts == nil {
+		k.audit.counts = make(map[string]*opCounts)
+	}
+	for _, a := range activities {
+		n := k.audit.counts[a.Kind]
+		if n == nil {
+			n = new(opCounts)
+			k.audit.counts[a.Kind] = n
+		}
+		if a.Remove {
+			n.remove++
+		} else {
+			n.add++
+		}
+	}
+}
+
+// noteChanged counts activities of the request that changed something.
+func (k *call) noteChanged(outcomes []activity.Outcome) {
+	if k.audit == nil {
+		return
+	}
+	for _, o := range outcomes {
+		if o == activity.Changed {
+			k.audit.changed++
+		}
+	}
+}
+
+// noteDeleted says how many activities the request deleted.
+func (k *call) noteDeleted(n int) {
+	if k.audit != nil {
+		k.audit.changed = n
+	}
+}
+
+// noteReshape says that the request is to change the number of pages.
+func (k *call) noteReshape(pages int) {
+	if k.audit != nil {
+		k.audit.op, k.audit.pages = "reshape", pages
+	}
+}
+
+// toAudit is what of a request is to be audited, where it is of a route that writes or explains; else nil.
+func (s *service) toAudit(r route) *audited {
+	writes := r.method != http.MethodGet && slices.Contains(r.scopes, access.ActivityWrite)
+	if s.access.Audit == nil || !writes && r.path != explainPath {
+		return nil
+	}
+	return new(audited)
+}
+
+// noteSeen has a feed audited that records what it shows.
+func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
+	if s.access.Audit == nil {
+		return
+	}
+	k.audit = &audited{op: opAdd, user: viewer, counts: map[string]*opCounts{seenKind: {add: len(a.Kept)}}}
+	if !slices.ContainsFunc(a.Degraded, func(d activity.Degraded) bool { return d.Kind == seenKind }) {
+		k.audit.changed = len(a.Kept)
+	}
+}
+
+// writeAudit appends a line to the audit log, for a request that is audited or that was refused. As many before it as
+// suppressed were refused without a line.
+func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, err error) {
+	refused, _ := errors.AsType[*refusal](err)
+	if s.access.Audit == nil || k.audit == nil && refused == nil {
+		return
+	}
+	r := k.Request()
+	remote, _, _ := net.SplitHostPort(r.RemoteAddr)
+	attrs := append(make([]slog.Attr, 0, 16),
+		slog.String("request_id", id), slog.String("remote", remote),
+		slog.String("method", methodOf(r)), slog.String("route", k.Path()), slog.Int("status", status),
+	)
+	if k.token != nil {
+		attrs = append(attrs, slog.String("token", k.token.Name))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("code", describe(err).Code))
+	}
+	if k.audit != nil {
+		attrs = append(attrs, k.audit.attrs(s.access.IDs)...)
+	}
+	if refused != nil {
+		attrs = append(attrs, slog.String("reason", refused.Message), slog.Uint64("suppressed", suppressed))
+	}
+	s.access.Audit.Log(r.Context(), attrs...)
+}
+
+func (a *audited) attrs(ids *access.IDs) []slog.Attr {
+	attrs := make([]slog.Attr, 0, 7)
+	for _, field := range []struct{ name, value string }{
+		{"op", a.op}, {"kind", a.kind}, {"user", ids.Hash(a.user)}, {"target", ids.Hash(a.target)},
+	} {
+		if field.value != "" {
+			attrs = append(attrs, slog.String(field.name, field.value))
+		}
+	}
+	if a.pages > 0 {
+		attrs = append(attrs, slog.Int("pages", a.pages))
+	}
+	if a.counts != nil {
+		counts := make([]any, 0, len(a.counts))
+		for _, kind := range slices.Sorted(maps.Keys(a.counts)) {
+			counts = append(counts, slog.Group(kind, slog.Int("add", a.counts[kind].add), slog.Int("remove", a.counts[kind].remove)))
+		}
+		attrs = append(attrs, slog.Group("counts", counts...))
+	}
+	return append(attrs, slog.Int("changed", a.changed))
+}

@@ -1,0 +1,215 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// lockedBuffer is for what several goroutines log.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// audits are a service that asks for tokens, and its audit log.
+type audits struct {
+	*service
+
+	ids *access.IDs
+	out *bytes.Buffer
+}
+
+func audited(t *testing.T, log *slog.Logger) audits {
+	t.Helper()
+	a := audits{ids: access.NewIDs(), out: new(bytes.Buffer)}
+	c := httpapi.Config{Logger: log}
+	c.Access.IDs, c.Access.Audit = a.ids, access.NewAudit(a.out, slog.New(slog.DiscardHandler))
+	a.service, _ = guarded(t, c, nil)
+	return a
+}
+
+// take returns the lines since the last time, without what every line has and differs.
+func (a audits) take(t *testing.T) (lines []map[string]any) {
+	t.Helper()
+	for text := range strings.Lines(a.out.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		for _, name := range []string{"time", "level", "msg"} {
+			if line[name] == "" {
+				t.Errorf("%s has no %s", text, name)
+			}
+			delete(line, name)
+		}
+		lines = append(lines, line)
+	}
+	a.out.Reset()
+	return lines
+}
+
+func TestAudit(t *testing.T) {
+	a := audited(t, nil)
+	u, v, p := a.ids.Hash("u"), a.ids.Hash("v"), a.ids.Hash("p")
+	for _, c := range []struct {
+		method, path, body, token, media string
+		want                             map[string]any // nil: no line
+	}{
+		{"PUT", "/v1/users/u/blocks/v", "", "activity", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "op": "add", "kind": "block", "user": u, "target": v, "changed": 1.0}},
+		{"PUT", "/v1/users/u/blocks/v", "", "all", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "op": "add", "kind": "block", "user": u, "target": v, "changed": 0.0, "token": "all"}},
+		{"DELETE", "/v1/users/u/blocks/v", "", "activity", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "op": "remove", "kind": "block", "user": u, "target": v, "changed": 1.0}},
+		{"POST", "/v1/users/u/seen", `{"posts":["p","q","p"]}`, "activity", "", map[string]any{
+			"route": "/v1/users/:user/seen", "op": "add", "kind": "seen", "user": u, "counts": map[string]any{"seen": map[string]any{"add": 2.0, "remove": 0.0}}, "changed": 2.0}},
+		{"POST", "/v1/activities", lines(activityLine("u", "hide", "p", "add"), activityLine("u", "hide", "q", "remove")), "activity", "", map[string]any{
+			"route": "/v1/activities", "changed": 2.0,
+			"counts": map[string]any{"block": map[string]any{"add": 1.0, "remove": 0.0}, "hide": map[string]any{"add": 1.0, "remove": 1.0}}}},
+		{"POST", "/v1/activities", activityLine("u", "like", "p", "add") + "\nbad\n" + activityLine("u", "like", "p", "add") + "\n", "activity", "application/x-ndjson", map[string]any{
+			"route": "/v1/activities", "changed": 1.0, "counts": map[string]any{"like": map[string]any{"add": 2.0, "remove": 0.0}}}},
+		{"POST", "/v1/feed/explain", `{"viewer":"u","post":{"id":"p","author":"v"}}`, "ops", "", map[string]any{"route": "/v1/feed/explain", "op": "explain", "user": u, "target": p, "changed": 0.0, "token": "ops"}},
+		{"POST", "/v1/feed/filter", `{"viewer":"u","posts":[{"id":"r","author":"w"}],"record_seen":true}`, "all", "", map[string]any{
+			"route": "/v1/feed/filter", "op": "add", "user": u, "counts": map[string]any{"seen": map[string]any{"add": 1.0, "remove": 0.0}}, "changed": 1.0, "token": "all"}},
+		{"PUT", "/v1/pages", `{"pages":16}`, "activity", "", map[string]any{"route": "/v1/pages", "op": "reshape", "pages": 16.0, "changed": 0.0}},
+		{"DELETE", "/v1/users/u", "", "activity", "", map[string]any{"route": "/v1/users/:user", "op": "delete_user", "user": u, "changed": 2.0}},
+		{"PUT", "/v1/users/u/blocks/u", "", "activity", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 422.0, "code": "self_block", "changed": 0.0}},
+		{"PUT", "/v1/users/u/blocks/v", "", "feed", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 403.0, "code": "forbidden", "token": "feed",
+			"reason": "the token does not have the scope that this needs: activity:write", "suppressed": 0.0}},
+		{"GET", "/v1/users/u", "", "wrong", "", map[string]any{"route": "/v1/users/:user", "status": 401.0, "code": "unauthenticated", "reason": "the token is not known", "suppressed": 0.0}},
+		{"GET", "/v1/users/u", "", "old", "", map[string]any{"route": "/v1/users/:user", "status": 401.0, "code": "unauthenticated", "reason": "the token has expired", "suppressed": 0.0}},
+		{"POST", "/v1/feed/filter", `{"viewer":"u","posts":[{"id":"p","author":"v"}]}`, "feed", "", nil},
+		{"GET", "/v1/users/u/blocks", "", "feed", "", nil},
+		{"POST", "/v1/users/u/preview", `{"kind":"block","targets":["v"]}`, "feed", "", nil},
+		{"GET", "/healthz", "", "", "", nil},
+		{"GET", "/nothing", "", "", "", nil},
+	} {
+		headers := append(as(c.token), "X-Request-Id", "id-1")
+		if c.media != "" {
+			headers = append(headers, "Content-Type", c.media)
+		}
+		res := a.do(t, c.method, c.path, c.body, headers...)
+		got := a.take(t)
+		if c.want == nil {
+			if len(got) > 0 {
+				t.Errorf("%s %s: audited %v", c.method, c.path, got)
+			}
+			continue
+		}
+		want := map[string]any{"request_id": "id-1", "remote": "192.0.2.1", "method": c.method, "status": 200.0}
+		if c.token == "activity" {
+			want["token"] = c.token
+		}
+		for name, value := range c.want {
+			want[name] = value
+		}
+		if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%s %s: %d %s\naudited %v\n   want %v", c.method, c.path, res.Status, res.Body, got, want)
+		}
+	}
+}
+
+// Those who guess tokens do not fill the logs.
+func TestAuditOfFlood(t *testing.T) {
+	var log lockedBuffer
+	a := audited(t, slog.New(slog.NewJSONHandler(&log, nil)))
+	for range 5000 {
+		if res := a.do(t, "GET", "/v1/stats", "", as("guess")...); res.Status != 401 {
+			t.Fatalf("%d %s", res.Status, res.Body)
+		}
+	}
+	if n := len(a.take(t)); n < 10 || n > 60 { // ten, and one for each second that it took
+		t.Errorf("5000 are audited by %d lines", n)
+	}
+	if n := strings.Count(log.String(), `"route":"/v1/stats"`); n < 10 || n > 60 {
+		t.Errorf("5000 are logged by %d lines", n)
+	}
+	res := a.do(t, "GET", "/v1/stats", "", as("ops")...)
+	if counts := res.JSON["access"].(map[string]any)["refused"].(map[string]any); counts["unauthenticated"] != 5000.0 {
+		t.Errorf("counted: %v", counts)
+	}
+}
+
+// TestNoIDsInLogs calls everything, well and badly, with ids that can be told, while all goes well and while nothing
+// does. Neither the log from info on nor the audit log has one of them, whole or escaped.
+func TestNoIDsInLogs(t *testing.T) {
+	var log lockedBuffer
+	a := audited(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	const user, post = "USERzqx1", "POSTzqx1"
+	calls := []string{
+		"POST /v1/feed/filter {\"viewer\":\"%[1]s\",\"posts\":[{\"id\":\"%[2]s\",\"author\":\"%[1]s2\",\"actors\":[\"%[1]s3\"]}],\"record_seen\":true,\"exact\":true}",
+		"POST /v1/feed/explain {\"viewer\":\"%[1]s\",\"post\":{\"id\":\"%[2]s\",\"author\":\"%[1]s2\"}}",
+		"POST /v1/users/%[1]s/seen {\"posts\":[\"%[2]s\"]}", "POST /v1/users/%[1]s/seen {\"posts\":[\"%[2]s\",7]}",
+		"POST /v1/users/%[1]s/preview {\"kind\":\"block\",\"targets\":[\"%[1]s2\"]}", "POST /v1/users/%[1]s/preview {\"kind\":\"%[1]s\",\"targets\":[\"%[1]s2\"]}",
+		"POST /v1/activities {\"activities\":[{\"user\":\"%[1]s\",\"kind\":\"hide\",\"target\":\"%[2]s\",\"op\":\"add\"}]}",
+		"POST /v1/activities {\"activities\":[{\"user\":\"%[1]s\",\"kind\":\"%[1]s\",\"target\":\"%[2]s\",\"op\":\"%[2]s\"}]}",
+		"POST /v1/activities {\"%[1]s\":1}", "POST /v1/activities %[1]s",
+		"PUT /v1/pages {\"pages\":\"%[1]s\"}", "GET /v1/users/%[1]s", "GET /v1/users/%[1]s/export", "GET /v1/stats?%[1]s=1", "GET /%[1]s/%[2]s", "GET /v1/users/%[1]s/%[2]s",
+		"%[1]s /v1/users/%[1]s", "GET /v1/users/%[1]s%%00/blocks", "DELETE /v1/users/%[1]s",
+	}
+	for _, plural := range []string{"blocks", "hides", "likes"} {
+		calls = append(calls, "PUT /v1/users/%[1]s/"+plural+"/%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[1]s", "DELETE /v1/users/%[1]s/"+plural+"/%[2]s",
+			"GET /v1/users/%[1]s/"+plural, "GET /v1/users/%[1]s/"+plural+"?cursor=%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[2]s/%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[2]s?until=%[2]s")
+	}
+	statuses := make(map[int]int)
+	for _, mode := range []fault{sound, failing, sound, panicing} {
+		if mode == panicing { // which is for feeds
+			calls = []string{"POST /v1/feed/filter {\"viewer\":\"%[1]s\",\"posts\":[{\"id\":\"%[2]s\",\"author\":\"%[1]s2\"}]}"}
+		}
+		a.store.set(mode)
+		if mode == failing {
+			a.ledger.set(mode)
+		} else {
+			a.ledger.set(sound)
+		}
+		for i, c := range calls {
+			parts := strings.SplitN(fmt.Sprintf(c, user, post)+"  ", " ", 3)
+			for _, token := range []string{"all", "feed", user} {
+				for _, media := range []string{"application/json", "application/x-ndjson"} {
+					if media == "application/x-ndjson" && !strings.Contains(c, "/v1/activities") {
+						continue
+					}
+					res := a.do(t, parts[0], parts[1], strings.TrimSpace(parts[2]), append(as(token), "Content-Type", media, "X-Request-Id", fmt.Sprint("r", i))...)
+					statuses[res.Status]++
+				}
+			}
+		}
+	}
+	for _, want := range []int{200, 400, 401, 403, 404, 405, 422, 500, 503} {
+		if statuses[want] == 0 {
+			t.Errorf("nothing was answered %d: %v", want, statuses)
+		}
+	}
+	for name, text := range map[string]string{"log": log.String(), "audit log": a.out.String()} {
+		if len(text) < 5000 {
+			t.Errorf("the %s has %d bytes", name, len(text))
+		}
+		for line := range strings.Lines(text) {
+			if strings.Contains(strings.ToLower(line), "zqx1") {
+				t.Errorf("the %s has an id: %s", name, line)
+			}
+		}
+	}
+	if !slices.ContainsFunc(a.take(t), func(l map[string]any) bool { return l["user"] == a.ids.Hash(user) }) {
+		t.Error("the audit log does not have the user's hash")
+	}
+}

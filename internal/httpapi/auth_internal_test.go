@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+// ratedCall is a request with a token of ten requests a second, and its service.
+func ratedCall(t *testing.T, ctx context.Context) (*service, *call) { //nolint:revive // t comes first
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	text := `{"tokens":[{"name":"a","hash":"` + access.HashToken("a") + `","scopes":["activity:write"],"rate":10,"burst":10}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := access.OpenTokens(access.TokensConfig{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokens.Check([]string{"Bearer a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", http.NoBody)
+	return &service{access: Access{Tokens: tokens}}, &call{Context: echo.New().NewContext(r, httptest.NewRecorder()), token: token}
+}
+
+// A stream goes on as fast as its token may, and no faster.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, k := ratedCall(t, ctx)
+		start := time.Now()
+		for i, want := range []time.Duration{0, 2 * time.Second, 102 * time.Second} { // of 10, then 20, then 1,000 lines
+			if err := s.pace(k, []int{10, 20, 1000}[i]); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start).Round(time.Millisecond); took != want {
+				t.Errorf("chunk %d is let in after %v, want %v", i, took, want)
+			}
+		}
+		// A client that goes away is not waited for.
+		time.AfterFunc(time.Second, cancel)
+		if err := s.pace(k, 1000); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if took := time.Since(start).Round(time.Millisecond); took != 103*time.Second {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+// What a page may do is as little as it needs.
+func TestPageHeaders(t *testing.T) {
+	e := echo.New()
+	e.GET("/", func(c echo.Context) error { return c.HTML(http.StatusOK, "<p>") }, page)
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+			"font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+		"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := w.Header().Get("Permissions-Policy"); !strings.Contains(got, "camera=()") {
+		t.Errorf("Permissions-Policy: %q", got)
+	}
+}

@@ -1,0 +1,484 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// tokenEntry is a token of a file: "<name> <scope>,<scope>", and what else there is to say of it. The token is the name.
+func tokenEntry(name, scopes, more string) string {
+	return fmt.Sprintf(`{"name":"%s","hash":"%s","scopes":["%s"]%s}`, name, access.HashToken(name), strings.ReplaceAll(scopes, ",", `","`), more)
+}
+
+func writeTokens(t testing.TB, file string, entries ...string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(`{"tokens":[`+strings.Join(entries, ",")+`]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tokensOf are tokens in a file.
+func tokensOf(t testing.TB, entries ...string) (tokens *access.Tokens, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "tokens.json")
+	writeTokens(t, file, entries...)
+	tokens, err := access.OpenTokens(access.TokensConfig{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens, file
+}
+
+// as are the headers of a request with a token.
+func as(token string) []string { return []string{"Authorization", "Bearer " + token} }
+
+// guarded is a service that asks for tokens: one of each scope, named as that is, all, and old, which has expired.
+func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service, file string) {
+	t.Helper()
+	c.Access.Tokens, file = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
+		tokenEntry("all", "feed:read,activity:write,ops:read", ""), tokenEntry("old", "feed:read,activity:write,ops:read", `,"expires":"2020-01-01T00:00:00Z"`))
+	return newLogged(t, c, kinds, c.Logger), file
+}
+
+// TestScopes asks for every route with every token. The table is the contract; a route that is not in it fails the test.
+func TestScopes(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := guarded(t, httpapi.Config{}, kinds)
+	const anybody, read, write, ops = "none feed activity ops all old wrong", "feed all", "activity all", "ops all"
+	may := map[string]string{
+		"GET /healthz": anybody, "GET /readyz": anybody,
+		"GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops all", "GET /v1/pages": ops, "PUT /v1/pages": write,
+		"POST /v1/feed/filter": read, "POST /v1/feed/explain": "feed ops all",
+		"GET /v1/users/:user": read, "DELETE /v1/users/:user": write, "GET /v1/users/:user/export": read, "POST /v1/users/:user/preview": read,
+		"POST /v1/activities": write, "POST /v1/users/:user/seen": write,
+	}
+	for _, plural := range []string{"blocks", "hides", "likes", "mutes"} {
+		list := "/v1/users/:user/" + plural
+		may["GET "+list], may["PUT "+list+"/:target"], may["DELETE "+list+"/:target"] = read, write, write
+	}
+	for name := range may {
+		if path, ok := strings.CutPrefix(name, "GET "); ok {
+			may["HEAD "+path] = may[name]
+		}
+	}
+	e, ok := s.Handler.(*echo.Echo)
+	if !ok {
+		t.Fatalf("the service is a %T", s.Handler)
+	}
+	there := make(map[string]bool)
+	for _, r := range e.Routes() {
+		if r.Method != echo.RouteNotFound {
+			there[r.Method+" "+r.Path] = true
+		}
+	}
+	for name := range there {
+		if may[name] == "" {
+			t.Errorf("%s is not in the table of this test: who may call it?", name)
+		}
+	}
+	for name, tokens := range may {
+		if !there[name] {
+			t.Errorf("%s is in the table, and not there", name)
+		}
+		method, path, _ := strings.Cut(name, " ")
+		path = strings.NewReplacer(":user", "u", ":target", "x").Replace(path)
+		for _, token := range []string{"none", "feed", "activity", "ops", "all", "old", "wrong"} {
+			headers := as(token)
+			if token == "none" {
+				headers = nil
+			}
+			a := s.do(t, method, path, "", headers...)
+			status, code := 0, ""
+			switch {
+			case slices.Contains(strings.Fields(tokens), token):
+			case slices.Contains([]string{"none", "old", "wrong"}, token):
+				status, code = 401, "unauthenticated"
+			default:
+				status, code = 403, "forbidden"
+			}
+			if method == http.MethodHead { // no body to say it
+				code = ""
+			}
+			got := a.Status
+			if got != 401 && got != 403 {
+				got = 0
+			}
+			challenge := a.Header.Get("WWW-Authenticate")
+			if got != status || status != 0 && a.Code != code || a.Status >= 500 || (challenge != "") != (status != 0) {
+				t.Errorf("%s with token %s: %d %s, %q; want %d %s", name, token, a.Status, a.Body, challenge, status, code)
+			}
+			switch {
+			case status == 403 && !strings.Contains(challenge, `error="insufficient_scope", scope="`):
+				t.Errorf("%s with token %s: %s", name, token, challenge)
+			case token == "none" && status == 401 && strings.Contains(challenge, "error="), token == "old" && status == 401 && !strings.Contains(challenge, `error="invalid_token"`):
+				t.Errorf("%s with token %s: %s", name, token, challenge)
+			}
+		}
+	}
+	// What is not there is not there for anybody.
+	for _, token := range []string{"all", "wrong"} {
+		if a := s.do(t, "GET", "/v1/nothing", "", as(token)...); a.Status != 404 {
+			t.Errorf("no route: %d %s", a.Status, a.Body)
+		}
+		if a := s.do(t, "PUT", "/v1/stats", "", as(token)...); a.Status != 405 {
+			t.Errorf("no method: %d %s", a.Status, a.Body)
+		}
+	}
+}
+
+// What is refused changes nothing, names the scope that is missing, and is counted.
+func TestForbidden(t *testing.T) {
+	s, _ := guarded(t, httpapi.Config{}, nil)
+	a := s.do(t, "PUT", "/v1/users/1/blocks/2", "", as("feed")...)
+	if a.Status != 403 || !strings.Contains(a.Body, "activity:write") || a.Field != "" {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...); a.Body != `{"items":[]}` {
+		t.Errorf("afterwards: %s", a.Body)
+	}
+	// To record what is shown is to write, whichever way the body is read.
+	for _, body := range []string{
+		`{"viewer":"1","posts":[{"id":"p","author":"2"}],"record_seen":true}`, `{"viewer":"1","posts":[{"id":"p","author":"\u0032"}],"record_seen":true}`,
+	} {
+		if a := s.do(t, "POST", "/v1/feed/filter", body, as("feed")...); a.Status != 403 || a.Field != "record_seen" || !strings.Contains(a.Body, "activity:write") {
+			t.Errorf("record_seen: %d %s", a.Status, a.Body)
+		}
+		for range 2 {
+			a := s.do(t, "POST", "/v1/feed/filter", strings.Replace(body, "true", "false", 1), as("feed")...)
+			if a.Status != 200 || !strings.Contains(a.Body, `"posts":[{"id":"p"}]`) {
+				t.Errorf("the post was recorded: %d %s", a.Status, a.Body)
+			}
+		}
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2"}],"record_seen":true}`, as("all")...); a.Status != 200 {
+		t.Errorf("with both scopes: %d %s", a.Status, a.Body)
+	}
+	s.do(t, "GET", "/v1/stats", "")
+	a = s.do(t, "GET", "/v1/stats", "", as("ops")...)
+	counts, _ := a.JSON["access"].(map[string]any)
+	refused, _ := counts["refused"].(map[string]any)
+	file, _ := counts["token_file"].(map[string]any)
+	if refused["forbidden"] != 3.0 || refused["unauthenticated"] != 1.0 || len(refused) != 5 || file["failing"] != false || file["reloads"] != 0.0 {
+		t.Errorf("counted: %v", counts)
+	}
+	if requests := a.JSON["requests"].(map[string]any); requests["in_progress"] != 0.0 || requests["shed"] != 0.0 {
+		t.Errorf("requests: %v", requests)
+	}
+}
+
+// Whoever has no token takes nobody's place, has nothing read, and keeps a connection only for a small body.
+func TestStrangersCostNothing(t *testing.T) {
+	s, _ := guarded(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
+	open := s.ledger.lists.shut()
+	defer open()
+	held := make(chan answer, 2) // one is in, and one too many
+	for range 2 {
+		go func() { held <- s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...) }()
+	}
+	wantOverloaded(t, "the second of two", await(t, held), true)
+	for i, length := range []int64{1 << 20, -1, 1 << 40, 2} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
+			t.Error("the body is read")
+			return 0, io.EOF
+		}))
+		r.ContentLength = length
+		r.Header.Set("Content-Type", []string{"application/json", "application/x-ndjson"}[i%2])
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != 401 || (w.Header().Get("Connection") == "close") != (length != 2) {
+			t.Errorf("a body of %d: %d, header %v", length, w.Code, w.Header())
+		}
+	}
+	open()
+	if a := await(t, held); a.Status != 200 {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+func TestTokenRate(t *testing.T) {
+	tokens, _ := tokensOf(t, tokenEntry("a", "feed:read,activity:write,ops:read", `,"rate":0.001,"burst":5`), tokenEntry("b", "feed:read,ops:read", ""))
+	s := newService(t, httpapi.Config{Access: httpapi.Access{Tokens: tokens}}, nil)
+	limited := func(what string, a answer, least, most int) {
+		t.Helper()
+		var after int
+		_, _ = fmt.Sscan(a.Header.Get("Retry-After"), &after)
+		if a.Status != 429 || a.Code != "rate_limited" || after < least || after > most {
+			t.Errorf("%s: %d %s, Retry-After %d; want 429 and %d to %d", what, a.Status, a.Body, after, least, most)
+		}
+	}
+	for range 2 {
+		if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("a")...); a.Status != 200 {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	// A batch of more than is left is let in, and makes up for it: 2 and 11 of 5 leave a debt of 8.
+	if a := s.do(t, "POST", "/v1/activities", lines(slices.Repeat([]string{activityLine("1", "hide", "p", "add")}, 10)...), as("a")...); a.Status != 200 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	limited("after a batch", s.do(t, "PUT", "/v1/users/1/hides/q", "", as("a")...), 8900, 9001)
+	limited("a stream", s.do(t, "POST", "/v1/activities", "", append(as("a"), "Content-Type", "application/x-ndjson")...), 8900, 9001)
+	if a := s.do(t, "GET", "/v1/users/1/hides", "", as("b")...); a.Status != 200 || strings.Contains(a.Body, `"q"`) || !strings.Contains(a.Body, `"p"`) {
+		t.Errorf("another token: %d %s", a.Status, a.Body)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		for range 10 {
+			if a := s.do(t, "GET", path, "", as("a")...); a.Status != 200 {
+				t.Errorf("%s: %d", path, a.Status)
+			}
+		}
+	}
+}
+
+func TestUserRate(t *testing.T) {
+	s := newService(t, httpapi.Config{Access: httpapi.Access{Users: access.NewUsers(access.Rate{PerSecond: 0.01, Burst: 2})}}, nil)
+	const feed, explain = `{"viewer":"%s","posts":[]}`, `{"viewer":"%s","post":{"id":"p","author":"2"}}`
+	for i, ask := range []func(user string) answer{
+		func(u string) answer { return s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(feed, u)) },
+		func(u string) answer { return s.do(t, "POST", "/v1/feed/explain", fmt.Sprintf(explain, u)) },
+		func(u string) answer { return s.do(t, "PUT", "/v1/users/"+u+"/blocks/x", "") },
+		func(u string) answer { return s.do(t, "PUT", "/v1/users/"+u+"/hides/p", "") },
+		func(u string) answer { return s.do(t, "DELETE", "/v1/users/"+u+"/hides/p", "") },
+		func(u string) answer { return s.do(t, "GET", "/v1/users/"+u+"/hides", "") },
+		func(u string) answer { return s.do(t, "GET", "/v1/users/"+u, "") },
+		func(u string) answer { return s.do(t, "GET", "/v1/users/"+u+"/export", "") },
+		func(u string) answer { return s.do(t, "POST", "/v1/users/"+u+"/seen", `{"posts":["p"]}`) },
+		func(u string) answer {
+			return s.do(t, "POST", "/v1/users/"+u+"/preview", `{"kind":"hide","targets":["p"]}`)
+		},
+		func(u string) answer { return s.do(t, "DELETE", "/v1/users/"+u, "") },
+	} {
+		user := fmt.Sprint("u", i)
+		for n, want := range []int{200, 200, 429} {
+			a := ask(user)
+			if a.Status != want || want == 429 && (a.Code != "rate_limited" || a.Header.Get("Retry-After") == "") {
+				t.Errorf("%d, call %d: %d %s, want %d", i, n, a.Status, a.Body, want)
+			}
+		}
+		// A user is one, however the path writes it, and whatever is asked for.
+		if a := s.do(t, "GET", fmt.Sprintf("/v1/users/%%75%d/likes", i), ""); a.Status != 429 {
+			t.Errorf("%d, written otherwise: %d", i, a.Status)
+		}
+	}
+	// Batches are not counted, and what is malformed is told so.
+	for range 5 {
+		if a := s.do(t, "POST", "/v1/activities", lines(activityLine("u1", "hide", "p", "add"))); a.Status != 200 {
+			t.Errorf("batch: %d %s", a.Status, a.Body)
+		}
+		if a := s.do(t, "GET", "/v1/users/%ff/hides", ""); a.Status != 400 {
+			t.Errorf("no id: %d %s", a.Status, a.Body)
+		}
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"","posts":[]}`); a.Status != 400 {
+		t.Errorf("no viewer: %d %s", a.Status, a.Body)
+	}
+}
+
+// TestTokensChange replaces the token under load. No request with a token that is good then is refused.
+func TestTokensChange(t *testing.T) {
+	s, file := guarded(t, httpapi.Config{}, nil)
+	tokens := func(names ...string) {
+		t.Helper()
+		entries := make([]string, len(names))
+		for i, n := range names {
+			entries[i] = tokenEntry(n, "feed:read", "")
+		}
+		next := file + ".next"
+		writeTokens(t, next, entries...)
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload := func() {
+		t.Helper()
+		if err := s.tokens.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tokens("one", "two")
+	reload()
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, token := range []string{"two", "two", "two"} {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if a := s.do(t, "GET", "/v1/users/1/blocks", "", as(token)...); a.Status != 200 {
+					t.Errorf("%s: %d %s", token, a.Status, a.Body)
+				}
+			}
+		})
+	}
+	for i := range 20 { // two is there all the time
+		tokens("two", fmt.Sprint("other", i))
+		reload()
+		if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("one")...); a.Status != 401 {
+			t.Errorf("a token that was taken out: %d", a.Status)
+		}
+		if a := s.do(t, "GET", "/v1/users/1/blocks", "", as(fmt.Sprint("other", i))...); a.Status != 200 {
+			t.Errorf("a new token: %d", a.Status)
+		}
+	}
+	close(stop)
+	all.Wait()
+}
+
+// A stream ends with its token: what comes after is refused, line by line.
+func TestStreamOutlivesToken(t *testing.T) {
+	s, file := guarded(t, httpapi.Config{}, nil)
+	d := s.duplex(t, s.start(t), as("activity")...)
+	d.write(activityLine("1", "hide", "p", "add") + "\n")
+	if got := d.line(); got != yes {
+		t.Fatal(got)
+	}
+	for _, c := range []struct{ scopes, code string }{{"ops:read", "forbidden"}, {"", "unauthenticated"}} {
+		entries := []string{tokenEntry("feed", "feed:read", "")}
+		if c.scopes != "" {
+			entries = append(entries, tokenEntry("activity", c.scopes, ""))
+		}
+		writeTokens(t, file, entries...)
+		if err := s.tokens.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.write(activityLine("1", "hide", "q", "add") + "\n")
+		wantError(t, d.line(), c.code, "")
+	}
+	if a := s.do(t, "GET", "/v1/users/1/hides", "", as("feed")...); !strings.Contains(a.Body, `"p"`) || strings.Contains(a.Body, `"q"`) {
+		t.Errorf("recorded: %s", a.Body)
+	}
+	_ = d.in.Close()
+	if err := d.end(); err != nil {
+		t.Errorf("end: %v", err)
+	}
+}
+
+// TestHosts has a page whose name points to this machine ask for things (DNS rebinding).
+func TestHosts(t *testing.T) {
+	s := newService(t, httpapi.Config{Access: httpapi.Access{Hosts: []string{"localhost", "feeds.internal"}}}, nil)
+	addr := s.start(t)
+	for host, good := range map[string]bool{
+		"localhost": true, "localhost:8080": true, "LOCALHOST:1": true, "127.0.0.1": true, "127.0.0.1:8080": true, "[::1]": true, "[::1]:8080": true,
+		"10.0.0.7:80": true, "feeds.internal": true, "Feeds.Internal:8080": true, "": true,
+		"evil.example": false, "evil.example:8080": false, "localhost.evil.example": false, "127.0.0.1.evil.example:8080": false, "localhost.": false,
+		"127.0.0.1:8080:1": false, "2130706433": false, "xlocalhost": false, "0x7f.1": false,
+	} {
+		for _, request := range []string{"GET /healthz", "PUT /v1/users/1/blocks/2", "GET /v1/nothing"} {
+			a := raw(t, addr, request+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+			if (a.Status != 421) != good || !good && a.Code != "misdirected" {
+				t.Errorf("%s for %q: %d %s", request, host, a.Status, a.Body)
+			}
+		}
+	}
+	any := open(t)
+	if a := raw(t, any.start(t), "GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n"); a.Status != 200 {
+		t.Errorf("where hosts are not looked at: %d", a.Status)
+	}
+}
+
+// TestCrossOrigin sends what a browser sends for a page of somebody else's that is open on the operator's machine. What a
+// form can send without being asked is refused for its type, too; anything else a browser asks about first (CORS), and is not
+// answered what it wants to hear.
+func TestCrossOrigin(t *testing.T) {
+	s := open(t)
+	body := `{"activities":[` + activityLine("1", "block", "2", "add") + `]}`
+	for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
+		for _, header := range [][]string{{"Origin", "http://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}, nil} {
+			a := s.do(t, "POST", "/v1/activities", body, append([]string{"Content-Type", media}, header...)...)
+			if want := map[bool]int{true: 415, false: 403}[header == nil]; a.Status != want || want == 403 && a.Code != "cross_origin" {
+				t.Errorf("%s, %v: %d %s, want %d", media, header, a.Status, a.Body, want)
+			}
+		}
+	}
+	for _, r := range []string{"PUT /v1/users/1/blocks/2", "DELETE /v1/users/1", "POST /v1/activities"} {
+		method, path, _ := strings.Cut(r, " ")
+		ask := s.do(t, "OPTIONS", path, "", "Origin", "http://evil.example", "Access-Control-Request-Method", method, "Access-Control-Request-Headers", "content-type")
+		for name := range ask.Header {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s: %s is answered", r, name)
+			}
+		}
+		if a := s.do(t, method, path, body, "Origin", "http://evil.example"); a.Status != 403 || a.Code != "cross_origin" {
+			t.Errorf("%s: %d %s", r, a.Status, a.Body)
+		}
+	}
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
+	for _, header := range [][]string{nil, {"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}, {"Origin", "http://example.com"}} {
+		if a := s.do(t, "POST", "/v1/activities", body, header...); a.Status != 200 {
+			t.Errorf("%v: %d %s", header, a.Status, a.Body)
+		}
+	}
+}
+
+// TestHeaders looks at what every answer has, whatever it is.
+func TestHeaders(t *testing.T) {
+	s, _ := guarded(t, httpapi.Config{}, nil)
+	for _, c := range []struct {
+		method, path, token string
+		status              int
+	}{
+		{"GET", "/healthz", "none", 200}, {"GET", "/v1/stats", "ops", 200}, {"GET", "/v1/stats", "none", 401}, {"GET", "/v1/stats", "feed", 403},
+		{"GET", "/nothing", "none", 404}, {"BREW", "/healthz", "none", 405}, {"OPTIONS", "/healthz", "none", 204}, {"GET", "/v1/users/1/export", "feed", 200},
+		{"POST", "/v1/feed/filter", "feed", 415}, {"GET", "/v1/users/%00/blocks", "feed", 400},
+	} {
+		for _, secure := range []bool{false, true} {
+			r := httptest.NewRequestWithContext(t.Context(), c.method, map[bool]string{false: "http", true: "https"}[secure]+"://localhost"+c.path, http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+c.token)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			h := w.Header()
+			if w.Code != c.status || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" || (h.Get("Strict-Transport-Security") != "") != secure {
+				t.Errorf("%s %s: %d, header %v; want %d", c.method, c.path, w.Code, h, c.status)
+			}
+		}
+	}
+}
+
+// FuzzPathWithToken asks for any path in any way. Without the right token it is never answered with success, but for what
+// is open to all; and nothing is ever the service's fault.
+func FuzzPathWithToken(f *testing.F) {
+	s, _ := guarded(f, httpapi.Config{}, nil)
+	for _, seed := range []string{"GET /v1/stats", "GET /healthz", "PUT /v1/users/1/blocks/2", "POST /v1/feed/filter", "GET //v1/stats", "GET /v1//stats", "GET /v1/stats/", "GET /V1/STATS",
+		"GET /v1/%73tats", "GET /v1/../v1/stats", "GET /healthz/../v1/stats", "HEAD /v1/kinds", "OPTIONS /v1/stats", "GET /v1/users/%2e%2e/export", "GET /healthz?x=/v1/stats", "GET http://x/v1/stats", "GET *"} {
+		method, path, _ := strings.Cut(seed, " ")
+		for _, header := range []string{"", "Bearer wrong", "Bearer old", "Bearer feed", "bearer all", "Basic YWxsOg=="} {
+			f.Add(method, path, header)
+		}
+	}
+	f.Fuzz(func(t *testing.T, method, path, header string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: " + header + "\r\n\r\n")))
+		if err != nil {
+			t.Skip("refused by the server")
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		right := strings.EqualFold(scheme, "bearer") && slices.Contains([]string{"feed", "activity", "ops", "all"}, strings.TrimLeft(token, " "))
+		open := r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || r.Method == http.MethodOptions
+		if w.Code >= 500 || w.Code < 400 && !right && !open {
+			t.Fatalf("%q %q with %q: %d %s", r.Method, r.URL, header, w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// secure sets the headers that every answer has. None is kept by anybody on the way: what a user does and sees
+// is nobody else's.
+func secure(h http.Header, r *http.Request) {
+	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+	h.Set(echo.HeaderCacheControl, "no-store")
+	if r.TLS != nil {
+		h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
+	}
+}
+
+// page is for handlers that answer with HTML, or with what such a page loads: the page may load what comes from here,
+// and nothing else; no script or style may stand in it; nobody may frame it.
+func page(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+			"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
+		h.Set(echo.HeaderXFrameOptions, "DENY")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		return next(c)
+	}
+}
