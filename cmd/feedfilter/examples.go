@@ -36,6 +36,18 @@ func examples() map[string][]string {
 			"feedfilter reshape --pages 65536 --redis redis://127.0.0.1:6379 --ledger postgres://feeds:password@127.0.0.1/feeds",
 			"feedfilter reshape --pages 65536 --server http://127.0.0.1:8080",
 		},
+		"token new": {
+			"feedfilter token new --name renderer --scope feed:read --ttl 2160h --auth-file tokens.json",
+		},
+		"token list": {
+			"feedfilter token list --auth-file tokens.json",
+		},
+		"token check": {
+			"feedfilter token check --auth-file tokens.json",
+		},
+		"hash-id": {
+			"feedfilter hash-id --data-dir /var/lib/feedfilter 42",
+		},
 		"health": {
 			"feedfilter health",
 			"feedfilter health --url http://10.0.0.5:8080 --timeout 1s --output json",

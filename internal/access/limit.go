@@ -13,8 +13,23 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// UnmarshalText reads "<a second>" or "<a second>:<burst>", such as 100 or 0.5:20.
+// String is what UnmarshalText reads: "" for no limit.
+func (r Rate) String() string {
+	if r.PerSecond == 0 {
+		return ""
+	}
+	text := strconv.FormatFloat(r.PerSecond, 'g', -1, 64)
+	if r.Burst > 0 {
+		text += ":" + strconv.Itoa(r.Burst)
+	}
+	return text
+}
+
+// UnmarshalText reads "<a second>" or "<a second>:<burst>", such as 100 or 0.5:20, or nothing for no limit.
 func (r *Rate) UnmarshalText(text []byte) error {
+	if *r = (Rate{}); len(text) == 0 {
+		return nil
+	}
 	perSecond, burst, given := strings.Cut(string(text), ":")
 	var err error
 	if r.PerSecond, err = strconv.ParseFloat(perSecond, 64); err == nil && given {

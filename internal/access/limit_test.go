@@ -14,13 +14,18 @@ import (
 func TestRate(t *testing.T) {
 	for text, want := range map[string]access.Rate{
 		"100": {PerSecond: 100}, "0.5": {PerSecond: 0.5}, "1e6": {PerSecond: 1e6}, "2:1": {PerSecond: 2, Burst: 1}, "0.1:1000000": {PerSecond: 0.1, Burst: 1e6},
+		"": {},
 	} {
 		var r access.Rate
 		if err := r.UnmarshalText([]byte(text)); err != nil || r != want {
 			t.Errorf("%q: %+v, %v", text, r, err)
 		}
+		var again access.Rate
+		if err := again.UnmarshalText([]byte(want.String())); err != nil || again != want {
+			t.Errorf("%q is read as %+v, %v; want %+v", want.String(), again, err, want)
+		}
 	}
-	for _, text := range []string{"", "0", "-1", "NaN", "Inf", "1000001", "x", "1:", "1:0", "1:-1", "1:x", "1:1:1", "1:1000001", ":1", "1/s"} {
+	for _, text := range []string{"0", "-1", "NaN", "Inf", "1000001", "x", "1:", "1:0", "1:-1", "1:x", "1:1:1", "1:1000001", ":1", "1/s"} {
 		var r access.Rate
 		if err := r.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q: %+v", text, r)

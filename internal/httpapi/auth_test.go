@@ -81,9 +81,10 @@ func TestScopes(t *testing.T) {
 			may["HEAD "+path] = may[name]
 		}
 	}
-	e, ok := s.Handler.(*echo.Echo)
+	handler, _ := s.Handler.(*httpapi.Handler)
+	e, ok := handler.Handler.(*echo.Echo)
 	if !ok {
-		t.Fatalf("the service is a %T", s.Handler)
+		t.Fatalf("the service is a %T", handler.Handler)
 	}
 	there := make(map[string]bool)
 	for _, r := range e.Routes() {
