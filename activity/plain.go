@@ -85,7 +85,9 @@ func (r *Recorder) openFilter(ctx context.Context, c Config) error {
 func (r *Recorder) keepFilter() {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
-	if err := r.plain.Keep(ctx); errors.Is(err, favfilter.ErrMismatch) {
+	err := r.plain.Keep(ctx)
+	r.stats.pagesDown.Store(err != nil && !errors.Is(err, favfilter.ErrMismatch))
+	if errors.Is(err, favfilter.ErrMismatch) {
 		r.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
 	}
 }

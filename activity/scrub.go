@@ -80,6 +80,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	epoch, err := r.store.Epoch(ctx)
+	r.stats.pagesDown.Store(err != nil)
 	if err != nil {
 		s.unknown = true
 		return
@@ -138,6 +139,7 @@ func (r *Recorder) endRound(s *scrub) {
 	if s.missed == 0 {
 		r.images.clear() // the store is up, and its pages are repaired
 		r.stats.scrubRounds.Add(1)
+		r.stats.roundEnd.Store(r.elapsed())
 		r.noteLoad(s.load)
 	}
 	s.missed, s.load = 0, load{}

@@ -110,6 +110,7 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	s.feeds.count(answer)
+	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	return send(c, http.StatusOK, in.text)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 // Config is what a handler is made of. Recorder is needed; the rest has defaults.
@@ -45,6 +46,9 @@ type Config struct {
 	// StreamIdle is how long a stream of NDJSON may stand still, in either
 	// direction, before it is cut off. Default 1 min.
 	StreamIdle time.Duration
+
+	// Metrics is what GET /metrics answers with; the service adds its own, and the Recorder's. Default: a new one.
+	Metrics *metrics.Registry
 }
 
 // service holds what the handlers share. But for limits, feeds and rooms, it does not change.
@@ -59,6 +63,8 @@ type service struct {
 	idle     time.Duration
 	strict   json.Options
 	rooms    rooms
+	metrics  *metrics.Registry
+	meters   meters
 }
 
 // New returns the handler of all routes, for an [http.Server] that the caller
@@ -88,6 +94,7 @@ func New(c Config) http.Handler {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.measure(c.Metrics)
 	e := echo.New()
 	e.Pre(routeEscaped)
 	e.Use(s.observe)

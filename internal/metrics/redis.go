@@ -1,0 +1,263 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+)
+
+// Why commands fail.
+const (
+	failNetwork = "network"
+	failTimeout = "timeout"
+	failPool    = "pool"    // no connection was free in time
+	failBreaker = "breaker" // not sent: the node failed lately
+	failReply   = "reply"   // the server answered with an error
+)
+
+// Redis counts what clients of Redis do.
+type Redis struct {
+	seconds          *prometheus.HistogramVec
+	commands, failed *prometheus.CounterVec
+	sent, received   *prometheus.CounterVec
+	pages            prometheus.Counter
+
+	mu       sync.Mutex
+	pools    map[string]redis.UniversalClient
+	breakers map[string]*redisstore.Breakers
+}
+
+// Redis adds what clients of Redis do, of those that are watched.
+func (r *Registry) Redis() *Redis {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		r.registry.MustRegister(v)
+		return v
+	}
+	d := &Redis{
+		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
+			"How long Redis took to answer a command, or a pipeline of some, retries included; the count is how many."),
+			[]string{"client", "node"}),
+		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", "client", "command"),
+		failed: counter("feedfilter_redis_errors_total",
+			"Round trips that failed, or were not made, by why; not those whose caller gave up.", "client", "node", "reason"),
+		sent:     counter("feedfilter_redis_sent_bytes_total", "What was sent to Redis, before encryption.", "client"),
+		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", "client"),
+		pages: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "feedfilter_page_read_bytes_total", Help: "Pages that were read from Redis."}),
+		pools: make(map[string]redis.UniversalClient), breakers: make(map[string]*redisstore.Breakers),
+	}
+	r.registry.MustRegister(d.seconds, d.pages, d.states())
+	return d
+}
+
+// states are those of pools and breakers.
+func (d *Redis) states() *source {
+	c := &source{}
+	open := c.gauge("feedfilter_redis_breaker_open",
+		"Whether a node is left alone because it failed, or is tried again for the first time.", "client", "node")
+	connections := c.gauge("feedfilter_redis_pool_connections", "Connections to Redis: in use, and idle.", "client", "state")
+	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a command found a connection that was idle.", "client")
+	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that it found none.", "client")
+	timeouts := c.counter("feedfilter_redis_pool_timeouts_total", "Times that it got none in time.", "client")
+	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", "client")
+	c.collect = func(to sink) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for client, breakers := range d.breakers {
+			for node, isOpen := range breakers.Open() {
+				to.send(open, truth(isOpen), client, node)
+			}
+		}
+		for client, of := range d.pools {
+			s := of.PoolStats()
+			to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), client, "used")
+			to.send(connections, float64(s.IdleConns), client, "idle")
+			to.send(hits, float64(s.Hits), client)
+			to.send(misses, float64(s.Misses), client)
+			to.send(timeouts, float64(s.Timeouts), client)
+			to.send(stale, float64(s.StaleConns), client)
+		}
+	}
+	return c
+}
+
+// Watch counts what client does, under that name: "pages", "replicas". It is to be called once, before client is guarded and used.
+func (d *Redis) Watch(name string, client redis.UniversalClient) {
+	if c, ok := client.(*redis.ClusterClient); ok {
+		c.OnNewNode(func(node *redis.Client) { node.AddHook(d.node(name, node.Options().Addr)) })
+	} else if c, ok := client.(*redis.Client); ok {
+		c.AddHook(d.node(name, c.Options().Addr))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pools[name] = client
+}
+
+// Breakers adds the breakers of a client that is watched.
+func (d *Redis) Breakers(name string, b *redisstore.Breakers) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.breakers[name] = b
+}
+
+// redisNode counts what a client does with one node. It implements [redis.Hook].
+type redisNode struct {
+	seconds               prometheus.Observer
+	commands              *prometheus.CounterVec
+	failed                map[string]prometheus.Counter
+	sent, received, pages prometheus.Counter
+}
+
+func (d *Redis) node(client, addr string) *redisNode {
+	labels := prometheus.Labels{"client": client, "node": addr}
+	n := &redisNode{
+		seconds:  d.seconds.With(labels),
+		commands: d.commands.MustCurryWith(prometheus.Labels{"client": client}),
+		failed:   make(map[string]prometheus.Counter),
+		sent:     d.sent.WithLabelValues(client),
+		received: d.received.WithLabelValues(client),
+		pages:    d.pages,
+	}
+	for _, reason := range []string{failNetwork, failTimeout, failPool, failBreaker, failReply} {
+		n.failed[reason] = d.failed.WithLabelValues(client, addr, reason)
+	}
+	return n
+}
+
+// DialHook implements [redis.Hook].
+func (n *redisNode) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		counted := countedConn{conn, n.received, n.sent}
+		if socket, ok := conn.(syscall.Conn); ok {
+			return countedSocket{counted, socket}, nil
+		}
+		return counted, nil
+	}
+}
+
+// ProcessHook implements [redis.Hook].
+func (n *redisNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		start := time.Now()
+		err := next(ctx, cmd)
+		if n.done(start, err) {
+			n.count(cmd)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook implements [redis.Hook].
+func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		start := time.Now()
+		err := next(ctx, cmds)
+		if n.done(start, firstFailure(err, cmds)) {
+			for _, cmd := range cmds {
+				n.count(cmd)
+			}
+		}
+		return err
+	}
+}
+
+// firstFailure is err, or, where that is nil or an answer in the course of things, the first of cmds that is none.
+func firstFailure(err error, cmds []redis.Cmder) error {
+	for i := 0; failureOf(err) == "" && i < len(cmds); i++ {
+		err = cmds[i].Err()
+	}
+	return err
+}
+
+// done notes how a round trip ended, and reports whether it was made.
+func (n *redisNode) done(start time.Time, err error) bool {
+	reason := failureOf(err)
+	if reason != "" {
+		n.failed[reason].Inc()
+	}
+	if reason == failBreaker || reason == failPool {
+		return false
+	}
+	n.seconds.Observe(time.Since(start).Seconds())
+	return true
+}
+
+func (n *redisNode) count(cmd redis.Cmder) {
+	n.commands.WithLabelValues(cmd.Name()).Inc() // all names are in this program
+	read, ok := cmd.(*redis.SliceCmd)            // as pages are, by MGET alone
+	if !ok {
+		return
+	}
+	size := 0
+	for _, val := range read.Val() {
+		if page, ok := val.(string); ok {
+			size += len(page)
+		}
+	}
+	n.pages.Add(float64(size))
+}
+
+// failureOf says why a round trip failed; "" if it did not, as far as its errors are in the course of things.
+func failureOf(err error) string {
+	switch {
+	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
+		return ""
+	case errors.Is(err, redisstore.ErrUnavailable):
+		return failBreaker
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return failPool
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		switch code, _, _ := strings.Cut(reply.Error(), " "); code {
+		case "NOSCRIPT", "MOVED", "ASK": // followed
+			return ""
+		default:
+			return failReply
+		}
+	}
+	var slow net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &slow) && slow.Timeout() {
+		return failTimeout
+	}
+	return failNetwork
+}
+
+// countedConn counts the bytes of a connection.
+type countedConn struct {
+	net.Conn
+
+	received, sent prometheus.Counter
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(float64(n))
+	return n, err
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.Add(float64(n))
+	return n, err
+}
+
+// countedSocket is one whose end the client's pool can see.
+type countedSocket struct {
+	countedConn
+	syscall.Conn
+}
