@@ -64,6 +64,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	log := c.Data.logger(std)
+	c.Data.meters = c.Data.newMeters()
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
 	}
 	//nolint:contextcheck // handlers have their requests' contexts
-	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests})
+	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Metrics: c.Data.meters})
 	server := newServer(handler, log, defaultTimeouts())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(limitConnections(listener, c.MaxConnections)) }()

@@ -37,7 +37,7 @@ func (s *service) measure(to *metrics.Registry) {
 	for _, r := range s.routes() {
 		s.meters.routes[routeName{r.method, r.path}] = requests.Route(r.path, r.method)
 		if r.method == http.MethodGet {
-			s.meters.routes[routeName{http.MethodHead, r.path}] = requests.Route(r.path, http.MethodHead)
+			s.meters.routes[routeName{http.MethodHead, r.path}] = s.meters.routes[routeName{r.method, r.path}]
 		}
 	}
 	to.Load(s.limits.metrics)

@@ -23,7 +23,7 @@ type Registry struct {
 
 // Settings are of the process, and do not change.
 type Settings struct {
-	Version           string
+	Version, Commit   string
 	FalsePositiveRate float64       // as configured: the share of clean candidates that may be dropped
 	StalenessBound    time.Duration // 0: the ledger is asked each time
 }
@@ -33,12 +33,12 @@ func New(s Settings) *Registry {
 	r := &Registry{registry: prometheus.NewRegistry()}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var c source
-	build := c.gauge("feedfilter_build_info", "1, with the version of the program and of Go.", "version", "goversion")
+	build := c.gauge("feedfilter_build_info", "1, with what the program was built of.", "version", "commit", "goversion")
 	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Share of clean candidates that may be dropped wrongly, as configured.")
 	bound := c.gauge("feedfilter_configured_staleness_bound_seconds",
 		"How old what is known of the ledger may get while feeds are answered, as configured.")
 	c.collect = func(to sink) {
-		to.send(build, 1, s.Version, runtime.Version())
+		to.send(build, 1, s.Version, s.Commit, runtime.Version())
 		to.send(rate, s.FalsePositiveRate)
 		to.send(bound, s.StalenessBound.Seconds())
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -33,9 +34,11 @@ type Redis struct {
 	pages            prometheus.Counter
 
 	mu       sync.Mutex
-	pools    map[string]redis.UniversalClient
-	breakers map[string]*redisstore.Breakers
+	nodes    map[nodeName]weak.Pointer[redis.Client] // those that left a cluster are gone with their clients
+	breakers map[string]*redisstore.Breakers         // by client
 }
+
+type nodeName struct{ client, addr string }
 
 // Redis adds what clients of Redis do, of those that are watched.
 func (r *Registry) Redis() *Redis {
@@ -55,7 +58,7 @@ func (r *Registry) Redis() *Redis {
 		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", "client"),
 		pages: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "feedfilter_page_read_bytes_total", Help: "Pages that were read from Redis."}),
-		pools: make(map[string]redis.UniversalClient), breakers: make(map[string]*redisstore.Breakers),
+		nodes: make(map[nodeName]weak.Pointer[redis.Client]), breakers: make(map[string]*redisstore.Breakers),
 	}
 	r.registry.MustRegister(d.seconds, d.pages, d.states())
 	return d
@@ -66,11 +69,22 @@ func (d *Redis) states() *source {
 	c := &source{}
 	open := c.gauge("feedfilter_redis_breaker_open",
 		"Whether a node is left alone because it failed, or is tried again for the first time.", "client", "node")
-	connections := c.gauge("feedfilter_redis_pool_connections", "Connections to Redis: in use, and idle.", "client", "state")
-	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a command found a connection that was idle.", "client")
-	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that it found none.", "client")
-	timeouts := c.counter("feedfilter_redis_pool_timeouts_total", "Times that it got none in time.", "client")
-	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", "client")
+	connections := c.gauge("feedfilter_redis_pool_connections",
+		"Connections to Redis, for single commands and for pipelines: in use, and idle.", "client", "node", "pool", "state")
+	pool := []string{"client", "node", "pool"}
+	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a connection was wanted and one was idle.", pool...)
+	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that one was wanted and none was idle.", pool...)
+	timeouts := c.counter("feedfilter_redis_pool_timeouts_total", "Times that one was wanted and none could be had in time.", pool...)
+	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", pool...)
+	sendPool := func(to sink, of nodeName, name string, s *redis.PoolStats) {
+		labels := []string{of.client, of.addr, name}
+		to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), append(labels, "used")...)
+		to.send(connections, float64(s.IdleConns), append(labels, "idle")...)
+		to.send(hits, float64(s.Hits), labels...)
+		to.send(misses, float64(s.Misses), labels...)
+		to.send(timeouts, float64(s.Timeouts), labels...)
+		to.send(stale, float64(s.StaleConns), labels...)
+	}
 	c.collect = func(to sink) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -79,14 +93,17 @@ func (d *Redis) states() *source {
 				to.send(open, truth(isOpen), client, node)
 			}
 		}
-		for client, of := range d.pools {
-			s := of.PoolStats()
-			to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), client, "used")
-			to.send(connections, float64(s.IdleConns), client, "idle")
-			to.send(hits, float64(s.Hits), client)
-			to.send(misses, float64(s.Misses), client)
-			to.send(timeouts, float64(s.Timeouts), client)
-			to.send(stale, float64(s.StaleConns), client)
+		for name, node := range d.nodes {
+			client := node.Value()
+			if client == nil {
+				delete(d.nodes, name)
+				continue
+			}
+			s := client.PoolStats()
+			sendPool(to, name, "commands", s)
+			if s.PipelineStats != nil {
+				sendPool(to, name, "pipelines", (*redis.PoolStats)(s.PipelineStats))
+			}
 		}
 	}
 	return c
@@ -94,14 +111,20 @@ func (d *Redis) states() *source {
 
 // Watch counts what client does, under that name: "pages", "replicas". It is to be called once, before client is guarded and used.
 func (d *Redis) Watch(name string, client redis.UniversalClient) {
-	if c, ok := client.(*redis.ClusterClient); ok {
-		c.OnNewNode(func(node *redis.Client) { node.AddHook(d.node(name, node.Options().Addr)) })
-	} else if c, ok := client.(*redis.Client); ok {
-		c.AddHook(d.node(name, c.Options().Addr))
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		c.OnNewNode(func(node *redis.Client) { d.watchNode(name, node) })
+	case *redis.Client:
+		d.watchNode(name, c)
 	}
+}
+
+func (d *Redis) watchNode(client string, node *redis.Client) {
+	name := nodeName{client, node.Options().Addr}
+	node.AddHook(d.node(name))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pools[name] = client
+	d.nodes[name] = weak.Make(node)
 }
 
 // Breakers adds the breakers of a client that is watched.
@@ -119,18 +142,18 @@ type redisNode struct {
 	sent, received, pages prometheus.Counter
 }
 
-func (d *Redis) node(client, addr string) *redisNode {
-	labels := prometheus.Labels{"client": client, "node": addr}
+func (d *Redis) node(name nodeName) *redisNode {
+	labels := prometheus.Labels{"client": name.client, "node": name.addr}
 	n := &redisNode{
 		seconds:  d.seconds.With(labels),
-		commands: d.commands.MustCurryWith(prometheus.Labels{"client": client}),
+		commands: d.commands.MustCurryWith(prometheus.Labels{"client": name.client}),
 		failed:   make(map[string]prometheus.Counter),
-		sent:     d.sent.WithLabelValues(client),
-		received: d.received.WithLabelValues(client),
+		sent:     d.sent.WithLabelValues(name.client),
+		received: d.received.WithLabelValues(name.client),
 		pages:    d.pages,
 	}
 	for _, reason := range []string{failNetwork, failTimeout, failPool, failBreaker, failReply} {
-		n.failed[reason] = d.failed.WithLabelValues(client, addr, reason)
+		n.failed[reason] = d.failed.WithLabelValues(name.client, name.addr, reason)
 	}
 	return n
 }
@@ -155,7 +178,7 @@ func (n *redisNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmd)
-		if n.done(start, err) {
+		if n.done(start, worst(err, cmd)) {
 			n.count(cmd)
 		}
 		return err
@@ -167,7 +190,7 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmds)
-		if n.done(start, firstFailure(err, cmds)) {
+		if n.done(start, worst(err, cmds...)) {
 			for _, cmd := range cmds {
 				n.count(cmd)
 			}
@@ -176,17 +199,22 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// firstFailure is err, or, where that is nil or an answer in the course of things, the first of cmds that is none.
-func firstFailure(err error, cmds []redis.Cmder) error {
-	for i := 0; failureOf(err) == "" && i < len(cmds); i++ {
-		err = cmds[i].Err()
+// worst is why a round trip failed, if err or the error of a command says that it did. What a client says of itself on a new
+// connection not every server knows.
+func worst(err error, cmds ...redis.Cmder) (reason string) {
+	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
+		reason = failureOf(err)
 	}
-	return err
+	for i := 0; reason == "" && i < len(cmds); i++ {
+		if cmds[i].Name() != "client" {
+			reason = failureOf(cmds[i].Err())
+		}
+	}
+	return reason
 }
 
 // done notes how a round trip ended, and reports whether it was made.
-func (n *redisNode) done(start time.Time, err error) bool {
-	reason := failureOf(err)
+func (n *redisNode) done(start time.Time, reason string) bool {
 	if reason != "" {
 		n.failed[reason].Inc()
 	}
