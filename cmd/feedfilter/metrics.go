@@ -20,7 +20,7 @@ const (
 
 // newMeters returns what the service is measured by.
 func (f *dataFlags) newMeters() *metrics.Registry {
-	s := metrics.Settings{FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound}
+	s := metrics.Settings{FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound, ScrubRate: f.ScrubRate}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		s.Version, s.Commit = describe(info)
 	}

@@ -200,15 +200,20 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 // worst is why a round trip failed, if err or the error of a command says that it did. What a client says of itself on a new
-// connection not every server knows.
+// connection not every server knows. Where a sign-in is refused, commands that were not sent have no error of their own.
 func worst(err error, cmds ...redis.Cmder) (reason string) {
 	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
 		reason = failureOf(err)
 	}
+	told := false
 	for i := 0; reason == "" && i < len(cmds); i++ {
+		told = told || cmds[i].Err() != nil
 		if cmds[i].Name() != "client" {
 			reason = failureOf(cmds[i].Err())
 		}
+	}
+	if reason == "" && !told {
+		reason = failureOf(err)
 	}
 	return reason
 }
