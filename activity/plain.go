@@ -86,10 +86,11 @@ func (r *Recorder) keepFilter() {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	err := r.plain.Keep(ctx)
-	r.stats.pagesDown.Store(err != nil && !errors.Is(err, favfilter.ErrMismatch))
 	if errors.Is(err, favfilter.ErrMismatch) {
 		r.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
+		return
 	}
+	r.noteStore(ctx, err)
 }
 
 // plainIdentity is that of the filter in the store, or of a new one. Page 0 tells; where it was lost,

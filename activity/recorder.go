@@ -188,7 +188,7 @@ type Recorder struct {
 	closed chan struct{}
 	ended  sync.WaitGroup
 
-	storeDown    atomic.Bool  // what was logged last
+	storeDown    atomic.Bool  // the store did not answer when it was last asked; as was logged
 	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
 
 	mu   sync.Mutex

@@ -80,7 +80,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	epoch, err := r.store.Epoch(ctx)
-	r.stats.pagesDown.Store(err != nil)
+	r.noteStore(ctx, err)
 	if err != nil {
 		s.unknown = true
 		return
@@ -91,6 +91,18 @@ func (r *Recorder) askEpoch(s *scrub) {
 		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
 	}
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
+}
+
+// noteStore notes how the store answered last, and logs when that changes.
+func (r *Recorder) noteStore(ctx context.Context, err error) {
+	down := err != nil
+	switch {
+	case r.storeDown.Swap(down) == down:
+	case down:
+		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+	default:
+		r.log.InfoContext(ctx, "pages can be read again")
+	}
 }
 
 // scrubStep looks at the next pages and returns how many.

@@ -51,7 +51,7 @@ type Stats struct {
 	Waiting     int64  `json:"writes_waiting"`
 	Rebuilding  int    `json:"rebuilding"` // pages being made anew, or waiting for that
 
-	PagesDown  bool `json:"pages_down"`  // the store did not answer when it was last asked for its state, a second ago or so
+	PagesDown  bool `json:"pages_down"`  // the store did not answer when it was last asked
 	LedgerDown bool `json:"ledger_down"` // the last poll failed
 }
 
@@ -64,9 +64,8 @@ type counters struct {
 	withoutPage, ended                      atomic.Uint64
 	confirmed, falsePositives               atomic.Uint64
 
-	load      atomic.Pointer[load] // of the last whole round of the scrub
-	roundEnd  atomic.Int64         // when that ended, as elapsed; 0: none has
-	pagesDown atomic.Bool
+	load     atomic.Pointer[load] // of the last whole round of the scrub
+	roundEnd atomic.Int64         // when that ended, as elapsed; 0: none has
 
 	mu       sync.Mutex
 	amiss    map[string]uint64
@@ -119,7 +118,7 @@ func (r *Recorder) Stats() Stats {
 		WithoutPage:    c.withoutPage.Load(),
 		Ended:          c.ended.Load(),
 		Waiting:        r.waiting.Load(),
-		PagesDown:      c.pagesDown.Load(),
+		PagesDown:      r.storeDown.Load(),
 		LedgerDown:     r.follow.down.Load(),
 	}
 	if r.HasLedger() {

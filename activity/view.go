@@ -204,13 +204,7 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	if err != nil && ctx.Err() != nil {
 		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
 	}
-	if down := err != nil; r.storeDown.Swap(down) != down {
-		if down {
-			r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-		} else {
-			r.log.InfoContext(ctx, "pages can be read again")
-		}
-	}
+	r.noteStore(ctx, err)
 	if err != nil {
 		return make([]favfilter.Loaded, len(ids)), err
 	}
