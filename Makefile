@@ -71,6 +71,10 @@ lint: golangci-lint ## Check the formatting, go vet and golangci-lint.
 lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, as far as it goes without an engine.
 	GO='$(GO)' scripts/lint-containers
 
+.PHONY: lint-monitoring
+lint-monitoring: ## Check the rules for Prometheus and the dashboard: syntax, names, and which alerts fire when.
+	GO='$(GO)' scripts/lint-monitoring
+
 # Not a file target: what counts is the version of the binary, not its date.
 .PHONY: golangci-lint
 golangci-lint:

@@ -85,9 +85,12 @@ func (r *Recorder) openFilter(ctx context.Context, c Config) error {
 func (r *Recorder) keepFilter() {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
-	if err := r.plain.Keep(ctx); errors.Is(err, favfilter.ErrMismatch) {
+	err := r.plain.Keep(ctx)
+	if errors.Is(err, favfilter.ErrMismatch) {
 		r.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
+		return
 	}
+	r.noteStore(ctx, err)
 }
 
 // plainIdentity is that of the filter in the store, or of a new one. Page 0 tells; where it was lost,

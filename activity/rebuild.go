@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -115,6 +116,9 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 	start := time.Now()
 	f.err = r.remakePage(ctx, number, f)
 	cancel()
+	if took := time.Since(start); r.rebuilt != nil {
+		r.rebuilt(reason, took, cmp.Or(f.err, f.storeErr))
+	}
 	<-r.rebuilds.slots
 	r.rebuilds.mu.Lock()
 	delete(r.rebuilds.flights, number)

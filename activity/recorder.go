@@ -98,6 +98,10 @@ type Config struct {
 	// by DeleteUser, and by Record where there is no ledger. Default: nothing.
 	Persist func(context.Context) error
 
+	// OnRebuild is called when a page has been made anew, or could not be, with why that was to be done, how long it took
+	// once it was its turn, and the error of the ledger, or else of the store, if any. Up to four calls at a time; it must not block.
+	OnRebuild func(reason string, took time.Duration, err error)
+
 	// Now is the clock by which activities are recorded and end. Default: the ledger's,
 	// which the clocks of several machines cannot disagree with.
 	Now    func() time.Time
@@ -155,6 +159,7 @@ type Recorder struct {
 
 	now     func() time.Time
 	persist func(context.Context) error
+	rebuilt func(reason string, took time.Duration, err error) // nil: nobody wants to know
 	log     *slog.Logger
 	opened  time.Time
 
@@ -184,7 +189,7 @@ type Recorder struct {
 	closed chan struct{}
 	ended  sync.WaitGroup
 
-	storeDown    atomic.Bool  // what was logged last
+	storeDown    atomic.Bool  // the store did not answer when it was last asked; as was logged
 	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
 
 	mu   sync.Mutex
@@ -234,6 +239,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		keyRate:    c.FalsePositiveRate / float64(c.Kinds.lookups()),
 		now:        c.Now,
 		persist:    c.Persist,
+		rebuilt:    c.OnRebuild,
 		log:        c.Logger,
 		opened:     time.Now(),
 		marks:      newWatermarks(id.Pages),

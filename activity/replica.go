@@ -21,21 +21,23 @@ const (
 // be, because the ledger cannot be asked, the replica is left out: it may lack what was acknowledged.
 func (r *Recorder) loadView(
 	ctx context.Context, v *View, number uint32, want uint64, parts []favfilter.PageID, known bool,
-) ([]favfilter.Loaded, error) {
+) (loaded []favfilter.Loaded, replica bool, err error) {
 	if r.replica == nil || !known || len(parts) == 0 || r.elapsed() < r.replicaAfter.Load() {
-		return r.load(ctx, parts)
+		loaded, err = r.load(ctx, parts)
+		return loaded, false, err
 	}
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
-	loaded, err := r.replica.Load(limited, parts)
+	loaded, err = r.replica.Load(limited, parts)
 	cancel()
 	if err == nil && (!v.ledger || r.fault(ctx, number, want, standing(loaded[0])) == "") {
 		r.stats.fromReplica.Add(1)
-		return loaded, nil
+		return loaded, true, nil
 	}
 	if err != nil && ctx.Err() == nil {
 		r.log.WarnContext(ctx, "a replica cannot be read, and is left alone for a while", "error", err)
 		r.replicaAfter.Store(r.elapsed() + int64(replicaPause))
 	}
 	r.stats.pastReplica.Add(1)
-	return r.load(ctx, parts)
+	loaded, err = r.load(ctx, parts)
+	return loaded, false, err
 }

@@ -120,6 +120,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	epoch, err := r.store.Epoch(ctx)
+	r.noteStore(ctx, err)
 	if err != nil {
 		s.unknown = true
 		return
@@ -130,6 +131,18 @@ func (r *Recorder) askEpoch(s *scrub) {
 		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
 	}
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
+}
+
+// noteStore notes how the store answered last, and logs when that changes.
+func (r *Recorder) noteStore(ctx context.Context, err error) {
+	down := err != nil
+	switch {
+	case r.storeDown.Swap(down) == down:
+	case down:
+		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+	default:
+		r.log.InfoContext(ctx, "pages can be read again")
+	}
 }
 
 // scrubStep looks at the next pages and returns how many.
@@ -178,6 +191,7 @@ func (r *Recorder) endRound(s *scrub) {
 	if s.missed == 0 {
 		r.images.clear() // the store is up, and its pages are repaired
 		r.stats.scrubRounds.Add(1)
+		r.stats.roundEnd.Store(r.elapsed())
 		r.noteLoad(s.load)
 	}
 	s.missed, s.load = 0, load{}

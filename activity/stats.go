@@ -13,6 +13,7 @@ type Stats struct {
 
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
+	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these ended, or since the Recorder was opened
 	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
 	Verified    uint64            `json:"verified"`     // pages whose keys were compared with the ledger
 	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes
@@ -21,6 +22,7 @@ type Stats struct {
 	PollsFailed uint64        `json:"polls_failed"`
 	PollAge     time.Duration `json:"poll_age_ns"` // since the last one that succeeded began
 
+	FromStore   uint64 `json:"views_from_store"`   // views read from the store
 	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
 	FromImage   uint64 `json:"views_from_image"`   // those of them that needed not read the ledger either
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
@@ -36,6 +38,7 @@ type Stats struct {
 	SharedPages int     `json:"shared_pages"`  // pages that users share
 	KeysPerPage float64 `json:"keys_per_page"` // of these on average, as the last round of the scrub found them
 	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be, as they have too many keys; 0: it is well
+	Reshaping   bool    `json:"reshaping"`     // in the background of this Recorder
 
 	OwnPages int    `json:"own_pages"`    // users who have a page of their own
 	Probed   uint64 `json:"views_probed"` // views of pages too large to be read
@@ -46,18 +49,23 @@ type Stats struct {
 	WithoutPage uint64 `json:"writes_without_page"` // acknowledged by the ledger and the staleness bound alone
 	Ended       uint64 `json:"ended"`               // activities removed because their time was over
 	Waiting     int64  `json:"writes_waiting"`
+	Rebuilding  int    `json:"rebuilding"` // pages being made anew, or waiting for that
+
+	PagesDown  bool `json:"pages_down"`  // the store did not answer when it was last asked
+	LedgerDown bool `json:"ledger_down"` // the last poll failed
 }
 
 // counters are behind Stats.
 type counters struct {
 	scrubbed, scrubRounds, verified, alarms atomic.Uint64
 	polls, pollsFailed                      atomic.Uint64
-	fromLedger, fromImage                   atomic.Uint64
+	fromStore, fromLedger, fromImage        atomic.Uint64
 	fromReplica, pastReplica, probed        atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 	confirmed, falsePositives               atomic.Uint64
 
-	load atomic.Pointer[load] // of the last whole round of the scrub
+	load     atomic.Pointer[load] // of the last whole round of the scrub
+	roundEnd atomic.Int64         // when that ended, as elapsed; 0: none has
 
 	mu       sync.Mutex
 	amiss    map[string]uint64
@@ -99,6 +107,7 @@ func (r *Recorder) Stats() Stats {
 		Polls:       c.polls.Load(),
 		PollsFailed: c.pollsFailed.Load(),
 
+		FromStore:      c.fromStore.Load(),
 		FromLedger:     c.fromLedger.Load(),
 		FromImage:      c.fromImage.Load(),
 		FromReplica:    c.fromReplica.Load(),
@@ -109,9 +118,12 @@ func (r *Recorder) Stats() Stats {
 		WithoutPage:    c.withoutPage.Load(),
 		Ended:          c.ended.Load(),
 		Waiting:        r.waiting.Load(),
+		PagesDown:      r.storeDown.Load(),
+		LedgerDown:     r.follow.down.Load(),
 	}
 	if r.HasLedger() {
 		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
+		s.ScrubAge = time.Duration(r.elapsed() - c.roundEnd.Load())
 	}
 	pages := r.placements.census()
 	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
@@ -133,6 +145,10 @@ func (r *Recorder) Stats() Stats {
 	c.mu.Unlock()
 	r.rebuilds.mu.Lock()
 	s.Rebuilds = maps.Clone(r.rebuilds.reasons)
+	s.Rebuilding = len(r.rebuilds.flights)
 	r.rebuilds.mu.Unlock()
+	r.reshaping.mu.Lock()
+	s.Reshaping = r.reshaping.pages != 0
+	r.reshaping.mu.Unlock()
 	return s
 }

@@ -134,6 +134,9 @@ func (r *Recorder) readPage(
 	if held != nil {
 		v.page = held
 		windows, storeErr = r.load(ctx, parts)
+		if len(parts) > 0 && storeErr == nil {
+			r.stats.fromStore.Add(1)
+		}
 		return windows, storeErr, ctx.Err()
 	}
 	if v.keys != nil && r.isLarge(page) {
@@ -141,12 +144,15 @@ func (r *Recorder) readPage(
 			return windows, nil, nil
 		}
 	}
-	loaded, storeErr := r.loadView(ctx, v, page, want, parts, known)
+	loaded, replica, storeErr := r.loadView(ctx, v, page, want, parts, known)
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	if storeErr != nil {
+	switch {
+	case storeErr != nil:
 		r.stats.fromLedger.Add(1)
+	case !replica && len(parts) > 0:
+		r.stats.fromStore.Add(1)
 	}
 	if !v.ledger {
 		return loaded, storeErr, nil
@@ -198,13 +204,7 @@ func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	if err != nil && ctx.Err() != nil {
 		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
 	}
-	if down := err != nil; r.storeDown.Swap(down) != down {
-		if down {
-			r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-		} else {
-			r.log.InfoContext(ctx, "pages can be read again")
-		}
-	}
+	r.noteStore(ctx, err)
 	if err != nil {
 		return make([]favfilter.Loaded, len(ids)), err
 	}

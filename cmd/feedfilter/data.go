@@ -17,6 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 const (
@@ -47,6 +48,8 @@ type dataFlags struct {
 
 	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
+
+	meters *metrics.Registry // of the service; nil for other commands
 }
 
 // Validate is called by kong when all flags are set.
@@ -178,7 +181,7 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		if err := f.openLedger(ctx, d); err != nil {
 			return d, err
 		}
-		c.Ledger = d.ledger
+		c.Ledger = f.metered(d.ledger)
 		c.Replica = d.replica
 		if d.redis != nil {
 			c.PageCache = f.PageCache << 20
@@ -186,6 +189,9 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		if d.redis == nil && d.ledger.Shared() {
 			c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
 		}
+	}
+	if f.meters != nil {
+		c.OnRebuild = f.meters.Rebuilds()
 	}
 	if fill != nil {
 		if err := fill(d); err != nil {
@@ -210,6 +216,9 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 	if servers == nil {
 		d.store = &favfilter.Memory{}
 		return nil
+	}
+	if f.meters != nil {
+		servers.meter = f.meters.Redis()
 	}
 	if d.redis, err = servers.connect(ctx, log, f.DataDir); err != nil {
 		return fmt.Errorf("--redis: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/elasticache"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 const (
@@ -104,7 +104,7 @@ func (m *managedCache) cluster() (*redis.ClusterOptions, error) {
 func descriptionFile(dir string) string { return filepath.Join(dir, "elasticache.json") }
 
 // connect asks AWS where the cache is, and keeps the answer in file for a time when AWS cannot be asked.
-func (m *managedCache) connect(ctx context.Context, log *slog.Logger, file string) (*redisClients, error) {
+func (m *managedCache) connect(ctx context.Context, log *slog.Logger, file string, meter *metrics.Redis) (*redisClients, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	config := m.config
@@ -124,9 +124,9 @@ func (m *managedCache) connect(ctx context.Context, log *slog.Logger, file strin
 		cache.Close()
 		return nil, usageError{err}
 	}
-	redisstore.Guard(c.pages, log)
+	guard(meter, meteredPages, c.pages, log)
 	if c.replicas != nil {
-		redisstore.Guard(c.replicas, log)
+		guard(meter, meteredReplicas, c.replicas, log)
 	}
 	return c, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/elasticache"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 const (
@@ -68,6 +69,7 @@ type redisServers struct {
 	cluster  *redis.ClusterOptions
 	failover *redis.FailoverOptions
 	managed  *managedCache
+	meter    *metrics.Redis // nil: what is asked of them is not counted
 }
 
 const redisForms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db>, unix://<socket>, " +
@@ -280,7 +282,7 @@ type redisClients struct {
 func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string) (*redisClients, error) {
 	redis.SetLogger(redisLog{log}) // one for all clients of the process
 	if s.managed != nil {
-		return s.managed.connect(ctx, log, descriptionFile(dir))
+		return s.managed.connect(ctx, log, descriptionFile(dir), s.meter)
 	}
 	c := &redisClients{addrs: s.addrs()}
 	switch {
@@ -291,7 +293,7 @@ func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string
 	default:
 		c.pages = redis.NewClient(s.single)
 	}
-	redisstore.Guard(c.pages, log)
+	guard(s.meter, meteredPages, c.pages, log)
 	return c, nil
 }
 

@@ -70,6 +70,10 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 		stop(err)
 		err = errors.Join(err, guard.close())
 	}()
+	c.Data.meters = c.Data.newMeters()
+	if guard.certificates != nil {
+		c.Data.meters.Certificate(guard.certificates.Expires)
+	}
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
@@ -90,7 +94,9 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
 	}
 	//nolint:contextcheck // handlers have their requests' contexts
-	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access})
+	handler := httpapi.New(httpapi.Config{
+		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access, Metrics: c.Data.meters,
+	})
 	server := newServer(handler, log, defaultTimeouts())
 	limited := limitConnections(listener, c.MaxConnections)
 	served := make(chan error, 1)

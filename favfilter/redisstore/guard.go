@@ -8,8 +8,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
@@ -40,22 +42,53 @@ const (
 // that finds its server through Sentinel has one breaker, and the command that is sent
 // after a pause goes to the primary of then.
 //
-// It is to be called once, before client is used.
-func Guard(client redis.UniversalClient, log *slog.Logger) {
+// It is to be called once, before client is used. What it returns tells how the breakers are.
+func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
 	switch c := client.(type) {
 	case *redis.ClusterClient:
 		reload := reloader(c)
 		c.OnNewNode(func(node *redis.Client) {
-			node.AddHook(newGuard(node.Options().Addr, log, reload))
+			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
 	case *redis.Client:
-		c.AddHook(newGuard(c.Options().Addr, log, func(context.Context) {}))
+		c.AddHook(all.add(newGuard(c.Options().Addr, log, func(context.Context) {})))
 	default:
-		client.AddHook(newGuard(fmt.Sprintf("%T", client), log, func(context.Context) {}))
+		client.AddHook(all.add(newGuard(fmt.Sprintf("%T", client), log, func(context.Context) {})))
 	}
+	return all
+}
+
+// Breakers are those of the nodes of a client. They may be asked by several goroutines at once.
+type Breakers struct {
+	mu    sync.Mutex
+	nodes map[string]weak.Pointer[guard] // by address; nodes that left a cluster are gone with their clients
+}
+
+func (b *Breakers) add(g *guard) *guard {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes[g.addr] = weak.Make(g)
+	return g
+}
+
+// Open says for the address of each node whether commands for it fail at once, or whether the one is out that decides if they
+// go on to.
+func (b *Breakers) Open() map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	open := make(map[string]bool, len(b.nodes))
+	for addr, node := range b.nodes {
+		if g := node.Value(); g != nil {
+			open[addr] = g.breaker.State() != gobreaker.StateClosed
+		} else {
+			delete(b.nodes, addr)
+		}
+	}
+	return open
 }
 
 // reloader returns a function that has the cluster's topology read anew in the

@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -196,4 +198,38 @@ func TestGuardPanic(t *testing.T) {
 			t.Errorf("after a panic: %v", err)
 		}
 	})
+}
+
+// TestBreakersOpen is what is told of the breakers of a client, from the first failure to the node being gone.
+func TestBreakersOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
+		n, other := newNode(), newNode()
+		other.guard.addr = "host:2"
+		all.add(n.guard)
+		all.add(other.guard)
+		want := func(open, otherOpen bool) {
+			t.Helper()
+			if got := all.Open(); len(got) != 2 || got["host:1"] != open || got["host:2"] != otherOpen {
+				t.Errorf("open: %v, want host:1 %v, host:2 %v", got, open, otherOpen)
+			}
+		}
+		n.err = refused()
+		_ = n.doTimes(4)
+		want(false, false)
+		_ = n.do()
+		want(true, false)
+		time.Sleep(2 * guardPause)
+		want(true, false) // not tried yet
+		n.err = nil
+		_ = n.do()
+		want(false, false)
+		runtime.KeepAlive(other)
+	})
+	gone := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
+	gone.add(newNode().guard)
+	runtime.GC()
+	if open := gone.Open(); len(open) != 0 {
+		t.Errorf("of a node that is gone: %v", open)
+	}
 }

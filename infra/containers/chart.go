@@ -70,6 +70,12 @@ func checkChart(text []byte) error {
 	f.want(labels == fmt.Sprint(kinds["PodDisruptionBudget"].at("spec", "selector", "matchLabels")), "a disruption budget of the pods")
 	f.want(labels == fmt.Sprint(kinds["NetworkPolicy"].at("spec", "podSelector", "matchLabels")), "a network policy of the pods")
 	f.want(labels == fmt.Sprint(kinds["Service"].at("spec", "selector")), "a service of the pods")
+	if monitor := kinds["ServiceMonitor"]; monitor != nil {
+		f.want(labels == fmt.Sprint(monitor.at("spec", "selector", "matchLabels")), "a monitor of the service")
+		for _, endpoint := range monitor.objects("spec", "endpoints") {
+			f.want(endpoint["port"] == "http" && endpoint["path"] == "/metrics", "a monitor that asks for the metrics")
+		}
+	}
 	f.want(kinds["PodDisruptionBudget"].at("spec", "maxUnavailable") == 1, "one pod to be away at most")
 	f.want(fmt.Sprint(deployment.at("spec", "strategy", "rollingUpdate", "maxUnavailable")) == "0", "none away during an update")
 	for _, rule := range kinds["NetworkPolicy"].objects("spec", "ingress") {

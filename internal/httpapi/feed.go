@@ -123,6 +123,7 @@ func (s *service) filter(c echo.Context) error {
 	if req.RecordSeen {
 		s.noteSeen(k, req.Viewer, answer)
 	}
+	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	return send(c, http.StatusOK, in.text)
 }

@@ -42,7 +42,9 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil && !begun {
 			s.fail(c, err)
 		}
-		s.logRequest(k, id, time.Since(start), err)
+		status, took := statusOf(c, err), time.Since(start)
+		s.meters.of(c).Done(status, took)
+		s.logRequest(k, id, status, took, err)
 		if err != nil && begun {
 			// The client must not take what it got for a whole answer.
 			panic(http.ErrAbortHandler)
@@ -65,16 +67,23 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	return next(c)
 }
 
-func (s *service) logRequest(c *call, id string, took time.Duration, err error) {
-	ctx := c.Request().Context()
+// statusOf is the status that a request ended with, whatever was sent before it went wrong.
+func statusOf(c echo.Context, err error) int {
 	status := c.Response().Status
 	switch {
 	case err == nil:
-	case gone(ctx, err):
-		status = statusGone
-	case status < http.StatusBadRequest: // sent before it went wrong
-		status = http.StatusInternalServerError
+		return status
+	case gone(c.Request().Context(), err):
+		return statusGone
+	case status < http.StatusBadRequest:
+		return http.StatusInternalServerError
+	default:
+		return status
 	}
+}
+
+func (s *service) logRequest(c *call, id string, status int, took time.Duration, err error) {
+	ctx := c.Request().Context()
 	suppressed, loud := s.countRefused(err)
 	if loud {
 		s.writeAudit(c, id, status, suppressed, err)

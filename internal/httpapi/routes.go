@@ -28,6 +28,7 @@ func (s *service) routes() []route {
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
+		{http.MethodGet, "/metrics", s.scrape, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, []access.Scope{access.FeedRead, access.ActivityWrite, access.OpsRead}, true},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 // Config is what a handler is made of. Recorder is needed; the rest has defaults.
@@ -47,7 +48,11 @@ type Config struct {
 	// direction, before it is cut off. Default 1 min.
 	StreamIdle time.Duration
 
+	// Access says who may call what; as its zero value is, anybody may call everything.
 	Access Access
+
+	// Metrics is what GET /metrics answers with; the service adds its own, and the Recorder's. Default: a new one.
+	Metrics *metrics.Registry
 }
 
 // service holds what the handlers share. But for limits, feeds and rooms, it does not change.
@@ -66,6 +71,8 @@ type service struct {
 	origins  *http.CrossOriginProtection
 	refused  refusals
 	noise    *access.Throttle // of refused requests in logs
+	metrics  *metrics.Registry
+	meters   meters
 }
 
 // Handler answers all routes. Its limit on requests may change while it does.
@@ -110,6 +117,7 @@ func New(c Config) *Handler {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.measure(c.Metrics)
 	e := echo.New()
 	e.Pre(routeEscaped)
 	e.Use(s.observe)

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/metrics"
+)
+
+// Clients of Redis, as metrics name them.
+const (
+	meteredPages    = "pages"
+	meteredReplicas = "replicas"
+)
+
+// newMeters returns what the service is measured by.
+func (f *dataFlags) newMeters() *metrics.Registry {
+	v := thisVersion()
+	return metrics.New(metrics.Settings{
+		FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound, ScrubRate: f.ScrubRate, Version: v.Version, Commit: v.Commit,
+	})
+}
+
+// metered returns l, with its calls counted if that is wanted.
+func (f *dataFlags) metered(l *ledger.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
+	if f.meters == nil {
+		return l
+	}
+	f.meters.Pools(l.Pools)
+	return f.meters.Ledger(l)
+}
+
+// guard gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.
+func guard(to *metrics.Redis, name string, client redis.UniversalClient, log *slog.Logger) {
+	if to == nil {
+		redisstore.Guard(client, log)
+		return
+	}
+	to.Watch(name, client) // before the breakers: what they refuse is counted, too
+	to.Breakers(name, redisstore.Guard(client, log))
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+	"go.yaml.in/yaml/v3"
+)
+
+// testFile is a file of tests in the format of promtool test rules, as far as it is used here. Annotations of alerts are
+// not compared, where promtool does: that they can be made of the labels is.
+type testFile struct {
+	RuleFiles          []string       `yaml:"rule_files"`
+	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
+	Tests              []testCase     `yaml:"tests"`
+}
+
+type testCase struct {
+	Name        string         `yaml:"name"`
+	Interval    model.Duration `yaml:"interval"`
+	InputSeries []struct {
+		Series string `yaml:"series"`
+		Values string `yaml:"values"`
+	} `yaml:"input_series"`
+	Alerts []alertTest `yaml:"alert_rule_test"`
+}
+
+type alertTest struct {
+	EvalTime  model.Duration `yaml:"eval_time"`
+	Alertname string         `yaml:"alertname"`
+	Want      []struct {
+		Labels map[string]string `yaml:"exp_labels"`
+	} `yaml:"exp_alerts"`
+}
+
+// wanted are the alerts that should fire, in one order.
+func (a alertTest) wanted() []string {
+	all := make([]string, len(a.Want))
+	for i, w := range a.Want {
+		of := labels.NewBuilder(labels.FromMap(w.Labels)).Set(labels.AlertName, a.Alertname).Labels()
+		all[i] = of.String()
+	}
+	slices.Sort(all)
+	return all
+}
+
+// testRules runs the tests of a file. Of each alert and severity there has to be one by which it fires, and of each alert one by
+// which it does not.
+func testRules(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var file testFile
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for i, rule := range file.RuleFiles {
+		file.RuleFiles[i] = filepath.Join(filepath.Dir(name), rule)
+	}
+	var errs []error
+	for _, c := range file.Tests {
+		if err := c.run(file); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %q: %w", name, c.Name, err))
+		}
+	}
+	errs = append(errs, file.covers())
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d tests\n", name, len(file.Tests))
+	return nil
+}
+
+// covers returns an error for each alert that no test has fire, or none has not fire.
+func (f testFile) covers() error {
+	type severe struct{ alert, severity string }
+	fires, rests := make(map[severe]bool), make(map[string]bool)
+	for _, c := range f.Tests {
+		for _, a := range c.Alerts {
+			rests[a.Alertname] = rests[a.Alertname] || len(a.Want) == 0
+			for _, w := range a.Want {
+				fires[severe{a.Alertname, w.Labels["severity"]}] = true
+			}
+		}
+	}
+	var errs []error
+	for _, name := range f.RuleFiles {
+		groups, err := parseRules(name)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups.Groups {
+			for _, r := range g.Rules {
+				if r.Alert == "" {
+					continue
+				}
+				if s := r.Labels["severity"]; !fires[severe{r.Alert, s}] {
+					errs = append(errs, fmt.Errorf("no test has %s fire as %s", r.Alert, s))
+				}
+				if !rests[r.Alert] {
+					errs = append(errs, fmt.Errorf("no test has %s not fire", r.Alert))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseRules reads rules as Prometheus does.
+func parseRules(name string) (*rulefmt.RuleGroups, error) {
+	groups, errs := rulefmt.ParseFile(name, false, model.LegacyValidation, promQL(), promslog.NewNopLogger())
+	return groups, errors.Join(errs...)
+}
+
+func promQL() parser.Parser { return parser.NewParser(parser.Options{}) }
+
+// run evaluates the rules over the series from time 0 on, and looks at what fires.
+func (c testCase) run(f testFile) (err error) {
+	var load strings.Builder
+	fmt.Fprintf(&load, "load %s\n", c.Interval)
+	for _, s := range c.InputSeries {
+		fmt.Fprintf(&load, "  %s %s\n", s.Series, s.Values)
+	}
+	suite, err := promqltest.NewLazyLoader(load.String(), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, suite.Close()) }()
+	interval := time.Duration(f.EvaluationInterval)
+	suite.SubqueryInterval = interval
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc:  rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()),
+		Appendable: suite.Storage(),
+		Context:    context.Background(),
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+		Logger:     promslog.NewNopLogger(),
+		Parser:     promQL(),
+	})
+	loaded, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, f.RuleFiles...)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	groups := make([]*rules.Group, 0, len(loaded))
+	for _, g := range loaded {
+		groups = append(groups, g)
+	}
+	// Those that record come first, as in the file.
+	slices.SortFunc(groups, func(a, b *rules.Group) int {
+		return boolOrder(strings.HasSuffix(b.Name(), "-recorded")) - boolOrder(strings.HasSuffix(a.Name(), "-recorded"))
+	})
+	last := time.Duration(0)
+	for _, a := range c.Alerts {
+		last = max(last, time.Duration(a.EvalTime))
+	}
+	for at := time.Duration(0); at <= last; at += interval {
+		if err := c.evaluate(suite, groups, at); err != nil {
+			return err
+		}
+		for _, a := range c.Alerts {
+			if time.Duration(a.EvalTime) != at {
+				continue
+			}
+			if got, want := firing(groups, a.Alertname), a.wanted(); !slices.Equal(got, want) {
+				errs = append(errs, fmt.Errorf("after %s, of %s fire\n  %v, want\n  %v", a.EvalTime, a.Alertname, got, want))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func boolOrder(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (testCase) evaluate(suite *promqltest.LazyLoader, groups []*rules.Group, at time.Duration) (err error) {
+	then := time.Unix(0, 0).UTC().Add(at)
+	suite.WithSamplesTill(then, func(loadErr error) {
+		if err = loadErr; err != nil {
+			return
+		}
+		for _, g := range groups {
+			g.Eval(suite.Context(), then)
+			for _, r := range g.Rules() {
+				if r.LastError() != nil {
+					err = errors.Join(err, fmt.Errorf("%s at %s: %w", r.Name(), at, r.LastError()))
+				}
+			}
+		}
+	})
+	return err
+}
+
+// firing are the alerts of that name that fire. What they say of themselves must have been made of the labels that there are.
+func firing(groups []*rules.Group, name string) []string {
+	all := []string{}
+	for _, g := range groups {
+		for _, r := range g.Rules() {
+			alerting, ok := r.(*rules.AlertingRule)
+			if !ok || alerting.Name() != name {
+				continue
+			}
+			for _, a := range alerting.ActiveAlerts() {
+				if a.State != rules.StateFiring {
+					continue
+				}
+				said := a.Labels.String()
+				a.Annotations.Range(func(l labels.Label) {
+					if strings.Contains(l.Value, "error expanding template") || strings.Contains(l.Value, "<no value>") {
+						said += " " + l.Value
+					}
+				})
+				all = append(all, said)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/metrics"
+)
+
+// meters are where requests are counted. They do not change.
+type meters struct {
+	routes map[routeName]*metrics.Route
+	other  *metrics.Route // of what is no route
+	looked func(candidates int)
+}
+
+type routeName struct{ method, path string }
+
+// of returns where a request is counted. What a client made up as a path or a method is one of others.
+func (m *meters) of(c echo.Context) *metrics.Route {
+	if r := m.routes[routeName{c.Request().Method, c.Path()}]; r != nil {
+		return r
+	}
+	return m.other
+}
+
+// measure adds the service to a registry, a new one if that is nil.
+func (s *service) measure(to *metrics.Registry) {
+	if to == nil {
+		to = metrics.New(metrics.Settings{})
+	}
+	s.metrics = to
+	requests := to.Requests()
+	const other = "other"
+	s.meters = meters{routes: make(map[routeName]*metrics.Route), other: requests.Route(other, other), looked: to.Feeds(s.feeds.metrics)}
+	for _, r := range s.routes() {
+		s.meters.routes[routeName{r.method, r.path}] = requests.Route(r.path, r.method)
+		if r.method == http.MethodGet {
+			s.meters.routes[routeName{http.MethodHead, r.path}] = s.meters.routes[routeName{r.method, r.path}]
+		}
+	}
+	to.Load(s.limits.metrics)
+	to.Recorder(s.recorder.HasLedger(), s.recorder.Stats)
+	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
+	if tokens := s.access.Tokens; tokens != nil {
+		to.TokenFile(func() (loaded, failed uint64) {
+			file := tokens.Stats()
+			return file.Reloads, file.Failures
+		})
+	}
+}
+
+// scrape answers with all metrics, in the format that Prometheus asks for.
+func (s *service) scrape(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+	c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+	s.metrics.Handler().ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
+func (c *feedCounts) metrics() metrics.Feeds {
+	s := c.stats()
+	return metrics.Feeds{Kept: s.Kept, Dropped: s.Dropped, Degraded: s.Degraded}
+}
+
+func (l *limits) metrics() metrics.Load {
+	return metrics.Load{
+		Requests: l.requests.taken(), RequestsLimit: l.requests.limit,
+		Streams: l.streams.taken(), StreamsLimit: l.streams.limit,
+		Bodies: l.bodies.taken(), BodiesLimit: l.bodies.limit,
+		Shed: l.shed.Load(),
+	}
+}

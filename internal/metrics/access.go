@@ -1,0 +1,68 @@
+package metrics
+
+import "time"
+
+// Sampling is what comparing a share of feeds with the ledger has found.
+type Sampling struct {
+	Feeds, Candidates uint64            // compared
+	Misses            uint64            // candidates kept that the ledger has a reason to drop
+	FalsePositives    uint64            // candidates dropped that it has none to
+	Dropped           map[string]uint64 // samples that were not compared, by why: "skipped", "error"
+	Lag               time.Duration     // between a feed and its comparison, of the last
+}
+
+// Sampling adds what comparing feeds with the ledger has found.
+func (r *Registry) Sampling(sampling func() Sampling) {
+	c := &source{}
+	feeds := c.counter("feedfilter_sampled_feeds_total", "Feeds that were compared with the ledger after they were answered.")
+	candidates := c.counter("feedfilter_sampled_candidates_total", "Candidates of these feeds that were compared.")
+	misses := c.counter("feedfilter_sampled_misses_total", "Those of them that were kept although the ledger had them dropped: there must be none.")
+	falses := c.counter("feedfilter_sampled_false_positives_total", "Those of them that were dropped although the ledger had no reason.")
+	dropped := c.counter("feedfilter_sampled_dropped_total", "Samples that were not compared, by why.", "reason")
+	lag := c.gauge("feedfilter_sampled_lag_seconds", "Time between a feed and its comparison, of the last one.")
+	c.collect = func(to sink) {
+		s := sampling()
+		to.send(feeds, float64(s.Feeds))
+		to.send(candidates, float64(s.Candidates))
+		to.send(misses, float64(s.Misses))
+		to.send(falses, float64(s.FalsePositives))
+		sendEach(to, dropped, withZeros(s.Dropped, "skipped", "error"))
+		to.send(lag, s.Lag.Seconds())
+	}
+	r.registry.MustRegister(c)
+}
+
+// TokenFile adds how often the file of tokens was read again: loaded, and failed, with the tokens of before left in force.
+func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
+	c := &source{}
+	reloaded := c.counter("feedfilter_token_file_reloads_total",
+		"Times that the file of tokens had changed and was read, by result; after one that failed, the tokens of before are in force.", "result")
+	c.collect = func(to sink) {
+		loaded, failed := reloads()
+		to.send(reloaded, float64(loaded), "ok")
+		to.send(reloaded, float64(failed), "failed")
+	}
+	r.registry.MustRegister(c)
+}
+
+// Refused adds requests that were refused for who sent them, or how many did, by the code of the error: a fixed set of them.
+func (r *Registry) Refused(refused func() map[string]uint64) {
+	c := &source{}
+	total := c.counter("feedfilter_requests_refused_total", "Requests refused for their token, or for the rate of them, by the code of the error.", "reason")
+	c.collect = func(to sink) {
+		sendEach(to, total, withZeros(refused(), "unauthenticated", "forbidden", "rate_limited"))
+	}
+	r.registry.MustRegister(c)
+}
+
+// Certificate adds when the certificate that is served with ends. The zero time: there is none yet.
+func (r *Registry) Certificate(ends func() time.Time) {
+	c := &source{}
+	expiry := c.gauge("feedfilter_tls_certificate_expiry_timestamp_seconds", "When the certificate ends that the service presents, in Unix time.")
+	c.collect = func(to sink) {
+		if t := ends(); !t.IsZero() {
+			to.send(expiry, float64(t.Unix()))
+		}
+	}
+	r.registry.MustRegister(c)
+}

@@ -1,0 +1,109 @@
+package metrics_test
+
+import (
+	"iter"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/metrics"
+)
+
+// everything returns a registry with every source there is, each of which has something of everything.
+func everything(t *testing.T) *metrics.Registry {
+	t.Helper()
+	r := metrics.New(metrics.Settings{Version: "v1", Commit: "c", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500})
+	r.Requests().Route("/v1/kinds", "GET").Done(200, time.Millisecond)
+	r.Load(func() metrics.Load { return metrics.Load{} })
+	some := map[string]uint64{"block": 1}
+	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} })(2)
+	r.Recorder(true, func() activity.Stats { return activity.Stats{Recorded: some} })
+	r.Rebuilds()("missing", time.Second, nil)
+	r.Survey(func() iter.Seq[metrics.Page] { return slices.Values([]metrics.Page{{}}) })
+	r.Ledger(nothing{})
+	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })
+	r.Sampling(func() metrics.Sampling { return metrics.Sampling{} })
+	r.TokenFile(func() (uint64, uint64) { return 0, 0 })
+	r.Refused(func() map[string]uint64 { return nil })
+	r.Certificate(func() time.Time { return time.Unix(1, 0) })
+	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	d := r.Redis()
+	d.Watch("pages", client)
+	d.Breakers("pages", redisstore.Guard(client, nil))
+	client.Ping(t.Context()) // fails, and counts
+	return r
+}
+
+// closedPort returns an address on which nothing listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// nothing is a ledger that is never called.
+type nothing struct{ activity.Ledger }
+
+// TestLint asks Prometheus' own linter about names, units and help.
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestCatalogue compares docs/METRICS.md with what is exported, both ways.
+func TestCatalogue(t *testing.T) {
+	text, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[string]string)
+	row := regexp.MustCompile("(?m)^\\| `(feedfilter_[a-z_0-9]+)` \\| (\\w+ \\| [^|]*) \\|")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		if listed[m[1]] != "" {
+			t.Errorf("%s is listed twice", m[1])
+		}
+		listed[m[1]] = m[2]
+	}
+	families, err := everything(t).Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		name := f.GetName()
+		if !strings.HasPrefix(name, "feedfilter_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		want := strings.ToLower(f.GetType().String()) + " | " + strings.Join(labels, ", ")
+		if got := listed[name]; got != want {
+			t.Errorf("docs/METRICS.md has %q of %s, want %q:\n| `%s` | %s | always | %s |", got, name, want, name, want, f.GetHelp())
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("docs/METRICS.md lists %s, which nothing exports", name)
+	}
+}

@@ -1,0 +1,196 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// Ledger returns l with its calls counted and measured. What takes no time, Identity and Shared, is not.
+func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
+	seconds := prometheus.NewHistogramVec(
+		durations("feedfilter_ledger_call_seconds", "How long calls of the ledger took, by operation; the count is how many."),
+		[]string{"operation"})
+	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "feedfilter_ledger_errors_total",
+		Help: "Calls of the ledger that failed, by operation; not those whose caller gave up.",
+	}, []string{"operation"})
+	r.registry.MustRegister(seconds, failed)
+	operation := func(name string) call {
+		return call{seconds.WithLabelValues(name), failed.WithLabelValues(name)}
+	}
+	return &measuredLedger{
+		next:        l,
+		record:      operation("record"),
+		snapshot:    operation("snapshot"),
+		keys:        operation("keys"),
+		sequence:    operation("sequence"),
+		changed:     operation("changed"),
+		homes:       operation("homes"),
+		cut:         operation("cut"),
+		setCut:      operation("set_cut"),
+		planReshape: operation("plan_reshape"),
+		reshape:     operation("reshape"),
+		moveOut:     operation("move_out"),
+		moveIn:      operation("move_in"),
+		ended:       operation("ended"),
+		list:        operation("list"),
+		lookup:      operation("lookup"),
+		count:       operation("count"),
+		counts:      operation("counts"),
+		owned:       operation("owned"),
+		naming:      operation("naming"),
+		declare:     operation("declare"),
+		kinds:       operation("kinds"),
+		ping:        operation("ping"),
+	}
+}
+
+// call is where the calls of one operation are counted.
+type call struct {
+	seconds prometheus.Observer
+	failed  prometheus.Counter
+}
+
+// done counts one that began at start. It is to be deferred.
+func (c call) done(start time.Time, err *error) {
+	c.seconds.Observe(time.Since(start).Seconds())
+	switch {
+	case *err == nil, errors.Is(*err, context.Canceled): // who does not wait any more says nothing of the ledger
+	case errors.Is(*err, ledger.ErrChanged): // an answer: plan it again
+	default:
+		c.failed.Inc()
+	}
+}
+
+// measuredLedger is a ledger whose calls are measured. It has next as a field of its own, and not embedded: a method that is
+// added to the interface does not go unmeasured, but does not compile.
+type measuredLedger struct {
+	next activity.Ledger
+
+	record, snapshot, keys, sequence, changed, homes, cut, setCut, planReshape, reshape, moveOut, moveIn call
+	ended, list, lookup, count, counts, owned, naming, declare, kinds, ping                              call
+}
+
+func (l *measuredLedger) Identity() ledger.Identity { return l.next.Identity() }
+
+func (l *measuredLedger) Shared() bool { return l.next.Shared() }
+
+func (l *measuredLedger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (receipt ledger.Receipt, err error) {
+	defer l.record.done(time.Now(), &err)
+	return l.next.Record(ctx, now, changes)
+}
+
+func (l *measuredLedger) Snapshot(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.Standing, err error) {
+	defer l.snapshot.done(time.Now(), &err)
+	return l.next.Snapshot(ctx, page)
+}
+
+func (l *measuredLedger) Keys(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.Standing, err error) {
+	defer l.keys.done(time.Now(), &err)
+	return l.next.Keys(ctx, page)
+}
+
+func (l *measuredLedger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
+	defer l.sequence.done(time.Now(), &err)
+	return l.next.Sequence(ctx, page)
+}
+
+func (l *measuredLedger) Changed(
+	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+) (progress ledger.Progress, err error) {
+	defer l.changed.done(time.Now(), &err)
+	return l.next.Changed(ctx, since, each)
+}
+
+func (l *measuredLedger) Homes(ctx context.Context, homes ...uint32) (found []ledger.Home, err error) {
+	defer l.homes.done(time.Now(), &err)
+	return l.next.Homes(ctx, homes...)
+}
+
+func (l *measuredLedger) Cut(ctx context.Context) (cut ledger.Cut, err error) {
+	defer l.cut.done(time.Now(), &err)
+	return l.next.Cut(ctx)
+}
+
+func (l *measuredLedger) SetCut(ctx context.Context, pages uint32) (err error) {
+	defer l.setCut.done(time.Now(), &err)
+	return l.next.SetCut(ctx, pages)
+}
+
+func (l *measuredLedger) PlanReshape(ctx context.Context, home uint32) (plan *ledger.ReshapePlan, err error) {
+	defer l.planReshape.done(time.Now(), &err)
+	return l.next.PlanReshape(ctx, home)
+}
+
+func (l *measuredLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (receipt ledger.Receipt, err error) {
+	defer l.reshape.done(time.Now(), &err)
+	return l.next.Reshape(ctx, p)
+}
+
+func (l *measuredLedger) MoveOut(ctx context.Context, hash uint64) (receipt ledger.Receipt, err error) {
+	defer l.moveOut.done(time.Now(), &err)
+	return l.next.MoveOut(ctx, hash)
+}
+
+func (l *measuredLedger) MoveIn(ctx context.Context, hash uint64) (receipt ledger.Receipt, err error) {
+	defer l.moveIn.done(time.Now(), &err)
+	return l.next.MoveIn(ctx, hash)
+}
+
+func (l *measuredLedger) Ended(ctx context.Context, now time.Time, limit int) (rows []ledger.Row, err error) {
+	defer l.ended.done(time.Now(), &err)
+	return l.next.Ended(ctx, now, limit)
+}
+
+func (l *measuredLedger) List(ctx context.Context, q ledger.ListQuery) (rows []ledger.Row, err error) {
+	defer l.list.done(time.Now(), &err)
+	return l.next.List(ctx, q)
+}
+
+func (l *measuredLedger) Lookup(ctx context.Context, q ledger.LookupQuery) (rows []ledger.Row, err error) {
+	defer l.lookup.done(time.Now(), &err)
+	return l.next.Lookup(ctx, q)
+}
+
+func (l *measuredLedger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
+	defer l.count.done(time.Now(), &err)
+	return l.next.Count(ctx, hash, owner, kind, now)
+}
+
+func (l *measuredLedger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (counts map[string]int, err error) {
+	defer l.counts.done(time.Now(), &err)
+	return l.next.Counts(ctx, hash, owner, now)
+}
+
+func (l *measuredLedger) Owned(
+	ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int,
+) (rows []ledger.Row, err error) {
+	defer l.owned.done(time.Now(), &err)
+	return l.next.Owned(ctx, hash, owner, after, limit)
+}
+
+func (l *measuredLedger) Naming(ctx context.Context, targetHash uint64, target string, limit int) (rows []ledger.Row, err error) {
+	defer l.naming.done(time.Now(), &err)
+	return l.next.Naming(ctx, targetHash, target, limit)
+}
+
+func (l *measuredLedger) Declare(ctx context.Context, kinds []ledger.Kind) (err error) {
+	defer l.declare.done(time.Now(), &err)
+	return l.next.Declare(ctx, kinds)
+}
+
+func (l *measuredLedger) Kinds(ctx context.Context) (kinds []ledger.Kind, err error) {
+	defer l.kinds.done(time.Now(), &err)
+	return l.next.Kinds(ctx)
+}
+
+func (l *measuredLedger) Ping(ctx context.Context) (err error) {
+	defer l.ping.done(time.Now(), &err)
+	return l.next.Ping(ctx)
+}

@@ -1,0 +1,136 @@
+// Package metrics exports what the service counts to Prometheus. A [Registry] collects from sources, one method for each, that
+// are read when it is asked; only durations, and what Redis and the ledger are asked for, are counted here as they happen.
+//
+// Names and labels are a contract with dashboards and alerts: docs/METRICS.md lists them all. No label holds a user, a post or
+// a path.
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Registry holds the metrics of one process. Its methods add sources, each once, and panic if one is added twice. It is safe for
+// concurrent use.
+type Registry struct {
+	registry *prometheus.Registry
+}
+
+// Settings are of the process, and do not change.
+type Settings struct {
+	Version, Commit   string
+	FalsePositiveRate float64       // as configured: the share of clean candidates that may be dropped
+	StalenessBound    time.Duration // 0: the ledger is asked each time
+	ScrubRate         int           // pages a second
+}
+
+// New returns a Registry of what is known of any process, and of its settings.
+func New(s Settings) *Registry {
+	r := &Registry{registry: prometheus.NewRegistry()}
+	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var c source
+	build := c.gauge("feedfilter_build_info", "1, with what the program was built of.", "version", "commit", "goversion")
+	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Share of clean candidates that may be dropped wrongly, as configured.")
+	bound := c.gauge("feedfilter_configured_staleness_bound_seconds",
+		"How old what is known of the ledger may get while feeds are answered, as configured.")
+	scrub := c.gauge("feedfilter_configured_scrub_pages_per_second", "Pages a second that are compared with the ledger, as configured.")
+	c.collect = func(to sink) {
+		to.send(scrub, float64(s.ScrubRate))
+		to.send(build, 1, s.Version, s.Commit, runtime.Version())
+		to.send(rate, s.FalsePositiveRate)
+		to.send(bound, s.StalenessBound.Seconds())
+	}
+	r.registry.MustRegister(&c)
+	return r
+}
+
+// Gatherer gives all metrics as they stand.
+func (r *Registry) Gatherer() prometheus.Gatherer { return r.registry } //nolint:ireturn // what tools for metrics take
+
+// Handler answers with all metrics, in the format that is asked for: Prometheus' text and protocol buffers, the latter
+// with native histograms, and OpenMetrics.
+func (r *Registry) Handler() http.Handler {
+	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{
+		EnableOpenMetrics:   true,
+		MaxRequestsInFlight: 4, // who scrapes more often than it takes is told so
+	})
+}
+
+// source is a collector of what functions tell at the moment of a scrape.
+type source struct {
+	families []family
+	collect  func(sink)
+}
+
+// family is one metric by its name, with all values of its labels.
+type family struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func (s *source) counter(name, help string, labels ...string) family {
+	return s.family(prometheus.CounterValue, name, help, labels)
+}
+
+func (s *source) gauge(name, help string, labels ...string) family {
+	return s.family(prometheus.GaugeValue, name, help, labels)
+}
+
+// histogram is one of what there is at a moment: it goes down, too.
+func (s *source) histogram(name, help string, labels ...string) family {
+	return s.family(prometheus.UntypedValue, name, help, labels)
+}
+
+func (s *source) family(kind prometheus.ValueType, name, help string, labels []string) family {
+	f := family{prometheus.NewDesc(name, help, labels, nil), kind}
+	s.families = append(s.families, f)
+	return f
+}
+
+// Describe implements [prometheus.Collector].
+func (s *source) Describe(descs chan<- *prometheus.Desc) {
+	for _, f := range s.families {
+		descs <- f.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (s *source) Collect(metrics chan<- prometheus.Metric) { s.collect(metrics) }
+
+// sink takes the values of a scrape.
+type sink chan<- prometheus.Metric
+
+func (to sink) send(f family, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+}
+
+// sendEach sends a value for each of what is counted, by the one label.
+func sendEach[N uint64 | float64](to sink, f family, values map[string]N) {
+	for label, value := range values {
+		to.send(f, float64(value), label)
+	}
+}
+
+func truth(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
+
+// durations is a histogram of seconds: classic, with buckets from 100 us to 10 s, and native, within a tenth of the value, for
+// servers that take these.
+func durations(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help,
+		Buckets:                         []float64{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  100,
+		NativeHistogramMinResetDuration: time.Hour,
+	}
+}

@@ -1,0 +1,157 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// Recorder adds what a Recorder counts. Without a ledger, what is about one stays 0, but that it is up, which is left out.
+func (r *Registry) Recorder(hasLedger bool, stats func() activity.Stats) {
+	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), pages(stats)}
+	for _, s := range sources {
+		r.registry.MustRegister(s)
+	}
+}
+
+func health(hasLedger bool, stats func() activity.Stats) *source {
+	c := &source{}
+	up := c.gauge("feedfilter_dependency_up", "Whether the ledger, and the store of the pages, answered when last asked.", "dependency")
+	ready := c.gauge("feedfilter_ready", "Whether feeds can be answered: by the pages or by the ledger.")
+	c.collect = func(to sink) {
+		s := stats()
+		if hasLedger {
+			to.send(up, truth(!s.LedgerDown), "ledger")
+		}
+		to.send(up, truth(!s.PagesDown), "pages")
+		to.send(ready, truth(!s.PagesDown || hasLedger && !s.LedgerDown))
+	}
+	return c
+}
+
+// truths are how pages follow the ledger.
+func truths(stats func() activity.Stats) *source {
+	c := &source{}
+	positives := c.counter("feedfilter_exact_positives_total", "Positives of exact feeds that the ledger was asked about.")
+	falses := c.counter("feedfilter_exact_false_positives_total", "Those of them that it did not have.")
+	scrubbed := c.counter("feedfilter_scrub_pages_total", "Pages whose header was compared with the ledger.")
+	rounds := c.counter("feedfilter_scrub_rounds_total", "Times that every page was compared, without one that could not be.")
+	age := c.gauge("feedfilter_scrub_age_seconds", "Time since such a round ended, or since the start before the first.")
+	found := c.counter("feedfilter_scrub_findings_total", "Pages that scrubs and polls found amiss, and had made anew, by what.", "reason")
+	verified := c.counter("feedfilter_scrub_verified_total", "Pages whose keys were compared with the ledger.")
+	alarms := c.counter("feedfilter_scrub_alarms_total", "Times that the store of the pages may have lost writes.")
+	polls := c.counter("feedfilter_polls_total", "Looks for what other processes wrote to the ledger, by result.", "result")
+	pollAge := c.gauge("feedfilter_poll_age_seconds", "How old what is known of the ledger is.")
+	c.collect = func(to sink) {
+		s := stats()
+		to.send(positives, float64(s.Confirmed))
+		to.send(falses, float64(s.FalsePositives))
+		to.send(scrubbed, float64(s.Scrubbed))
+		to.send(rounds, float64(s.ScrubRounds))
+		to.send(age, s.ScrubAge.Seconds())
+		sendEach(to, found, withZeros(s.Found, "missing", "damaged", "foreign", "behind", "ahead", "overfull", "corrupt"))
+		to.send(verified, float64(s.Verified))
+		to.send(alarms, float64(s.Alarms))
+		to.send(polls, float64(s.Polls), "ok")
+		to.send(polls, float64(s.PollsFailed), "failed")
+		to.send(pollAge, s.PollAge.Seconds())
+	}
+	return c
+}
+
+// views are where feeds get from what they look at.
+func views(stats func() activity.Stats) *source {
+	c := &source{}
+	read := c.counter("feedfilter_views_total", "Users' activities that were read for feeds, by where from.", "source")
+	held := c.counter("feedfilter_views_from_image_total", "Those of the ledger that needed not read it: their page was held.")
+	past := c.counter("feedfilter_views_past_replica_total", "Those read from the store because a replica failed or was behind.")
+	missed := c.counter("feedfilter_page_cache_misses_total", "Those that the page cache had not, or not all of.")
+	cached := c.gauge("feedfilter_page_cache_bytes", "Pages held in the page cache.")
+	images := c.gauge("feedfilter_page_images_bytes", "Pages held that were made while the store was down.")
+	c.collect = func(to sink) {
+		s := stats()
+		to.send(read, float64(s.FromStore), "store")
+		to.send(read, float64(s.FromReplica), "replica")
+		to.send(read, float64(s.CacheHits), "cache")
+		to.send(read, float64(s.Probed), "probe")
+		to.send(read, float64(s.FromLedger), "ledger")
+		to.send(held, float64(s.FromImage))
+		to.send(past, float64(s.PastReplica))
+		to.send(missed, float64(s.CacheMisses))
+		to.send(cached, float64(s.CacheBytes))
+		to.send(images, float64(s.ImageBytes))
+	}
+	return c
+}
+
+func writes(stats func() activity.Stats) *source {
+	c := &source{}
+	recorded := c.counter("feedfilter_activities_recorded_total", "Activities recorded or undone that changed something, by kind.", "kind")
+	ended := c.counter("feedfilter_activities_ended_total", "Activities removed because their time was over.")
+	waiting := c.gauge("feedfilter_writes_waiting", "Writes that wait for the ledger, or for their pages.")
+	without := c.counter("feedfilter_writes_without_page_total",
+		"Writes acknowledged by the ledger and the staleness bound alone, because a page could not be reached.")
+	c.collect = func(to sink) {
+		s := stats()
+		sendEach(to, recorded, s.Recorded)
+		to.send(ended, float64(s.Ended))
+		to.send(waiting, float64(s.Waiting))
+		to.send(without, float64(s.WithoutPage))
+	}
+	return c
+}
+
+func pages(stats func() activity.Stats) *source {
+	c := &source{}
+	number := c.gauge("feedfilter_pages", "Pages there are: shared by users, or a heavy user's own.", "use")
+	keys := c.gauge("feedfilter_shared_page_keys", "Keys of shared pages on average, as the last whole round of the scrub found them.")
+	due := c.gauge("feedfilter_reshape_due_pages", "How many shared pages there should be, where there are too few; else 0.")
+	reshaping := c.gauge("feedfilter_reshaping", "Whether this process is changing the number of pages.")
+	rebuilding := c.gauge("feedfilter_page_rebuilds_in_progress", "Pages being made anew, or waiting for that.")
+	c.collect = func(to sink) {
+		s := stats()
+		to.send(number, float64(s.SharedPages), "shared")
+		to.send(number, float64(s.OwnPages), "own")
+		to.send(keys, s.KeysPerPage)
+		to.send(due, float64(s.ReshapeDue))
+		to.send(reshaping, truth(s.Reshaping))
+		to.send(rebuilding, float64(s.Rebuilding))
+	}
+	return c
+}
+
+// withZeros is counts with a 0 for each name that it lacks: the first of something is an increase from 0, and not a new series.
+func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
+	all := make(map[string]uint64, len(counts)+len(names))
+	for _, name := range names {
+		all[name] = 0
+	}
+	for name, n := range counts {
+		all[name] = n
+	}
+	return all
+}
+
+// Rebuilds adds pages that were made anew, and returns what is told of each: an [activity.Config]'s OnRebuild.
+func (r *Registry) Rebuilds() func(reason string, took time.Duration, err error) {
+	seconds := prometheus.NewHistogramVec(durations("feedfilter_page_rebuild_seconds",
+		"How long it took to make pages anew from the ledger, by why; the count is how many."), []string{"reason"})
+	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "feedfilter_page_rebuild_failures_total",
+		Help: "Pages that could not be made anew, or not be put in place, by why that was to be done.",
+	}, []string{"reason"})
+	r.registry.MustRegister(seconds, failed)
+	for _, reason := range []string{"missing", "damaged", "foreign", "behind", "ahead", "overfull", "corrupt", "jammed", "torn"} {
+		seconds.WithLabelValues(reason)
+		failed.WithLabelValues(reason)
+	}
+	return func(reason string, took time.Duration, err error) {
+		if err != nil {
+			failed.WithLabelValues(reason).Inc()
+			return
+		}
+		seconds.WithLabelValues(reason).Observe(took.Seconds())
+	}
+}

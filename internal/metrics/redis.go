@@ -1,0 +1,296 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"weak"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+)
+
+// Why commands fail.
+const (
+	failNetwork = "network"
+	failTimeout = "timeout"
+	failPool    = "pool"    // no connection was free in time
+	failBreaker = "breaker" // not sent: the node failed lately
+	failReply   = "reply"   // the server answered with an error
+)
+
+// Redis counts what clients of Redis do.
+type Redis struct {
+	seconds          *prometheus.HistogramVec
+	commands, failed *prometheus.CounterVec
+	sent, received   *prometheus.CounterVec
+	pages            prometheus.Counter
+
+	mu       sync.Mutex
+	nodes    map[nodeName]weak.Pointer[redis.Client] // those that left a cluster are gone with their clients
+	breakers map[string]*redisstore.Breakers         // by client
+}
+
+type nodeName struct{ client, addr string }
+
+// Redis adds what clients of Redis do, of those that are watched.
+func (r *Registry) Redis() *Redis {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		r.registry.MustRegister(v)
+		return v
+	}
+	d := &Redis{
+		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
+			"How long Redis took to answer a command, or a pipeline of some, retries included; the count is how many."),
+			[]string{"client", "node"}),
+		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", "client", "command"),
+		failed: counter("feedfilter_redis_errors_total",
+			"Round trips that failed, or were not made, by why; not those whose caller gave up.", "client", "node", "reason"),
+		sent:     counter("feedfilter_redis_sent_bytes_total", "What was sent to Redis, before encryption.", "client"),
+		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", "client"),
+		pages: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "feedfilter_page_read_bytes_total", Help: "Pages that were read from Redis."}),
+		nodes: make(map[nodeName]weak.Pointer[redis.Client]), breakers: make(map[string]*redisstore.Breakers),
+	}
+	r.registry.MustRegister(d.seconds, d.pages, d.states())
+	return d
+}
+
+// states are those of pools and breakers.
+func (d *Redis) states() *source {
+	c := &source{}
+	open := c.gauge("feedfilter_redis_breaker_open",
+		"Whether a node is left alone because it failed, or is tried again for the first time.", "client", "node")
+	connections := c.gauge("feedfilter_redis_pool_connections",
+		"Connections to Redis, for single commands and for pipelines: in use, and idle.", "client", "node", "pool", "state")
+	pool := []string{"client", "node", "pool"}
+	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a connection was wanted and one was idle.", pool...)
+	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that one was wanted and none was idle.", pool...)
+	timeouts := c.counter("feedfilter_redis_pool_timeouts_total", "Times that one was wanted and none could be had in time.", pool...)
+	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", pool...)
+	sendPool := func(to sink, of nodeName, name string, s *redis.PoolStats) {
+		labels := []string{of.client, of.addr, name}
+		to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), append(labels, "used")...)
+		to.send(connections, float64(s.IdleConns), append(labels, "idle")...)
+		to.send(hits, float64(s.Hits), labels...)
+		to.send(misses, float64(s.Misses), labels...)
+		to.send(timeouts, float64(s.Timeouts), labels...)
+		to.send(stale, float64(s.StaleConns), labels...)
+	}
+	c.collect = func(to sink) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for client, breakers := range d.breakers {
+			for node, isOpen := range breakers.Open() {
+				to.send(open, truth(isOpen), client, node)
+			}
+		}
+		for name, node := range d.nodes {
+			client := node.Value()
+			if client == nil {
+				delete(d.nodes, name)
+				continue
+			}
+			s := client.PoolStats()
+			sendPool(to, name, "commands", s)
+			if s.PipelineStats != nil {
+				sendPool(to, name, "pipelines", (*redis.PoolStats)(s.PipelineStats))
+			}
+		}
+	}
+	return c
+}
+
+// Watch counts what client does, under that name: "pages", "replicas". It is to be called once, before client is guarded and used.
+func (d *Redis) Watch(name string, client redis.UniversalClient) {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		c.OnNewNode(func(node *redis.Client) { d.watchNode(name, node) })
+	case *redis.Client:
+		d.watchNode(name, c)
+	}
+}
+
+func (d *Redis) watchNode(client string, node *redis.Client) {
+	name := nodeName{client, node.Options().Addr}
+	node.AddHook(d.node(name))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nodes[name] = weak.Make(node)
+}
+
+// Breakers adds the breakers of a client that is watched.
+func (d *Redis) Breakers(name string, b *redisstore.Breakers) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.breakers[name] = b
+}
+
+// redisNode counts what a client does with one node. It implements [redis.Hook].
+type redisNode struct {
+	seconds               prometheus.Observer
+	commands              *prometheus.CounterVec
+	failed                map[string]prometheus.Counter
+	sent, received, pages prometheus.Counter
+}
+
+func (d *Redis) node(name nodeName) *redisNode {
+	labels := prometheus.Labels{"client": name.client, "node": name.addr}
+	n := &redisNode{
+		seconds:  d.seconds.With(labels),
+		commands: d.commands.MustCurryWith(prometheus.Labels{"client": name.client}),
+		failed:   make(map[string]prometheus.Counter),
+		sent:     d.sent.WithLabelValues(name.client),
+		received: d.received.WithLabelValues(name.client),
+		pages:    d.pages,
+	}
+	for _, reason := range []string{failNetwork, failTimeout, failPool, failBreaker, failReply} {
+		n.failed[reason] = d.failed.WithLabelValues(name.client, name.addr, reason)
+	}
+	return n
+}
+
+// DialHook implements [redis.Hook].
+func (n *redisNode) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		counted := countedConn{conn, n.received, n.sent}
+		if socket, ok := conn.(syscall.Conn); ok {
+			return countedSocket{counted, socket}, nil
+		}
+		return counted, nil
+	}
+}
+
+// ProcessHook implements [redis.Hook].
+func (n *redisNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		start := time.Now()
+		err := next(ctx, cmd)
+		if n.done(start, worst(err, cmd)) {
+			n.count(cmd)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook implements [redis.Hook].
+func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		start := time.Now()
+		err := next(ctx, cmds)
+		if n.done(start, worst(err, cmds...)) {
+			for _, cmd := range cmds {
+				n.count(cmd)
+			}
+		}
+		return err
+	}
+}
+
+// worst is why a round trip failed, if err or the error of a command says that it did. What a client says of itself on a new
+// connection not every server knows. Where a sign-in is refused, commands that were not sent have no error of their own.
+func worst(err error, cmds ...redis.Cmder) (reason string) {
+	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
+		reason = failureOf(err)
+	}
+	told := false
+	for i := 0; reason == "" && i < len(cmds); i++ {
+		told = told || cmds[i].Err() != nil
+		if cmds[i].Name() != "client" {
+			reason = failureOf(cmds[i].Err())
+		}
+	}
+	if reason == "" && !told {
+		reason = failureOf(err)
+	}
+	return reason
+}
+
+// done notes how a round trip ended, and reports whether it was made.
+func (n *redisNode) done(start time.Time, reason string) bool {
+	if reason != "" {
+		n.failed[reason].Inc()
+	}
+	if reason == failBreaker || reason == failPool {
+		return false
+	}
+	n.seconds.Observe(time.Since(start).Seconds())
+	return true
+}
+
+func (n *redisNode) count(cmd redis.Cmder) {
+	n.commands.WithLabelValues(cmd.Name()).Inc() // all names are in this program
+	read, ok := cmd.(*redis.SliceCmd)            // as pages are, by MGET alone
+	if !ok {
+		return
+	}
+	size := 0
+	for _, val := range read.Val() {
+		if page, ok := val.(string); ok {
+			size += len(page)
+		}
+	}
+	n.pages.Add(float64(size))
+}
+
+// failureOf says why a round trip failed; "" if it did not, as far as its errors are in the course of things.
+func failureOf(err error) string {
+	switch {
+	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
+		return ""
+	case errors.Is(err, redisstore.ErrUnavailable):
+		return failBreaker
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return failPool
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		switch code, _, _ := strings.Cut(reply.Error(), " "); code {
+		case "NOSCRIPT", "MOVED", "ASK": // followed
+			return ""
+		default:
+			return failReply
+		}
+	}
+	var slow net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &slow) && slow.Timeout() {
+		return failTimeout
+	}
+	return failNetwork
+}
+
+// countedConn counts the bytes of a connection.
+type countedConn struct {
+	net.Conn
+
+	received, sent prometheus.Counter
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(float64(n))
+	return n, err
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.Add(float64(n))
+	return n, err
+}
+
+// countedSocket is one whose end the client's pool can see.
+type countedSocket struct {
+	countedConn
+	syscall.Conn
+}

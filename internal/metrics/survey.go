@@ -1,0 +1,133 @@
+package metrics
+
+import (
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Page is one that stands, as it was last looked at.
+type Page struct {
+	Own            bool // of one user alone
+	Keys, Bytes    float64
+	Fill           float64 // share of its bits that are set
+	Collided       float64 // share of its regions that are marked
+	FalsePositives float64 // rate of one key
+}
+
+const (
+	// manyPages is from how many pages on they are not looked through for each scrape: that takes 10 to 20 ns a page.
+	manyPages = 1 << 18
+	// surveyKept is for how long it then is not.
+	surveyKept = 30 * time.Second
+)
+
+// spread is a histogram of something of every page.
+type spread struct {
+	family
+	of     func(Page) float64
+	bounds []float64
+}
+
+// Survey adds how full, how large and how precise pages are, as they were last looked at: histograms of what there is, which go
+// down, too.
+func (r *Registry) Survey(pages func() iter.Seq[Page]) {
+	c := &source{}
+	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}
+	spreads := []spread{
+		{c.histogram("feedfilter_page_keys", "Keys of a page.", "use"),
+			func(p Page) float64 { return p.Keys }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 1 << 20}},
+		{c.histogram("feedfilter_page_size_bytes", "What a page takes in the store, both strings.", "use"),
+			func(p Page) float64 { return p.Bytes }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20}},
+		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
+			func(p Page) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
+		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, so that it is not cleared.", "use"),
+			func(p Page) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
+		{c.histogram("feedfilter_page_false_positive_ratio", "Rate of false positives of one key, as the page stands.", "use"),
+			func(p Page) float64 { return p.FalsePositives }, rates},
+	}
+	s := &survey{pages: pages, spreads: spreads}
+	c.collect = func(to sink) {
+		for _, m := range s.metrics(time.Now()) {
+			to <- m
+		}
+	}
+	r.registry.MustRegister(c)
+}
+
+// survey is the last look at all pages.
+type survey struct {
+	pages   func() iter.Seq[Page]
+	spreads []spread
+
+	mu   sync.Mutex
+	last []prometheus.Metric // to be sent again until then; nil: there is none
+	then time.Time
+}
+
+func (s *survey) metrics(now time.Time) []prometheus.Metric {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && now.Before(s.then) {
+		return s.last
+	}
+	var tallies [2][]tally // of shared pages, and own ones
+	for use := range tallies {
+		tallies[use] = make([]tally, len(s.spreads))
+		for i, sp := range s.spreads {
+			tallies[use][i].buckets = make([]uint64, len(sp.bounds))
+		}
+	}
+	n := 0
+	for p := range s.pages() {
+		n++
+		use := 0
+		if p.Own {
+			use = 1
+		}
+		for i, sp := range s.spreads {
+			tallies[use][i].add(sp.of(p), sp.bounds)
+		}
+	}
+	var all []prometheus.Metric
+	for use, name := range [...]string{"shared", "own"} {
+		for i, sp := range s.spreads {
+			all = append(all, tallies[use][i].metric(sp, name))
+		}
+	}
+	s.last = nil
+	if n > manyPages {
+		s.last, s.then = all, now.Add(surveyKept)
+	}
+	return all
+}
+
+// tally counts values by bucket, each in the first that it fits.
+type tally struct {
+	buckets []uint64
+	count   uint64
+	sum     float64
+}
+
+func (t *tally) add(value float64, bounds []float64) {
+	t.count++
+	t.sum += value
+	for i, most := range bounds {
+		if value <= most {
+			t.buckets[i]++
+			return
+		}
+	}
+}
+
+func (t *tally) metric(s spread, use string) prometheus.Metric { //nolint:ireturn // what a collector sends
+	cumulative := make(map[float64]uint64, len(s.bounds))
+	n := uint64(0)
+	for i, most := range s.bounds {
+		n += t.buckets[i]
+		cumulative[most] = n
+	}
+	return prometheus.MustNewConstHistogram(s.desc, t.count, t.sum, cumulative, use)
+}
