@@ -70,10 +70,11 @@ func (b *budget) bound(limit int64) {
 	b.limit = limit
 }
 
-func (b *budget) taken() int64 {
+// taken is how much is in use, and how much may be.
+func (b *budget) taken() (used, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used
+	return b.used, b.limit
 }
 
 // limited lets a request in if not too many are in progress. Probes go without: they

@@ -68,10 +68,9 @@ func (c *feedCounts) metrics() metrics.Feeds {
 }
 
 func (l *limits) metrics() metrics.Load {
-	return metrics.Load{
-		Requests: l.requests.taken(), RequestsLimit: l.requests.limit,
-		Streams: l.streams.taken(), StreamsLimit: l.streams.limit,
-		Bodies: l.bodies.taken(), BodiesLimit: l.bodies.limit,
-		Shed: l.shed.Load(),
-	}
+	load := metrics.Load{Shed: l.shed.Load()}
+	load.Requests, load.RequestsLimit = l.requests.taken()
+	load.Streams, load.StreamsLimit = l.streams.taken()
+	load.Bodies, load.BodiesLimit = l.bodies.taken()
+	return load
 }

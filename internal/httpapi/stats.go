@@ -89,12 +89,13 @@ func (s *service) stats(c echo.Context) error {
 	}
 	samples := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(samples)
+	inProgress, _ := s.limits.requests.taken()
 	return respond(c, http.StatusOK, statsAnswer{
 		UptimeSeconds: int64(time.Since(s.started).Seconds()),
 		Goroutines:    samples[0].Value.Uint64(),
 		HeapBytes:     samples[1].Value.Uint64(),
 		Requests: requestStats{
-			InProgress: s.limits.requests.taken(),
+			InProgress: inProgress,
 			Shed:       s.limits.shed.Load(),
 			Total:      s.limits.total.Load(),
 		},
