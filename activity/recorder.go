@@ -170,6 +170,8 @@ type Recorder struct {
 	images    images
 	cache     *cache // nil: there is none
 	stats     counters
+	survey    survey
+	asked     asked
 	waiting   atomic.Int64 // writes
 	queue     chan *write
 	settling  chan struct{} // counts groups on their way
@@ -237,6 +239,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		marks:      newWatermarks(id.Pages),
 		owners:     newOwners(),
 		placements: newPlacements(id.Pages),
+		survey:     newSurvey(id.Pages),
 		reshaping:  reshaping{turn: make(chan struct{}, 1)},
 		ownPage:    c.OwnPage,
 

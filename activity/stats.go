@@ -13,6 +13,8 @@ type Stats struct {
 
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
+	ScrubAt     uint32            `json:"scrub_at"`     // where in its round the scrub is: a page
+	ScrubPages  uint32            `json:"scrub_pages"`  // of how many
 	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
 	Verified    uint64            `json:"verified"`     // pages whose keys were compared with the ledger
 	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes
@@ -56,6 +58,8 @@ type counters struct {
 	fromReplica, pastReplica, probed        atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 	confirmed, falsePositives               atomic.Uint64
+
+	scrubAt atomic.Uint32
 
 	load atomic.Pointer[load] // of the last whole round of the scrub
 
@@ -114,6 +118,9 @@ func (r *Recorder) Stats() Stats {
 		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
 	}
 	pages := r.placements.census()
+	if r.HasLedger() {
+		s.ScrubAt, s.ScrubPages = c.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
+	}
 	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
 	if l := c.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()

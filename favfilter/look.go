@@ -8,6 +8,8 @@ type Traced struct {
 	Reported  bool // all of its bits are set
 	Positions []TracedBit
 	Clearable int // of its bits, those that no other key can share: what a removal would clear
+	// Removable says that these are enough for a guarded [Batch] to remove the key; without a guard, one is.
+	Removable bool
 }
 
 // TracedBit is one of the bits that a key sets.
@@ -43,6 +45,7 @@ func (p *Page) Trace(h Hash) Traced {
 		}
 		t.Positions = append(t.Positions, b)
 	}
+	t.Removable = t.Clearable >= leastCleared || t.Clearable > 0 && t.Clearable == len(t.Positions)
 	return t
 }
 

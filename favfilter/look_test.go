@@ -29,7 +29,7 @@ func TestTrace(t *testing.T) {
 	check := func(h favfilter.Hash, want favfilter.Traced) {
 		t.Helper()
 		got := page.Trace(h)
-		if got.Layer != want.Layer || got.Reported != want.Reported || got.Clearable != want.Clearable ||
+		if got.Layer != want.Layer || got.Reported != want.Reported || got.Clearable != want.Clearable || got.Removable != want.Removable ||
 			!slices.Equal(got.Positions, want.Positions) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -49,7 +49,8 @@ func TestTrace(t *testing.T) {
 	late := favfilter.Hash{H1: 15 << 60}
 	check(late, favfilter.Traced{Layer: 1, Positions: []favfilter.TracedBit{{Bit: 15, Region: 1}}})
 	page.Insert(late)
-	check(late, favfilter.Traced{Layer: 1, Reported: true, Positions: []favfilter.TracedBit{{Bit: 15, Set: true, Region: 1}}, Clearable: 1})
+	all := []favfilter.TracedBit{{Bit: 15, Set: true, Region: 1}}
+	check(late, favfilter.Traced{Layer: 1, Reported: true, Positions: all, Clearable: 1, Removable: true})
 
 	// As far as a page without its marks tells, nothing can be cleared.
 	raw, _ := page.Encode()
@@ -65,7 +66,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// What a removal clears is what was said to be clearable.
+// What a removal clears is what was said to be clearable, with a guard and without.
 func TestTraceClearable(t *testing.T) {
 	shape, err := favfilter.ShapeFor(300, 0.01)
 	if err != nil {
@@ -82,6 +83,10 @@ func TestTraceClearable(t *testing.T) {
 	stuck := 0
 	for i := range 300 {
 		before, traced := page.Header().Set, page.Trace(key(i))
+		guarded := favfilter.Batch{Identity: page.Header().Identity, Sequence: page.Header().Sequence + 1, Remove: []favfilter.Hash{key(i)}}
+		if res := page.Clone().Apply(guarded); (res.State == favfilter.Applied) != traced.Removable {
+			t.Fatalf("a guarded removal is %v, and removable was %v", res.State, traced.Removable)
+		}
 		out := page.Remove(key(i))
 		if cleared := int(before - page.Header().Set); cleared != traced.Clearable || (out == favfilter.Stuck) != (cleared == 0) {
 			t.Fatalf("%d bits were cleared, %v, and %d were clearable", cleared, out, traced.Clearable)
