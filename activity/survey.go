@@ -124,7 +124,10 @@ func (g glance) page(number uint32, own bool, now time.Duration) SurveyedPage {
 	p.Keys, p.Bytes = g.keys, g.bytes()
 	p.Fill, p.Collided = float64(g.fill)/glanceWhole, float64(g.collided)/glanceWhole
 	if g.seen&glanceGrown == 0 && p.Bytes > 0 {
-		p.Rate = math.Pow(p.Fill, float64(g.size>>glanceSizeBits+1))
+		p.Rate = 1
+		for range g.size>>glanceSizeBits + 1 {
+			p.Rate *= p.Fill
+		}
 	}
 	p.Age = max(0, now.Truncate(time.Second)-time.Duration(g.seen&(glanceGrown-1))*time.Second)
 	return p
@@ -219,7 +222,7 @@ func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, 
 }
 
 // Survey goes through all pages as they were last looked at, those that users share first and those of one user alone
-// after them, each in ascending order of number. It asks nobody, takes about 10 ns a page, and may go on while pages
+// after them, each in ascending order of number. It asks nobody, takes less than 0.1 us a page, and may go on while pages
 // are looked at: each is as it was at some moment, and those that come or go meanwhile may be missing.
 func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
