@@ -47,11 +47,16 @@ func (r *Recorder) ScrubNow(ctx context.Context, rate int, progress func(ScrubPr
 	if err := r.mayScrub(rate); err != nil {
 		return ScrubProgress{}, err
 	}
-	if rate == 0 {
-		rate = askedRate
-	}
 	if progress == nil {
 		progress = func(ScrubProgress) {}
+	}
+	return r.scrubRound(ctx, rate, progress)
+}
+
+// scrubRound is ScrubNow of what was checked.
+func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+	if rate == 0 {
+		rate = askedRate
 	}
 	pages := r.placements.census()
 	p := ScrubProgress{Running: true, All: int(r.identity.Pages) + pages.len(), Found: make(map[string]int), Started: time.Now()}
@@ -132,7 +137,7 @@ func (r *Recorder) StartScrub(rate int) (started bool, err error) {
 		return false, nil
 	}
 	begun := r.background(func() {
-		last, err := r.ScrubNow(r.base, rate, r.noteScrub)
+		last, err := r.scrubRound(r.base, rate, r.noteScrub)
 		last.Running, last.Err = false, err
 		r.noteScrub(last)
 		r.log.Info("a scrub that was asked for has ended", "pages", last.Done, "of", last.All, "found", last.Found,
