@@ -47,7 +47,7 @@ func openPlain(ctx context.Context, c Config) (*Recorder, error) {
 		persist:    c.Persist,
 		opened:     time.Now(),
 	}
-	r.keyRate = c.FalsePositiveRate / float64(c.Kinds.lookups())
+	r.rate, r.keyRate = c.FalsePositiveRate, c.FalsePositiveRate/float64(c.Kinds.lookups())
 	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := r.openFilter(ctx, c); err != nil {
 		return nil, err

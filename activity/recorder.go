@@ -148,7 +148,8 @@ type Recorder struct {
 	replica  favfilter.Store // nil: none
 	kinds    *Kinds
 	identity favfilter.Identity // of the pages that the ledger backs
-	keyRate  float64            // false-positive rate of one key
+	rate     float64            // false-positive rate of a candidate
+	keyRate  float64            // of one key
 
 	rings map[string]*favfilter.Ring // of kinds with a window, by name
 	plain *favfilter.Filter          // instead of a ledger
@@ -231,6 +232,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		replica:    c.Replica,
 		kinds:      c.Kinds,
 		identity:   favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		rate:       c.FalsePositiveRate,
 		keyRate:    c.FalsePositiveRate / float64(c.Kinds.lookups()),
 		now:        c.Now,
 		persist:    c.Persist,
@@ -346,6 +348,12 @@ func (r *Recorder) isClosed() bool {
 
 // Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
 func (r *Recorder) Pages() uint32 { return r.identity.Pages }
+
+// FalsePositiveRate is that of the [Config].
+func (r *Recorder) FalsePositiveRate() float64 { return r.rate }
+
+// StalenessBound is that of the [Config]; 0 where the ledger is asked each time, and without one.
+func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
 
 // Kinds returns the kinds that the Recorder knows.
 func (r *Recorder) Kinds() *Kinds { return r.kinds }

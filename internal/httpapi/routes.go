@@ -39,6 +39,7 @@ func (s *service) routes() []route {
 		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
 		{http.MethodPost, "/v1/activities", s.batch, write, false},
 	}
+	all = append(all, s.opsRoutes(ops, write)...)
 	for _, k := range s.recorder.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {

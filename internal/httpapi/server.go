@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -45,9 +46,25 @@ type Config struct {
 	// StreamIdle is how long a stream of NDJSON may stand still, in either
 	// direction, before it is cut off. Default 1 min.
 	StreamIdle time.Duration
+
+	// Background runs what the handler does beside requests, a history of itself, until the context that it gives ends.
+	// Nil: there is no history.
+	Background func(do func(ctx context.Context))
+
+	// HashID stands for ids of users where they are not to be shown. Default: a hash under a key that is made anew for each handler.
+	HashID func(id string) string
+
+	About About
 }
 
-// service holds what the handlers share. But for limits, feeds and rooms, it does not change.
+// About is what the service is made of, in words for people: no addresses, nothing secret.
+type About struct {
+	Version   string // of the program
+	Ledger    string // "sqlite", "postgres" or "none"
+	PageStore string // "memory", "redis", "redis+cluster", ...
+}
+
+// service holds what the handlers share. But for limits, counts, rooms and the history, it does not change.
 type service struct {
 	started  time.Time
 	limits   limits
@@ -59,6 +76,10 @@ type service struct {
 	idle     time.Duration
 	strict   json.Options
 	rooms    rooms
+	history  *history
+	failed   atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	hashID   func(id string) string
+	about    About
 }
 
 // New returns the handler of all routes, for an [http.Server] that the caller
@@ -72,6 +93,14 @@ type service struct {
 // NDJSON, which extend them as they go on, and DELETE /v1/users/{user}, which may take five
 // minutes. All of them end when the request's context does.
 func New(c Config) http.Handler {
+	s := newService(c)
+	if c.Background != nil {
+		c.Background(s.history.run)
+	}
+	return s.handler()
+}
+
+func newService(c Config) *service {
 	s := &service{
 		recorder: c.Recorder,
 		log:      c.Logger,
@@ -81,13 +110,24 @@ func New(c Config) http.Handler {
 		strict:   strict(),
 		started:  time.Now(),
 		feeds:    newFeedCounts(c.Recorder.Kinds()),
+		hashID:   c.HashID,
+		about:    c.About,
 	}
+	if s.hashID == nil {
+		s.hashID = hashID()
+	}
+	s.history = newHistory(s)
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	return s
+}
+
+// handler answers all routes.
+func (s *service) handler() http.Handler {
 	e := echo.New()
 	e.Pre(routeEscaped)
 	e.Use(s.observe)
