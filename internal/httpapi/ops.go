@@ -19,6 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
+const opsKeyPath = "/v1/ops/users/:user/keys/:kind/:target"
+
 // opsRoutes are those of whoever runs the service: what it is like inside, and what can be mended.
 func (s *service) opsRoutes(read, write []access.Scope) []route {
 	return []route{
@@ -30,7 +32,7 @@ func (s *service) opsRoutes(read, write []access.Scope) []route {
 		{http.MethodGet, "/v1/ops/scrub", s.opsScrub, read, true},
 		{http.MethodPost, "/v1/ops/scrub", s.opsStartScrub, write, false},
 		{http.MethodGet, "/v1/ops/users/:user", s.opsUser, read, false},
-		{http.MethodGet, "/v1/ops/users/:user/keys/:kind/:target", s.opsKey, read, false},
+		{http.MethodGet, opsKeyPath, s.opsKey, read, false},
 	}
 }
 

@@ -69,6 +69,7 @@ func (s *service) addRoutes(e *echo.Echo) {
 		}
 		below[r.path] = true
 	}
+	e.RouteNotFound(opsKeyPath+"/*", echo.NotFoundHandler)
 	for _, k := range s.recorder.Kinds().All() {
 		// Without a route below it, the last parameter would take the rest of the
 		// path, slashes included.
