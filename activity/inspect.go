@@ -74,7 +74,8 @@ func (p *PageInside) Agrees() bool {
 
 // InspectPage reads a page, marks included, and what the ledger has of it, and compares the two key by key: as of one
 // moment, unless writes to it do not cease. Nothing is changed: what is amiss is left to the next feed or the scrub.
-// It reads all of a page and of its rows, which of a large one may be some 100 MiB. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
+// It reads all of a page and of its rows, which of a large one may be some 100 MiB. Errors are [ErrNoPage], an
+// [*UnavailableError], or that of ctx.
 func (r *Recorder) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
 	if !r.hasPage(number) {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)

@@ -25,7 +25,7 @@ const (
 )
 
 func (v Verdict) String() string {
-	names := [...]string{"unknown", "held", "absent", "false_positive", "lost", "ended", "reported"}
+	names := [...]string{unknownName, "held", "absent", "false_positive", "lost", "ended", "reported"}
 	if int(v) < len(names) {
 		return names[v]
 	}
@@ -45,7 +45,7 @@ const (
 )
 
 func (r Removal) String() string {
-	names := [...]string{"unknown", "clears", "rebuilds", "by_time", "stuck", "absent"}
+	names := [...]string{unknownName, "clears", "rebuilds", "by_time", "stuck", "absent"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -287,7 +287,8 @@ func (s *KeySide) judgment() string {
 		if s.Forgotten.IsZero() {
 			return "There is no ledger to confirm it."
 		}
-		return fmt.Sprintf("Recorded from %s on at the earliest, forgotten at %s; nobody can confirm it.", s.From.Format(minute), s.Forgotten.Format(minute))
+		return fmt.Sprintf("Recorded from %s on at the earliest, forgotten at %s; nobody can confirm it.",
+			s.From.Format(minute), s.Forgotten.Format(minute))
 	default:
 		return "Nothing has it."
 	}

@@ -94,6 +94,10 @@ type Config struct {
 	// background, 1 to 100,000; more while the store may have lost some. Default 500.
 	ScrubRate int
 
+	// Passive has the Recorder do nothing of its own accord: no scrub, nothing made anew before somebody reads it, nothing removed that
+	// has ended. It is for looking inside without changing what is there. Ignored without a Ledger.
+	Passive bool
+
 	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
 	// by DeleteUser, and by Record where there is no ledger. Default: nothing.
 	Persist func(context.Context) error
@@ -208,6 +212,9 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 		r.Close()
 		return nil, fmt.Errorf("open recorder: %w", err)
 	}
+	if c.Passive {
+		return r, nil
+	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
 	r.ended.Go(func() { r.scrubLoop(cmp.Or(c.ScrubRate, defaultScrubRate)) }) //nolint:contextcheck // it outlives ctx
@@ -259,19 +266,27 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if r.now == nil {
 		r.now = r.ledgerTime
 	}
-	if err := r.openRings(); err != nil {
+	if err := r.learnAll(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.declare(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
-		return nil, fmt.Errorf("read page sequences: %w", err)
-	}
-	r.follow.changed = nil // all pages; a scrub looks at them
 	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.ended.Go(r.commitLoop)
 	return r, nil
+}
+
+// learnAll tells the ledger of the kinds, and reads what it has of the pages.
+func (r *Recorder) learnAll(ctx context.Context) error {
+	if err := r.openRings(); err != nil {
+		return err
+	}
+	if err := r.declare(ctx); err != nil {
+		return err
+	}
+	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
+		return fmt.Errorf("read page sequences: %w", err)
+	}
+	r.follow.changed = nil // all pages; a scrub looks at them
+	return nil
 }
 
 // complete fills in the defaults and checks the ranges.

@@ -41,8 +41,8 @@ type asked struct {
 
 // ScrubNow compares the header of every page with the ledger, once, beside what the Recorder does of its own accord: rate pages a
 // second, 1 to [MaxScrubRate], or 0 for 10,000. What is amiss is made anew. progress is called after
-// every 64 pages or less, unless it is nil. What it returns is as of the end, also with an error, which is a [*NoLedgerError], an [*InvalidError]
-// of field "rate", [ErrClosed], or that of ctx.
+// every 64 pages or less, unless it is nil. What it returns is as of the end, also with an error, which is a [*NoLedgerError], an
+// [*InvalidError] of field "rate", [ErrClosed], or that of ctx.
 func (r *Recorder) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if err := r.mayScrub(rate); err != nil {
 		return ScrubProgress{}, err
@@ -68,7 +68,7 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 			some = append(some, r.pageNumber(pages, n))
 		}
 		begun := time.Now()
-		r.scrubSome(some, &p)
+		r.scrubSome(some, &p) //nolint:contextcheck // what is amiss is made anew, whoever goes away
 		p.Done += len(some)
 		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
 			err = r.rest(ctx, pause)
@@ -116,7 +116,7 @@ func (r *Recorder) scrubSome(pages []uint32, p *ScrubProgress) {
 		p.Found[m.reason]++
 	}
 	p.Unasked += unasked
-	r.stats.scrubbed.Add(uint64(len(pages) - unasked)) //nolint:gosec // not negative
+	r.stats.scrubbed.Add(uint64(len(pages) - unasked))
 	p.Failed += r.repair(found)
 }
 

@@ -29,7 +29,7 @@ const (
 )
 
 func (s PageState) String() string {
-	names := [...]string{"unknown", "sound", "unused", "missing", "damaged", "behind", "foreign", "ahead", "overfull"}
+	names := [...]string{unknownName, "sound", "unused", "missing", "damaged", "behind", "foreign", "ahead", "overfull"}
 	if int(s) < len(names) {
 		return names[s]
 	}
@@ -160,28 +160,35 @@ func newSurvey(homes uint32) survey {
 func (s *survey) put(page uint32, g glance, behind uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var old glance
-	if page >= ledger.OwnPages {
-		old = s.others[page]
-		if s.others[page] = g; g == (glance{}) {
-			delete(s.others, page)
-		}
-	} else {
-		chunk := s.homes[page/surveyChunk]
-		if chunk == nil {
-			if g == (glance{}) {
-				return
-			}
-			chunk = new([surveyChunk]glance)
-			s.homes[page/surveyChunk] = chunk
-		}
-		old, chunk[page%surveyChunk] = chunk[page%surveyChunk], g
-	}
-	if delete(s.behind, page); behind > 0 {
+	old := s.swap(page, g)
+	delete(s.behind, page)
+	if behind > 0 {
 		s.behind[page] = behind
 	}
 	s.count(old, -1)
 	s.count(g, 1)
+}
+
+// swap puts g in place of the glance that it returns.
+func (s *survey) swap(page uint32, g glance) (old glance) {
+	if page >= ledger.OwnPages {
+		old = s.others[page]
+		s.others[page] = g
+		if g == (glance{}) {
+			delete(s.others, page)
+		}
+		return old
+	}
+	chunk := s.homes[page/surveyChunk]
+	switch {
+	case chunk == nil && g == (glance{}):
+		return old
+	case chunk == nil:
+		chunk = new([surveyChunk]glance)
+		s.homes[page/surveyChunk] = chunk
+	}
+	old, chunk[page%surveyChunk] = chunk[page%surveyChunk], g
+	return old
 }
 
 // count adds a glance to the totals, or takes it out.

@@ -29,7 +29,7 @@ func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 	t.Helper()
 	var sum SurveyTotals
 	var numbers []uint32
-	const close = 1.0 / math.MaxUint16
+	const step = 1.0 / math.MaxUint16
 	for p := range g.Survey() {
 		numbers = append(numbers, p.Number)
 		sum.Pages++
@@ -52,8 +52,8 @@ func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 		st := page.Standing()
 		fill := float64(st.Header.Set) / float64(st.Size.Bits)
 		collided := float64(st.Collided) / float64(st.Size.Regions)
-		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(marks) || math.Abs(p.Fill-fill) > close ||
-			math.Abs(p.Collided-collided) > close || math.Abs(p.Rate/page.FalsePositiveRate()-1) > 0.01 && p.Keys > 20 {
+		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(marks) || math.Abs(p.Fill-fill) > step ||
+			math.Abs(p.Collided-collided) > step || math.Abs(p.Rate/page.FalsePositiveRate()-1) > 0.01 && p.Keys > 20 {
 			t.Errorf("surveyed %+v, where it stands as %+v, %g full, %g collided, rate %g", p, st, fill, collided, page.FalsePositiveRate())
 		}
 	}
@@ -278,7 +278,8 @@ func TestGlance(t *testing.T) {
 	if rate := math.Pow(1.0/65535, favfilter.MaxHashes); math.Abs(got.Rate/rate-1) > 1e-9 {
 		t.Errorf("rate %g, want %g", got.Rate, rate)
 	}
-	if want.Bytes--; got != want { // marks of one bit each are more than there can be, and 27 bits hold all but one byte
+	want.Bytes-- // marks of one bit each are more than there can be, and 27 bits hold all but one byte
+	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	grown := large

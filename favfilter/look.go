@@ -53,7 +53,7 @@ func (p *Page) Trace(h Hash) Traced {
 // regions: of each, the share that is set, 0 to 255. Only a cell of which nothing is set is 0, and only one of which
 // all is set 255. marks is empty for a page without.
 func (p *Page) Draw(cells int) (bits, marks []byte) {
-	var bitRuns, markRuns []run
+	bitRuns, markRuns := make([]run, 0, len(p.layers)), make([]run, 0, len(p.layers))
 	for i := range p.layers {
 		l := &p.layers[i]
 		bitRuns = append(bitRuns, run{l.bits, l.shape.Bits})
@@ -76,7 +76,7 @@ func draw(runs []run, cells int) []byte {
 	for _, r := range runs {
 		total += uint64(r.bits)
 	}
-	n := uint64(min(max(cells, 0), int(total))) //nolint:gosec // not negative
+	n := uint64(min(max(cells, 0), int(total)))
 	drawn := make([]byte, n)
 	for i := range n {
 		first, end := i*total/n, (i+1)*total/n
@@ -104,7 +104,7 @@ func count(b regions.Bitmap, first, end uint32) (n uint64) {
 		n += one(b.Get(first))
 	}
 	if whole := (end - first) / 8; whole > 0 {
-		n += uint64(b[first/8 : first/8+whole].Count()) //nolint:gosec // not negative
+		n += uint64(b[first/8 : first/8+whole].Count())
 		first += 8 * whole
 	}
 	for ; first < end; first++ {

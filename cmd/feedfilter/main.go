@@ -22,15 +22,18 @@ const (
 )
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the service."`
-	Import  importCmd  `cmd:"" help:"Import activities from a CSV or NDJSON file."`
-	Export  exportCmd  `cmd:"" help:"Export the activities of the ledger as NDJSON."`
-	Doctor  doctorCmd  `cmd:"" help:"Check what the service would work with, and say what to do."`
-	Plan    planCmd    `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
-	Reshape reshapeCmd `cmd:"" help:"Change the number of pages while the service runs."`
-	Health  healthCmd  `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
-	Bench   benchCmds  `cmd:"" help:"Measure feed checks and writes on this machine."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve   serveCmd    `cmd:"" help:"Run the service."`
+	Import  importCmd   `cmd:"" help:"Import activities from a CSV or NDJSON file."`
+	Export  exportCmd   `cmd:"" help:"Export the activities of the ledger as NDJSON."`
+	Doctor  doctorCmd   `cmd:"" help:"Check what the service would work with, and say what to do."`
+	Plan    planCmd     `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
+	Reshape reshapeCmd  `cmd:"" help:"Change the number of pages while the service runs."`
+	Inspect inspectCmds `cmd:"" help:"Look inside a page, a user or an activity: what the page says, and what the ledger says."`
+	Rebuild rebuildCmd  `cmd:"" help:"Make pages anew from the ledger while the service runs."`
+	Scrub   scrubCmd    `cmd:"" help:"Compare every page with the ledger now, and make anew what is amiss."`
+	Health  healthCmd   `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
+	Bench   benchCmds   `cmd:"" help:"Measure feed checks and writes on this machine."`
+	Version versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // BeforeResolve is called by kong when the command line and the environment are

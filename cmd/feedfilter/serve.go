@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -79,8 +80,15 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) (err error) {
 	if d.windows != nil {
 		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
 	}
+	var beside sync.WaitGroup // requests
+	defer beside.Wait()
+	besides, end := context.WithCancel(ctx)
+	defer end()
 	//nolint:contextcheck // handlers have their requests' contexts
-	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests})
+	handler := httpapi.New(httpapi.Config{
+		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, About: c.Data.about(),
+		Background: func(do func(context.Context)) { beside.Go(func() { do(besides) }) },
+	})
 	server := newServer(handler, log, defaultTimeouts())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(limitConnections(listener, c.MaxConnections)) }()

@@ -130,7 +130,8 @@ func (h *history) step(now time.Time) {
 	defer h.mu.Unlock()
 	h.fine.add(p.since(h.last, c))
 	h.last = c
-	if h.ticks++; h.ticks%longSteps == 0 {
+	h.ticks++
+	if h.ticks%longSteps == 0 {
 		h.long.add(p.since(h.from, c))
 		h.from = c
 	}

@@ -99,7 +99,8 @@ func (s *service) opsPages(c echo.Context) error {
 	size := cellSize(max(0, min(to, answer.OwnFrom)-from), to-max(from, answer.OwnFrom), cells)
 	position := -1
 	for p := range s.recorder.Survey() {
-		if position++; position < from {
+		position++
+		if position < from {
 			continue
 		}
 		if position >= to {
@@ -175,11 +176,12 @@ func (c *mapCell) end() {
 		c.Fill.Mean /= float64(c.stand)
 		c.Collided.Mean /= float64(c.stand)
 	}
-	c.Fill, c.Collided = c.Fill.rounded(), c.Collided.rounded()
+	c.Fill.round()
+	c.Collided.round()
 }
 
-// rounded is to within a ten-thousandth, which is more than the survey keeps.
-func (s spread) rounded() spread {
+// round leaves ten-thousandths.
+func (s *spread) round() {
 	const steps = 1e4
-	return spread{math.Round(s.Mean*steps) / steps, math.Round(s.Max*steps) / steps}
+	s.Mean, s.Max = math.Round(s.Mean*steps)/steps, math.Round(s.Max*steps)/steps
 }
