@@ -30,12 +30,15 @@ const (
 	maxWindow = 100 * 365 * 24 * time.Hour
 	maxParts  = 64
 
+	// unknownName is that of a value that has none.
+	unknownName = "unknown"
+
 	// DefaultParts is how many parts a window is cut into.
 	DefaultParts = favfilter.DefaultParts
 )
 
 func (t Target) String() string {
-	names := [...]string{"unknown", "user", "post"}
+	names := [...]string{unknownName, "user", "post"}
 	if int(t) < len(names) {
 		return names[t]
 	}
@@ -43,7 +46,7 @@ func (t Target) String() string {
 }
 
 func (e Effect) String() string {
-	names := [...]string{"unknown", "drop", "annotate"}
+	names := [...]string{unknownName, "drop", "annotate"}
 	if int(e) < len(names) {
 		return names[e]
 	}

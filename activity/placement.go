@@ -142,6 +142,12 @@ func (c *census) isOwn(page uint32) bool {
 	return found
 }
 
+// has reports whether a page is among them.
+func (c *census) has(page uint32) bool {
+	_, found := slices.BinarySearch(c.shared, page)
+	return found || c.isOwn(page)
+}
+
 func (c *census) len() int { return len(c.shared) + len(c.own) }
 
 // census counts pages, unless no placement has changed since it did.

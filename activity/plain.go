@@ -45,12 +45,14 @@ func openPlain(ctx context.Context, c Config) (*Recorder, error) {
 
 		placements: newPlacements(0),
 		persist:    c.Persist,
+		opened:     time.Now(),
 	}
-	r.keyRate = c.FalsePositiveRate / float64(c.Kinds.lookups())
+	r.rate, r.keyRate = c.FalsePositiveRate, c.FalsePositiveRate/float64(c.Kinds.lookups())
 	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := r.openFilter(ctx, c); err != nil {
 		return nil, err
 	}
+	r.survey = newSurvey(r.identity.Pages)
 	if err := r.openRings(); err != nil {
 		return nil, err
 	}

@@ -161,6 +161,9 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 	if f.storeErr = storeErr; storeErr != nil {
 		r.images.put(number, f.page)
 	}
+	if f.placed {
+		r.glanced(number, PageSound, f.page.Standing(), 0)
+	}
 	return nil
 }
 

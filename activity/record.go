@@ -95,7 +95,7 @@ func (o Outcome) String() string {
 	if int(o) < len(names) {
 		return names[o]
 	}
-	return "unknown"
+	return unknownName
 }
 
 // Record records activities as if one after another, and returns what became of each.

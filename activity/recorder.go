@@ -94,6 +94,10 @@ type Config struct {
 	// background, 1 to 100,000; more while the store may have lost some. Default 500.
 	ScrubRate int
 
+	// Passive has the Recorder do nothing of its own accord: no scrub, nothing made anew before somebody reads it, nothing removed that
+	// has ended. It is for looking inside without changing what is there. Ignored without a Ledger.
+	Passive bool
+
 	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
 	// by DeleteUser, and by Record where there is no ledger. Default: nothing.
 	Persist func(context.Context) error
@@ -152,7 +156,8 @@ type Recorder struct {
 	replica  favfilter.Store // nil: none
 	kinds    *Kinds
 	identity favfilter.Identity // of the pages that the ledger backs
-	keyRate  float64            // false-positive rate of one key
+	rate     float64            // false-positive rate of a candidate
+	keyRate  float64            // of one key
 
 	rings map[string]*favfilter.Ring // of kinds with a window, by name
 	plain *favfilter.Filter          // instead of a ledger
@@ -175,6 +180,8 @@ type Recorder struct {
 	images    images
 	cache     *cache // nil: there is none
 	stats     counters
+	survey    survey
+	asked     asked
 	waiting   atomic.Int64 // writes
 	queue     chan *write
 	settling  chan struct{} // counts groups on their way
@@ -211,6 +218,9 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 		r.Close()
 		return nil, fmt.Errorf("open recorder: %w", err)
 	}
+	if c.Passive {
+		return r, nil
+	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
 	r.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
@@ -236,6 +246,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		replica:    c.Replica,
 		kinds:      c.Kinds,
 		identity:   favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		rate:       c.FalsePositiveRate,
 		keyRate:    c.FalsePositiveRate / float64(c.Kinds.lookups()),
 		now:        c.Now,
 		persist:    c.Persist,
@@ -245,6 +256,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		marks:      newWatermarks(id.Pages),
 		owners:     newOwners(),
 		placements: newPlacements(id.Pages),
+		survey:     newSurvey(id.Pages),
 		reshaping:  reshaping{turn: make(chan struct{}, 1)},
 		ownPage:    c.OwnPage,
 
@@ -262,19 +274,27 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if r.now == nil {
 		r.now = r.ledgerTime
 	}
-	if err := r.openRings(); err != nil {
+	if err := r.learnAll(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.declare(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
-		return nil, fmt.Errorf("read page sequences: %w", err)
-	}
-	r.follow.changed = nil // all pages; a scrub looks at them
 	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.ended.Go(r.commitLoop)
 	return r, nil
+}
+
+// learnAll tells the ledger of the kinds, and reads what it has of the pages.
+func (r *Recorder) learnAll(ctx context.Context) error {
+	if err := r.openRings(); err != nil {
+		return err
+	}
+	if err := r.declare(ctx); err != nil {
+		return err
+	}
+	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
+		return fmt.Errorf("read page sequences: %w", err)
+	}
+	r.follow.changed = nil // all pages; a scrub looks at them
+	return nil
 }
 
 // complete fills in the defaults and checks the ranges.
@@ -351,6 +371,12 @@ func (r *Recorder) isClosed() bool {
 
 // Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
 func (r *Recorder) Pages() uint32 { return r.identity.Pages }
+
+// FalsePositiveRate is that of the [Config].
+func (r *Recorder) FalsePositiveRate() float64 { return r.rate }
+
+// StalenessBound is that of the [Config]; 0 where the ledger is asked each time, and without one.
+func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
 
 // Kinds returns the kinds that the Recorder knows.
 func (r *Recorder) Kinds() *Kinds { return r.kinds }

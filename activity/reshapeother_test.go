@@ -183,12 +183,12 @@ func TestReshapeDue(t *testing.T) {
 		want  uint32
 	}{
 		{0, 0, 0},
-		{16, 16 * duePage, 0},
-		{16, 16*duePage + 1, 64},
-		{16, 16 * 10 * duePage, 512},
-		{1, 2 * duePage, 4},
-		{12, 12*duePage + 1, 32}, // a reshape is under way
-		{MaxPages, MaxPages * duePage * 2, 0},
+		{16, 16 * DuePage, 0},
+		{16, 16*DuePage + 1, 64},
+		{16, 16 * 10 * DuePage, 512},
+		{1, 2 * DuePage, 4},
+		{12, 12*DuePage + 1, 32}, // a reshape is under way
+		{MaxPages, MaxPages * DuePage * 2, 0},
 	} {
 		if got := (load{pages: c.pages, keys: c.keys}).due(); got != c.want {
 			t.Errorf("%d keys on %d pages: %d are due, want %d", c.keys, c.pages, got, c.want)
@@ -197,7 +197,7 @@ func TestReshapeDue(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.ownPage = 1 << 20
 	var batch []Activity
-	for i := range duePage + 100 {
+	for i := range DuePage + 100 {
 		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
 	}
 	_, err := g.Record(t.Context(), batch)
@@ -205,12 +205,12 @@ func TestReshapeDue(t *testing.T) {
 	g.scrubAll() // begins in the middle of a round
 	g.scrubAll()
 	s := g.Stats()
-	if s.ReshapeDue != 4 || s.KeysPerPage != duePage+100 || s.SharedPages != 1 {
+	if s.ReshapeDue != 4 || s.KeysPerPage != DuePage+100 || s.SharedPages != 1 {
 		t.Errorf("%+v", s)
 	}
 	must(t, g.Reshape(t.Context(), s.ReshapeDue, nil))
 	g.scrubAll()
-	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (duePage+100)/4.0 || s.SharedPages != 4 {
+	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (DuePage+100)/4.0 || s.SharedPages != 4 {
 		t.Errorf("after it: %+v", s)
 	}
 }
@@ -218,7 +218,7 @@ func TestReshapeDue(t *testing.T) {
 // Who has a page of their own is no load for others.
 func TestOwnPagesAreNotDue(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
-	g.recordMany(t, "bot", "hide", 3*duePage, posts("b"))
+	g.recordMany(t, "bot", "hide", 3*DuePage, posts("b"))
 	g.settleMoves()
 	for range 3 {
 		g.scrubAll()

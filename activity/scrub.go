@@ -175,6 +175,7 @@ func (r *Recorder) scrubStep(s *scrub) int {
 		r.endRound(s)
 		s.next, s.pages = 0, nil
 	}
+	r.stats.scrubAt.Store(s.next)
 	return len(pages)
 }
 
@@ -188,6 +189,7 @@ func (r *Recorder) pageNumber(others *census, n int) uint32 {
 
 // endRound is called after the last page.
 func (r *Recorder) endRound(s *scrub) {
+	r.survey.keep(r.placements.census())
 	if s.missed == 0 {
 		r.images.clear() // the store is up, and its pages are repaired
 		r.stats.scrubRounds.Add(1)
@@ -232,12 +234,18 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 			continue
 		}
 		if st.Missing && (r.marks.of(page).committed.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
+			r.glanced(page, PageUnused, st, 0)
 			continue // nobody on it has done anything, or nobody is on it
 		}
 		reason := r.fault(ctx, page, want[i], st)
 		if reason == "" && r.overfull(st.Header) {
 			reason = "overfull" // the rate was made less
 		}
+		behind := uint64(0)
+		if reason == "behind" {
+			behind = want[i] - min(want[i], st.Header.Sequence)
+		}
+		r.glanced(page, stateOf(reason), st, behind)
 		if reason == "" {
 			raise(&r.marks.of(page).stood, st.Header.Sequence)
 			continue
@@ -247,9 +255,10 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 	return found, standings
 }
 
-// repair rebuilds the pages found.
-func (r *Recorder) repair(found []misfit) {
+// repair rebuilds the pages found, and returns how many it could not.
+func (r *Recorder) repair(found []misfit) (failed int) {
 	var group errgroup.Group
+	var failures atomic.Int64
 	group.SetLimit(maxRepairs)
 	for _, m := range found {
 		if r.isClosed() {
@@ -259,13 +268,18 @@ func (r *Recorder) repair(found []misfit) {
 			ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 			defer cancel()
 			r.stats.found(m.reason)
-			if err := r.remake(ctx, m.page, m.want, m.reason); err != nil && !r.isClosed() {
+			err := r.remake(ctx, m.page, m.want, m.reason)
+			if err != nil {
+				failures.Add(1)
+			}
+			if err != nil && !r.isClosed() {
 				r.log.WarnContext(ctx, "a page could not be repaired", "page", m.page, "reason", m.reason, "error", err)
 			}
 			return nil // the others go on
 		})
 	}
 	_ = group.Wait() // always nil
+	return int(failures.Load())
 }
 
 // verify compares the keys of one page with the ledger and makes it anew, for what a header

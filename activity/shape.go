@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// duePage is from how many keys on average a page that users share has too many: what a feed reads of others is what
+	// DuePage is from how many keys on average a page that users share has too many: what a feed reads of others is what
 	// it costs. aimPage is how many it has then, at most.
-	duePage = 4096
+	DuePage = 4096
 	aimPage = 2048
 	// MaxPages is the most pages that users may share.
 	MaxPages = 1 << 24
@@ -42,7 +42,7 @@ func (r *Recorder) weigh(l *load, others *census, page uint32, st favfilter.Stan
 
 // due is how many pages there should be, a power of two; 0 if there are enough.
 func (l load) due() uint32 {
-	if l.pages == 0 || l.keys <= uint64(l.pages)*duePage {
+	if l.pages == 0 || l.keys <= uint64(l.pages)*DuePage {
 		return 0
 	}
 	right := uint64(1) << bits.Len64((l.keys-1)/aimPage)

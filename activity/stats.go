@@ -14,6 +14,8 @@ type Stats struct {
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
 	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these ended, or since the Recorder was opened
+	ScrubAt     uint32            `json:"scrub_at"`     // where in its round the scrub is: a page
+	ScrubPages  uint32            `json:"scrub_pages"`  // of how many
 	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
 	Verified    uint64            `json:"verified"`     // pages whose keys were compared with the ledger
 	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes
@@ -66,6 +68,7 @@ type counters struct {
 
 	load     atomic.Pointer[load] // of the last whole round of the scrub
 	roundEnd atomic.Int64         // when that ended, as elapsed; 0: none has
+	scrubAt  atomic.Uint32
 
 	mu       sync.Mutex
 	amiss    map[string]uint64
@@ -126,6 +129,9 @@ func (r *Recorder) Stats() Stats {
 		s.ScrubAge = time.Duration(r.elapsed() - c.roundEnd.Load())
 	}
 	pages := r.placements.census()
+	if r.HasLedger() {
+		s.ScrubAt, s.ScrubPages = c.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
+	}
 	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
 	if l := c.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()

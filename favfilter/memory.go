@@ -159,7 +159,7 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Standing, error) {
 		if h := m.stands(id); h.page == nil {
 			standings[i].Missing = true
 		} else {
-			standings[i].Header = h.page.header
+			standings[i] = h.page.Standing()
 		}
 	}
 	return standings, nil

@@ -73,6 +73,19 @@ func DecodePage(raw, marks []byte) (*Page, error) {
 // Header returns the page's header as it stands.
 func (p *Page) Header() Header { return p.header }
 
+// Standing is the page as [Store.Peek] tells of it.
+func (p *Page) Standing() Standing {
+	s := Standing{Header: p.header, Size: sizeOf(p.header, len(p.raw), 0)}
+	if s.Size.Regions > 0 {
+		s.Size.Bytes += uint32(p.marksBytes())
+	}
+	for i := range p.layers {
+		s.Collided += uint32(p.layers[i].marks.Count())
+	}
+	s.Uncounted = p.marks == nil && s.Size.Regions > 0
+	return s
+}
+
 // FalsePositiveRate is the probability that a key that is absent is reported, as the page
 // stands, by any of its layers.
 func (p *Page) FalsePositiveRate() float64 {

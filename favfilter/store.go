@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // PageID names a page in a store.
@@ -141,8 +143,13 @@ type Replacement struct {
 
 // Standing is what stands in the place of a page, as [Store.Peek] found it.
 type Standing struct {
-	Header  Header // zero unless the page is sound
-	Missing bool
+	Header Header // zero unless the page is sound
+	Size   Size   // the same
+	// Collided is how many of the page's regions are marked as shared, of all its layers. 0 also of a page without
+	// marks, and where Uncounted.
+	Collided  uint32
+	Uncounted bool // the store may not count marks
+	Missing   bool
 	// Damage wraps ErrDamaged: the header is unreadable, a string is not as long as
 	// the page's shape makes it, or the two strings are not of one build. Of a page that
 	// has grown, the header tells the lengths to within some bytes only.
@@ -150,11 +157,38 @@ type Standing struct {
 	Err    error // the place could not be asked, and nothing is known of it
 }
 
-// Inspect returns the standing of a page of which a store has read the first
-// [HeaderBytes] of its bits string and the first 8 bytes of its regions string, both
-// shorter where the string is, and the lengths of the strings.
-func Inspect(header []byte, bitsLength int, build []byte, regionsLength int) Standing {
-	h, err := DecodeHeader(header)
+// Size is how large a page is, all layers together.
+type Size struct {
+	Bits    uint32 // Bloom bits
+	Regions uint32 // that have a mark; of a page that has grown, with regions that a byte is no multiple of, to within a few
+	Bytes   uint32 // of both strings
+}
+
+// sizeOf is the size of a page by its header and the lengths of its strings.
+func sizeOf(h Header, bitsLength, regionsLength int) Size {
+	s := Size{
+		Bits:  8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes),
+		Bytes: uint32(bitsLength + regionsLength),
+	}
+	if h.Shape.Region > 0 {
+		s.Regions = regions.Count(s.Bits, uint32(h.Shape.Region))
+	}
+	return s
+}
+
+// Stored is what a store has read of the strings of a page, to tell how it stands.
+type Stored struct {
+	Header        []byte // the first [HeaderBytes] of the bits string, fewer where that is shorter
+	BitsLength    int
+	Build         []byte // the first 8 bytes of the regions string, fewer where that is shorter
+	RegionsLength int
+	Collided      int // bits set past these; less than 0: the store may not count
+}
+
+// Standing returns the standing of the page.
+func (s Stored) Standing() Standing {
+	h, err := DecodeHeader(s.Header)
+	bitsLength, regionsLength := s.BitsLength, s.RegionsLength
 	switch {
 	case bitsLength == 0:
 		return Standing{Missing: true}
@@ -166,16 +200,18 @@ func Inspect(header []byte, bitsLength int, build []byte, regionsLength int) Sta
 		return Standing{Damage: fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, bitsLength, least, most, h.Shape.Bits)}
 	}
 	if h.Shape.Region == 0 {
-		return Standing{Header: h}
+		return Standing{Header: h, Size: sizeOf(h, bitsLength, 0)}
 	}
 	least, most = marksLengths(h, bitsLength)
 	if regionsLength < least || regionsLength > most {
 		return Standing{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d to %d expected", ErrDamaged, regionsLength, least, most)}
 	}
-	if len(build) != buildBytes || binary.BigEndian.Uint64(build) != h.Build {
-		return Standing{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, build)}
+	if len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build {
+		return Standing{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, s.Build)}
 	}
-	return Standing{Header: h}
+	return Standing{
+		Header: h, Size: sizeOf(h, bitsLength, regionsLength), Collided: uint32(max(0, s.Collided)), Uncounted: s.Collided < 0,
+	}
 }
 
 // bitsLengths are the shortest and the longest bits string of a page with header h.

@@ -46,6 +46,8 @@ type dataFlags struct {
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
 
+	passive bool // nothing is changed but what is asked for
+
 	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
 
@@ -175,6 +177,7 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		StalenessBound:    f.StalenessBound,
 		ScrubRate:         f.ScrubRate,
 		OwnPage:           f.OwnPage,
+		Passive:           f.passive,
 		Logger:            log,
 	}
 	if f.Ledger != noLedger {

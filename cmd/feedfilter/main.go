@@ -33,6 +33,9 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
 	Reshape    reshapeCmd    `cmd:"" help:"Change the number of pages while the service runs."`
+	Inspect    inspectCmds   `cmd:"" help:"Look inside a page, a user or an activity: what the page says, and what the ledger says."`
+	Rebuild    rebuildCmd    `cmd:"" help:"Make pages anew from the ledger while the service runs."`
+	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and make anew what is amiss."`
 	Token      tokenCmds     `cmd:"" help:"Make and look at tokens, which --auth-file asks for."`
 	HashID     hashIDCmd     `cmd:"" help:"Print what logs show of ids."`
 	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`

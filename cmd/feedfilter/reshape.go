@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,9 +107,11 @@ func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *homesBar) (
 	return d.recorder.Reshape(ctx, pages, bar.show)
 }
 
-// homesBar shows on a terminal how far a reshape has come. Without a terminal, it shows nothing.
+// homesBar shows on a terminal how far a reshape has come, or whatever else goes through so many of something. Without a
+// terminal, it shows nothing.
 type homesBar struct {
 	std         stdio
+	of          string                   // what is counted; "": homes
 	bar         *progressbar.ProgressBar // nil: no terminal
 	done, homes int
 }
@@ -117,7 +120,7 @@ func (b *homesBar) show(done, homes int) {
 	if b.homes == 0 && term.IsTerminal(int(b.std.err.Fd())) {
 		b.bar = progressbar.NewOptions(homes,
 			progressbar.OptionSetWriter(b.std.err),
-			progressbar.OptionSetDescription("homes"),
+			progressbar.OptionSetDescription(cmp.Or(b.of, "homes")),
 			progressbar.OptionSetPredictTime(true),
 			progressbar.OptionSetElapsedTime(true),
 			progressbar.OptionThrottle(100*time.Millisecond),

@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 const (
@@ -84,46 +80,13 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 
 // call asks for /v1/pages of the service.
 func (c *reshapeCmd) call(ctx context.Context, method, body string) (s shape, err error) {
-	u, err := serviceURL(c.Server)
-	if err != nil {
-		return s, err
+	if err := (remote{c.Server, c.Client}).ask(ctx, method, "v1/pages", body, &s); err != nil {
+		return shape{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	route := u.JoinPath("v1", "pages").String()
-	req, err := http.NewRequestWithContext(ctx, method, route, strings.NewReader(body))
-	if err != nil {
-		return s, err
+	if s.Homes == 0 {
+		return shape{}, fmt.Errorf("%s: answered, and not as feedfilter does", c.Server)
 	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if err := c.Client.authorize(req); err != nil {
-		return s, err
-	}
-	resp, err := directly().Do(req)
-	if err != nil {
-		return s, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHealthBytes))
-	if err != nil {
-		return s, fmt.Errorf("%s: %w", route, err)
-	}
-	var answer struct {
-		shape
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	err = json.Unmarshal(text, &answer)
-	switch {
-	case err == nil && answer.Error.Message != "":
-		return s, fmt.Errorf("%s: %s", route, answer.Error.Message)
-	case err != nil || answer.Homes == 0:
-		return s, fmt.Errorf("%s: answered %s, and not as feedfilter does", route, resp.Status)
-	}
-	return answer.shape, nil
+	return s, nil
 }
 
 // directly is a client that goes neither by way of a proxy nor to other addresses: it is this service that is asked.

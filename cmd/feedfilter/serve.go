@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -93,9 +94,15 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	if d.windows != nil {
 		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
 	}
+	var beside sync.WaitGroup // requests
+	defer beside.Wait()
+	besides, end := context.WithCancel(ctx)
+	defer end()
 	//nolint:contextcheck // handlers have their requests' contexts
 	handler := httpapi.New(httpapi.Config{
 		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access, Metrics: c.Data.meters,
+		About: c.Data.about(),
+		Background: func(do func(context.Context)) { beside.Go(func() { do(besides) }) },
 	})
 	server := newServer(handler, log, defaultTimeouts())
 	limited := limitConnections(listener, c.MaxConnections)

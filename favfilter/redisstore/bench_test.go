@@ -132,3 +132,21 @@ func BenchmarkApplyPages(b *testing.B) {
 	}
 	p.report()
 }
+
+// BenchmarkPeek looks at 64 pages of 8 KiB, as the scrub does.
+func BenchmarkPeek(b *testing.B) {
+	s, _, p := benchStore(b)
+	ids := make([]favfilter.PageID, 64)
+	for i := range ids {
+		ids[i] = favfilter.PageID{Number: uint32(i)}
+		resetPage(b, s, ids[i])
+	}
+	for b.Loop() {
+		p.measure(func() {
+			if standings, err := s.Peek(b.Context(), ids); err != nil || standings[63].Header.Count != 2000 {
+				b.Fatal(standings, err)
+			}
+		})
+	}
+	p.report()
+}

@@ -40,7 +40,7 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 	return standings, nil
 }
 
-var errPeek = errors.New("the script answered no header, build and lengths")
+var errPeek = errors.New("the script answered no header, build, lengths and count")
 
 // standing reads the answer of peek.lua.
 func standing(cmd *redis.Cmd) favfilter.Standing {
@@ -48,15 +48,19 @@ func standing(cmd *redis.Cmd) favfilter.Standing {
 	switch {
 	case err != nil:
 		return favfilter.Standing{Err: err}
-	case len(vals) != 4:
+	case len(vals) != 5:
 		return favfilter.Standing{Err: errPeek}
 	}
 	header, a := vals[0].(string)
 	bitsLength, b := vals[1].(int64)
 	build, c := vals[2].(string)
 	regionsLength, d := vals[3].(int64)
-	if !a || !b || !c || !d {
+	collided, e := vals[4].(int64)
+	if !a || !b || !c || !d || !e {
 		return favfilter.Standing{Err: errPeek}
 	}
-	return favfilter.Inspect([]byte(header), int(bitsLength), []byte(build), int(regionsLength))
+	return favfilter.Stored{
+		Header: []byte(header), BitsLength: int(bitsLength),
+		Build: []byte(build), RegionsLength: int(regionsLength), Collided: int(collided),
+	}.Standing()
 }

@@ -2,8 +2,9 @@
 --
 -- KEYS[1]  bits string        KEYS[2]  regions string
 --
--- Returns {start of the bits, its length, start of the regions, its length}: 64 and 8
--- bytes, or as many as there are. What is no string has none.
+-- Returns {start of the bits, its length, start of the regions, its length, marks set}: 64 and 8
+-- bytes, or as many as there are. What is no string has none. Where the user may not call BITCOUNT,
+-- that is -1.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)
   if type(start) ~= 'string' then
@@ -14,4 +15,11 @@ end
 
 local header, bits = start_of(KEYS[1], 63)
 local build, regions = start_of(KEYS[2], 7)
-return {header, bits, build, regions}
+local collided = 0
+if regions > 8 then
+  collided = redis.pcall('BITCOUNT', KEYS[2], 8, -1)
+  if type(collided) ~= 'number' then
+    collided = -1
+  end
+end
+return {header, bits, build, regions, collided}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 func peek(t testing.TB, s favfilter.Store, ids ...favfilter.PageID) []favfilter.Standing {
@@ -35,7 +36,8 @@ func peeked(t *testing.T, b Backend) {
 	want := make([]favfilter.Standing, len(ids))
 	want[1].Missing = true
 	for i, n := range map[int]int{0: 2, 2: 1, 3: 500} {
-		want[i].Header = apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(i*1000, n)}).Header
+		apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(i*1000, n)})
+		want[i] = standing(t, b, ids[i])
 	}
 	want[4] = want[0]
 	if got := peek(t, b.Store, ids...); !slices.Equal(got, want) {
@@ -48,6 +50,61 @@ func peeked(t *testing.T, b Backend) {
 	cancel()
 	if _, err := b.Store.Peek(ctx, ids); !errors.Is(err, context.Canceled) {
 		t.Errorf("peek with a cancelled context: %v", err)
+	}
+}
+
+// standing counts what stands in the place of a page, by its strings.
+func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Standing {
+	t.Helper()
+	raw, marks := b.Strings(t, id)
+	page, err := favfilter.DecodePage(raw, marks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := favfilter.Standing{Header: page.Header(), Size: favfilter.Size{Bytes: uint32(len(raw) + len(marks))}}
+	for _, shape := range page.Layers() {
+		s.Size.Bits += shape.Bits
+		if shape.Region > 0 {
+			s.Size.Regions += regions.Count(shape.Bits, uint32(shape.Region))
+		}
+	}
+	if len(marks) > 0 {
+		s.Collided = uint32(regions.Bitmap(marks[8:]).Count())
+	}
+	return s
+}
+
+// peekedCollided: as many regions are collided as have a mark, whatever came and went.
+func peekedCollided(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 40}
+	create(t, b.Store, id, header(40, 300))
+	check := func() uint32 {
+		t.Helper()
+		got := peek(t, b.Store, id)[0]
+		if want := standing(t, b, id); got != want {
+			t.Errorf("peeked at\n     %+v\nwant %+v", got, want)
+		}
+		return got.Collided
+	}
+	if n := check(); n != 0 {
+		t.Errorf("%d regions of an empty page are collided", n)
+	}
+	apply(t, b.Store, favfilter.Batch{ID: id, Add: hashes(0, 1)})
+	if n := check(); n != 0 {
+		t.Errorf("%d regions of one key are collided", n)
+	}
+	most := uint32(0)
+	for i := range b.rounds(10) {
+		apply(t, b.Store, favfilter.Batch{ID: id, Add: hashes(100*i+1, 100)})
+		if n := check(); n <= most {
+			t.Errorf("%d regions are collided, %d were with fewer keys", n, most)
+		} else {
+			most = n
+		}
+		apply(t, b.Store, favfilter.Batch{ID: id, Remove: hashes(100*i+1, 40)})
+		if n := check(); n != most {
+			t.Errorf("%d regions are collided, and %d before keys went: marks stay", n, most)
+		}
 	}
 }
 
@@ -89,13 +146,13 @@ func peekedDamaged(t *testing.T, b Backend) {
 		if got[0].Header != (favfilter.Header{}) || got[0].Missing != c.missing || errors.Is(got[0].Damage, favfilter.ErrDamaged) == c.missing {
 			t.Errorf("%s: peeked at %+v", c.name, got[0])
 		}
-		if got[1] != (favfilter.Standing{Header: header(41, 100)}) {
+		if got[1] != newPage(t, header(41, 100)).Standing() {
 			t.Errorf("%s: beside it, peeked at %+v", c.name, got[1])
 		}
 		b.Overwrite(t, id, "bits", bits)
 		b.Overwrite(t, id, "regions", marks)
 	}
-	if got := peek(t, b.Store, id)[0]; got != (favfilter.Standing{Header: header(40, 100)}) {
+	if got := peek(t, b.Store, id)[0]; got != newPage(t, header(40, 100)).Standing() {
 		t.Errorf("put back: peeked at %+v", got)
 	}
 }

@@ -81,6 +81,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"short strings are noticed", shortStrings},
 		{"a count that is wrong stays at 0", wrongCount},
 		{"peek tells what stands there", peeked},
+		{"peek tells how many regions are collided", peekedCollided},
 		{"peek tells of damage", peekedDamaged},
 		{"a probe finds what the page contains", probed},
 		{"a probe notices another page", probedOther},

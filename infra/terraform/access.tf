@@ -6,7 +6,7 @@ locals {
     ["on", "~fav:*", "-@all"],
     ["+auth", "+hello", "+ping", "+client|setname", "+client|setinfo", "+command", "+info", "+cluster|slots", "+asking", "+readonly"],
     ["+cluster|info", "+time"],
-    ["+mget", "+get", "+getrange", "+strlen", "+bitfield"],
+    ["+mget", "+get", "+getrange", "+strlen", "+bitcount", "+bitfield"],
     ["+set", "+setrange", "+del", "+persist", "+eval", "+evalsha"],
   ))
 }

@@ -160,7 +160,7 @@ func (d *Doctor) permissionTodo() string {
 // AccessRule is all that a user of Redis has to be allowed for a filter of that name, as its access control lists have it.
 func AccessRule(filter string) string {
 	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
-		"+mget +get +getrange +strlen +bitfield +set +setrange +del +persist +eval +evalsha +time"
+		"+mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist +eval +evalsha +time"
 }
 
 // urlOf is a URL to try, with the transport that the flags have.

@@ -34,6 +34,7 @@ const (
 const tryScript = `if redis.call('STRLEN', KEYS[1]) ~= 0 then return redis.error_reply('ERR the key is in use') end
 redis.call('GETRANGE', KEYS[1], 0, 63)
 redis.call('GET', KEYS[1])
+redis.call('BITCOUNT', KEYS[1], 8, -1)
 redis.call('BITFIELD', KEYS[1], 'GET', 'u1', '0')
 redis.call('SETRANGE', KEYS[1], 0, '')
 redis.call('SET', KEYS[1], '', 'XX', 'KEEPTTL')

@@ -67,6 +67,9 @@ func TestScopes(t *testing.T) {
 	const anybody, read, write, ops = "none feed activity ops all old wrong", "feed all", "activity all", "ops all"
 	may := map[string]string{
 		"GET /healthz": anybody, "GET /readyz": anybody,
+		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages": ops, "GET /v1/ops/pages/:number": ops,
+		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
+		"POST /v1/ops/pages/:number/rebuild": write, "POST /v1/ops/scrub": write,
 		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops all", "GET /v1/pages": ops, "PUT /v1/pages": write,
 		"POST /v1/feed/filter": read, "POST /v1/feed/explain": "feed ops all",
 		"GET /v1/users/:user": read, "DELETE /v1/users/:user": write, "GET /v1/users/:user/export": read, "POST /v1/users/:user/preview": read,

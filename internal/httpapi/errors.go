@@ -142,6 +142,8 @@ func describe(err error) problem {
 		}
 	}
 	switch {
+	case errors.Is(err, activity.ErrNoPage):
+		return problem{Code: codeNotFound, Message: "there is no such page"}
 	case errors.Is(err, errStuck):
 		return problem{Code: codeStuck, Message: errStuck.Error()}
 	case errors.Is(err, activity.ErrReshaping):
@@ -176,6 +178,9 @@ func (s *service) fail(c echo.Context, err error) {
 	}
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		refused.headers(h)
+	}
+	if p.Code != codeOverloaded && p.status() >= http.StatusInternalServerError && p.status() != http.StatusNotImplemented {
+		s.failed.Add(1)
 	}
 	if err := respond(c, p.status(), errorAnswer{p}); err != nil {
 		s.log.DebugContext(c.Request().Context(), "an error could not be answered", "error", err)

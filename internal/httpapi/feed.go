@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -97,6 +98,7 @@ func (s *service) filter(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
+	start := time.Now()
 	in := s.rooms.get()
 	defer s.rooms.put(in)
 	req, done, err := s.decodeFeed(c, in)
@@ -125,7 +127,9 @@ func (s *service) filter(c echo.Context) error {
 	}
 	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
-	return send(c, http.StatusOK, in.text)
+	err = send(c, http.StatusOK, in.text)
+	s.history.latency.note(time.Since(start))
+	return err
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

@@ -15,6 +15,13 @@ import (
 // than the probes of orchestrators wait.
 const readyTimeout = 2 * time.Second
 
+// How a service is.
+const (
+	statusReady       = "ready"
+	statusDegraded    = "degraded"
+	statusUnavailable = "unavailable"
+)
+
 type healthAnswer struct {
 	Status string `json:"status"`
 	Down   []down `json:"down,omitempty"`
@@ -42,23 +49,28 @@ func (s *service) ready(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Request().Context(), min(readyTimeout, s.timeout))
+	ctx, cancel := s.readyContext(c)
 	defer cancel()
 	ready, errs := s.recorder.Ready(ctx)
 	if len(errs) == 0 {
-		return respond(c, http.StatusOK, healthAnswer{Status: "ready"})
+		return respond(c, http.StatusOK, healthAnswer{Status: statusReady})
 	}
 	s.logError(c, "ask the dependencies", errors.Join(errs...))
-	answer := healthAnswer{Status: "degraded", Down: make([]down, len(errs))}
+	answer := healthAnswer{Status: statusDegraded, Down: make([]down, len(errs))}
 	for i, err := range errs {
 		answer.Down[i] = downOf(err)
 	}
 	if ready {
 		return respond(c, http.StatusOK, answer)
 	}
-	answer.Status = "unavailable"
+	answer.Status = statusUnavailable
 	c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 	return respond(c, http.StatusServiceUnavailable, answer)
+}
+
+// readyContext is that of a request which asks the dependencies whether they are there.
+func (s *service) readyContext(c echo.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Request().Context(), min(readyTimeout, s.timeout))
 }
 
 func downOf(err error) down {

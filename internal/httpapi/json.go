@@ -37,7 +37,7 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 			notNull[string](), notNull[*string](), notNull[[]string](),
 			notNull[postsRequest](),
 			notNull[*int](), notNull[bool](),
-			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](), notNull[pagesRequest](),
+			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](), notNull[pagesRequest](), notNull[scrubRequest](),
 			notNull[filterRequest](), notNull[[]feedPost](), element[feedPost](feed.MaxPosts),
 			notNull[batchRequest](), notNull[[]batchLine](), element[batchLine](maxBatch),
 		)),

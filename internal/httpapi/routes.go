@@ -40,6 +40,7 @@ func (s *service) routes() []route {
 		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
 		{http.MethodPost, "/v1/activities", s.batch, write, false},
 	}
+	all = append(all, s.opsRoutes(ops, write)...)
 	for _, k := range s.recorder.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {
@@ -70,6 +71,7 @@ func (s *service) addRoutes(e *echo.Echo) {
 		}
 		below[r.path] = true
 	}
+	e.RouteNotFound(opsKeyPath+"/*", echo.NotFoundHandler)
 	for _, k := range s.recorder.Kinds().All() {
 		// Without a route below it, the last parameter would take the rest of the
 		// path, slashes included.

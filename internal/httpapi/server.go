@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -53,9 +54,22 @@ type Config struct {
 
 	// Metrics is what GET /metrics answers with; the service adds its own, and the Recorder's. Default: a new one.
 	Metrics *metrics.Registry
+
+	// Background runs what the handler does beside requests, a history of itself, until the context that it gives ends.
+	// Nil: there is no history.
+	Background func(do func(ctx context.Context))
+
+	About About
 }
 
-// service holds what the handlers share. But for limits, feeds and rooms, it does not change.
+// About is what the service is made of, in words for people: no addresses, nothing secret.
+type About struct {
+	Version   string // of the program
+	Ledger    string // "sqlite", "postgres" or "none"
+	PageStore string // "memory", "redis", "redis+cluster", ...
+}
+
+// service holds what the handlers share. But for limits, counts, rooms and the history, it does not change.
 type service struct {
 	started  time.Time
 	limits   limits
@@ -73,6 +87,9 @@ type service struct {
 	noise    *access.Throttle // of refused requests in logs
 	metrics  *metrics.Registry
 	meters   meters
+	history  *history
+	failed   atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	about    About
 }
 
 // Handler answers all routes. Its limit on requests may change while it does.
@@ -96,6 +113,14 @@ func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
 // NDJSON, which extend them as they go on, and DELETE /v1/users/{user}, which may take five
 // minutes. All of them end when the request's context does.
 func New(c Config) *Handler {
+	s := newService(c)
+	if c.Background != nil {
+		c.Background(s.history.run)
+	}
+	return &Handler{Handler: s.handler(), limits: &s.limits}
+}
+
+func newService(c Config) *service {
 	s := &service{
 		recorder: c.Recorder,
 		log:      c.Logger,
@@ -109,8 +134,10 @@ func New(c Config) *Handler {
 		origins:  http.NewCrossOriginProtection(),
 		refused:  newRefusals(),
 		noise:    access.NewThrottle(),
+		about:    c.About,
 	}
 	s.access.IDs = cmp.Or(s.access.IDs, access.NewIDs())
+	s.history = newHistory(s)
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
@@ -118,11 +145,16 @@ func New(c Config) *Handler {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.measure(c.Metrics)
+	return s
+}
+
+// handler answers all routes.
+func (s *service) handler() http.Handler {
 	e := echo.New()
 	e.Pre(routeEscaped)
 	e.Use(s.observe)
 	s.addRoutes(e)
-	return &Handler{e, &s.limits}
+	return e
 }
 
 // routeEscaped makes Echo route, and cut out parameters, by the path as the client

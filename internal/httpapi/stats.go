@@ -41,6 +41,7 @@ type feedStats struct {
 // feedCounts are behind feedStats. The maps do not change.
 type feedCounts struct {
 	answered, kept    atomic.Uint64
+	candidates        atomic.Uint64 // kept and dropped
 	dropped, degraded map[string]*atomic.Uint64
 }
 
@@ -58,6 +59,7 @@ func newFeedCounts(kinds *activity.Kinds) *feedCounts {
 func (c *feedCounts) count(a feed.Answer) {
 	c.answered.Add(1)
 	c.kept.Add(uint64(len(a.Kept)))
+	c.candidates.Add(uint64(len(a.Kept) + len(a.Dropped)))
 	for _, d := range a.Dropped {
 		if n := c.dropped[d.Kind]; n != nil { // one that annotates drops what a request shows twice
 			n.Add(1)

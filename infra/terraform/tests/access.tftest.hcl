@@ -45,7 +45,7 @@ run "by_default" {
     condition = toset([for w in split(" ", aws_elasticache_user.this[0].access_string) : w if startswith(w, "+")]) == toset([
       "+auth", "+hello", "+ping", "+client|setname", "+client|setinfo", "+command", "+info", "+cluster|slots", "+asking", "+readonly",
       "+cluster|info", "+time",
-      "+mget", "+get", "+getrange", "+strlen", "+bitfield",
+      "+mget", "+get", "+getrange", "+strlen", "+bitcount", "+bitfield",
       "+set", "+setrange", "+del", "+persist", "+eval", "+evalsha",
     ])
     error_message = "The user's commands are not those that feedfilter sends."

@@ -1,0 +1,221 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
+	t.Helper()
+	p, err := g.InspectPage(t.Context(), page)
+	must(t, err)
+	return p
+}
+
+// somePopulation is known to the last key: on the one page that there is.
+func somePopulation(t *testing.T, g *rig) {
+	t.Helper()
+	var batch []Activity
+	for i := range 30 {
+		batch = append(batch, add("heavy", "hide", fmt.Sprint("p", i)))
+	}
+	for i := range 5 {
+		batch = append(batch, add("light", "block", fmt.Sprint("b", i)))
+	}
+	batch = append(batch, add("light", "like", "p1"))
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+}
+
+func TestInspectPage(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		if p := g.inspectOne(t, 0); p.State != PageUnused || !p.Agrees() || p.Page != nil || p.Ledger.Users != 0 {
+			t.Errorf("before anything was done: %+v, %+v", p, p.Ledger)
+		}
+		somePopulation(t, g)
+		p := g.inspectOne(t, 0)
+		want := &LedgerPage{
+			Sequence: 1, Keys: 41, Kinds: map[string]int{"hide": 30, "block": 5, "blocked-by": 5, "like": 1}, Users: 7,
+			Largest: []UserKeys{{"heavy", 30}, {"light", 6}, {"b0", 1}, {"b1", 1}, {"b2", 1}, {"b3", 1}, {"b4", 1}},
+		}
+		if l := p.Ledger; l.Sequence != want.Sequence || l.Keys != want.Keys || l.Users != want.Users ||
+			!maps.Equal(l.Kinds, want.Kinds) || !slices.Equal(l.Largest, want.Largest) {
+			t.Errorf("the ledger has %+v, want %+v", l, want)
+		}
+		if p.State != PageSound || !p.Agrees() || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Own {
+			t.Errorf("a sound page: %+v", p)
+		}
+		if h := p.Standing.Header; h.Sequence != 1 || h.Count != 41 || p.Capacity < 41 || h.Set > p.Limit || p.Standing.Uncounted {
+			t.Errorf("it stands as %+v, for %d keys, %d bits at most", p.Standing, p.Capacity, p.Limit)
+		}
+	})
+}
+
+// What is amiss is said, and left as it is; making the page anew mends it.
+func TestInspectHarmedPage(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 1)
+	somePopulation(t, g)
+	old := snapshot(t, client)
+	g.record(t, true, add("heavy", "hide", "later"))
+	const bits, marks = "fav:{feed/0}:bits", "fav:{feed/0}:regions"
+	for _, c := range []struct {
+		name string
+		harm func()
+		want PageInside
+	}{
+		{"sound", func() {}, PageInside{State: PageSound}},
+		{"missing", func() { must(t, client.Del(t.Context(), bits, marks).Err()) }, PageInside{
+			State: PageMissing, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1},
+		}},
+		{"half", func() { must(t, client.Del(t.Context(), marks).Err()) }, PageInside{
+			State: PageDamaged, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1},
+		}},
+		{"behind", func() { restore(t, client, old) }, PageInside{
+			State: PageBehind, Behind: 1, Residual: -1, Lacks: map[string]int{"hide": 1},
+		}},
+		{"of another", func() {
+			other, err := g.image(t.Context(), 0, nil, ledger.Standing{Sequence: 2})
+			must(t, err)
+			h := other.Header()
+			h.Incarnation++
+			foreign, err := favfilter.NewPage(h)
+			must(t, err)
+			put(t, g.store, foreign)
+		}, PageInside{State: PageForeign, Residual: -42, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1}}},
+		{"a key too many", func() {
+			page := g.inspectOne(t, 0).Page.Clone()
+			page.Insert(favfilter.Hash{H1: 1, H2: 2})
+			put(t, g.store, page)
+		}, PageInside{State: PageSound, Residual: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.harm()
+			p := g.inspectOne(t, 0)
+			if p.State != c.want.State || p.Behind != c.want.Behind || p.Residual != c.want.Residual || !maps.Equal(p.Lacks, c.want.Lacks) {
+				t.Errorf("%v, behind by %d, %d keys more, lacks %v, want %+v", p.State, p.Behind, p.Residual, p.Lacks, c.want)
+			}
+			if p.Agrees() != (c.name == "sound") || (p.Damage != nil) != (p.State == PageDamaged) {
+				t.Errorf("agrees: %v, damage: %v", p.Agrees(), p.Damage)
+			}
+			if again := g.inspectOne(t, 0); again.State != p.State || again.Residual != p.Residual {
+				t.Errorf("a look has made %v of a page that was %v", again.State, p.State)
+			}
+			rebuilt, err := g.RebuildPage(t.Context(), 0)
+			must(t, err)
+			mended := g.inspectOne(t, 0)
+			if !mended.Agrees() || rebuilt.Number != 0 || rebuilt.Keys != 42 || rebuilt.Sequence != 2 ||
+				rebuilt.Bytes != int(mended.Standing.Size.Bytes) {
+				t.Errorf("made anew as %+v, it is %+v", rebuilt, mended)
+			}
+		})
+	}
+	if n := g.Stats().Rebuilds["asked for"]; n != 6 {
+		t.Errorf("%d rebuilds were asked for, want 6", n)
+	}
+}
+
+// put puts a page in place of whatever stands there.
+func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
+	t.Helper()
+	id := favfilter.PageID{Number: page.Header().Number}
+	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	if done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: loaded[0].Version}); err != nil || !done {
+		t.Fatalf("put a page: %v, %v", done, err)
+	}
+}
+
+func TestInspectNoPage(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	for _, page := range []uint32{4, ledger.OwnPages - 1, ledger.OwnPages, 1<<32 - 1} {
+		if _, err := g.InspectPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
+			t.Errorf("page %d: %v", page, err)
+		}
+		if _, err := g.RebuildPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
+			t.Errorf("rebuild page %d: %v", page, err)
+		}
+	}
+	g.useStore(t, downStore{})
+	var down *UnavailableError
+	if _, err := g.InspectPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
+		t.Errorf("without the store: %v", err)
+	}
+	if _, err := g.RebuildPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
+		t.Errorf("rebuild without the store: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.InspectPage(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestInspectUser(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		somePopulation(t, g)
+		_, err := g.Record(t.Context(), []Activity{add("light", "seen", "p1"), add("light", "seen", "p2")})
+		must(t, err)
+		look := func() *UserInside {
+			t.Helper()
+			u, err := g.InspectUser(t.Context(), "light")
+			must(t, err)
+			return u
+		}
+		u := look()
+		if u.Page != 0 || u.Home != 0 || u.Own || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 || u.Probed ||
+			!maps.Equal(u.Keys, map[string]int{"block": 5, "like": 1}) || u.Inside.Ledger.Users != 7 || !u.Inside.Agrees() {
+			t.Errorf("%+v", u)
+		}
+		if len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Pages != 1 || u.Windows[0].Keys != 2 {
+			t.Errorf("windows: %+v", u.Windows)
+		}
+		if bits := favfilter.HeaderBytes + int(u.Inside.Standing.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 100 {
+			t.Errorf("a feed reads %d, the page has %d, windows %+v", u.FeedBytes, bits, u.Windows)
+		}
+		put(t, g.store, emptied(t, g))
+		if u := look(); u.Total != 6 || u.Holds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
+			t.Errorf("of a page that lost all: %+v", u)
+		}
+		must(t, g.move(t.Context(), u.Hash, g.ledger.MoveOut))
+		if u := look(); u.Page != ledger.OwnPages || u.Home != 0 || !u.Own || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
+			t.Errorf("on a page of their own: %+v", u)
+		}
+		g.largePage = 8
+		g.noteSize(ledger.OwnPages, look().Inside.Standing.Header)
+		if u := look(); !u.Probed || u.FeedBytes != u.Windows[0].Bytes {
+			t.Errorf("on a page too large to be read: %+v", u)
+		}
+		nobody, err := g.InspectUser(t.Context(), "nobody")
+		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Pages != 0 {
+			t.Errorf("who has done nothing: %+v, %v", nobody, err)
+		}
+		if _, err := g.InspectUser(t.Context(), "a\x00"); !isInvalid(err, CodeInvalidID, "user") {
+			t.Errorf("of a bad id: %v", err)
+		}
+	})
+}
+
+func isInvalid(err error, code, field string) bool {
+	invalid, ok := errors.AsType[*InvalidError](err)
+	return ok && invalid.Code == code && invalid.Field == field
+}
+
+// emptied is page 0 without its keys, at its sequence.
+func emptied(t *testing.T, g *rig) *favfilter.Page {
+	t.Helper()
+	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
+	must(t, err)
+	return page
+}

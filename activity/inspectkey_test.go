@@ -1,0 +1,226 @@
+package activity
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// side is one of a key's, by its name.
+func (in *KeyInside) side(t *testing.T, name string) KeySide {
+	t.Helper()
+	for _, s := range in.Sides {
+		if s.Side == name {
+			return s
+		}
+	}
+	t.Fatalf("no side %s of %s", name, in.Kind.Name)
+	return KeySide{}
+}
+
+func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
+	t.Helper()
+	in, err := g.InspectKey(t.Context(), kind, user, target)
+	must(t, err)
+	if words := in.Words(); len(words) != max(1, len(in.Sides)) {
+		t.Errorf("%d sides, and of them %q", len(in.Sides), words)
+	}
+	return in
+}
+
+// What an undo is said to do is what it does, and what is said of a key is what a feed and the ledger say of it.
+func TestInspectKey(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		g.keyRate = 0.05 // few bits a key, so that many are shared
+		var batch []Activity
+		for i := range 300 {
+			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
+		}
+		_, err := g.Record(t.Context(), batch)
+		must(t, err)
+		seen := map[string]int{}
+		for i := range 600 {
+			target := fmt.Sprint(i)
+			in := g.inspectedKey(t, "hide", "1", target)
+			s := in.side(t, "direct")
+			seen[s.Verdict.String()+" "+s.Removal.String()]++
+			reported := g.check(t, "1", "hide", target) == Direct
+			want := map[[2]bool]Verdict{{true, true}: Held, {true, false}: Lost, {false, true}: FalsePositive, {false, false}: Gone}
+			if s.Verdict != want[[2]bool{i < 300, reported}] || s.Traced.Reported != reported || (s.Row != nil) != (i < 300) ||
+				len(in.Sides) != 1 || s.Page != "0" || s.State != PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
+				t.Fatalf("%s: %+v, reported %v", target, s, reported)
+			}
+			if i%10 != 0 || i >= 300 {
+				continue
+			}
+			before := g.Stats().Rebuilds["jammed"]
+			g.record(t, true, undo("1", "hide", target))
+			if rebuilt := g.Stats().Rebuilds["jammed"] > before; rebuilt != (s.Removal == RemovedByRebuild) {
+				t.Fatalf("%s was to go by %v, and the page was made anew: %v", target, s.Removal, rebuilt)
+			}
+			g.record(t, true, add("1", "hide", target))
+		}
+		for _, want := range []string{"held clears", "held rebuilds", Gone.String() + " " + NothingToRemove.String()} {
+			if seen[want] == 0 {
+				t.Errorf("none is %q: %v", want, seen)
+			}
+		}
+		if n := seen["false_positive clears"] + seen["false_positive rebuilds"]; n == 0 || seen["held clears"]+seen["held rebuilds"] != 300 {
+			t.Errorf("%v, want 300 held and some false positives", seen)
+		}
+	})
+}
+
+func TestInspectTwoWayKey(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 64)
+	g.record(t, true, add("1", "block", "2"))
+	must(t, g.move(t.Context(), userHash(g.identity.Seed, "2"), g.ledger.MoveOut))
+	in := g.inspectedKey(t, "block", "1", "2")
+	home := g.homeOf(userHash(g.identity.Seed, "1"))
+	for _, want := range []KeySide{
+		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Number: home, Verdict: Held},
+		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.OwnPages, Verdict: Held},
+		{Side: "reverse", Kind: "block", Owner: "2", Target: "1", Number: ledger.OwnPages, Verdict: Gone},
+		{Side: "reverse_mirror", Kind: "blocked-by", Owner: "1", Target: "2", Number: home, Verdict: Gone},
+	} {
+		s := in.side(t, want.Side)
+		if s.Kind != want.Kind || s.Owner != want.Owner || s.Target != want.Target || s.Number != want.Number || s.Verdict != want.Verdict {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+		if s.Page != g.pageID(want.Number).String() {
+			t.Errorf("%s stands in %s", want.Side, s.Page)
+		}
+	}
+	if words := in.Words(); !strings.HasPrefix(words[0], fmt.Sprintf("block:U1_U2: page %d reports it: all of its ", home)) ||
+		!strings.Contains(words[0], "The ledger has it since 2026-01-01 ") || !strings.Contains(words[0], "an undo clears these") ||
+		!strings.Contains(words[1], fmt.Sprintf("blocked-by:U2_U1: page %d:own-0 ", g.homeOf(userHash(g.identity.Seed, "2")))) ||
+		!strings.HasSuffix(words[2], "Nothing has it.") {
+		t.Errorf("%q", words)
+	}
+	for _, c := range []struct{ kind, user, target, code, field string }{
+		{"bless", "1", "2", CodeUnknownKind, "kind"},
+		{"blocked-by", "1", "2", CodeUnknownKind, "kind"},
+		{"block", "1", "1", CodeSelfBlock, "target"},
+		{"block", "", "1", CodeInvalidID, "user"},
+		{"hide", "1", "\n", CodeInvalidID, "target"},
+	} {
+		if _, err := g.InspectKey(t.Context(), c.kind, c.user, c.target); !isInvalid(err, c.code, c.field) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// A key that is lost, one that has ended, and one whose page is missing are told apart.
+func TestInspectKeyAmiss(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	ends := time.Unix(0, g.now.Load()).Add(time.Hour).UTC()
+	a := add("1", "hide", "short")
+	a.Until = ends
+	g.record(t, true, a)
+	g.record(t, true, add("1", "hide", "long"))
+	verdict := func(target string) (Verdict, PageState) {
+		s := g.inspectedKey(t, "hide", "1", target).side(t, "direct")
+		return s.Verdict, s.State
+	}
+	check := func(target string, want Verdict, state PageState) {
+		t.Helper()
+		if got, page := verdict(target); got != want || page != state {
+			t.Errorf("%s is %v in a page that is %v, want %v, %v", target, got, page, want, state)
+		}
+	}
+	check("short", Held, PageSound)
+	if in := g.inspectedKey(t, "hide", "1", "short"); !in.Sides[0].Row.Until.Equal(ends) || !strings.Contains(in.Words()[0], ", until 2026-01-01 01:00:00 UTC.") {
+		t.Errorf("%+v, %q", in.Sides[0].Row, in.Words())
+	}
+	g.now.Add(int64(2 * time.Hour))
+	check("short", Over, PageSound)
+	check("long", Held, PageSound)
+	put(t, g.store, emptied(t, g))
+	check("long", Lost, PageSound)
+	_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{}, Seen: version(t, g)})
+	must(t, err)
+	check("long", Lost, PageMissing)
+	check("never", Gone, PageMissing)
+}
+
+func version(t *testing.T, g *rig) favfilter.Version {
+	t.Helper()
+	loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{}})
+	must(t, err)
+	return loaded[0].Version
+}
+
+// Of a window each part that stands is a side; nobody can confirm what it says.
+func TestInspectWindowKey(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 || !strings.Contains(in.Words()[0], "nothing of kind seen") {
+		t.Errorf("of a window that is empty: %+v", in)
+	}
+	g.record(t, true, add("1", "seen", "p"))
+	g.now.Add(int64(8 * 24 * time.Hour)) // the next part
+	g.record(t, true, add("1", "seen", "q"))
+	in := g.inspectedKey(t, "seen", "1", "p")
+	if len(in.Sides) != 2 || in.Sides[0].Verdict != Gone || in.Sides[1].Verdict != Reported || in.Sides[1].Removal != RemovedByTime ||
+		in.Sides[0].Removal != NothingToRemove {
+		t.Fatalf("%+v", in.Sides)
+	}
+	newer, older := in.Sides[0], in.Sides[1]
+	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
+		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.homeOf(userHash(g.identity.Seed, "1")))) {
+		t.Errorf("%+v, %+v", newer, older)
+	}
+	if !strings.Contains(in.Words()[1], "nobody can confirm it") {
+		t.Errorf("%q", in.Words())
+	}
+}
+
+// Without a ledger what can be undone is known, and nothing else; also of pages that have grown.
+func TestInspectWithoutLedger(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := openWithout(t, Config{Store: store, Pages: 1, FalsePositiveRate: 0.4})
+		var batch []Activity
+		for i := range 3000 { // made for 512
+			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
+		}
+		_, err := g.Record(t.Context(), batch)
+		must(t, err)
+		p := g.inspectOne(t, 0)
+		if p.Ledger != nil || !p.Agrees() || len(p.Page.Layers()) < 2 || p.Standing.Header.Grown == 0 {
+			t.Fatalf("%+v", p)
+		}
+		seen := map[Removal]int{}
+		for i := range 3000 {
+			in := g.inspectedKey(t, "hide", "1", fmt.Sprint(i))
+			s := in.Sides[0]
+			if s.Row != nil || s.Verdict != Reported && s.Verdict != Gone || len(in.Sides) != 1 {
+				t.Fatalf("%+v", s)
+			}
+			seen[s.Removal]++
+			if i%100 != 0 {
+				continue
+			}
+			outcomes, err := g.Record(t.Context(), []Activity{undo("1", "hide", fmt.Sprint(i))})
+			must(t, err)
+			want := map[Removal]Outcome{RemovedByClearing: Changed, NotRemovable: Stuck, NothingToRemove: Unchanged}[s.Removal]
+			if outcomes[0] != want {
+				t.Fatalf("%d was to go by %v, and came out %v", i, s.Removal, outcomes[0])
+			}
+		}
+		if seen[RemovedByClearing] == 0 || seen[NotRemovable] == 0 || len(seen) > 3 {
+			t.Errorf("%v", seen)
+		}
+		u, err := g.InspectUser(t.Context(), "1")
+		if err != nil || u.Keys != nil || u.Page != 0 || u.Inside.Standing.Header.Count == 0 || u.FeedBytes == 0 {
+			t.Errorf("%+v, %v", u, err)
+		}
+		if _, err := g.RebuildPage(t.Context(), 0); !errors.As(err, new(*NoLedgerError)) {
+			t.Errorf("rebuild: %v", err)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// UserInside is where a user is, and what is there of theirs.
+type UserInside struct {
+	User string
+	Hash uint64 // by which users are placed
+	Home uint32 // the page that the user would be on if nobody had ever moved
+	Page uint32 // where they are
+	Own  bool   // nobody else is on it
+
+	Keys  map[string]int // by kind, as the ledger has them, the other sides of two-way kinds under their own names; nil without a ledger
+	Total int            // of them
+	Holds int            // of them, those that the page reports: all, or something is amiss
+	Lacks map[string]int // the others
+
+	Inside  *PageInside // their page
+	Windows []UserWindow
+	// FeedBytes is what a feed of theirs reads of the store: the bits of their page and of their windows. Of a page that is Probed it reads
+	// only the bits that it looks for.
+	FeedBytes int
+	Probed    bool
+}
+
+// UserWindow is what a kind with a window takes for a user.
+type UserWindow struct {
+	Kind  string
+	Pages int // parts that stand
+	Keys  int // about so many: a post that was seen again may count again
+	Bytes int // that a feed reads
+}
+
+// InspectUser tells where a user is, and compares what the ledger has of them with what their page reports. It changes nothing, and reads
+// as much as [Recorder.InspectPage]. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
+func (r *Recorder) InspectUser(ctx context.Context, user string) (*UserInside, error) {
+	if err := CheckID(user, "user"); err != nil {
+		return nil, err
+	}
+	u, err := r.inspectUser(ctx, user)
+	if err != nil {
+		return nil, fmt.Errorf("inspect a user: %w", err)
+	}
+	return u, nil
+}
+
+func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, error) {
+	u := &UserInside{User: user, Hash: userHash(r.identity.Seed, user), Lacks: make(map[string]int)}
+	u.Home = r.homeOf(u.Hash)
+	inside, rows, err := r.readUserPage(ctx, u.Hash)
+	if err != nil {
+		return nil, err
+	}
+	u.Page, u.Own, u.Inside = inside.Number, inside.Own, inside
+	if inside.Ledger != nil {
+		if err := r.compare(ctx, inside, rows); err != nil {
+			return nil, err
+		}
+		if err := r.compareUser(ctx, u, rows); err != nil {
+			return nil, err
+		}
+	}
+	if u.Probed = r.isLarge(u.Page); inside.Page != nil && !u.Probed {
+		u.FeedBytes = bitsBytes(inside.Page)
+	}
+	return u, r.inspectWindows(ctx, u)
+}
+
+// readUserPage reads the page of a user, wherever they move meanwhile.
+func (r *Recorder) readUserPage(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
+	for range maxMoves {
+		if r.HasLedger() {
+			r.keepUp(ctx)
+		}
+		page := r.pageOf(hash)
+		inside, rows, err := r.readSettled(ctx, page)
+		if err != nil {
+			return nil, nil, err
+		}
+		if inside.Ledger != nil {
+			if err := r.followMoves(ctx, hash, page, inside.Ledger.Moves); err != nil {
+				return nil, nil, err
+			}
+		}
+		if r.pageOf(hash) == page {
+			return inside, rows, nil
+		}
+	}
+	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
+}
+
+// compareUser counts the user's rows among those of the page.
+func (r *Recorder) compareUser(ctx context.Context, u *UserInside, rows []ledger.Row) error {
+	u.Keys = make(map[string]int)
+	for i := range rows {
+		if rows[i].Owner != u.User {
+			continue
+		}
+		keys, err := r.hashes(ctx, rows[i:i+1])
+		if err != nil {
+			return unavailable("ledger", err)
+		}
+		u.Keys[rows[i].Kind] += len(keys)
+		u.Total += len(keys)
+		if n := lacking(u.Inside.Page, keys); n > 0 {
+			u.Lacks[rows[i].Kind] += n
+		} else {
+			u.Holds += len(keys)
+		}
+	}
+	return nil
+}
+
+// inspectWindows reads the windows of a user.
+func (r *Recorder) inspectWindows(ctx context.Context, u *UserInside) error {
+	for _, k := range r.kinds.All() {
+		if k.InLedger() {
+			continue
+		}
+		ring := r.rings[k.Name]
+		loaded, err := r.load(ctx, ring.Pages(r.windowID(u.Hash, k), r.now()))
+		if err != nil {
+			return unavailable("pages", err)
+		}
+		w := UserWindow{Kind: k.Name}
+		for _, l := range loaded {
+			if page := ring.Usable(l); page != nil {
+				w.Pages++
+				w.Keys += int(page.Header().Count)
+				w.Bytes += bitsBytes(page)
+			}
+		}
+		u.FeedBytes += w.Bytes
+		u.Windows = append(u.Windows, w)
+	}
+	return nil
+}
+
+// bitsBytes is the length of the string that a feed reads of a page.
+func bitsBytes(page *favfilter.Page) int {
+	raw, _ := page.Encode()
+	return len(raw)
+}

@@ -1,0 +1,150 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// A round that is asked for looks at every page, once, and has made anew whatever was amiss when it ends.
+func TestScrubNow(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 256)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	must(t, g.move(t.Context(), userHash(g.identity.Seed, "7"), g.ledger.MoveOut))
+	_, err = g.Record(t.Context(), someActivities(1))
+	must(t, err)
+	run := func() ScrubProgress {
+		t.Helper()
+		var last ScrubProgress
+		calls := 0
+		p, err := g.ScrubNow(t.Context(), MaxScrubRate, func(p ScrubProgress) {
+			if p.Done < last.Done || p.Running != (p.Done < p.All) || p.All != 257 || p.Started.IsZero() || p.Ended.IsZero() != p.Running {
+				t.Errorf("after %+v: %+v", last, p)
+			}
+			last = p
+			calls++
+		})
+		must(t, err)
+		if p.Done != 257 || p.All != 257 || p.Running || p.Unasked != 0 || p.Err != nil || last.Done != 257 || calls != 6 {
+			t.Errorf("after %d calls, %+v, it ended as %+v", calls, last, p)
+		}
+		return p
+	}
+	scrubbed := g.Stats().Scrubbed
+	if p := run(); len(p.Found) != 0 || p.Failed != 0 || p.Amiss() {
+		t.Errorf("of sound pages: %+v", p)
+	}
+	if n := g.Stats().Scrubbed - scrubbed; n != 257 {
+		t.Errorf("%d pages count as scrubbed", n)
+	}
+	hurt := func(user string) string {
+		return fmt.Sprintf("fav:{feed/%d}", g.pageOf(userHash(g.identity.Seed, user)))
+	}
+	own := fmt.Sprintf("fav:{feed/%d}:own-0:regions", g.homeOf(userHash(g.identity.Seed, "7")))
+	if n := client.Del(t.Context(), hurt("1")+":regions", own).Val(); n != 2 {
+		t.Fatalf("%d strings deleted", n)
+	}
+	if p := run(); !maps.Equal(p.Found, map[string]int{"damaged": 2}) || p.Failed != 0 || p.Amiss() {
+		t.Errorf("of two damaged pages: %+v", p)
+	}
+	g.wantWhole(t)
+	if p := run(); len(p.Found) != 0 {
+		t.Errorf("after they were made anew: %+v", p)
+	}
+	want := map[string]int{"missing": 0}
+	for p := range g.Survey() {
+		if p.Keys > 0 {
+			want["missing"]++
+		}
+	}
+	must(t, client.FlushAll(t.Context()).Err())
+	p := run()
+	if p.Found["missing"] < want["missing"] || len(p.Found) != 1 || p.Amiss() {
+		t.Errorf("after a flush: %+v, want %v or more", p, want)
+	}
+	g.wantWhole(t)
+}
+
+// unwritable is a store that pages cannot be put in.
+type unwritable struct{ favfilter.Store }
+
+func (unwritable) Replace(context.Context, favfilter.Replacement) (bool, error) {
+	return false, faulttest.ErrInjected
+}
+
+// What cannot be looked at, or not be made anew, is said.
+func TestScrubNowAmiss(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 128)
+	_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p")})
+	must(t, err)
+	g.useStore(t, downStore{})
+	if p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Amiss() || p.Failed != 0 {
+		t.Errorf("of a store that is down: %+v, %v", p, err)
+	}
+	g.useStore(t, unwritable{&favfilter.Memory{}})
+	p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil)
+	if err != nil || p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 || !p.Amiss() {
+		t.Errorf("of a store that takes nothing: %+v, %v", p, err)
+	}
+	g.useStore(t, store)
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err = g.ScrubNow(ctx, 1, func(ScrubProgress) { cancel() })
+	if !errors.Is(err, context.Canceled) || p.Done != 64 || !p.Amiss() || p.Running || p.Ended.IsZero() {
+		t.Errorf("cancelled: %+v, %v", p, err)
+	}
+	for _, rate := range []int{-1, MaxScrubRate + 1} {
+		if _, err := g.ScrubNow(t.Context(), rate, nil); !isInvalid(err, CodeOutOfRange, "rate") {
+			t.Errorf("at %d pages a second: %v", rate, err)
+		}
+	}
+	plain := openWithout(t, Config{Store: &favfilter.Memory{}})
+	if _, err := plain.ScrubNow(t.Context(), 1, nil); !errors.As(err, new(*NoLedgerError)) {
+		t.Errorf("without a ledger: %v", err)
+	}
+}
+
+// One goes on in the background, and ends with the Recorder.
+func TestStartScrub(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 128)
+	if p := g.ScrubStatus(); p.Running || !p.Started.IsZero() || p.All != 0 {
+		t.Errorf("before: %+v", p)
+	}
+	start := func(rate int, want bool) {
+		t.Helper()
+		if started, err := g.StartScrub(rate); err != nil || started != want {
+			t.Fatalf("started: %v, %v, want %v", started, err, want)
+		}
+	}
+	start(MaxScrubRate, true)
+	for deadline := time.Now().Add(10 * time.Second); g.ScrubStatus().Running; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", g.ScrubStatus())
+		}
+	}
+	if p := g.ScrubStatus(); p.Done != 128 || p.Amiss() || p.Started.IsZero() || p.Ended.Before(p.Started) {
+		t.Errorf("after: %+v", p)
+	}
+	start(1, true) // a minute from the second chunk
+	start(1, false)
+	if p := g.ScrubStatus(); !p.Running || p.Started.IsZero() {
+		t.Errorf("meanwhile: %+v", p)
+	}
+	g.Close()
+	if p := g.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Amiss() {
+		t.Errorf("closed: %+v", p)
+	}
+	if _, err := g.StartScrub(1); !errors.Is(err, ErrClosed) {
+		t.Errorf("after that: %v", err)
+	}
+}

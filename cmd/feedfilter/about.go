@@ -1,0 +1,23 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// about says what a service with these flags is made of: kinds of things, no addresses.
+func (f *dataFlags) about() httpapi.About {
+	a := httpapi.About{Version: thisVersion().Version, PageStore: "memory"}
+	a.Ledger, _, _ = strings.Cut(f.ledgerURL(), ":")
+	if a.Ledger == "postgresql" {
+		a.Ledger = "postgres"
+	}
+	if scheme, _, ok := strings.Cut(f.Redis, ":"); ok {
+		a.PageStore = strings.Replace(scheme, "rediss", "redis", 1)
+		if scheme == "unix" {
+			a.PageStore = "redis"
+		}
+	}
+	return a
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/term"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+// insideFlags are those of commands that look inside a service's data, by themselves or by way of the service.
+type insideFlags struct {
+	Data   dataFlags `embed:""`
+	Server string    `help:"${inside_server}" placeholder:"URL"`
+
+	Client clientFlags `embed:""`
+	Output string      `default:"text" enum:"text,json" help:"${inside_output}" placeholder:"FORMAT"`
+}
+
+// Validate is called by kong when all flags are set.
+func (f *insideFlags) Validate() error {
+	switch {
+	case f.Server != "":
+		if _, err := serviceURL(f.Server); err != nil {
+			return fmt.Errorf("--server: %w", err)
+		}
+	case f.Data.Redis == "":
+		return errors.New("--redis or --server: without --redis the pages are in the service's process, and only the service can look there")
+	}
+	return nil
+}
+
+// open opens the data, and changes nothing.
+func (f *insideFlags) open(ctx context.Context, std stdio) (*data, error) {
+	if err := f.Data.checkThere(); err != nil {
+		return nil, err
+	}
+	f.Data.Pages = nil // what they are is the ledger's to say
+	f.Data.passive = true
+	d, err := f.Data.open(ctx, f.Data.logger(std), nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		return nil, fmt.Errorf("%w; or has to do it itself: see --server", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.pingRedis(ctx); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// print writes an answer as JSON, or has write do it as text.
+func (f *insideFlags) print(std stdio, answer any, write func(io.Writer) error) error {
+	if f.Output != "json" {
+		return write(std.out)
+	}
+	text, err := json.Marshal(answer, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s\n", text)
+	return err
+}
+
+// styleFlags are those of drawings.
+type styleFlags struct {
+	ASCII bool `help:"${inside_ascii}"`
+}
+
+// style is how std.out takes a drawing.
+func (f styleFlags) style(std stdio) inspect.Style {
+	terminal := term.IsTerminal(int(std.out.Fd()))
+	return inspect.Style{
+		ASCII:  f.ASCII || !speaksUTF8(os.Getenv),
+		Colors: terminal && !f.ASCII && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+	}
+}
+
+// speaksUTF8 reports whether the locale is one of UTF-8, as the first variable that is set says.
+func speaksUTF8(env func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if locale := strings.ToUpper(env(name)); locale != "" {
+			return strings.Contains(locale, "UTF-8") || strings.Contains(locale, "UTF8")
+		}
+	}
+	return false
+}

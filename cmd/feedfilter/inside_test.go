@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// With pages in Redis, and the service stopped or its ledger one that has room for others, the commands look for themselves.
+func TestInsideByThemselves(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.csv")
+	var lines strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&lines, "%d,hide,p\n%d,block,x\n", i, i)
+	}
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--data-dir", dir, "--redis", "redis://" + server.Addr(), "--log-level", "error"}
+	run := func(code int, args ...string) string {
+		t.Helper()
+		r := feedfilter(t, code, append(args, flags...)...)
+		return r.stdout + r.stderr
+	}
+	run(0, "import", "--pages", "4", file)
+	wantContains(t, run(0, "scrub"), "4 of 4 pages compared with the ledger in ", ": nothing amiss\n")
+	wantContains(t, run(0, "inspect", "user", "x"), "ledger    200 keys: 200 blocked-by\n", "reports all of them")
+	wantContains(t, run(0, "inspect", "key", "block", "7", "x"), "block:U7_Ux: page ", "blocked-by:Ux_U7: page ", "The ledger has it since")
+
+	if n, err := client.Del(t.Context(), "fav:{feed/1}:regions", "fav:{feed/2}:bits", "fav:{feed/2}:regions").Result(); err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	wantContains(t, run(0, "inspect", "page", "1"), "page 1: damaged, of ", "of the ledger's keys it does not report ", "\n  sequence  -     1\n")
+	wantContains(t, run(0, "inspect", "page", "2"), "page 2: missing, of ")
+	wantContains(t, run(0, "rebuild", "--page", "1"), "1 pages made anew, with ")
+	wantContains(t, run(0, "inspect", "page", "1"), "as the ledger has it", "keys of ")
+	wantContains(t, run(0, "scrub"), ": 1 missing\n")
+	wantContains(t, run(0, "scrub"), ": nothing amiss\n")
+	wantContains(t, run(0, "rebuild", "--all"), "4 pages made anew, with 600 keys in ")
+	wantContains(t, run(0, "rebuild", "--user", "x"), "1 pages made anew, with ")
+	wantContains(t, run(1, "inspect", "page", "4"), "there is no such page")
+
+	// A Redis that takes nothing any more.
+	if err := client.Del(t.Context(), "fav:{feed/3}:bits").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantContains(t, run(1, "scrub"), ": 1 missing\n", "feedfilter: scrub: 1 pages could not be made anew\n")
+	wantContains(t, run(1, "rebuild", "--page", "3"), "rebuild: 1 of 1 pages could not be made anew: ")
+	server.Kill()
+	wantContains(t, run(1, "scrub"), "feedfilter: scrub: redis at "+server.Addr())
+}
+
+// What a service says that is no feedfilter, or is one that was started anew, is no success.
+func TestInsideOfAnOddService(t *testing.T) {
+	answers := map[string]string{}
+	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.Method+" "+r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		_, _ = fmt.Fprint(w, answer)
+	}))
+	t.Cleanup(odd.Close)
+	run := func(args ...string) string {
+		t.Helper()
+		return feedfilter(t, 1, append(args, "--server", odd.URL)...).stderr
+	}
+	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1: answered 418 I'm a teapot, and not as feedfilter does")
+	wantContains(t, run("rebuild", "--all"), "rebuild: http://", "/v1/ops/pages: answered 418")
+	answers["GET /v1/ops/users/1"] = "<html>"
+	wantContains(t, run("inspect", "user", "1"), "answered 200 OK, and not as feedfilter does")
+	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
+	answers["GET /v1/ops/scrub"] = `{"running":false,"done":0,"all":0,"found":{}}`
+	wantContains(t, run("scrub"), "the service was started anew; 1 of 9 pages were looked at")
+	answers["GET /v1/ops/scrub"] = `{"running":false,"done":5,"all":9,"unasked":2,"failed":3,"trouble":"the service was shut down","started":"2026-01-02T00:00:00Z"}`
+	wantContains(t, run("scrub"), "scrub: 3 pages could not be made anew, 2 could not be looked at, it ended early: the service was shut down\n")
+}
+
+func TestSpeaksUTF8(t *testing.T) {
+	for _, c := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, false},
+		{map[string]string{"LANG": "de_DE.UTF-8"}, true},
+		{map[string]string{"LANG": "de_DE.utf8"}, true},
+		{map[string]string{"LANG": "C.UTF-8", "LC_ALL": "C"}, false},
+		{map[string]string{"LANG": "C", "LC_CTYPE": "en_US.UTF-8"}, true},
+		{map[string]string{"LANG": "de_DE.ISO-8859-1"}, false},
+	} {
+		if got := speaksUTF8(func(name string) string { return c.env[name] }); got != c.want {
+			t.Errorf("%v: %v, want %v", c.env, got, c.want)
+		}
+	}
+}

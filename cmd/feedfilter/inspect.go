@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+type inspectCmds struct {
+	Page inspectPageCmd `cmd:"" help:"What a page says, beside what the ledger says of it; and the page, drawn."`
+	User inspectUserCmd `cmd:"" help:"Where a user is, and whether their page has all that the ledger has of them."`
+	Key  inspectKeyCmd  `cmd:"" help:"How an activity stands, bit for bit, and what an undo would do."`
+}
+
+type inspectPageCmd struct {
+	insideFlags `embed:""`
+	styleFlags  `embed:""`
+
+	Number uint32 `arg:"" help:"${inspect_page}"`
+}
+
+// Run prints what is inside a page.
+func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
+	var page inspect.Page
+	style := c.style(std)
+	if c.Server != "" {
+		err = (remote{c.Server, c.Client}).ask(ctx, "GET", fmt.Sprintf("v1/ops/pages/%d?cells=%d", c.Number, style.Cells()), "", &page)
+	} else {
+		err = c.look(ctx, std, func(d *data) error {
+			inside, err := d.recorder.InspectPage(ctx, c.Number)
+			if err == nil {
+				page = inspect.PageOf(inside, style.Cells(), func(user string) string { return user })
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	return c.print(std, page, func(w io.Writer) error { return page.Text(w, style) })
+}
+
+// look opens the data for as long as what takes.
+func (f *insideFlags) look(ctx context.Context, std stdio, what func(*data) error) (err error) {
+	d, err := f.open(ctx, std)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	return what(d)
+}
+
+type inspectUserCmd struct {
+	insideFlags `embed:""`
+
+	ID string `arg:"" help:"${inspect_user}"`
+}
+
+// Run prints where a user is.
+func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
+	var user inspect.User
+	if c.Server != "" {
+		err = (remote{c.Server, c.Client}).ask(ctx, "GET", "v1/ops/users/"+segment(c.ID), "", &user)
+	} else {
+		err = c.look(ctx, std, func(d *data) error {
+			inside, err := d.recorder.InspectUser(ctx, c.ID)
+			if err == nil {
+				user = inspect.UserOf(inside)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	return c.print(std, user, user.Text)
+}
+
+type inspectKeyCmd struct {
+	insideFlags `embed:""`
+	styleFlags  `embed:""`
+
+	Kind   string `arg:"" help:"${inspect_kind}"`
+	User   string `arg:"" help:"${inspect_user}"`
+	Target string `arg:"" help:"${inspect_target}"`
+}
+
+// Run prints how an activity stands.
+func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
+	var key inspect.Key
+	if c.Server != "" {
+		err = (remote{c.Server, c.Client}).ask(ctx, "GET", "v1/ops/users/"+segment(c.User)+"/keys/"+segment(c.Kind)+"/"+segment(c.Target), "", &key)
+	} else {
+		err = c.look(ctx, std, func(d *data) error {
+			inside, err := d.recorder.InspectKey(ctx, c.Kind, c.User, c.Target)
+			if err == nil {
+				key = inspect.KeyOf(inside, d.recorder.HasLedger())
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	return c.print(std, key, func(w io.Writer) error { return key.Text(w, c.style(std)) })
+}

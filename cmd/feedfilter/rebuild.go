@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+const (
+	// rebuiltAtOnce is how many pages are made anew at a time.
+	rebuiltAtOnce = 4
+	// pagesAtOnce is for how many pages a service is asked at a time.
+	pagesAtOnce = inspect.MaxCells
+)
+
+type rebuildCmd struct {
+	insideFlags `embed:""`
+
+	Page *uint32 `help:"${rebuild_page}" placeholder:"N"  xor:"what"`
+	User string  `help:"${rebuild_user}" placeholder:"ID" xor:"what"`
+	All  bool    `help:"${rebuild_all}"                   xor:"what"`
+}
+
+// Help is shown by kong below the summary.
+func (*rebuildCmd) Help() string {
+	return "One of --page, --user and --all says which. A page that is made anew replaces what is there when it is whole; feeds and writes go " +
+		"on meanwhile. The scrub, and whoever reads a page that is amiss, do this by themselves."
+}
+
+// Validate is called by kong when all flags are set.
+func (c *rebuildCmd) Validate() error {
+	if c.Page == nil && c.User == "" && !c.All {
+		return errors.New("--page, --user or --all: say what to make anew")
+	}
+	return c.insideFlags.Validate()
+}
+
+// rebuilder makes pages anew: in this process, or by way of a service.
+type rebuilder struct {
+	pages func(ctx context.Context) ([]uint32, error) // all
+	user  func(ctx context.Context, id string) (page uint32, err error)
+	one   func(ctx context.Context, page uint32) (inspect.Rebuilt, error)
+}
+
+// rebuiltAnswer is what was done.
+type rebuiltAnswer struct {
+	Rebuilt int     `json:"rebuilt"`
+	Failed  int     `json:"failed"`
+	Keys    int     `json:"keys"`
+	Bytes   int     `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Run makes pages anew.
+func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
+	var answer rebuiltAnswer
+	var first error // that a page failed for
+	work := func(r rebuilder) (err error) {
+		answer, first, err = c.rebuild(ctx, std, r)
+		return err
+	}
+	var err error
+	if c.Server != "" {
+		err = work(c.remote())
+	} else {
+		err = c.look(ctx, std, func(d *data) error { return work(local(d)) })
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("rebuild: %w", err)
+	}
+	if err := c.print(std, answer, answer.text); err != nil {
+		return err
+	}
+	if answer.Failed > 0 {
+		return fmt.Errorf("rebuild: %d of %d pages could not be made anew: %w", answer.Failed, answer.Failed+answer.Rebuilt, first)
+	}
+	return nil
+}
+
+func (a rebuiltAnswer) text(w io.Writer) error {
+	took := time.Duration(a.Seconds * float64(time.Second)).Round(time.Millisecond)
+	_, err := fmt.Fprintf(w, "%d pages made anew, with %d keys in %d bytes, in %v\n", a.Rebuilt, a.Keys, a.Bytes, took)
+	return err
+}
+
+// rebuild makes those pages anew that were asked for. Of those that fail it returns the first one's error.
+func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answer rebuiltAnswer, first, err error) {
+	start := time.Now()
+	pages, err := c.which(ctx, r)
+	if err != nil {
+		return answer, nil, err
+	}
+	bar := &homesBar{std: std, of: "pages"}
+	defer bar.end()
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(rebuiltAtOnce)
+	for _, page := range pages {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			rebuilt, err := r.one(ctx, page)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				answer.Failed++
+				if first == nil {
+					first = err
+				}
+			} else {
+				answer.Rebuilt++
+				answer.Keys += rebuilt.Keys
+				answer.Bytes += rebuilt.Bytes
+			}
+			bar.show(answer.Rebuilt+answer.Failed, len(pages))
+			return nil // the others go on
+		})
+	}
+	_ = group.Wait() // always nil
+	answer.Seconds = time.Since(start).Seconds()
+	return answer, first, nil
+}
+
+// which are the pages asked for.
+func (c *rebuildCmd) which(ctx context.Context, r rebuilder) ([]uint32, error) {
+	switch {
+	case c.Page != nil:
+		return []uint32{*c.Page}, nil
+	case c.User != "":
+		page, err := r.user(ctx, c.User)
+		return []uint32{page}, err
+	default:
+		return r.pages(ctx)
+	}
+}
+
+// local makes pages anew in this process.
+func local(d *data) rebuilder {
+	return rebuilder{
+		pages: func(context.Context) (pages []uint32, err error) {
+			for p := range d.recorder.Survey() {
+				pages = append(pages, p.Number)
+			}
+			return pages, nil
+		},
+		user: func(ctx context.Context, id string) (uint32, error) {
+			u, err := d.recorder.InspectUser(ctx, id)
+			if err != nil {
+				return 0, err
+			}
+			return u.Page, nil
+		},
+		one: func(ctx context.Context, page uint32) (inspect.Rebuilt, error) {
+			rebuilt, err := d.recorder.RebuildPage(ctx, page)
+			return inspect.RebuiltOf(rebuilt), err
+		},
+	}
+}
+
+// remote has a service make pages anew.
+func (c *rebuildCmd) remote() rebuilder {
+	s := remote{c.Server, c.Client}
+	return rebuilder{
+		pages: s.pages,
+		user: func(ctx context.Context, id string) (uint32, error) {
+			var u inspect.User
+			err := s.ask(ctx, "GET", "v1/ops/users/"+segment(id), "", &u)
+			return u.Page, err
+		},
+		one: func(ctx context.Context, page uint32) (rebuilt inspect.Rebuilt, err error) {
+			err = s.ask(ctx, "POST", fmt.Sprintf("v1/ops/pages/%d/rebuild", page), "", &rebuilt)
+			return rebuilt, err
+		},
+	}
+}
+
+// pages are the numbers of all pages of the service.
+func (s remote) pages(ctx context.Context) (pages []uint32, err error) {
+	for {
+		var answer struct {
+			Pages int `json:"pages"`
+			Cells []struct {
+				First uint32 `json:"first"`
+			} `json:"cells"`
+		}
+		route := fmt.Sprintf("v1/ops/pages?cells=%d&from=%d&to=%d", pagesAtOnce, len(pages), len(pages)+pagesAtOnce)
+		if err := s.ask(ctx, "GET", route, "", &answer); err != nil {
+			return nil, err
+		}
+		for _, cell := range answer.Cells {
+			pages = append(pages, cell.First) // cells of one page each
+		}
+		if len(pages) >= answer.Pages || len(answer.Cells) == 0 {
+			return pages, nil
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+type scrubCmd struct {
+	insideFlags `embed:""`
+}
+
+// Help is shown by kong below the summary.
+func (*scrubCmd) Help() string {
+	return "What the service does all the time, once, and now: the header of every page is compared with the ledger, --scrub-rate of them a " +
+		"second, and what is damaged, missing or behind is made anew. It exits with 1 if something could not be, or could not be looked at."
+}
+
+// Validate is called by kong when all flags are set.
+func (c *scrubCmd) Validate() error {
+	if c.Server == "" && c.Data.Ledger == noLedger {
+		return errors.New("--ledger: without one, there is nothing to compare pages with")
+	}
+	return c.insideFlags.Validate()
+}
+
+// Run compares every page with the ledger.
+func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
+	var done inspect.Scrub
+	var err error
+	bar := &homesBar{std: std, of: "pages"}
+	if c.Server != "" {
+		done, err = c.ask(ctx, bar)
+	} else {
+		rate := c.Data.ScrubRate
+		err = c.look(ctx, std, func(d *data) error {
+			p, err := d.recorder.ScrubNow(ctx, rate, func(p activity.ScrubProgress) { bar.show(p.Done, p.All) })
+			done = inspect.ScrubOf(p)
+			return err
+		})
+	}
+	bar.end()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("scrub: %w; %d of %d pages were looked at", err, done.Done, done.All)
+	}
+	if err := c.print(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
+		return err
+	}
+	return scrubVerdict(done)
+}
+
+// ask has a service do it, and waits until it has.
+func (c *scrubCmd) ask(ctx context.Context, bar *homesBar) (done inspect.Scrub, err error) {
+	s := remote{c.Server, c.Client}
+	err = s.ask(ctx, "POST", "v1/ops/scrub", fmt.Sprintf(`{"rate":%d}`, c.Data.ScrubRate), &done)
+	silent := 0
+	for {
+		switch {
+		case err == nil:
+			silent = 0
+			bar.show(done.Done, done.All)
+			if !done.Running {
+				return done, nil
+			}
+		case done.Started.IsZero() || ctx.Err() != nil:
+			return done, err // it has not begun
+		default:
+			silent++
+			if silent == maxSilence {
+				return done, err
+			}
+		}
+		select {
+		case <-time.After(askInterval):
+		case <-ctx.Done():
+			return done, ctx.Err()
+		}
+		var now inspect.Scrub
+		if err = s.ask(ctx, "GET", "v1/ops/scrub", "", &now); err == nil {
+			if now.Started.Before(done.Started) {
+				return done, errors.New("the service was started anew")
+			}
+			done = now
+		}
+	}
+}
+
+// scrubText says what was found.
+func scrubText(w io.Writer, s inspect.Scrub) error {
+	found := make([]string, 0, len(s.Found))
+	for _, reason := range slices.Sorted(maps.Keys(s.Found)) {
+		found = append(found, fmt.Sprintf("%d %s", s.Found[reason], reason))
+	}
+	took := s.Ended.Sub(s.Started).Round(time.Millisecond)
+	_, err := fmt.Fprintf(w, "%d of %d pages compared with the ledger in %v: %s\n",
+		s.Done-s.Unasked, s.All, took, cmp.Or(strings.Join(found, ", "), "nothing amiss"))
+	return err
+}
+
+// scrubVerdict is an error if something is left.
+func scrubVerdict(s inspect.Scrub) error {
+	var left []string
+	if s.Failed > 0 {
+		left = append(left, fmt.Sprintf("%d pages could not be made anew", s.Failed))
+	}
+	if s.Unasked > 0 {
+		left = append(left, fmt.Sprintf("%d could not be looked at", s.Unasked))
+	}
+	if s.Done < s.All || s.All == 0 {
+		left = append(left, "it ended early: "+cmp.Or(s.Trouble, "nobody knows why"))
+	}
+	if len(left) > 0 {
+		return errors.New("scrub: " + strings.Join(left, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package favfilter
+
+import "github.com/feedfilter/feedfilter/regions"
+
+// Traced is how a key stands in a page.
+type Traced struct {
+	Layer     int  // whose bits those are: the oldest that reports the key, or else the newest
+	Reported  bool // all of its bits are set
+	Positions []TracedBit
+	Clearable int // of its bits, those that no other key can share: what a removal would clear
+	// Removable says that these are enough for a guarded [Batch] to remove the key; without a guard, one is.
+	Removable bool
+}
+
+// TracedBit is one of the bits that a key sets.
+type TracedBit struct {
+	Bit      uint32 // within the layer
+	Set      bool
+	Region   uint32 // of collision marks that the bit is in; 0 where the page has none
+	Collided bool   // the region is marked as shared
+}
+
+// Trace tells how the key stands in the page: bit for bit, as [Page.Contains] and [Page.Remove] see it. Without
+// the page's marks no bit is known to be clearable.
+func (p *Page) Trace(h Hash) Traced {
+	t := Traced{Layer: len(p.layers) - 1}
+	for i := range p.layers {
+		if p.layers[i].contains(h) {
+			t.Layer, t.Reported = i, true
+			break
+		}
+	}
+	l := &p.layers[t.Layer]
+	region := uint32(l.shape.Region)
+	for _, bit := range l.shape.Positions(nil, h) {
+		b := TracedBit{Bit: bit, Set: l.bits.Get(bit)}
+		if region > 0 {
+			b.Region = regions.Of(bit, region)
+		}
+		if l.marks != nil {
+			b.Collided = l.marks.Get(b.Region)
+			if t.Reported && !b.Collided {
+				t.Clearable++
+			}
+		}
+		t.Positions = append(t.Positions, b)
+	}
+	t.Removable = t.Clearable >= leastCleared || t.Clearable > 0 && t.Clearable == len(t.Positions)
+	return t
+}
+
+// Draw condenses the page's bits, and its marks, to so many cells each, all layers in a row, or to as many as there are bits, or
+// regions: of each, the share that is set, 0 to 255. Only a cell of which nothing is set is 0, and only one of which
+// all is set 255. marks is empty for a page without.
+func (p *Page) Draw(cells int) (bits, marks []byte) {
+	bitRuns, markRuns := make([]run, 0, len(p.layers)), make([]run, 0, len(p.layers))
+	for i := range p.layers {
+		l := &p.layers[i]
+		bitRuns = append(bitRuns, run{l.bits, l.shape.Bits})
+		if l.marks != nil {
+			markRuns = append(markRuns, run{l.marks, regions.Count(l.shape.Bits, uint32(l.shape.Region))})
+		}
+	}
+	return draw(bitRuns, cells), draw(markRuns, cells)
+}
+
+// run is the first so many bits of a bitmap.
+type run struct {
+	of   regions.Bitmap
+	bits uint32
+}
+
+// draw condenses runs, one behind the other.
+func draw(runs []run, cells int) []byte {
+	total := uint64(0)
+	for _, r := range runs {
+		total += uint64(r.bits)
+	}
+	n := uint64(min(max(cells, 0), int(total)))
+	drawn := make([]byte, n)
+	for i := range n {
+		first, end := i*total/n, (i+1)*total/n
+		drawn[i] = share(countRuns(runs, first, end), end-first)
+	}
+	return drawn
+}
+
+// countRuns counts what is set from first up to end.
+func countRuns(runs []run, first, end uint64) (set uint64) {
+	begin := uint64(0)
+	for _, r := range runs {
+		a, b := max(first, begin), min(end, begin+uint64(r.bits))
+		if a < b {
+			set += count(r.of, uint32(a-begin), uint32(b-begin)) // less than r.bits
+		}
+		begin += uint64(r.bits)
+	}
+	return set
+}
+
+// count counts what is set from first up to end: by bytes, where it can.
+func count(b regions.Bitmap, first, end uint32) (n uint64) {
+	for ; first < end && first%8 != 0; first++ {
+		n += one(b.Get(first))
+	}
+	if whole := (end - first) / 8; whole > 0 {
+		n += uint64(b[first/8 : first/8+whole].Count())
+		first += 8 * whole
+	}
+	for ; first < end; first++ {
+		n += one(b.Get(first))
+	}
+	return n
+}
+
+func one(set bool) uint64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// share is set of all as 0 to 255.
+func share(set, all uint64) byte {
+	switch set {
+	case 0:
+		return 0
+	case all:
+		return 255
+	}
+	return byte(min(254, max(1, (set*255+all/2)/all)))
+}

@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// remembering is a service whose steps the test ends.
+type remembering struct {
+	http.Handler
+	t *testing.T
+	*history
+	now time.Time
+}
+
+func newRemembering(t *testing.T) *remembering {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	s := newService(Config{Recorder: r})
+	s.history.begin(time.Unix(1_000_000, 0))
+	return &remembering{Handler: s.handler(), t: t, history: s.history, now: time.Unix(1_000_000, 0)}
+}
+
+func (r *remembering) do(method, target, body string, status int) {
+	r.t.Helper()
+	req := httptest.NewRequestWithContext(r.t.Context(), method, target, strings.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, req)
+	if w.Code != status {
+		r.t.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
+	}
+}
+
+func (r *remembering) end() {
+	r.now = r.now.Add(historyStep)
+	r.step(r.now)
+}
+
+func (r *remembering) answer(window string) (columns map[string]any) {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, httptest.NewRequestWithContext(r.t.Context(), http.MethodGet, "/v1/ops/history"+window, http.NoBody))
+	if w.Code != http.StatusOK {
+		r.t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &columns); err != nil {
+		r.t.Fatal(err)
+	}
+	return columns
+}
+
+func (r *remembering) want(columns map[string]any, name string, want ...any) {
+	r.t.Helper()
+	if got := columns[name]; !reflect.DeepEqual(got, want) {
+		r.t.Errorf("%s: %v, want %v", name, got, want)
+	}
+}
+
+// Each step has what happened in it, a second, and what stood at its end.
+func TestHistory(t *testing.T) {
+	r := newRemembering(t)
+	if c := r.answer(""); len(c) != 20 || c["window_seconds"] != 900.0 || c["step_seconds"] != 5.0 || len(c["time"].([]any)) != 0 || len(c["feeds"].([]any)) != 0 {
+		t.Errorf("at the start: %v", c)
+	}
+	for _, target := range []string{"2", "3", "4", "5", "6"} {
+		r.do("PUT", "/v1/users/1/blocks/"+target, "", 200)
+	}
+	r.end()
+	const feed = `{"viewer":"1","posts":[{"id":"a","author":"2"},{"id":"b","author":"9"},{"id":"c","author":"9"},{"id":"d","author":"3"}]}`
+	for range 10 {
+		r.do("POST", "/v1/feed/filter", feed, 200)
+	}
+	r.do("POST", "/v1/feed/filter", strings.TrimSuffix(feed, "}")+`,"exact":true}`, 200)
+	r.do("POST", "/v1/feed/filter", `{`, 400)
+	r.end()
+	r.end()
+	c := r.answer("?window=15m")
+	r.want(c, "time", 1_000_005.0, 1_000_010.0, 1_000_015.0)
+	r.want(c, "writes", 1.0, 0.0, 0.0)
+	r.want(c, "feeds", 0.0, 2.2, 0.0)
+	r.want(c, "candidates", 0.0, 8.8, 0.0)
+	r.want(c["dropped"].(map[string]any), "block", 0.0, 4.4, 0.0)
+	r.want(c["dropped"].(map[string]any), "hide", 0.0, 0.0, 0.0)
+	r.want(c, "confirmed", 0.0, 0.4, 0.0)
+	for _, name := range []string{"false_positives", "degraded", "errors", "shed", "in_progress"} {
+		r.want(c, name, 0.0, 0.0, 0.0)
+	}
+	for _, name := range []string{"p50_ms", "p99_ms"} {
+		column := c[name].([]any)
+		if ms, ok := column[1].(float64); column[0] != nil || column[2] != nil || !ok || ms <= 0 || ms > 10_000 {
+			t.Errorf("%s: %v", name, column)
+		}
+	}
+	rebuilds := c["rebuilds"].([]any) // of the pages that were not there
+	if n := rebuilds[0].(float64); n <= 0 || n > 4.0/5+0.001 || rebuilds[2] != 0.0 {
+		t.Errorf("rebuilds: %v", rebuilds)
+	}
+	if keys := c["keys"].([]any); keys[2].(float64) > 10 || c["page_bytes"].([]any)[2].(float64) < 300 || c["heap_bytes"].([]any)[2].(float64) < 1e5 {
+		t.Errorf("keys %v, page bytes %v, heap bytes %v", keys, c["page_bytes"], c["heap_bytes"])
+	}
+}
+
+// A minute is twelve steps; the fine ring forgets what is older than an hour, and the other one than a day.
+func TestHistoryOfADay(t *testing.T) {
+	r := newRemembering(t)
+	if c := r.answer("?window=24h"); c["window_seconds"] != 86400.0 || c["step_seconds"] != 60.0 {
+		t.Errorf("%v", c)
+	}
+	for i := range 12 {
+		if i < 6 {
+			r.do("PUT", "/v1/users/1/hides/"+string(rune('a'+i)), "", 200)
+		}
+		if n := len(r.answer("?window=24h")["time"].([]any)); n != 0 {
+			t.Errorf("%d minutes after %d steps", n, i)
+		}
+		r.end()
+	}
+	c := r.answer("?window=24h")
+	r.want(c, "time", 1_000_060.0)
+	r.want(c, "writes", 0.1)
+	for range 730 * 24 {
+		r.end()
+	}
+	for window, want := range map[string]struct{ steps, apart int }{"15m": {180, 5}, "1h": {720, 5}, "24h": {1440, 60}} {
+		times := r.answer("?window=" + window)["time"].([]any)
+		last := int(times[len(times)-1].(float64))
+		if len(times) != want.steps || int(times[0].(float64)) != last-(want.steps-1)*want.apart {
+			t.Errorf("%s: %d points from %v to %v", window, len(times), times[0], times[len(times)-1])
+		}
+	}
+}
+
+func TestLatencyQuantile(t *testing.T) {
+	var l latencies
+	feeds := func() *[latencyBuckets]uint64 {
+		var n [latencyBuckets]uint64
+		for i := range n {
+			n[i] = l[i].Load()
+		}
+		return &n
+	}
+	if got := quantile(feeds(), 0.5); !math.IsNaN(float64(got)) {
+		t.Errorf("of no feeds: %g", got)
+	}
+	for i := range 100_000 {
+		l.note(time.Duration(i+1) * 10 * time.Microsecond) // up to a second
+	}
+	for share, want := range map[float64]float64{0.01: 10, 0.5: 500, 0.9: 900, 0.99: 990, 1: 1000} {
+		if got := float64(quantile(feeds(), share)); math.Abs(got/want-1) > 0.06 {
+			t.Errorf("quantile %g: %g ms, want %g", share, got, want)
+		}
+	}
+	for took, want := range map[time.Duration]int{
+		0: 0, 16 * time.Microsecond: 0, 19 * time.Microsecond: 0, 20 * time.Microsecond: 1, 31 * time.Microsecond: 3, 32 * time.Microsecond: 4,
+		time.Hour: latencyBuckets - 1,
+	} {
+		if got := latencyBucket(took); got != want {
+			t.Errorf("%v is in bucket %d, want %d", took, got, want)
+		}
+	}
+	for i := range latencyBuckets {
+		begin := time.Duration(latencyBound(i)) * time.Microsecond
+		if latencyBucket(begin) != i || i > 0 && latencyBucket(begin-time.Microsecond) != i-1 {
+			t.Errorf("bucket %d begins at %v", i, begin)
+		}
+	}
+}

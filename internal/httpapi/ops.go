@@ -1,0 +1,287 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+const opsKeyPath = "/v1/ops/users/:user/keys/:kind/:target"
+
+// opsRoutes are those of whoever runs the service: what it is like inside, and what can be mended.
+func (s *service) opsRoutes(read, write []access.Scope) []route {
+	return []route{
+		{http.MethodGet, "/v1/ops/health", s.opsHealth, read, true},
+		{http.MethodGet, "/v1/ops/history", s.opsHistory, read, true},
+		{http.MethodGet, "/v1/ops/pages", s.opsPages, read, false},
+		{http.MethodGet, "/v1/ops/pages/:number", s.opsPage, read, false},
+		{http.MethodPost, "/v1/ops/pages/:number/rebuild", s.opsRebuild, write, false},
+		{http.MethodGet, "/v1/ops/scrub", s.opsScrub, read, true},
+		{http.MethodPost, "/v1/ops/scrub", s.opsStartScrub, write, false},
+		{http.MethodGet, "/v1/ops/users/:user", s.opsUser, read, false},
+		{http.MethodGet, opsKeyPath, s.opsKey, read, false},
+	}
+}
+
+// number returns a query parameter that is a number from least to most, or otherwise if it is not there.
+func number(values url.Values, name string, least, most, otherwise int) (int, error) {
+	if !values.Has(name) {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(values.Get(name))
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, refuse(codeInvalidType, name, "not a whole number")
+	}
+	if err != nil || n < least || n > most {
+		return 0, refuse(activity.CodeOutOfRange, name, fmt.Sprintf("not in %d to %d", least, most))
+	}
+	return n, nil
+}
+
+// pathNumber returns the number of a page in the path.
+func pathNumber(c echo.Context) (uint32, error) {
+	text := c.Param("number")
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || strconv.FormatUint(n, 10) != text {
+		return 0, refuse(activity.CodeInvalidID, "number", "not the number of a page")
+	}
+	return uint32(n), nil
+}
+
+// opsPage answers what is inside a page.
+func (s *service) opsPage(c echo.Context) error {
+	values, err := query(c, "cells")
+	if err != nil {
+		return err
+	}
+	cells, err := number(values, "cells", 0, inspect.MaxCells, defaultCells)
+	if err != nil {
+		return err
+	}
+	page, err := pathNumber(c)
+	if err == nil {
+		err = noBody(c)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	inside, err := s.recorder.InspectPage(ctx, page)
+	if err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, inspect.PageOf(inside, cells, s.access.IDs.Hash))
+}
+
+// opsRebuild makes a page anew.
+func (s *service) opsRebuild(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	page, err := pathNumber(c)
+	if err == nil {
+		err = noBody(c)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	rebuilt, err := s.recorder.RebuildPage(ctx, page)
+	if err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, inspect.RebuiltOf(rebuilt))
+}
+
+// opsUser answers where a user is.
+func (s *service) opsUser(c echo.Context) error {
+	user, err := bareUser(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	inside, err := s.recorder.InspectUser(ctx, user)
+	if err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, inspect.UserOf(inside))
+}
+
+// opsKey answers how an activity stands, bit for bit.
+func (s *service) opsKey(c echo.Context) error {
+	user, err := bareUser(c)
+	if err != nil {
+		return err
+	}
+	kind, err := pathID(c, "kind")
+	if err != nil {
+		return err
+	}
+	target, err := pathID(c, "target")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(c)
+	defer cancel()
+	inside, err := s.recorder.InspectKey(ctx, kind, user, target)
+	if err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, inspect.KeyOf(inside, s.recorder.HasLedger()))
+}
+
+type scrubRequest struct {
+	Rate *int `json:"rate"` // pages a second; nil: not given
+}
+
+// opsScrub answers how far the scrub is that was asked for last.
+func (s *service) opsScrub(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	if err := noBody(c); err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, inspect.ScrubOf(s.recorder.ScrubStatus()))
+}
+
+// opsStartScrub has every page compared with the ledger, in the background.
+func (s *service) opsStartScrub(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	rate := 0
+	if c.Request().ContentLength != 0 {
+		var req scrubRequest
+		done, err := s.decode(c, &req)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if req.Rate != nil {
+			if rate = *req.Rate; rate < 1 || rate > activity.MaxScrubRate {
+				return refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, activity.MaxScrubRate))
+			}
+		}
+	}
+	started, err := s.recorder.StartScrub(rate)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if started {
+		status = http.StatusAccepted
+	}
+	return respond(c, status, inspect.ScrubOf(s.recorder.ScrubStatus()))
+}
+
+// opsHealthAnswer is what somebody sees first who wants to know how the service is.
+type opsHealthAnswer struct {
+	Status    string `json:"status"`
+	Down      []down `json:"down"`
+	Version   string `json:"version"`
+	Uptime    int64  `json:"uptime_seconds"`
+	Ledger    string `json:"ledger"`
+	PageStore string `json:"page_store"`
+
+	Rate      float64 `json:"false_positive_rate"`
+	PollAge   int64   `json:"poll_age_ms"`
+	Staleness int64   `json:"staleness_bound_ms"`
+
+	Pages    opsPageTotals   `json:"pages"`
+	Reshape  *opsReshape     `json:"reshape"`
+	Scrub    opsScrubStatus  `json:"scrub"`
+	Requests opsRequestUsage `json:"requests"`
+}
+
+type opsPageTotals struct {
+	Shared      int     `json:"shared"`
+	Own         int     `json:"own"`
+	LookedAt    int     `json:"looked_at"`
+	Amiss       int     `json:"amiss"`
+	Keys        uint64  `json:"keys"`
+	Bytes       uint64  `json:"bytes"`
+	KeysPerPage float64 `json:"keys_per_page"`
+	Due         uint32  `json:"due"`
+	DueFrom     int     `json:"due_from"`
+}
+
+type opsReshape struct {
+	Pages    uint32 `json:"pages"`
+	Homes    int    `json:"homes"`
+	Reshaped int    `json:"reshaped"`
+	Running  bool   `json:"running"`
+	Trouble  string `json:"trouble,omitzero"`
+}
+
+type opsScrubStatus struct {
+	Position uint32            `json:"position"`
+	Pages    uint32            `json:"pages"`
+	Rounds   uint64            `json:"rounds"`
+	Alarms   uint64            `json:"alarms"`
+	Found    map[string]uint64 `json:"found"`
+	Asked    inspect.Scrub     `json:"asked"`
+}
+
+type opsRequestUsage struct {
+	InProgress int64 `json:"in_progress"`
+	Limit      int64 `json:"limit"`
+}
+
+// opsHealth answers how the service is, in one object.
+func (s *service) opsHealth(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	if err := noBody(c); err != nil {
+		return err
+	}
+	ctx, cancel := s.readyContext(c)
+	defer cancel()
+	inProgress, limit := s.limits.requests.taken()
+	a := opsHealthAnswer{
+		Status: statusReady, Down: []down{}, Version: s.about.Version, Uptime: int64(time.Since(s.started).Seconds()),
+		Ledger: s.about.Ledger, PageStore: s.about.PageStore, Rate: s.recorder.FalsePositiveRate(),
+		Staleness: s.recorder.StalenessBound().Milliseconds(),
+		Requests:  opsRequestUsage{inProgress, limit},
+	}
+	ready, errs := s.recorder.Ready(ctx)
+	for _, err := range errs {
+		a.Down = append(a.Down, downOf(err))
+	}
+	switch {
+	case !ready:
+		a.Status = statusUnavailable
+	case len(errs) > 0:
+		a.Status = statusDegraded
+	}
+	stats, totals := s.recorder.Stats(), s.recorder.SurveyTotals()
+	a.PollAge = stats.PollAge.Milliseconds()
+	a.Pages = opsPageTotals{
+		Shared: totals.Pages - totals.Own, Own: totals.Own, LookedAt: totals.Looked, Amiss: totals.Amiss, Keys: totals.Keys,
+		Bytes: totals.Bytes, KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: activity.DuePage,
+	}
+	a.Scrub = opsScrubStatus{
+		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
+		Asked: inspect.ScrubOf(s.recorder.ScrubStatus()),
+	}
+	if shape, err := s.recorder.Shape(ctx); err == nil {
+		a.Reshape = &opsReshape{Pages: shape.Pages, Homes: shape.Homes, Reshaped: shape.Reshaped, Running: shape.Reshaping}
+		if shape.Err != nil {
+			a.Reshape.Trouble = describe(shape.Err).Message
+		}
+	}
+	return respond(c, http.StatusOK, a)
+}

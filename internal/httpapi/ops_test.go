@@ -1,0 +1,337 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+// populated is a service whose 16 pages hold 60 blocks, both sides, and 40 hides of user 0.
+func populated(t *testing.T, c httpapi.Config) *service {
+	t.Helper()
+	s := newService(t, c, nil)
+	var lines []string
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf(`{"user":"%d","kind":"block","target":"t%d","op":"add"}`, i, i))
+	}
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf(`{"user":"0","kind":"hide","target":"secret-post-%d","op":"add"}`, i))
+	}
+	if a := s.do(t, "POST", "/v1/activities", `{"activities":[`+strings.Join(lines, ",")+`]}`); a.Status != 200 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	return s
+}
+
+// pageOf is an answer of /v1/ops/pages/{number}.
+func (s *service) pageOf(t *testing.T, number uint32, query string) (p inspect.Page) {
+	t.Helper()
+	a := s.do(t, "GET", fmt.Sprintf("/v1/ops/pages/%d%s", number, query), "")
+	if err := json.Unmarshal([]byte(a.Body), &p); a.Status != 200 || err != nil {
+		t.Fatalf("page %d: %d %s, %v", number, a.Status, a.Body, err)
+	}
+	return p
+}
+
+// lookedAt waits until the scrub has looked at every page since.
+func (s *service) lookedAt(t *testing.T) {
+	t.Helper()
+	from := s.recorder.Stats().ScrubRounds
+	s.await(t, "every page is looked at", func() error {
+		if n := s.recorder.Stats().ScrubRounds; n < from+2 {
+			return fmt.Errorf("%d rounds, from %d", n, from)
+		}
+		return nil
+	})
+}
+
+// The inside of a page: what it says and what the ledger says, to the last key, and nobody's name.
+func TestOpsPage(t *testing.T) {
+	ids := access.NewIDs()
+	s := populated(t, httpapi.Config{Access: httpapi.Access{IDs: ids}})
+	u := s.do(t, "GET", "/v1/ops/users/0", "")
+	number, _ := u.JSON["page"].(float64)
+	a := s.do(t, "GET", fmt.Sprintf("/v1/ops/pages/%d?cells=100", int(number)), "")
+	if strings.Contains(a.Body, "secret") || strings.Contains(a.Body, `"t`) && strings.Contains(a.Body, `"t0"`) {
+		t.Errorf("somebody is named: %s", a.Body)
+	}
+	p := s.pageOf(t, uint32(number), "?cells=100")
+	kinds := 0
+	for _, n := range p.Ledger.Kinds {
+		kinds += n
+	}
+	if p.State != "sound" || !*p.Agrees || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Own || p.Damage != "" ||
+		p.Ledger.Kinds["hide"] != 40 || kinds != p.Ledger.Keys || p.Ledger.Keys != int(p.Page.Keys) || p.Ledger.Sequence != p.Page.Sequence {
+		t.Errorf("%+v, %+v, %+v", p, p.Page, p.Ledger)
+	}
+	if l := p.Ledger.Largest; l[0] != (inspect.UserKeys{User: ids.Hash("0"), Keys: 41}) || len(l) != min(10, p.Ledger.Users) {
+		t.Errorf("largest %+v", l)
+	}
+	set := 0.0
+	for _, share := range p.Drawing.Bits {
+		set += float64(share) / 255 * float64(p.Page.Bits) / 100
+	}
+	if p.Drawing.Cells != 100 || len(p.Drawing.Bits) != 100 || len(p.Drawing.Regions) != 100 || set < 0.9*float64(p.Page.Set) || set > 1.1*float64(p.Page.Set) {
+		t.Errorf("drawn with %d set, of %d: %+v", int(set), p.Page.Set, p.Drawing)
+	}
+	drawing, _ := a.JSON["drawing"].(map[string]any)
+	text, _ := drawing["bits"].(string)
+	if raw, err := base64.StdEncoding.DecodeString(text); err != nil || !slices.Equal(raw, p.Drawing.Bits) {
+		t.Errorf("the drawing is %v", drawing["bits"])
+	}
+	if bare := s.pageOf(t, uint32(number), "?cells=0"); bare.Drawing != nil || bare.Page == nil {
+		t.Errorf("without a drawing: %+v", bare)
+	}
+}
+
+// Without a function that hides names, they are hidden all the same, and the same way each time.
+func TestOpsPageHidesNames(t *testing.T) {
+	s := newService(t, httpapi.Config{}, nil)
+	s.do(t, "PUT", "/v1/users/recognizable/hides/p", "")
+	var number any
+	if number = s.do(t, "GET", "/v1/ops/users/recognizable", "").JSON["page"]; number == nil {
+		t.Fatal("no page")
+	}
+	path := fmt.Sprintf("/v1/ops/pages/%v", number)
+	a, b := s.do(t, "GET", path, ""), s.do(t, "GET", path, "")
+	if strings.Contains(a.Body, "recognizable") || a.Body != b.Body || !strings.Contains(a.Body, `"largest":[{"user":"`) {
+		t.Errorf("%s, and then %s", a.Body, b.Body)
+	}
+}
+
+func TestOpsUserAndKey(t *testing.T) {
+	s := populated(t, httpapi.Config{})
+	s.do(t, "POST", "/v1/users/0/seen", `{"posts":["p1"]}`)
+	var u inspect.User
+	a := s.do(t, "GET", "/v1/ops/users/0", "")
+	if err := json.Unmarshal([]byte(a.Body), &u); err != nil {
+		t.Fatal(err)
+	}
+	if u.User != "0" || u.Page != u.Home || u.OwnPage || !reflect.DeepEqual(u.Counts, map[string]int{"block": 1, "hide": 40}) || u.Keys != 41 ||
+		u.PageHolds != 41 || len(u.Lacks) != 0 || u.PageState != "sound" || u.PageKeys < 41 || len(u.Hash) != 16 ||
+		len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Keys != 1 || u.FeedBytes <= u.Windows[0].Bytes {
+		t.Errorf("%s", a.Body)
+	}
+	key := func(path string) (k inspect.Key) {
+		t.Helper()
+		a := s.do(t, "GET", "/v1/ops/users/"+path, "")
+		if err := json.Unmarshal([]byte(a.Body), &k); a.Status != 200 || err != nil {
+			t.Fatalf("%d %s %v", a.Status, a.Body, err)
+		}
+		return k
+	}
+	k := key("0/keys/block/t0")
+	if k.Kind != "block" || k.User != "0" || k.Target != "t0" || len(k.Sides) != 4 || len(k.Words) != 4 {
+		t.Fatalf("%+v", k)
+	}
+	direct, reverse := k.Sides[0], k.Sides[2]
+	if direct.Key != "block:U0_Ut0" || direct.Side != "direct" || direct.Page != u.Page || direct.Verdict != "held" || !*direct.Ledger || direct.Since.IsZero() ||
+		!direct.Reported || direct.Undo != "clears" || direct.Clearable == 0 || len(direct.Positions) < 10 || !direct.Positions[0].Set ||
+		direct.Positions[0].Region != direct.Positions[0].Bit/4 || direct.PageState != "sound" {
+		t.Errorf("%+v", direct)
+	}
+	if reverse.Key != "block:Ut0_U0" || reverse.Verdict != "absent" || *reverse.Ledger || reverse.Undo != "absent" || !reverse.Since.IsZero() {
+		t.Errorf("%+v", reverse)
+	}
+	if k := key("0/keys/seen/p1"); len(k.Sides) != 1 || k.Sides[0].Verdict != "reported" || k.Sides[0].Ledger != nil || k.Sides[0].Until.IsZero() ||
+		k.Sides[0].Undo != "by_time" {
+		t.Errorf("%+v", k)
+	}
+	if k := key("a%2Fb/keys/hide/c%20d"); k.User != "a/b" || k.Target != "c d" || k.Sides[0].Verdict != "absent" {
+		t.Errorf("%+v", k)
+	}
+}
+
+func TestOpsRebuild(t *testing.T) {
+	s := populated(t, httpapi.Config{})
+	u := s.do(t, "GET", "/v1/ops/users/0", "")
+	number, _ := u.JSON["page"].(float64)
+	before := s.pageOf(t, uint32(number), "")
+	a := s.do(t, "POST", fmt.Sprintf("/v1/ops/pages/%d/rebuild", int(number)), "")
+	after := s.pageOf(t, uint32(number), "")
+	if a.Status != 200 || a.JSON["number"] != number || a.JSON["keys"] != float64(before.Page.Keys) || a.JSON["sequence"] != float64(before.Page.Sequence) ||
+		a.JSON["bytes"] != float64(after.Page.BitsBytes+after.Page.RegionsBytes) || len(a.JSON) != 5 {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if after.Page.Build == before.Page.Build || !*after.Agrees || after.Page.Keys != before.Page.Keys {
+		t.Errorf("it was %+v, and is %+v", before.Page, after.Page)
+	}
+}
+
+func TestOpsScrub(t *testing.T) {
+	s := populated(t, httpapi.Config{})
+	s.want(t, "GET", "/v1/ops/scrub", "", 200, `{"running":false,"done":0,"all":0,"found":{},"failed":0,"unasked":0}`)
+	for _, body := range []string{"", "{}", `{"rate":100000}`} {
+		if a := s.do(t, "POST", "/v1/ops/scrub", body); a.Status != 202 || a.JSON["running"] == nil || a.JSON["started"] == nil {
+			t.Errorf("%q: %d %s", body, a.Status, a.Body)
+		}
+		s.await(t, "it has ended", func() error {
+			a := s.do(t, "GET", "/v1/ops/scrub", "")
+			if a.JSON["running"] != false || a.JSON["done"] != 16.0 || a.JSON["all"] != 16.0 || a.JSON["failed"] != 0.0 || a.JSON["ended"] == nil || a.JSON["trouble"] != nil {
+				return fmt.Errorf("%s", a.Body)
+			}
+			return nil
+		})
+	}
+	s.store.set(failing)
+	s.do(t, "POST", "/v1/ops/scrub", "")
+	s.await(t, "it has ended", func() error {
+		if a := s.do(t, "GET", "/v1/ops/scrub", ""); a.JSON["running"] != false || a.JSON["unasked"] != 16.0 {
+			return fmt.Errorf("%s", a.Body)
+		}
+		return nil
+	})
+}
+
+func TestOpsHealth(t *testing.T) {
+	s := populated(t, httpapi.Config{About: httpapi.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7})
+	s.lookedAt(t)
+	a := s.do(t, "GET", "/v1/ops/health", "")
+	pages, _ := a.JSON["pages"].(map[string]any)
+	scrub, _ := a.JSON["scrub"].(map[string]any)
+	keys := 0.0
+	for k, want := range map[string]any{
+		"status": "ready", "version": "v9.9.9", "ledger": "sqlite", "page_store": "memory", "false_positive_rate": 1e-8, "staleness_bound_ms": 100.0,
+		"down": []any{}, "requests": map[string]any{"in_progress": 0.0, "limit": 7.0},
+		"reshape": map[string]any{"pages": 16.0, "homes": 16.0, "reshaped": 16.0, "running": false},
+	} {
+		if !reflect.DeepEqual(a.JSON[k], want) {
+			t.Errorf("%s: %v, want %v", k, a.JSON[k], want)
+		}
+	}
+	for _, c := range s.mapOf(t, "").Cells {
+		keys += float64(c.Keys)
+	}
+	if pages["shared"] != 16.0 || pages["own"] != 0.0 || pages["looked_at"] != 16.0 || pages["amiss"] != 0.0 || pages["keys"] != keys || keys != 160 ||
+		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 13 {
+		t.Errorf("%s", a.Body)
+	}
+	s.store.set(failing)
+	if a := s.do(t, "GET", "/v1/ops/health", ""); a.Status != 200 || a.JSON["status"] != "degraded" || strings.Contains(a.Body, "hunter2") ||
+		!reflect.DeepEqual(a.JSON["down"], []any{map[string]any{"dependency": "pages", "reason": "it answers with an error"}}) {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	s.ledger.set(failing)
+	if a := s.do(t, "GET", "/v1/ops/health", ""); a.Status != 200 || a.JSON["status"] != "unavailable" {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+func TestOpsRefuses(t *testing.T) {
+	s := newService(t, httpapi.Config{}, nil)
+	for _, c := range []struct {
+		method, target, body string
+		status               int
+		code, field          string
+	}{
+		{"GET", "/v1/ops", "", 404, "not_found", ""},
+		{"GET", "/v1/ops/health?x=1", "", 400, "unknown_parameter", "x"},
+		{"GET", "/v1/ops/health", "{}", 400, "unexpected_body", ""},
+		{"POST", "/v1/ops/health", "", 405, "method_not_allowed", ""},
+		{"GET", "/v1/ops/history?window=2h", "", 400, "out_of_range", "window"},
+		{"GET", "/v1/ops/history?window=", "", 400, "out_of_range", "window"},
+		{"GET", "/v1/ops/history?window=1h&window=1h", "", 400, "repeated_parameter", "window"},
+		{"GET", "/v1/ops/history?from=1", "", 400, "unknown_parameter", "from"},
+		{"GET", "/v1/ops/pages?cells=1", "", 400, "out_of_range", "cells"},
+		{"GET", "/v1/ops/pages?cells=4097", "", 400, "out_of_range", "cells"},
+		{"GET", "/v1/ops/pages?cells=99999999999999999999", "", 400, "out_of_range", "cells"},
+		{"GET", "/v1/ops/pages?cells=x", "", 400, "invalid_type", "cells"},
+		{"GET", "/v1/ops/pages?cells=", "", 400, "invalid_type", "cells"},
+		{"GET", "/v1/ops/pages?from=-1", "", 400, "out_of_range", "from"},
+		{"GET", "/v1/ops/pages?from=16", "", 400, "out_of_range", "from"},
+		{"GET", "/v1/ops/pages?from=5&to=5", "", 400, "out_of_range", "to"},
+		{"GET", "/v1/ops/pages?to=0", "", 400, "out_of_range", "to"},
+		{"GET", "/v1/ops/pages", "x", 400, "unexpected_body", ""},
+		{"GET", "/v1/ops/pages/16", "", 404, "not_found", ""},
+		{"GET", "/v1/ops/pages/16777216", "", 404, "not_found", ""},
+		{"GET", "/v1/ops/pages/x", "", 400, "invalid_id", "number"},
+		{"GET", "/v1/ops/pages/-1", "", 400, "invalid_id", "number"},
+		{"GET", "/v1/ops/pages/+1", "", 400, "invalid_id", "number"},
+		{"GET", "/v1/ops/pages/01", "", 400, "invalid_id", "number"},
+		{"GET", "/v1/ops/pages/4294967296", "", 400, "invalid_id", "number"},
+		{"GET", "/v1/ops/pages/1?cells=5000", "", 400, "out_of_range", "cells"},
+		{"GET", "/v1/ops/pages/1?from=1", "", 400, "unknown_parameter", "from"},
+		{"POST", "/v1/ops/pages/16/rebuild", "", 404, "not_found", ""},
+		{"POST", "/v1/ops/pages/1/rebuild?force=1", "", 400, "unknown_parameter", "force"},
+		{"POST", "/v1/ops/pages/1/rebuild", "{}", 400, "unexpected_body", ""},
+		{"GET", "/v1/ops/pages/1/rebuild", "", 405, "method_not_allowed", ""},
+		{"POST", "/v1/ops/scrub", `{"rate":0}`, 400, "out_of_range", "rate"},
+		{"POST", "/v1/ops/scrub", `{"rate":100001}`, 400, "out_of_range", "rate"},
+		{"POST", "/v1/ops/scrub", `{"rate":null}`, 400, "invalid_type", "rate"},
+		{"POST", "/v1/ops/scrub", `{"pages":1}`, 400, "unknown_field", "pages"},
+		{"POST", "/v1/ops/scrub", `null`, 400, "invalid_type", ""},
+		{"GET", "/v1/ops/scrub?x=1", "", 400, "unknown_parameter", "x"},
+		{"GET", "/v1/ops/users/%00", "", 400, "invalid_id", "user"},
+		{"GET", "/v1/ops/users/1?x=1", "", 400, "unknown_parameter", "x"},
+		{"GET", "/v1/ops/users/1/keys/bless/2", "", 422, "unknown_kind", "kind"},
+		{"GET", "/v1/ops/users/1/keys/block/1", "", 422, "self_block", "target"},
+		{"GET", "/v1/ops/users/1/keys/hide/%0A", "", 400, "invalid_id", "target"},
+		{"GET", "/v1/ops/users/1/keys/hide/a/b", "", 404, "not_found", ""},
+	} {
+		if a := s.do(t, c.method, c.target, c.body); a.Status != c.status || a.Code != c.code || a.Field != c.field {
+			t.Errorf("%s %s %s: %d %s, want %d %s %q", c.method, c.target, c.body, a.Status, a.Body, c.status, c.code, c.field)
+		}
+	}
+}
+
+// Without a ledger pages are looked at when they are asked for, and nothing is made anew.
+func TestOpsWithoutLedger(t *testing.T) {
+	recorder, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(recorder.Close)
+	s := &service{Handler: httpapi.New(httpapi.Config{Recorder: recorder, About: httpapi.About{Ledger: "none"}})}
+	for i := range 100 {
+		s.do(t, "PUT", fmt.Sprintf("/v1/users/%d/hides/p", i), "")
+	}
+	m := s.mapOf(t, "?cells=2")
+	if m.Pages != 64 || m.OwnFrom != 64 || len(m.Cells) != 2 || m.Cells[0].Keys+m.Cells[1].Keys != 100 || m.Cells[1].LookedAt != 32 {
+		t.Errorf("%+v", m)
+	}
+	var k inspect.Key
+	if err := json.Unmarshal([]byte(s.do(t, "GET", "/v1/ops/users/1/keys/hide/p", "").Body), &k); err != nil || k.Sides[0].Verdict != "reported" ||
+		k.Sides[0].Ledger != nil || k.Sides[0].Undo != "clears" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if p := s.pageOf(t, k.Sides[0].Page, ""); p.Ledger != nil || p.Agrees != nil || p.Page.Keys == 0 || p.State != "sound" {
+		t.Errorf("%+v", p)
+	}
+	a := s.do(t, "GET", "/v1/ops/health", "")
+	if reshape, there := a.JSON["reshape"]; a.JSON["status"] != "ready" || !there || reshape != nil || a.JSON["poll_age_ms"] != 0.0 {
+		t.Errorf("%s", a.Body)
+	}
+	for _, target := range []string{"/v1/ops/pages/1/rebuild", "/v1/ops/scrub"} {
+		if a := s.do(t, "POST", target, ""); a.Status != 501 || a.Code != "no_ledger" {
+			t.Errorf("%s: %d %s", target, a.Status, a.Body)
+		}
+	}
+}
+
+// The history is kept in the background, and ends with it.
+func TestOpsHistoryInTheBackground(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	s := newService(t, httpapi.Config{Background: func(do func(context.Context)) {
+		go func() {
+			defer close(ended)
+			do(ctx)
+		}()
+	}}, nil)
+	if a := s.do(t, "GET", "/v1/ops/history", ""); a.Status != 200 || a.JSON["step_seconds"] != 5.0 {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	cancel()
+	<-ended
+}

@@ -1,0 +1,282 @@
+// Package inspect says what is inside a page, of a user and of a key: as JSON, which the service answers, and as text for a terminal.
+package inspect
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// MaxCells is the most cells that a page is drawn with.
+const MaxCells = 4096
+
+// Page is an [activity.PageInside] in words of the API.
+type Page struct {
+	Number   uint32         `json:"number"`
+	Own      bool           `json:"own"`
+	State    string         `json:"state"`
+	Page     *Stands        `json:"page"` // nil: there is none, or it cannot be read
+	Damage   string         `json:"damage,omitzero"`
+	Ledger   *Ledger        `json:"ledger"` // nil: there is none
+	Agrees   *bool          `json:"agrees,omitzero"`
+	Lacks    map[string]int `json:"lacks"`
+	Residual int            `json:"residual_keys"`
+	Behind   uint64         `json:"behind"`
+	Drawing  *Drawing       `json:"drawing"`
+}
+
+// Stands is what a page says of itself.
+type Stands struct {
+	Sequence      uint64  `json:"sequence"`
+	Moves         uint32  `json:"moves"`
+	Keys          uint32  `json:"keys"`
+	Bits          uint32  `json:"bits"` // of all layers
+	Hashes        uint8   `json:"hashes"`
+	RegionBits    uint16  `json:"region_bits"`
+	Layers        []Layer `json:"layers"`
+	Set           uint32  `json:"set"`
+	Fill          float64 `json:"fill"` // share of the bits that is set
+	Regions       uint32  `json:"regions"`
+	Collided      uint32  `json:"collided"`
+	CollidedShare float64 `json:"collided_share"`
+	Rate          float64 `json:"false_positive_rate"` // of one key
+	FullAt        float64 `json:"full_at"`             // fill from which on the page is made anew; of one that grows, another layer is added
+	Capacity      int     `json:"capacity"`            // keys that the first layer is expected to hold by then
+	BitsBytes     int     `json:"bits_bytes"`
+	RegionsBytes  int     `json:"regions_bytes"`
+	Build         string  `json:"build"`
+	Incarnation   string  `json:"incarnation"`
+}
+
+// Layer is one Bloom filter of a page.
+type Layer struct {
+	Bits   uint32 `json:"bits"`
+	Hashes uint8  `json:"hashes"`
+}
+
+// Ledger is what the ledger has of a page.
+type Ledger struct {
+	Sequence uint64         `json:"sequence"`
+	Moves    uint32         `json:"moves"`
+	Keys     int            `json:"keys"`
+	Kinds    map[string]int `json:"kinds"`
+	Users    int            `json:"users"`
+	Largest  []UserKeys     `json:"largest"`
+}
+
+// UserKeys is how many keys a user has.
+type UserKeys struct {
+	User string `json:"user"`
+	Keys int    `json:"keys"`
+}
+
+// Drawing is a page condensed: a byte for each cell, 0 where nothing is set, 255 where all is.
+type Drawing struct {
+	Cells   int    `json:"cells"`
+	Bits    []byte `json:"bits"`
+	Regions []byte `json:"regions"`
+}
+
+// PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as name has them.
+func PageOf(in *activity.PageInside, cells int, name func(user string) string) Page {
+	p := Page{
+		Number: in.Number, Own: in.Own, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
+	}
+	if in.Damage != nil {
+		p.Damage = in.Damage.Error()
+	}
+	if l := in.Ledger; l != nil {
+		agrees := in.Agrees()
+		p.Agrees = &agrees
+		p.Ledger = &Ledger{Sequence: l.Sequence, Moves: l.Moves, Keys: l.Keys, Kinds: l.Kinds, Users: l.Users}
+		for _, u := range l.Largest {
+			p.Ledger.Largest = append(p.Ledger.Largest, UserKeys{name(u.User), u.Keys})
+		}
+	}
+	if in.Page == nil {
+		return p
+	}
+	p.Page = standsOf(in)
+	if cells > 0 {
+		bits, regions := in.Page.Draw(cells)
+		p.Drawing = &Drawing{Cells: len(bits), Bits: bits, Regions: regions}
+	}
+	return p
+}
+
+func standsOf(in *activity.PageInside) *Stands {
+	h, size := in.Standing.Header, in.Standing.Size
+	raw, marks := in.Page.Encode()
+	s := &Stands{
+		Sequence: h.Sequence, Moves: h.Moves, Keys: h.Count, Bits: size.Bits, Hashes: h.Shape.Hashes, RegionBits: h.Shape.Region,
+		Set: h.Set, Fill: share(h.Set, size.Bits), Regions: size.Regions, Collided: in.Standing.Collided,
+		CollidedShare: share(in.Standing.Collided, size.Regions), Rate: in.Page.FalsePositiveRate(),
+		FullAt: share(in.Limit, h.Shape.Bits), Capacity: in.Capacity, BitsBytes: len(raw), RegionsBytes: len(marks),
+		Build: fmt.Sprintf("%016x", h.Build), Incarnation: fmt.Sprintf("%016x", h.Incarnation),
+	}
+	for _, shape := range in.Page.Layers() {
+		s.Layers = append(s.Layers, Layer{shape.Bits, shape.Hashes})
+	}
+	return s
+}
+
+func share(part, of uint32) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
+
+// User is an [activity.UserInside] in words of the API.
+type User struct {
+	User      string         `json:"user"`
+	Hash      string         `json:"hash"`
+	Home      uint32         `json:"home"`
+	Page      uint32         `json:"page"`
+	OwnPage   bool           `json:"own_page"`
+	Counts    map[string]int `json:"counts"`
+	Keys      int            `json:"keys"`
+	PageHolds int            `json:"page_holds"`
+	Lacks     map[string]int `json:"lacks"`
+	PageState string         `json:"page_state"`
+	PageMoves uint32         `json:"page_moves"`
+	PageKeys  uint32         `json:"page_keys"`
+	PageUsers int            `json:"page_users"` // who have any key, the user among them; 0 without a ledger
+	FeedBytes int            `json:"feed_bytes"`
+	Probed    bool           `json:"probed"`
+	Windows   []Window       `json:"windows"`
+}
+
+// Window is what a kind with a window takes for a user.
+type Window struct {
+	Kind  string `json:"kind"`
+	Pages int    `json:"pages"`
+	Keys  int    `json:"keys"`
+	Bytes int    `json:"bytes"`
+}
+
+// UserOf says where a user is, and what is there of theirs.
+func UserOf(in *activity.UserInside) User {
+	u := User{
+		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Home: in.Home, Page: in.Page, OwnPage: in.Own,
+		Counts: in.Keys, Keys: in.Total, PageHolds: in.Holds, Lacks: in.Lacks,
+		PageState: in.Inside.State.String(), PageMoves: in.Inside.Standing.Header.Moves, PageKeys: in.Inside.Standing.Header.Count,
+		FeedBytes: in.FeedBytes, Probed: in.Probed,
+	}
+	if in.Inside.Ledger != nil {
+		u.PageUsers = in.Inside.Ledger.Users
+	}
+	for _, w := range in.Windows {
+		u.Windows = append(u.Windows, Window(w))
+	}
+	return u
+}
+
+// Key is an [activity.KeyInside] in words of the API.
+type Key struct {
+	Kind   string   `json:"kind"`
+	User   string   `json:"user"`
+	Target string   `json:"target"`
+	Sides  []Side   `json:"sides"`
+	Words  []string `json:"words"` // of each side
+}
+
+// Side is one key in one page.
+type Side struct {
+	Side      string     `json:"side"`
+	Key       string     `json:"key"`
+	Kind      string     `json:"kind"`
+	Owner     string     `json:"owner"`
+	Target    string     `json:"target"`
+	Page      uint32     `json:"page"`   // of a window, the home page in whose slot it is
+	Stored    string     `json:"stored"` // its name in the store
+	PageState string     `json:"page_state"`
+	Layer     int        `json:"layer"`
+	Positions []Position `json:"positions"`
+	Reported  bool       `json:"reported"`
+	Clearable int        `json:"clearable"`
+	Undo      string     `json:"undo"`
+	Verdict   string     `json:"verdict"`
+	Ledger    *bool      `json:"ledger,omitzero"` // whether it has it; left out where it cannot
+	Since     time.Time  `json:"since,omitzero"`
+	Until     time.Time  `json:"until,omitzero"`
+}
+
+// Position is a bit of a key.
+type Position struct {
+	Bit      uint32 `json:"bit"`
+	Set      bool   `json:"set"`
+	Region   uint32 `json:"region"`
+	Collided bool   `json:"collided"`
+}
+
+// KeyOf says how an activity stands. ledger says that there is one.
+func KeyOf(in *activity.KeyInside, ledger bool) Key {
+	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: in.Words()}
+	for i := range in.Sides {
+		k.Sides = append(k.Sides, sideOf(&in.Sides[i], in.Kind, ledger && in.Kind.InLedger()))
+	}
+	return k
+}
+
+func sideOf(in *activity.KeySide, k activity.Kind, ledger bool) Side {
+	s := Side{
+		Side: in.Side, Key: in.Key(k), Kind: in.Kind, Owner: in.Owner, Target: in.Target, Page: in.Number, Stored: in.Page,
+		PageState: in.State.String(), Layer: in.Traced.Layer, Reported: in.Traced.Reported, Clearable: in.Traced.Clearable,
+		Undo: in.Removal.String(), Verdict: in.Verdict.String(), Since: in.From, Until: in.Forgotten,
+	}
+	for _, b := range in.Traced.Positions {
+		s.Positions = append(s.Positions, Position(b))
+	}
+	if ledger {
+		has := in.Row != nil
+		s.Ledger = &has
+		if has {
+			s.Since, s.Until = in.Row.Since, in.Row.Until
+		}
+	}
+	return s
+}
+
+// Scrub is an [activity.ScrubProgress] in words of the API.
+type Scrub struct {
+	Running bool           `json:"running"`
+	Done    int            `json:"done"`
+	All     int            `json:"all"`
+	Found   map[string]int `json:"found"`
+	Failed  int            `json:"failed"`
+	Unasked int            `json:"unasked"`
+	Trouble string         `json:"trouble,omitzero"` // why it ended early
+	Started time.Time      `json:"started,omitzero"`
+	Ended   time.Time      `json:"ended,omitzero"`
+}
+
+// ScrubOf says how far a scrub is. Times are in UTC.
+func ScrubOf(p activity.ScrubProgress) Scrub {
+	s := Scrub{Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked}
+	if p.Err != nil {
+		s.Trouble = "the service was shut down"
+	}
+	if !p.Started.IsZero() {
+		s.Started = p.Started.UTC()
+	}
+	if !p.Ended.IsZero() {
+		s.Ended = p.Ended.UTC()
+	}
+	return s
+}
+
+// Rebuilt is an [activity.Rebuilt] in words of the API.
+type Rebuilt struct {
+	Number   uint32  `json:"number"`
+	Sequence uint64  `json:"sequence"`
+	Keys     int     `json:"keys"`
+	Bytes    int     `json:"bytes"`
+	TookMS   float64 `json:"took_ms"`
+}
+
+// RebuiltOf says what a page was made.
+func RebuiltOf(r activity.Rebuilt) Rebuilt {
+	return Rebuilt{Number: r.Number, Sequence: r.Sequence, Keys: r.Keys, Bytes: r.Bytes, TookMS: float64(r.Took.Microseconds()) / 1000}
+}

@@ -1,0 +1,304 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Style is how a drawing may look.
+type Style struct {
+	ASCII  bool // no other characters
+	Colors bool // 256 of them, as terminals have
+	Width  int  // of a drawing, in characters; 0: 64
+}
+
+// cellsOf is how many cells a drawing of the style has, in at most 16 lines.
+func (s Style) width() int {
+	if s.Width == 0 {
+		return 64
+	}
+	return s.Width
+}
+
+// Cells is how many cells a page is to be drawn with in the style.
+func (s Style) Cells() int { return min(MaxCells, 16*s.width()) }
+
+// text writes lines, and remembers that it could not.
+type text struct {
+	w   io.Writer
+	err error
+}
+
+func (t *text) line(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
+	}
+}
+
+// Text writes what is inside a page, for people.
+func (p Page) Text(w io.Writer, style Style) error {
+	t := &text{w: w}
+	t.line("page %d: %s", p.Number, p.verdict())
+	if p.Damage != "" {
+		t.line("  %s", p.Damage)
+	}
+	p.compare(t)
+	if s := p.Page; s != nil {
+		t.line("  bits      %d, of which %d are set, %s; made anew from %s on; %s", s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
+		t.line("  regions   %d of %d bits, of which %d are shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
+		t.line("  rate      %.2g of one key that is not there", s.Rate)
+		t.line("  bytes     %d of bits, %d of regions", s.BitsBytes, s.RegionsBytes)
+		t.line("  build     %s, ledger %s", s.Build, s.Incarnation)
+	}
+	if l := p.Ledger; l != nil && l.Keys > 0 {
+		t.line("  kinds     %s", counts(l.Kinds))
+		for i, u := range l.Largest {
+			head := ""
+			if i == 0 {
+				head = "largest"
+			}
+			t.line("  %-9s %d keys of %s", head, u.Keys, u.User)
+		}
+	}
+	if p.Drawing != nil {
+		style.draw(t, "bits", p.Drawing.Bits)
+		style.draw(t, "shared regions", p.Drawing.Regions)
+	}
+	return t.err
+}
+
+// verdict says in words how the page is.
+func (p Page) verdict() string {
+	who := ""
+	switch {
+	case p.Own:
+		who = ", of one user alone"
+	case p.Ledger != nil:
+		who = fmt.Sprintf(", of %d users", p.Ledger.Users)
+	}
+	var of []string
+	if p.Behind > 0 {
+		of = append(of, fmt.Sprintf("it lacks %d changes", p.Behind))
+	}
+	if len(p.Lacks) > 0 {
+		of = append(of, "of the ledger's keys it does not report "+counts(p.Lacks))
+	}
+	if p.Page != nil && p.Residual != 0 {
+		of = append(of, fmt.Sprintf("it counts %+d keys", p.Residual))
+	}
+	switch {
+	case len(of) > 0:
+		return p.State + who + ": " + strings.Join(of, ", ")
+	case p.Agrees != nil && *p.Agrees:
+		return p.State + who + ": as the ledger has it"
+	default:
+		return p.State + who
+	}
+}
+
+// compare sets what the page says beside what the ledger says.
+func (p Page) compare(t *text) {
+	if p.Page == nil && p.Ledger == nil || t.err != nil {
+		return
+	}
+	rows := [][3]string{{"", "page", "ledger"}, {"sequence"}, {"keys"}, {"moves"}}
+	for i, n := range p.said() {
+		rows[i+1][1] = n
+	}
+	for i, n := range p.known() {
+		rows[i+1][2] = n
+	}
+	table := tabwriter.NewWriter(t.w, 0, 8, 2, ' ', 0)
+	for _, row := range rows {
+		if p.Ledger == nil {
+			row[2] = ""
+		}
+		_, _ = fmt.Fprintln(table, strings.TrimRight(fmt.Sprintf("  %-8s\t%s\t%s", row[0], row[1], row[2]), "\t ")) // Flush says
+	}
+	t.err = table.Flush()
+}
+
+func (p Page) said() [3]string {
+	if p.Page == nil {
+		return [3]string{"-", "-", "-"}
+	}
+	return [3]string{fmt.Sprint(p.Page.Sequence), fmt.Sprint(p.Page.Keys), fmt.Sprint(p.Page.Moves)}
+}
+
+func (p Page) known() [3]string {
+	if p.Ledger == nil {
+		return [3]string{}
+	}
+	return [3]string{fmt.Sprint(p.Ledger.Sequence), fmt.Sprint(p.Ledger.Keys), fmt.Sprint(p.Ledger.Moves)}
+}
+
+func layers(s *Stands) string {
+	if len(s.Layers) > 1 {
+		return fmt.Sprintf("%d layers", len(s.Layers))
+	}
+	return fmt.Sprintf("%d for each key", s.Hashes)
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// counts lists numbers by name.
+func counts(of map[string]int) string {
+	parts := make([]string, 0, len(of))
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%d %s", of[name], name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// draw draws cells, a character each, the darkest for the cell of which most is set.
+func (s Style) draw(t *text, title string, cells []byte) {
+	most := byte(0)
+	for _, c := range cells {
+		most = max(most, c)
+	}
+	if len(cells) == 0 {
+		return
+	}
+	t.line("  %s: %s", title, s.legend(most))
+	for row := range slices.Chunk(cells, s.width()) {
+		var b strings.Builder
+		for _, c := range row {
+			b.WriteString(s.cell(c, most))
+		}
+		if s.Colors {
+			b.WriteString("\x1b[0m")
+		}
+		t.line("  |%s|", b.String())
+	}
+}
+
+// legend is every shade there is, from nothing to the most.
+func (s Style) legend(most byte) string {
+	var b strings.Builder
+	b.WriteString("0 % |")
+	for i := range s.shades() {
+		b.WriteString(s.shade(i))
+	}
+	if s.Colors {
+		b.WriteString("\x1b[0m")
+	}
+	fmt.Fprintf(&b, "| %.0f %%", 100*float64(most)/255)
+	return b.String()
+}
+
+// cell is the shade of a cell: that of nothing for nothing alone.
+func (s Style) cell(c, most byte) string {
+	if c == 0 {
+		return s.shade(0)
+	}
+	n := s.shades() - 1
+	return s.shade(1 + int(c-1)*n/max(1, int(most)))
+}
+
+const asciiShades = " .:-=+*#%@"
+
+// Shades of blocks; and of colors, from dark to light, that people who see few colors can tell apart.
+func blockShades() []rune { return []rune(" ░▒▓█") }
+func colorShades() []int  { return []int{0, 17, 18, 24, 30, 36, 71, 107, 149, 191, 227} }
+
+func (s Style) shades() int {
+	switch {
+	case s.Colors:
+		return len(colorShades())
+	case s.ASCII:
+		return len(asciiShades)
+	default:
+		return len(blockShades())
+	}
+}
+
+func (s Style) shade(i int) string {
+	i = min(i, s.shades()-1)
+	switch {
+	case s.Colors:
+		return fmt.Sprintf("\x1b[48;5;%dm ", colorShades()[i])
+	case s.ASCII:
+		return asciiShades[i : i+1]
+	default:
+		return string(blockShades()[i])
+	}
+}
+
+// Text writes where a user is, for people.
+func (u User) Text(w io.Writer) error {
+	t := &text{w: w}
+	where := fmt.Sprintf("page %d, with %d users", u.Page, u.PageUsers)
+	switch {
+	case u.OwnPage:
+		where = fmt.Sprintf("page %d, of their own", u.Page)
+	case u.Counts == nil:
+		where = fmt.Sprintf("page %d", u.Page)
+	}
+	t.line("user %s: on %s; that is %s", u.User, where, u.PageState)
+	t.line("  hash      %s: home %d", u.Hash, u.Home)
+	if u.Counts != nil {
+		t.line("  ledger    %d keys%s", u.Keys, in(counts(u.Counts)))
+		switch {
+		case u.PageHolds == u.Keys:
+			t.line("  page      reports all of them; it has %d in all", u.PageKeys)
+		default:
+			t.line("  page      reports %d of them, and not %s", u.PageHolds, counts(u.Lacks))
+		}
+	}
+	for _, win := range u.Windows {
+		t.line("  window    %s: about %d keys in %d parts, %d bytes", win.Kind, win.Keys, win.Pages, win.Bytes)
+	}
+	if u.Probed {
+		t.line("  feed      reads %d bytes, and those bits of the page that it looks for", u.FeedBytes)
+	} else {
+		t.line("  feed      reads %d bytes", u.FeedBytes)
+	}
+	return t.err
+}
+
+func in(list string) string {
+	if list == "" {
+		return ""
+	}
+	return ": " + list
+}
+
+// Text writes how an activity stands, for people.
+func (k Key) Text(w io.Writer, style Style) error {
+	t := &text{w: w}
+	for i, s := range k.Sides {
+		t.line("%s", k.Words[i])
+		if len(s.Positions) == 0 {
+			continue
+		}
+		var bits, marks strings.Builder
+		for _, p := range s.Positions {
+			fmt.Fprintf(&bits, " %*d", 9, p.Bit)
+			fmt.Fprintf(&marks, " %*s", 9, style.mark(p))
+		}
+		t.line("  bit %s", bits.String())
+		t.line("      %s", marks.String())
+	}
+	if len(k.Sides) == 0 {
+		t.line("%s", k.Words[0])
+	}
+	return t.err
+}
+
+// mark says of a bit whether it is set, and in a region that is shared.
+func (s Style) mark(p Position) string {
+	switch {
+	case p.Set && p.Collided:
+		return "shared"
+	case p.Set:
+		return "set"
+	case p.Collided:
+		return "0, shared"
+	default:
+		return "0"
+	}
+}

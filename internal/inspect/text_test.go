@@ -1,0 +1,147 @@
+package inspect_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/inspect"
+)
+
+func somePage() inspect.Page {
+	agrees := true
+	return inspect.Page{
+		Number: 5, State: "sound", Agrees: &agrees, Lacks: map[string]int{},
+		Page: &inspect.Stands{
+			Sequence: 17, Keys: 41, Bits: 4096, Hashes: 10, RegionBits: 4, Layers: []inspect.Layer{{4096, 10}}, Set: 400, Fill: 0.09765,
+			Regions: 1024, Collided: 32, CollidedShare: 0.03125, Rate: 7.9e-11, FullAt: 0.4, BitsBytes: 576, RegionsBytes: 136, Build: "00b1", Incarnation: "00c2",
+		},
+		Ledger: &inspect.Ledger{
+			Sequence: 17, Keys: 41, Kinds: map[string]int{"hide": 40, "block": 1}, Users: 2, Largest: []inspect.UserKeys{{"u", 40}, {"v", 1}},
+		},
+		Drawing: &inspect.Drawing{Cells: 6, Bits: []byte{0, 1, 50, 100, 150, 200}, Regions: []byte{0, 0, 0, 0, 0, 9}},
+	}
+}
+
+func textOf(t *testing.T, write func(*strings.Builder) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestPageText(t *testing.T) {
+	p := somePage()
+	got := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{Width: 3}) })
+	want := `page 5: sound, of 2 users: as the ledger has it
+            page  ledger
+  sequence  17    17
+  keys      41    41
+  moves     0     0
+  bits      4096, of which 400 are set, 9.8 %; made anew from 40.0 % on; 10 for each key
+  regions   1024 of 4 bits, of which 32 are shared, 3.1 %
+  rate      7.9e-11 of one key that is not there
+  bytes     576 of bits, 136 of regions
+  build     00b1, ledger 00c2
+  kinds     1 block, 40 hide
+  largest   40 keys of u
+            1 keys of v
+  bits: 0 % | ░▒▓█| 78 %
+  | ░░|
+  |▒▓█|
+  shared regions: 0 % | ░▒▓█| 4 %
+  |   |
+  |  █|
+`
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	ascii := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{ASCII: true}) })
+	if !strings.Contains(ascii, "  bits: 0 % | .:-=+*#%@| 78 %\n  | .-+#@|\n") || strings.ContainsFunc(ascii, func(r rune) bool { return r > '~' }) {
+		t.Errorf("in ASCII:\n%s", ascii)
+	}
+	colored := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{Colors: true}) })
+	if !strings.Contains(colored, "\x1b[48;5;0m \x1b[48;5;17m ") || !strings.Contains(colored, "\x1b[48;5;227m \x1b[0m|\n") {
+		t.Errorf("in colors:\n%q", colored)
+	}
+}
+
+func TestHarmedPageText(t *testing.T) {
+	no := false
+	for want, p := range map[string]inspect.Page{
+		"page 5: missing, of 2 users: of the ledger's keys it does not report 3 hide\n            page  ledger\n  sequence  -     9\n": {
+			Number: 5, State: "missing", Agrees: &no, Lacks: map[string]int{"hide": 3}, Ledger: &inspect.Ledger{Sequence: 9, Users: 2}, Residual: -3,
+		},
+		"page 7: behind, of one user alone: it lacks 2 changes, it counts -1 keys\n": {
+			Number: 7, Own: true, State: "behind", Agrees: &no, Behind: 2, Residual: -1, Page: &inspect.Stands{}, Ledger: &inspect.Ledger{},
+		},
+		"page 1: damaged\n  half of it is gone\n": {Number: 1, State: "damaged", Damage: "half of it is gone"},
+	} {
+		got := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{}) })
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+func TestUserText(t *testing.T) {
+	u := inspect.User{
+		User: "1", Hash: "00ff", Home: 3, Page: 3, Counts: map[string]int{"block": 2}, Keys: 2, PageHolds: 2, PageState: "sound", PageKeys: 9,
+		PageUsers: 4, FeedBytes: 700, Windows: []inspect.Window{{"seen", 1, 5, 378}},
+	}
+	want := `user 1: on page 3, with 4 users; that is sound
+  hash      00ff: home 3
+  ledger    2 keys: 2 block
+  page      reports all of them; it has 9 in all
+  window    seen: about 5 keys in 1 parts, 378 bytes
+  feed      reads 700 bytes
+`
+	if got := textOf(t, func(b *strings.Builder) error { return u.Text(b) }); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	u.PageHolds, u.Lacks, u.OwnPage, u.Probed = 1, map[string]int{"block": 1}, true, true
+	got := textOf(t, func(b *strings.Builder) error { return u.Text(b) })
+	for _, want := range []string{"on page 3, of their own; that is", "reports 1 of them, and not 1 block\n", "and those bits of the page that it looks for"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nlacks %s", got, want)
+		}
+	}
+	if got := textOf(t, func(b *strings.Builder) error { return inspect.User{User: "1", PageState: "sound"}.Text(b) }); strings.Contains(got, "ledger") {
+		t.Errorf("without a ledger: %s", got)
+	}
+}
+
+func TestKeyText(t *testing.T) {
+	k := inspect.Key{Words: []string{"it is there."}, Sides: []inspect.Side{{
+		Positions: []inspect.Position{{1, true, 0, false}, {20000000, true, 5, true}, {9, false, 2, true}, {3, false, 0, false}}, Since: time.Now(),
+	}}}
+	want := "it is there.\n" +
+		"  bit          1  20000000         9         3\n" +
+		"             set    shared 0, shared         0\n"
+	if got := textOf(t, func(b *strings.Builder) error { return k.Text(b, inspect.Style{}) }); got != want {
+		t.Errorf("%q\nwant\n%q", got, want)
+	}
+	none := inspect.Key{Words: []string{"nothing."}}
+	if got := textOf(t, func(b *strings.Builder) error { return none.Text(b, inspect.Style{}) }); got != "nothing.\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+var errFull = errors.New("full")
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestTextThatCannotBeWritten(t *testing.T) {
+	for i, err := range []error{
+		somePage().Text(full{}, inspect.Style{}), inspect.User{}.Text(full{}), inspect.Key{Words: []string{""}}.Text(full{}, inspect.Style{}),
+	} {
+		if !errors.Is(err, errFull) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
