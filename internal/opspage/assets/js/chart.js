@@ -1,0 +1,149 @@
+// A chart of columns over time, with its legend in words and the same as a table.
+
+import { el, fill } from './dom.js';
+import { none } from './format.js';
+
+const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [5, 2], [1, 4]];
+const height = 170; // CSS pixels, as in the style sheet
+const tableRows = 60;
+
+/** property returns a colour of the style sheet, as it is in this theme. */
+export const property = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const dark = matchMedia('(prefers-color-scheme: dark)');
+
+/** Chart draws series, each with a label and a function that picks its column; format turns a value into text and unit. */
+export class Chart {
+  #options;
+  #plot = null;
+  #host = el('div', { class: 'plot', 'aria-hidden': 'true' });
+  #legend = el('ul', { class: 'legend' });
+  #table = el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Values' });
+  #details;
+  #series = [];
+  #history = null;
+  #columns = [];
+  #observer;
+  #redraw = () => this.#make();
+
+  constructor(options) {
+    this.#options = options;
+    const { title, unit, meaning } = options;
+    this.#details = el('details', { ontoggle: () => this.#tabulate() }, el('summary', {}, 'As a table'), this.#table);
+    this.node = el('section', { class: 'card chart', 'aria-label': title },
+      el('header', {}, el('h3', {}, title, ' ', el('span', { class: 'unit' }, unit))),
+      el('p', { class: 'meaning' }, meaning), this.#legend, this.#host, this.#details);
+    this.#observer = new ResizeObserver(() => this.#resize());
+    this.#observer.observe(this.#host);
+    dark.addEventListener('change', this.#redraw);
+  }
+
+  /** update shows a history. */
+  update(history) {
+    this.#history = history;
+    const series = this.#options.series(history);
+    const same = series.map((s) => s.label).join('\n') === this.#series.map((s) => s.label).join('\n');
+    this.#series = series;
+    this.#columns = series.map((s) => s.values ?? []);
+    if (!same || !this.#plot) this.#make();
+    else this.#plot.setData([history.time, ...this.#columns], true);
+    this.#name(null);
+    this.#tabulate();
+  }
+
+  close() {
+    this.#observer.disconnect();
+    dark.removeEventListener('change', this.#redraw);
+    this.#plot?.destroy();
+  }
+
+  #make() {
+    this.#plot?.destroy();
+    this.#plot = null;
+    this.#host.replaceChildren();
+    const history = this.#history;
+    if (!history) return;
+    if (!this.#columns.some((c) => c.some((v) => v !== null))) {
+      fill(this.#host, el('p', { class: 'empty' }, this.#options.empty ?? 'Nothing yet.'));
+      return;
+    }
+    this.#plot = new window.uPlot(this.#settings(), [history.time, ...this.#columns], this.#host);
+  }
+
+  #settings() {
+    const axis = { stroke: property('--ink-2'), font: `12px ${property('--text')}`, grid: { stroke: property('--grid'), width: 1 }, ticks: { show: false } };
+    const { format } = this.#options;
+    return {
+      width: Math.max(120, this.#host.clientWidth), height,
+      padding: [10, 12, 0, 0],
+      legend: { show: false },
+      cursor: { sync: { key: 'time', setSeries: false }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
+      hooks: { setCursor: [(u) => this.#name(u.cursor.idx)] },
+      scales: {
+        x: { time: true, range: () => { const end = this.#history.time.at(-1); return [end - this.#history.window_seconds, end]; } },
+        y: { range: (u, low, high) => [0, (Number.isFinite(high) && high > 0 ? high : 1) * 1.12] },
+      },
+      axes: [
+        { ...axis, space: 70, values: (u, splits) => splits.map(hourAndMinute) },
+        { ...axis, size: 62, space: 36, values: (u, splits) => splits.map((v) => format(v).filter(Boolean).join(' ')) },
+      ],
+      series: [{}, ...this.#series.map((s, i) => ({
+        label: s.label, stroke: property(`--series-${(i % 6) + 1}`), width: 1.75, dash: dashes[i % dashes.length],
+        points: { size: 4, fill: property(`--series-${(i % 6) + 1}`) },
+      }))],
+    };
+  }
+
+  #resize() {
+    if (this.#plot && this.#host.clientWidth > 0) this.#plot.setSize({ width: this.#host.clientWidth, height });
+  }
+
+  /** #name shows the legend, with values at a step, or the last ones. */
+  #name(index) {
+    fill(this.#legend, this.#series.map((s, i) => {
+      const values = this.#columns[i];
+      const value = index === null || index === undefined ? values.findLast((v) => v !== null) : values[index];
+      return el('li', {}, stroke(i), s.label, el('b', {}, value === null || value === undefined ? none : this.#options.format(value).filter(Boolean).join(' ')));
+    }));
+  }
+
+  #tabulate() {
+    const history = this.#history;
+    if (!this.#details.open || !history) return;
+    const last = history.time.map((t, i) => i).slice(-tableRows).reverse();
+    fill(this.#table, el('table', {},
+      el('caption', {}, `${this.#options.title}, ${this.#options.unit}; the latest ${last.length} steps of ${history.step_seconds} s`),
+      el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Time'), this.#series.map((s) => el('th', { scope: 'col' }, s.label)))),
+      el('tbody', {}, last.map((i) => el('tr', {}, el('th', { scope: 'row' }, new Date(history.time[i] * 1000).toLocaleTimeString('en-GB')),
+        this.#columns.map((c) => el('td', {}, c[i] === null || c[i] === undefined ? none : this.#options.format(c[i]).filter(Boolean).join(' '))))))));
+  }
+}
+
+function hourAndMinute(second) {
+  return new Date(second * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+}
+
+/** stroke is a piece of a series' line, for its legend. */
+function stroke(i) {
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  svg.setAttribute('viewBox', '0 0 28 14');
+  svg.setAttribute('aria-hidden', 'true');
+  const line = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+  line.setAttribute('d', 'M0 7h28');
+  line.setAttribute('stroke-dasharray', dashes[i % dashes.length].join(' '));
+  line.setAttribute('class', `series-${(i % 6) + 1}`);
+  svg.append(line);
+  return svg;
+}
+
+/** ranges are the windows of a history, as a choice; change is called with the one that is chosen. */
+export function ranges(current, change) {
+  const all = [['15m', '15 min'], ['1h', '1 h'], ['24h', '24 h']];
+  return choice('Time', 'range', all, current, change);
+}
+
+/** choice is a group of radio buttons: pairs of a value and its label. */
+export function choice(legend, name, options, current, change) {
+  return el('fieldset', { class: 'choice' }, el('legend', {}, legend), options.map(([value, label]) =>
+    el('label', {}, el('input', { type: 'radio', name, value, checked: value === current, onchange: () => change(value) }), el('span', {}, label))));
+}

@@ -1,0 +1,15 @@
+import { el } from './dom.js';
+
+/** confirmed asks a question, and resolves to whether the answer was yes. */
+export function confirmed(title, words, yes) {
+  return new Promise((resolve) => {
+    let sure = false;
+    const no = el('button', { type: 'button', onclick: () => dialog.close() }, 'Leave it');
+    const go = el('button', { type: 'button', class: 'main', onclick: () => { sure = true; dialog.close(); } }, yes);
+    const dialog = el('dialog', { 'aria-labelledby': 'question', onclose: () => { dialog.remove(); resolve(sure); } },
+      el('div', { class: 'stack' }, el('h2', { id: 'question' }, title), el('p', {}, words), el('div', { class: 'row' }, go, no)));
+    document.body.append(dialog);
+    dialog.showModal();
+    no.focus();
+  });
+}

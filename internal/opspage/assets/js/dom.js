@@ -1,0 +1,53 @@
+// Makes elements. Whatever is shown goes in as text, never as markup: names on this page are made by strangers.
+
+const svgSpace = 'http://www.w3.org/2000/svg';
+
+/**
+ * el returns a new element. Attributes that are functions become listeners ("onclick"), true is an empty attribute, and
+ * false, null and undefined leave it out. Children are nodes, strings, numbers or lists of them.
+ */
+export function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (typeof value === 'function') node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? '' : String(value));
+  }
+  node.append(...texts(children));
+  return node;
+}
+
+/** fill replaces all that node holds. */
+export function fill(node, ...children) {
+  node.replaceChildren(...texts(children));
+  return node;
+}
+
+/** say sets node's text where it differs: a live region that is set anew is read out again. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** mark is the shape that stands for a state, so that it does not depend on colour: "ok", "warn", "bad" or "unknown". */
+export function mark(state) {
+  const shapes = {
+    ok: 'M3 8.5 6.5 12 13 4.5',
+    warn: 'M8 3v6.2M8 11.9v1.3',
+    bad: 'M4 4l8 8M12 4l-8 8',
+    unknown: 'M3.5 8h9',
+  };
+  const svg = document.createElementNS(svgSpace, 'svg');
+  svg.setAttribute('viewBox', '0 0 16 16');
+  svg.setAttribute('class', `mark ${state}`);
+  svg.setAttribute('aria-hidden', 'true');
+  const path = document.createElementNS(svgSpace, 'path');
+  path.setAttribute('d', shapes[state] ?? shapes.unknown);
+  svg.append(path);
+  return svg;
+}
+
+function texts(children) {
+  return children.flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+}

@@ -1,0 +1,61 @@
+// What POST /v1/feed/explain answered, in words.
+
+import { moment } from './format.js';
+
+const verbs = { block: 'blocked', hide: 'hidden', like: 'liked', seen: 'seen' };
+
+/** Parts of a sentence that are ids are objects, {id}, so that they can be set apart: strangers made them. */
+const id = (text) => ({ id: text });
+
+/** sentenceOf says in one sentence what becomes of the post. */
+export function sentenceOf(answer) {
+  const drops = answer.reasons.filter((r) => r.effect === 'drop');
+  if (!answer.dropped) return ['ok', answer.degraded.length === 0 ? 'A feed keeps this post.' : 'A feed keeps this post now, but not everything could be checked.'];
+  if (drops.every((r) => r.certainty === 'false')) return ['warn', 'A feed drops this post, wrongly: it is a false positive. An exact feed keeps it.'];
+  if (drops.every((r) => r.certainty !== 'certain')) return ['warn', 'A feed drops this post, and nobody can confirm why.'];
+  return ['bad', 'A feed drops this post.'];
+}
+
+/** reasonOf returns the state of a reason, and lines of words; kinds are those of the service, by name. */
+export function reasonOf(reason, asked, kinds) {
+  const lines = [what(reason, asked)];
+  const drop = reason.effect === 'drop';
+  if (reason.certainty === 'false') {
+    lines.push([`The filter reports it, and the ledger does not have it: a false positive. It stays one until the page changes.`]);
+    lines.push([drop ? 'What to do: nothing, if it is rare. A feed with "exact": true asks the ledger and keeps the post.' : 'What to do: nothing. A feed with "exact": true does not mark it.']);
+    return { state: 'warn', certainty: 'False positive', lines };
+  }
+  if (reason.certainty === 'unconfirmed') {
+    lines.push([`Seen no earlier than ${moment(reason.since)}; forgotten by ${moment(reason.until)} at the latest. It is in ${reason.parts.length === 1 ? 'one part' : `${reason.parts.length} parts`} of its window.`]);
+    lines.push([`Nobody can confirm it: what has a window lives in the filter alone. What to do: wait, or leave "${reason.kind}" out of the "kinds" of the feed.`]);
+    return { state: 'unknown', certainty: 'Not to be confirmed', lines };
+  }
+  lines.push([`The ledger has it, since ${moment(reason.since)}${reason.until ? `, until ${moment(reason.until)}` : ''}.`]);
+  const path = undo(reason, asked, kinds);
+  if (path) lines.push(['What to do: nothing, if that is meant. To undo it: ', id(`DELETE ${path}`)]);
+  return { state: drop ? 'bad' : 'ok', certainty: 'Certain', lines };
+}
+
+function what(reason, asked) {
+  const byActor = reason.direction === 'by_actor';
+  const [who, whom] = byActor ? [reason.actor, asked.viewer] : [asked.viewer, reason.actor || asked.post.id];
+  const effect = reason.effect === 'drop' ? '' : ' That marks the post, and does not drop it.';
+  const role = byActor && reason.actor ? roleOf(reason.actor, asked) : '';
+  const verb = verbs[reason.kind];
+  if (reason.kind === 'seen') return [id(who), ' may have seen ', id(whom), `.${effect}`];
+  if (verb) return [id(who), role, ` has ${verb} `, id(whom), byActor ? '' : roleOf(reason.actor, asked), `.${effect}`];
+  return ['“', reason.kind, '” by ', id(who), role, ' of ', id(whom), `.${effect}`];
+}
+
+function roleOf(actor, asked) {
+  if (!actor) return '';
+  return actor === asked.post.author ? ', the author,' : ', on the post,';
+}
+
+/** undo returns the path that takes the activity back. */
+function undo(reason, asked, kinds) {
+  const plural = kinds.get(reason.kind)?.plural;
+  if (!plural) return null;
+  const [who, whom] = reason.direction === 'by_actor' ? [reason.actor, asked.viewer] : [asked.viewer, reason.actor || asked.post.id];
+  return `/v1/users/${encodeURIComponent(who)}/${plural}/${encodeURIComponent(whom)}`;
+}

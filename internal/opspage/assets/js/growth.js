@@ -1,0 +1,84 @@
+// View: how much memory is held, and when there should be more pages.
+
+import { ask } from './api.js';
+import { Chart, ranges } from './chart.js';
+import { el, fill, say } from './dom.js';
+import { Figures } from './figures.js';
+import { bytes, count, none, number, percent, plural, together } from './format.js';
+import { latest } from './history.js';
+import { outlook } from './outlook.js';
+
+const charts = [
+  { title: 'Keys', unit: 'on all pages', meaning: 'As the scrub last saw them. A block counts twice: once for each side.', format: (v) => [count(v), ''], series: (h) => [{ label: 'keys', values: h.keys }] },
+  { title: 'Page bytes', unit: 'of all pages', meaning: 'Bits and regions, where the pages are kept. Windows and what Redis adds are not in it.', format: bytes, series: (h) => [{ label: 'pages', values: h.page_bytes }] },
+  { title: 'Heap', unit: 'of this process', meaning: 'Objects in memory, with those that await collection.', format: bytes, series: (h) => [{ label: 'heap', values: h.heap_bytes }] },
+];
+
+export function growth(host, route, app) {
+  let range = route.query.get('range') ?? '24h';
+  const figures = new Figures('Memory');
+  const drawn = charts.map((options) => new Chart(options));
+  const meter = el('div', {});
+  const words = el('p', {});
+  const shape = el('p', {});
+  host.append(
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Memory and growth'), el('p', {}, 'What the pages take, and when there should be more of them.')),
+      ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
+    el('div', { class: 'stack' }, figures.node,
+      el('section', { class: 'card stack', 'aria-label': 'Keys per page' }, el('h2', {}, 'Keys per page'),
+        el('p', { class: 'meaning' }, 'More than the line, and a feed reads more than it needs: a reshape makes more pages, while the service runs.'), meter, words, shape),
+      el('div', { class: 'two' }, drawn.map((c) => c.node))),
+  );
+  return {
+    async refresh(signal) {
+      const history = await ask(`v1/ops/history?window=${range}`, { signal });
+      const day = range === '24h' ? history : await ask('v1/ops/history?window=24h', { signal });
+      const { health } = app;
+      figures.show(figuresOf(health, app.recent));
+      fill(meter, gauge(health.pages.keys_per_page, health.pages.due_from));
+      say(words, health.ledger === 'none' ? 'Without a ledger pages grow by themselves, each as it needs to.' : outlook(health, day));
+      say(shape, shapeOf(health));
+      for (const chart of drawn) chart.update(history);
+    },
+    close: () => drawn.forEach((chart) => chart.close()),
+  };
+}
+
+function figuresOf({ pages }, recent) {
+  const all = pages.shared + pages.own;
+  return [
+    { label: 'Pages', value: bytes(pages.bytes), meaning: `${plural(all, 'page')}, ${count(pages.own)} of them of one heavy user each.` },
+    { label: 'Keys', value: [count(pages.keys), ''], meaning: pages.looked_at < all ? `On the ${plural(pages.looked_at, 'page')} looked at so far.` : 'On all pages. A block counts twice: once for each side.' },
+    { label: 'A key takes', value: pages.keys > 0 ? [number(pages.bytes / pages.keys), 'bytes'] : [none, ''], meaning: 'Page bytes by keys. Few keys on many pages take more each.' },
+    { label: 'Heap', value: bytes(latest(recent, recent.heap_bytes) ?? undefined), meaning: 'Objects in this process\' memory.' },
+  ];
+}
+
+function shapeOf({ reshape, pages, ledger }) {
+  if (ledger === 'none') return '';
+  if (!reshape) return 'The ledger cannot be asked how far a reshape is.';
+  const done = `${count(reshape.reshaped)} of ${plural(reshape.homes, 'group')} of users`;
+  if (reshape.running) return `A reshape to ${plural(reshape.pages, 'page')} goes on: ${done} are done.`;
+  if (reshape.trouble) return `The reshape to ${plural(reshape.pages, 'page')} does not get on: ${reshape.trouble}.`;
+  if (reshape.reshaped < reshape.homes) return `A reshape to ${plural(reshape.pages, 'page')} was begun, and goes on nowhere: ${done} are done. Ask for it again.`;
+  return `No reshape is under way: there are ${plural(pages.shared, 'page')} as asked for.`;
+}
+
+/** gauge draws how far keys per page are from the line. */
+function gauge(keysPerPage, dueFrom) {
+  const svg = (tag, attributes, text) => {
+    const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    if (text) node.textContent = text;
+    return node;
+  };
+  const end = Math.max(dueFrom * 1.25, keysPerPage * 1.1);
+  const at = (keys) => `${(100 * keys) / end}%`;
+  const words = keysPerPage > 0 ? `${number(keysPerPage)} keys a page, ${together(percent(keysPerPage / dueFrom))} of ${count(dueFrom)}, from which more pages are due` : 'Not counted yet: the scrub has not been round.';
+  const node = svg('svg', { class: 'meter', role: 'img', 'aria-label': words });
+  node.append(
+    svg('rect', { class: 'track', x: 0, y: 0, width: '100%', height: 14, rx: 4 }), svg('rect', { class: 'share', x: 0, y: 0, width: at(keysPerPage), height: 14, rx: 4 }),
+    svg('line', { class: 'line', x1: at(dueFrom), x2: at(dueFrom), y1: -4, y2: 18 }),
+    svg('text', { x: at(dueFrom), y: 34, 'text-anchor': 'middle' }, `due from ${count(dueFrom)}`), svg('text', { x: 0, y: 34 }, keysPerPage > 0 ? `${number(keysPerPage)} now` : words));
+  return node;
+}

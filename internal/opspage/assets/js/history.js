@@ -1,0 +1,29 @@
+// What the columns of GET /v1/ops/history come to.
+
+/** tail returns the last values of a column, of as many seconds, without those that are not known. */
+export function tail(history, column, secondsBack = 60) {
+  const steps = Math.max(1, Math.round(secondsBack / history.step_seconds));
+  return (column ?? []).slice(-steps).filter((v) => v !== null && v !== undefined);
+}
+
+/** mean is that of the last minute, null if there is nothing. */
+export function mean(history, column) {
+  const values = tail(history, column);
+  return values.length === 0 ? null : values.reduce((a, b) => a + b, 0) / values.length;
+}
+
+/** worst is the highest of the last minute, null if there is nothing. */
+export function worst(history, column) {
+  const values = tail(history, column);
+  return values.length === 0 ? null : Math.max(...values);
+}
+
+/** latest is the last value that is known, null if there is none. */
+export function latest(history, column) {
+  return tail(history, column).at(-1) ?? null;
+}
+
+/** total is what a column of rates comes to over all of its time. */
+export function total(history, column) {
+  return (column ?? []).reduce((sum, v) => sum + (v ?? 0), 0) * history.step_seconds;
+}

@@ -1,0 +1,152 @@
+// Ties the page together: what the address names is the view, which is asked anew every few seconds.
+
+import { ask, token } from './api.js';
+import { el, fill, mark, say } from './dom.js';
+import { clock, span } from './format.js';
+import { growth } from './growth.js';
+import { live } from './live.js';
+import { page } from './page.js';
+import { pages } from './pages.js';
+import { Poller } from './poller.js';
+import { notice, problemWords } from './problem.js';
+import { search } from './search.js';
+import { judge } from './verdict.js';
+
+const views = { live, pages, page, search, growth };
+const titles = { live: 'Live', pages: 'Pages', page: 'Page', search: 'Search', growth: 'Growth' };
+const old = 3 * Poller.interval; // milliseconds after which figures are called old
+const byId = (id) => document.getElementById(id);
+
+/** app is what views know of the page. */
+const app = {
+  health: null, // the last answer of GET /v1/ops/health
+  recent: null, // the last quarter of an hour
+  kinds: new Map(), // by name
+  refresh: () => poller.now(),
+  /** go shows another view. */
+  go(path, query = {}) {
+    const search = new URLSearchParams(query).toString();
+    location.hash = `#/${path}${search ? `?${search}` : ''}`;
+  },
+  /** keep notes in the address what is chosen in this view. */
+  keep(query) {
+    const { path, query: had } = routeOf(location.hash);
+    for (const [name, value] of Object.entries(query)) had.set(name, value);
+    history.replaceState(null, '', `#/${path}?${had}`);
+  },
+  signIn: () => signIn('The service does not know the token, or needs one.'),
+};
+
+let view = null;
+let shownAt = null; // Date of what is shown
+let problem = null;
+const host = byId('view');
+const poller = new Poller(tick);
+
+function routeOf(hash) {
+  const [path, query = ''] = hash.replace(/^#\/?/, '').split('?');
+  const [name, ...rest] = path.split('/').map((piece) => { try { return decodeURIComponent(piece); } catch { return piece; } });
+  return name in views ? { path, name, rest, query: new URLSearchParams(query) } : { path: 'live', name: 'live', rest: [], query: new URLSearchParams() };
+}
+
+function show({ first = false } = {}) {
+  const route = routeOf(location.hash);
+  view?.close();
+  problem = el('div', { id: 'problem' });
+  fill(host, problem);
+  host.dataset.view = route.name;
+  host.dataset.shown = '';
+  view = views[route.name](host, route, app);
+  document.title = `${titles[route.name]} – feedfilter`;
+  for (const link of document.querySelectorAll('nav [data-view]')) {
+    const here = link.dataset.view === (route.name === 'page' ? 'pages' : route.name);
+    if (here) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  if (!first) {
+    window.scrollTo(0, 0);
+    host.querySelector('h1')?.focus();
+  }
+  poller.now();
+}
+
+/** tick asks for all that is shown, and says whether that went well. */
+async function tick(signal) {
+  const shown = view;
+  try {
+    [app.health, app.recent] = await Promise.all([ask('v1/ops/health', { signal }), ask('v1/ops/history?window=15m', { signal })]);
+    if (app.kinds.size === 0) app.kinds = new Map((await ask('v1/kinds', { signal })).kinds.map((kind) => [kind.name, kind]));
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return failed(error);
+  }
+  tell(judge(app.health, [...app.kinds.values()], app.recent));
+  byId('forget').hidden = !token.has();
+  try {
+    await shown.refresh(signal);
+  } catch (error) {
+    if (signal.aborted || error.status === undefined) throw error;
+    fill(problem, notice('bad', problemWords(error)));
+    return error.status >= 400 && error.status < 500 && error.status !== 429; // asking less often does not help
+  }
+  problem.replaceChildren();
+  shownAt = new Date();
+  host.dataset.shown = String(Number(host.dataset.shown) + 1);
+  freshen();
+  return true;
+}
+
+function failed(error) {
+  if (error.status === undefined) throw error;
+  const since = shownAt ? ` What stands below is of ${clock(shownAt)}.` : '';
+  tell({ state: error.status === 401 ? 'unknown' : 'bad', sentence: `${problemWords(error)}${since}`, notes: [], facts: '' });
+  if (error.status === 401) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service tells nobody without a token how it is.');
+  if (error.status === 403) { byId('forget').hidden = false; }
+  return false;
+}
+
+/** tell shows how the service is. What has not changed is left alone: it would be read out again. */
+function tell({ state, sentence, notes, facts }) {
+  const words = byId('verdict-words');
+  const key = JSON.stringify([state, sentence, notes]);
+  byId('verdict').dataset.state = state;
+  say(byId('verdict-facts'), facts);
+  if (words.dataset.key === key) return;
+  words.dataset.key = key;
+  fill(words, el('p', { class: 'sentence' }, mark(state), el('span', {}, sentence)),
+    notes.length === 0 ? null : el('ul', { class: 'notes' }, notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text)))));
+}
+
+/** freshen says how old what is shown is. */
+function freshen() {
+  if (!shownAt) return;
+  const age = Date.now() - shownAt.getTime();
+  const late = age > old;
+  byId('age').toggleAttribute('data-old', late);
+  say(byId('age'), late ? `${span(age / 1000)} old` : `As of ${clock(shownAt)}`);
+}
+
+function signIn(why) {
+  const dialog = byId('token');
+  if (dialog.open) return;
+  say(byId('token-why'), why);
+  byId('token-value').value = '';
+  dialog.showModal();
+}
+
+byId('token-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token.keep(byId('token-value').value.trim());
+  byId('token').close();
+  poller.now();
+});
+document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); host.focus(); });
+byId('forget').addEventListener('click', () => { token.forget(); location.reload(); });
+byId('refresh').addEventListener('click', () => poller.now());
+document.addEventListener('keydown', (event) => {
+  const typing = event.target.closest?.('input, textarea, dialog');
+  if (event.key === 'r' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) poller.now();
+});
+window.addEventListener('hashchange', () => show());
+setInterval(freshen, 1000);
+show({ first: true });

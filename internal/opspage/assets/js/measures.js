@@ -1,0 +1,79 @@
+// What the map of pages can be coloured by, and what a cell of it says in words.
+
+import { count, number, percent, plural, span, together } from './format.js';
+import { ceiling } from './scale.js';
+
+const states = ['missing', 'damaged', 'behind', 'foreign', 'ahead', 'overfull'];
+const stood = (cell) => cell.looked_at > (cell.missing ?? 0) + (cell.damaged ?? 0) + (cell.unused ?? 0);
+
+/**
+ * A measure has a value of a cell, null if it has none, the end of its scale, fixed or for what is shown, and how both are
+ * written. Of a group of pages it is the highest, for one bad page among hundreds has to be seen.
+ */
+export const measures = {
+  fill: {
+    label: 'Fill', of: 'share of bits set, the highest of a group', value: (c) => (stood(c) ? c.fill.max : null), end: () => 0.5,
+    text: (v) => together(percent(v)), meaning: 'Share of a page\'s bits that are set. The more, the more often an absent key is reported; at about half it is made anew, larger.',
+  },
+  collided: {
+    label: 'Collided regions', of: 'share of regions marked, the highest of a group', value: (c) => (stood(c) ? c.collided.max : null), end: () => 0.5,
+    text: (v) => together(percent(v)), meaning: 'Share of regions in which two keys met. Bits there cannot be cleared: a removal has to find others, or the page is made anew.',
+  },
+  keys: {
+    label: 'Keys', of: 'keys a page, the mean of a group', value: (c) => (stood(c) ? c.keys / c.pages : null), end: (cells) => ceiling(highest(cells, measures.keys)),
+    text: (v) => count(v), meaning: 'Keys that a page holds. Users are spread evenly over shared pages, so these should be alike.',
+  },
+  age: {
+    label: 'Age', of: 'time since it was looked at, the oldest of a group', value: (c) => c.oldest_age_seconds ?? null, end: (cells) => ceiling(highest(cells, measures.age)),
+    text: (v) => span(v), meaning: 'How long ago the scrub, or a rebuild, saw a page last. What stands here is as old as that.',
+  },
+  behind: {
+    label: 'Behind', of: 'share of a group\'s pages that lack writes', value: (c) => (c.looked_at > 0 ? (c.behind ?? 0) / c.pages : null), end: () => 1,
+    text: (v) => together(percent(v)), meaning: 'Pages that lacked writes of the ledger when looked at. They are made anew before a feed believes them.',
+  },
+};
+
+/** highest is that of a measure over cells. */
+export function highest(cells, measure) {
+  return Math.max(0, ...cells.map((c) => measure.value(c) ?? 0));
+}
+
+/** amiss counts a cell's pages in a state that has to be repaired. */
+export function amiss(cell) {
+  return states.reduce((n, state) => n + (cell[state] ?? 0), 0);
+}
+
+/** look is how a cell is drawn for a measure. */
+export function look(cell, measure, end) {
+  const value = measure.value(cell);
+  return { share: value === null ? null : value / end, flag: amiss(cell) > 0, empty: (cell.unused ?? 0) === cell.pages };
+}
+
+/** nameOf says which pages a cell has. */
+export function nameOf(cell) {
+  if (cell.pages === 1) return cell.own ? `Page ${count(cell.first)}, of one user` : `Page ${count(cell.first)}`;
+  return cell.own ? `${count(cell.pages)} pages of one user each, ${count(cell.first)} to ${count(cell.last)}` : `Pages ${count(cell.first)} to ${count(cell.last)}`;
+}
+
+/** stateOf says how the pages of a cell stand. */
+export function stateOf(cell) {
+  const said = [...states, 'unused', 'unknown'].filter((s) => cell[s] > 0)
+    .map((s) => (cell.pages === 1 ? word(s) : `${count(cell[s])} ${word(s)}`));
+  return said.length === 0 ? 'sound' : said.join(', ');
+}
+
+const word = (state) => ({ unknown: 'not looked at yet', unused: 'not used yet', foreign: 'of another ledger', ahead: 'ahead of the ledger', overfull: 'too full', behind: 'behind the ledger' }[state] ?? state);
+
+/** wordsOf is what there is to say of a cell. */
+export function wordsOf(cell) {
+  if (!stood(cell)) return `${stateOf(cell)}.`;
+  const one = cell.pages === 1;
+  const parts = [
+    one ? plural(cell.keys, 'key') : `${number(cell.keys / cell.pages)} keys a page`,
+    `${together(percent(cell.fill.mean))} of bits set${one ? '' : ` (highest ${together(percent(cell.fill.max))})`}`,
+    `${together(percent(cell.collided.mean))} of regions collided${one ? '' : ` (highest ${together(percent(cell.collided.max))})`}`,
+    `false positives ${one ? '' : 'up to '}${together(percent(cell.rate_max))} of keys looked up`,
+  ];
+  if (cell.oldest_age_seconds !== undefined) parts.push(`looked at ${span(cell.oldest_age_seconds)} ago${one ? '' : ' or later'}`);
+  return `${stateOf(cell)}; ${parts.join(', ')}.`;
+}

@@ -1,0 +1,54 @@
+// Draws shares, one byte each, as a picture: what of a page's bits, or of its regions, is set.
+
+import { el } from './dom.js';
+import { together, percent } from './format.js';
+import { ceiling, paintScale, shade } from './scale.js';
+
+/** decode returns the bytes of base64. */
+export function decode(base64) {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}
+
+export class Raster {
+  #canvas;
+  #scale = el('canvas', { 'aria-hidden': 'true' });
+  #end = el('span', {});
+  #shares = new Uint8Array();
+  #night = matchMedia('(prefers-color-scheme: dark)');
+  #again = () => this.#draw();
+
+  /** title and what are words; what says what a dark cell has much of. */
+  constructor(title, what) {
+    this.title = title;
+    this.#canvas = el('canvas', { class: 'drawing', role: 'img', 'aria-label': title });
+    this.node = el('section', { class: 'card', 'aria-label': title }, el('h2', {}, title), el('p', { class: 'meaning' }, what), this.#canvas,
+      el('div', { class: 'scale under' }, el('div', { class: 'row' }, '0 %', this.#scale, this.#end)));
+    this.#night.addEventListener('change', this.#again);
+  }
+
+  /** update shows the shares, 0 to 255 each; label describes the whole for those who do not see it. */
+  update(shares, label) {
+    this.#shares = shares;
+    this.#canvas.setAttribute('aria-label', `${this.title}: ${label}`);
+    this.#draw();
+  }
+
+  close() {
+    this.#night.removeEventListener('change', this.#again);
+  }
+
+  #draw() {
+    const n = this.#shares.length;
+    if (n === 0) return;
+    const end = Math.min(1, ceiling(Math.max(...this.#shares) / 255));
+    const columns = Math.ceil(Math.sqrt(n * 2)); // twice as wide as high
+    this.#canvas.width = columns;
+    this.#canvas.height = Math.ceil(n / columns);
+    const pen = this.#canvas.getContext('2d');
+    const picture = pen.createImageData(this.#canvas.width, this.#canvas.height);
+    this.#shares.forEach((share, i) => picture.data.set([...shade(share / 255 / end), 255], 4 * i));
+    pen.putImageData(picture, 0, 0);
+    this.#end.textContent = `${together(percent(end))} of a cell, which is one of ${n} equal parts`;
+    paintScale(this.#scale);
+  }
+}

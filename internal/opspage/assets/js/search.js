@@ -1,0 +1,65 @@
+// View: why a viewer does not get a post.
+
+import { ask } from './api.js';
+import { el, fill, mark } from './dom.js';
+import { bytes, count, percent, plural, together } from './format.js';
+import { reasonOf, sentenceOf } from './explain.js';
+import { notice, problemWords } from './problem.js';
+
+export function search(host, route, app) {
+  const result = el('div', { class: 'stack', 'aria-live': 'polite' });
+  const input = (name, required) => el('input', { type: 'text', id: `search-${name}`, name, required, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
+  const fields = { viewer: input('viewer', true), post: input('post', true), author: input('author', true), actors: el('textarea', { id: 'search-actors', name: 'actors', rows: 2, autocomplete: 'off', spellcheck: 'false' }) };
+  const field = (name, label, meaning) => el('label', { class: 'field', for: `search-${name}` }, el('span', {}, label), fields[name], el('small', {}, meaning));
+  const button = el('button', { type: 'submit', class: 'main' }, 'Explain');
+  let latest = 0; // an answer that comes late must not replace a later one
+
+  async function explain(event) {
+    event.preventDefault();
+    const turn = ++latest;
+    const actors = fields.actors.value.split('\n').map((line) => line.trim()).filter(Boolean);
+    const asked = { viewer: fields.viewer.value, post: { id: fields.post.value, author: fields.author.value, ...(actors.length > 0 && { actors }) } };
+    button.disabled = true;
+    let shown;
+    try {
+      const answer = await ask('v1/feed/explain', { method: 'POST', body: asked });
+      shown = explanation(answer, asked, app.kinds);
+    } catch (error) {
+      if (error.status === 401) app.signIn();
+      shown = [notice('bad', problemWords(error))];
+    }
+    button.disabled = false;
+    if (turn === latest) fill(result, shown);
+  }
+
+  host.append(
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why does somebody not get a post? What a feed makes of it, by every kind there is, and what the ledger knows.'))),
+    el('div', { class: 'stack' },
+      el('form', { class: 'card stack', onsubmit: explain, autocomplete: 'off' },
+        el('div', { class: 'two' },
+          field('viewer', 'Viewer', 'The id of the user whose feed it is.'),
+          field('post', 'Post', 'The id of the post that is missing.'),
+          field('author', 'Author', 'The id of the user who wrote it: blocks are about people.'),
+          field('actors', 'Others on the post', 'Who reposted it, or is quoted or mentioned: an id a line. May be empty.')),
+        el('div', { class: 'row' }, button)),
+      result));
+  return { refresh: async () => {}, close: () => { latest++; } };
+}
+
+function explanation(answer, asked, kinds) {
+  const [state, sentence] = sentenceOf(answer);
+  const { page: p } = answer;
+  return [
+    notice(state, el('strong', {}, sentence)),
+    answer.reasons.length === 0 ? null : el('ol', { class: 'reasons', 'aria-label': 'Reasons' }, answer.reasons.map((reason) => {
+      const said = reasonOf(reason, asked, kinds);
+      return el('li', { class: 'card reason' }, mark(said.state),
+        el('div', {}, el('h2', {}, reason.kind, ': ', said.certainty.toLowerCase()), said.lines.map((line) => el('p', {}, line.map(part)))));
+    })),
+    answer.degraded.length === 0 ? null : notice('warn', `Not checked: ${answer.degraded.map((d) => `${d.kind}, since ${d.reason}`).join('; ')}.`),
+    el('p', { class: 'meaning' }, 'Read from ', el('a', { href: `#/page/${p.number}` }, `page ${count(p.number)}`),
+      ` at sequence ${count(p.sequence)}: ${plural(p.keys, 'key')}, ${together(bytes(p.bytes))}, false positives ${together(percent(p.false_positive_rate))} of keys looked up.`),
+  ];
+}
+
+const part = (p) => (typeof p === 'string' ? p : el('span', { class: 'id' }, p.id));

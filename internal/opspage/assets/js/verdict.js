@@ -1,0 +1,112 @@
+// How the service is, in words: one sentence, and what needs a look.
+
+import { bytes, count, number, plural, span, together } from './format.js';
+import { mean } from './history.js';
+
+const stores = {
+  memory: 'in the process', redis: 'in Redis', 'redis-cluster': 'in a Redis cluster', 'redis-sentinel': 'in Redis behind Sentinel',
+  elasticache: 'in ElastiCache', 'elasticache-serverless': 'in ElastiCache Serverless',
+};
+const ledgers = { sqlite: 'ledger in SQLite', postgres: 'ledger in PostgreSQL', none: 'no ledger' };
+
+/**
+ * judge returns the state ("ok", "warn" or "bad"), the sentence, notes of a state and a text each, and facts. kinds and history may
+ * be null.
+ */
+export function judge(health, kinds, history) {
+  const notes = [...trouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
+  const needed = notes.filter((n) => n.state !== 'ok').length;
+  const facts = factsOf(health);
+  if (health.status === 'unavailable') return { state: 'bad', sentence: dead(health), notes, facts };
+  if (health.status === 'degraded') return { state: 'bad', sentence: halved(health, kinds), notes, facts };
+  if (needed === 0) return { state: 'ok', sentence: 'Answering feeds. Nothing amiss.', notes, facts };
+  return { state: 'warn', sentence: `Answering feeds. ${needed === 1 ? 'One thing needs' : `${needed} things need`} a look.`, notes, facts };
+}
+
+const isDown = (health, dependency) => health.down.some((d) => d.dependency === dependency);
+const storeName = (health) => ({ memory: 'The pages', elasticache: 'ElastiCache', 'elasticache-serverless': 'ElastiCache' }[health.page_store] ?? 'Redis');
+
+function dead(health) {
+  const name = storeName(health);
+  if (health.ledger === 'none') return `Feeds cannot be answered: ${name} cannot be reached.`;
+  return `Feeds cannot be answered: neither ${name} nor the ledger can be reached.`;
+}
+
+function halved(health, kinds) {
+  if (isDown(health, 'pages')) {
+    const lost = (kinds ?? []).filter((k) => !k.ledger).map((k) => k.name);
+    const unchecked = lost.length === 0 ? '' : `; ${lost.join(', ')} ${lost.length === 1 ? 'is' : 'are'} not checked`;
+    return `${storeName(health)} cannot be reached: feeds are answered from the ledger${unchecked}.`;
+  }
+  if (isDown(health, 'ledger')) return 'The ledger cannot be reached: feeds are answered from the pages; what it keeps cannot be written.';
+  return 'Answering feeds, but not as it should.';
+}
+
+function trouble(health) {
+  const notes = health.down.map((d) => ({ state: 'bad', text: `${d.dependency === 'pages' ? storeName(health) : `The ${d.dependency}`}: ${d.reason}.` }));
+  if (health.staleness_bound_ms > 0 && health.poll_age_ms > 2 * health.staleness_bound_ms) {
+    notes.push({
+      state: 'warn',
+      text: `The ledger was asked for others' writes ${span(health.poll_age_ms / 1000)} ago, which should be every ${together(bound(health))}: ` +
+        'what Redis lost of them may go unnoticed for so long.',
+    });
+  }
+  if (health.requests.in_progress >= 0.9 * health.requests.limit) {
+    notes.push({ state: 'warn', text: `${count(health.requests.in_progress)} of the ${count(health.requests.limit)} requests that may be in progress are: further ones are refused.` });
+  }
+  return notes;
+}
+
+const bound = (health) => (health.staleness_bound_ms < 1000 ? [count(health.staleness_bound_ms), 'ms'] : [number(health.staleness_bound_ms / 1000), 's']);
+
+function lately(history) {
+  if (!history) return [];
+  const said = [
+    [history.errors, 'requests a second ended in an error of the service. The log has each, with its request id.'],
+    [history.shed, 'requests a second were refused for overload.'],
+    [history.degraded, 'feeds a second had a kind that could not be checked.'],
+  ];
+  return said.flatMap(([column, words]) => {
+    const rate = mean(history, column);
+    return rate > 0 ? [{ state: 'warn', text: `In the last minute ${number(rate)} ${words}` }] : [];
+  });
+}
+
+function pageTrouble(health) {
+  const { pages, reshape, scrub } = health;
+  const notes = [];
+  if (pages.amiss > 0) {
+    notes.push({
+      state: 'warn',
+      text: `${plural(pages.amiss, 'page')} ${pages.amiss === 1 ? 'was' : 'were'} amiss when last looked at. A feed that reads one makes it anew first, and so does the scrub: ` +
+        'a number that does not fall means that it cannot. See Pages.',
+    });
+  }
+  if (pages.due > 0) {
+    notes.push({
+      state: 'warn',
+      text: `There are too few pages: ${count(pages.keys_per_page)} keys on each, more than ${count(pages.due_from)}. ` +
+        `"feedfilter reshape --pages ${pages.due}" changes that while the service runs.`,
+    });
+  }
+  if (reshape?.trouble) notes.push({ state: 'warn', text: `The reshape to ${plural(reshape.pages, 'page')} does not get on: ${reshape.trouble}.` });
+  if (scrub?.asked?.failed > 0) notes.push({ state: 'warn', text: `The scrub that was asked for could not repair ${plural(scrub.asked.failed, 'page')}.` });
+  return notes;
+}
+
+function underWay({ reshape, scrub }) {
+  const notes = [];
+  if (reshape?.running) {
+    notes.push({ state: 'ok', text: `A reshape to ${plural(reshape.pages, 'page')} goes on: ${count(reshape.reshaped)} of ${count(reshape.homes)} groups of users are done.` });
+  }
+  if (scrub?.asked?.running) notes.push({ state: 'ok', text: `A scrub goes on: ${count(scrub.asked.done)} of ${plural(scrub.asked.all, 'page')} done.` });
+  return notes;
+}
+
+function factsOf(health) {
+  const { pages } = health;
+  return [
+    health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store] ?? health.page_store}`, ledgers[health.ledger] ?? health.ledger,
+    plural(pages.shared + pages.own, 'page'), plural(pages.keys, 'key'), together(bytes(pages.bytes)),
+  ].filter(Boolean).join(' · ');
+}

@@ -1,0 +1,226 @@
+package opspage_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+// patience is how long what is awaited may take, on a machine with too much to do.
+const patience = 30 * time.Second
+
+var errNotYet = errors.New("it is not so yet")
+
+// browser starts Chromium, for all subtests of a test.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	program := servertest.FindProgram(t, "CHROMIUM", "chromium", "chromium-browser", "google-chrome")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // which does not run as root
+	}
+	allocated, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocated)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	return ctx
+}
+
+// look is how a tab shows pages.
+type look struct {
+	width int64 // CSS pixels; default 1280
+	dark  bool
+}
+
+// tab is one of the browser's, with what went wrong in it. Methods fail the test.
+type tab struct {
+	t      *testing.T
+	ctx    context.Context
+	server string // URL
+
+	mu       sync.Mutex
+	asked    []*network.Request
+	troubles []string // errors on the console, but for calls that the service refused
+}
+
+// open opens the page of the service at server. At the end of the test it is an error if anything was asked of another
+// host, or if the console has errors.
+func open(t *testing.T, browser context.Context, server, hash string, l look) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	b := &tab{t: t, ctx: ctx, server: server}
+	if err := chromedp.Listen(ctx, b.heard); err != nil { // opens the tab
+		t.Fatalf("open a tab: %v", err)
+	}
+	scheme := "light"
+	if l.dark {
+		scheme = "dark"
+	}
+	call(b, network.Enable, network.EnableParams{})
+	call(b, log.Enable, cdp.Empty{})
+	call(b, runtime.Enable, cdp.Empty{})
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+	width := cmp.Or(l.width, 1280)
+	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 640,
+	})
+	do(b, chromedp.Navigate(server+"/ops"+hash))
+	t.Cleanup(func() { b.check() })
+	return b
+}
+
+func (b *tab) heard(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.asked = append(b.asked, e.Request)
+	case *runtime.EventExceptionThrown:
+		b.troubles = append(b.troubles, fmt.Sprintf("%s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			b.troubles = append(b.troubles, fmt.Sprintf("console: %s", e.Args[0].Description))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
+			b.troubles = append(b.troubles, fmt.Sprintf("%s: %s", e.Entry.Source, e.Entry.Text))
+		}
+	}
+}
+
+// check reports what must never be, whatever the page shows.
+func (b *tab) check() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, trouble := range b.troubles {
+		b.t.Errorf("the browser reports: %s", trouble)
+	}
+	if len(b.asked) == 0 {
+		b.t.Error("the browser asked for nothing: its requests are not seen")
+	}
+	for _, r := range b.asked {
+		if u, err := url.Parse(r.URL); err != nil || u.Scheme != "data" && !strings.HasPrefix(r.URL, b.server+"/") {
+			b.t.Errorf("the page asked for %s", r.URL)
+		}
+	}
+}
+
+// do runs an action, and returns its value.
+func do[T any](b *tab, action chromedp.Action[T]) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, action)
+	if err != nil {
+		b.t.Fatalf("in the browser: %v", err)
+	}
+	return v
+}
+
+// call runs a command of the browser's protocol.
+func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
+		b.t.Fatalf("%s: %v", command.Method, err)
+	}
+}
+
+// value returns that of a JavaScript expression.
+func value[T any](b *tab, expression string) T {
+	b.t.Helper()
+	return do(b, chromedp.Evaluate[T](expression))
+}
+
+// until waits until the JavaScript expression is true.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	err := servertest.Await(b.ctx, expression, func(ctx context.Context) error {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if err == nil && !is {
+			return errNotYet
+		}
+		return err
+	})
+	if err != nil {
+		b.t.Fatalf("%v; the page shows:\n%s", err, value[string](b, "document.body.innerText"))
+	}
+}
+
+// settled waits until the view has been filled at least once.
+func (b *tab) settled() {
+	b.t.Helper()
+	b.until("Number(document.getElementById('view').dataset.shown) > 0")
+}
+
+// text returns what is seen of the first element that a CSS selector finds.
+func (b *tab) text(selector string) string {
+	b.t.Helper()
+	return value[string](b, fmt.Sprintf("document.querySelector(%q)?.innerText ?? 'NOTHING IS AT %s'", selector, selector))
+}
+
+// want checks that the element shows text.
+func (b *tab) want(selector, text string) {
+	b.t.Helper()
+	if got := b.text(selector); !strings.Contains(strings.Join(strings.Fields(got), " "), text) {
+		b.t.Errorf("%s shows %q, want it to say %q", selector, got, text)
+	}
+}
+
+// shoot writes a picture of the whole page to the directory that FEEDFILTER_SCREENSHOTS names, if it does.
+func (b *tab) shoot(name string) {
+	b.t.Helper()
+	directory := os.Getenv("FEEDFILTER_SCREENSHOTS")
+	if directory == "" {
+		return
+	}
+	png := do(b, chromedp.FullScreenshot(100))
+	if err := os.WriteFile(filepath.Join(directory, name+".png"), png, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// fill sets a field, as typing into it does.
+func (b *tab) fill(selector, text string) {
+	b.t.Helper()
+	value[bool](b, fmt.Sprintf("(() => { document.querySelector(%q).value = %q; return true })()", selector, text))
+}
+
+// click clicks what the selector finds.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	do(b, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// search asks why the viewer does not get the post, and waits for the answer.
+func (b *tab) search(viewer, post, author string) {
+	b.t.Helper()
+	b.fill("#search-viewer", viewer)
+	b.fill("#search-post", post)
+	b.fill("#search-author", author)
+	b.click("form .main")
+	b.until("document.querySelector('.notice')")
+}
