@@ -179,7 +179,7 @@ func (b *tab) settled() {
 // text returns what is seen of the first element that a CSS selector finds.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
-	return value[string](b, fmt.Sprintf("document.querySelector(%q)?.innerText ?? 'NOTHING IS AT %s'", selector, selector))
+	return value[string](b, fmt.Sprintf("document.querySelector(%[1]q)?.innerText ?? 'NOTHING IS AT ' + %[1]q", selector))
 }
 
 // want checks that the element shows text.
@@ -223,4 +223,21 @@ func (b *tab) search(viewer, post, author string) {
 	b.fill("#search-author", author)
 	b.click("form .main")
 	b.until("document.querySelector('.notice')")
+}
+
+// visit shows another view, and waits until it is filled.
+func (b *tab) visit(hash string) {
+	b.t.Helper()
+	do(b, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
+		if (location.hash === %[1]q) { done(true); return; }
+		addEventListener('hashchange', () => done(true), { once: true });
+		location.hash = %[1]q;
+	})`, hash), chromedp.EvalAwaitPromise))
+	b.settled()
+}
+
+// press presses keys, of package kb, where the focus is.
+func (b *tab) press(keys string) {
+	b.t.Helper()
+	do(b, chromedp.KeyEvent(keys))
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +25,8 @@ type fake struct {
 
 	mu      sync.Mutex
 	health  object
-	history object
-	pages   object
+	history object   // default: busy
+	cells   []object // of one page each, shared ones first
 	page    object
 	explain object
 	token   string // that is asked for; none if empty
@@ -35,13 +37,13 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{health: healthy(), history: busy(180, 5), pages: manyPages(4096), page: onePage(), explain: explained()}
+	f := &fake{health: healthy(), cells: manyPages(4096), page: onePage(), explain: explained()}
 	mux := http.NewServeMux()
 	mux.Handle("GET /ops", opspage.New())
 	mux.Handle("GET /ops/", opspage.New())
 	mux.HandleFunc("GET /v1/ops/health", f.answer("ops:read", func(*http.Request) any { return f.health }))
-	mux.HandleFunc("GET /v1/ops/history", f.answer("ops:read", func(*http.Request) any { return f.history }))
-	mux.HandleFunc("GET /v1/ops/pages", f.answer("ops:read", func(*http.Request) any { return f.pages }))
+	mux.HandleFunc("GET /v1/ops/history", f.answer("ops:read", f.historyOf))
+	mux.HandleFunc("GET /v1/ops/pages", f.answer("ops:read", f.mapOf))
 	mux.HandleFunc("GET /v1/ops/pages/{number}", f.answer("ops:read", func(*http.Request) any { return f.page }))
 	mux.HandleFunc("GET /v1/kinds", f.answer("ops:read", func(*http.Request) any { return builtIn() }))
 	mux.HandleFunc("POST /v1/feed/explain", f.answer("ops:read", func(*http.Request) any { return f.explain }))
@@ -52,6 +54,83 @@ func newFake(t *testing.T) *fake {
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
 	return f
+}
+
+// historyOf has as many steps as the real one.
+func (f *fake) historyOf(r *http.Request) any {
+	if f.history != nil {
+		return f.history
+	}
+	switch r.FormValue("window") {
+	case "1h":
+		return busy(720, 5)
+	case "24h":
+		return busy(1440, 60)
+	default:
+		return busy(180, 5)
+	}
+}
+
+// mapOf groups pages as the real one does: cells of one size, none of shared and own pages at once.
+func (f *fake) mapOf(r *http.Request) any {
+	number := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(r.FormValue(name)); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	from, to := number("from", 0), number("to", len(f.cells))
+	size := max(1, (to-from+number("cells", 1024)-1)/number("cells", 1024))
+	own := slices.IndexFunc(f.cells, func(c object) bool { return c["own"] == true })
+	var cells []object
+	for at := from; at < to; {
+		end := min(at+size, to)
+		if own > at && own < end {
+			end = own
+		}
+		cells = append(cells, group(f.cells[at:end]))
+		at = end
+	}
+	return object{"pages": len(f.cells), "own_from": own, "from": from, "to": to, "cells": cells}
+}
+
+// group makes one cell of several.
+func group(cells []object) object {
+	if len(cells) == 1 {
+		return cells[0]
+	}
+	first, last := cells[0], cells[len(cells)-1]
+	g := object{
+		"from": first["from"], "to": last["to"], "first": first["first"], "last": last["last"], "own": first["own"], "pages": len(cells), "looked_at": len(cells),
+	}
+	sum := func(name string) (n int) {
+		for _, c := range cells {
+			if v, is := c[name].(int); is {
+				n += v
+			}
+		}
+		return n
+	}
+	for _, name := range []string{"keys", "bytes", "missing", "damaged", "behind", "unknown", "unused"} {
+		if n := sum(name); n > 0 {
+			g[name] = n
+		}
+	}
+	spread := func(name string) object {
+		var total, highest float64
+		for _, c := range cells {
+			v := c[name].(object)["max"].(float64)
+			total, highest = total+v, max(highest, v)
+		}
+		return object{"mean": total / float64(len(cells)), "max": highest}
+	}
+	g["fill"], g["collided"] = spread("fill"), spread("collided")
+	var rate, age float64
+	for _, c := range cells {
+		rate, age = max(rate, c["rate_max"].(float64)), max(age, c["oldest_age_seconds"].(float64))
+	}
+	g["rate_max"], g["oldest_age_seconds"] = rate, age
+	return g
 }
 
 // change changes what the fake answers.
@@ -142,7 +221,7 @@ func cell(position, number int, own bool, fill, collided float64, keys int) obje
 }
 
 // manyPages is a map of shared pages and three own ones.
-func manyPages(shared int) object {
+func manyPages(shared int) []object {
 	cells := make([]object, 0, shared+3)
 	for i := range shared {
 		spread := math.Sin(float64(i)*12.9898) * 43758.5453
@@ -153,7 +232,7 @@ func manyPages(shared int) object {
 	for i := range 3 {
 		cells = append(cells, cell(shared+i, 40+1000*i, true, 0.2+0.1*float64(i), 0.05, 9000*(i+1)))
 	}
-	return object{"pages": shared + 3, "own_from": shared, "from": 0, "to": shared + 3, "cells": cells}
+	return cells
 }
 
 func onePage() object {

@@ -47,9 +47,14 @@ func New() http.Handler {
 			http.Error(w, "the operations page cannot be read", http.StatusInternalServerError)
 			return
 		}
-		name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Path), "/")
-		if name == "" {
+		name, below := strings.CutPrefix(r.URL.Path, Path+"/")
+		switch {
+		case !below:
 			name = "index.html"
+		case name == "": // what the page names is relative to where it stands
+			w.Header().Set("Location", ".."+Path)
+			w.WriteHeader(http.StatusPermanentRedirect)
+			return
 		}
 		f, found := all[name]
 		if !found {

@@ -1,7 +1,7 @@
 // A chart of columns over time, with its legend in words and the same as a table.
 
 import { el, fill } from './dom.js';
-import { none } from './format.js';
+import { none, short, together } from './format.js';
 
 const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [5, 2], [1, 4]];
 const height = 170; // CSS pixels, as in the style sheet
@@ -11,6 +11,9 @@ const tableRows = 60;
 export const property = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
+
+/** binary are distances of lines between amounts of memory. */
+export const binary = Array.from({ length: 44 }, (_, i) => 2 ** i);
 
 /** Chart draws series, each with a label and a function that picks its column; format turns a value into text and unit. */
 export class Chart {
@@ -72,7 +75,7 @@ export class Chart {
 
   #settings() {
     const axis = { stroke: property('--ink-2'), font: `12px ${property('--text')}`, grid: { stroke: property('--grid'), width: 1 }, ticks: { show: false } };
-    const { format } = this.#options;
+    const { format, increments } = this.#options;
     return {
       width: Math.max(120, this.#host.clientWidth), height,
       padding: [10, 12, 0, 0],
@@ -84,8 +87,8 @@ export class Chart {
         y: { range: (u, low, high) => [0, (Number.isFinite(high) && high > 0 ? high : 1) * 1.12] },
       },
       axes: [
-        { ...axis, space: 70, values: (u, splits) => splits.map(hourAndMinute) },
-        { ...axis, size: 62, space: 36, values: (u, splits) => splits.map((v) => format(v).filter(Boolean).join(' ')) },
+        { ...axis, size: 30, space: 70, values: (u, splits) => splits.map(hourAndMinute) },
+        { ...axis, size: 64, space: 30, incrs: increments, values: (u, splits) => splits.map((v) => tick(v, format)) },
       ],
       series: [{}, ...this.#series.map((s, i) => ({
         label: s.label, stroke: property(`--series-${(i % 6) + 1}`), width: 1.75, dash: dashes[i % dashes.length],
@@ -103,7 +106,7 @@ export class Chart {
     fill(this.#legend, this.#series.map((s, i) => {
       const values = this.#columns[i];
       const value = index === null || index === undefined ? values.findLast((v) => v !== null) : values[index];
-      return el('li', {}, stroke(i), s.label, el('b', {}, value === null || value === undefined ? none : this.#options.format(value).filter(Boolean).join(' ')));
+      return el('li', {}, stroke(i), s.label, el('b', {}, value === null || value === undefined ? none : together(this.#options.format(value))));
     }));
   }
 
@@ -115,8 +118,14 @@ export class Chart {
       el('caption', {}, `${this.#options.title}, ${this.#options.unit}; the latest ${last.length} steps of ${history.step_seconds} s`),
       el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Time'), this.#series.map((s) => el('th', { scope: 'col' }, s.label)))),
       el('tbody', {}, last.map((i) => el('tr', {}, el('th', { scope: 'row' }, new Date(history.time[i] * 1000).toLocaleTimeString('en-GB')),
-        this.#columns.map((c) => el('td', {}, c[i] === null || c[i] === undefined ? none : this.#options.format(c[i]).filter(Boolean).join(' '))))))));
+        this.#columns.map((c) => el('td', {}, c[i] === null || c[i] === undefined ? none : together(this.#options.format(c[i])))))))));
   }
+}
+
+/** tick is a value at the side of a chart. */
+function tick(v, format) {
+  const [text, unit] = format(v);
+  return unit === '' ? short(v) : `${text} ${unit}`;
 }
 
 function hourAndMinute(second) {

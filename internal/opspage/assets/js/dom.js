@@ -28,12 +28,13 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** mark is the shape that stands for a state, so that it does not depend on colour: "ok", "warn", "bad" or "unknown". */
+/** mark is the shape that stands for a state, so that it does not depend on colour: "ok", "info", "warn", "bad" or "unknown". */
 export function mark(state) {
   const shapes = {
     ok: 'M3 8.5 6.5 12 13 4.5',
     warn: 'M8 3v6.2M8 11.9v1.3',
     bad: 'M4 4l8 8M12 4l-8 8',
+    info: 'M8 7.3v4.9M8 4v.3',
     unknown: 'M3.5 8h9',
   };
   const svg = document.createElementNS(svgSpace, 'svg');

@@ -13,7 +13,7 @@ export function sentenceOf(answer) {
   if (!answer.dropped) return ['ok', answer.degraded.length === 0 ? 'A feed keeps this post.' : 'A feed keeps this post now, but not everything could be checked.'];
   if (drops.every((r) => r.certainty === 'false')) return ['warn', 'A feed drops this post, wrongly: it is a false positive. An exact feed keeps it.'];
   if (drops.every((r) => r.certainty !== 'certain')) return ['warn', 'A feed drops this post, and nobody can confirm why.'];
-  return ['bad', 'A feed drops this post.'];
+  return ['info', 'A feed drops this post, for a reason that is certain.'];
 }
 
 /** reasonOf returns the state of a reason, and lines of words; kinds are those of the service, by name. */
@@ -33,7 +33,7 @@ export function reasonOf(reason, asked, kinds) {
   lines.push([`The ledger has it, since ${moment(reason.since)}${reason.until ? `, until ${moment(reason.until)}` : ''}.`]);
   const path = undo(reason, asked, kinds);
   if (path) lines.push(['What to do: nothing, if that is meant. To undo it: ', id(`DELETE ${path}`)]);
-  return { state: drop ? 'bad' : 'ok', certainty: 'Certain', lines };
+  return { state: 'info', certainty: 'Certain', lines };
 }
 
 function what(reason, asked) {

@@ -3,6 +3,9 @@
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const digits = (n) => new Intl.NumberFormat('en', { maximumSignificantDigits: n });
 
+// Numbers and their units stay on one line.
+const space = '\u00a0';
+
 /** none stands for a figure that is not known. */
 export const none = '–';
 
@@ -12,12 +15,17 @@ const known = (n) => typeof n === 'number' && Number.isFinite(n);
 export function count(n) {
   if (!known(n)) return none;
   if (Math.abs(n) < 1e7) return whole.format(n);
-  return n < 1e9 ? `${digits(3).format(n / 1e6)} million` : `${digits(3).format(n / 1e9)} billion`;
+  return n < 1e9 ? `${digits(3).format(n / 1e6)}${space}million` : `${digits(3).format(n / 1e9)}${space}billion`;
+}
+
+/** short is a number for the side of a chart. */
+export function short(n) {
+  return new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 }).format(n);
 }
 
 /** plural is a count of things: plural(1, 'page') is "1 page". */
 export function plural(n, one, many = `${one}s`) {
-  return `${count(n)} ${n === 1 ? one : many}`;
+  return `${count(n)}${space}${n === 1 ? one : many}`;
 }
 
 /** number has three significant digits, and is written out from a thousand on. */
@@ -40,12 +48,12 @@ export function seconds(s) {
 /** span is a time in the one or two units that matter: "3 s", "4 min", "2 h 5 min", "6 days". */
 export function span(s) {
   if (!known(s)) return none;
-  if (s < 120) return `${whole.format(Math.max(0, s))} s`;
+  if (s < 120) return `${whole.format(Math.max(0, s))}${space}s`;
   const minutes = Math.floor(s / 60);
-  if (minutes < 120) return `${minutes} min`;
+  if (minutes < 120) return `${minutes}${space}min`;
   const hours = Math.floor(minutes / 60);
-  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
-  return `${whole.format(hours / 24)} days`;
+  if (hours < 48) return minutes % 60 ? `${hours}${space}h ${minutes % 60}${space}min` : `${hours}${space}h`;
+  return `${whole.format(hours / 24)}${space}days`;
 }
 
 /** bytes is an amount of memory. */
@@ -68,7 +76,7 @@ export function percent(share) {
 
 /** together joins what a function with a unit returned. */
 export function together([text, unit]) {
-  return unit === '' ? text : `${text} ${unit}`;
+  return unit === '' ? text : `${text}${space}${unit}`;
 }
 
 /** clock is the time of day of a Date, as this browser's zone has it. */

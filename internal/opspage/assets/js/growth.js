@@ -1,7 +1,7 @@
 // View: how much memory is held, and when there should be more pages.
 
 import { ask } from './api.js';
-import { Chart, ranges } from './chart.js';
+import { binary, Chart, ranges } from './chart.js';
 import { el, fill, say } from './dom.js';
 import { Figures } from './figures.js';
 import { bytes, count, none, number, percent, plural, together } from './format.js';
@@ -10,8 +10,9 @@ import { outlook } from './outlook.js';
 
 const charts = [
   { title: 'Keys', unit: 'on all pages', meaning: 'As the scrub last saw them. A block counts twice: once for each side.', format: (v) => [count(v), ''], series: (h) => [{ label: 'keys', values: h.keys }] },
-  { title: 'Page bytes', unit: 'of all pages', meaning: 'Bits and regions, where the pages are kept. Windows and what Redis adds are not in it.', format: bytes, series: (h) => [{ label: 'pages', values: h.page_bytes }] },
-  { title: 'Heap', unit: 'of this process', meaning: 'Objects in memory, with those that await collection.', format: bytes, series: (h) => [{ label: 'heap', values: h.heap_bytes }] },
+  { title: 'Page bytes', unit: 'of all pages', meaning: 'Bits and regions, where the pages are kept. Windows and what Redis adds are not in it.', format: bytes, increments: binary, series: (h) => [{ label: 'pages', values: h.page_bytes }] },
+  { title: 'Bytes of a key', unit: 'page bytes by keys', meaning: 'Many keys on few pages take less each; pages that were just made larger take more.', format: (v) => [number(v), 'B'], series: (h) => [{ label: 'a key', values: h.keys.map((keys, i) => (keys > 0 ? h.page_bytes[i] / keys : null)) }] },
+  { title: 'Heap', unit: 'of this process', meaning: 'Objects in memory, with those that await collection.', format: bytes, increments: binary, series: (h) => [{ label: 'heap', values: h.heap_bytes }] },
 ];
 
 export function growth(host, route, app) {

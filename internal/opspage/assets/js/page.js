@@ -105,7 +105,7 @@ function comparison(inside) {
     el('table', {},
       el('thead', {}, el('tr', {}, ['', 'Page', 'Ledger', 'Same'].map((name) => el('th', { scope: 'col' }, name)))),
       el('tbody', {}, rows.map(([name, what, here, there]) => el('tr', {}, el('th', { scope: 'row' }, name, ' ', el('span', { class: 'meaning' }, what)),
-        el('td', {}, here === undefined ? none : count(here)), el('td', {}, count(there)), el('td', {}, same(here === there)))))),
+        el('td', {}, here === undefined ? none : count(here)), el('td', {}, count(there)), el('td', { class: 'same' }, same(here === there)))))),
     missing.length === 0 ? null : el('p', { class: 'meaning' }, `Not on the page: ${missing.map(([kind, n]) => `${kind} ${count(n)}`).join(', ')}.`),
     inside.residual_keys ? el('p', { class: 'meaning' }, `The page counts ${plural(Math.abs(inside.residual_keys), 'key')} ${inside.residual_keys > 0 ? 'more' : 'fewer'} than the ledger has.`) : null,
   ];

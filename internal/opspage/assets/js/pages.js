@@ -9,7 +9,7 @@ import { amiss, highest, look, measures, nameOf, stateOf, wordsOf } from './meas
 import { paintScale } from './scale.js';
 
 const listed = 20;
-const most = () => (window.innerWidth < 640 ? 1024 : 4096); // cells
+const most = () => (window.innerWidth < 640 ? 256 : 4096); // cells: a thumb is wider than a pointer
 
 export function pages(host, route, app) {
   let by = route.query.get('by') in measures ? route.query.get('by') : 'fill';

@@ -1,7 +1,7 @@
 // Draws shares, one byte each, as a picture: what of a page's bits, or of its regions, is set.
 
 import { el } from './dom.js';
-import { together, percent } from './format.js';
+import { count, percent, together } from './format.js';
 import { ceiling, paintScale, shade } from './scale.js';
 
 /** decode returns the bytes of base64. */
@@ -13,6 +13,7 @@ export class Raster {
   #canvas;
   #scale = el('canvas', { 'aria-hidden': 'true' });
   #end = el('span', {});
+  #parts = el('span', {});
   #shares = new Uint8Array();
   #night = matchMedia('(prefers-color-scheme: dark)');
   #again = () => this.#draw();
@@ -22,7 +23,7 @@ export class Raster {
     this.title = title;
     this.#canvas = el('canvas', { class: 'drawing', role: 'img', 'aria-label': title });
     this.node = el('section', { class: 'card', 'aria-label': title }, el('h2', {}, title), el('p', { class: 'meaning' }, what), this.#canvas,
-      el('div', { class: 'scale under' }, el('div', { class: 'row' }, '0 %', this.#scale, this.#end)));
+      el('div', { class: 'scale below' }, '0 %', this.#scale, this.#end, this.#parts));
     this.#night.addEventListener('change', this.#again);
   }
 
@@ -41,14 +42,24 @@ export class Raster {
     const n = this.#shares.length;
     if (n === 0) return;
     const end = Math.min(1, ceiling(Math.max(...this.#shares) / 255));
-    const columns = Math.ceil(Math.sqrt(n * 2)); // twice as wide as high
+    const columns = columnsFor(n);
     this.#canvas.width = columns;
     this.#canvas.height = Math.ceil(n / columns);
     const pen = this.#canvas.getContext('2d');
     const picture = pen.createImageData(this.#canvas.width, this.#canvas.height);
     this.#shares.forEach((share, i) => picture.data.set([...shade(share / 255 / end), 255], 4 * i));
     pen.putImageData(picture, 0, 0);
-    this.#end.textContent = `${together(percent(end))} of a cell, which is one of ${n} equal parts`;
+    this.#end.textContent = together(percent(end));
+    this.#parts.textContent = `of each of ${count(n)} parts`;
     paintScale(this.#scale);
   }
+}
+
+/** columnsFor makes a picture of n cells some two to four times as wide as high, with full rows where n allows. */
+function columnsFor(n) {
+  const wanted = Math.ceil(Math.sqrt(n * 2));
+  for (let columns = wanted; columns <= 1.5 * wanted; columns++) {
+    if (n % columns === 0) return columns;
+  }
+  return wanted;
 }

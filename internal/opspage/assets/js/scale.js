@@ -20,11 +20,11 @@ export function shade(share) {
 /** colour is that of a share as CSS has it. */
 export const colour = (share) => `rgb(${shade(share).join(' ')})`;
 
-/** ceiling is the end of a scale from 0 on that takes highest: 1, 2 or 5 times a power of ten. */
+/** ceiling is the end of a scale from 0 on that takes highest: a short number. */
 export function ceiling(highest) {
   if (!(highest > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(highest));
-  return [1, 2, 5, 10].map((n) => n * power).find((end) => end >= highest * (1 - 1e-9));
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((n) => n * power).find((end) => end >= highest * (1 - 1e-9));
 }
 
 /** paintScale draws the whole scale on a canvas, from left to right. */

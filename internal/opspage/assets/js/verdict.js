@@ -15,7 +15,7 @@ const ledgers = { sqlite: 'ledger in SQLite', postgres: 'ledger in PostgreSQL', 
  */
 export function judge(health, kinds, history) {
   const notes = [...trouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
-  const needed = notes.filter((n) => n.state !== 'ok').length;
+  const needed = notes.filter((n) => n.state !== 'info').length;
   const facts = factsOf(health);
   if (health.status === 'unavailable') return { state: 'bad', sentence: dead(health), notes, facts };
   if (health.status === 'degraded') return { state: 'bad', sentence: halved(health, kinds), notes, facts };
@@ -97,9 +97,9 @@ function pageTrouble(health) {
 function underWay({ reshape, scrub }) {
   const notes = [];
   if (reshape?.running) {
-    notes.push({ state: 'ok', text: `A reshape to ${plural(reshape.pages, 'page')} goes on: ${count(reshape.reshaped)} of ${count(reshape.homes)} groups of users are done.` });
+    notes.push({ state: 'info', text: `A reshape to ${plural(reshape.pages, 'page')} goes on: ${count(reshape.reshaped)} of ${count(reshape.homes)} groups of users are done.` });
   }
-  if (scrub?.asked?.running) notes.push({ state: 'ok', text: `A scrub goes on: ${count(scrub.asked.done)} of ${plural(scrub.asked.all, 'page')} done.` });
+  if (scrub?.asked?.running) notes.push({ state: 'info', text: `A scrub goes on: ${count(scrub.asked.done)} of ${plural(scrub.asked.all, 'page')} done.` });
   return notes;
 }
 

@@ -1,0 +1,26 @@
+package opspage_test
+
+import (
+	"context"
+	"testing"
+)
+
+// TestPage tries the page in a browser, which all of its parts share: it takes longest to start.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	for name, test := range map[string]func(*testing.T, context.Context){
+		"screens":  testScreens,
+		"verdicts": testVerdicts,
+		"polling":  testPolling,
+		"map":      testMap,
+		"zoom":     testZoom,
+		"token":    testToken,
+		"scope":    testScope,
+		"hostile":  testHostile,
+		"rebuild":  testRebuild,
+		"reasons":  testReasons,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, b) })
+	}
+}
