@@ -11,6 +11,8 @@ PACKAGES ?= ./...
 FUZZTIME ?= 30s
 # What `make peers` passes to its program, as in: make peers PEERS='-duration 30s'
 PEERS ?=
+# Where `make screens` puts its pictures.
+SCREENS ?= screens
 # What `make run` passes to feedfilter serve, as in: make run SERVE='--addr 127.0.0.1:9000'
 SERVE   ?=
 
@@ -95,8 +97,17 @@ vulncheck: ## Look the code and its dependencies up in Go's database of vulnerab
 	@GO='$(GO)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install the servers that the tests start: redis-server and PostgreSQL.
+deps: ## Install what the tests start: redis-server, PostgreSQL and Chromium.
 	@scripts/deps
+
+.PHONY: uplot
+uplot: ## Fetch the operations page's chart library anew, at the version in scripts/uplot; needs npm.
+	@scripts/uplot
+
+.PHONY: screens
+screens: deps ## Take pictures of the operations page in all states, into SCREENS (./screens).
+	mkdir -p $(SCREENS)
+	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run TestPage ./internal/opspage
 
 .PHONY: clean
 clean: ## Remove what was built, the tools and the cached test results too.

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
 // route is one method of one path: the one place that says what there is, and who may use it.
@@ -24,9 +25,12 @@ func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
 	ops := []access.Scope{access.OpsRead}
+	page := echo.WrapHandler(opspage.New())
 	all := []route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
+		{http.MethodGet, opspage.Path, page, nil, true}, // static: it has no data of its own
+		{http.MethodGet, opspage.Path + "/*", page, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodGet, "/metrics", s.scrape, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},

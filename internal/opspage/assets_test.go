@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 )
 
 // get asks the handler for a path, with pairs of a header's name and value.
-func get(t *testing.T, h http.Handler, method, path string, headers ...string) *http.Response {
+func get(t *testing.T, h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
 	for i := 0; i < len(headers); i += 2 {
@@ -27,16 +28,7 @@ func get(t *testing.T, h http.Handler, method, path string, headers ...string) *
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
-}
-
-func body(t *testing.T, r io.Reader) []byte {
-	t.Helper()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return w
 }
 
 // files are the paths below assets, with their contents.
@@ -65,27 +57,27 @@ func TestFiles(t *testing.T) {
 	for name, content := range files(t) {
 		path := "/ops/" + name
 		plain := get(t, h, http.MethodGet, path)
-		if got := body(t, plain.Body); plain.StatusCode != http.StatusOK || !bytes.Equal(got, content) {
-			t.Errorf("%s: %d, %d bytes, want the %d of the file", path, plain.StatusCode, len(got), len(content))
+		if got := plain.Body.Bytes(); plain.Code != http.StatusOK || !bytes.Equal(got, content) {
+			t.Errorf("%s: %d, %d bytes, want the %d of the file", path, plain.Code, len(got), len(content))
 		}
 		zipped := get(t, h, http.MethodGet, path, "Accept-Encoding", "br, gzip")
 		z, err := gzip.NewReader(zipped.Body)
-		if err != nil || zipped.Header.Get("Content-Encoding") != "gzip" {
-			t.Fatalf("%s: encoded as %q: %v", path, zipped.Header.Get("Content-Encoding"), err)
+		if err != nil || zipped.Header().Get("Content-Encoding") != "gzip" {
+			t.Fatalf("%s: encoded as %q: %v", path, zipped.Header().Get("Content-Encoding"), err)
 		}
-		if got := body(t, z); !bytes.Equal(got, content) {
-			t.Errorf("%s: %d bytes out of gzip, want the %d of the file", path, len(got), len(content))
+		if got, err := io.ReadAll(z); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: %d bytes out of gzip, want the %d of the file: %v", path, len(got), len(content), err)
 		}
-		if a, b := plain.Header.Get("ETag"), zipped.Header.Get("ETag"); a == "" || a == b {
+		if a, b := plain.Header().Get("ETag"), zipped.Header().Get("ETag"); a == "" || a == b {
 			t.Errorf("%s: tags %q and %q, compressed", path, a, b)
 		}
-		again := get(t, h, http.MethodGet, path, "If-None-Match", plain.Header.Get("ETag"))
-		if again.StatusCode != http.StatusNotModified || len(body(t, again.Body)) > 0 {
-			t.Errorf("%s: %d for what is there already", path, again.StatusCode)
+		again := get(t, h, http.MethodGet, path, "If-None-Match", plain.Header().Get("ETag"))
+		if again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+			t.Errorf("%s: %d for what is there already", path, again.Code)
 		}
 		head := get(t, h, http.MethodHead, path)
-		if head.StatusCode != http.StatusOK || len(body(t, head.Body)) > 0 || head.ContentLength != int64(len(content)) {
-			t.Errorf("HEAD %s: %d, length %d", path, head.StatusCode, head.ContentLength)
+		if head.Code != http.StatusOK || head.Body.Len() > 0 || head.Header().Get("Content-Length") != strconv.Itoa(len(content)) {
+			t.Errorf("HEAD %s: %d, length %s", path, head.Code, head.Header().Get("Content-Length"))
 		}
 		_, ending, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ".")
 		ending = ending[strings.LastIndex(ending, ".")+1:]
@@ -93,14 +85,14 @@ func TestFiles(t *testing.T) {
 		if want == "" {
 			want = "text/plain; charset=utf-8"
 		}
-		if got := plain.Header.Get("Content-Type"); got != want {
+		if got := plain.Header().Get("Content-Type"); got != want {
 			t.Errorf("%s is a %q, want %q", path, got, want)
 		}
 		for header, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Vary": "Accept-Encoding",
 		} {
-			if got := plain.Header.Get(header); got != want {
+			if got := plain.Header().Get(header); got != want {
 				t.Errorf("%s: %s: %q, want %q", path, header, got, want)
 			}
 		}
@@ -111,16 +103,16 @@ func TestIndex(t *testing.T) {
 	t.Parallel()
 	h := opspage.New()
 	page := get(t, h, http.MethodGet, opspage.Path)
-	if got := body(t, page.Body); page.StatusCode != http.StatusOK || !bytes.Contains(got, []byte(`<main id="view"`)) {
-		t.Errorf("%s: %d %.60s", opspage.Path, page.StatusCode, got)
+	if got := page.Body.Bytes(); page.Code != http.StatusOK || !bytes.Contains(got, []byte(`<main id="view"`)) {
+		t.Errorf("%s: %d %.60s", opspage.Path, page.Code, got)
 	}
 	// What the page loads is relative to a path without a slash at its end.
-	if slash := get(t, h, http.MethodGet, "/ops/"); slash.StatusCode != http.StatusPermanentRedirect || slash.Header.Get("Location") != "../ops" {
-		t.Errorf("/ops/: %d to %q", slash.StatusCode, slash.Header.Get("Location"))
+	if slash := get(t, h, http.MethodGet, "/ops/"); slash.Code != http.StatusPermanentRedirect || slash.Header().Get("Location") != "../ops" {
+		t.Errorf("/ops/: %d to %q", slash.Code, slash.Header().Get("Location"))
 	}
 	for _, path := range []string{"/ops/no", "/ops/assets/index.html", "/ops/../opspage.go", "/ops/js", "/ops/js/", "/ops//index.html"} {
-		if r := get(t, h, http.MethodGet, path); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d, want 404", path, r.StatusCode)
+		if r := get(t, h, http.MethodGet, path); r.Code != http.StatusNotFound {
+			t.Errorf("%s: %d, want 404", path, r.Code)
 		}
 	}
 }

@@ -28,8 +28,11 @@ const patience = 30 * time.Second
 
 var errNotYet = errors.New("it is not so yet")
 
-// browser starts Chromium, for all subtests of a test.
-func browser(t *testing.T) context.Context {
+// chromium is a browser that runs.
+type chromium struct{ ctx context.Context }
+
+// start starts Chromium, for all subtests of a test.
+func start(t *testing.T) *chromium {
 	t.Helper()
 	program := servertest.FindProgram(t, "CHROMIUM", "chromium", "chromium-browser", "google-chrome")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program))
@@ -43,7 +46,7 @@ func browser(t *testing.T) context.Context {
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start %s: %v", program, err)
 	}
-	return ctx
+	return &chromium{ctx}
 }
 
 // look is how a tab shows pages.
@@ -65,9 +68,9 @@ type tab struct {
 
 // open opens the page of the service at server. At the end of the test it is an error if anything was asked of another
 // host, or if the console has errors.
-func open(t *testing.T, browser context.Context, server, hash string, l look) *tab {
+func open(t *testing.T, browser *chromium, server, hash string, l look) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(browser)
+	ctx, cancel := chromedp.NewContext(browser.ctx)
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx, server: server}
 	if err := chromedp.Listen(ctx, b.heard); err != nil { // opens the tab
@@ -83,6 +86,7 @@ func open(t *testing.T, browser context.Context, server, hash string, l look) *t
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 	})
+	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
 	width := cmp.Or(l.width, 1280)
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 640,

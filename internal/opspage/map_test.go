@@ -1,7 +1,6 @@
 package opspage_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -38,82 +37,86 @@ func near(a, b [3]int) bool {
 }
 
 // testMap: cells have the colours of what they stand for, and one that is amiss has another.
-func testMap(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	f.cells = []object{cell(0, 0, false, 0, 0.5, 10), cell(1, 1, false, 0.25, 0.25, 20), cell(2, 2, false, 0.5, 0, 30), cell(3, 3, false, 0.3, 0.1, 40), cell(4, 9, true, 0.5, 0.5, 50)}
-	f.cells[3]["damaged"] = 1
-	for _, dark := range []bool{false, true} {
-		colours := scales()[dark]
-		tab := open(t, browser, f.URL, "#/pages", look{dark: dark})
-		tab.settled()
-		check := func(by string, want ...string) {
-			t.Helper()
-			for i, share := range want {
-				if got := tab.pixel(0, i); !near(got, colours[share]) {
-					t.Errorf("dark %v: %s of page %d is drawn as %v, want %v", dark, by, i, got, colours[share])
+func testMap(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.cells = []object{cell(0, 0, false, 0, 0.5, 10), cell(1, 1, false, 0.25, 0.25, 20), cell(2, 2, false, 0.5, 0, 30), cell(3, 3, false, 0.3, 0.1, 40), cell(4, 9, true, 0.5, 0.5, 50)}
+		f.cells[3]["damaged"] = 1
+		for _, dark := range []bool{false, true} {
+			colours := scales()[dark]
+			tab := open(t, b, f.URL, "#/pages", look{dark: dark})
+			tab.settled()
+			check := func(by string, want ...string) {
+				t.Helper()
+				for i, share := range want {
+					if got := tab.pixel(0, i); !near(got, colours[share]) {
+						t.Errorf("dark %v: %s of page %d is drawn as %v, want %v", dark, by, i, got, colours[share])
+					}
 				}
 			}
-		}
-		check("fill", "least", "half", "most")
-		if got := tab.pixel(1, 0); !near(got, colours["most"]) {
-			t.Errorf("dark %v: the own page is drawn as %v, want %v", dark, got, colours["most"])
-		}
-		red := tab.pixel(0, 3)
-		for _, c := range colours {
-			if near(red, c) {
-				t.Errorf("dark %v: a damaged page is drawn as %v, as one that is sound", dark, red)
+			check("fill", "least", "half", "most")
+			if got := tab.pixel(1, 0); !near(got, colours["most"]) {
+				t.Errorf("dark %v: the own page is drawn as %v, want %v", dark, got, colours["most"])
 			}
+			red := tab.pixel(0, 3)
+			for _, c := range colours {
+				if near(red, c) {
+					t.Errorf("dark %v: a damaged page is drawn as %v, as one that is sound", dark, red)
+				}
+			}
+			tab.click("input[name=by][value=collided]")
+			check("collided", "most", "half", "least")
+			tab.want(".scale", "50 %")
+			tab.click("input[name=by][value=keys]")
+			tab.want(".scale", "0 50 (keys a page")
+			tab.want(".head", "4 pages that users share, 1 of one heavy user each. 1 page amiss.")
+			if hash := value[string](tab, "location.hash"); hash != "#/pages?by=keys" {
+				t.Errorf("the address is %s", hash)
+			}
+			tab.click("details summary")
+			tab.until("document.querySelector('table')")
+			tab.want("table", "Page 3 – 40 damaged") // amiss comes first
 		}
-		tab.click("input[name=by][value=collided]")
-		check("collided", "most", "half", "least")
-		tab.want(".scale", "50 %")
-		tab.click("input[name=by][value=keys]")
-		tab.want(".scale", "0 50 (keys a page")
-		tab.want(".head", "4 pages that users share, 1 of one heavy user each. 1 page amiss.")
-		if hash := value[string](tab, "location.hash"); hash != "#/pages?by=keys" {
-			t.Errorf("the address is %s", hash)
-		}
-		tab.click("details summary")
-		tab.until("document.querySelector('table')")
-		tab.want("table", "Page 3 – 40 damaged") // amiss comes first
 	}
 }
 
 // testZoom: groups open into their pages, by mouse and by keyboard, and a page opens its inside; and back.
-func testZoom(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	f.cells = manyPages(8192)
-	tab := open(t, browser, f.URL, "#/pages", look{})
-	tab.settled()
-	value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
-	tab.want(".under", "Pages 0 to 2")
-	tab.press(kb.ArrowRight + kb.ArrowRight + kb.ArrowLeft)
-	tab.want(".under", "Pages 3 to 5")
-	columns := value[int](tab, "Number(document.querySelector('canvas.map').dataset.columns)")
-	tab.press(kb.ArrowDown)
-	tab.want(".under", fmt.Sprintf("Pages %d to %d", 3*(columns+1), 3*(columns+1)+2))
-	tab.press(kb.ArrowUp + kb.Enter)
-	tab.until("location.hash === '#/pages?by=fill&from=3&to=6'")
-	tab.settled()
-	tab.want(".trail", "positions 3 to 5")
-	value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
-	tab.want(".under", "Page 3")
-	tab.press(kb.End)
-	tab.want(".under", "Page 5")
-	tab.press(kb.Escape)
-	tab.until("location.hash === '#/pages?by=fill'")
-	tab.settled()
-	value[bool](tab, "(document.querySelectorAll('canvas.map')[1].focus(), true)")
-	tab.press(kb.Enter) // three own pages
-	tab.until("location.hash === '#/pages?by=fill&from=8192&to=8195'")
-	tab.settled()
-	value[bool](tab, "(document.querySelectorAll('canvas.map')[1].focus(), true)")
-	tab.press(kb.ArrowRight + kb.Enter)
-	tab.until("location.hash === '#/page/1040'")
-	tab.settled()
-	if focus := value[string](tab, "document.activeElement.tagName"); focus != "H1" {
-		t.Errorf("after a change of the view, the focus is on %s, want its heading", focus)
+func testZoom(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.cells = manyPages(8192)
+		tab := open(t, b, f.URL, "#/pages", look{})
+		tab.settled()
+		value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
+		tab.want(".under", "Pages 0 to 2")
+		tab.press(kb.ArrowRight + kb.ArrowRight + kb.ArrowLeft)
+		tab.want(".under", "Pages 3 to 5")
+		columns := value[int](tab, "Number(document.querySelector('canvas.map').dataset.columns)")
+		tab.press(kb.ArrowDown)
+		tab.want(".under", fmt.Sprintf("Pages %d to %d", 3*(columns+1), 3*(columns+1)+2))
+		tab.press(kb.ArrowUp + kb.Enter)
+		tab.until("location.hash === '#/pages?by=fill&from=3&to=6'")
+		tab.settled()
+		tab.want(".trail", "positions 3 to 5")
+		value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
+		tab.want(".under", "Page 3")
+		tab.press(kb.End)
+		tab.want(".under", "Page 5")
+		tab.press(kb.Escape)
+		tab.until("location.hash === '#/pages?by=fill'")
+		tab.settled()
+		value[bool](tab, "(document.querySelectorAll('canvas.map')[1].focus(), true)")
+		tab.press(kb.Enter) // three own pages
+		tab.until("location.hash === '#/pages?by=fill&from=8192&to=8195'")
+		tab.settled()
+		value[bool](tab, "(document.querySelectorAll('canvas.map')[1].focus(), true)")
+		tab.press(kb.ArrowRight + kb.Enter)
+		tab.until("location.hash === '#/page/1040'")
+		tab.settled()
+		if focus := value[string](tab, "document.activeElement.tagName"); focus != "H1" {
+			t.Errorf("after a change of the view, the focus is on %s, want its heading", focus)
+		}
+		value[bool](tab, "(history.back(), true)")
+		tab.until("location.hash === '#/pages?by=fill&from=8192&to=8195'")
 	}
-	value[bool](tab, "(history.back(), true)")
-	tab.until("location.hash === '#/pages?by=fill&from=8192&to=8195'")
 }

@@ -1,15 +1,12 @@
 package opspage_test
 
-import (
-	"context"
-	"testing"
-)
+import "testing"
 
 // TestPage tries the page in a browser, which all of its parts share: it takes longest to start.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	b := browser(t)
-	for name, test := range map[string]func(*testing.T, context.Context){
+	b := start(t)
+	for name, test := range map[string]func(*chromium) func(*testing.T){
 		"screens":  testScreens,
 		"verdicts": testVerdicts,
 		"polling":  testPolling,
@@ -21,6 +18,6 @@ func TestPage(t *testing.T) {
 		"rebuild":  testRebuild,
 		"reasons":  testReasons,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, b) })
+		t.Run(name, test(b))
 	}
 }

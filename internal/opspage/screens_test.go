@@ -1,31 +1,32 @@
 package opspage_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 )
 
 // testScreens opens every view, light and dark, on a wide screen and on a phone: nothing is cut off, everything can be read, and has a name.
-func testScreens(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	for _, c := range []struct {
-		name string
-		look look
-	}{
-		{"wide-light", look{}}, {"wide-dark", look{dark: true}}, {"narrow-light", look{width: 390}}, {"narrow-dark", look{width: 390, dark: true}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tab := open(t, browser, f.URL, "", c.look)
-			for _, view := range []string{"live", "pages", "page/4711", "search", "growth"} {
-				tab.visit("#/" + view)
-				if view == "search" {
-					tab.search("1", "p8", "2")
+func testScreens(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		for _, c := range []struct {
+			name string
+			look look
+		}{
+			{"wide-light", look{}}, {"wide-dark", look{dark: true}}, {"narrow-light", look{width: 390}}, {"narrow-dark", look{width: 390, dark: true}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tab := open(t, b, f.URL, "", c.look)
+				for _, view := range []string{"live", "pages", "page/4711", "search", "growth"} {
+					tab.visit("#/" + view)
+					if view == "search" {
+						tab.search("1", "p8", "2")
+					}
+					tab.legible(view)
+					tab.shoot(strings.ReplaceAll(view, "/", "-") + "-" + c.name)
 				}
-				tab.legible(view)
-				tab.shoot(strings.ReplaceAll(view, "/", "-") + "-" + c.name)
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -1,92 +1,95 @@
 package opspage_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 )
 
 // testReasons: what a feed makes of a post, in words, for every certainty there is.
-func testReasons(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	tab := open(t, browser, f.URL, "#/search", look{})
-	tab.settled()
-	reason := func(pairs ...any) object {
-		return with(object{"kind": "block", "effect": "drop", "actor": "2", "direction": "by_viewer", "certainty": "certain", "since": "2026-11-20T09:30:00Z"}, pairs...)
+func testReasons(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		tab := open(t, b, f.URL, "#/search", look{})
+		tab.settled()
+		reason := func(pairs ...any) object {
+			return with(object{"kind": "block", "effect": "drop", "actor": "2", "direction": "by_viewer", "certainty": "certain", "since": "2026-11-20T09:30:00Z"}, pairs...)
+		}
+		answer := func(dropped bool, reasons ...object) object {
+			return object{"dropped": dropped, "reasons": reasons, "page": explained()["page"], "degraded": []any{}}
+		}
+		for _, c := range []struct {
+			name   string
+			answer object
+			want   []string
+		}{
+			{"kept", answer(false, []object{}...), []string{"A feed keeps this post.", "page 4,711 at sequence 17"}},
+			{"blocked", answer(true, reason()), []string{"for a reason that is certain", "1 has blocked 2, the author,.", "since 20 Nov 2026", "DELETE /v1/users/1/blocks/2"}},
+			{"blocked by", answer(true, reason("direction", "by_actor")), []string{"2, the author, has blocked 1.", "DELETE /v1/users/2/blocks/1"}},
+			{"ends", answer(true, reason("until", "2027-01-01T00:00:00Z")), []string{"until 1 Jan 2027"}},
+			{"hidden", answer(true, reason("kind", "hide", "actor", "")), []string{"1 has hidden p/8.", "DELETE /v1/users/1/hides/p%2F8"}},
+			{"false", answer(true, reason("certainty", "false", "since", nil)), []string{"wrongly: it is a false positive", "the ledger does not have it", `"exact": true asks the ledger and keeps the post`}},
+			{
+				"seen", answer(true, reason("kind", "seen", "actor", "", "certainty", "unconfirmed", "until", "2026-12-21T00:00:00Z", "parts", []string{"a", "b"})),
+				[]string{"nobody can confirm why", "Seen no earlier than 20 Nov 2026", "forgotten by 21 Dec 2026", "2 parts"},
+			},
+			{"liked", answer(false, reason("kind", "like", "actor", "", "effect", "annotate")), []string{"A feed keeps this post.", "1 has liked p/8. That marks the post, and does not drop it."}},
+			{"other", answer(true, reason("kind", "mute")), []string{"“mute” by 1 of 2."}},
+			{
+				"unchecked", with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}}),
+				[]string{"not everything could be checked", "Not checked: seen, since the page store is unavailable."},
+			},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tab.t = t
+				f.change(func() { f.explain = c.answer })
+				value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
+				tab.search("1", "p/8", "2")
+				for _, want := range c.want {
+					tab.want("form + .stack", want)
+				}
+			})
+		}
+		tab.t = t
+		f.change(func() { f.status = 503 })
+		value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
+		tab.search("1", "p8", "2")
+		tab.want(".notice", "Something went wrong inside the service.")
 	}
-	answer := func(dropped bool, reasons ...object) object {
-		return object{"dropped": dropped, "reasons": reasons, "page": explained()["page"], "degraded": []any{}}
-	}
-	for _, c := range []struct {
-		name   string
-		answer object
-		want   []string
-	}{
-		{"kept", answer(false, []object{}...), []string{"A feed keeps this post.", "page 4,711 at sequence 17"}},
-		{"blocked", answer(true, reason()), []string{"for a reason that is certain", "1 has blocked 2, the author,.", "since 20 Nov 2026", "DELETE /v1/users/1/blocks/2"}},
-		{"blocked by", answer(true, reason("direction", "by_actor")), []string{"2, the author, has blocked 1.", "DELETE /v1/users/2/blocks/1"}},
-		{"ends", answer(true, reason("until", "2027-01-01T00:00:00Z")), []string{"until 1 Jan 2027"}},
-		{"hidden", answer(true, reason("kind", "hide", "actor", "")), []string{"1 has hidden p/8.", "DELETE /v1/users/1/hides/p%2F8"}},
-		{"false", answer(true, reason("certainty", "false", "since", nil)), []string{"wrongly: it is a false positive", "the ledger does not have it", `"exact": true asks the ledger and keeps the post`}},
-		{
-			"seen", answer(true, reason("kind", "seen", "actor", "", "certainty", "unconfirmed", "until", "2026-12-21T00:00:00Z", "parts", []string{"a", "b"})),
-			[]string{"nobody can confirm why", "Seen no earlier than 20 Nov 2026", "forgotten by 21 Dec 2026", "2 parts"},
-		},
-		{"liked", answer(false, reason("kind", "like", "actor", "", "effect", "annotate")), []string{"A feed keeps this post.", "1 has liked p/8. That marks the post, and does not drop it."}},
-		{"other", answer(true, reason("kind", "mute")), []string{"“mute” by 1 of 2."}},
-		{
-			"unchecked", with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}}),
-			[]string{"not everything could be checked", "Not checked: seen, since the page store is unavailable."},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tab.t = t
-			f.change(func() { f.explain = c.answer })
-			value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
-			tab.search("1", "p/8", "2")
-			for _, want := range c.want {
-				tab.want("form + .stack", want)
-			}
-		})
-	}
-	tab.t = t
-	f.change(func() { f.status = 503 })
-	value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
-	tab.search("1", "p8", "2")
-	tab.want(".notice", "Something went wrong inside the service.")
 }
 
 // testHostile: ids are what strangers chose, and are shown as they are.
-func testHostile(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	const evil = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
-	f.explain = with(explained(), "reasons", []object{
-		{"kind": evil, "effect": "drop", "actor": evil, "direction": "by_actor", "certainty": "certain", "since": evil},
-		{"kind": "seen", "effect": "drop", "direction": "by_viewer", "certainty": "unconfirmed", "since": evil, "until": evil, "parts": []string{evil}},
-	}, "degraded", []object{{"kind": evil, "reason": evil}})
-	f.page = with(onePage(), "damage", evil, "page.build", evil, "ledger.kinds", object{evil: 5}, "ledger.largest", []object{{"user": evil, "keys": 5}}, "lacks", object{evil: 1})
-	f.health = with(healthy(), "version", evil, "status", "degraded", "down", []object{{"dependency": evil, "reason": evil}}, "reshape.trouble", evil)
-	f.history = with(busy(180, 5), "dropped", object{evil: constant(180, 1)})
-	tab := open(t, browser, f.URL, "#/search", look{width: 390})
-	tab.settled()
-	tab.search(evil, evil, evil)
-	for _, view := range []string{"#/search", "#/live", "#/page/" + strings.ReplaceAll(evil, "/", ""), "#/page/1", "#/pages?from=" + evil + "&to=3", "#/growth?range=" + evil} {
-		if view != "#/search" {
-			tab.visit(view)
+func testHostile(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		const evil = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
+		f.explain = with(explained(), "reasons", []object{
+			{"kind": evil, "effect": "drop", "actor": evil, "direction": "by_actor", "certainty": "certain", "since": evil},
+			{"kind": "seen", "effect": "drop", "direction": "by_viewer", "certainty": "unconfirmed", "since": evil, "until": evil, "parts": []string{evil}},
+		}, "degraded", []object{{"kind": evil, "reason": evil}})
+		f.page = with(onePage(), "damage", evil, "page.build", evil, "ledger.kinds", object{evil: 5}, "ledger.largest", []object{{"user": evil, "keys": 5}}, "lacks", object{evil: 1})
+		f.health = with(healthy(), "version", evil, "status", "degraded", "down", []object{{"dependency": evil, "reason": evil}}, "reshape.trouble", evil)
+		f.history = with(busy(180, 5), "dropped", object{evil: constant(180, 1)})
+		tab := open(t, b, f.URL, "#/search", look{width: 390})
+		tab.settled()
+		tab.search(evil, evil, evil)
+		for _, view := range []string{"#/search", "#/live", "#/page/" + strings.ReplaceAll(evil, "/", ""), "#/page/1", "#/pages?from=" + evil + "&to=3", "#/growth?range=" + evil} {
+			if view != "#/search" {
+				tab.visit(view)
+			}
+			if n := value[int](tab, "document.querySelectorAll('main img, main script, header img, section img').length"); n > 0 {
+				t.Errorf("%s: %d elements were made of an id", view, n)
+			}
+			if title := value[string](tab, "document.title"); title == "taken" {
+				t.Errorf("%s: an id was run", view)
+			}
+			if view != "#/live" { // the fake takes any number for one
+				tab.want("#verdict", evil)
+			}
+			if wide := value[int](tab, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+				t.Errorf("%s: scrolls sideways, by %d pixels", view, wide)
+			}
 		}
-		if n := value[int](tab, "document.querySelectorAll('main img, main script, header img, section img').length"); n > 0 {
-			t.Errorf("%s: %d elements were made of an id", view, n)
-		}
-		if title := value[string](tab, "document.title"); title == "taken" {
-			t.Errorf("%s: an id was run", view)
-		}
-		if view != "#/live" { // the fake takes any number for one
-			tab.want("#verdict", evil)
-		}
-		if wide := value[int](tab, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
-			t.Errorf("%s: scrolls sideways, by %d pixels", view, wide)
-		}
+		tab.visit("#/page/1")
+		tab.want("[aria-label='Who lives here']", evil)
 	}
-	tab.visit("#/page/1")
-	tab.want("[aria-label='Who lives here']", evil)
 }

@@ -1,7 +1,6 @@
 package opspage_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -24,82 +23,84 @@ func with(o object, pairs ...any) object {
 }
 
 // testVerdicts: the sentence on top says what is the matter, of the first that a person has to know.
-func testVerdicts(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	tab := open(t, browser, f.URL, "#/live", look{})
-	tab.settled()
-	down := func(dependencies ...string) (all []object) {
-		for _, d := range dependencies {
-			all = append(all, object{"dependency": d, "reason": "it does not answer in time"})
-		}
-		return all
-	}
-	for _, c := range []struct {
-		name, state, sentence, note string
-		health                      object
-		history                     func(object)
-	}{
-		{name: "well", state: "ok", sentence: "Answering feeds. Nothing amiss.", health: healthy()},
-		{
-			name: "redis", state: "bad", sentence: "Redis cannot be reached: feeds are answered from the ledger; seen is not checked.", note: "Redis: it does not answer in time.",
-			health: with(healthy(), "status", "degraded", "down", down("pages")),
-		},
-		{
-			name: "ledger", state: "bad", sentence: "The ledger cannot be reached: feeds are answered from the pages; what it keeps cannot be written.", note: "The ledger: it does not answer in time.",
-			health: with(healthy(), "status", "degraded", "down", down("ledger")),
-		},
-		{
-			name: "both", state: "bad", sentence: "Feeds cannot be answered: neither Redis nor the ledger can be reached.",
-			health: with(healthy(), "status", "unavailable", "down", down("pages", "ledger")),
-		},
-		{
-			name: "plain", state: "bad", sentence: "Feeds cannot be answered: Redis cannot be reached.",
-			health: with(healthy(), "status", "unavailable", "down", down("pages"), "ledger", "none", "reshape", nil),
-		},
-		{
-			name: "amiss", state: "warn", sentence: "Answering feeds. One thing needs a look.", note: "3 pages were amiss when last looked at.",
-			health: with(healthy(), "pages.amiss", 3),
-		},
-		{
-			name: "due", state: "warn", sentence: "One thing needs a look.", note: "5,000 keys on each, more than 4,096. \"feedfilter reshape --pages 8192\"",
-			health: with(healthy(), "pages.due", 8192, "pages.keys_per_page", 5000.0),
-		},
-		{
-			name: "late and full", state: "warn", sentence: "2 things need a look.", note: "The ledger was asked for others' writes 9 s ago, which should be every 1 s",
-			health: with(healthy(), "poll_age_ms", 9000, "requests.in_progress", 500),
-		},
-		{
-			name: "reshape", state: "ok", sentence: "Nothing amiss.", note: "A reshape to 8,192 pages goes on: 17 of 4,096 groups of users are done.",
-			health: with(healthy(), "reshape.running", true, "reshape.pages", 8192, "reshape.reshaped", 17),
-		},
-		{
-			name: "stuck", state: "warn", sentence: "One thing needs a look.", note: "The reshape to 4,096 pages does not get on: what this call needs is unavailable: pages.",
-			health: with(healthy(), "reshape.trouble", "what this call needs is unavailable: pages"),
-		},
-		{
-			name: "errors", state: "warn", sentence: "One thing needs a look.", note: "In the last minute 2 requests a second ended in an error",
-			health: healthy(), history: func(h object) { h["errors"] = constant(180, 2) },
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tab.t = t
-			f.change(func() {
-				f.health, f.history = c.health, busy(180, 5)
-				if c.history != nil {
-					c.history(f.history)
-				}
-			})
-			tab.refresh()
-			tab.want(".sentence", c.sentence)
-			tab.want("#verdict-words", c.note)
-			if state := value[string](tab, "document.getElementById('verdict').dataset.state"); state != c.state {
-				t.Errorf("the state is %q, want %q", state, c.state)
+func testVerdicts(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		tab := open(t, b, f.URL, "#/live", look{})
+		tab.settled()
+		down := func(dependencies ...string) (all []object) {
+			for _, d := range dependencies {
+				all = append(all, object{"dependency": d, "reason": "it does not answer in time"})
 			}
-			tab.legible(c.name)
-			tab.shoot("verdict-" + strings.ReplaceAll(c.name, " ", "-"))
-		})
+			return all
+		}
+		for _, c := range []struct {
+			name, state, sentence, note string
+			health                      object
+			history                     func(object)
+		}{
+			{name: "well", state: "ok", sentence: "Answering feeds. Nothing amiss.", health: healthy()},
+			{
+				name: "redis", state: "bad", sentence: "Redis cannot be reached: feeds are answered from the ledger; seen is not checked.", note: "Redis: it does not answer in time.",
+				health: with(healthy(), "status", "degraded", "down", down("pages")),
+			},
+			{
+				name: "ledger", state: "bad", sentence: "The ledger cannot be reached: feeds are answered from the pages; what it keeps cannot be written.", note: "The ledger: it does not answer in time.",
+				health: with(healthy(), "status", "degraded", "down", down("ledger")),
+			},
+			{
+				name: "both", state: "bad", sentence: "Feeds cannot be answered: neither Redis nor the ledger can be reached.",
+				health: with(healthy(), "status", "unavailable", "down", down("pages", "ledger")),
+			},
+			{
+				name: "plain", state: "bad", sentence: "Feeds cannot be answered: Redis cannot be reached.",
+				health: with(healthy(), "status", "unavailable", "down", down("pages"), "ledger", "none", "reshape", nil),
+			},
+			{
+				name: "amiss", state: "warn", sentence: "Answering feeds. One thing needs a look.", note: "3 pages were amiss when last looked at.",
+				health: with(healthy(), "pages.amiss", 3),
+			},
+			{
+				name: "due", state: "warn", sentence: "One thing needs a look.", note: "5,000 keys on each, more than 4,096. \"feedfilter reshape --pages 8192\"",
+				health: with(healthy(), "pages.due", 8192, "pages.keys_per_page", 5000.0),
+			},
+			{
+				name: "late and full", state: "warn", sentence: "2 things need a look.", note: "The ledger was asked for others' writes 9 s ago, which should happen every 1 s",
+				health: with(healthy(), "poll_age_ms", 9000, "requests.in_progress", 500),
+			},
+			{
+				name: "reshape", state: "ok", sentence: "Nothing amiss.", note: "A reshape to 8,192 pages goes on: 17 of 4,096 groups of users are done.",
+				health: with(healthy(), "reshape.running", true, "reshape.pages", 8192, "reshape.reshaped", 17),
+			},
+			{
+				name: "stuck", state: "warn", sentence: "One thing needs a look.", note: "The reshape to 4,096 pages does not get on: what this call needs is unavailable: pages.",
+				health: with(healthy(), "reshape.trouble", "what this call needs is unavailable: pages"),
+			},
+			{
+				name: "errors", state: "warn", sentence: "One thing needs a look.", note: "In the last minute 2 requests a second ended in an error",
+				health: healthy(), history: func(h object) { h["errors"] = constant(180, 2) },
+			},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tab.t = t
+				f.change(func() {
+					f.health, f.history = c.health, busy(180, 5)
+					if c.history != nil {
+						c.history(f.history)
+					}
+				})
+				tab.refresh()
+				tab.want(".sentence", c.sentence)
+				tab.want("#verdict-words", c.note)
+				if state := value[string](tab, "document.getElementById('verdict').dataset.state"); state != c.state {
+					t.Errorf("the state is %q, want %q", state, c.state)
+				}
+				tab.legible(c.name)
+				tab.shoot("verdict-" + strings.ReplaceAll(c.name, " ", "-"))
+			})
+		}
+		tab.t = t
 	}
-	tab.t = t
 }
 
 func constant(n int, v float64) []float64 {
@@ -133,50 +134,52 @@ window.clearTimeout = (timer) => { window.timers.delete(timer); clear(timer); };
 
 // testPolling: the page asks every five seconds, less and less often while that fails, and not at all while nobody looks. What is
 // shown stays, and is said to be old.
-func testPolling(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	tab := open(t, browser, f.URL, "#/live", look{})
-	call(tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: quick})
-	call(tab, page.Reload, page.ReloadParams{})
-	tab.until("window.waits?.length > 2")
-	if waits := value[[]int](tab, "window.waits.slice(0, 3)"); fmt.Sprint(waits) != "[5000 5000 5000]" {
-		t.Errorf("while all is well, it waits %v ms", waits)
-	}
-	f.change(func() { f.status = http.StatusInternalServerError })
-	tab.until("window.waits.at(-1) === 60000")
-	if rising := value[string](tab, "[...new Set(window.waits)].join(' ')"); rising != "5000 10000 20000 40000 60000" {
-		t.Errorf("while the service fails, it waits %s ms", rising)
-	}
-	tab.want(".sentence", "Something went wrong inside the service. What stands below is of ")
-	tab.want(".figures", "Feeds")
-	// That it is old is seen once the clock has gone on.
-	value[bool](tab, "(() => { const now = Date.now; Date.now = () => now() + 40000; return true })()")
-	tab.until("document.getElementById('age').innerText.endsWith(' old')")
-	f.change(func() { f.status = 0 })
-	tab.until("document.querySelector('.sentence').innerText.includes('Nothing amiss')")
-	tab.until("window.waits.at(-1) === 5000")
+func testPolling(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		tab := open(t, b, f.URL, "#/live", look{})
+		call(tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: quick})
+		call(tab, page.Reload, page.ReloadParams{})
+		tab.until("window.waits?.length > 2")
+		if waits := value[[]int](tab, "window.waits.slice(0, 3)"); fmt.Sprint(waits) != "[5000 5000 5000]" {
+			t.Errorf("while all is well, it waits %v ms", waits)
+		}
+		f.change(func() { f.status = http.StatusInternalServerError })
+		tab.until("window.waits.at(-1) === 60000")
+		if rising := value[string](tab, "[...new Set(window.waits)].join(' ')"); rising != "5000 10000 20000 40000 60000" {
+			t.Errorf("while the service fails, it waits %s ms", rising)
+		}
+		tab.want(".sentence", "Something went wrong inside the service. What stands below is of ")
+		tab.want(".figures", "Feeds")
+		// That it is old is seen once the clock has gone on.
+		value[bool](tab, "(() => { const now = Date.now; Date.now = () => now() + 40000; return true })()")
+		tab.until("document.getElementById('age').innerText.endsWith(' old')")
+		f.change(func() { f.status = 0 })
+		tab.until("document.querySelector('.sentence').innerText.includes('Nothing amiss')")
+		tab.until("window.waits.at(-1) === 5000")
 
-	value[bool](tab, `(() => {
+		value[bool](tab, `(() => {
 		Object.defineProperty(document, 'hidden', { value: true, configurable: true });
 		document.dispatchEvent(new Event('visibilitychange'));
 		return true;
 	})()`)
-	// Nothing is under way any more, and nothing is to come.
-	tab.until("window.timers.size === 0")
-	value[bool](tab, "(window.waits.length = 0, true)")
-	asked := tab.requests()
-	do(tab, chromedp.Evaluate[bool]("fetch('ops/icon.svg').then((icon) => icon.ok)", chromedp.EvalAwaitPromise)) // whatever was begun has ended by then
-	if left := value[int](tab, "window.timers.size + window.waits.length"); left > 0 || tab.requests() != asked+1 {
-		t.Errorf("hidden, it asked %d times more, and is to ask %d times", tab.requests()-asked-1, left)
-	}
-	value[bool](tab, `(() => {
+		// Nothing is under way any more, and nothing is to come.
+		tab.until("window.timers.size === 0")
+		value[bool](tab, "(window.waits.length = 0, true)")
+		asked := tab.requests()
+		do(tab, chromedp.Evaluate[bool]("fetch('ops/icon.svg').then((icon) => icon.ok)", chromedp.EvalAwaitPromise)) // whatever was begun has ended by then
+		if left := value[int](tab, "window.timers.size + window.waits.length"); left > 0 || tab.requests() != asked+1 {
+			t.Errorf("hidden, it asked %d times more, and is to ask %d times", tab.requests()-asked-1, left)
+		}
+		value[bool](tab, `(() => {
 		Object.defineProperty(document, 'hidden', { value: false, configurable: true });
 		document.dispatchEvent(new Event('visibilitychange'));
 		return true;
 	})()`)
-	tab.until("window.waits.length > 0")
-	if tab.requests() == asked {
-		t.Error("seen again, it does not ask")
+		tab.until("window.waits.length > 0")
+		if tab.requests() == asked {
+			t.Error("seen again, it does not ask")
+		}
 	}
 }
 
@@ -188,78 +191,84 @@ func (b *tab) requests() int {
 }
 
 // testToken: a service that needs tokens is asked with the one that the page asked for, which stays in this tab.
-func testToken(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	f.token, f.scopes = "ff_secret", "ops:read"
-	tab := open(t, browser, f.URL, "#/live", look{})
-	tab.until("document.getElementById('token').open")
-	tab.want("#token-why", "This service tells nobody without a token how it is.")
-	tab.legible("the question for a token")
-	tab.shoot("token")
-	tab.fill("#token-value", "wrong")
-	tab.click("#token-form .main")
-	tab.until("document.getElementById('token').open && document.getElementById('token-why').innerText.includes('does not know this token')")
-	tab.fill("#token-value", " ff_secret ")
-	tab.press("\r")
-	tab.until("!document.getElementById('token').open")
-	tab.settled()
-	tab.want(".sentence", "Answering feeds.")
-	if kept := value[string](tab, "JSON.stringify([Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href.includes('secret')])"); kept != `[["ff_secret"],[],"",false]` {
-		t.Errorf("the token is kept as %s", kept)
-	}
-	tab.mu.Lock()
-	for _, r := range tab.asked {
-		if strings.Contains(r.URL, "secret") {
-			t.Errorf("the token is in the URL %s", r.URL)
+func testToken(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.token, f.scopes = "ff_secret", "ops:read"
+		tab := open(t, b, f.URL, "#/live", look{})
+		tab.until("document.getElementById('token').open")
+		tab.want("#token-why", "This service tells nobody without a token how it is.")
+		tab.legible("the question for a token")
+		tab.shoot("token")
+		tab.fill("#token-value", "wrong")
+		tab.click("#token-form .main")
+		tab.until("document.getElementById('token').open && document.getElementById('token-why').innerText.includes('does not know this token')")
+		tab.fill("#token-value", " ff_secret ")
+		tab.press("\r")
+		tab.until("!document.getElementById('token').open")
+		tab.settled()
+		tab.want(".sentence", "Answering feeds.")
+		if kept := value[string](tab, "JSON.stringify([Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href.includes('secret')])"); kept != `[["ff_secret"],[],"",false]` {
+			t.Errorf("the token is kept as %s", kept)
 		}
-	}
-	tab.mu.Unlock()
-	tab.click("#forget")
-	tab.until("document.getElementById('token').open")
-	if left := value[int](tab, "sessionStorage.length"); left != 0 {
-		t.Errorf("%d tokens are left", left)
+		tab.mu.Lock()
+		for _, r := range tab.asked {
+			if strings.Contains(r.URL, "secret") {
+				t.Errorf("the token is in the URL %s", r.URL)
+			}
+		}
+		tab.mu.Unlock()
+		tab.click("#forget")
+		tab.until("document.getElementById('token').open")
+		if left := value[int](tab, "sessionStorage.length"); left != 0 {
+			t.Errorf("%d tokens are left", left)
+		}
 	}
 }
 
 // testScope: what the token does not allow is named.
-func testScope(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	f.token, f.scopes = "ff_secret", "feed:read"
-	tab := open(t, browser, f.URL, "#/live", look{})
-	tab.until("document.getElementById('token').open")
-	tab.fill("#token-value", "ff_secret")
-	tab.click("#token-form .main")
-	tab.until("document.querySelector('.sentence').innerText.includes('does not have the scope ops:read')")
+func testScope(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.token, f.scopes = "ff_secret", "feed:read"
+		tab := open(t, b, f.URL, "#/live", look{})
+		tab.until("document.getElementById('token').open")
+		tab.fill("#token-value", "ff_secret")
+		tab.click("#token-form .main")
+		tab.until("document.querySelector('.sentence').innerText.includes('does not have the scope ops:read')")
+	}
 }
 
 // testRebuild: a page is made anew if that is confirmed, and what was done is said.
-func testRebuild(t *testing.T, browser context.Context) {
-	f := newFake(t)
-	f.page = with(onePage(), "state", "behind", "agrees", false, "behind", 2, "lacks", object{"block": 2}, "ledger.sequence", 19)
-	tab := open(t, browser, f.URL, "#/page/4711", look{})
-	tab.settled()
-	tab.want(".notice", "2 keys of the ledger are not on this page.")
-	tab.want("[aria-label='Page and ledger']", "Sequence changes 17 19 no")
-	tab.want("[aria-label='Page and ledger']", "Not on the page: block 2.")
-	tab.click(".head button")
-	tab.legible("the question whether to make a page anew")
-	tab.shoot("confirm")
-	tab.click("dialog[open] button:not(.main)")
-	tab.until("!document.querySelector('dialog[open]')")
-	if len(f.posted) != 0 {
-		t.Fatalf("it was not wanted, and %v were posted", f.posted)
-	}
-	tab.click(".head button")
-	tab.click("dialog[open] .main")
-	tab.until("document.body.innerText.includes('Made anew in 3.1 ms')")
-	f.change(func() {
-		if fmt.Sprint(f.posted) != "[/v1/ops/pages/4711/rebuild]" {
-			t.Errorf("posted %v", f.posted)
+func testRebuild(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.page = with(onePage(), "state", "behind", "agrees", false, "behind", 2, "lacks", object{"block": 2}, "ledger.sequence", 19)
+		tab := open(t, b, f.URL, "#/page/4711", look{})
+		tab.settled()
+		tab.want(".notice", "2 keys of the ledger are not on this page.")
+		tab.want("[aria-label='Page and ledger']", "Sequence changes 17 19 no")
+		tab.want("[aria-label='Page and ledger']", "Not on the page: block 2.")
+		tab.click(".head button")
+		tab.legible("the question whether to make a page anew")
+		tab.shoot("confirm")
+		tab.click("dialog[open] button:not(.main)")
+		tab.until("!document.querySelector('dialog[open]')")
+		if len(f.posted) != 0 {
+			t.Fatalf("it was not wanted, and %v were posted", f.posted)
 		}
-	})
-	f.change(func() { f.token, f.scopes = "t", "ops:read" })
-	value[bool](tab, "(sessionStorage.setItem('feedfilter.token', 't'), true)")
-	tab.click(".head button")
-	tab.click("dialog[open] .main")
-	tab.until("document.body.innerText.includes('does not have the scope activity:write')")
+		tab.click(".head button")
+		tab.click("dialog[open] .main")
+		tab.until("document.body.innerText.includes('Made anew in 3.1 ms')")
+		f.change(func() {
+			if fmt.Sprint(f.posted) != "[/v1/ops/pages/4711/rebuild]" {
+				t.Errorf("posted %v", f.posted)
+			}
+		})
+		f.change(func() { f.token, f.scopes = "t", "ops:read" })
+		value[bool](tab, "(sessionStorage.setItem('feedfilter.token', 't'), true)")
+		tab.click(".head button")
+		tab.click("dialog[open] .main")
+		tab.until("document.body.innerText.includes('does not have the scope activity:write')")
+	}
 }

@@ -84,9 +84,11 @@ export function clock(date) {
   return date.toLocaleTimeString('en-GB');
 }
 
-/** moment is a time of the API in this browser's zone, with its date. */
+/** moment is a time of the API in this browser's zone, which it names. */
 export function moment(iso) {
   const date = new Date(iso);
   if (Number.isNaN(date.getTime())) return String(iso);
-  return date.toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+  return date.toLocaleString('en-GB', {
+    day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', timeZoneName: 'short',
+  });
 }

@@ -57,7 +57,7 @@ function judge(inside) {
   const lacking = Object.values(inside.lacks ?? {}).reduce((a, b) => a + b, 0);
   if (lacking > 0) {
     const behind = inside.behind > 0 ? ' It is behind the ledger, and is made anew before a feed believes it.' : ' Make it anew, and find out what changed it.';
-    return ['bad', `${plural(lacking, 'key')} of the ledger ${lacking === 1 ? 'is' : 'are'} not on this page.${behind}`];
+    return [inside.behind > 0 ? 'warn' : 'bad', `${plural(lacking, 'key')} of the ledger ${lacking === 1 ? 'is' : 'are'} not on this page.${behind}`];
   }
   const words = {
     sound: ['ok', inside.agrees === undefined ? 'Sound. Without a ledger there is nothing to compare it with.' : 'Sound: it reports every key that the ledger has.'],

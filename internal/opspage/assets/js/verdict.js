@@ -47,7 +47,7 @@ function trouble(health) {
   if (health.staleness_bound_ms > 0 && health.poll_age_ms > 2 * health.staleness_bound_ms) {
     notes.push({
       state: 'warn',
-      text: `The ledger was asked for others' writes ${span(health.poll_age_ms / 1000)} ago, which should be every ${together(bound(health))}: ` +
+      text: `The ledger was asked for others' writes ${span(health.poll_age_ms / 1000)} ago, which should happen every ${together(bound(health))}: ` +
         'what Redis lost of them may go unnoticed for so long.',
     });
   }
