@@ -174,10 +174,10 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// settled waits until the view has been filled at least once.
+// settled waits until the view that the address names has been filled at least once.
 func (b *tab) settled() {
 	b.t.Helper()
-	b.until("Number(document.getElementById('view').dataset.shown) > 0")
+	b.until("document.getElementById('view').dataset.hash === location.hash && Number(document.getElementById('view').dataset.shown) > 0")
 }
 
 // text returns what is seen of the first element that a CSS selector finds.

@@ -33,6 +33,7 @@ const app = {
     const { path, query: had } = routeOf(location.hash);
     for (const [name, value] of Object.entries(query)) had.set(name, value);
     history.replaceState(null, '', `#/${path}?${had}`);
+    host.dataset.hash = location.hash;
   },
   signIn: () => signIn('The service does not know the token, or needs one.'),
 };
@@ -55,7 +56,7 @@ function show({ first = false } = {}) {
   problem = el('div', { id: 'problem' });
   fill(host, problem);
   host.dataset.view = route.name;
-  host.dataset.shown = '';
+  Object.assign(host.dataset, { hash: location.hash, shown: '' });
   view = views[route.name](host, route, app);
   document.title = `${titles[route.name]} – feedfilter`;
   for (const link of document.querySelectorAll('nav [data-view]')) {
@@ -80,6 +81,7 @@ async function tick(signal) {
     if (signal.aborted) throw error;
     return failed(error);
   }
+  signal.throwIfAborted(); // another view took its place
   tell(judge(app.health, [...app.kinds.values()], app.recent));
   byId('forget').hidden = !token.has();
   try {
@@ -89,6 +91,7 @@ async function tick(signal) {
     fill(problem, notice('bad', problemWords(error)));
     return error.status >= 400 && error.status < 500 && error.status !== 429; // asking less often does not help
   }
+  signal.throwIfAborted();
   problem.replaceChildren();
   shownAt = new Date();
   host.dataset.shown = String(Number(host.dataset.shown) + 1);
