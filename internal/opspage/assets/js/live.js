@@ -58,7 +58,7 @@ export function live(host, route, app) {
     async refresh(signal) {
       const [history, map] = await Promise.all([
         range === '15m' ? app.recent : ask(`v1/ops/history?window=${range}`, { signal }),
-        ask('v1/ops/pages?cells=1', { signal }),
+        ask('v1/ops/pages?cells=2', { signal }),
       ]);
       figures.show(figuresOf(app.health, app.recent, map));
       for (const chart of drawn) chart.update(history);

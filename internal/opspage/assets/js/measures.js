@@ -6,6 +6,9 @@ import { ceiling } from './scale.js';
 const states = ['missing', 'damaged', 'behind', 'foreign', 'ahead', 'overfull'];
 const stood = (cell) => cell.looked_at > (cell.missing ?? 0) + (cell.damaged ?? 0) + (cell.unused ?? 0);
 
+/** ageOf is how long ago a cell's pages were looked at, of the one that was longest ago, in seconds; null if none was. */
+export const ageOf = (cell) => (cell.looked_at > 0 ? cell.oldest_age_seconds ?? null : null);
+
 /**
  * A measure has a value of a cell, null if it has none, the end of its scale, fixed or for what is shown, and how both are
  * written. Of a group of pages it is the highest, for one bad page among hundreds has to be seen.
@@ -24,7 +27,7 @@ export const measures = {
     text: (v) => count(v), meaning: 'Keys that a page holds. Users are spread evenly over shared pages, so these should be alike.',
   },
   age: {
-    label: 'Age', of: 'time since it was looked at, the oldest of a group', value: (c) => c.oldest_age_seconds ?? null, end: (cells) => ceiling(highest(cells, measures.age)),
+    label: 'Age', of: 'time since it was looked at, the oldest of a group', value: ageOf, end: (cells) => ceiling(highest(cells, measures.age)),
     text: (v) => span(v), meaning: 'How long ago the scrub, or a rebuild, saw a page last. What stands here is as old as that.',
   },
   behind: {
@@ -74,6 +77,6 @@ export function wordsOf(cell) {
     `${together(percent(cell.collided.mean))} of regions collided${one ? '' : ` (highest ${together(percent(cell.collided.max))})`}`,
     `false positives ${one ? '' : 'up to '}${together(percent(cell.rate_max))} of keys looked up`,
   ];
-  if (cell.oldest_age_seconds !== undefined) parts.push(`looked at ${span(cell.oldest_age_seconds)} ago${one ? '' : ' or later'}`);
+  if (ageOf(cell) !== null) parts.push(`looked at ${span(ageOf(cell))} ago${one ? '' : ' or later'}`);
   return `${stateOf(cell)}; ${parts.join(', ')}.`;
 }

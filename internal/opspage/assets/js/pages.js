@@ -5,7 +5,7 @@ import { choice, property } from './chart.js';
 import { el, fill, say } from './dom.js';
 import { count, plural, span } from './format.js';
 import { drawFlag, PageMap } from './map.js';
-import { amiss, highest, look, measures, nameOf, stateOf, wordsOf } from './measures.js';
+import { ageOf, amiss, highest, look, measures, nameOf, stateOf, wordsOf } from './measures.js';
 import { paintScale } from './scale.js';
 
 const listed = 20;
@@ -83,7 +83,7 @@ export function pages(host, route, app) {
 function summaryOf({ pages: all, own_from: ownFrom, cells }) {
   const sum = (pick) => cells.reduce((n, cell) => n + pick(cell), 0);
   const [shown, looked, bad] = [sum((c) => c.pages), sum((c) => c.looked_at), sum(amiss)];
-  const ages = cells.map((c) => c.oldest_age_seconds).filter((v) => v !== undefined);
+  const ages = cells.map(ageOf).filter((v) => v !== null);
   const parts = [`${plural(ownFrom, 'page')} that users share, ${count(all - ownFrom)} of one heavy user each.`];
   if (shown < all) parts.push(`Shown here: ${count(shown)}.`);
   if (looked < shown) parts.push(`Looked at so far: ${count(looked)}.`);
