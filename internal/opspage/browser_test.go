@@ -162,7 +162,9 @@ func value[T any](b *tab, expression string) T {
 // until waits until the JavaScript expression is true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	err := servertest.Await(b.ctx, expression, func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	err := servertest.Await(ctx, expression, func(ctx context.Context) error {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		if err == nil && !is {
 			return errNotYet

@@ -5,6 +5,8 @@ import "testing"
 // TestPage tries the page in a browser, which all of its parts share: it takes longest to start.
 func TestPage(t *testing.T) {
 	t.Parallel()
+	// The real ones first: they note what has happened every few seconds.
+	whole, plain := startReal(t, true), startReal(t, false)
 	b := start(t)
 	for name, test := range map[string]func(*chromium) func(*testing.T){
 		"screens":  testScreens,
@@ -20,4 +22,6 @@ func TestPage(t *testing.T) {
 	} {
 		t.Run(name, test(b))
 	}
+	t.Run("plain", testPlain(b, plain))
+	t.Run("real", testReal(b, whole))
 }

@@ -158,11 +158,7 @@ func testPolling(b *chromium) func(*testing.T) {
 		tab.until("document.querySelector('.sentence').innerText.includes('Nothing amiss')")
 		tab.until("window.waits.at(-1) === 5000")
 
-		value[bool](tab, `(() => {
-		Object.defineProperty(document, 'hidden', { value: true, configurable: true });
-		document.dispatchEvent(new Event('visibilitychange'));
-		return true;
-	})()`)
+		tab.hide(true)
 		// Nothing is under way any more, and nothing is to come.
 		tab.until("window.timers.size === 0")
 		value[bool](tab, "(window.waits.length = 0, true)")
@@ -171,16 +167,27 @@ func testPolling(b *chromium) func(*testing.T) {
 		if left := value[int](tab, "window.timers.size + window.waits.length"); left > 0 || tab.requests() != asked+1 {
 			t.Errorf("hidden, it asked %d times more, and is to ask %d times", tab.requests()-asked-1, left)
 		}
-		value[bool](tab, `(() => {
-		Object.defineProperty(document, 'hidden', { value: false, configurable: true });
-		document.dispatchEvent(new Event('visibilitychange'));
-		return true;
-	})()`)
+		tab.refresh() // once, and no more
+		if left := value[int](tab, "window.timers.size + window.waits.length"); left > 0 {
+			t.Errorf("hidden, and asked to refresh, it is to ask %d times more", left)
+		}
+		asked = tab.requests()
+		tab.hide(false)
 		tab.until("window.waits.length > 0")
 		if tab.requests() == asked {
 			t.Error("seen again, it does not ask")
 		}
 	}
+}
+
+// hide makes the page believe that nobody sees it, or that somebody does.
+func (b *tab) hide(hidden bool) {
+	b.t.Helper()
+	value[bool](b, fmt.Sprintf(`(() => {
+		Object.defineProperty(document, 'hidden', { value: %v, configurable: true });
+		document.dispatchEvent(new Event('visibilitychange'));
+		return true;
+	})()`, hidden))
 }
 
 // requests is how many the browser has sent.

@@ -1,0 +1,242 @@
+package opspage_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+// hostile is a user's id, as a stranger may choose it.
+const hostile = `<img src=x onerror="document.title='taken'">`
+
+// real is a whole service, with pages in the process.
+type real struct {
+	*httptest.Server
+
+	recorder *activity.Recorder
+}
+
+// startReal starts a service with users, who block, hide and look at feeds. With a ledger, that is one on SQLite.
+func startReal(t *testing.T, withLedger bool) *real {
+	t.Helper()
+	c := activity.Config{Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6}
+	about := httpapi.About{Version: "v9.8.7", Ledger: "none", PageStore: "memory"}
+	if withLedger {
+		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		c.Ledger, about.Ledger = l, "sqlite"
+	}
+	recorder, err := activity.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(recorder.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	handler := httpapi.New(httpapi.Config{Recorder: recorder, About: about, Background: func(do func(context.Context)) {
+		go func() { defer close(ended); do(ctx) }()
+	}})
+	s := &real{httptest.NewServer(handler), recorder}
+	t.Cleanup(func() { s.Close(); cancel(); <-ended })
+	s.traffic(t)
+	return s
+}
+
+// traffic has users 0 to 59 block somebody, the first of them hide posts, too, and all ask for a feed.
+func (s *real) traffic(t *testing.T) {
+	t.Helper()
+	for i := range 60 {
+		s.send(t, http.MethodPut, fmt.Sprintf("/v1/users/%d/blocks/t%d", i, i), "")
+	}
+	for i := range 40 {
+		s.send(t, http.MethodPut, fmt.Sprintf("/v1/users/0/hides/p%d", i), "")
+	}
+	s.send(t, http.MethodPut, "/v1/users/0/blocks/"+strings.ReplaceAll(strings.ReplaceAll(hostile, "=", "%3D"), " ", "%20"), "")
+	for i := range 60 {
+		s.send(t, http.MethodPost, "/v1/feed/filter", fmt.Sprintf(`{"viewer":"%d","posts":[{"id":"p1","author":"t%d"},{"id":"p2","author":"n"}],"record_seen":true}`, i, i))
+	}
+}
+
+func (s *real) send(t *testing.T, method, path, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s", method, path, res.Status)
+	}
+}
+
+// stepped waits until the service has noted what the traffic came to.
+func (s *real) stepped(t *testing.T) {
+	t.Helper()
+	err := servertest.Await(t.Context(), "a step of the history has ended", func(ctx context.Context) error {
+		if h := s.get(t, "/v1/ops/history"); len(h["time"].([]any)) == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns what a call answers.
+func (s *real) get(t *testing.T, path string) (answer object) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// expected is the colour of a share in the light, as the scale's stops have it.
+func expected(share float64) [3]int {
+	stops := [][3]float64{{0xf4, 0xf1, 0xd8}, {0xc7, 0xe3, 0xbf}, {0x7f, 0xc8, 0xbb}, {0x3f, 0x9f, 0xc0}, {0x24, 0x67, 0xa5}, {0x12, 0x3a, 0x78}}
+	at := min(1, share) * 5
+	i := min(int(at), 4)
+	var colour [3]int
+	for c := range colour {
+		colour[c] = int(math.Round(stops[i][c] + (stops[i+1][c]-stops[i][c])*(at-float64(i))))
+	}
+	return colour
+}
+
+// testReal: every view shows what a service that works has done and holds.
+func testReal(b *chromium, s *real) func(*testing.T) {
+	return func(t *testing.T) {
+		if _, err := s.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		tab := open(t, b, s.URL, "#/live", look{})
+		tab.settled()
+		s.stepped(t)
+		tab.refresh()
+		tab.want(".sentence", "Answering feeds. Nothing amiss.")
+		tab.want("#verdict-facts", "v9.8.7 · up")
+		tab.want("#verdict-facts", "pages in the process · ledger in SQLite · 16 pages · 162 keys")
+		for _, figure := range []string{"Feeds", "Typical feed", "Slow feeds", "Dropped posts", "Writes", "False positives", "Lag"} {
+			if v := tab.text(fmt.Sprintf("[data-figure=%q] .value span", figure)); v == "–" || v == "0" || strings.HasPrefix(v, "NOTHING") {
+				t.Errorf("%s: %s", figure, v)
+			}
+		}
+		tab.want("[data-figure='Dropped posts'] .meaning", "block")
+		tab.want("[aria-label='Dropped posts']", "block")
+
+		s.checkMap(t, tab)
+		s.checkPage(t, tab)
+
+		tab.visit("#/search")
+		tab.search("0", "p8", hostile)
+		tab.want("form + .stack", "0 has blocked "+hostile+", the author,.")
+		tab.want("form + .stack", "0 has hidden p8.")
+		tab.want("form + .stack", "DELETE /v1/users/0/hides/p8")
+
+		tab.visit("#/growth")
+		tab.want("[data-figure=Keys] .value", "162")
+		tab.want("[data-figure=Pages] .meaning", "16 pages, 0 of them of one heavy user each.")
+		tab.want("[aria-label='Keys per page']", "No reshape is under way: there are 16 pages as asked for.")
+		tab.want("[aria-label='Keys per page']", "Too little has been seen to say where this goes")
+	}
+}
+
+// checkMap compares each cell with what the recorder knows of the page.
+func (s *real) checkMap(t *testing.T, tab *tab) {
+	t.Helper()
+	tab.visit("#/pages")
+	tab.want(".head", "16 pages that users share, 0 of one heavy user each. None is amiss.")
+	drawn := 0
+	for p := range s.recorder.Survey() {
+		want := expected(p.Fill / 0.5)
+		if p.State == activity.PageUnused {
+			continue // a line across nothing
+		}
+		if got := tab.pixel(0, int(p.Number)); !near(got, want) {
+			t.Errorf("page %d, of fill %.3f, is drawn as %v, want %v", p.Number, p.Fill, got, want)
+		}
+		drawn++
+	}
+	if drawn < 10 {
+		t.Errorf("%d pages are drawn", drawn)
+	}
+}
+
+// checkPage looks into the page with the most keys, and makes it anew.
+func (s *real) checkPage(t *testing.T, tab *tab) {
+	t.Helper()
+	fullest := slices.MaxFunc(slices.Collect(s.recorder.Survey()), func(a, b activity.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
+	tab.visit(fmt.Sprintf("#/page/%d", fullest.Number))
+	tab.want(".notice", "Sound: it reports every key that the ledger has.")
+	tab.want("[aria-label='Page and ledger']", fmt.Sprintf("Keys held %[1]d %[1]d yes", fullest.Keys))
+	tab.want("[aria-label='Who lives here']", fmt.Sprintf("with %d keys", fullest.Keys))
+	set := value[int](tab, `(() => {
+		const canvas = document.querySelector('canvas.drawing');
+		const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+		let n = 0;
+		for (let i = 0; i < data.length; i += 4) n += data[i + 3] > 0 && (data[i] !== 0xf4 || data[i + 1] !== 0xf1) ? 1 : 0;
+		return n;
+	})()`)
+	// A part of the drawing is one bit, or a few of them.
+	inside := s.get(t, fmt.Sprintf("/v1/ops/pages/%d", fullest.Number))["page"].(object)
+	if most := int(inside["set"].(float64)); set == 0 || set > most || inside["bits"].(float64) <= 2048 && set != most {
+		t.Errorf("%d parts are drawn as set, of %v bits %d are", set, inside["bits"], most)
+	}
+	tab.click(".head button")
+	tab.click("dialog[open] .main")
+	tab.until("document.body.innerText.includes('Made anew in')")
+	tab.settled()
+	value[bool](tab, "(location.hash = '#/page/99', true)")
+	tab.until("document.getElementById('problem').innerText.includes('There is no such page.')")
+}
+
+// testPlain: without a ledger, views say so.
+func testPlain(b *chromium, s *real) func(*testing.T) {
+	return func(t *testing.T) {
+		tab := open(t, b, s.URL, "#/live", look{})
+		tab.settled()
+		tab.want("#verdict-facts", "no ledger")
+		tab.want("[data-figure=Lag]", "There is no ledger to poll.")
+		tab.visit("#/pages")
+		tab.visit("#/page/0")
+		tab.want(".notice", "Without a ledger there is nothing to compare it with.")
+		tab.visit("#/growth")
+		tab.want("[aria-label='Keys per page']", "Without a ledger pages grow by themselves")
+		tab.visit("#/search")
+		tab.search("1", "p1", "t1")
+		tab.want(".notice", "This needs a ledger, and the service runs without one.")
+	}
+}
