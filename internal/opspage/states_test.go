@@ -122,6 +122,9 @@ func (b *tab) refresh() {
 // quick makes timers of the page go off at once, and notes how long they were to wait, but for those of every second.
 const quick = `window.waits = [];
 window.timers = new Set(); // that have not gone off
+window.asks = 0;
+const ask = window.fetch;
+window.fetch = (...call) => { window.asks++; return ask(...call); };
 const [set, clear] = [window.setTimeout, window.clearTimeout];
 window.setTimeout = (call, wait) => {
 	if (!(wait >= 1000)) return set(call, wait);
@@ -158,43 +161,32 @@ func testPolling(b *chromium) func(*testing.T) {
 		tab.until("document.querySelector('.sentence').innerText.includes('Nothing amiss')")
 		tab.until("window.waits.at(-1) === 5000")
 
-		tab.hide(true)
 		// Nothing is under way any more, and nothing is to come.
-		tab.until("window.timers.size === 0")
-		value[bool](tab, "(window.waits.length = 0, true)")
-		asked := tab.requests()
+		asked := tab.hide(true)
 		do(tab, chromedp.Evaluate[bool]("fetch('ops/icon.svg').then((icon) => icon.ok)", chromedp.EvalAwaitPromise)) // whatever was begun has ended by then
-		if left := value[int](tab, "window.timers.size + window.waits.length"); left > 0 || tab.requests() != asked+1 {
-			t.Errorf("hidden, it asked %d times more, and is to ask %d times", tab.requests()-asked-1, left)
+		if more, left := value[int](tab, "window.asks")-asked-1, value[int](tab, "window.timers.size"); more > 0 || left > 0 {
+			t.Errorf("hidden, it asked %d times more, and is to ask %d times", more, left)
 		}
 		tab.refresh() // once, and no more
-		if left := value[int](tab, "window.timers.size + window.waits.length"); left > 0 {
+		if left := value[int](tab, "window.timers.size"); left > 0 {
 			t.Errorf("hidden, and asked to refresh, it is to ask %d times more", left)
 		}
-		asked = tab.requests()
-		tab.hide(false)
-		tab.until("window.waits.length > 0")
-		if tab.requests() == asked {
+		asked = tab.hide(false)
+		if value[int](tab, "window.asks") == asked {
 			t.Error("seen again, it does not ask")
 		}
 	}
 }
 
-// hide makes the page believe that nobody sees it, or that somebody does.
-func (b *tab) hide(hidden bool) {
+// hide makes the page believe that nobody sees it, or that somebody does, and returns how often it had asked by then.
+func (b *tab) hide(hidden bool) int {
 	b.t.Helper()
-	value[bool](b, fmt.Sprintf(`(() => {
+	return value[int](b, fmt.Sprintf(`(() => {
+		const asked = window.asks;
 		Object.defineProperty(document, 'hidden', { value: %v, configurable: true });
 		document.dispatchEvent(new Event('visibilitychange'));
-		return true;
+		return asked;
 	})()`, hidden))
-}
-
-// requests is how many the browser has sent.
-func (b *tab) requests() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.asked)
 }
 
 // testToken: a service that needs tokens is asked with the one that the page asked for, which stays in this tab.

@@ -78,5 +78,6 @@ export function wordsOf(cell) {
     `false positives ${one ? '' : 'up to '}${together(percent(cell.rate_max))} of keys looked up`,
   ];
   if (ageOf(cell) !== null) parts.push(`looked at ${span(ageOf(cell))} ago${one ? '' : ' or later'}`);
+  if (cell.behind_max > 0) parts.push(`${one ? '' : 'up to '}${plural(cell.behind_max, 'change')} of the ledger missing`);
   return `${stateOf(cell)}; ${parts.join(', ')}.`;
 }

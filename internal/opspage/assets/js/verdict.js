@@ -4,7 +4,7 @@ import { bytes, count, number, plural, span, together } from './format.js';
 import { mean } from './history.js';
 
 const stores = {
-  memory: 'in the process', redis: 'in Redis', 'redis-cluster': 'in a Redis cluster', 'redis-sentinel': 'in Redis behind Sentinel',
+  memory: 'in the process', redis: 'in Redis', 'redis+cluster': 'in a Redis cluster', 'redis+sentinel': 'in Redis behind Sentinel',
   elasticache: 'in ElastiCache', 'elasticache-serverless': 'in ElastiCache Serverless',
 };
 const ledgers = { sqlite: 'ledger in SQLite', postgres: 'ledger in PostgreSQL', none: 'no ledger' };
@@ -90,6 +90,7 @@ function pageTrouble(health) {
     });
   }
   if (reshape?.trouble) notes.push({ state: 'warn', text: `The reshape to ${plural(reshape.pages, 'page')} does not get on: ${reshape.trouble}.` });
+  if (scrub?.asked?.trouble) notes.push({ state: 'warn', text: `The scrub that was asked for ended early: ${scrub.asked.trouble}.` });
   if (scrub?.asked?.failed > 0) notes.push({ state: 'warn', text: `The scrub that was asked for could not repair ${plural(scrub.asked.failed, 'page')}.` });
   return notes;
 }
@@ -106,7 +107,7 @@ function underWay({ reshape, scrub }) {
 function factsOf(health) {
   const { pages } = health;
   return [
-    health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store] ?? health.page_store}`, ledgers[health.ledger] ?? health.ledger,
+    health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
     plural(pages.shared + pages.own, 'page'), plural(pages.keys, 'key'), together(bytes(pages.bytes)),
   ].filter(Boolean).join(' · ');
 }
