@@ -17,14 +17,17 @@ func scales() map[bool]map[string][3]int {
 }
 
 // pixel returns the red, green and blue in the middle of a cell of the n-th map.
-func (b *tab) pixel(n, cell int) [3]int {
+func (b *tab) pixel(n, cell int) [3]int { return b.pixelAt(n, cell, 0.5) }
+
+// pixelAt is pixel for another place, 0 to 1, on the cell's diagonal.
+func (b *tab) pixelAt(n, cell int, at float64) [3]int {
 	b.t.Helper()
 	return [3]int(value[[]int](b, fmt.Sprintf(`(() => {
-		const map = document.querySelectorAll('canvas.map')[%d];
+		const map = document.querySelectorAll('canvas.map')[%[1]d];
 		const [size, columns] = [Number(map.dataset.size), Number(map.dataset.columns)];
-		const [x, y] = [(%[2]d %% columns + 0.5) * size, (Math.floor(%[2]d / columns) + 0.5) * size];
+		const [x, y] = [(%[2]d %% columns + %[3]f) * size, (Math.floor(%[2]d / columns) + %[3]f) * size];
 		return [...map.getContext('2d').getImageData(x, y, 1, 1).data].slice(0, 3);
-	})()`, n, cell)))
+	})()`, n, cell, at)))
 }
 
 func near(a, b [3]int) bool {
@@ -40,8 +43,9 @@ func near(a, b [3]int) bool {
 func testMap(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
-		f.cells = []object{cell(0, 0, false, 0, 0.5, 10), cell(1, 1, false, 0.25, 0.25, 20), cell(2, 2, false, 0.5, 0, 30), cell(3, 3, false, 0.3, 0.1, 40), cell(4, 9, true, 0.5, 0.5, 50)}
-		f.cells[3]["damaged"] = 1
+		f.cells = []object{cell(0, 0, false, 0, 0.5, 10), cell(1, 1, false, 0.25, 0.25, 20), cell(2, 2, false, 0.5, 0, 30), cell(3, 3, false, 0.3, 0.1, 40), cell(4, 4, false, 0.3, 0.1, 50), cell(5, 9, true, 0.5, 0.5, 50)}
+		f.cells[3]["damaged"], f.cells[4]["behind"] = 1, 1
+		alarm := map[bool][3]int{false: {0xb0, 0x23, 0x1c}, true: {0xff, 0x90, 0x86}}
 		for _, dark := range []bool{false, true} {
 			colours := scales()[dark]
 			tab := open(t, b, f.URL, "#/pages", look{dark: dark})
@@ -58,10 +62,13 @@ func testMap(b *chromium) func(*testing.T) {
 			if got := tab.pixel(1, 0); !near(got, colours["most"]) {
 				t.Errorf("dark %v: the own page is drawn as %v, want %v", dark, got, colours["most"])
 			}
-			red := tab.pixel(0, 3)
-			for _, c := range colours {
-				if near(red, c) {
-					t.Errorf("dark %v: a damaged page is drawn as %v, as one that is sound", dark, red)
+			// One that is amiss is marked, whether there is anything to be seen of it or not.
+			for _, i := range []int{3, 4} {
+				if got := tab.pixelAt(0, i, 0.1); !near(got, alarm[dark]) {
+					t.Errorf("dark %v: page %d, which is amiss, is marked in %v, want %v", dark, i, got, alarm[dark])
+				}
+				if cross := tab.pixel(0, i); near(cross, alarm[dark]) {
+					t.Errorf("dark %v: the mark of page %d is no shape, but a colour", dark, i)
 				}
 			}
 			tab.click("input[name=by][value=collided]")
@@ -69,7 +76,7 @@ func testMap(b *chromium) func(*testing.T) {
 			tab.want(".scale", "50 %")
 			tab.click("input[name=by][value=keys]")
 			tab.want(".scale", "0 50 (keys a page")
-			tab.want(".head", "4 pages that users share, 1 of one heavy user each. 1 page amiss.")
+			tab.want(".head", "5 pages that users share, 1 of one heavy user each. 2 pages amiss.")
 			if hash := value[string](tab, "location.hash"); hash != "#/pages?by=keys" {
 				t.Errorf("the address is %s", hash)
 			}

@@ -22,15 +22,15 @@ import (
 // hostile is a user's id, as a stranger may choose it.
 const hostile = `<img src=x onerror="document.title='taken'">`
 
-// real is a whole service, with pages in the process.
-type real struct {
+// service is a whole one, with pages in the process.
+type service struct {
 	*httptest.Server
 
 	recorder *activity.Recorder
 }
 
 // startReal starts a service with users, who block, hide and look at feeds. With a ledger, that is one on SQLite.
-func startReal(t *testing.T, withLedger bool) *real {
+func startReal(t *testing.T, withLedger bool) *service {
 	t.Helper()
 	c := activity.Config{Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6}
 	about := httpapi.About{Version: "v9.8.7", Ledger: "none", PageStore: "memory"}
@@ -52,14 +52,14 @@ func startReal(t *testing.T, withLedger bool) *real {
 	handler := httpapi.New(httpapi.Config{Recorder: recorder, About: about, Background: func(do func(context.Context)) {
 		go func() { defer close(ended); do(ctx) }()
 	}})
-	s := &real{httptest.NewServer(handler), recorder}
+	s := &service{httptest.NewServer(handler), recorder}
 	t.Cleanup(func() { s.Close(); cancel(); <-ended })
 	s.traffic(t)
 	return s
 }
 
 // traffic has users 0 to 59 block somebody, the first of them hide posts, too, and all ask for a feed.
-func (s *real) traffic(t *testing.T) {
+func (s *service) traffic(t *testing.T) {
 	t.Helper()
 	for i := range 60 {
 		s.send(t, http.MethodPut, fmt.Sprintf("/v1/users/%d/blocks/t%d", i, i), "")
@@ -73,7 +73,7 @@ func (s *real) traffic(t *testing.T) {
 	}
 }
 
-func (s *real) send(t *testing.T, method, path, body string) {
+func (s *service) send(t *testing.T, method, path, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -93,10 +93,10 @@ func (s *real) send(t *testing.T, method, path, body string) {
 }
 
 // stepped waits until the service has noted what the traffic came to.
-func (s *real) stepped(t *testing.T) {
+func (s *service) stepped(t *testing.T) {
 	t.Helper()
 	err := servertest.Await(t.Context(), "a step of the history has ended", func(ctx context.Context) error {
-		if h := s.get(t, "/v1/ops/history"); len(h["time"].([]any)) == 0 {
+		if h := s.get(ctx, t, "/v1/ops/history"); len(h["time"].([]any)) == 0 {
 			return errNotYet
 		}
 		return nil
@@ -107,9 +107,9 @@ func (s *real) stepped(t *testing.T) {
 }
 
 // get returns what a call answers.
-func (s *real) get(t *testing.T, path string) (answer object) {
+func (s *service) get(ctx context.Context, t *testing.T, path string) (answer object) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func expected(share float64) [3]int {
 }
 
 // testReal: every view shows what a service that works has done and holds.
-func testReal(b *chromium, s *real) func(*testing.T) {
+func testReal(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		if _, err := s.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func testReal(b *chromium, s *real) func(*testing.T) {
 }
 
 // checkMap compares each cell with what the recorder knows of the page.
-func (s *real) checkMap(t *testing.T, tab *tab) {
+func (s *service) checkMap(t *testing.T, tab *tab) {
 	t.Helper()
 	tab.visit("#/pages")
 	tab.want(".head", "16 pages that users share, 0 of one heavy user each. None is amiss.")
@@ -196,7 +196,7 @@ func (s *real) checkMap(t *testing.T, tab *tab) {
 }
 
 // checkPage looks into the page with the most keys, and makes it anew.
-func (s *real) checkPage(t *testing.T, tab *tab) {
+func (s *service) checkPage(t *testing.T, tab *tab) {
 	t.Helper()
 	fullest := slices.MaxFunc(slices.Collect(s.recorder.Survey()), func(a, b activity.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
 	tab.visit(fmt.Sprintf("#/page/%d", fullest.Number))
@@ -211,7 +211,7 @@ func (s *real) checkPage(t *testing.T, tab *tab) {
 		return n;
 	})()`)
 	// A part of the drawing is one bit, or a few of them.
-	inside := s.get(t, fmt.Sprintf("/v1/ops/pages/%d", fullest.Number))["page"].(object)
+	inside := s.get(t.Context(), t, fmt.Sprintf("/v1/ops/pages/%d", fullest.Number))["page"].(object)
 	if most := int(inside["set"].(float64)); set == 0 || set > most || inside["bits"].(float64) <= 2048 && set != most {
 		t.Errorf("%d parts are drawn as set, of %v bits %d are", set, inside["bits"], most)
 	}
@@ -224,7 +224,7 @@ func (s *real) checkPage(t *testing.T, tab *tab) {
 }
 
 // testPlain: without a ledger, views say so.
-func testPlain(b *chromium, s *real) func(*testing.T) {
+func testPlain(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		tab := open(t, b, s.URL, "#/live", look{})
 		tab.settled()
