@@ -10,6 +10,8 @@ func TestPage(t *testing.T) {
 	b := start(t)
 	for name, test := range map[string]func(*chromium) func(*testing.T){
 		"screens":  testScreens,
+		"live":     testLive,
+		"outlook":  testOutlook,
 		"verdicts": testVerdicts,
 		"polling":  testPolling,
 		"map":      testMap,

@@ -145,10 +145,17 @@ function stroke(i) {
   return svg;
 }
 
+const windows = [['15m', '15 min'], ['1h', '1 h'], ['24h', '24 h']];
+
+/** rangeOf is the window of a history that the address names, or otherwise if it names none that there is. */
+export function rangeOf(route, otherwise) {
+  const named = route.query.get('range');
+  return windows.some(([window]) => window === named) ? named : otherwise;
+}
+
 /** ranges are the windows of a history, as a choice; change is called with the one that is chosen. */
 export function ranges(current, change) {
-  const all = [['15m', '15 min'], ['1h', '1 h'], ['24h', '24 h']];
-  return choice('Time', 'range', all, current, change);
+  return choice('Time', 'range', windows, current, change);
 }
 
 /** choice is a group of radio buttons: pairs of a value and its label. */

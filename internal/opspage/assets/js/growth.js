@@ -1,7 +1,6 @@
 // View: how much memory is held, and when there should be more pages.
 
-import { ask } from './api.js';
-import { binary, Chart, ranges } from './chart.js';
+import { binary, Chart, rangeOf, ranges } from './chart.js';
 import { el, fill, say } from './dom.js';
 import { Figures } from './figures.js';
 import { bytes, count, none, number, percent, plural, together } from './format.js';
@@ -16,7 +15,7 @@ const charts = [
 ];
 
 export function growth(host, route, app) {
-  let range = route.query.get('range') ?? '24h';
+  let range = rangeOf(route, '24h');
   const figures = new Figures('Memory');
   const drawn = charts.map((options) => new Chart(options));
   const meter = el('div', {});
@@ -32,8 +31,8 @@ export function growth(host, route, app) {
   );
   return {
     async refresh(signal) {
-      const history = await ask(`v1/ops/history?window=${range}`, { signal });
-      const day = range === '24h' ? history : await ask('v1/ops/history?window=24h', { signal });
+      const history = range === '15m' ? app.recent : await app.histories.of(range, signal);
+      const day = await app.histories.of('24h', signal);
       const { health } = app;
       figures.show(figuresOf(health, app.recent));
       fill(meter, gauge(health.pages.keys_per_page, health.pages.due_from));

@@ -1,4 +1,26 @@
-// What the columns of GET /v1/ops/history come to.
+// What GET /v1/ops/history answers, and what its columns come to.
+
+import { ask } from './api.js';
+
+const often = 15; // seconds
+
+/** Histories keeps long histories for as long as little is added to them: a day of them is some hundred KB. */
+export class Histories {
+  #kept = new Map(); // by window
+
+  /** of returns the history of a window, "15m", "1h" or "24h", as of a step of it ago at most, or of 15 seconds. */
+  async of(window, signal) {
+    const kept = this.#kept.get(window);
+    if (kept && Date.now() - kept.at < 1000 * Math.max(often, kept.history.step_seconds)) return kept.history;
+    const history = await ask(`v1/ops/history?window=${window}`, { signal });
+    this.#kept.set(window, { at: Date.now(), history });
+    return history;
+  }
+
+  forget() {
+    this.#kept.clear();
+  }
+}
 
 /** tail returns the last values of a column, of as many seconds, without those that are not known. */
 export function tail(history, column, secondsBack = 60) {

@@ -1,7 +1,7 @@
 // View: what goes on now, and did in the last hours.
 
 import { ask } from './api.js';
-import { Chart, ranges } from './chart.js';
+import { Chart, rangeOf, ranges } from './chart.js';
 import { el } from './dom.js';
 import { bytes, count, none, number, percent, plural, seconds, span, together } from './format.js';
 import { Figures } from './figures.js';
@@ -46,7 +46,7 @@ const charts = [
 ];
 
 export function live(host, route, app) {
-  let range = route.query.get('range') ?? '15m';
+  let range = rangeOf(route, '15m');
   const figures = new Figures('What goes on now');
   const drawn = charts.map((options) => new Chart(options));
   host.append(
@@ -57,7 +57,7 @@ export function live(host, route, app) {
   return {
     async refresh(signal) {
       const [history, map] = await Promise.all([
-        range === '15m' ? app.recent : ask(`v1/ops/history?window=${range}`, { signal }),
+        range === '15m' ? app.recent : app.histories.of(range, signal),
         ask('v1/ops/pages?cells=2', { signal }),
       ]);
       figures.show(figuresOf(app.health, app.recent, map));

@@ -4,6 +4,7 @@ import { ask, token } from './api.js';
 import { el, fill, mark, say } from './dom.js';
 import { clock, span } from './format.js';
 import { growth } from './growth.js';
+import { Histories } from './history.js';
 import { live } from './live.js';
 import { page } from './page.js';
 import { pages } from './pages.js';
@@ -21,6 +22,7 @@ const byId = (id) => document.getElementById(id);
 const app = {
   health: null, // the last answer of GET /v1/ops/health
   recent: null, // the last quarter of an hour
+  histories: new Histories(), // longer ones
   kinds: new Map(), // by name
   refresh: () => poller.now(),
   /** go shows another view. */
@@ -129,6 +131,11 @@ function freshen() {
   say(byId('age'), late ? `${span(age / 1000)} old` : `As of ${clock(shownAt)}`);
 }
 
+function askAgain() {
+  app.histories.forget();
+  poller.now();
+}
+
 function signIn(why) {
   const dialog = byId('token');
   if (dialog.open) return;
@@ -145,10 +152,10 @@ byId('token-form').addEventListener('submit', (event) => {
 });
 document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); host.focus(); });
 byId('forget').addEventListener('click', () => { token.forget(); location.reload(); });
-byId('refresh').addEventListener('click', () => poller.now());
+byId('refresh').addEventListener('click', askAgain);
 document.addEventListener('keydown', (event) => {
   const typing = event.target.closest?.('input, textarea, dialog');
-  if (event.key === 'r' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) poller.now();
+  if (event.key === 'r' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) askAgain();
 });
 window.addEventListener('hashchange', () => show());
 setInterval(freshen, 1000);

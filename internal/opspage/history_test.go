@@ -1,0 +1,126 @@
+package opspage_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// past is a history of n steps of so many seconds, of columns that do not change but for those given.
+func past(n, step int, columns object) object {
+	h := object{"window_seconds": n * step, "step_seconds": step}
+	now := time.Now().Unix()
+	times := make([]int64, n)
+	for i := range times {
+		times[i] = now - int64((n-1-i)*step)
+	}
+	h["time"] = times
+	for _, name := range strings.Fields("feeds candidates writes confirmed false_positives rebuilds degraded errors shed p50_ms p99_ms poll_age_ms heap_bytes page_bytes keys in_progress") {
+		h[name] = constant(n, 0)
+	}
+	h["dropped"] = object{"block": constant(n, 0)}
+	for name, column := range columns {
+		h[name] = column
+	}
+	return h
+}
+
+// testLive: figures are of the last minute, charts of the time that is chosen, and tables say the same.
+func testLive(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		feeds := slices.Concat(constant(168, 100), constant(12, 7)) // the last minute has 12 steps
+		f.history = past(180, 5, object{
+			"feeds": feeds, "candidates": constant(180, 40), "writes": constant(180, 3), "p50_ms": constant(180, 0.25), "p99_ms": append(constant(179, 4), 2),
+			"dropped": object{"block": constant(180, 6), "hide": constant(180, 4)}, "errors": append(constant(179, 0), 6), "poll_age_ms": make([]any, 180),
+		})
+		f.health = with(healthy(), "poll_age_ms", 40)
+		tab := open(t, b, f.URL, "#/live", look{})
+		tab.settled()
+		value[bool](tab, "(() => { const now = Date.now(); Date.now = () => now; return true })()") // however long all this takes
+		for figure, want := range map[string]string{
+			"Feeds": "Feeds 7 a second Feed checks answered; 40 posts looked at a second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
+			"Dropped posts": "10 a second 25 % of what was looked at: block 6, hide 4.", "Writes": "3 a second", "Errors": "0.5 a second", "Lag": "40 ms",
+			"In progress": "12 of 512",
+		} {
+			tab.want("[data-figure='"+figure+"']", want)
+		}
+		tab.want("[aria-label='Feeds and writes'] .legend", "feeds 7 writes 3")
+		tab.want("[aria-label='Lag'] .plot", "There is no ledger to poll.")
+		if ink := value[int](tab, `(() => {
+			const canvas = document.querySelector("[aria-label='Feeds and writes'] canvas");
+			const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+			let n = 0;
+			for (let i = 0; i < data.length; i += 4) n += data[i] === 0x0f && data[i + 1] === 0x6b && data[i + 2] === 0xa3 ? 1 : 0;
+			return n;
+		})()`); ink < 100 {
+			t.Errorf("%d pixels of the chart have the colour of its first series", ink)
+		}
+		tab.click("[aria-label='Feeds and writes'] summary")
+		tab.until("document.querySelector('table')")
+		tab.want("table caption", "Feeds and writes, a second; the latest 60 steps of 5 s")
+		rows := value[[]string](tab, "[...document.querySelectorAll('table tbody tr')].map((row) => [...row.querySelectorAll('td')].map((cell) => cell.textContent).join(' '))")
+		if len(rows) != 60 || rows[0] != "7 3" || rows[11] != "7 3" || rows[12] != "100 3" {
+			t.Errorf("%d rows: %q", len(rows), rows)
+		}
+
+		f.change(func() { f.history = nil })
+		tab.click("input[name=range][value='1h']")
+		tab.until("location.hash === '#/live?range=1h'")
+		tab.settled()
+		tab.until("document.querySelectorAll('table tbody tr').length === 60 && document.querySelector('table tbody td').textContent !== '7'")
+		tab.visit("#/growth?range=1h")
+		tab.want("[aria-label=Keys] .legend", "keys")
+		tab.mu.Lock()
+		defer tab.mu.Unlock()
+		asked := 0
+		for _, r := range tab.asked {
+			if strings.HasSuffix(r.URL, "/v1/ops/history?window=1h") {
+				asked++
+			}
+		}
+		if asked != 1 {
+			t.Errorf("the last hour was asked for %d times, want once for two views", asked)
+		}
+	}
+}
+
+// testOutlook: how keys grow is carried on as far as that is honest.
+func testOutlook(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		rising := func(n int, pace float64) object {
+			keys := make([]float64, n)
+			for i := range keys {
+				keys[i] = 1e6 + pace*float64(i)
+			}
+			return past(n, 60, object{"keys": keys})
+		}
+		f.health = with(healthy(), "pages.keys_per_page", 1000.0)
+		tab := open(t, b, f.URL, "#/growth", look{})
+		tab.settled()
+		for _, c := range []struct {
+			name    string
+			history object
+			due     int
+			want    string
+		}{
+			{"nothing", past(0, 60, nil), 0, "Too little has been seen to say where this goes: nothing yet of at least an hour."},
+			{"half an hour", rising(31, 1000), 0, "Too little has been seen to say where this goes: 30 min of at least an hour."},
+			{"flat", rising(1440, 0), 0, "keys did not grow"},
+			{"shrinking", rising(1440, -100), 0, "keys did not grow (-143,900)"},
+			{"soon", rising(1441, 10_000), 0, "Keys grew by 14.4 million in the last 24 h. At that pace more pages are due in about 21 h 8 min."},
+			{"far", rising(1441, 100), 0, "Keys grew by 144,000 in the last 24 h. At that pace no more pages are due within 10 days;"},
+			{"due", rising(1440, 1000), 8192, `More pages are due now: 8,192 pages, by "feedfilter reshape --pages 8192".`},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tab.t = t
+				f.change(func() { f.history, f.health["pages"].(object)["due"] = c.history, c.due })
+				tab.refresh()
+				tab.want("[aria-label='Keys per page']", c.want)
+			})
+		}
+		tab.t = t
+	}
+}
