@@ -1,6 +1,7 @@
 package opspage_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -16,13 +17,11 @@ func past(n, step int, columns object) object {
 		times[i] = now - int64((n-1-i)*step)
 	}
 	h["time"] = times
-	for _, name := range strings.Fields("feeds candidates writes confirmed false_positives rebuilds degraded errors shed p50_ms p99_ms poll_age_ms heap_bytes page_bytes keys in_progress") {
+	for name := range strings.FieldsSeq("feeds candidates writes confirmed false_positives rebuilds degraded errors shed p50_ms p99_ms poll_age_ms heap_bytes page_bytes keys in_progress") {
 		h[name] = constant(n, 0)
 	}
 	h["dropped"] = object{"block": constant(n, 0)}
-	for name, column := range columns {
-		h[name] = column
-	}
+	maps.Copy(h, columns)
 	return h
 }
 
