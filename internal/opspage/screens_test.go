@@ -41,7 +41,7 @@ func (b *tab) legible(what string) {
 	}
 }
 
-// faults is JavaScript that lists what somebody cannot read or use: text of less contrast than WCAG 2.1 AA asks for, controls
+// faults is JavaScript that lists what somebody cannot read or use: text of less contrast than WCAG 2.1 AA asks for, or cut off, controls
 // and pictures without a name, and a page without its landmarks.
 const faults = `(() => {
   const found = new Set();
@@ -68,6 +68,11 @@ const faults = `(() => {
     const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
     const contrast = (bright + 0.05) / (dim + 0.05);
     if (contrast < (large ? 3 : 4.5)) found.add('contrast ' + contrast.toFixed(2) + ' of "' + text.slice(0, 40) + '"');
+  }
+  for (const node of document.querySelectorAll('body *')) {
+    if (seen(node) && getComputedStyle(node).overflowX === 'hidden' && node.scrollWidth > node.clientWidth + 1 && !node.closest('.uplot')) {
+      found.add(node.outerHTML.slice(0, 80) + ' is cut off');
+    }
   }
   const nameOf = (node) => node.getAttribute('aria-label') || document.getElementById(node.getAttribute('aria-labelledby'))?.textContent ||
     [...(node.labels ?? [])].map((l) => l.textContent).join('') || node.textContent;
