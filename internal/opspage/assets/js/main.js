@@ -90,15 +90,20 @@ async function tick(signal) {
     await shown.refresh(signal);
   } catch (error) {
     if (signal.aborted || error.status === undefined) throw error;
-    fill(problem, notice('bad', problemWords(error)));
+    complain(problemWords(error));
     return error.status >= 400 && error.status < 500 && error.status !== 429; // asking less often does not help
   }
   signal.throwIfAborted();
-  problem.replaceChildren();
+  complain('');
   shownAt = new Date();
   host.dataset.shown = String(Number(host.dataset.shown) + 1);
   freshen();
   return true;
+}
+
+/** complain shows what is wrong with the view alone. What has not changed is left alone: it would be read out again. */
+function complain(words) {
+  if (problem.textContent !== words) fill(problem, words === '' ? null : notice('bad', words));
 }
 
 function failed(error) {

@@ -17,7 +17,7 @@ export function search(host, route, app) {
   async function explain(event) {
     event.preventDefault();
     const turn = ++latest;
-    const actors = fields.actors.value.split('\n').map((line) => line.trim()).filter(Boolean);
+    const actors = fields.actors.value.split('\n').filter((line) => line !== '');
     const asked = { viewer: fields.viewer.value, post: { id: fields.post.value, author: fields.author.value, ...(actors.length > 0 && { actors }) } };
     button.disabled = true;
     let shown;
