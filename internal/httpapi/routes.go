@@ -27,6 +27,9 @@ func (s *service) routes() []route {
 	all := []route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
+		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
+		{http.MethodGet, "/docs", s.docs, nil, true},
+		{http.MethodGet, "/docs/style.css", s.docsStyle, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},

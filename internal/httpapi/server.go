@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -66,6 +67,8 @@ type service struct {
 	origins  *http.CrossOriginProtection
 	refused  refusals
 	noise    *access.Throttle // of refused requests in logs
+
+	reference func() (reference, error) // makes it once
 }
 
 // Handler answers all routes. Its limit on requests may change while it does.
@@ -110,6 +113,7 @@ func New(c Config) *Handler {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.reference = sync.OnceValues(s.makeReference)
 	e := echo.New()
 	e.Pre(routeEscaped)
 	e.Use(s.observe)
