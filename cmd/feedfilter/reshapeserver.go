@@ -3,15 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/feedfilter/feedfilter/client"
 )
 
 const (
@@ -23,30 +19,13 @@ const (
 	maxSilence = 10
 )
 
-// serviceURL checks the address of a service.
-func serviceURL(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return nil, errors.New("not a URL") // which may have a password in it
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.Fragment != "", u.User != nil:
-		return nil, errors.New("not of the form http://<host>:<port>")
-	}
-	return u, nil
-}
-
-// shape is what a service says of its pages.
-type shape struct {
-	Pages     uint32 `json:"pages"`
-	Homes     int    `json:"homes"`
-	Reshaped  int    `json:"reshaped"`
-	Reshaping bool   `json:"reshaping"`
-	Trouble   string `json:"trouble"`
-}
-
 // ask has a service do it, and waits until it has.
 func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error {
-	s, err := c.call(ctx, http.MethodPut, fmt.Sprintf(`{"pages":%d}`, pages))
+	service, err := directly(c.Server, askTimeout, c.Client.token)
+	if err != nil {
+		return err
+	}
+	s, err := service.Reshape(ctx, pages)
 	silent, troubled := 0, ""
 	for {
 		switch {
@@ -78,58 +57,20 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		s, err = c.call(ctx, http.MethodGet, "")
+		s, err = service.Pages(ctx)
 	}
 }
 
-// call asks for /v1/pages of the service.
-func (c *reshapeCmd) call(ctx context.Context, method, body string) (s shape, err error) {
-	u, err := serviceURL(c.Server)
-	if err != nil {
-		return s, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	route := u.JoinPath("v1", "pages").String()
-	req, err := http.NewRequestWithContext(ctx, method, route, strings.NewReader(body))
-	if err != nil {
-		return s, err
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if err := c.Client.authorize(req); err != nil {
-		return s, err
-	}
-	resp, err := directly().Do(req)
-	if err != nil {
-		return s, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHealthBytes))
-	if err != nil {
-		return s, fmt.Errorf("%s: %w", route, err)
-	}
-	var answer struct {
-		shape
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	err = json.Unmarshal(text, &answer)
-	switch {
-	case err == nil && answer.Error.Message != "":
-		return s, fmt.Errorf("%s: %s", route, answer.Error.Message)
-	case err != nil || answer.Homes == 0:
-		return s, fmt.Errorf("%s: answered %s, and not as feedfilter does", route, resp.Status)
-	}
-	return answer.shape, nil
-}
-
-// directly is a client that goes neither by way of a proxy nor to other addresses: it is this service that is asked.
-func directly() *http.Client {
-	return &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+// directly is a client of the service at address that goes neither by way of a proxy nor to other addresses, and asks once: it is this
+// service that is asked, and now.
+func directly(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
+	return client.New(address, client.Options{
+		AttemptTimeout: timeout,
+		MaxAttempts:    1,
+		Token:          token,
+		HTTPClient: &http.Client{
+			Transport:     &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	})
 }
