@@ -67,6 +67,7 @@ func TestScopes(t *testing.T) {
 	const anybody, read, write, ops = "none feed activity ops all old wrong", "feed all", "activity all", "ops all"
 	may := map[string]string{
 		"GET /healthz": anybody, "GET /readyz": anybody,
+		"GET /openapi.json": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody,
 		"GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops all", "GET /v1/pages": ops, "PUT /v1/pages": write,
 		"POST /v1/feed/filter": read, "POST /v1/feed/explain": "feed ops all",
 		"GET /v1/users/:user": read, "DELETE /v1/users/:user": write, "GET /v1/users/:user/export": read, "POST /v1/users/:user/preview": read,
