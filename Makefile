@@ -91,7 +91,7 @@ vulncheck: ## Look the code and its dependencies up in Go's database of vulnerab
 	@GO='$(GO)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install the servers that the tests start: redis-server and PostgreSQL.
+deps: ## Install what the tests start: redis-server, PostgreSQL, and what runs the examples.
 	@scripts/deps
 
 .PHONY: clean
