@@ -29,7 +29,7 @@ type insideFlags struct {
 func (f *insideFlags) Validate() error {
 	switch {
 	case f.Server != "":
-		if _, err := serviceURL(f.Server); err != nil {
+		if _, err := directly(f.Server, askTimeout, nil); err != nil {
 			return fmt.Errorf("--server: %w", err)
 		}
 	case f.Data.Redis == "":

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strconv"
 
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
@@ -27,7 +29,8 @@ func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
 	var page inspect.Page
 	style := c.style(std)
 	if c.Server != "" {
-		err = (remote{c.Server, c.Client}).ask(ctx, "GET", fmt.Sprintf("v1/ops/pages/%d?cells=%d", c.Number, style.Cells()), "", &page)
+		err = (remote{c.Server, c.Client}).get(ctx, &page, url.Values{"cells": {strconv.Itoa(style.Cells())}},
+			"v1", "ops", "pages", strconv.FormatUint(uint64(c.Number), 10))
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
 			inside, err := d.recorder.InspectPage(ctx, c.Number)
@@ -63,7 +66,7 @@ type inspectUserCmd struct {
 func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
 	var user inspect.User
 	if c.Server != "" {
-		err = (remote{c.Server, c.Client}).ask(ctx, "GET", "v1/ops/users/"+segment(c.ID), "", &user)
+		err = (remote{c.Server, c.Client}).get(ctx, &user, nil, "v1", "ops", "users", c.ID)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
 			inside, err := d.recorder.InspectUser(ctx, c.ID)
@@ -92,7 +95,7 @@ type inspectKeyCmd struct {
 func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
 	var key inspect.Key
 	if c.Server != "" {
-		err = (remote{c.Server, c.Client}).ask(ctx, "GET", "v1/ops/users/"+segment(c.User)+"/keys/"+segment(c.Kind)+"/"+segment(c.Target), "", &key)
+		err = (remote{c.Server, c.Client}).get(ctx, &key, nil, "v1", "ops", "users", c.User, "keys", c.Kind, c.Target)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
 			inside, err := d.recorder.InspectKey(ctx, c.Kind, c.User, c.Target)

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/internal/inspect"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -175,11 +176,11 @@ func (c *rebuildCmd) remote() rebuilder {
 		pages: s.pages,
 		user: func(ctx context.Context, id string) (uint32, error) {
 			var u inspect.User
-			err := s.ask(ctx, "GET", "v1/ops/users/"+segment(id), "", &u)
+			err := s.get(ctx, &u, nil, "v1", "ops", "users", id)
 			return u.Page, err
 		},
 		one: func(ctx context.Context, page uint32) (rebuilt inspect.Rebuilt, err error) {
-			err = s.ask(ctx, "POST", fmt.Sprintf("v1/ops/pages/%d/rebuild", page), "", &rebuilt)
+			err = s.post(ctx, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10), "rebuild")
 			return rebuilt, err
 		},
 	}
@@ -194,8 +195,10 @@ func (s remote) pages(ctx context.Context) (pages []uint32, err error) {
 				First uint32 `json:"first"`
 			} `json:"cells"`
 		}
-		route := fmt.Sprintf("v1/ops/pages?cells=%d&from=%d&to=%d", pagesAtOnce, len(pages), len(pages)+pagesAtOnce)
-		if err := s.ask(ctx, "GET", route, "", &answer); err != nil {
+		query := url.Values{
+			"cells": {strconv.Itoa(pagesAtOnce)}, "from": {strconv.Itoa(len(pages))}, "to": {strconv.Itoa(len(pages) + pagesAtOnce)},
+		}
+		if err := s.get(ctx, &answer, query, "v1", "ops", "pages"); err != nil {
 			return nil, err
 		}
 		for _, cell := range answer.Cells {

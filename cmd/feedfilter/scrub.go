@@ -64,7 +64,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 // ask has a service do it, and waits until it has.
 func (c *scrubCmd) ask(ctx context.Context, bar *homesBar) (done inspect.Scrub, err error) {
 	s := remote{c.Server, c.Client}
-	err = s.ask(ctx, "POST", "v1/ops/scrub", fmt.Sprintf(`{"rate":%d}`, c.Data.ScrubRate), &done)
+	err = s.post(ctx, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
 	silent := 0
 	for {
 		switch {
@@ -88,7 +88,7 @@ func (c *scrubCmd) ask(ctx context.Context, bar *homesBar) (done inspect.Scrub, 
 			return done, ctx.Err()
 		}
 		var now inspect.Scrub
-		if err = s.ask(ctx, "GET", "v1/ops/scrub", "", &now); err == nil {
+		if err = s.get(ctx, &now, nil, "v1", "ops", "scrub"); err == nil {
 			if now.Started.Before(done.Started) {
 				return done, errors.New("the service was started anew")
 			}

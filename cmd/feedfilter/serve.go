@@ -101,7 +101,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	//nolint:contextcheck // handlers have their requests' contexts
 	handler := httpapi.New(httpapi.Config{
 		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access, Metrics: c.Data.meters,
-		About: c.Data.about(),
+		About:      c.Data.about(),
 		Background: func(do func(context.Context)) { beside.Go(func() { do(besides) }) },
 	})
 	server := newServer(handler, log, defaultTimeouts())

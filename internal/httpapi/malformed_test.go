@@ -375,6 +375,9 @@ func TestMalformed(t *testing.T) {
 	}
 	for _, m := range cases {
 		a := raw(t, addr, m.raw())
+		if err := s.contractOf(t).judge(m.exchange(a)); err != nil {
+			t.Errorf("%.120s\n%.120s\n%d %s: %v", m.request, m.body, a.Status, a.Body, err)
+		}
 		if a.Status != m.status || a.Code != m.code || a.Field != m.field {
 			t.Errorf("%.120s\n%s\n%.120s\ngot  %d %s\nwant %d %q %q", m.request, m.headers, m.body, a.Status, a.Body, m.status, m.code, m.field)
 		}

@@ -32,8 +32,8 @@ func (s *service) opsRoutes(read, write []access.Scope) []route {
 	}
 }
 
-// number returns a query parameter that is a number from least to most, or otherwise if it is not there.
-func number(values url.Values, name string, least, most, otherwise int) (int, error) {
+// numberIn returns a query parameter that is a number from least to most, or otherwise if it is not there.
+func numberIn(values url.Values, name string, least, most, otherwise int) (int, error) {
 	if !values.Has(name) {
 		return otherwise, nil
 	}
@@ -63,7 +63,7 @@ func (s *service) opsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cells, err := number(values, "cells", 0, inspect.MaxCells, defaultCells)
+	cells, err := numberIn(values, "cells", 0, inspect.MaxCells, defaultCells)
 	if err != nil {
 		return err
 	}

@@ -75,15 +75,15 @@ func (s *service) opsPages(c echo.Context) error {
 		return err
 	}
 	totals := s.recorder.SurveyTotals()
-	cells, err := number(values, "cells", minMapCells, inspect.MaxCells, defaultCells)
+	cells, err := numberIn(values, "cells", minMapCells, inspect.MaxCells, defaultCells)
 	if err != nil {
 		return err
 	}
-	from, err := number(values, "from", 0, max(0, totals.Pages-1), 0)
+	from, err := numberIn(values, "from", 0, max(0, totals.Pages-1), 0)
 	if err != nil {
 		return err
 	}
-	to, err := number(values, "to", 1, math.MaxInt32, totals.Pages)
+	to, err := numberIn(values, "to", 1, math.MaxInt32, totals.Pages)
 	if err != nil {
 		return err
 	}
