@@ -115,7 +115,7 @@ func (s *service) filter(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	answer, err := feed.Filter(ctx, s.recorder, req)
+	answer, sampled, err := s.sampler.Filter(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,11 @@ func (s *service) filter(c echo.Context) error {
 		s.noteSeen(k, req.Viewer, answer)
 	}
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
-	return send(c, http.StatusOK, in.text)
+	err = send(c, http.StatusOK, in.text)
+	if sampled != nil {
+		sampled.Compare(requestAttrs(c)...)
+	}
+	return err
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

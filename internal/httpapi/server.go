@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
@@ -20,6 +21,7 @@ type Config struct {
 
 	Recorder *activity.Recorder // closed by the caller, after the last request
 	Logger   *slog.Logger       // default: discards
+	Sampler  *feed.Sampler      // of the Recorder's feeds; closed by the caller, before that; default: samples none
 
 	// MaxBodyBytes is the length of the longest JSON body, in bytes; a longer one
 	// is answered 413. Streams of NDJSON are not limited by it. Default 1 MiB:
@@ -56,6 +58,7 @@ type service struct {
 	limits   limits
 	feeds    *feedCounts
 	recorder *activity.Recorder
+	sampler  *feed.Sampler
 	log      *slog.Logger
 	maxBody  int64
 	timeout  time.Duration
@@ -91,6 +94,7 @@ func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
 func New(c Config) *Handler {
 	s := &service{
 		recorder: c.Recorder,
+		sampler:  c.Sampler,
 		log:      c.Logger,
 		maxBody:  cmp.Or(c.MaxBodyBytes, 1<<20),
 		timeout:  cmp.Or(c.Timeout, 10*time.Second),
@@ -107,6 +111,9 @@ func New(c Config) *Handler {
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
+	if s.sampler == nil {
+		s.sampler, _ = feed.NewSampler(c.Recorder, feed.SamplerConfig{}) // none is a share that there is
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
