@@ -50,18 +50,38 @@ func (r *Recorder) Truth(ctx context.Context, user string, at PageAt, claims []C
 	return Truth{evidence, sequence, sequence == at.Sequence}, nil
 }
 
+// repairTries is how often Repair makes a page anew that is changed each time meanwhile.
+const repairTries = 32
+
 // Repair makes a page anew that does not hold what the ledger does, although its sequence says so. Errors are an
-// [*UnavailableError], or that of ctx.
+// [*UnavailableError], or that of ctx, or that the page was changed too often meanwhile.
 func (r *Recorder) Repair(ctx context.Context, at PageAt) error {
 	if !r.HasLedger() {
 		return &NoLedgerError{"to make a page anew"}
 	}
-	err := r.remake(ctx, at.Page, at.Sequence, "sampled")
+	err := r.repairPage(ctx, at)
 	r.cache.forgetPage(r.pageID(at.Page)) // and not before, or a View might hold it again
 	if err != nil {
 		return fmt.Errorf("repair page %d: %w", at.Page, err)
 	}
 	return nil
+}
+
+// repairPage does not leave a newer page be, as a rebuild does: what a write has made of a page that lacks something
+// lacks it too.
+func (r *Recorder) repairPage(ctx context.Context, at PageAt) error {
+	for range repairTries {
+		f, err := r.rebuild(ctx, at.Page, at.Sequence, "sampled", maxFlights)
+		switch {
+		case err != nil:
+			return err
+		case f.storeErr != nil:
+			return unavailable("pages", f.storeErr)
+		case f.placed:
+			return nil
+		}
+	}
+	return fmt.Errorf("it was changed %d times meanwhile", repairTries)
 }
 
 // Now is the time by which activities are recorded and end.

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// looks is how often a viewer's page is looked at again at once where the ledger says otherwise than the feed did, and
-	// the page was changed meanwhile.
-	looks = 4
+	// looks is how often a viewer's page is looked at again where the ledger says otherwise than the feed did, and
+	// the page was changed meanwhile: after firstPause, and each time after twice that.
+	looks      = 7
+	firstPause = time.Millisecond
 	// clockSlack is by how much two processes may differ in what time the ledger has.
 	clockSlack = time.Second
 	// writeTime is how long a write may take at most from the time that it is recorded with until it is acknowledged,
@@ -88,32 +89,29 @@ func (c *comparison) run(ctx context.Context) error {
 		}
 		c.open = append(c.open, opened{q, found, truth.Sequence})
 	}
-	for range looks {
-		if len(c.open) == 0 {
-			return nil
-		}
-		if err := c.lookAgain(ctx, false); err != nil {
+	for n := range looks {
+		if err := c.lookAgain(ctx, firstPause<<n, false); err != nil {
 			return err
 		}
 	}
+	err = c.lookAgain(ctx, c.recorder.StalenessBound()+clockSlack, true)
+	c.undecided += uint64(len(c.open))
+	return err
+}
+
+// lookAgain looks at the viewer's page after a pause, as a feed does, for what is open. waited says that the staleness
+// bound has passed then since the first look.
+func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited bool) error {
 	if len(c.open) == 0 {
 		return nil
 	}
-	rest := time.NewTimer(c.recorder.StalenessBound() + clockSlack)
+	rest := time.NewTimer(pause)
 	defer rest.Stop()
 	select {
 	case <-rest.C:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err = c.lookAgain(ctx, true)
-	c.undecided += uint64(len(c.open))
-	return err
-}
-
-// lookAgain looks at the viewer's page, as a feed does, for what is open. waited says that the staleness bound has
-// passed since the first look.
-func (c *comparison) lookAgain(ctx context.Context, waited bool) error {
 	limited, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	now := sighting{start: c.recorder.Now()}
@@ -213,7 +211,7 @@ func (c *comparison) ask(ctx context.Context, at activity.PageAt, about []questi
 	for i := range about {
 		q := &about[i]
 		k := c.sample.kinds[q.kind]
-		for id := range q.ids(k, c.sample.viewer) {
+		for id := range c.sample.ids(q) {
 			key := claim{q.kind, id}
 			if _, known := rows[key]; known {
 				continue
@@ -236,7 +234,7 @@ func (c *comparison) ask(ctx context.Context, at activity.PageAt, about []questi
 
 // find looks for what rows have of a question.
 func (c *comparison) find(rows map[claim]activity.Evidence, q *question, end time.Time) (f finding) {
-	for id := range q.ids(c.sample.kinds[q.kind], c.sample.viewer) {
+	for id := range c.sample.ids(q) {
 		e := rows[claim{q.kind, id}]
 		for _, item := range []*activity.Item{e.Direct, e.Reverse} {
 			if item == nil {
@@ -253,6 +251,6 @@ func (c *comparison) find(rows map[claim]activity.Evidence, q *question, end tim
 
 // reports says whether the view has what a question is about.
 func (c *comparison) reports(view *activity.View, q *question) bool {
-	ids := slices.Collect(q.ids(c.sample.kinds[q.kind], c.sample.viewer))
+	ids := slices.Collect(c.sample.ids(q))
 	return slices.ContainsFunc(ids, func(id string) bool { return view.Check(q.kind, id) != activity.None })
 }

@@ -87,7 +87,7 @@ func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sam
 	}
 	a := l.walk(req)
 	a.Degraded = view.Degraded
-	sampled.answered(&c, view.At(), a)
+	sampled.answered(&l, a)
 	if req.RecordSeen && len(a.Kept) > 0 {
 		if err := a.recordSeen(ctx, view, c.seen); err != nil {
 			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)

@@ -15,6 +15,7 @@ type sample struct {
 	posts   []Post          // that were looked at
 	kinds   []activity.Kind // that the ledger keeps
 	answers []question
+	denied  map[claim]bool // what the page reported, and the ledger did not have when the feed was answered
 	found   sighting
 	attrs   []slog.Attr
 }
@@ -33,12 +34,20 @@ type question struct {
 	reported bool
 }
 
-// ids yields what the kind is looked for with.
-func (q *question) ids(k activity.Kind, viewer string) func(yield func(id string) bool) {
-	if q.actor != "" {
-		return func(yield func(id string) bool) { yield(q.actor) }
+// ids yields what the question is about, but for what the ledger has been asked about already: that may have ended
+// and be recorded anew since, which no sequence tells.
+func (s *sample) ids(q *question) func(yield func(id string) bool) {
+	return func(yield func(id string) bool) {
+		if q.actor != "" {
+			yield(q.actor)
+			return
+		}
+		for id := range q.post.targets(s.kinds[q.kind], s.viewer) {
+			if !s.denied[claim{q.kind, id}] && !yield(id) {
+				return
+			}
+		}
 	}
-	return q.post.targets(k, viewer)
 }
 
 // sample copies what is to be compared; nil if that is too much.
@@ -56,6 +65,7 @@ func (f *Sampled) sample(attrs []slog.Attr) *sample {
 	for i, k := range f.checks.all[:f.checks.marks] {
 		if k.InLedger() {
 			s.kinds, marks = append(s.kinds, k), append(marks, i-f.checks.drops)
+			s.deny(f.confirmed, i)
 		}
 	}
 	dropped, kept := 0, 0
@@ -72,6 +82,18 @@ func (f *Sampled) sample(attrs []slog.Attr) *sample {
 		kept++
 	}
 	return s
+}
+
+// deny notes what of the i-th kind of the request, which is the last of the sample so far, was not confirmed.
+func (s *sample) deny(confirmed map[claim]bool, i int) {
+	for c, is := range confirmed {
+		if c.i == i && !is {
+			if s.denied == nil {
+				s.denied = make(map[claim]bool)
+			}
+			s.denied[claim{len(s.kinds) - 1, strings.Clone(c.id)}] = true
+		}
+	}
 }
 
 // askDropped asks for the reason why a post was dropped.

@@ -160,7 +160,8 @@ type Sampled struct {
 	checks     checks
 	at         activity.PageAt
 	answer     Answer
-	places     []int // of Answer.Dropped, in Request.Posts
+	places     []int          // of Answer.Dropped, in Request.Posts
+	confirmed  map[claim]bool // of an exact feed: what the ledger was asked about
 }
 
 // dropped notes that post number i is left out.
@@ -171,9 +172,9 @@ func (f *Sampled) dropped(i int) {
 }
 
 // answered notes what the answer was, and what it was made of.
-func (f *Sampled) answered(c *checks, at activity.PageAt, a Answer) {
+func (f *Sampled) answered(l *look, a Answer) {
 	if f != nil {
-		f.checks, f.at, f.answer = *c, at, a
+		f.checks, f.at, f.answer, f.confirmed = l.checks, l.view.At(), a, l.confirmed
 	}
 }
 
