@@ -2,7 +2,6 @@ package feed_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -245,7 +244,7 @@ func TestSamplerFindsMisses(t *testing.T) {
 				t.Errorf("logged %v", line)
 			}
 		}
-		if got := strings.Join(kinds, " "); got != "block#2 block#2 block#2 hide#2 like#2" {
+		if got := strings.Join(kinds, ","); got != "block#2,block#2,block#2,hide#2,like#2" {
 			t.Errorf("logged misses of %s", got)
 		}
 		if text := s.log.text.String(); strings.Contains(text, `"p7"`) || strings.Contains(text, `"20"`) {
@@ -299,7 +298,7 @@ func TestSamplerOfSoundFeeds(t *testing.T) {
 		{feed.Request{Annotate: []string{"like"}}, "b c e b f", 10},
 		{feed.Request{Limit: 2}, "b c", 3},
 		{feed.Request{Limit: 5}, "b c e b f", 9},
-		{feed.Request{Kinds: []string{"hide"}}, "b c d e b f f f", 10},
+		{feed.Request{Kinds: []string{"hide"}}, "b c d e b f f f", 10}, //nolint:dupword // they are ids
 		{feed.Request{Exact: true, Annotate: []string{"like"}}, "b c e b f", 10},
 		{feed.Request{RecordSeen: true, Annotate: []string{"like"}}, "b c e f", 10},
 		{feed.Request{RecordSeen: true}, "", 10},
@@ -362,95 +361,5 @@ func TestSampleRate(t *testing.T) {
 	defer without.Close()
 	if _, chosen, err := without.Filter(t.Context(), req); chosen != nil || err != nil {
 		t.Errorf("without a ledger: chosen %v, %v", chosen, err)
-	}
-}
-
-// held is a ledger that keeps who asks about activities waiting, or fails.
-type held struct {
-	*ledger.Ledger
-
-	asked chan struct{} // one for each who waits
-	open  chan struct{}
-	err   error
-}
-
-func (l *held) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
-	if l.err != nil {
-		return nil, l.err
-	}
-	l.asked <- struct{}{}
-	select {
-	case <-l.open:
-		return l.Ledger.Lookup(ctx, q)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// However slow the ledger is, feeds are answered; what waits is bounded, and the rest is skipped.
-func TestSamplerSkips(t *testing.T) {
-	l := &held{asked: make(chan struct{}, 100), open: make(chan struct{})}
-	s := newSampled(t, activity.Config{}, func(real *ledger.Ledger) activity.Ledger {
-		l.Ledger = real
-		return l
-	})
-	record(t, s.Recorder, "1 hide a")
-	req := feed.Request{Viewer: "1", Posts: posts("2", "a", "b")}
-	for range 2 { // those that are compared at a time
-		s.feed(t, req)
-		<-l.asked
-	}
-	for range 20 {
-		if got := kept(s.feed(t, req)); !slices.Equal(got, []string{"b"}) {
-			t.Fatalf("kept %s", got)
-		}
-	}
-	if got := s.Stats(); got != (feed.SampleStats{Skipped: 4}) {
-		t.Errorf("while the ledger hangs: %+v", got)
-	}
-	close(l.open)
-	if got := s.compared(t); got != (feed.SampleStats{Feeds: 18, Candidates: 36, Skipped: 4}) {
-		t.Errorf("then: %+v", got)
-	}
-	for i, large := range []feed.Request{
-		{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: slices.Repeat([]string{"3"}, 20_000)}}},
-		{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: slices.Repeat([]string{strings.Repeat("x", 256)}, 5000)}}},
-	} {
-		s.feed(t, large)
-		s.want(t, feed.SampleStats{Skipped: 5 + uint64(i)})
-	}
-}
-
-// A ledger that cannot be read is an error, and says nothing of what is missed.
-func TestSamplerWithoutLedger(t *testing.T) {
-	l := &held{err: fmt.Errorf("down")}
-	s := newSampled(t, activity.Config{}, func(real *ledger.Ledger) activity.Ledger {
-		l.Ledger = real
-		return l
-	})
-	record(t, s.Recorder, "1 hide a")
-	s.tamper(t, []string{"1 hide a"}, []string{"1 hide b"})
-	for range 3 {
-		s.feed(t, feed.Request{Viewer: "1", Posts: posts("2", "a", "b")})
-	}
-	if got := s.compared(t); got != (feed.SampleStats{Errors: 3}) {
-		t.Errorf("counted %+v", got)
-	}
-}
-
-// A Sampler that is closed while it waits for the ledger ends at once.
-func TestSamplerCloses(t *testing.T) {
-	l := &held{asked: make(chan struct{}, 100), open: make(chan struct{})}
-	s := newSampled(t, activity.Config{}, func(real *ledger.Ledger) activity.Ledger {
-		l.Ledger = real
-		return l
-	})
-	for range 5 {
-		s.feed(t, feed.Request{Viewer: "1", Posts: posts("2", "a")})
-	}
-	<-l.asked
-	s.Close()
-	if got := s.Stats(); got != (feed.SampleStats{}) {
-		t.Errorf("counted %+v", got)
 	}
 }
