@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type sample struct {
 	answers []question
 	denied  map[claim]bool // what the page reported, and the ledger did not have when the feed was answered
 	found   sighting
+	ctx     context.Context //nolint:containedctx // its values are for the log
 	attrs   []slog.Attr
 }
 
@@ -51,7 +53,7 @@ func (s *sample) ids(q *question) func(yield func(id string) bool) {
 }
 
 // sample copies what is to be compared; nil if that is too much.
-func (f *Sampled) sample(attrs []slog.Attr) *sample {
+func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	posts := f.req.Posts
 	if f.answer.Next > 0 {
 		posts = posts[:f.answer.Next]
@@ -60,7 +62,7 @@ func (f *Sampled) sample(attrs []slog.Attr) *sample {
 	if posts == nil {
 		return nil
 	}
-	s := &sample{viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, attrs: attrs}
+	s := &sample{viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, ctx: ctx, attrs: attrs}
 	var marks []int // which of an answer's each kind is; below 0: it drops
 	for i, k := range f.checks.all[:f.checks.marks] {
 		if k.InLedger() {

@@ -180,8 +180,9 @@ func (f *Sampled) answered(l *look, a Answer) {
 
 // Compare has the feed compared with the ledger, in the background, unless too much is waiting for that already. It is
 // to be called once the answer was sent, while request and answer are still as they were, and copies what it needs of
-// them. What is logged of the feed has attrs. On nil it does nothing.
-func (f *Sampled) Compare(attrs ...slog.Attr) {
+// them. What is logged of the feed has attrs, and is logged with the values of ctx, whose end does not matter. On nil it does
+// nothing.
+func (f *Sampled) Compare(ctx context.Context, attrs ...slog.Attr) {
 	if f == nil {
 		return
 	}
@@ -190,7 +191,7 @@ func (f *Sampled) Compare(attrs ...slog.Attr) {
 		s.skipped.Add(1)
 		return
 	}
-	sample := f.sample(attrs)
+	sample := f.sample(context.WithoutCancel(ctx), attrs)
 	if sample == nil {
 		s.skipped.Add(1)
 		return
@@ -224,7 +225,7 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 	s.misses.Add(uint64(len(c.misses))) // also where the rest could not be read
 	s.falsePositives.Add(c.falsePositives)
 	if len(c.misses) > 0 {
-		s.report(ctx, &c)
+		s.report(&c)
 		s.repair(ctx, &c)
 	}
 	if err != nil {
@@ -239,7 +240,7 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 }
 
 // report logs what was missed.
-func (s *Sampler) report(ctx context.Context, c *comparison) {
+func (s *Sampler) report(c *comparison) {
 	for _, m := range c.misses[:min(len(c.misses), maxLogged)] {
 		attrs := append(make([]slog.Attr, 0, 9+len(c.sample.attrs)), c.sample.attrs...)
 		attrs = append(attrs,
@@ -252,7 +253,7 @@ func (s *Sampler) report(ctx context.Context, c *comparison) {
 		if s.hashID != nil {
 			attrs = append(attrs, slog.String("viewer_hash", s.hashID(c.sample.viewer)), slog.String("target_hash", s.hashID(m.target)))
 		}
-		s.log.LogAttrs(ctx, slog.LevelError, "a feed missed what the ledger has", attrs...)
+		s.log.LogAttrs(c.sample.ctx, slog.LevelError, "a feed missed what the ledger has", attrs...)
 	}
 }
 

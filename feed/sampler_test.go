@@ -121,7 +121,7 @@ func (s *sampled) feed(t *testing.T, req feed.Request) feed.Answer {
 		t.Fatal("the feed was not chosen")
 	}
 	s.asked++
-	chosen.Compare(slog.String("request_id", fmt.Sprint("r", s.asked)))
+	chosen.Compare(t.Context(), slog.String("request_id", fmt.Sprint("r", s.asked)))
 	return a
 }
 

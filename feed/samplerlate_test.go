@@ -63,7 +63,7 @@ func (p *process) feed() (dropped bool, compare func()) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return len(a.Dropped) == 1, func() { chosen.Compare() }
+	return len(a.Dropped) == 1, func() { chosen.Compare(p.t.Context()) }
 }
 
 func (p *process) record(a activity.Activity) {
@@ -192,7 +192,7 @@ func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 			t.Fatalf("answered %+v, %v", a, err)
 		}
 		p.record(activity.Activity{Since: time.Now().Add(-time.Hour)})
-		chosen.Compare()
+		chosen.Compare(t.Context())
 		wait(10 * time.Second)
 		if got := p.Sampler.Stats(); got != (feed.SampleStats{Feeds: 1, Candidates: 1}) {
 			t.Errorf("counted %+v", got)

@@ -98,7 +98,7 @@ func TestSamplerRaisesNoFalseAlarm(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						chosen.Compare()
+						chosen.Compare(t.Context())
 						for n := asked.Add(1); n > done()+8; { // so that few are skipped
 							time.Sleep(100 * time.Microsecond)
 						}

@@ -17,6 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
 const (
@@ -45,8 +46,11 @@ type dataFlags struct {
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
 
-	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
-	Config   string `help:"${config}" placeholder:"FILE"`
+	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"  placeholder:"LEVEL"`
+	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
+	Config    string `help:"${config}" placeholder:"FILE"`
+
+	tracer *tracing.Tracer // nil unless requests are followed
 }
 
 // Validate is called by kong when all flags are set.
@@ -106,7 +110,7 @@ func (f *dataFlags) pages() uint32 {
 	return *f.Pages
 }
 
-// logger logs to std.err, a JSON object a line.
+// logger logs to std.err, a JSON object a line, or text for people to read.
 func (f *dataFlags) logger(std stdio) *slog.Logger {
 	log, _ := f.leveledLogger(std)
 	return log
@@ -116,7 +120,11 @@ func (f *dataFlags) logger(std stdio) *slog.Logger {
 func (f *dataFlags) leveledLogger(std stdio) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(f.level())
-	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level})), level
+	options := &slog.HandlerOptions{Level: level}
+	if f.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(std.err, options)), level
+	}
+	return slog.New(slog.NewJSONHandler(std.err, options)), level
 }
 
 func (f *dataFlags) level() slog.Level {
@@ -214,6 +222,9 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 	if d.redis, err = servers.connect(ctx, log, f.DataDir); err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}
+	if err := errors.Join(f.tracer.Redis(d.redis.pages), f.tracer.Redis(d.redis.replicas)); err != nil {
+		return err
+	}
 	if d.store, err = redisstore.New(d.redis.pages, f.Filter); err != nil {
 		return usageError{fmt.Errorf("--filter: %w", err)}
 	}
@@ -225,7 +236,7 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 
 func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 	var err error
-	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored})
+	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
 		return fmt.Errorf("%w: another feedfilter runs on this data; it has to be stopped first", err)

@@ -38,6 +38,7 @@ type serveCmd struct {
 	MaxRequests     int           `default:"512"            help:"${max_requests}"    placeholder:"N"`
 	MaxConnections  int           `default:"10000"          help:"${max_connections}" placeholder:"N"`
 	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
+	Watch           watchFlags    `embed:""`
 }
 
 // Validate is called by kong when all flags are set.
@@ -70,6 +71,11 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 		stop(err)
 		err = errors.Join(err, guard.close())
 	}()
+	log = c.Watch.logger(log)
+	if c.Data.tracer, err = c.Watch.tracer(ctx, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Data.tracer.Close(context.WithoutCancel(ctx))) }()
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
@@ -78,6 +84,11 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	if err := c.Access.openLogs(guard, c.Data.DataDir, std, log); err != nil {
 		return err
 	}
+	sampler, err := c.Watch.sampler(d.recorder, log) //nolint:contextcheck // it ends when it is closed
+	if err != nil {
+		return err
+	}
+	defer sampler.Close()
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Addr)
 	if err != nil {
@@ -90,7 +101,9 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
 	}
 	//nolint:contextcheck // handlers have their requests' contexts
-	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access})
+	handler := httpapi.New(httpapi.Config{
+		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access, Sampler: sampler, Trace: c.Data.tracer.Requests(),
+	})
 	server := newServer(handler, log, defaultTimeouts())
 	limited := limitConnections(listener, c.MaxConnections)
 	served := make(chan error, 1)

@@ -126,7 +126,7 @@ func (s *service) filter(c echo.Context) error {
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	err = send(c, http.StatusOK, in.text)
 	if sampled != nil {
-		sampled.Compare(requestAttrs(c)...)
+		sampled.Compare(c.Request().Context(), requestAttrs(c)...)
 	}
 	return err
 }

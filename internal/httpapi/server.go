@@ -23,6 +23,8 @@ type Config struct {
 	Logger   *slog.Logger       // default: discards
 	Sampler  *feed.Sampler      // of the Recorder's feeds; closed by the caller, before that; default: samples none
 
+	Trace echo.MiddlewareFunc // stands around every request; nil: nothing does
+
 	// MaxBodyBytes is the length of the longest JSON body, in bytes; a longer one
 	// is answered 413. Streams of NDJSON are not limited by it. Default 1 MiB:
 	// room for 10,000 activities of the built-in kinds with ids of 20 bytes.
@@ -119,6 +121,9 @@ func New(c Config) *Handler {
 	}
 	e := echo.New()
 	e.Pre(routeEscaped)
+	if c.Trace != nil {
+		e.Use(c.Trace)
+	}
 	e.Use(s.observe)
 	s.addRoutes(e)
 	return &Handler{e, &s.limits}
