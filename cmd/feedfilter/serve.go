@@ -75,7 +75,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	if c.Data.tracer, err = c.Watch.tracer(ctx, log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Data.tracer.Close(context.WithoutCancel(ctx))) }()
+	defer closeTracer(context.WithoutCancel(ctx), c.Data.tracer, log)
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err

@@ -68,6 +68,13 @@ func (f *watchFlags) tracer(ctx context.Context, log *slog.Logger) (*tracing.Tra
 	return tracing.Open(ctx, tracing.Config{Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: version, Logger: log})
 }
 
+// closeTracer sends what is left. That a collector does not take it is no failure of the service.
+func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
+	if err := t.Close(ctx); err != nil {
+		log.WarnContext(ctx, "the last traces were not sent", "error", err)
+	}
+}
+
 // sampler compares feeds of the Recorder.
 func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger) (*feed.Sampler, error) {
 	return feed.NewSampler(r, feed.SamplerConfig{Rate: f.SampleRate, Logger: log})
