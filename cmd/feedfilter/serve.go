@@ -84,7 +84,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	if err := c.Access.openLogs(guard, c.Data.DataDir, std, log); err != nil {
 		return err
 	}
-	sampler, err := c.Watch.sampler(d.recorder, log) //nolint:contextcheck // it ends when it is closed
+	sampler, err := c.Watch.sampler(d.recorder, log, guard.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 
 	"github.com/alecthomas/kong"
 
@@ -33,19 +31,14 @@ func watchHelp() kong.Vars {
 
 // Validate is called by kong when all flags are set.
 func (f *watchFlags) Validate() error {
-	if !(f.SampleRate >= 0 && f.SampleRate <= 1) {
-		return fmt.Errorf("--sample-rate: %g is not in 0 to 1", f.SampleRate)
+	var all checks
+	all.wantf(f.SampleRate >= 0 && f.SampleRate <= 1, "--sample-rate: %g is not in 0 to 1", f.SampleRate)
+	all.wantf(f.TraceSample >= 0 && f.TraceSample <= 1, "--trace-sample: %g is not in 0 to 1", f.TraceSample)
+	if f.TraceEndpoint != "" {
+		err := (&tracing.Config{Endpoint: f.TraceEndpoint}).Check()
+		all.wantf(err == nil, "--trace-endpoint: %w", err)
 	}
-	if !(f.TraceSample >= 0 && f.TraceSample <= 1) {
-		return fmt.Errorf("--trace-sample: %g is not in 0 to 1", f.TraceSample)
-	}
-	if f.TraceEndpoint == "" {
-		return nil
-	}
-	if err := (&tracing.Config{Endpoint: f.TraceEndpoint}).Check(); err != nil {
-		return fmt.Errorf("--trace-endpoint: %w", err)
-	}
-	return nil
+	return all.err()
 }
 
 // logger adds to what is logged what it belongs to, if there are traces.
@@ -61,11 +54,9 @@ func (f *watchFlags) tracer(ctx context.Context, log *slog.Logger) (*tracing.Tra
 	if f.TraceEndpoint == "" {
 		return nil, nil //nolint:nilnil // a Tracer that follows nothing
 	}
-	version := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version, _ = describe(info)
-	}
-	return tracing.Open(ctx, tracing.Config{Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: version, Logger: log})
+	return tracing.Open(ctx, tracing.Config{
+		Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: thisVersion().Version, Logger: log,
+	})
 }
 
 // closeTracer sends what is left. That a collector does not take it is no failure of the service.
@@ -75,7 +66,7 @@ func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
 	}
 }
 
-// sampler compares feeds of the Recorder.
-func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger) (*feed.Sampler, error) {
-	return feed.NewSampler(r, feed.SamplerConfig{Rate: f.SampleRate, Logger: log})
+// sampler compares feeds of the Recorder, and logs ids as hash makes them.
+func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
+	return feed.NewSampler(r, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
 }
