@@ -46,7 +46,7 @@ type dataFlags struct {
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
 
-	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"  placeholder:"LEVEL"`
+	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
 	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
 	Config    string `help:"${config}" placeholder:"FILE"`
 
