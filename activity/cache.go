@@ -127,6 +127,18 @@ func (c *cache) putPage(id favfilter.PageID, page *favfilter.Page) {
 	c.put(holding{id: id, page: page, bytes: imageBytes(page)})
 }
 
+// forgetPage gives up what is held of a page, which may be damaged.
+func (c *cache) forgetPage(id favfilter.PageID) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.held[id]; e != nil {
+		c.drop(e)
+	}
+}
+
 // putWindow holds a window as it was read, unless it was written to meanwhile.
 func (c *cache) putWindow(w *window) {
 	if c == nil {

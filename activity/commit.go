@@ -93,7 +93,7 @@ func (r *Recorder) commit(writes []*write) {
 	if len(changes) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.base, commitTimeout)
+	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
 	receipt, err := r.ledger.Record(ctx, r.now(), changes)
 	cancel()
 	if err != nil {
@@ -121,6 +121,10 @@ func (r *Recorder) commit(writes []*write) {
 	r.mu.Unlock()
 	r.ended.Go(func() { r.settle(g) })
 }
+
+// onBehalf is a context of what is done for all of the writes, and goes on without those who wait for it. It has the values of
+// the first one's, so that traces tell of it there.
+func onBehalf(writes []*write) context.Context { return context.WithoutCancel(writes[0].ctx) }
 
 // anewPages are the pages of writes that want them made anew. The page that a user who is being deleted has to
 // themselves is not worth it until all rows are gone: nobody uses it before, as it is behind.
@@ -150,7 +154,7 @@ func (r *Recorder) settle(g group) {
 	for _, before := range g.await {
 		<-before
 	}
-	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
 	failed := r.applyAll(ctx, g.receipt.Pages, g.anew)
 	cancel()
 	r.mu.Lock()

@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -30,24 +31,12 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	items := make([]ledger.Item, 0, 2*len(claims))
-	for _, c := range claims {
-		items = append(items, ledger.Item{Kind: c.Kind.Name, Target: c.Target})
-		if c.Kind.Reverse != "" {
-			items = append(items, ledger.Item{Kind: c.Kind.Reverse, Target: c.Target})
-		}
-	}
-	rows, err := r.lookup(ctx, user, items)
+	evidence, err := r.evidence(ctx, user, claims, r.now())
 	if err != nil {
 		return nil, fmt.Errorf("confirm %d activities: %w", len(claims), err)
 	}
-	evidence := make([]Evidence, len(claims))
-	for i, c := range claims {
-		evidence[i].Direct = rows[ledger.Item{Kind: c.Kind.Name, Target: c.Target}]
-		if c.Kind.Reverse != "" {
-			evidence[i].Reverse = rows[ledger.Item{Kind: c.Kind.Reverse, Target: c.Target}]
-		}
-		if evidence[i] == (Evidence{}) {
+	for _, e := range evidence {
+		if e == (Evidence{}) {
 			r.stats.falsePositives.Add(1)
 		}
 	}
@@ -55,10 +44,33 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 	return evidence, nil
 }
 
-// lookup finds rows of user in the ledger.
-func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item) (map[ledger.Item]*Item, error) {
+// evidence is what the ledger has of the claims about user, what has ended by now left out.
+func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, now time.Time) ([]Evidence, error) {
+	items := make([]ledger.Item, 0, 2*len(claims))
+	for _, c := range claims {
+		items = append(items, ledger.Item{Kind: c.Kind.Name, Target: c.Target})
+		if c.Kind.Reverse != "" {
+			items = append(items, ledger.Item{Kind: c.Kind.Reverse, Target: c.Target})
+		}
+	}
+	rows, err := r.lookup(ctx, user, items, now)
+	if err != nil {
+		return nil, err
+	}
+	evidence := make([]Evidence, len(claims))
+	for i, c := range claims {
+		evidence[i].Direct = rows[ledger.Item{Kind: c.Kind.Name, Target: c.Target}]
+		if c.Kind.Reverse != "" {
+			evidence[i].Reverse = rows[ledger.Item{Kind: c.Kind.Reverse, Target: c.Target}]
+		}
+	}
+	return evidence, nil
+}
+
+// lookup finds rows of user in the ledger, those that have ended by now left out.
+func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item, now time.Time) (map[ledger.Item]*Item, error) {
 	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
-		Hash: userHash(r.identity.Seed, user), Owner: user, Now: r.now(), Items: items,
+		Hash: userHash(r.identity.Seed, user), Owner: user, Now: now, Items: items,
 	})
 	if err != nil {
 		return nil, unavailable("ledger", err)

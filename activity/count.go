@@ -47,7 +47,7 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 			items = append(items, ledger.Item{Kind: kind, Target: target})
 		}
 	}
-	found, err := r.lookup(ctx, user, items)
+	found, err := r.lookup(ctx, user, items, r.now())
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}

@@ -17,6 +17,7 @@ type View struct {
 	seed     uint64
 	userHash uint64
 	ledger   bool             // kinds that the ledger keeps are viewed
+	number   uint32           // of the page of these
 	page     *favfilter.Page  // of these; nil if none is viewed, or the page was probed
 	probed   *probed          // instead of the page
 	keys     []favfilter.Hash // that are looked for, if the page may be probed
@@ -124,6 +125,7 @@ func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loade
 func (r *Recorder) readPage(
 	ctx context.Context, v *View, page, moves uint32, known bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
+	v.number = page
 	want := uint64(0)
 	if r.HasLedger() {
 		want = r.marks.of(page).required.Load() // before the read: what is written meanwhile may miss

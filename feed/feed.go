@@ -58,6 +58,11 @@ const notRecorded = "what is kept could not be recorded: the page store is unava
 // Errors are an [*activity.InvalidError], whose field names the part of the request,
 // an [*activity.UnavailableError], or that of ctx.
 func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, error) {
+	return filter(ctx, r, req, nil)
+}
+
+// filter is Filter, which notes in sampled, if it is not nil, what a later look at the answer has to know.
+func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sampled) (Answer, error) {
 	c, err := compile(r.Kinds(), req)
 	if err != nil {
 		return Answer{}, err
@@ -74,7 +79,7 @@ func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, err
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	reading.Look(c.marks)
-	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
+	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed, sampled: sampled}
 	if req.Exact {
 		if err := l.confirm(ctx, r, req.Posts); err != nil {
 			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
@@ -82,6 +87,7 @@ func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, err
 	}
 	a := l.walk(req)
 	a.Degraded = view.Degraded
+	sampled.answered(&l, a)
 	if req.RecordSeen && len(a.Kept) > 0 {
 		if err := a.recordSeen(ctx, view, c.seen); err != nil {
 			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
@@ -120,6 +126,7 @@ type look struct {
 	viewer    string
 	view      *activity.View
 	hashed    hashed
+	sampled   *Sampled       // nil: the feed is not
 	confirmed map[claim]bool // nil: what the view reports is taken for true
 }
 
@@ -196,11 +203,13 @@ func (l *look) walk(req Request) Answer {
 		hit := l.hashed.hit(i)
 		if hit {
 			if d, drop := l.reason(p, i); drop {
+				l.sampled.dropped(i)
 				a.Dropped = append(a.Dropped, d)
 				continue
 			}
 		}
 		if shown[p.ID] {
+			l.sampled.dropped(i)
 			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: seenKind})
 			continue
 		}

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Errors that Open returns wrapped, with the ledger and both values named.
@@ -126,6 +128,9 @@ type Options struct {
 	// copy was made may be given out again, and pages made then must not be
 	// taken for current.
 	Restored bool
+
+	// Tracer is told of the statements that PostgreSQL gets while the ledger is open; nil: nothing is.
+	Tracer pgx.QueryTracer
 }
 
 func (o Options) validate() error {

@@ -162,7 +162,7 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 		return nil, err
 	}
 	config := u.config.Copy()
-	config.ConnConfig.OnNotice = noteWarning
+	config.ConnConfig.OnNotice, config.ConnConfig.Tracer = noteWarning, o.Tracer
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()

@@ -18,6 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
 const (
@@ -48,10 +49,12 @@ type dataFlags struct {
 
 	passive bool // nothing is changed but what is asked for
 
-	LogLevel string `default:"info"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
-	Config   string `help:"${config}" placeholder:"FILE"`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
+	LogFormat string `default:"json" enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
+	Config    string `help:"${config}" placeholder:"FILE"`
 
 	meters *metrics.Registry // of the service; nil for other commands
+	tracer *tracing.Tracer   // nil unless requests are followed
 }
 
 // Validate is called by kong when all flags are set.
@@ -111,7 +114,7 @@ func (f *dataFlags) pages() uint32 {
 	return *f.Pages
 }
 
-// logger logs to std.err, a JSON object a line.
+// logger logs to std.err, a JSON object a line, or text for people to read.
 func (f *dataFlags) logger(std stdio) *slog.Logger {
 	log, _ := f.leveledLogger(std)
 	return log
@@ -121,7 +124,11 @@ func (f *dataFlags) logger(std stdio) *slog.Logger {
 func (f *dataFlags) leveledLogger(std stdio) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(f.level())
-	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level})), level
+	options := &slog.HandlerOptions{Level: level}
+	if f.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(std.err, options)), level
+	}
+	return slog.New(slog.NewJSONHandler(std.err, options)), level
 }
 
 func (f *dataFlags) level() slog.Level {
@@ -226,6 +233,9 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 	if d.redis, err = servers.connect(ctx, log, f.DataDir); err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}
+	if err := errors.Join(f.tracer.Redis(d.redis.pages), f.tracer.Redis(d.redis.replicas)); err != nil {
+		return err
+	}
 	if d.store, err = redisstore.New(d.redis.pages, f.Filter); err != nil {
 		return usageError{fmt.Errorf("--filter: %w", err)}
 	}
@@ -237,7 +247,7 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 
 func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 	var err error
-	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored})
+	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
 		return fmt.Errorf("%w: another feedfilter runs on this data; it has to be stopped first", err)

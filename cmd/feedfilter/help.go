@@ -36,8 +36,9 @@ func flagHelp() kong.Vars {
 		"own":   "Keys of one user from which on they get a page of their own, 16 or more: others need not read it then.",
 		"cache": "MiB of pages from Redis that are held in this process, so that a viewer who comes back costs no round trip; 0: none. " +
 			"The same for all processes of one ledger: with it, those of a ledger on PostgreSQL acknowledge writes after --staleness-bound.",
-		"level":  "Least level that is logged: debug, info, warn or error.",
-		"config": "JSON object of flags by name, such as {\"pages\":1024}. Default: none",
+		"level":      "Least level that is logged: debug, info, warn or error.",
+		"format_log": "How a line is logged: json, or text for people to read.",
+		"config":     "JSON object of flags by name, such as {\"pages\":1024}. Default: none",
 
 		"addr":         "Address to listen on; port 0 picks a free one.",
 		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
@@ -54,7 +55,7 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(kong.Vars{
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(watchHelp()).CloneWith(kong.Vars{
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",

@@ -39,6 +39,7 @@ type serveCmd struct {
 	MaxRequests     int           `default:"512"            help:"${max_requests}"    placeholder:"N"`
 	MaxConnections  int           `default:"10000"          help:"${max_connections}" placeholder:"N"`
 	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
+	Watch           watchFlags    `embed:""`
 }
 
 // Validate is called by kong when all flags are set.
@@ -75,6 +76,11 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	if guard.certificates != nil {
 		c.Data.meters.Certificate(guard.certificates.Expires)
 	}
+	log = c.Watch.logger(log)
+	if c.Data.tracer, err = c.Watch.tracer(ctx, log); err != nil {
+		return err
+	}
+	defer closeTracer(context.WithoutCancel(ctx), c.Data.tracer, log)
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err
@@ -83,6 +89,11 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	if err := c.Access.openLogs(guard, c.Data.DataDir, std, log); err != nil {
 		return err
 	}
+	sampler, err := c.Watch.sampler(d.recorder, log, guard.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
+	if err != nil {
+		return err
+	}
+	defer sampler.Close()
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Addr)
 	if err != nil {
@@ -101,6 +112,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	//nolint:contextcheck // handlers have their requests' contexts
 	handler := httpapi.New(httpapi.Config{
 		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access, Metrics: c.Data.meters,
+		Sampler: sampler, Trace: c.Data.tracer.Requests(),
 		About:      c.Data.about(),
 		Background: func(do func(context.Context)) { beside.Go(func() { do(besides) }) },
 	})

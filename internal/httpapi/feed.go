@@ -117,7 +117,7 @@ func (s *service) filter(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	answer, err := feed.Filter(ctx, s.recorder, req)
+	answer, sampled, err := s.sampler.Filter(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -129,6 +129,9 @@ func (s *service) filter(c echo.Context) error {
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	err = send(c, http.StatusOK, in.text)
 	s.history.latency.note(time.Since(start))
+	if sampled != nil {
+		sampled.Compare(c.Request().Context(), requestAttrs(c)...)
+	}
 	return err
 }
 

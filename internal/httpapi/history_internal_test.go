@@ -38,7 +38,7 @@ func newRemembering(t *testing.T) *remembering {
 	t.Cleanup(r.Close)
 	s := newService(Config{Recorder: r})
 	s.history.begin(time.Unix(1_000_000, 0))
-	return &remembering{Handler: s.handler(), t: t, history: s.history, now: time.Unix(1_000_000, 0)}
+	return &remembering{Handler: s.handler(nil), t: t, history: s.history, now: time.Unix(1_000_000, 0)}
 }
 
 func (r *remembering) do(method, target, body string, status int) {

@@ -42,6 +42,13 @@ func (s *service) measure(to *metrics.Registry) {
 	}
 	to.Load(s.limits.metrics)
 	to.Recorder(s.recorder.HasLedger(), s.recorder.Stats)
+	to.Sampling(func() metrics.Sampling {
+		n := s.sampler.Stats()
+		return metrics.Sampling{
+			Feeds: n.Feeds, Candidates: n.Candidates, Misses: n.Misses, FalsePositives: n.FalsePositives, Late: n.Late,
+			Undecided: n.Undecided, Repaired: n.Repaired, Dropped: map[string]uint64{"skipped": n.Skipped, "error": n.Errors},
+		}
+	})
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {
 		to.TokenFile(func() (loaded, failed uint64) {

@@ -156,6 +156,11 @@ func requestID(given string) string {
 	return given
 }
 
+// requestAttrs say which request something is about that is logged once it is over.
+func requestAttrs(c echo.Context) []slog.Attr {
+	return []slog.Attr{slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID))}
+}
+
 // logError logs an error that the request survives.
 func (s *service) logError(c echo.Context, part string, err error) {
 	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed",

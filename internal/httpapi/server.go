@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
@@ -23,6 +24,9 @@ type Config struct {
 
 	Recorder *activity.Recorder // closed by the caller, after the last request
 	Logger   *slog.Logger       // default: discards
+	Sampler  *feed.Sampler      // of the Recorder's feeds; closed by the caller, before that; default: samples none
+
+	Trace echo.MiddlewareFunc // stands around every request; nil: nothing does
 
 	// MaxBodyBytes is the length of the longest JSON body, in bytes; a longer one
 	// is answered 413. Streams of NDJSON are not limited by it. Default 1 MiB:
@@ -76,6 +80,7 @@ type service struct {
 	limits   limits
 	feeds    *feedCounts
 	recorder *activity.Recorder
+	sampler  *feed.Sampler
 	log      *slog.Logger
 	maxBody  int64
 	timeout  time.Duration
@@ -120,12 +125,13 @@ func New(c Config) *Handler {
 	if c.Background != nil {
 		c.Background(s.history.run)
 	}
-	return &Handler{Handler: s.handler(), limits: &s.limits}
+	return &Handler{Handler: s.handler(c.Trace), limits: &s.limits}
 }
 
 func newService(c Config) *service {
 	s := &service{
 		recorder: c.Recorder,
+		sampler:  c.Sampler,
 		log:      c.Logger,
 		maxBody:  cmp.Or(c.MaxBodyBytes, 1<<20),
 		timeout:  cmp.Or(c.Timeout, 10*time.Second),
@@ -144,6 +150,9 @@ func newService(c Config) *service {
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
+	if s.sampler == nil {
+		s.sampler, _ = feed.NewSampler(c.Recorder, feed.SamplerConfig{}) // none is a share that there is
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -152,10 +161,13 @@ func newService(c Config) *service {
 	return s
 }
 
-// handler answers all routes.
-func (s *service) handler() http.Handler {
+// handler answers all routes, with trace around each, unless that is nil.
+func (s *service) handler(trace echo.MiddlewareFunc) http.Handler {
 	e := echo.New()
 	e.Pre(routeEscaped)
+	if trace != nil {
+		e.Use(trace)
+	}
 	e.Use(s.observe)
 	s.addRoutes(e)
 	return e

@@ -16,13 +16,14 @@ import (
 
 // statsAnswer is what the process counts, since it started.
 type statsAnswer struct {
-	UptimeSeconds int64          `json:"uptime_seconds"`
-	Goroutines    uint64         `json:"goroutines"`
-	HeapBytes     uint64         `json:"heap_bytes"` // of objects, those that await collection included
-	Requests      requestStats   `json:"requests"`
-	Access        accessStats    `json:"access"`
-	Feeds         feedStats      `json:"feeds"`
-	Recorder      activity.Stats `json:"recorder"`
+	UptimeSeconds int64            `json:"uptime_seconds"`
+	Goroutines    uint64           `json:"goroutines"`
+	HeapBytes     uint64           `json:"heap_bytes"` // of objects, those that await collection included
+	Requests      requestStats     `json:"requests"`
+	Access        accessStats      `json:"access"`
+	Feeds         feedStats        `json:"feeds"`
+	Sampling      feed.SampleStats `json:"sampling"`
+	Recorder      activity.Stats   `json:"recorder"`
 }
 
 type requestStats struct {
@@ -103,6 +104,7 @@ func (s *service) stats(c echo.Context) error {
 		},
 		Access:   s.accessStats(),
 		Feeds:    s.feeds.stats(),
+		Sampling: s.sampler.Stats(),
 		Recorder: s.recorder.Stats(),
 	}, json.Deterministic(true), jsonv1.FormatDurationAsNano(true))
 }

@@ -21,7 +21,7 @@ func TestStats(t *testing.T) {
 	goroutines, _ := a.JSON["goroutines"].(float64)
 	heap, _ := a.JSON["heap_bytes"].(float64)
 	recorder, _ := a.JSON["recorder"].(map[string]any)
-	if uptime < 0 || uptime > 3600 || goroutines < 2 || heap < 100_000 || len(recorder) == 0 || len(a.JSON) != 7 {
+	if uptime < 0 || uptime > 3600 || goroutines < 2 || heap < 100_000 || len(recorder) == 0 || len(a.JSON) != 8 {
 		t.Errorf("stats: %s", a.Body)
 	}
 	s.do(t, "PUT", "/v1/users/1/hides/p", "")

@@ -7,8 +7,10 @@ type Sampling struct {
 	Feeds, Candidates uint64            // compared
 	Misses            uint64            // candidates kept that the ledger has a reason to drop
 	FalsePositives    uint64            // candidates dropped that it has none to
+	Late              uint64            // candidates kept for an activity recorded within the staleness bound before
+	Undecided         uint64            // candidates of which nobody can tell
+	Repaired          uint64            // pages made anew for a miss
 	Dropped           map[string]uint64 // samples that were not compared, by why: "skipped", "error"
-	Lag               time.Duration     // between a feed and its comparison, of the last
 }
 
 // Sampling adds what comparing feeds with the ledger has found.
@@ -19,7 +21,10 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 	misses := c.counter("feedfilter_sampled_misses_total", "Those of them that were kept although the ledger had them dropped: there must be none.")
 	falses := c.counter("feedfilter_sampled_false_positives_total", "Those of them that were dropped although the ledger had no reason.")
 	dropped := c.counter("feedfilter_sampled_dropped_total", "Samples that were not compared, by why.", "reason")
-	lag := c.gauge("feedfilter_sampled_lag_seconds", "Time between a feed and its comparison, of the last one.")
+	late := c.counter("feedfilter_sampled_late_total",
+		"Those of them that were kept although the ledger had them dropped, within the staleness bound, or before that was acknowledged.")
+	undecided := c.counter("feedfilter_sampled_undecided_total", "Those of them that changed meanwhile, so that nobody can tell.")
+	repaired := c.counter("feedfilter_sampled_repaired_pages_total", "Pages made anew because of a miss.")
 	c.collect = func(to sink) {
 		s := sampling()
 		to.send(feeds, float64(s.Feeds))
@@ -27,7 +32,9 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 		to.send(misses, float64(s.Misses))
 		to.send(falses, float64(s.FalsePositives))
 		sendEach(to, dropped, withZeros(s.Dropped, "skipped", "error"))
-		to.send(lag, s.Lag.Seconds())
+		to.send(late, float64(s.Late))
+		to.send(undecided, float64(s.Undecided))
+		to.send(repaired, float64(s.Repaired))
 	}
 	r.registry.MustRegister(c)
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/tracing"
+)
+
+// watchFlags say how the service watches itself: by comparing feeds with the ledger, and by traces.
+type watchFlags struct {
+	SampleRate    float64 `default:"0.001"          help:"${sample_rate}"  placeholder:"RATE"`
+	TraceEndpoint string  `help:"${trace_endpoint}" placeholder:"URL"`
+	TraceSample   float64 `default:"0.01"           help:"${trace_sample}" placeholder:"RATIO"`
+}
+
+// watchHelp is the text on these flags.
+func watchHelp() kong.Vars {
+	return kong.Vars{
+		"sample_rate": "Share of feeds that are compared with the ledger after they were answered, 0 to 1, to count and mend what they " +
+			"missed: see docs/RELIABILITY.md. 0: none.",
+		"trace_endpoint": "Collector that gets traces, by OTLP over HTTP, such as http://127.0.0.1:4318: see docs/DEPLOY.md. Default: no traces",
+		"trace_sample": "Share of requests that are traced, 0 to 1, of those without a trace of their own. One that comes with a " +
+			"traceparent is traced if that says so.",
+	}
+}
+
+// Validate is called by kong when all flags are set.
+func (f *watchFlags) Validate() error {
+	var all checks
+	all.wantf(f.SampleRate >= 0 && f.SampleRate <= 1, "--sample-rate: %g is not in 0 to 1", f.SampleRate)
+	all.wantf(f.TraceSample >= 0 && f.TraceSample <= 1, "--trace-sample: %g is not in 0 to 1", f.TraceSample)
+	if f.TraceEndpoint != "" {
+		err := (&tracing.Config{Endpoint: f.TraceEndpoint}).Check()
+		all.wantf(err == nil, "--trace-endpoint: %w", err)
+	}
+	return all.err()
+}
+
+// logger adds to what is logged what it belongs to, if there are traces.
+func (f *watchFlags) logger(log *slog.Logger) *slog.Logger {
+	if f.TraceEndpoint == "" {
+		return log
+	}
+	return slog.New(tracing.LogHandler(log.Handler()))
+}
+
+// tracer returns nil if there are to be no traces.
+func (f *watchFlags) tracer(ctx context.Context, log *slog.Logger) (*tracing.Tracer, error) {
+	if f.TraceEndpoint == "" {
+		return nil, nil //nolint:nilnil // a Tracer that follows nothing
+	}
+	return tracing.Open(ctx, tracing.Config{
+		Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: thisVersion().Version, Logger: log,
+	})
+}
+
+// closeTracer sends what is left. That a collector does not take it is no failure of the service.
+func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
+	if err := t.Close(ctx); err != nil {
+		log.WarnContext(ctx, "the last traces were not sent", "error", err)
+	}
+}
+
+// sampler compares feeds of the Recorder, and logs ids as hash makes them.
+func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
+	return feed.NewSampler(r, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
+}

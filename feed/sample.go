@@ -1,0 +1,146 @@
+package feed
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// sample is a feed as it was answered, with memory of its own.
+type sample struct {
+	viewer  string
+	posts   []Post          // that were looked at
+	kinds   []activity.Kind // that the ledger keeps
+	answers []question
+	denied  map[claim]bool // what the page reported, and the ledger did not have when the feed was answered
+	found   sighting
+	ctx     context.Context //nolint:containedctx // its values are for the log
+	attrs   []slog.Attr
+}
+
+// sighting is when and where answers were found.
+type sighting struct {
+	start, end time.Time // by the ledger's clock
+	at         activity.PageAt
+}
+
+// question is one thing that an answer says: whether the viewer has a kind with somebody or something.
+type question struct {
+	kind     int
+	post     *Post
+	actor    string // who it was found with; "": anybody on the post
+	reported bool
+}
+
+// ids yields what the question is about, but for what the ledger has been asked about already: that may have ended
+// and be recorded anew since, which no sequence tells.
+func (s *sample) ids(q *question) func(yield func(id string) bool) {
+	return func(yield func(id string) bool) {
+		if q.actor != "" {
+			yield(q.actor)
+			return
+		}
+		for id := range q.post.targets(s.kinds[q.kind], s.viewer) {
+			if !s.denied[claim{q.kind, id}] && !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// sample copies what is to be compared; nil if that is too much.
+func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
+	posts := f.req.Posts
+	if f.answer.Next > 0 {
+		posts = posts[:f.answer.Next]
+	}
+	posts, viewer := clonePosts(posts, f.req.Viewer)
+	if posts == nil {
+		return nil
+	}
+	s := &sample{viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, ctx: ctx, attrs: attrs}
+	var marks []int // which of an answer's each kind is; below 0: it drops
+	for i, k := range f.checks.all[:f.checks.marks] {
+		if k.InLedger() {
+			s.kinds, marks = append(s.kinds, k), append(marks, i-f.checks.drops)
+			s.deny(f.confirmed, i)
+		}
+	}
+	dropped, kept := 0, 0
+	for i := range posts {
+		if dropped < len(f.places) && f.places[dropped] == i {
+			s.askDropped(&posts[i], f.answer.Dropped[dropped])
+			dropped++
+			continue
+		}
+		for n := range s.kinds { // all that may speak against the post, and its marks
+			reported := marks[n] >= 0 && f.answer.Kept[kept].Marks[marks[n]]
+			s.answers = append(s.answers, question{kind: n, post: &posts[i], reported: reported})
+		}
+		kept++
+	}
+	return s
+}
+
+// deny notes what of the i-th kind of the request, which is the last of the sample so far, was not confirmed.
+func (s *sample) deny(confirmed map[claim]bool, i int) {
+	for c, is := range confirmed {
+		if c.i == i && !is {
+			if s.denied == nil {
+				s.denied = make(map[claim]bool)
+			}
+			s.denied[claim{len(s.kinds) - 1, strings.Clone(c.id)}] = true
+		}
+	}
+}
+
+// askDropped asks for the reason why a post was dropped.
+func (s *sample) askDropped(p *Post, d Dropped) {
+	i := slices.IndexFunc(s.kinds, func(k activity.Kind) bool { return k.Name == d.Kind })
+	if i < 0 {
+		return // nobody can tell
+	}
+	q := question{kind: i, post: p, reported: true}
+	for id := range p.targets(s.kinds[i], s.viewer) {
+		if id == d.Actor {
+			q.actor = id // and not the request's, which is not ours
+		}
+	}
+	s.answers = append(s.answers, q)
+}
+
+// clonePosts copies posts and a viewer into memory of their own, all ids into one piece; nil if they are too many.
+func clonePosts(posts []Post, viewer string) (cloned []Post, of string) {
+	ids, bytes := 0, len(viewer)
+	for i := range posts {
+		ids += 2 + len(posts[i].Actors)
+		bytes += len(posts[i].ID) + len(posts[i].Author)
+		for _, a := range posts[i].Actors {
+			bytes += len(a)
+		}
+	}
+	if ids > maxSampledIDs || bytes > maxSampledBytes {
+		return nil, ""
+	}
+	var text strings.Builder
+	text.Grow(bytes)
+	clone := func(id string) string {
+		from := text.Len()
+		text.WriteString(id)
+		return text.String()[from:]
+	}
+	cloned = make([]Post, len(posts))
+	actors := make([]string, 0, max(0, ids-2*len(posts)))
+	for i, p := range posts {
+		from := len(actors)
+		for _, a := range p.Actors {
+			actors = append(actors, clone(a))
+		}
+		cloned[i] = Post{ID: clone(p.ID), Author: clone(p.Author), Actors: actors[from:len(actors):len(actors)]}
+	}
+	return cloned, clone(viewer)
+}

@@ -1,0 +1,365 @@
+package feed_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// sampled is a Recorder whose feeds are all compared with the ledger, on one page.
+type sampled struct {
+	*activity.Recorder
+	*feed.Sampler
+
+	ledger *ledger.Ledger
+	store  favfilter.Store
+	log    *buffer
+	asked  uint64
+}
+
+// buffer is a log that may be read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// lines are those logged with the message.
+func (b *buffer) lines(t *testing.T, message string) (lines []map[string]any) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for text := range strings.Lines(b.text.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		if line["msg"] == message {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// newSampled opens c with a ledger of one page, behind what with makes of it.
+func newSampled(t *testing.T, c activity.Config, with func(*ledger.Ledger) activity.Ledger) *sampled {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s := &sampled{ledger: l, log: &buffer{}}
+	if c.Ledger = l; with != nil {
+		c.Ledger = with(l)
+	}
+	if c.Store == nil {
+		c.Store = &favfilter.Memory{}
+	}
+	s.store = c.Store
+	if c.ScrubRate == 0 {
+		c.ScrubRate = 1 // it would find what the sampler is to find
+	}
+	if c.FalsePositiveRate == 0 {
+		c.FalsePositiveRate = 1e-8
+	}
+	if s.Recorder, err = activity.Open(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Recorder.Close)
+	s.sample(t, 1)
+	return s
+}
+
+// sample has the share of feeds compared.
+func (s *sampled) sample(t *testing.T, rate float64) {
+	t.Helper()
+	var err error
+	s.Sampler, err = feed.NewSampler(s.Recorder, feed.SamplerConfig{
+		Rate: rate, Logger: slog.New(slog.NewJSONHandler(s.log, nil)), HashID: func(id string) string { return fmt.Sprintf("#%d", len(id)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Sampler.Close)
+}
+
+// Close is the Sampler's: the Recorder is closed when the test ends.
+func (s *sampled) Close() { s.Sampler.Close() }
+
+// Stats are the Sampler's.
+func (s *sampled) Stats() feed.SampleStats { return s.Sampler.Stats() }
+
+// feed answers a feed and has it compared.
+func (s *sampled) feed(t *testing.T, req feed.Request) feed.Answer {
+	t.Helper()
+	a, chosen, err := s.Filter(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chosen == nil {
+		t.Fatal("the feed was not chosen")
+	}
+	s.asked++
+	chosen.Compare(t.Context(), slog.String("request_id", fmt.Sprint("r", s.asked)))
+	return a
+}
+
+// compared waits until all feeds are, and returns what was counted since it was called last.
+func (s *sampled) compared(t *testing.T) feed.SampleStats {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		now := s.Stats()
+		if now.Feeds+now.Skipped+now.Errors == s.asked {
+			return now
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d feeds are not compared: %+v", s.asked, now)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// want compares what was counted, but for the number of feeds and candidates.
+func (s *sampled) want(t *testing.T, want feed.SampleStats) {
+	t.Helper()
+	got := s.compared(t)
+	got.Feeds, got.Candidates = want.Feeds, want.Candidates
+	if got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}
+
+// key is the hash of an activity such as "1 hide 2", or "1 blocked-by 2".
+func (s *sampled) key(line string) favfilter.Hash {
+	f := strings.Fields(line)
+	target := "_P"
+	if strings.HasPrefix(f[1], "block") {
+		target = "_U"
+	}
+	seed := s.ledger.Identity().Seed
+	return favfilter.HashKey(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
+}
+
+// tamper makes the page hold what the ledger has without what is lost and with what is made up, at the same sequence: nothing
+// of its header tells.
+func (s *sampled) tamper(t *testing.T, lost, madeUp []string) {
+	t.Helper()
+	rows, _, err := s.ledger.Keys(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := s.store.Load(t.Context(), []favfilter.PageID{{}})
+	if err != nil || loaded[0].Page == nil {
+		t.Fatal("no page to tamper with", err)
+	}
+	page, err := favfilter.NewPage(loaded[0].Page.Header())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, row := range rows {
+		line := row.Owner + " " + row.Kind + " " + row.Target
+		if slices.Contains(lost, line) {
+			found++
+			continue
+		}
+		if !loaded[0].Page.Contains(s.key(line)) {
+			t.Fatalf("%q is no key as the page has them", line)
+		}
+		page.Insert(s.key(line))
+	}
+	if found != len(lost) {
+		t.Fatalf("lost %d of %q", found, lost)
+	}
+	for _, line := range madeUp {
+		page.Insert(s.key(line))
+	}
+	done, err := s.store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: loaded[0].Version})
+	if err != nil || !done {
+		t.Fatal("not replaced", err)
+	}
+}
+
+// each runs test with pages of the process, in Redis, and in Redis and held in the process.
+func each(t *testing.T, test func(t *testing.T, s *sampled)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { test(t, newSampled(t, activity.Config{}, nil)) })
+	server := redistest.Start(t)
+	for i, cache := range []int{0, 1 << 20} {
+		t.Run(fmt.Sprintf("redis and a cache of %d bytes", cache), func(t *testing.T) {
+			store, err := redisstore.New(server.Client(), fmt.Sprint("feed", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, newSampled(t, activity.Config{Store: store, PageCache: cache}, nil))
+		})
+	}
+}
+
+// Where a page has lost keys and nothing tells, the sampler finds each that a feed missed, no other, and has the page
+// made anew.
+func TestSamplerFindsMisses(t *testing.T) {
+	each(t, func(t *testing.T, s *sampled) {
+		record(t, s.Recorder, "1 block 20", "30 block 1", "1 hide p7", "1 like p8", "1 block 4", "1 hide p6", "1 like p5", "9 block 8", "1 hide elsewhere")
+		req := feed.Request{Viewer: "1", Annotate: []string{"like"}, Posts: []feed.Post{
+			{ID: "p1", Author: "20"}, {ID: "p2", Author: "30"}, {ID: "p3", Author: "5", Actors: []string{"6", "20"}}, {ID: "p7", Author: "5"},
+			{ID: "p8", Author: "5"}, {ID: "p9", Author: "4"}, {ID: "p6", Author: "5"}, {ID: "p5", Author: "5"}, {ID: "p4", Author: "5"},
+			{ID: "own", Author: "1", Actors: []string{"1"}},
+		}}
+		s.tamper(t, []string{"1 block 20", "1 blocked-by 30", "1 hide p7", "1 like p8", "9 block 8", "1 hide elsewhere"}, nil)
+		a := s.feed(t, req)
+		if got := strings.Join(kept(a), " "); got != "p1 p2 p3 p7 p8 p5 p4 own" {
+			t.Fatalf("kept %s", got)
+		}
+		got := s.compared(t)
+		if want := (feed.SampleStats{Feeds: 1, Candidates: 10, Misses: 5, Repaired: 1}); got != want {
+			t.Errorf("counted %+v, want %+v", got, want)
+		}
+		lines := s.log.lines(t, "a feed missed what the ledger has")
+		var kinds []string
+		for _, line := range lines {
+			kinds = append(kinds, fmt.Sprint(line["kind"], line["target_hash"]))
+			if line["level"] != "ERROR" || line["request_id"] != "r1" || line["page"] != 0.0 || line["viewer_hash"] != "#1" || line["misses"] != 5.0 {
+				t.Errorf("logged %v", line)
+			}
+		}
+		if got := strings.Join(kinds, ","); got != "block#2,block#2,block#2,hide#2,like#2" {
+			t.Errorf("logged misses of %s", got)
+		}
+		if text := s.log.text.String(); strings.Contains(text, `"p7"`) || strings.Contains(text, `"20"`) {
+			t.Errorf("ids in the log: %s", text)
+		}
+		a = s.feed(t, req)
+		if got := strings.Join(kept(a), " "); got != "p8 p5 p4 own" || !a.Kept[0].Marks[0] {
+			t.Errorf("then kept %s, %v", got, a.Kept)
+		}
+		s.want(t, feed.SampleStats{Misses: 5, Repaired: 1})
+	})
+}
+
+// What a page reports and the ledger does not have is counted, each once for a post.
+func TestSamplerFindsFalsePositives(t *testing.T) {
+	each(t, func(t *testing.T, s *sampled) {
+		record(t, s.Recorder, "1 block 2", "1 hide p2", "1 like p3")
+		s.tamper(t, nil, []string{"1 block 3", "1 blocked-by 4", "1 hide p5", "1 like p6", "1 hide nowhere"})
+		req := feed.Request{Viewer: "1", Annotate: []string{"like"}, Posts: []feed.Post{
+			{ID: "p1", Author: "2"}, {ID: "p2", Author: "5"}, {ID: "p3", Author: "5"}, // right
+			{ID: "p4", Author: "3"}, {ID: "p0", Author: "5", Actors: []string{"4"}}, {ID: "p5", Author: "5"}, {ID: "p6", Author: "5"},
+		}}
+		a := s.feed(t, req)
+		if got := strings.Join(kept(a), " "); got != "p3 p6" {
+			t.Fatalf("kept %s", got)
+		}
+		s.want(t, feed.SampleStats{FalsePositives: 4})
+		req.Exact = true
+		if got := strings.Join(kept(s.feed(t, req)), " "); got != "p3 p4 p0 p5 p6" {
+			t.Fatalf("kept %s", got)
+		}
+		s.want(t, feed.SampleStats{FalsePositives: 4})
+		if n := s.Recorder.Stats(); n.Confirmed != 7 || n.FalsePositives != 4 {
+			t.Errorf("of the Recorder's own, %d of %d are false", n.FalsePositives, n.Confirmed)
+		}
+	})
+}
+
+// Of feeds of all sorts on a sound page nothing is found, and those candidates count that were looked at.
+func TestSamplerOfSoundFeeds(t *testing.T) {
+	s := newSampled(t, activity.Config{}, nil)
+	record(t, s.Recorder, "1 block 2", "3 block 1", "1 hide a", "1 like c", "1 seen d")
+	all := posts("4", "a", "b", "c", "d", "e", "a", "b")
+	all = append(all, feed.Post{ID: "f", Author: "2"}, feed.Post{ID: "f", Author: "9"}, feed.Post{ID: "f", Author: "3"})
+	for _, c := range []struct {
+		req  feed.Request
+		kept string
+		n    uint64
+	}{
+		{feed.Request{}, "b c e b f", 10},
+		{feed.Request{Annotate: []string{"like"}}, "b c e b f", 10},
+		{feed.Request{Limit: 2}, "b c", 3},
+		{feed.Request{Limit: 5}, "b c e b f", 9},
+		{feed.Request{Kinds: []string{"hide"}}, "b c d e b f f f", 10}, //nolint:dupword // they are ids
+		{feed.Request{Exact: true, Annotate: []string{"like"}}, "b c e b f", 10},
+		{feed.Request{RecordSeen: true, Annotate: []string{"like"}}, "b c e f", 10},
+		{feed.Request{RecordSeen: true}, "", 10},
+	} {
+		before := s.compared(t).Candidates
+		c.req.Viewer, c.req.Posts = "1", all
+		if got := strings.Join(kept(s.feed(t, c.req)), " "); got != c.kept {
+			t.Errorf("kept %s, want %s", got, c.kept)
+		}
+		if n := s.compared(t).Candidates - before; n != c.n {
+			t.Errorf("%d candidates compared, want %d", n, c.n)
+		}
+		s.want(t, feed.SampleStats{})
+	}
+	for _, kinds := range [][]string{{}, {"seen"}} {
+		if _, chosen, err := s.Filter(t.Context(), feed.Request{Viewer: "1", Posts: all, Kinds: kinds}); chosen != nil || err != nil {
+			t.Errorf("kinds %q: chosen, although nobody can tell; %v", kinds, err)
+		}
+	}
+	if _, chosen, err := s.Filter(t.Context(), feed.Request{}); chosen != nil || err == nil {
+		t.Errorf("a refused feed: %v, %v", chosen, err)
+	}
+}
+
+// How many feeds are chosen follows the rate.
+func TestSampleRate(t *testing.T) {
+	s := newSampled(t, activity.Config{}, nil)
+	req := feed.Request{Viewer: "1", Posts: posts("2", "a")}
+	chosen := func(rate float64) (n int) {
+		s.sample(t, rate)
+		for range 4000 {
+			_, chosen, err := s.Filter(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chosen != nil {
+				n++
+			}
+		}
+		return n
+	}
+	// Of 4,000, 800 to 1,200 are 7 standard deviations.
+	if none, some, all := chosen(0), chosen(0.25), chosen(1); none != 0 || some < 800 || some > 1200 || all != 4000 {
+		t.Errorf("chosen of 4000: %d at a rate of 0, %d at 0.25, %d at 1", none, some, all)
+	}
+	for _, rate := range []float64{-0.1, 1.1} {
+		if _, err := feed.NewSampler(s.Recorder, feed.SamplerConfig{Rate: rate}); err == nil {
+			t.Errorf("a rate of %g is taken", rate)
+		}
+	}
+	plain, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	without, err := feed.NewSampler(plain, feed.SamplerConfig{Rate: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer without.Close()
+	if _, chosen, err := without.Filter(t.Context(), req); chosen != nil || err != nil {
+		t.Errorf("without a ledger: chosen %v, %v", chosen, err)
+	}
+}

@@ -1,0 +1,242 @@
+package feed_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// deaf is a ledger of which a process does not hear what others write.
+type deaf struct {
+	*ledger.Ledger
+
+	hears atomic.Bool
+}
+
+func (l *deaf) Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error) {
+	if l.hears.Load() {
+		since = 0 // what it has not heard before
+		return l.Ledger.Changed(ctx, since, each)
+	}
+	p, err := l.Ledger.Changed(ctx, since, func(uint32, ledger.Standing) error { return nil })
+	return p, err
+}
+
+// process is one of two on a ledger, each with pages of its own, so that what one writes does not reach the other's.
+type process struct {
+	*activity.Recorder
+	*feed.Sampler
+
+	t *testing.T
+}
+
+func startProcess(t *testing.T, l activity.Ledger) *process {
+	t.Helper()
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := feed.NewSampler(r, feed.SamplerConfig{Rate: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &process{r, s, t}
+}
+
+func (p *process) close() {
+	p.Sampler.Close()
+	p.Recorder.Close()
+}
+
+// feed answers a feed of post p for user 1, and says whether it was dropped; compare has it compared.
+func (p *process) feed() (dropped bool, compare func()) {
+	p.t.Helper()
+	a, chosen, err := p.Filter(p.t.Context(), feed.Request{Viewer: "1", Posts: posts("2", "p", "clean")})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return len(a.Dropped) == 1, func() { chosen.Compare(p.t.Context()) }
+}
+
+func (p *process) record(a activity.Activity) {
+	p.t.Helper()
+	a.User, a.Kind, a.Target = "1", "hide", "p"
+	if _, err := p.Record(p.t.Context(), []activity.Activity{a}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait lets everything come to rest that does not wait for a time, and then that time pass.
+func wait(d time.Duration) {
+	synctest.Wait()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// What another process acknowledged within the staleness bound is late; what it recorded when the feed had begun is
+// nothing at all; of what has a time long past, nobody can tell. A process that never hears of it misses it, and is mended.
+func TestSamplerTellsLateFromMissed(t *testing.T) {
+	const bound = time.Second
+	for _, c := range []struct {
+		name string
+		do   func(a, b *process, b2 *deaf)
+		want feed.SampleStats
+	}{
+		{"seen within the bound", func(a, b *process, l *deaf) {
+			a.record(activity.Activity{})
+			_, compare := b.feed()
+			compare()
+			l.hears.Store(true)
+		}, feed.SampleStats{Late: 1}},
+		{"recorded after the feed", func(a, b *process, l *deaf) {
+			_, compare := b.feed()
+			time.Sleep(2 * time.Second)
+			a.record(activity.Activity{})
+			compare()
+			l.hears.Store(true)
+		}, feed.SampleStats{}},
+		{"recorded after the feed, and another one missed", func(a, b *process, _ *deaf) {
+			_, compare := b.feed()
+			time.Sleep(2 * time.Second)
+			a.record(activity.Activity{})
+			compare()
+		}, feed.SampleStats{Misses: 1, Repaired: 1}},
+		{"recorded with a time long past", func(a, b *process, l *deaf) {
+			_, compare := b.feed()
+			a.record(activity.Activity{Since: time.Now().Add(-24 * time.Hour)})
+			compare()
+			l.hears.Store(true)
+		}, feed.SampleStats{Undecided: 1}},
+		{"long acknowledged, heard of after the feed", func(a, b *process, l *deaf) {
+			a.record(activity.Activity{})
+			time.Sleep(time.Minute)
+			_, compare := b.feed()
+			compare()
+			l.hears.Store(true)
+		}, feed.SampleStats{Undecided: 1}},
+		{"never heard of", func(a, b *process, _ *deaf) {
+			a.record(activity.Activity{})
+			_, compare := b.feed()
+			compare()
+		}, feed.SampleStats{Misses: 1, Repaired: 1}},
+		{"removed and recorded anew meanwhile", func(a, b *process, _ *deaf) {
+			a.record(activity.Activity{})
+			_, compare := b.feed()
+			compare()
+			time.Sleep(bound / 2)
+			a.record(activity.Activity{Remove: true})
+			a.record(activity.Activity{})
+		}, feed.SampleStats{Undecided: 1}},
+		{"undone before anybody looked", func(a, b *process, _ *deaf) {
+			a.record(activity.Activity{})
+			_, compare := b.feed()
+			a.record(activity.Activity{Remove: true})
+			compare()
+		}, feed.SampleStats{}},
+		{"over when the feed was answered", func(a, b *process, _ *deaf) {
+			a.record(activity.Activity{Until: time.Now().Add(100 * time.Millisecond)})
+			time.Sleep(100 * time.Millisecond)
+			_, compare := b.feed()
+			compare()
+		}, feed.SampleStats{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				alone := &deaf{Ledger: l}
+				a, b := startProcess(t, l), startProcess(t, alone)
+				b.feed() // it has the page of before
+				c.do(a, b, alone)
+				wait(10 * time.Second)
+				c.want.Feeds, c.want.Candidates = 1, 2
+				if got := b.Sampler.Stats(); got != c.want {
+					t.Errorf("counted %+v, want %+v", got, c.want)
+				}
+				if dropped, _ := b.feed(); c.want.Misses > 0 && !dropped {
+					t.Error("the page was not mended")
+				}
+				a.close()
+				b.close()
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// What the ledger was asked about by an exact feed, and said that it had ended, may be recorded anew with a time long past
+// without a change of the page: the feed was right.
+func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := startProcess(t, l)
+		p.record(activity.Activity{Until: time.Now().Add(100 * time.Millisecond)})
+		time.Sleep(100 * time.Millisecond)
+		a, chosen, err := p.Filter(t.Context(), feed.Request{Viewer: "1", Posts: posts("2", "p"), Exact: true})
+		if err != nil || len(a.Kept) != 1 {
+			t.Fatalf("answered %+v, %v", a, err)
+		}
+		p.record(activity.Activity{Since: time.Now().Add(-time.Hour)})
+		chosen.Compare(t.Context())
+		wait(10 * time.Second)
+		if got := p.Sampler.Stats(); got != (feed.SampleStats{Feeds: 1, Candidates: 1}) {
+			t.Errorf("counted %+v", got)
+		}
+		p.close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What a page reports that has ended, or is undone while the feed is compared, is no false positive.
+func TestSamplerAfterAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := startProcess(t, l)
+		p.record(activity.Activity{Until: time.Now().Add(5 * time.Second)})
+		dropped := 0
+		for range 80 { // from before its end until after it is removed
+			time.Sleep(100 * time.Millisecond)
+			was, compare := p.feed()
+			if was {
+				dropped++
+			}
+			compare()
+			synctest.Wait()
+		}
+		p.record(activity.Activity{})
+		was, compare := p.feed()
+		p.record(activity.Activity{Remove: true})
+		compare()
+		wait(5 * time.Second)
+		if !was || dropped < 50 || dropped > 70 {
+			t.Errorf("dropped by %d feeds of 80, then %v", dropped, was)
+		}
+		if got, want := p.Sampler.Stats(), (feed.SampleStats{Feeds: 81, Candidates: 162, Undecided: 1}); got != want {
+			t.Errorf("counted %+v, want %+v", got, want)
+		}
+		p.close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

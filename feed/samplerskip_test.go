@@ -1,0 +1,103 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// held is a ledger that keeps who asks about activities waiting, or fails.
+type held struct {
+	*ledger.Ledger
+
+	asked chan struct{} // one for each who waits
+	open  chan struct{}
+	err   error
+}
+
+func (l *held) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	l.asked <- struct{}{}
+	select {
+	case <-l.open:
+		return l.Ledger.Lookup(ctx, q)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// However slow the ledger is, feeds are answered; what waits is bounded, and the rest is skipped.
+func TestSamplerSkips(t *testing.T) {
+	l := &held{asked: make(chan struct{}, 100), open: make(chan struct{})}
+	s := newSampled(t, activity.Config{}, func(whole *ledger.Ledger) activity.Ledger {
+		l.Ledger = whole
+		return l
+	})
+	record(t, s.Recorder, "1 hide a")
+	req := feed.Request{Viewer: "1", Posts: posts("2", "a", "b")}
+	for range 2 { // those that are compared at a time
+		s.feed(t, req)
+		<-l.asked
+	}
+	for range 20 {
+		if got := kept(s.feed(t, req)); !slices.Equal(got, []string{"b"}) {
+			t.Fatalf("kept %s", got)
+		}
+	}
+	if got := s.Stats(); got != (feed.SampleStats{Skipped: 4}) {
+		t.Errorf("while the ledger hangs: %+v", got)
+	}
+	close(l.open)
+	if got := s.compared(t); got != (feed.SampleStats{Feeds: 18, Candidates: 36, Skipped: 4}) {
+		t.Errorf("then: %+v", got)
+	}
+	for i, large := range []feed.Request{
+		{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: slices.Repeat([]string{"3"}, 20_000)}}},
+		{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: slices.Repeat([]string{strings.Repeat("x", 256)}, 5000)}}},
+	} {
+		s.feed(t, large)
+		s.want(t, feed.SampleStats{Skipped: 5 + uint64(i)})
+	}
+}
+
+// A ledger that cannot be read is an error, and says nothing of what is missed.
+func TestSamplerWithoutLedger(t *testing.T) {
+	l := &held{err: errors.New("down")}
+	s := newSampled(t, activity.Config{}, func(whole *ledger.Ledger) activity.Ledger {
+		l.Ledger = whole
+		return l
+	})
+	record(t, s.Recorder, "1 hide a")
+	s.tamper(t, []string{"1 hide a"}, []string{"1 hide b"})
+	for range 3 {
+		s.feed(t, feed.Request{Viewer: "1", Posts: posts("2", "a", "b")})
+	}
+	if got := s.compared(t); got != (feed.SampleStats{Errors: 3}) {
+		t.Errorf("counted %+v", got)
+	}
+}
+
+// A Sampler that is closed while it waits for the ledger ends at once.
+func TestSamplerCloses(t *testing.T) {
+	l := &held{asked: make(chan struct{}, 100), open: make(chan struct{})}
+	s := newSampled(t, activity.Config{}, func(whole *ledger.Ledger) activity.Ledger {
+		l.Ledger = whole
+		return l
+	})
+	for range 5 {
+		s.feed(t, feed.Request{Viewer: "1", Posts: posts("2", "a")})
+	}
+	<-l.asked
+	s.Close()
+	if got := s.Stats(); got != (feed.SampleStats{}) {
+		t.Errorf("counted %+v", got)
+	}
+}

@@ -1,0 +1,118 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// sampling is a service all of whose feeds are compared with the ledger.
+func sampling(t *testing.T, log *slog.Logger) *service {
+	t.Helper()
+	s := open(t)
+	sampler, err := feed.NewSampler(s.recorder, feed.SamplerConfig{Rate: 1, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sampler.Close)
+	s.Handler = httpapi.New(httpapi.Config{Recorder: s.recorder, Logger: log, Sampler: sampler})
+	return s
+}
+
+// sampled waits until so many feeds are compared, or skipped, and returns the counts.
+func (s *service) sampled(t *testing.T, feeds float64) map[string]any {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		counts, _ := s.do(t, "GET", "/v1/stats", "").JSON["sampling"].(map[string]any)
+		done, _ := counts["feeds"].(float64)
+		skipped, _ := counts["skipped"].(float64)
+		if done+skipped == feeds {
+			return counts
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not %g feeds compared: %v", feeds, counts)
+		}
+	}
+}
+
+// loseKeys empties every page, at the sequence at which it stands.
+func (s *service) loseKeys(t *testing.T) {
+	t.Helper()
+	for number := range uint32(16) {
+		id := favfilter.PageID{Number: number}
+		loaded, err := s.store.Load(t.Context(), []favfilter.PageID{id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if loaded[0].Page == nil {
+			continue
+		}
+		empty, err := favfilter.NewPage(loaded[0].Page.Header())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := s.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version}); !done || err != nil {
+			t.Fatal(done, err)
+		}
+	}
+}
+
+// What a feed missed is counted under "sampling", logged with the request's id and without the user's, and mended.
+func TestSampling(t *testing.T) {
+	var logged bytes.Buffer
+	s := sampling(t, slog.New(slog.NewJSONHandler(&logged, nil)))
+	s.do(t, "PUT", "/v1/users/secretviewer/blocks/secretauthor", "")
+	const body = `{"viewer":"secretviewer","posts":[{"id":"secretpost","author":"secretauthor"},{"id":"q","author":"3"}]}`
+	s.loseKeys(t)
+	if a := s.do(t, "POST", "/v1/feed/filter", body, "X-Request-Id", "request-7"); !strings.Contains(a.Body, `"posts":[{"id":"secretpost"}`) {
+		t.Fatalf("answered %s", a.Body)
+	}
+	want := map[string]any{
+		"feeds": 1.0, "candidates": 2.0, "misses": 1.0, "false_positives": 0.0, "late": 0.0, "undecided": 0.0, "skipped": 0.0, "errors": 0.0,
+		"repaired": 1.0,
+	}
+	if got := s.sampled(t, 1); !reflect.DeepEqual(got, want) {
+		t.Errorf("counted %v", got)
+	}
+	if a := s.do(t, "POST", "/v1/feed/filter", body); !strings.Contains(a.Body, `"posts":[{"id":"q"}]`) {
+		t.Errorf("then answered %s", a.Body)
+	}
+	s.sampled(t, 2)
+	text := logged.String()
+	if !strings.Contains(text, `"level":"ERROR"`) || !strings.Contains(text, `"request_id":"request-7"`) || strings.Contains(text, "secret") {
+		t.Errorf("logged %s", text)
+	}
+}
+
+// The memory of a request is used again while its feed waits to be compared: nothing of that is taken for the other's.
+func TestSamplingWhileMemoryIsUsedAgain(t *testing.T) {
+	s := sampling(t, nil)
+	for viewer := range 10 {
+		for author := range 10 {
+			if (viewer+author)%3 == 0 {
+				s.do(t, "PUT", fmt.Sprintf("/v1/users/v%d/blocks/a%d", viewer, author), "")
+			}
+		}
+	}
+	const feeds = 300
+	for n := range feeds {
+		var posts []string
+		for i := range 10 {
+			posts = append(posts, fmt.Sprintf(`{"id":"p%d","author":"a%d","actors":["a%d"]}`, n+i, (n+i)%10, (n+2*i)%10))
+		}
+		s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"v%d","annotate":["like"],"posts":[%s]}`, n%10, strings.Join(posts, ",")))
+	}
+	got := s.sampled(t, feeds)
+	done, _ := got["feeds"].(float64)
+	if done < 10 || got["candidates"] != 10*done || got["misses"] != 0.0 || got["false_positives"] != 0.0 || got["undecided"] != 0.0 {
+		t.Errorf("counted %v", got)
+	}
+}

@@ -1,0 +1,256 @@
+package tracing
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+const (
+	callersTrace = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan  = "b7ad6b7169203331"
+)
+
+// service is a whole one on Redis and PostgreSQL, with a Tracer.
+func service(t *testing.T, tracer *Tracer, log *slog.Logger) http.Handler {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), pgtest.Start(t).Schema(), ledger.Options{Pages: 4, Tracer: tracer.Postgres()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	client := redistest.Start(t).Client()
+	if err := tracer.Redis(client); err != nil {
+		t.Fatal(err)
+	}
+	store, err := redisstore.New(client, "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return httpapi.New(httpapi.Config{Recorder: r, Logger: log, Trace: tracer.Requests()})
+}
+
+// do sends a request as part of a caller's trace, if flags are given.
+func do(t *testing.T, h http.Handler, flags, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Request-Id", "request-1")
+	if flags != "" {
+		r.Header.Set("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-"+flags)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// below are the names of the spans that come of the span of that id, however far down, each with what kind of
+// database it is about.
+func below(spans tracetest.SpanStubs, id trace.SpanID) (names []string) {
+	for _, s := range spans {
+		if s.Parent.SpanID() != id {
+			continue
+		}
+		name := s.Name
+		for _, a := range s.Attributes {
+			if a.Key == "db.system" || a.Key == "db.system.name" {
+				name = a.Value.AsString() + " " + name
+			}
+		}
+		names = append(append(names, name), below(spans, s.SpanContext.SpanID())...)
+	}
+	return names
+}
+
+// Each request is one tree: its span, below the caller's, and below that those of Redis and PostgreSQL; and nothing of it names
+// a user or a post.
+func TestTree(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	var logged bytes.Buffer
+	tracer := newTracer(Config{}, sdktrace.WithSyncer(exporter)) // a ratio of 0: the caller decides
+	h := service(t, tracer, slog.New(LogHandler(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	do(t, h, "", http.MethodPut, "/v1/users/warmup/blocks/up", "")
+	exporter.Reset()
+	const ids = `"posts":[{"id":"secretpost","author":"secretauthor"}]`
+	for _, c := range []struct {
+		method, path, body string
+		name               string
+		status             int
+		redis, postgres    string // a command, and a statement, that it takes at least
+	}{
+		{"PUT", "/v1/users/secretviewer/blocks/secretauthor", "", "PUT /v1/users/:user/blocks/:target", 200, "evalsha", "batch"},
+		{"PUT", "/v1/users/secretviewer/hides/secretpost", "", "PUT /v1/users/:user/hides/:target", 200, "evalsha", "batch"},
+		{"POST", "/v1/feed/filter", `{"viewer":"secretviewer","exact":true,` + ids + `}`, "POST /v1/feed/filter", 200, "mget", "SELECT"},
+		{"POST", "/v1/feed/filter", `{"viewer":"secretviewer",` + ids + `}`, "POST /v1/feed/filter", 200, "mget", ""},
+		{"GET", "/v1/users/secretviewer/blocks", "", "GET /v1/users/:user/blocks", 200, "", "SELECT"},
+		{"PUT", "/v1/users/secretviewer/blocks/secretviewer", "", "PUT /v1/users/:user/blocks/:target", 422, "", ""},
+		{"secretmethod", "/v1/feed/filter", "", "_OTHER /v1/feed/filter", 405, "", ""},
+	} {
+		exporter.Reset()
+		logged.Reset()
+		if w := do(t, h, "01", c.method, c.path, c.body); w.Code != c.status {
+			t.Errorf("%s: answered %d: %s", c.name, w.Code, w.Body)
+		}
+		spans := exporter.GetSpans()
+		n := slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Name == c.name })
+		if n < 0 {
+			t.Errorf("%s: no span, but %v", c.name, spans)
+			continue
+		}
+		root := spans[n]
+		if root.Parent.SpanID().String() != callersSpan || root.SpanKind != trace.SpanKindServer {
+			t.Errorf("%s: its parent is %v, its kind %v", c.name, root.Parent.SpanID(), root.SpanKind)
+		}
+		if text := fmt.Sprint(root.Attributes); !strings.Contains(text, fmt.Sprintf("%d", c.status)) || !strings.Contains(text, "request-1") {
+			t.Errorf("%s: attributes %s", c.name, text)
+		}
+		names := below(spans, root.SpanContext.SpanID())
+		if len(names) != len(spans)-1 {
+			t.Errorf("%s: %d of %d spans are not of the request: %q", c.name, len(spans)-1-len(names), len(spans), names)
+		}
+		for system, part := range map[string]string{"redis": c.redis, "postgresql": c.postgres} {
+			found := slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, system) && strings.Contains(n, part) })
+			if want := part != ""; found != want {
+				t.Errorf("%s: of %s there is %v: %q", c.name, system, found, names)
+			}
+		}
+		for _, s := range spans {
+			if s.SpanContext.TraceID().String() != callersTrace {
+				t.Errorf("%s: %s is of another trace", c.name, s.Name)
+			}
+		}
+		if text := fmt.Sprintf("%+v", spans); strings.Contains(text, "secret") {
+			t.Errorf("%s: an id, or a method, in %s", c.name, text)
+		}
+		if !strings.Contains(logged.String(), `"trace_id":"`+callersTrace+`"`) {
+			t.Errorf("%s: logged without its trace: %s", c.name, &logged)
+		}
+	}
+}
+
+// Whether a request is followed is for its caller to say, and else for the ratio; what the service does of its own accord is
+// not.
+func TestWhatIsFollowed(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for _, c := range []struct {
+		ratio float64
+		flags string
+		want  bool
+	}{{1, "", true}, {0, "", false}, {0, "01", true}, {1, "00", false}} {
+		exporter := tracetest.NewInMemoryExporter()
+		var logged bytes.Buffer
+		tracer := newTracer(Config{Ratio: c.ratio}, sdktrace.WithSyncer(exporter))
+		plain, err := activity.Open(t.Context(), activity.Config{Store: mustStore(t, client, fmt.Sprint(c))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := slog.New(LogHandler(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		do(t, httpapi.New(httpapi.Config{Recorder: plain, Logger: log, Trace: tracer.Requests()}), c.flags, http.MethodGet, "/healthz", "")
+		plain.Close()
+		if got := len(exporter.GetSpans()) == 1; got != c.want {
+			t.Errorf("ratio %g, traceparent %q: followed %v: %v", c.ratio, c.flags, got, exporter.GetSpans())
+		}
+		if got := strings.Contains(logged.String(), "trace_id"); got != c.want {
+			t.Errorf("ratio %g, traceparent %q: in the log %v: %s", c.ratio, c.flags, got, &logged)
+		}
+	}
+	exporter := tracetest.NewInMemoryExporter()
+	if err := newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter)).Redis(client); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if spans := exporter.GetSpans(); len(spans) > 0 {
+		t.Errorf("a command that nobody asked for is followed: %v", spans)
+	}
+}
+
+func mustStore(t *testing.T, client redis.UniversalClient, name string) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.New(client, fmt.Sprintf("f%x", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A Tracer that is not there is nothing that could cost anything.
+func TestOff(t *testing.T) {
+	var off *Tracer
+	if off.Requests() != nil || off.Postgres() != nil || off.Redis(redis.NewClient(&redis.Options{})) != nil || off.Close(t.Context()) != nil {
+		t.Error("nil does something")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for endpoint, want := range map[string]bool{
+		"http://127.0.0.1:4318": true, "https://collector/path": true,
+		"": false, "collector:4318": false, "ftp://collector": false, "http://": false,
+		"http://user:hunter2@collector": false, "http://collector?key=hunter2": false, "http://hunter2:x/": false,
+	} {
+		err := (&Config{Endpoint: endpoint}).Check()
+		if (err == nil) != want || err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+	for ratio, want := range map[float64]bool{0: true, 1: true, -0.1: false, 1.1: false} {
+		if err := (&Config{Endpoint: "http://collector", Ratio: ratio}).Check(); (err == nil) != want {
+			t.Errorf("ratio %g: %v", ratio, err)
+		}
+	}
+}
+
+// failing is an exporter that fails while err is set.
+type failing struct {
+	sdktrace.SpanExporter
+
+	err error
+}
+
+func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return f.err }
+
+// A collector that stays away is logged once, and once when it is back.
+func TestQuiet(t *testing.T) {
+	var logged bytes.Buffer
+	f := &failing{}
+	q := &quiet{SpanExporter: f, log: slog.New(slog.NewTextHandler(&logged, nil))}
+	export := func(err error) {
+		f.err = err
+		for range 3 {
+			if err := q.ExportSpans(t.Context(), nil); err != nil {
+				t.Errorf("fails: %v", err)
+			}
+		}
+	}
+	export(nil)
+	export(context.DeadlineExceeded)
+	export(nil)
+	export(context.DeadlineExceeded)
+	if down, again := strings.Count(logged.String(), "cannot be sent"), strings.Count(logged.String(), "sent again"); down != 2 || again != 1 {
+		t.Errorf("logged %d and %d times: %s", down, again, &logged)
+	}
+}
