@@ -25,13 +25,13 @@ func (f *dataFlags) newMeters() *metrics.Registry {
 	})
 }
 
-// metered returns l, with its calls counted if that is wanted.
-func (f *dataFlags) metered(l *ledger.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
-	if f.meters == nil {
-		return l
+// useLedger has c use l. What comes of it is counted, if that is wanted.
+func (f *dataFlags) useLedger(c *activity.Config, l *ledger.Ledger) {
+	c.Ledger = l
+	if f.meters != nil {
+		f.meters.Pools(l.Pools)
+		c.Ledger, c.OnRebuild = f.meters.Ledger(l), f.meters.Rebuilds()
 	}
-	f.meters.Pools(l.Pools)
-	return f.meters.Ledger(l)
 }
 
 // guard gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.

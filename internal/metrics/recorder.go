@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,9 +129,7 @@ func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
 	for _, name := range names {
 		all[name] = 0
 	}
-	for name, n := range counts {
-		all[name] = n
-	}
+	maps.Copy(all, counts)
 	return all
 }
 

@@ -43,7 +43,7 @@ func (r *Registry) Survey(pages func() iter.Seq[Page]) {
 			func(p Page) float64 { return p.Bytes }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20}},
 		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
 			func(p Page) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
-		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, so that it is not cleared.", "use"),
+		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, which no undo clears.", "use"),
 			func(p Page) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
 		{c.histogram("feedfilter_page_false_positive_ratio", "Rate of false positives of one key, as the page stands.", "use"),
 			func(p Page) float64 { return p.FalsePositives }, rates},
@@ -63,14 +63,14 @@ type survey struct {
 	spreads []spread
 
 	mu   sync.Mutex
-	last []prometheus.Metric // to be sent again until then; nil: there is none
+	last []prometheus.Metric // to be sent again until then
 	then time.Time
 }
 
 func (s *survey) metrics(now time.Time) []prometheus.Metric {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != nil && now.Before(s.then) {
+	if now.Before(s.then) {
 		return s.last
 	}
 	var tallies [2][]tally // of shared pages, and own ones
@@ -97,7 +97,6 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 			all = append(all, tallies[use][i].metric(sp, name))
 		}
 	}
-	s.last = nil
 	if n > manyPages {
 		s.last, s.then = all, now.Add(surveyKept)
 	}
