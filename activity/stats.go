@@ -14,6 +14,7 @@ type Stats struct {
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
 	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these ended, or since the Recorder was opened
+	ScrubRate   int               `json:"scrub_rate"`   // pages a second that there should be
 	ScrubAt     uint32            `json:"scrub_at"`     // where in its round the scrub is: a page
 	ScrubPages  uint32            `json:"scrub_pages"`  // of how many
 	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
@@ -127,6 +128,9 @@ func (r *Recorder) Stats() Stats {
 	if r.HasLedger() {
 		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
 		s.ScrubAge = time.Duration(r.elapsed() - c.roundEnd.Load())
+	}
+	if r.scrubPace != nil {
+		s.ScrubRate = int(r.scrubPace.rate.Load())
 	}
 	r.sizes(&s)
 	c.mu.Lock()

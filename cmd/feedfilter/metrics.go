@@ -17,12 +17,16 @@ const (
 	meteredReplicas = "replicas"
 )
 
-// newMeters returns what the service is measured by.
-func (f *dataFlags) newMeters() *metrics.Registry {
-	v := thisVersion()
-	return metrics.New(metrics.Settings{
-		FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound, ScrubRate: f.ScrubRate, Version: v.Version, Commit: v.Commit,
-	})
+// newMeters returns what the service is measured by, behind a gate.
+func (f *dataFlags) newMeters(behind *gate) *metrics.Registry {
+	s := metrics.Settings{FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound}
+	this := thisVersion()
+	s.Version, s.Commit = this.Version, this.Commit
+	r := metrics.New(s)
+	if behind.certificates != nil {
+		r.Certificate(behind.certificates.Expires)
+	}
+	return r
 }
 
 // useLedger has c use l. What comes of it is counted, if that is wanted.
@@ -34,8 +38,8 @@ func (f *dataFlags) useLedger(c *activity.Config, l *ledger.Ledger) {
 	}
 }
 
-// guard gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.
-func guard(to *metrics.Redis, name string, client redis.UniversalClient, log *slog.Logger) {
+// guardClient gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.
+func guardClient(to *metrics.Redis, name string, client redis.UniversalClient, log *slog.Logger) {
 	if to == nil {
 		redisstore.Guard(client, log)
 		return

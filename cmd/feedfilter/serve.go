@@ -71,10 +71,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 		stop(err)
 		err = errors.Join(err, guard.close())
 	}()
-	c.Data.meters = c.Data.newMeters()
-	if guard.certificates != nil {
-		c.Data.meters.Certificate(guard.certificates.Expires)
-	}
+	c.Data.meters = c.Data.newMeters(guard)
 	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
 	if err != nil {
 		return err

@@ -45,9 +45,12 @@ func (s *service) measure(to *metrics.Registry) {
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {
 		to.TokenFile(func() (loaded, failed uint64) {
-			file := tokens.Stats()
-			return file.Reloads, file.Failures
+			stats := tokens.Stats()
+			return stats.Reloads, stats.Failures
 		})
+	}
+	if audit := s.access.Audit; audit != nil {
+		to.Audit(audit.Failures)
 	}
 }
 

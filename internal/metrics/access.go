@@ -46,13 +46,21 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 	r.registry.MustRegister(c)
 }
 
+// Audit adds how many lines of the audit log could not be written.
+func (r *Registry) Audit(failures func() uint64) {
+	c := &source{}
+	failed := c.counter("feedfilter_audit_failures_total", "Lines of the audit log that could not be written.")
+	c.collect = func(to sink) { to.send(failed, float64(failures())) }
+	r.registry.MustRegister(c)
+}
+
 // Refused adds requests that were refused for who sent them, or how many did, by the code of the error: a fixed set of them.
 func (r *Registry) Refused(refused func() map[string]uint64) {
 	c := &source{}
 	total := c.counter("feedfilter_requests_refused_total",
-		"Requests refused for their token, or for the rate of them, by the code of the error.", "reason")
+		"Requests refused for who sent them, or how many did, by the code of the error.", "reason")
 	c.collect = func(to sink) {
-		sendEach(to, total, withZeros(refused(), "unauthenticated", "forbidden", "rate_limited"))
+		sendEach(to, total, refused())
 	}
 	r.registry.MustRegister(c)
 }
