@@ -144,7 +144,7 @@ func (r *Recorder) Stats() Stats {
 func (r *Recorder) sizes(s *Stats) {
 	pages := r.placements.census()
 	if r.HasLedger() {
-		s.ScrubAt, s.ScrubPages = c.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
+		s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
 	}
 	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
 	if l := r.stats.load.Load(); l != nil && l.pages > 0 {

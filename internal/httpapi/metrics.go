@@ -42,6 +42,9 @@ func (s *service) measure(to *metrics.Registry) {
 	}
 	to.Load(s.limits.metrics)
 	to.Recorder(s.recorder.HasLedger(), s.recorder.Stats)
+	if s.recorder.HasLedger() {
+		to.Survey(s.recorder.Survey)
+	}
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {
 		to.TokenFile(func() (loaded, failed uint64) {

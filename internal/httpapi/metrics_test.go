@@ -102,6 +102,23 @@ func TestMetricsOfFeeds(t *testing.T) {
 	})
 }
 
+// TestMetricsOfPages is what the scrub has seen: a block and a hide are three keys.
+func TestMetricsOfPages(t *testing.T) {
+	s := open(t)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
+	for s.scrape(t)[`feedfilter_page_keys_sum{use="shared"}`] != 3 {
+		if t.Context().Err() != nil {
+			t.Fatal("the scrub does not see three keys")
+		}
+	}
+	m := s.scrape(t)
+	m.want(t, map[string]float64{`page_keys_sum{use="own"}`: 0})
+	if fill, pages := m[`feedfilter_page_fill_ratio_sum{use="shared"}`], m[`feedfilter_page_fill_ratio_count{use="shared"}`]; fill <= 0 || fill >= pages || pages < 1 || pages > 2 {
+		t.Errorf("%v pages, together %v full", pages, fill)
+	}
+}
+
 // TestMetricsOfFailures has the store fail, and then the ledger.
 func TestMetricsOfFailures(t *testing.T) {
 	s := open(t)

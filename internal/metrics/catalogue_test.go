@@ -29,7 +29,9 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} })(2)
 	r.Recorder(true, func() activity.Stats { return activity.Stats{Recorded: some} })
 	r.Rebuilds()("missing", time.Second, nil)
-	r.Survey(func() iter.Seq[metrics.Page] { return slices.Values([]metrics.Page{{}}) })
+	r.Survey(func() iter.Seq[activity.SurveyedPage] {
+		return slices.Values([]activity.SurveyedPage{{State: activity.PageSound}})
+	})
 	r.Ledger(nothing{})
 	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })
 	r.Sampling(func() metrics.Sampling { return metrics.Sampling{} })

@@ -5,17 +5,20 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // TestSurvey puts pages in the buckets that they fit, by who uses them.
 func TestSurvey(t *testing.T) {
 	r := New(Settings{})
-	pages := []Page{
-		{Keys: 100, Bytes: 600, Fill: 0.05, Collided: 0.3, FalsePositives: 1e-5},
-		{Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.01, FalsePositives: 3e-4},
-		{Own: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, FalsePositives: 0.5},
+	pages := []activity.SurveyedPage{
+		{State: activity.PageMissing, Keys: 7}, {State: activity.PageUnknown}, {State: activity.PageUnused}, {State: activity.PageDamaged},
+		{State: activity.PageSound, Keys: 100, Bytes: 600, Fill: 0.05, Collided: 0.3, Rate: 1e-5},
+		{State: activity.PageBehind, Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.01, Rate: 3e-4},
+		{State: activity.PageOverfull, Own: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, Rate: 0.5},
 	}
-	r.Survey(func() iter.Seq[Page] { return slices.Values(pages) })
+	r.Survey(func() iter.Seq[activity.SurveyedPage] { return slices.Values(pages) })
 	families, err := r.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +66,11 @@ func TestSurvey(t *testing.T) {
 // TestSurveyKept looks at few pages each time, and at many not more than it has to.
 func TestSurveyKept(t *testing.T) {
 	n, looks := 10, 0
-	s := &survey{pages: func() iter.Seq[Page] {
+	s := &survey{pages: func() iter.Seq[activity.SurveyedPage] {
 		looks++
-		return func(yield func(Page) bool) {
+		return func(yield func(activity.SurveyedPage) bool) {
 			for range n {
-				if !yield(Page{}) {
+				if !yield(activity.SurveyedPage{State: activity.PageSound}) {
 					return
 				}
 			}
