@@ -34,6 +34,7 @@ type rebuilds struct {
 	reasons map[string]uint64 // flights by what they were for
 	slots   chan struct{}
 	ended   sync.WaitGroup
+	told    func(reason string, took time.Duration, err error) // Config.OnRebuild, which may be nil
 }
 
 // flight is one rebuild of one page. Its results may be read once done is closed.
@@ -46,8 +47,9 @@ type flight struct {
 	err      error           // there is no page
 }
 
-func newRebuilds() rebuilds {
+func newRebuilds(told func(reason string, took time.Duration, err error)) rebuilds {
 	return rebuilds{
+		told:    told,
 		flights: make(map[uint32]*flight),
 		slots:   make(chan struct{}, maxRebuilds),
 		reasons: make(map[string]uint64),
@@ -116,8 +118,8 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 	start := time.Now()
 	f.err = r.remakePage(ctx, number, f)
 	cancel()
-	if took := time.Since(start); r.rebuilt != nil {
-		r.rebuilt(reason, took, cmp.Or(f.err, f.storeErr))
+	if took := time.Since(start); r.rebuilds.told != nil {
+		r.rebuilds.told(reason, took, cmp.Or(f.err, f.storeErr))
 	}
 	<-r.rebuilds.slots
 	r.rebuilds.mu.Lock()

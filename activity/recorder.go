@@ -164,7 +164,6 @@ type Recorder struct {
 
 	now     func() time.Time
 	persist func(context.Context) error
-	rebuilt func(reason string, took time.Duration, err error) // nil: nobody wants to know
 	log     *slog.Logger
 	opened  time.Time
 
@@ -250,7 +249,6 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		keyRate:    c.FalsePositiveRate / float64(c.Kinds.lookups()),
 		now:        c.Now,
 		persist:    c.Persist,
-		rebuilt:    c.OnRebuild,
 		log:        c.Logger,
 		opened:     time.Now(),
 		marks:      newWatermarks(id.Pages),
@@ -266,7 +264,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		cache:     newCache(c.PageCache, c.delays()),
 		queue:     make(chan *write),
 		settling:  make(chan struct{}, maxSettling),
-		rebuilds:  newRebuilds(),
+		rebuilds:  newRebuilds(c.OnRebuild),
 		tidying:   newTidying(),
 		closed:    make(chan struct{}),
 		tail:      make(map[uint32]chan struct{}),

@@ -14,6 +14,7 @@ type Stats struct {
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
 	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these ended, or since the Recorder was opened
+	ScrubRate   int               `json:"scrub_rate"`   // pages a second that there should be
 	ScrubAt     uint32            `json:"scrub_at"`     // where in its round the scrub is: a page
 	ScrubPages  uint32            `json:"scrub_pages"`  // of how many
 	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
@@ -128,12 +129,25 @@ func (r *Recorder) Stats() Stats {
 		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
 		s.ScrubAge = time.Duration(r.elapsed() - c.roundEnd.Load())
 	}
+	if r.scrubPace != nil {
+		s.ScrubRate = int(r.scrubPace.rate.Load())
+	}
+	r.sizes(&s)
+	c.mu.Lock()
+	s.Found = maps.Clone(c.amiss)
+	s.Recorded = maps.Clone(c.recorded)
+	c.mu.Unlock()
+	return s
+}
+
+// sizes fills in how many pages there are, what is held of them, and which are under way.
+func (r *Recorder) sizes(s *Stats) {
 	pages := r.placements.census()
 	if r.HasLedger() {
-		s.ScrubAt, s.ScrubPages = c.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
+		s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
 	}
 	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
-	if l := c.load.Load(); l != nil && l.pages > 0 {
+	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	r.images.mu.Lock()
@@ -145,10 +159,6 @@ func (r *Recorder) Stats() Stats {
 		s.CacheBytes = r.cache.bytes
 		r.cache.mu.Unlock()
 	}
-	c.mu.Lock()
-	s.Found = maps.Clone(c.amiss)
-	s.Recorded = maps.Clone(c.recorded)
-	c.mu.Unlock()
 	r.rebuilds.mu.Lock()
 	s.Rebuilds = maps.Clone(r.rebuilds.reasons)
 	s.Rebuilding = len(r.rebuilds.flights)
@@ -156,5 +166,4 @@ func (r *Recorder) Stats() Stats {
 	r.reshaping.mu.Lock()
 	s.Reshaping = r.reshaping.pages != 0
 	r.reshaping.mu.Unlock()
-	return s
 }

@@ -66,7 +66,7 @@ func TestOnRebuild(t *testing.T) {
 	g := newRig(t, store, 1)
 	var mu sync.Mutex
 	var told []string
-	g.rebuilt = func(reason string, took time.Duration, err error) {
+	g.rebuilds.told = func(reason string, took time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if took <= 0 {

@@ -191,7 +191,7 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		if err := f.openLedger(ctx, d); err != nil {
 			return d, err
 		}
-		c.Ledger = f.metered(d.ledger)
+		f.useLedger(&c, d.ledger)
 		c.Replica = d.replica
 		if d.redis != nil {
 			c.PageCache = f.PageCache << 20
@@ -199,9 +199,6 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		if d.redis == nil && d.ledger.Shared() {
 			c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
 		}
-	}
-	if f.meters != nil {
-		c.OnRebuild = f.meters.Rebuilds()
 	}
 	if fill != nil {
 		if err := fill(d); err != nil {

@@ -124,9 +124,9 @@ func (m *managedCache) connect(ctx context.Context, log *slog.Logger, file strin
 		cache.Close()
 		return nil, usageError{err}
 	}
-	guard(meter, meteredPages, c.pages, log)
+	guardClient(meter, meteredPages, c.pages, log)
 	if c.replicas != nil {
-		guard(meter, meteredReplicas, c.replicas, log)
+		guardClient(meter, meteredReplicas, c.replicas, log)
 	}
 	return c, nil
 }

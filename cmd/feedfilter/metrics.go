@@ -17,25 +17,29 @@ const (
 	meteredReplicas = "replicas"
 )
 
-// newMeters returns what the service is measured by.
-func (f *dataFlags) newMeters() *metrics.Registry {
-	v := thisVersion()
-	return metrics.New(metrics.Settings{
-		FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound, ScrubRate: f.ScrubRate, Version: v.Version, Commit: v.Commit,
-	})
-}
-
-// metered returns l, with its calls counted if that is wanted.
-func (f *dataFlags) metered(l *ledger.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
-	if f.meters == nil {
-		return l
+// newMeters returns what the service is measured by, behind a gate.
+func (f *dataFlags) newMeters(behind *gate) *metrics.Registry {
+	s := metrics.Settings{FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound}
+	this := thisVersion()
+	s.Version, s.Commit = this.Version, this.Commit
+	r := metrics.New(s)
+	if behind.certificates != nil {
+		r.Certificate(behind.certificates.Expires)
 	}
-	f.meters.Pools(l.Pools)
-	return f.meters.Ledger(l)
+	return r
 }
 
-// guard gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.
-func guard(to *metrics.Redis, name string, client redis.UniversalClient, log *slog.Logger) {
+// useLedger has c use l. What comes of it is counted, if that is wanted.
+func (f *dataFlags) useLedger(c *activity.Config, l *ledger.Ledger) {
+	c.Ledger = l
+	if f.meters != nil {
+		f.meters.Pools(l.Pools)
+		c.Ledger, c.OnRebuild = f.meters.Ledger(l), f.meters.Rebuilds()
+	}
+}
+
+// guardClient gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.
+func guardClient(to *metrics.Redis, name string, client redis.UniversalClient, log *slog.Logger) {
 	if to == nil {
 		redisstore.Guard(client, log)
 		return

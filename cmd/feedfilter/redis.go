@@ -293,7 +293,7 @@ func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string
 	default:
 		c.pages = redis.NewClient(s.single)
 	}
-	guard(s.meter, meteredPages, c.pages, log)
+	guardClient(s.meter, meteredPages, c.pages, log)
 	return c, nil
 }
 

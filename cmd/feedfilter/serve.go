@@ -72,10 +72,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 		stop(err)
 		err = errors.Join(err, guard.close())
 	}()
-	c.Data.meters = c.Data.newMeters()
-	if guard.certificates != nil {
-		c.Data.meters.Certificate(guard.certificates.Expires)
-	}
+	c.Data.meters = c.Data.newMeters(guard)
 	log = c.Watch.logger(log)
 	if c.Data.tracer, err = c.Watch.tracer(ctx, log); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 type metric struct {
 	kind   string
 	labels []string
-	always bool // whatever the service is configured to
+	always bool // with a ledger, whatever else the service is configured to
 }
 
 // catalogue is what docs/METRICS.md lists, and what Prometheus' own collectors export.
@@ -65,7 +65,7 @@ func readCatalogue(name string) (catalogue, error) {
 		for _, l := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(m[3], -1) {
 			names = append(names, l[1])
 		}
-		known[m[1]] = metric{kind: m[2], labels: names, always: strings.TrimSpace(m[4]) == "always"}
+		known[m[1]] = metric{kind: m[2], labels: names, always: slices.Contains([]string{"always", "ledger"}, strings.TrimSpace(m[4]))}
 	}
 	if len(known) == 0 {
 		return nil, fmt.Errorf("%s: no table of metrics", name)

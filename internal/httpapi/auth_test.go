@@ -187,6 +187,15 @@ func TestForbidden(t *testing.T) {
 	if refused["forbidden"] != 3.0 || refused["unauthenticated"] != 1.0 || len(refused) != 5 || file["failing"] != false || file["reloads"] != 0.0 {
 		t.Errorf("counted: %v", counts)
 	}
+	exported := s.do(t, "GET", "/metrics", "", as("ops")...).Body
+	for _, line := range []string{
+		`feedfilter_requests_refused_total{reason="forbidden"} 3`, `feedfilter_requests_refused_total{reason="unauthenticated"} 1`,
+		`feedfilter_token_file_reloads_total{result="failed"} 0`, `feedfilter_token_file_reloads_total{result="ok"} 0`,
+	} {
+		if !strings.Contains(exported, "\n"+line+"\n") {
+			t.Errorf("there is no line %s", line)
+		}
+	}
 	if requests := a.JSON["requests"].(map[string]any); requests["in_progress"] != 0.0 || requests["shed"] != 0.0 {
 		t.Errorf("requests: %v", requests)
 	}

@@ -49,12 +49,18 @@ func (s *service) measure(to *metrics.Registry) {
 			Undecided: n.Undecided, Repaired: n.Repaired, Dropped: map[string]uint64{"skipped": n.Skipped, "error": n.Errors},
 		}
 	})
+	if s.recorder.HasLedger() {
+		to.Survey(s.recorder.Survey)
+	}
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {
 		to.TokenFile(func() (loaded, failed uint64) {
-			file := tokens.Stats()
-			return file.Reloads, file.Failures
+			stats := tokens.Stats()
+			return stats.Reloads, stats.Failures
 		})
+	}
+	if audit := s.access.Audit; audit != nil {
+		to.Audit(audit.Failures)
 	}
 }
 

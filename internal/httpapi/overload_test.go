@@ -114,7 +114,7 @@ func TestFlood(t *testing.T) {
 	if in, shed := s.requests(t); in != most || shed != all-most {
 		t.Errorf("%v in progress and %v shed, want %d and %d", in, shed, most, all-most)
 	}
-	for _, path := range []string{"/healthz", "/readyz", "/v1/stats"} {
+	for _, path := range []string{"/healthz", "/readyz", "/v1/stats", "/metrics"} {
 		if a := s.do(t, "GET", path, ""); a.Status != 200 {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}

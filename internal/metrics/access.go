@@ -18,7 +18,8 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 	c := &source{}
 	feeds := c.counter("feedfilter_sampled_feeds_total", "Feeds that were compared with the ledger after they were answered.")
 	candidates := c.counter("feedfilter_sampled_candidates_total", "Candidates of these feeds that were compared.")
-	misses := c.counter("feedfilter_sampled_misses_total", "Those of them that were kept although the ledger had them dropped: there must be none.")
+	misses := c.counter("feedfilter_sampled_misses_total",
+		"Those of them that were kept although the ledger had them dropped: there must be none.")
 	falses := c.counter("feedfilter_sampled_false_positives_total", "Those of them that were dropped although the ledger had no reason.")
 	dropped := c.counter("feedfilter_sampled_dropped_total", "Samples that were not compared, by why.", "reason")
 	late := c.counter("feedfilter_sampled_late_total",
@@ -43,7 +44,7 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 	c := &source{}
 	reloaded := c.counter("feedfilter_token_file_reloads_total",
-		"Times that the file of tokens had changed and was read, by result; after one that failed, the tokens of before are in force.", "result")
+		"Times that the file of tokens had changed and was read, by result; where that failed, those of before are in force.", "result")
 	c.collect = func(to sink) {
 		loaded, failed := reloads()
 		to.send(reloaded, float64(loaded), "ok")
@@ -52,12 +53,21 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 	r.registry.MustRegister(c)
 }
 
+// Audit adds how many lines of the audit log could not be written.
+func (r *Registry) Audit(failures func() uint64) {
+	c := &source{}
+	failed := c.counter("feedfilter_audit_failures_total", "Lines of the audit log that could not be written.")
+	c.collect = func(to sink) { to.send(failed, float64(failures())) }
+	r.registry.MustRegister(c)
+}
+
 // Refused adds requests that were refused for who sent them, or how many did, by the code of the error: a fixed set of them.
 func (r *Registry) Refused(refused func() map[string]uint64) {
 	c := &source{}
-	total := c.counter("feedfilter_requests_refused_total", "Requests refused for their token, or for the rate of them, by the code of the error.", "reason")
+	total := c.counter("feedfilter_requests_refused_total",
+		"Requests refused for who sent them, or how many did, by the code of the error.", "reason")
 	c.collect = func(to sink) {
-		sendEach(to, total, withZeros(refused(), "unauthenticated", "forbidden", "rate_limited"))
+		sendEach(to, total, refused())
 	}
 	r.registry.MustRegister(c)
 }
@@ -65,7 +75,8 @@ func (r *Registry) Refused(refused func() map[string]uint64) {
 // Certificate adds when the certificate that is served with ends. The zero time: there is none yet.
 func (r *Registry) Certificate(ends func() time.Time) {
 	c := &source{}
-	expiry := c.gauge("feedfilter_tls_certificate_expiry_timestamp_seconds", "When the certificate ends that the service presents, in Unix time.")
+	expiry := c.gauge("feedfilter_tls_certificate_expiry_timestamp_seconds",
+		"When the certificate ends that the service presents, in Unix time.")
 	c.collect = func(to sink) {
 		if t := ends(); !t.IsZero() {
 			to.send(expiry, float64(t.Unix()))

@@ -22,19 +22,22 @@ import (
 // everything returns a registry with every source there is, each of which has something of everything.
 func everything(t *testing.T) *metrics.Registry {
 	t.Helper()
-	r := metrics.New(metrics.Settings{Version: "v1", Commit: "c", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500})
+	r := metrics.New(metrics.Settings{Version: "v1", Commit: "c", FalsePositiveRate: 0.001, StalenessBound: time.Second})
 	r.Requests().Route("/v1/kinds", "GET").Done(200, time.Millisecond)
 	r.Load(func() metrics.Load { return metrics.Load{} })
 	some := map[string]uint64{"block": 1}
 	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} })(2)
 	r.Recorder(true, func() activity.Stats { return activity.Stats{Recorded: some} })
 	r.Rebuilds()("missing", time.Second, nil)
-	r.Survey(func() iter.Seq[metrics.Page] { return slices.Values([]metrics.Page{{}}) })
+	r.Survey(func() iter.Seq[activity.SurveyedPage] {
+		return slices.Values([]activity.SurveyedPage{{State: activity.PageSound}})
+	})
 	r.Ledger(nothing{})
 	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })
 	r.Sampling(func() metrics.Sampling { return metrics.Sampling{} })
 	r.TokenFile(func() (uint64, uint64) { return 0, 0 })
-	r.Refused(func() map[string]uint64 { return nil })
+	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
+	r.Audit(func() uint64 { return 0 })
 	r.Certificate(func() time.Time { return time.Unix(1, 0) })
 	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })

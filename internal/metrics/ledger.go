@@ -58,7 +58,7 @@ type call struct {
 }
 
 // done counts one that began at start. It is to be deferred.
-func (c call) done(start time.Time, err *error) {
+func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it is at the end is not known when this is deferred
 	c.seconds.Observe(time.Since(start).Seconds())
 	switch {
 	case *err == nil, errors.Is(*err, context.Canceled): // who does not wait any more says nothing of the ledger

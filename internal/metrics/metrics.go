@@ -26,7 +26,6 @@ type Settings struct {
 	Version, Commit   string
 	FalsePositiveRate float64       // as configured: the share of clean candidates that may be dropped
 	StalenessBound    time.Duration // 0: the ledger is asked each time
-	ScrubRate         int           // pages a second
 }
 
 // New returns a Registry of what is known of any process, and of its settings.
@@ -38,9 +37,7 @@ func New(s Settings) *Registry {
 	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Share of clean candidates that may be dropped wrongly, as configured.")
 	bound := c.gauge("feedfilter_configured_staleness_bound_seconds",
 		"How old what is known of the ledger may get while feeds are answered, as configured.")
-	scrub := c.gauge("feedfilter_configured_scrub_pages_per_second", "Pages a second that are compared with the ledger, as configured.")
 	c.collect = func(to sink) {
-		to.send(scrub, float64(s.ScrubRate))
 		to.send(build, 1, s.Version, s.Commit, runtime.Version())
 		to.send(rate, s.FalsePositiveRate)
 		to.send(bound, s.StalenessBound.Seconds())

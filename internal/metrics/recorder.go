@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,7 @@ func truths(stats func() activity.Stats) *source {
 	scrubbed := c.counter("feedfilter_scrub_pages_total", "Pages whose header was compared with the ledger.")
 	rounds := c.counter("feedfilter_scrub_rounds_total", "Times that every page was compared, without one that could not be.")
 	age := c.gauge("feedfilter_scrub_age_seconds", "Time since such a round ended, or since the start before the first.")
+	rate := c.gauge("feedfilter_configured_scrub_pages_per_second", "Pages a second that are compared with the ledger, as configured.")
 	found := c.counter("feedfilter_scrub_findings_total", "Pages that scrubs and polls found amiss, and had made anew, by what.", "reason")
 	verified := c.counter("feedfilter_scrub_verified_total", "Pages whose keys were compared with the ledger.")
 	alarms := c.counter("feedfilter_scrub_alarms_total", "Times that the store of the pages may have lost writes.")
@@ -51,6 +53,7 @@ func truths(stats func() activity.Stats) *source {
 		to.send(scrubbed, float64(s.Scrubbed))
 		to.send(rounds, float64(s.ScrubRounds))
 		to.send(age, s.ScrubAge.Seconds())
+		to.send(rate, float64(s.ScrubRate))
 		sendEach(to, found, withZeros(s.Found, "missing", "damaged", "foreign", "behind", "ahead", "overfull", "corrupt"))
 		to.send(verified, float64(s.Verified))
 		to.send(alarms, float64(s.Alarms))
@@ -128,9 +131,7 @@ func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
 	for _, name := range names {
 		all[name] = 0
 	}
-	for name, n := range counts {
-		all[name] = n
-	}
+	maps.Copy(all, counts)
 	return all
 }
 

@@ -17,6 +17,12 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
+// Labels of what is of one client, and of one of its nodes.
+const (
+	labelClient = "client"
+	labelNode   = "node"
+)
+
 // Why commands fail.
 const (
 	failNetwork = "network"
@@ -50,12 +56,12 @@ func (r *Registry) Redis() *Redis {
 	d := &Redis{
 		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
 			"How long Redis took to answer a command, or a pipeline of some, retries included; the count is how many."),
-			[]string{"client", "node"}),
-		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", "client", "command"),
+			[]string{labelClient, labelNode}),
+		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", labelClient, "command"),
 		failed: counter("feedfilter_redis_errors_total",
-			"Round trips that failed, or were not made, by why; not those whose caller gave up.", "client", "node", "reason"),
-		sent:     counter("feedfilter_redis_sent_bytes_total", "What was sent to Redis, before encryption.", "client"),
-		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", "client"),
+			"Round trips that failed, or were not made, by why; not those whose caller gave up.", labelClient, labelNode, "reason"),
+		sent:     counter("feedfilter_redis_sent_bytes_total", "What was sent to Redis, before encryption.", labelClient),
+		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", labelClient),
 		pages: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "feedfilter_page_read_bytes_total", Help: "Pages that were read from Redis."}),
 		nodes: make(map[nodeName]weak.Pointer[redis.Client]), breakers: make(map[string]*redisstore.Breakers),
@@ -68,10 +74,10 @@ func (r *Registry) Redis() *Redis {
 func (d *Redis) states() *source {
 	c := &source{}
 	open := c.gauge("feedfilter_redis_breaker_open",
-		"Whether a node is left alone because it failed, or is tried again for the first time.", "client", "node")
+		"Whether a node is left alone because it failed, or is tried again for the first time.", labelClient, labelNode)
 	connections := c.gauge("feedfilter_redis_pool_connections",
-		"Connections to Redis, for single commands and for pipelines: in use, and idle.", "client", "node", "pool", "state")
-	pool := []string{"client", "node", "pool"}
+		"Connections to Redis, for single commands and for pipelines: in use, and idle.", labelClient, labelNode, "pool", "state")
+	pool := []string{labelClient, labelNode, "pool"}
 	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a connection was wanted and one was idle.", pool...)
 	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that one was wanted and none was idle.", pool...)
 	timeouts := c.counter("feedfilter_redis_pool_timeouts_total", "Times that one was wanted and none could be had in time.", pool...)
@@ -143,10 +149,10 @@ type redisNode struct {
 }
 
 func (d *Redis) node(name nodeName) *redisNode {
-	labels := prometheus.Labels{"client": name.client, "node": name.addr}
+	labels := prometheus.Labels{labelClient: name.client, labelNode: name.addr}
 	n := &redisNode{
 		seconds:  d.seconds.With(labels),
-		commands: d.commands.MustCurryWith(prometheus.Labels{"client": name.client}),
+		commands: d.commands.MustCurryWith(prometheus.Labels{labelClient: name.client}),
 		failed:   make(map[string]prometheus.Counter),
 		sent:     d.sent.WithLabelValues(name.client),
 		received: d.received.WithLabelValues(name.client),
@@ -178,7 +184,11 @@ func (n *redisNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmd)
-		if n.done(start, worst(err, cmd)) {
+		reason := failureOf(err)
+		if reason == failReply && cmd.Name() == introduction {
+			reason = ""
+		}
+		if n.done(start, reason) {
 			n.count(cmd)
 		}
 		return err
@@ -190,7 +200,7 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmds)
-		if n.done(start, worst(err, cmds...)) {
+		if n.done(start, worst(err, cmds)) {
 			for _, cmd := range cmds {
 				n.count(cmd)
 			}
@@ -199,16 +209,19 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// worst is why a round trip failed, if err or the error of a command says that it did. What a client says of itself on a new
-// connection not every server knows. Where a sign-in is refused, commands that were not sent have no error of their own.
-func worst(err error, cmds ...redis.Cmder) (reason string) {
+// introduction is the command by which a client says on a new connection what it is, which not every server knows.
+const introduction = "client"
+
+// worst is why a pipeline failed, if err or the error of a command says that it did. Where a sign-in is refused, commands that
+// were not sent have no error of their own.
+func worst(err error, cmds []redis.Cmder) (reason string) {
 	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
 		reason = failureOf(err)
 	}
 	told := false
 	for i := 0; reason == "" && i < len(cmds); i++ {
 		told = told || cmds[i].Err() != nil
-		if cmds[i].Name() != "client" {
+		if cmds[i].Name() != introduction {
 			reason = failureOf(cmds[i].Err())
 		}
 	}

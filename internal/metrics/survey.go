@@ -6,16 +6,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-// Page is one that stands, as it was last looked at.
-type Page struct {
-	Own            bool // of one user alone
-	Keys, Bytes    float64
-	Fill           float64 // share of its bits that are set
-	Collided       float64 // share of its regions that are marked
-	FalsePositives float64 // rate of one key
-}
+	"github.com/feedfilter/feedfilter/activity"
+)
 
 const (
 	// manyPages is from how many pages on they are not looked through for each scrape: that takes 10 to 20 ns a page.
@@ -27,26 +20,26 @@ const (
 // spread is a histogram of something of every page.
 type spread struct {
 	family
-	of     func(Page) float64
+	of     func(activity.SurveyedPage) float64
 	bounds []float64
 }
 
 // Survey adds how full, how large and how precise pages are, as they were last looked at: histograms of what there is, which go
 // down, too.
-func (r *Registry) Survey(pages func() iter.Seq[Page]) {
+func (r *Registry) Survey(pages func() iter.Seq[activity.SurveyedPage]) {
 	c := &source{}
 	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}
 	spreads := []spread{
 		{c.histogram("feedfilter_page_keys", "Keys of a page.", "use"),
-			func(p Page) float64 { return p.Keys }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 1 << 20}},
+			func(p activity.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 1 << 20}},
 		{c.histogram("feedfilter_page_size_bytes", "What a page takes in the store, both strings.", "use"),
-			func(p Page) float64 { return p.Bytes }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20}},
+			func(p activity.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20}},
 		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
-			func(p Page) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
-		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, so that it is not cleared.", "use"),
-			func(p Page) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
+			func(p activity.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
+		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, which no undo clears.", "use"),
+			func(p activity.SurveyedPage) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
 		{c.histogram("feedfilter_page_false_positive_ratio", "Rate of false positives of one key, as the page stands.", "use"),
-			func(p Page) float64 { return p.FalsePositives }, rates},
+			func(p activity.SurveyedPage) float64 { return p.Rate }, rates},
 	}
 	s := &survey{pages: pages, spreads: spreads}
 	c.collect = func(to sink) {
@@ -59,18 +52,18 @@ func (r *Registry) Survey(pages func() iter.Seq[Page]) {
 
 // survey is the last look at all pages.
 type survey struct {
-	pages   func() iter.Seq[Page]
+	pages   func() iter.Seq[activity.SurveyedPage]
 	spreads []spread
 
 	mu   sync.Mutex
-	last []prometheus.Metric // to be sent again until then; nil: there is none
+	last []prometheus.Metric // to be sent again until then
 	then time.Time
 }
 
 func (s *survey) metrics(now time.Time) []prometheus.Metric {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != nil && now.Before(s.then) {
+	if now.Before(s.then) {
 		return s.last
 	}
 	var tallies [2][]tally // of shared pages, and own ones
@@ -83,6 +76,9 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 	n := 0
 	for p := range s.pages() {
 		n++
+		if p.State == activity.PageUnknown || p.State == activity.PageUnused || p.State == activity.PageMissing || p.State == activity.PageDamaged {
+			continue // nothing stands, or nobody knows what does
+		}
 		use := 0
 		if p.Own {
 			use = 1
@@ -97,7 +93,6 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 			all = append(all, tallies[use][i].metric(sp, name))
 		}
 	}
-	s.last = nil
 	if n > manyPages {
 		s.last, s.then = all, now.Add(surveyKept)
 	}
