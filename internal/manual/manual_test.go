@@ -112,6 +112,7 @@ func TestAnswerBash(t *testing.T) {
 		`prog run --file a\ b --level l`:      "low\nlowest\n",
 		`prog run --file '' --level l`:        "low\nlowest\n",
 		`prog run --file 'a "\ b' --level lo`: "low\nlowest\n",
+		`prog run --file 'a\' --level l`:      "low\nlowest\n",
 		"prog run --file=x":                   ":files --file=\n",
 	} {
 		if got := manual.Answer(model, "bash", []string{breaks, line}); got != want {
