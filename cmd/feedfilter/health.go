@@ -31,7 +31,8 @@ func (c *healthCmd) Validate() error {
 
 // inWords is all that a service says of itself, in a line.
 func inWords(r *client.Readiness) string {
-	parts := []string{r.Status}
+	parts := make([]string, 1, 1+len(r.Down))
+	parts[0] = r.Status
 	for _, d := range r.Down {
 		parts = append(parts, d.Dependency+": "+d.Reason)
 	}

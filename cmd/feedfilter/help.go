@@ -55,21 +55,33 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(watchHelp()).CloneWith(kong.Vars{
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(reshapeHelp()).
+		CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(watchHelp()).CloneWith(resultHelp())
+}
+
+// reshapeHelp is the text on the flags of reshape alone.
+func reshapeHelp() kong.Vars {
+	return kong.Vars{
+		"reshape_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080; it goes on if this command is interrupted. " +
+			"Default: this command does it",
+	}
+}
+
+// resultHelp is the text on the flags of how results are printed, and on those of the commands that say what settings and commands there are.
+func resultHelp() kong.Vars {
+	return kong.Vars{
+		"result_output": "How the result is printed: text for people, or json for programs.",
+		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",
+
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
 
-		"man_dir":          "Directory to write the pages of all commands to, as feedfilter.1 and feedfilter-<command>.1; it is made. Default: none",
+		"man_dir": "Directory to write the pages of all commands to, as feedfilter.1 and feedfilter-<command>.1; it is made. " +
+			"Default: none",
 		"man_command":      "Command whose page is printed, such as serve or bench growth.",
 		"completion_shell": "bash, zsh or fish.",
-
-		"result_output": "How the result is printed: text for people, or json for programs.",
-		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",
-
-		"reshape_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080; it goes on if this command is interrupted. " +
-			"Default: this command does it",
-	})
+	}
 }
 
 // insideHelp is the text on the flags of inspect, rebuild and scrub alone.

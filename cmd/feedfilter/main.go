@@ -116,7 +116,7 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := settings.Resolve(ctx, parser, envPrefix, args)
+	resolved, err := settings.Resolve(ctx, parser, envPrefix, args, tokenVariable)
 	if err != nil {
 		return nil, err
 	}

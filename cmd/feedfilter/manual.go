@@ -44,7 +44,7 @@ func printHelp(options kong.HelpOptions, command *kong.Context) error {
 }
 
 type manCmd struct {
-	Dir     string   `help:"${man_dir}"                       placeholder:"DIR"`
+	Dir     string   `help:"${man_dir}" placeholder:"DIR"`
 	Command []string `arg:""            help:"${man_command}" optional:""`
 }
 

@@ -60,7 +60,7 @@ func TestExamples(t *testing.T) {
 	shown, all := make(map[string]bool), examples()
 	for _, node := range leaves(t, model(t)) {
 		if len(all[node.Path()]) == 0 {
-			t.Errorf("%s has no example: add one to examples.go", node.FullPath())
+			t.Errorf("%s has no example: add one to examples.txt", node.FullPath())
 		}
 		for _, line := range all[node.Path()] {
 			shown[line] = true

@@ -48,11 +48,14 @@ func (r *reloader) run(ctx context.Context) {
 		return
 	}
 	for _, setting := range r.live {
-		if !slices.ContainsFunc(changed, func(c changedSetting) bool { return c.Setting == setting.flag }) {
+		i := slices.IndexFunc(changed, func(c changedSetting) bool { return c.Setting == setting.flag })
+		if i < 0 {
 			continue
 		}
 		if err := setting.apply(&next.commands.Serve); err != nil {
 			r.log.ErrorContext(ctx, "a setting was not reloaded, the old one stays", "setting", setting.flag, "error", err)
+			changed = slices.Delete(changed, i, i+1)
+			r.keep(next, setting.flag) // so that the next SIGHUP tries again
 		}
 	}
 	if err := r.files(ctx); err != nil {
@@ -63,6 +66,15 @@ func (r *reloader) run(ctx context.Context) {
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "settings reloaded", 0)
 	line.Add("changed", changed)
 	_ = r.log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
+}
+
+// keep has next say of a setting what it was.
+func (r *reloader) keep(next *invocation, flag string) {
+	for i, was := range r.now.settings.Settings {
+		if was.Name == flag {
+			next.settings.Settings[i] = was
+		}
+	}
 }
 
 // changes are the settings that differ in next.

@@ -2,14 +2,63 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
+
+// TestReloadTriesAgain has a setting that cannot be applied the first time.
+func TestReloadTriesAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"max-requests": 8}`)
+	chosen, err := invoke(t.Context(), []string{"serve", "--config", file}, stdio{os.Stdin, os.Stdout, os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	var applied []int
+	failure := errors.New("no room")
+	reload := &reloader{
+		now: chosen, kinds: activity.BuiltinKinds(), log: slog.New(slog.NewTextHandler(&log, nil)),
+		files: func(context.Context) error { return nil },
+		live: []liveSetting{
+			{flag: "max-requests", apply: func(to *serveCmd) error {
+				applied = append(applied, to.MaxRequests)
+				return failure
+			}},
+			{flag: "max-connections", apply: func(to *serveCmd) error {
+				applied = append(applied, to.MaxConnections)
+				return nil
+			}},
+		},
+	}
+	write(`{"max-requests": 9, "max-connections": 7}`)
+	reload.run(t.Context())
+	wantContains(t, log.String(), `setting=max-requests error="no room"`, `msg="settings reloaded" changed="[{Setting:max-connections From:10000 To:7}]"`)
+	failure = nil
+	reload.run(t.Context())
+	reload.run(t.Context())
+	if want := []int{9, 7, 9}; !slices.Equal(applied, want) {
+		t.Errorf("applied %v, want %v", applied, want)
+	}
+	wantContains(t, log.String(), `changed="[{Setting:max-requests From:8 To:9}]"`, `changed=[]`)
+}
 
 // TestHangupEndsNothing sends SIGHUP to a command that has no use for it.
 func TestHangupEndsNothing(t *testing.T) {

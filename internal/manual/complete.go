@@ -53,6 +53,9 @@ func Complete(app *kong.Application, words []string) Completion {
 		c = at.flags()
 	default:
 		c = at.argument()
+		if at.passed > 0 {
+			break // what came instead of a command is none
+		}
 		for _, below := range visible(at.node) {
 			c.Words = append(c.Words, Word{below.Name, below.Help})
 		}

@@ -26,20 +26,20 @@ func pageName(node *kong.Node) string { return strings.ReplaceAll(node.FullPath(
 // Page is the man page of the program, or of one of its commands: the source of it, with the macros of man(7).
 func (p *Program) Page(app *kong.Application, node *kong.Node) string {
 	r := &roff{}
-	r.line(".TH %s 1 %s %s", quote(strings.ToUpper(pageName(node))), quote(p.Date), quote(strings.TrimSpace(app.Name+" "+p.Version)))
-	r.line(".nh\n.ad l") // names are not to be hyphenated, nor lines with long ones stretched
-	r.line(".SH NAME")
-	r.line("%s \\- %s", literal(pageName(node)), text(strings.TrimSuffix(firstSentence(node.Help), ".")))
-	r.line(".SH SYNOPSIS")
-	r.line("\\fB%s\\fR %s", literal(app.Name), text(usage(node)))
-	r.line(".SH DESCRIPTION")
+	r.linef(".TH %s 1 %s %s", quote(strings.ToUpper(pageName(node))), quote(p.Date), quote(strings.TrimSpace(app.Name+" "+p.Version)))
+	r.linef(".nh\n.ad l") // names are not to be hyphenated, nor lines with long ones stretched
+	r.linef(".SH NAME")
+	r.linef("%s \\- %s", literal(pageName(node)), text(strings.TrimSuffix(firstSentence(node.Help), ".")))
+	r.linef(".SH SYNOPSIS")
+	r.linef("\\fB%s\\fR %s", literal(app.Name), text(usage(node)))
+	r.linef(".SH DESCRIPTION")
 	description := node.Help
 	if node != app.Node {
 		description += "\n\n" + node.Detail
 	}
 	for i, block := range blocks(description) {
 		if i > 0 || block.literal {
-			r.line(".PP")
+			r.linef(".PP")
 		}
 		r.block(block)
 	}
@@ -48,7 +48,7 @@ func (p *Program) Page(app *kong.Application, node *kong.Node) string {
 		r.options(node)
 	}
 	if len(p.Exit) > 0 {
-		r.line(".SH EXIT STATUS")
+		r.linef(".SH EXIT STATUS")
 		for _, s := range p.Exit {
 			r.item(literal(s.Code), s.Meaning)
 		}
@@ -60,34 +60,35 @@ func (p *Program) Page(app *kong.Application, node *kong.Node) string {
 // roff is the source of a page.
 type roff struct{ strings.Builder }
 
-func (r *roff) line(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
+// linef adds a line, or several.
+func (r *roff) linef(format string, args ...any) { _, _ = fmt.Fprintf(r, format+"\n", args...) } // a builder does not fail
 
 func (r *roff) block(b block) {
 	if !b.literal {
-		r.line("%s", text(b.text))
+		r.linef("%s", text(b.text))
 		return
 	}
-	r.line(".RS 4\n.nf")
+	r.linef(".RS 4\n.nf")
 	for line := range strings.SplitSeq(b.text, "\n") {
-		r.line("%s", literal(line))
+		r.linef("%s", literal(line))
 	}
-	r.line(".fi\n.RE")
+	r.linef(".fi\n.RE")
 }
 
-func (r *roff) item(title, meaning string) { r.line(".TP\n%s\n%s", title, text(meaning)) }
+func (r *roff) item(title, meaning string) { r.linef(".TP\n%s\n%s", title, text(meaning)) }
 
 func (r *roff) commands(node *kong.Node) {
 	if len(visible(node)) == 0 {
 		return
 	}
-	r.line(".SH COMMANDS")
+	r.linef(".SH COMMANDS")
 	for _, below := range visible(node) {
 		r.item("\\fB"+literal(pageName(below))+"\\fR(1)", below.Help)
 	}
 }
 
 func (r *roff) options(node *kong.Node) {
-	r.line(".SH OPTIONS")
+	r.linef(".SH OPTIONS")
 	for _, argument := range node.Positional {
 		r.item("\\fI"+literal(argument.Summary())+"\\fR", helpOf(argument))
 	}
@@ -120,13 +121,13 @@ func (r *roff) seeAlso(app *kong.Application, node *kong.Node) {
 	if len(names) == 0 {
 		return
 	}
-	r.line(".SH SEE ALSO")
+	r.linef(".SH SEE ALSO")
 	for i, name := range names {
 		comma := ","
 		if i == len(names)-1 {
 			comma = ""
 		}
-		r.line(".BR %s (1)%s", literal(name), comma)
+		r.linef(".BR %s (1)%s", literal(name), comma)
 	}
 }
 

@@ -49,8 +49,11 @@ func variable(flag *kong.Flag) (name, value string, ok bool) {
 }
 
 // checkNames notes the variables that begin as the commands' own do, and are none of them: a mistyped one would have no effect.
-func checkNames(app *kong.Application, prefix string, m *mistakes) {
+func checkNames(app *kong.Application, prefix string, others []string, m *mistakes) {
 	known := make(map[string]bool)
+	for _, name := range others {
+		known[name] = true
+	}
 	for _, flag := range allFlags(app.Node) {
 		for _, name := range flag.Envs {
 			known[name] = true

@@ -54,11 +54,12 @@ type Checker interface {
 }
 
 // Resolve reads the command line args, the environment (variables that begin with prefix and an underscore) and the file, and
+// refuses variables that set no flag, but for those that others names, which the program reads itself. It
 // sets the flags of the command, once for a parser, which Own was called with. It calls Validate of the command and of what is embedded
 // in it, and then Check, if it is a Checker. The error is a [*MistakesError] that names all that is wrong. Where help is asked for,
 // kong prints it, and ends the process.
-func Resolve(ctx context.Context, parser *kong.Kong, prefix string, args []string) (*Resolved, error) {
-	r := &resolver{prefix: prefix, mistakes: &mistakes{about: make(map[string]string)}, values: make(map[*kong.Flag]given)}
+func Resolve(ctx context.Context, parser *kong.Kong, prefix string, args []string, others ...string) (*Resolved, error) {
+	r := &resolver{prefix: prefix, others: others, mistakes: &mistakes{about: make(map[string]string)}, values: make(map[*kong.Flag]given)}
 	read := readLine(parser.Model.Node, args, r.mistakes)
 	command, err := kong.Trace(parser, read.args)
 	if err != nil {
@@ -93,6 +94,7 @@ func Resolve(ctx context.Context, parser *kong.Kong, prefix string, args []strin
 // resolver finds out what the flags of one command are set to.
 type resolver struct {
 	prefix   string
+	others   []string // variables that set no flag
 	mistakes *mistakes
 	values   map[*kong.Flag]given // of the environment and the file
 }
@@ -121,7 +123,7 @@ func (r *resolver) gather(command *kong.Context) {
 	if !named {
 		return
 	}
-	checkNames(command.Model, r.prefix, r.mistakes)
+	checkNames(command.Model, r.prefix, r.others, r.mistakes)
 	f := r.file(command, onLine)
 	for _, flag := range command.Flags() {
 		if onLine[flag] || flag.Name == FileFlag || flag == command.Model.HelpFlag {

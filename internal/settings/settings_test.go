@@ -116,7 +116,7 @@ func resolve(t *testing.T, env map[string]string, text string, args ...string) (
 		t.Fatal(err)
 	}
 	settings.Own(parser)
-	resolved, err := settings.Resolve(t.Context(), parser, "PROG", args)
+	resolved, err := settings.Resolve(t.Context(), parser, "PROG", args, "PROG_OTHER")
 	return &p, resolved, err
 }
 
@@ -233,7 +233,9 @@ func TestVariablesOfKubernetes(t *testing.T) {
 		"PROG_=1":                               true,
 		"PROGRAM_LIMIT=1":                       false,
 		"PROG_USERS=1":                          false, // of another command
-		"PROG_DEPTH=x":                          false, // of another command, and wrong there
+		"PROG_USERS=x":                          false, // and wrong there
+		"PROG_DEPTH=1":                          true,  // of a command that reads no variables
+		"PROG_OTHER=1":                          false, // which the program reads itself
 		"PROG_HELP=true":                        true,
 		"PROG_PORT_8080_TCP_ADDR_LONG=10.0.0.1": true,
 	} {
