@@ -199,6 +199,9 @@ type service struct {
 	recorder *activity.Recorder
 	tokens   *access.Tokens // nil: none are asked for
 	ahead    atomic.Int64   // of its clock, in nanoseconds
+
+	described sync.Once
+	contract  *contract // see contractOf
 }
 
 func (s *service) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
@@ -278,8 +281,20 @@ func answerOf(t testing.TB, res *http.Response) answer {
 	return a
 }
 
-// do sends a request in process. A body is sent as JSON unless header pairs say otherwise.
+// do sends a request in process, and holds it and its answer against the service's description. A body is sent as JSON
+// unless header pairs say otherwise.
 func (s *service) do(t testing.TB, method, target, body string, header ...string) answer {
+	t.Helper()
+	c := s.contractOf(t)
+	r, a := ask(t, s.Handler, method, target, body, header...)
+	if err := c.judge(exchange{method, target, r.Header.Get("Content-Type"), body, a}); err != nil {
+		t.Errorf("%s %.100s %.200s\nis answered %d %.300s,\nwhich /openapi.json does not say: %v", method, target, body, a.Status, a.Body, err)
+	}
+	return a
+}
+
+// ask sends a request in process.
+func ask(t testing.TB, h http.Handler, method, target, body string, header ...string) (*http.Request, answer) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	if body == "" {
@@ -291,10 +306,10 @@ func (s *service) do(t testing.TB, method, target, body string, header ...string
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
+	h.ServeHTTP(w, r)
 	res := w.Result()
 	res.Request = r
-	return answerOf(t, res)
+	return r, answerOf(t, res)
 }
 
 // want does a request whose answer is known.

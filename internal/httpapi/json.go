@@ -186,8 +186,13 @@ func respond(c echo.Context, status int, v any, options ...json.Options) error {
 
 // send answers with body, which is JSON and is needed no longer when send returns.
 func send(c echo.Context, status int, body []byte) error {
+	return sendAs(c, status, typeJSON, body)
+}
+
+// sendAs answers with body, of the media type, which is needed no longer when it returns.
+func sendAs(c echo.Context, status int, mediaType string, body []byte) error {
 	h := c.Response().Header()
-	h.Set(echo.HeaderContentType, typeJSON)
+	h.Set(echo.HeaderContentType, mediaType)
 	h.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
 	c.Response().WriteHeader(status)
 	if _, err := c.Response().Write(body); err != nil {

@@ -36,6 +36,18 @@ func (m malformed) raw() string {
 	return b.String() + "\r\n" + m.body
 }
 
+// exchange is what the description is to be held against.
+func (m malformed) exchange(a answer) exchange {
+	method, target, _ := strings.Cut(m.request, " ")
+	x := exchange{method: method, target: target, contentType: "application/json", body: m.body, answer: a}
+	for line := range strings.SplitSeq(m.headers, "\n") {
+		if name, value, _ := strings.Cut(line, ": "); name == "Content-Type" {
+			x.contentType = value
+		}
+	}
+	return x
+}
+
 const (
 	filterPath = "POST /v1/feed/filter"
 	batchPath  = "POST /v1/activities"
@@ -375,6 +387,9 @@ func TestMalformed(t *testing.T) {
 	}
 	for _, m := range cases {
 		a := raw(t, addr, m.raw())
+		if err := s.contractOf(t).judge(m.exchange(a)); err != nil {
+			t.Errorf("%.120s\n%.120s\n%d %s: %v", m.request, m.body, a.Status, a.Body, err)
+		}
 		if a.Status != m.status || a.Code != m.code || a.Field != m.field {
 			t.Errorf("%.120s\n%s\n%.120s\ngot  %d %s\nwant %d %q %q", m.request, m.headers, m.body, a.Status, a.Body, m.status, m.code, m.field)
 		}

@@ -31,6 +31,9 @@ func (s *service) routes() []route {
 		{http.MethodGet, "/readyz", s.ready, nil, true},
 		{http.MethodGet, opspage.Path, page, nil, true}, // static: it has no data of its own
 		{http.MethodGet, opspage.Path + "/*", page, nil, true},
+		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
+		{http.MethodGet, "/docs", s.docs, nil, true},
+		{http.MethodGet, "/docs/style.css", s.docsStyle, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodGet, "/metrics", s.scrape, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,6 +91,8 @@ type service struct {
 	history  *history
 	failed   atomic.Uint64 // requests answered 5xx, but for those refused for overload
 	about    About
+
+	reference func() (reference, error) // makes it once
 }
 
 // Handler answers all routes. Its limit on requests may change while it does.
@@ -144,6 +147,7 @@ func newService(c Config) *service {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.reference = sync.OnceValues(s.makeReference)
 	s.measure(c.Metrics)
 	return s
 }

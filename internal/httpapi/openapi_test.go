@@ -1,0 +1,314 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// ownKinds are some of each sort beside the built-in ones, with limits.
+func ownKinds(t testing.TB) *activity.Kinds {
+	t.Helper()
+	kinds, err := activity.NewKinds(
+		activity.Kind{Name: "block", Plural: "blocks", Target: activity.User, Effect: activity.Drop, Reverse: "blocked-by", Limit: 1},
+		activity.Kind{Name: "hide", Plural: "hides", Target: activity.Post, Effect: activity.Drop},
+		activity.Kind{Name: "like", Plural: "likes", Target: activity.Post, Effect: activity.Annotate},
+		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: time.Hour},
+		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour, Parts: 2},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kinds
+}
+
+// operations returns those of the description, by "<METHOD> <path>".
+func (c *contract) operations() map[string]map[string]any {
+	all := make(map[string]map[string]any)
+	paths, _ := c.document["paths"].(map[string]any)
+	for path, item := range paths {
+		for method, operation := range item.(map[string]any) {
+			all[strings.ToUpper(method)+" "+path] = operation.(map[string]any)
+		}
+	}
+	return all
+}
+
+// TestDocumentIsOpenAPI: what is served is a document of OpenAPI 3.1 by that specification's own schema, each schema in it is one,
+// and each example is a value of its schema.
+func TestDocumentIsOpenAPI(t *testing.T) {
+	for name, s := range map[string]*service{
+		"built-in kinds": open(t), "own kinds": newService(t, httpapi.Config{}, ownKinds(t)), "without a ledger": openWithoutLedger(t),
+	} {
+		meta, err := os.ReadFile("testdata/oas31-schema.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(meta))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.contractOf(t)
+		if err := c.compiler.AddResource("https://spec.openapis.org/oas/3.1/schema/2022-10-07", schema); err != nil {
+			t.Fatal(err)
+		}
+		document := c.compiler.MustCompile("https://spec.openapis.org/oas/3.1/schema/2022-10-07")
+		if err := document.Validate(any(c.document)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		schemas, _ := at(c.document, "components", "schemas").(map[string]any)
+		for schema := range schemas {
+			if _, err := c.schema("components", "schemas", schema); err != nil {
+				t.Errorf("%s: %s: %v", name, schema, err)
+			}
+		}
+		names, examples := c.examples()
+		for i, example := range examples {
+			texts := []string{asText(t, example)}
+			if slices.Contains(names[i], "application/x-ndjson") {
+				texts = strings.Split(strings.TrimSuffix(example.(string), "\n"), "\n")
+			}
+			for _, text := range texts {
+				if err := c.fits(text, names[i]...); err != nil {
+					t.Errorf("%s: the example %s of %v: %v", name, text, names[i], err)
+				}
+			}
+		}
+		if len(examples) < 50 || len(schemas) < 20 {
+			t.Errorf("%s: %d examples, %d schemas", name, len(examples), len(schemas))
+		}
+	}
+}
+
+func asText(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestRouterAndDocument: whatever is routed is described, and the other way round.
+func TestRouterAndDocument(t *testing.T) {
+	s := newService(t, httpapi.Config{}, ownKinds(t))
+	operations := s.contractOf(t).operations()
+	routed := make(map[string]bool)
+	for _, r := range s.Handler.(*echo.Echo).Routes() {
+		if r.Method == http.MethodHead || r.Method == echo.RouteNotFound {
+			continue
+		}
+		parts := strings.Split(r.Path, "/")
+		for i, part := range parts {
+			if name, ok := strings.CutPrefix(part, ":"); ok {
+				parts[i] = "{" + name + "}"
+			}
+		}
+		route := r.Method + " " + strings.Join(parts, "/")
+		routed[route] = true
+		if operations[route] == nil {
+			t.Errorf("%s is routed, and is not in /openapi.json", route)
+		}
+	}
+	ids := make(map[any]string)
+	for route, operation := range operations {
+		if !routed[route] {
+			t.Errorf("%s is in /openapi.json, and is not routed", route)
+		}
+		if other := ids[operation["operationId"]]; other != "" {
+			t.Errorf("%s and %s have the same operationId", route, other)
+		}
+		ids[operation["operationId"]] = route
+	}
+	for _, route := range []string{"PUT /v1/users/{user}/super-likes/{target}", "GET /v1/users/{user}/mutes", "POST /v1/users/{user}/glimpses"} {
+		if operations[route] == nil {
+			t.Errorf("%s of a configured kind is not there", route)
+		}
+	}
+}
+
+// TestEveryAnswerIsDescribed has every call answered with every status that the description has of it, each held against the
+// description, but for those that are named at its end.
+func TestEveryAnswerIsDescribed(t *testing.T) {
+	s := newService(t, httpapi.Config{}, ownKinds(t))
+	c := s.contractOf(t)
+	c.seen = make(map[string]bool) // without the description's own
+	s.useEachCall(t)
+	s.refuseEachCall(t)
+	s.overloadEachCall(t)
+
+	s.do(t, "PUT", "/v1/users/9/blocks/1", "")
+	s.do(t, "PUT", "/v1/users/9/blocks/2", "") // over the limit of 1
+	for _, target := range []string{"a", "b", "c", "d"} {
+		s.do(t, "PUT", "/v1/users/9/super-likes/"+target, "")
+	}
+	s.store.set(failing)
+	s.do(t, "PUT", "/v1/pages", `{"pages":64}`)
+	s.do(t, "PUT", "/v1/pages", `{"pages":32}`)
+	s.ledger.set(failing)
+	s.do(t, "GET", "/readyz", "")
+
+	plain := openWithoutLedger(t)
+	plain.contractOf(t).seen = c.seen
+	plain.useEachCall(t)
+	for _, method := range []string{"blocks", "hides", "likes"} {
+		plain.do(t, "PUT", "/v1/users/1/"+method+"/2?until=2100-01-01T00:00:00Z", "")
+	}
+	plain.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"exact":true}`)
+	plain.do(t, "POST", "/v1/activities", lines(untilLine("hide", "u", "2100-01-01T00:00:00Z")))
+
+	for route, operation := range c.operations() {
+		answers := operation["responses"].(map[string]any)
+		for status := range answers {
+			switch own := strings.Contains(route, "mute") || strings.Contains(route, "super"); {
+			case c.seen[route+" "+status]:
+			case status == "409" && strings.HasPrefix(route, "DELETE "): // TestStuck
+			case status == "501" && own: // without a ledger there are no limits, and so not these kinds
+			case status == "500" && answers["408"] == nil: // it takes nothing that could go wrong
+			default:
+				t.Errorf("%s: the description has %s, and nothing here is answered so", route, status)
+			}
+		}
+	}
+	t.Logf("%d answers judged", len(c.seen))
+}
+
+// good is a request that the description has as an example of the operation.
+func (c *contract) good(t testing.TB, route string) (method, target, body string) {
+	t.Helper()
+	method, target, _ = strings.Cut(route, " ")
+	target = strings.NewReplacer("{user}", "1", "{target}", "2").Replace(target)
+	if example := at(c.operations()[route], "requestBody", "content", "application/json", "example"); example != nil {
+		text, err := json.Marshal(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = string(text)
+	}
+	return method, target, body
+}
+
+// useEachCall makes every call as the description's example has it, twice.
+func (s *service) useEachCall(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		for _, route := range slices.Sorted(maps.Keys(s.contractOf(t).operations())) {
+			method, target, body := s.contract.good(t, route)
+			if a := s.do(t, method, target, body); a.Status >= 300 && a.Code != "no_ledger" {
+				t.Errorf("the example of %s: %d %s", route, a.Status, a.Body)
+			}
+		}
+	}
+}
+
+// readerOf is a body that is read by a function.
+type readerOf func() error
+
+func (r readerOf) Read([]byte) (int, error) { return 0, r() }
+
+// refuseEachCall makes every call wrong in every way that all calls of its sort have.
+func (s *service) refuseEachCall(t *testing.T) {
+	t.Helper()
+	c := s.contractOf(t)
+	for route, operation := range c.operations() {
+		method, target, body := c.good(t, route)
+		s.do(t, method, target+"?nothing=1", body)
+		self := strings.Replace(target, "/2", "/1", 1)
+		s.do(t, method, self, strings.NewReplacer(`"block"`, `"nothing"`, `"like"`, `"nothing"`).Replace(body))
+		if body != "" {
+			s.do(t, method, target, body, "Content-Type", "text/plain")
+		}
+		if at(operation, "responses", "408") == nil {
+			continue // it does not look at a body
+		}
+		for status, length := range map[int]int64{408: -1, 500: 10, 413: 1 << 30} {
+			if status == 413 && body == "" {
+				continue
+			}
+			r := httptest.NewRequestWithContext(t.Context(), method, target, readerOf(func() error {
+				if status == 500 {
+					panic("a body that is not as bodies are")
+				}
+				return os.ErrDeadlineExceeded
+			}))
+			r.ContentLength = length
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			res := w.Result()
+			res.Request = r
+			a := answerOf(t, res)
+			if err := c.judge(exchange{method: method, target: target, answer: a}); err != nil || a.Status != status {
+				t.Errorf("%s: %d %s, want %d: %v", route, a.Status, a.Body, status, err)
+			}
+		}
+	}
+}
+
+// overloadEachCall makes every call while there are as many in progress as may be.
+func (s *service) overloadEachCall(t *testing.T) {
+	t.Helper()
+	full := &service{Handler: httpapi.New(httpapi.Config{Recorder: s.recorder, MaxRequests: 1}), recorder: s.recorder, contract: s.contractOf(t)}
+	full.described.Do(func() {})
+	begun, finish := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/feed/filter", readerOf(func() error {
+			close(begun)
+			<-finish
+			return io.ErrUnexpectedEOF
+		}))
+		r.Header.Set("Content-Type", "application/json")
+		full.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	<-begun
+	for route := range full.contract.operations() {
+		method, target, body := full.contract.good(t, route)
+		if a := full.do(t, method, target, body); (a.Status == 503) != (a.Code == "overloaded") {
+			t.Errorf("%s: %d %s", route, a.Status, a.Body)
+		}
+	}
+	close(finish)
+	<-done
+}
+
+// TestDocs: the page has a place for every operation, and is served so that nothing but its style sheet can be loaded.
+func TestDocs(t *testing.T) {
+	s := newService(t, httpapi.Config{}, ownKinds(t))
+	page, style := s.do(t, "GET", "/docs", ""), s.do(t, "GET", "/docs/style.css", "")
+	if page.Status != 200 || page.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(page.Body, `href="/docs/style.css"`) {
+		t.Fatalf("%d %v", page.Status, page.Header)
+	}
+	if style.Status != 200 || style.Header.Get("Content-Type") != "text/css; charset=utf-8" || len(style.Body) < 1000 {
+		t.Errorf("%d %v", style.Status, style.Header)
+	}
+	policy := page.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'self';") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "script") {
+		t.Errorf("policy %q", policy)
+	}
+	for route, operation := range s.contractOf(t).operations() {
+		id := operation["operationId"].(string)
+		_, path, _ := strings.Cut(route, " ")
+		_, section, ok := strings.Cut(page.Body, `<section id="`+id+`"`)
+		if section, _, _ = strings.Cut(section, "</section>"); !ok || !strings.Contains(section, path) || !strings.Contains(page.Body, `<a href="#`+id+`">`) {
+			t.Errorf("%s is not on the page", route)
+		}
+	}
+}
