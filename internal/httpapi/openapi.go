@@ -199,7 +199,8 @@ func (r route) codes(c call) []string {
 
 // aboutTokens says what scopes there are.
 func aboutTokens() string {
-	text := "A token, where the service was started with some. What a token may do are its scopes; of those that a call names it needs one.\n\n"
+	text := "Where the service was started with tokens, a call has to bring one, as `Authorization: Bearer <token>`. What it may be used for are its " +
+		"scopes; of those that a call names it needs one.\n\n"
 	for _, scope := range []struct {
 		name access.Scope
 		text string

@@ -161,7 +161,7 @@ func addKindCalls(all map[string]call, k activity.Kind) {
 	id, list := camel(k.Name), "/v1/users/:user/"+k.Plural
 	if !k.InLedger() {
 		all["POST "+list] = call{
-			id: "record" + id, tag: tagActivities, summary: "Record " + k.Plural + " (" + k.Name + ")",
+			id: "record" + id, tag: tagActivities, summary: "Record " + k.Name + " posts",
 			text: "They are forgotten by themselves, some time after " + k.Window.String() + ", and cannot be undone, listed or counted. Now and then, at the " +
 				"configured rate, a post counts as recorded that was not.",
 			takes:   asJSON("Posts", `{"posts":["p1","p2"]}`),

@@ -57,7 +57,7 @@ func (p *page) row(name string, s *Schema) row {
 			r.Text = of.Description
 		}
 		if scalar(of) {
-			r.Named = refName(s.Ref)
+			r.Type, r.Named = "", refName(s.Ref)
 		}
 	}
 	if s.Items != nil && s.Items.Ref != "" {
