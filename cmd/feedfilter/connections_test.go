@@ -56,15 +56,15 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 	return listener.Addr().String()
 }
 
-// client is a connection that is written to and read from byte by byte. It gives up after limit.
-type client struct {
+// byteClient is a connection that is written to and read from byte by byte. It gives up after limit.
+type byteClient struct {
 	*net.TCPConn
 
 	t  testing.TB
 	in *bufio.Reader
 }
 
-func dial(t testing.TB, addr string) *client {
+func dial(t testing.TB, addr string) *byteClient {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
@@ -74,10 +74,10 @@ func dial(t testing.TB, addr string) *client {
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
-	return &client{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
+	return &byteClient{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
 }
 
-func (c *client) send(text string) {
+func (c *byteClient) send(text string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
 		c.t.Fatalf("send %.50q: %v", text, err)
@@ -86,7 +86,7 @@ func (c *client) send(text string) {
 
 // dribble sends a byte at a time, much more often than the timeouts strike, until the server has
 // closed the connection.
-func (c *client) dribble(text string) {
+func (c *byteClient) dribble(text string) {
 	tick := time.NewTicker(soon / 30)
 	defer tick.Stop()
 	for ; ; <-tick.C {
@@ -104,7 +104,7 @@ type reply struct {
 	body   string
 }
 
-func (c *client) answer() reply {
+func (c *byteClient) answer() reply {
 	c.t.Helper()
 	res, err := http.ReadResponse(c.in, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *client) answer() reply {
 }
 
 // wantClosed reads until the server ends the connection. It must not say anything more.
-func (c *client) wantClosed(what string) {
+func (c *byteClient) wantClosed(what string) {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.in)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -250,7 +250,7 @@ func TestNoHTTP2(t *testing.T) {
 func TestConnectionLimit(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 2)
 	first, second := dial(t, addr), dial(t, addr)
-	for _, c := range []*client{first, second} {
+	for _, c := range []*byteClient{first, second} {
 		c.send(health)
 		c.answer()
 	}

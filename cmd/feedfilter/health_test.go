@@ -25,11 +25,11 @@ func TestHealth(t *testing.T) {
 		"degraded": {200, `{"status":"degraded","down":[{"dependency":"pages","reason":"it does not answer in time"}]}`, 0, "degraded; pages: it does not answer in time\n", ""},
 		"unavailable": {
 			503, `{"status":"unavailable","down":[{"dependency":"ledger","reason":"gone"},{"dependency":"pages","reason":"gone too"}]}`,
-			1, "", "/readyz: unavailable; ledger: gone; pages: gone too",
+			1, "", ": unavailable; ledger: gone; pages: gone too",
 		},
 		"something else":   {200, `<html>`, 1, "", "answered 200 OK, and not as feedfilter does"},
 		"no status":        {200, `{}`, 1, "", "answered 200 OK, and not as feedfilter does"},
-		"another's ready":  {404, `{"status":"ready"}`, 1, "", "/readyz: ready"},
+		"another's ready":  {404, `{"status":"ready"}`, 1, "", "answered 404 Not Found, and not as feedfilter does"},
 		"a way to another": {302, ``, 1, "", "answered 302 Found"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,6 +37,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%s: asked for %s", name, r.URL)
 			}
 			w.Header().Set("Location", elsewhere.URL)
+			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(c.status)
 			_, _ = w.Write([]byte(c.body))
 		}))

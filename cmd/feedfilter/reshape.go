@@ -34,7 +34,7 @@ func (c *reshapeCmd) Validate() error {
 	var all checks
 	all.wantf(c.Data.Pages != nil, "--pages: say how many there are to be")
 	if c.Server != "" {
-		_, err := serviceURL(c.Server)
+		_, err := serviceAt(c.Server, askTimeout, nil)
 		all.wantf(err == nil, "--server: %w", err)
 	} else {
 		all.wantf(c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")

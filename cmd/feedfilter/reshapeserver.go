@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/feedfilter/feedfilter/client"
 )
 
 const (
@@ -31,18 +33,13 @@ func serviceURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// shape is what a service says of its pages.
-type shape struct {
-	Pages     uint32 `json:"pages"`
-	Homes     int    `json:"homes"`
-	Reshaped  int    `json:"reshaped"`
-	Reshaping bool   `json:"reshaping"`
-	Trouble   string `json:"trouble"`
-}
-
 // ask has a service do it, and waits until it has.
 func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error {
-	s, err := c.call(ctx, http.MethodPut, fmt.Sprintf(`{"pages":%d}`, pages))
+	service, err := serviceAt(c.Server, askTimeout, c.Client.token)
+	if err != nil {
+		return err
+	}
+	s, err := service.Reshape(ctx, pages)
 	silent, troubled := 0, ""
 	for {
 		switch {
@@ -74,19 +71,13 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		s, err = c.call(ctx, http.MethodGet, "")
+		s, err = service.Pages(ctx)
 	}
 }
 
-// call asks for /v1/pages of the service.
-func (c *reshapeCmd) call(ctx context.Context, method, body string) (s shape, err error) {
-	if err := (remote{c.Server, c.Client}).ask(ctx, method, "v1/pages", body, &s); err != nil {
-		return shape{}, err
-	}
-	if s.Homes == 0 {
-		return shape{}, fmt.Errorf("%s: answered, and not as feedfilter does", c.Server)
-	}
-	return s, nil
+// serviceAt is a client of the service at address, which asks once: it is how things are now that is asked for.
+func serviceAt(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
+	return client.New(address, client.Options{AttemptTimeout: timeout, MaxAttempts: 1, Token: token, HTTPClient: directly()})
 }
 
 // directly is a client that goes neither by way of a proxy nor to other addresses: it is this service that is asked.

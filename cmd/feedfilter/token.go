@@ -191,7 +191,7 @@ func (c *tokenCheckCmd) Run(std stdio) error {
 	if err != nil {
 		return fmt.Errorf("--auth-file: %w", err)
 	}
-	token, err := clientFlags{c.TokenFile}.token()
+	token, err := clientFlags{c.TokenFile}.token(ctx)
 	if err != nil || token == "" {
 		if err == nil {
 			_, err = fmt.Fprintln(std.out, "ok")
@@ -212,7 +212,7 @@ type clientFlags struct {
 }
 
 // token returns the token to show, "" if there is none.
-func (f clientFlags) token() (string, error) {
+func (f clientFlags) token(context.Context) (string, error) {
 	if f.TokenFile == "" {
 		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
 	}
@@ -225,13 +225,4 @@ func (f clientFlags) token() (string, error) {
 		return "", fmt.Errorf("--token-file %s: does not hold a token, and nothing else", f.TokenFile)
 	}
 	return token, nil
-}
-
-// authorize shows the token, if there is one.
-func (f clientFlags) authorize(req *http.Request) error {
-	token, err := f.token()
-	if err == nil && token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	return err
 }

@@ -1,0 +1,201 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Ops of activities.
+const (
+	Add    = "add"
+	Remove = "remove"
+)
+
+// Activity is one of a batch, a stream or an export.
+type Activity struct {
+	User   string    `json:"user"`
+	Kind   string    `json:"kind"` // by its name, such as "block"
+	Target string    `json:"target"`
+	Op     string    `json:"op"`             // Add or Remove
+	Until  time.Time `json:"until,omitzero"` // zero: it has no end
+}
+
+// Exported is an activity as the service had it.
+type Exported struct {
+	Activity
+
+	Since time.Time `json:"since"`
+}
+
+// Result is what became of an activity.
+type Result struct {
+	Changed bool
+	Err     *Error // why it was not recorded, or undone; nil if it was
+}
+
+// UnmarshalJSON reads {"changed":true} or {"error":{...}}.
+func (r *Result) UnmarshalJSON(text []byte) error {
+	var line struct {
+		Changed *bool    `json:"changed"`
+		Error   *problem `json:"error"`
+	}
+	if err := json.Unmarshal(text, &line); err != nil {
+		return err
+	}
+	*r = Result{}
+	switch {
+	case line.Error != nil && line.Error.Code != "":
+		r.Err = new(Error)
+		line.Error.to(r.Err)
+	case line.Changed != nil:
+		r.Changed = *line.Changed
+	default:
+		return errors.New("neither a change nor an error")
+	}
+	return nil
+}
+
+// Batch records and undoes 1 to 10,000 activities, and returns a result for each, in order. They are checked whole first: if one
+// cannot be recorded, that is an [*Error] whose Field names it, and nothing changes.
+func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, error) {
+	body := struct {
+		Activities []Activity `json:"activities"`
+	}{activities}
+	var answer struct {
+		Results []Result `json:"results"`
+	}
+	err := c.do(ctx, &call{method: http.MethodPost, path: []string{"v1", "activities"}, body: body, into: &answer})
+	if err == nil && len(answer.Results) != len(activities) {
+		return nil, fmt.Errorf("%d results for %d activities: %w", len(answer.Results), len(activities), ErrForeign)
+	}
+	return answer.Results, err
+}
+
+// Stream records and undoes any number of activities while it yields a result for each, in order. It takes activities as the service does, from
+// another goroutine, which the end of the loop over the results waits for: an iterator that waits has to end with ctx. Where the stream breaks off, it yields the error and ends: the
+// activities without a result may or may not have taken effect, and may be sent again. One with an error does not end it.
+func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		reader, writer := io.Pipe()
+		sent, written := 0, make(chan struct{})
+		go func() {
+			defer close(written)
+			var err error
+			sent, err = writeLines(writer, activities)
+			writer.CloseWithError(err) // nil: the end
+		}()
+		got := 0
+		defer func() {
+			cancel()
+			_ = reader.Close()
+			<-written
+		}()
+		for r, err := range lines[Result](ctx, c, &call{method: http.MethodPost, path: []string{"v1", "activities"}}, reader) {
+			if err == nil {
+				got++
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+		_ = reader.Close()
+		<-written
+		if got != sent {
+			yield(Result{}, &lostError{fmt.Errorf("%d results for %d activities", got, sent)})
+		}
+	}
+}
+
+// writeLines writes a line for each, and returns how many it has begun with.
+func writeLines(w io.Writer, activities iter.Seq[Activity]) (sent int, err error) {
+	for a := range activities {
+		line, err := json.Marshal(a)
+		if err != nil {
+			return sent, fmt.Errorf("write an activity: %w: %w", ErrInvalid, err)
+		}
+		sent++
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// Export yields all activities of the user that the ledger keeps, by kind and target. Where that fails, it yields the error and ends: what
+// came before is not all.
+func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Exported, error] {
+	return func(yield func(Exported, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for e, err := range lines[Exported](ctx, c, &call{method: http.MethodGet, path: user(userID, "export")}, nil) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// lines makes the call and yields each line of its answer. Where it ends early, the connection is closed.
+func lines[T any](ctx context.Context, c *Client, call *call, body io.Reader) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		mediaType := typeNDJSON
+		if body == nil {
+			mediaType, body = "", http.NoBody
+		}
+		res, err := c.send(ctx, call, mediaType, body)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			yield(none, c.failure(res))
+			return
+		}
+		if err := typed(res, typeNDJSON); err != nil {
+			yield(none, err)
+			return
+		}
+		in := bufio.NewScanner(res.Body)
+		in.Buffer(nil, int(min(c.length, 1<<30)))
+		in.Split(wholeLines)
+		for in.Scan() {
+			var v T
+			if err := json.Unmarshal(in.Bytes(), &v); err != nil {
+				yield(none, foreign(res, err))
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+		switch err := in.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			yield(none, foreign(res, err))
+		case err != nil:
+			yield(none, &lostError{fmt.Errorf("%s: read the answer: %w", where(res), err)})
+		}
+	}
+}
+
+// wholeLines is [bufio.ScanLines], but that the last line has to have its end, too.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if end := bytes.IndexByte(data, '\n'); end >= 0 {
+		return end + 1, data[:end], nil
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
+}

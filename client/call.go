@@ -1,0 +1,222 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	typeJSON   = "application/json"
+	typeNDJSON = "application/x-ndjson"
+
+	maxErrorBytes = 64 << 10 // of an answer that is an error
+	maxRetryAfter = time.Hour
+)
+
+// call is one of the API.
+type call struct {
+	method string
+	path   []string // its parts, not escaped
+	query  url.Values
+	body   any // sent as JSON; nil: none
+	into   any // what the answer is read into
+
+	timeout time.Duration // of an attempt, where it is another than the client's
+	once    bool          // whether it must not be repeated where it may have taken effect
+	also    int           // a status whose answer is of the call's own shape, beside 2xx
+	sound   func() bool   // whether what was read is an answer; nil: it is
+}
+
+// do makes the call, again where that may help.
+func (c *Client) do(ctx context.Context, call *call) error {
+	var body []byte
+	if call.body != nil {
+		var err error
+		if body, err = json.Marshal(call.body); err != nil {
+			return fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		err := c.attempt(ctx, call, body)
+		if err == nil {
+			c.budget.earn()
+			return nil
+		}
+		if !c.again(ctx, call, attempt, err) {
+			return err
+		}
+	}
+}
+
+// attempt makes the call once.
+func (c *Client) attempt(ctx context.Context, call *call, body []byte) error {
+	timeout := c.timeout
+	if call.timeout > 0 {
+		timeout = call.timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	mediaType, reader := "", io.Reader(http.NoBody)
+	if call.body != nil {
+		mediaType, reader = typeJSON, bytes.NewReader(body)
+	}
+	res, err := c.send(ctx, call, mediaType, reader)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 && res.StatusCode != call.also {
+		return c.failure(res)
+	}
+	if err := typed(res, typeJSON); err != nil {
+		return err
+	}
+	text, err := read(res, c.length)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, call.into); err != nil {
+		return foreign(res, err)
+	}
+	if call.sound != nil && !call.sound() {
+		return foreign(res, errors.New("what is needed is not there"))
+	}
+	return nil
+}
+
+// send sends the request and returns the answer, whose body is still to be read, and closed.
+func (c *Client) send(ctx context.Context, call *call, mediaType string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, call.method, c.base.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.URL = c.url(call.path, call.query)
+	if mediaType != "" {
+		req.Header.Set("Content-Type", mediaType)
+	}
+	req.Header.Set("User-Agent", c.agent)
+	if id, ok := ctx.Value(requestIDKey{}).(string); ok {
+		req.Header.Set("X-Request-Id", id)
+	}
+	if c.token != nil {
+		token, err := c.token(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, &lostError{err}
+	}
+	return res, nil
+}
+
+// url is the address of a path, whose parts may have any characters in them.
+func (c *Client) url(path []string, query url.Values) *url.URL {
+	u := *c.base
+	raw := u.EscapedPath()
+	for _, part := range path {
+		u.Path += "/" + part
+		escaped := url.PathEscape(part)
+		if strings.Trim(part, ".") == "" { // "." and ".." would be taken for the path's own
+			escaped = strings.ReplaceAll(part, ".", "%2E")
+		}
+		raw += "/" + escaped
+	}
+	u.RawPath, u.RawQuery = raw, query.Encode()
+	return &u
+}
+
+// read reads the answer to its end, so that the connection can be used again, unless it has more than limit bytes.
+func read(res *http.Response, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, &lostError{fmt.Errorf("%s: read the answer: %w", where(res), err)}
+	case int64(len(text)) > limit:
+		return nil, foreign(res, fmt.Errorf("more than %d bytes", limit))
+	default:
+		return text, nil
+	}
+}
+
+// typed returns an error unless the answer is of the media type.
+func typed(res *http.Response, want string) error {
+	given := res.Header.Get("Content-Type")
+	if got, _, err := mime.ParseMediaType(given); err != nil || got != want {
+		return foreign(res, fmt.Errorf("of type %q", given))
+	}
+	return nil
+}
+
+// foreign is the error of an answer that this package does not understand.
+func foreign(res *http.Response, err error) error {
+	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, err)
+}
+
+// where is what was asked for.
+func where(res *http.Response) string {
+	return res.Request.Method + " " + res.Request.URL.Redacted()
+}
+
+// failure reads an answer that is an error.
+func (c *Client) failure(res *http.Response) error {
+	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-Id")}
+	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
+	var answer struct {
+		Error problem `json:"error"`
+	}
+	if err == nil {
+		err = errors.Join(typed(res, typeJSON), json.Unmarshal(text, &answer))
+	}
+	if err == nil && answer.Error.Code != "" {
+		answer.Error.to(e)
+		return fmt.Errorf("%s: %w", where(res), e)
+	}
+	e.Message = http.StatusText(res.StatusCode)
+	if retryable(res.StatusCode) { // a proxy's, which knows no codes
+		return fmt.Errorf("%s: %w", where(res), e)
+	}
+	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, e)
+}
+
+// problem is an error as the service writes it.
+type problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Field   string `json:"field"`
+	Limit   uint32 `json:"limit"`
+}
+
+func (p problem) to(e *Error) {
+	e.Code, e.Message, e.Field, e.Limit = p.Code, p.Message, p.Field, p.Limit
+}
+
+// retryAfter reads the header in seconds, the only form that the service has; 0 for another.
+func retryAfter(text string) time.Duration {
+	seconds, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+// user is the path of a user, and what is below.
+func user(id string, below ...string) []string {
+	return slices.Concat([]string{"v1", "users", id}, below)
+}
