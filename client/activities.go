@@ -21,7 +21,17 @@ const Seen = "seen"
 
 // changed is the answer to an activity.
 type changed struct {
-	Changed bool `json:"changed"`
+	Changed *bool `json:"changed"`
+}
+
+// activity makes a call that is answered with it.
+func (c *Client) activity(ctx context.Context, call *call) (bool, error) {
+	var answer changed
+	call.into, call.sound = &answer, func() bool { return answer.Changed != nil }
+	if err := c.do(ctx, call); err != nil {
+		return false, err
+	}
+	return *answer.Changed, nil
 }
 
 // Put records an activity, such as Put(ctx, "1", client.Blocks, "2", time.Time{}): user 1 blocks user 2. It ends by itself at until,
@@ -32,16 +42,12 @@ func (c *Client) Put(ctx context.Context, userID, plural, target string, until t
 	if !until.IsZero() {
 		query = url.Values{"until": {until.UTC().Format(time.RFC3339Nano)}}
 	}
-	var answer changed
-	err := c.do(ctx, &call{method: http.MethodPut, path: user(userID, plural, target), query: query, into: &answer})
-	return answer.Changed, err
+	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, plural, target), query: query})
 }
 
 // Delete undoes an activity. It returns whether there was one.
 func (c *Client) Delete(ctx context.Context, userID, plural, target string) (bool, error) {
-	var answer changed
-	err := c.do(ctx, &call{method: http.MethodDelete, path: user(userID, plural, target), into: &answer})
-	return answer.Changed, err
+	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, plural, target)})
 }
 
 // Record records posts, 1 to 1,000, of a kind with a window, such as Record(ctx, "1", client.Seen, posts). It returns how many distinct
@@ -53,7 +59,10 @@ func (c *Client) Record(ctx context.Context, userID, plural string, posts []stri
 	var answer struct {
 		Recorded int `json:"recorded"`
 	}
-	err := c.do(ctx, &call{method: http.MethodPost, path: user(userID, plural), body: body, into: &answer})
+	err := c.do(ctx, &call{
+		method: http.MethodPost, path: user(userID, plural), body: body, into: &answer,
+		sound: func() bool { return answer.Recorded > 0 },
+	})
 	return answer.Recorded, err
 }
 
@@ -79,7 +88,10 @@ func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item
 				Items []Item `json:"items"`
 				Next  string `json:"next"`
 			}
-			err := c.do(ctx, &call{method: http.MethodGet, path: user(userID, plural), query: query, into: &answer})
+			err := c.do(ctx, &call{
+				method: http.MethodGet, path: user(userID, plural), query: query, into: &answer,
+				sound: func() bool { return answer.Items != nil },
+			})
 			if err != nil {
 				yield(Item{}, err)
 				return
@@ -102,7 +114,10 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 	var answer struct {
 		Counts map[string]int `json:"counts"`
 	}
-	err := c.do(ctx, &call{method: http.MethodGet, path: user(userID), into: &answer})
+	err := c.do(ctx, &call{
+		method: http.MethodGet, path: user(userID), into: &answer,
+		sound: func() bool { return answer.Counts != nil },
+	})
 	return answer.Counts, err
 }
 
@@ -122,7 +137,10 @@ func (c *Client) Preview(ctx context.Context, userID, kind string, targets []str
 		Targets []string `json:"targets"`
 	}{kind, targets}
 	var answer Preview
-	err := c.do(ctx, &call{method: http.MethodPost, path: user(userID, "preview"), body: body, into: &answer})
+	err := c.do(ctx, &call{
+		method: http.MethodPost, path: user(userID, "preview"), body: body, into: &answer,
+		sound: func() bool { return answer.New+answer.Present > 0 },
+	})
 	return answer, err
 }
 
@@ -133,8 +151,14 @@ const deleteTimeout = 6 * time.Minute
 // with the user, in its last attempt. After an error, call it again: it goes on.
 func (c *Client) DeleteUser(ctx context.Context, userID string) (int, error) {
 	var answer struct {
-		Deleted int `json:"deleted"`
+		Deleted *int `json:"deleted"`
 	}
-	err := c.do(ctx, &call{method: http.MethodDelete, path: user(userID), into: &answer, timeout: deleteTimeout})
-	return answer.Deleted, err
+	err := c.do(ctx, &call{
+		method: http.MethodDelete, path: user(userID), into: &answer, timeout: deleteTimeout,
+		sound: func() bool { return answer.Deleted != nil },
+	})
+	if err != nil {
+		return 0, err
+	}
+	return *answer.Deleted, nil
 }

@@ -63,8 +63,21 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: req, into: &feed, once: req.RecordSeen,
+		sound: func() bool { return feed.answers(req) },
 	})
 	return feed, err
+}
+
+// answers reports whether every candidate that was looked at is kept or dropped.
+func (f Feed) answers(req FilterRequest) bool {
+	looked := len(req.Posts)
+	switch {
+	case f.Next < 0, f.Next > 0 && f.Next >= looked:
+		return false
+	case f.Next > 0:
+		looked = f.Next
+	}
+	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
 }
 
 // Explanation says why a post is dropped from a feed, or kept.
@@ -103,6 +116,9 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explana
 		Post   Post   `json:"post"`
 	}{viewer, post}
 	var e Explanation
-	err := c.do(ctx, &call{method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e})
+	err := c.do(ctx, &call{
+		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e,
+		sound: func() bool { return e.Reasons != nil && e.Degraded != nil },
+	})
 	return e, err
 }

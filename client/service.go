@@ -25,7 +25,10 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 	var answer struct {
 		Kinds []Kind `json:"kinds"`
 	}
-	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "kinds"}, into: &answer})
+	err := c.do(ctx, &call{
+		method: http.MethodGet, path: []string{"v1", "kinds"}, into: &answer,
+		sound: func() bool { return answer.Kinds != nil },
+	})
 	return answer.Kinds, err
 }
 
@@ -111,6 +114,6 @@ type Stats struct {
 // Stats returns what the process that answers has counted.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "stats"}, into: &s})
+	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "stats"}, into: &s, sound: func() bool { return s.Recorder != nil }})
 	return s, err
 }

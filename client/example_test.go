@@ -1,0 +1,138 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"time"
+
+	"github.com/feedfilter/feedfilter/client"
+)
+
+// exampleService starts a service of its own, as "feedfilter serve" does, and returns its address and how to end it.
+func exampleService() (url string, end func()) {
+	dir, err := os.MkdirTemp("", "feedfilter")
+	if err != nil {
+		panic(err)
+	}
+	handler, end, err := openService(context.Background(), dir, 1000)
+	if err != nil {
+		panic(err)
+	}
+	server := httptest.NewServer(handler)
+	return server.URL, func() { server.Close(); end(); _ = os.RemoveAll(dir) }
+}
+
+func Example() {
+	url, end := exampleService()
+	defer end()
+	c, err := client.New(url, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+
+	// User 1 blocks user 2.
+	if _, err := c.Put(ctx, "1", client.Blocks, "2", time.Time{}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	feed, err := c.Filter(ctx, client.FilterRequest{
+		Viewer: "1",
+		Posts:  []client.Post{{ID: "p8", Author: "2"}, {ID: "p9", Author: "3"}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("shown:", feed.Posts[0].ID)
+	fmt.Println("dropped:", feed.Dropped[0].ID, "for a", feed.Dropped[0].Kind)
+	// Output:
+	// shown: p9
+	// dropped: p8 for a block
+}
+
+// A renderer says how long it can wait, and what it does without an answer.
+func ExampleClient_Filter() {
+	c, err := client.New("http://127.0.0.1:1", client.Options{}) // where nobody answers
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	candidates := []client.Post{{ID: "p1", Author: "1"}, {ID: "p8", Author: "2"}}
+	viewer := "1"
+
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	feed, err := c.Filter(ctx, client.FilterRequest{Viewer: viewer, Posts: candidates})
+	switch {
+	case errors.Is(err, client.ErrUnavailable): // fail closed: what needs no check
+		for _, p := range candidates {
+			if p.Author == viewer {
+				fmt.Println("shown:", p.ID)
+			}
+		}
+	case err != nil:
+		fmt.Println("a mistake in the request:", err)
+	default:
+		for _, p := range feed.Posts {
+			fmt.Println("shown:", p.ID)
+		}
+	}
+	// Output: shown: p1
+}
+
+func ExampleClient_List() {
+	url, end := exampleService()
+	defer end()
+	c, err := client.New(url, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	for _, post := range []string{"p1", "p2", "p3"} {
+		if _, err := c.Put(ctx, "1", client.Hides, post, time.Time{}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for item, err := range c.List(ctx, "1", client.Hides) { // newest first
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(item.Target)
+	}
+	// Output:
+	// p3
+	// p2
+	// p1
+}
+
+func ExampleClient_Batch() {
+	url, end := exampleService()
+	defer end()
+	c, err := client.New(url, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	results, err := c.Batch(context.Background(), []client.Activity{
+		{User: "1", Kind: "block", Target: "2", Op: client.Add},
+		{User: "1", Kind: "hide", Target: "p7", Op: client.Remove},
+	})
+	if err != nil {
+		fmt.Println(err) // of all of it: nothing was changed
+		return
+	}
+	for _, r := range results {
+		fmt.Println(r.Changed, r.Err == nil)
+	}
+	// Output:
+	// true true
+	// false true
+}

@@ -1,0 +1,413 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/client"
+)
+
+// network answers requests as told, without a network: in a synctest bubble time passes when everybody waits.
+type network func(r *http.Request, attempt int) (*http.Response, error)
+
+// counted is the network as a transport, and how often it was asked, and when.
+type counted struct {
+	network
+
+	asked atomic.Int64
+	times []time.Duration
+	start time.Time
+}
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := int(c.asked.Add(1))
+	c.times = append(c.times, time.Since(c.start))
+	return c.network(r, n)
+}
+
+// answered is an answer of JSON; header pairs may say more.
+func answered(r *http.Request, status int, body string, header ...string) *http.Response {
+	res := &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}
+	for i := 0; i < len(header); i += 2 {
+		res.Header.Set(header[i], header[i+1])
+	}
+	return res
+}
+
+// over returns a client over the network.
+func over(t *testing.T, o client.Options, n network) (*client.Client, *counted) {
+	t.Helper()
+	transport := &counted{network: n, start: time.Now()}
+	o.HTTPClient = &http.Client{Transport: transport}
+	return newClient(t, "http://service", o), transport
+}
+
+const (
+	okKinds     = `{"kinds":[]}`
+	overloaded  = `{"error":{"code":"overloaded","message":"the service has too much to do"}}`
+	unavailable = `{"error":{"code":"unavailable","message":"what this call needs is unavailable: ledger"}}`
+)
+
+var errCut = errors.New("connection reset by peer")
+
+// cutOff is a body that ends before its end.
+func cutOff(text string) io.ReadCloser {
+	return io.NopCloser(io.MultiReader(strings.NewReader(text), readerOf(func([]byte) (int, error) { return 0, errCut })))
+}
+
+type readerOf func([]byte) (int, error)
+
+func (r readerOf) Read(p []byte) (int, error) { return r(p) }
+
+// TestRetries: what may be another answer the next time is asked for again, and nothing else is.
+func TestRetries(t *testing.T) {
+	cut := func(r *http.Request) (*http.Response, error) {
+		res := answered(r, 200, "")
+		res.Body = cutOff(`{"kin`)
+		return res, nil
+	}
+	for name, c := range map[string]struct {
+		first    func(r *http.Request) (*http.Response, error)
+		attempts int64
+		is       error // where it is not asked again, or all fail alike
+	}{
+		"overloaded":  {func(r *http.Request) (*http.Response, error) { return answered(r, 503, overloaded), nil }, 2, nil},
+		"unavailable": {func(r *http.Request) (*http.Response, error) { return answered(r, 503, unavailable), nil }, 2, nil},
+		"too many":    {func(r *http.Request) (*http.Response, error) { return answered(r, 429, overloaded), nil }, 2, nil},
+		"a proxy's error": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 502, "<html>", "Content-Type", "text/html"), nil
+		}, 2, nil},
+		"no connection":  {func(*http.Request) (*http.Response, error) { return nil, errCut }, 2, nil},
+		"half an answer": {cut, 2, nil},
+		"invalid": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 400, `{"error":{"code":"x","message":"y"}}`), nil
+		}, 1, client.ErrInvalid},
+		"denied": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 401, `{"error":{"code":"x","message":"y"}}`), nil
+		}, 1, client.ErrDenied},
+		"no ledger": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 501, `{"error":{"code":"no_ledger","message":"y"}}`), nil
+		}, 1, client.ErrNoLedger},
+		"inside": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 500, `{"error":{"code":"internal","message":"y"}}`), nil
+		}, 1, client.ErrUnavailable},
+		"another type": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 200, okKinds, "Content-Type", "text/plain"), nil
+		}, 1, client.ErrForeign},
+		"not JSON":   {func(r *http.Request) (*http.Response, error) { return answered(r, 200, `{"kinds":[}`), nil }, 1, client.ErrForeign},
+		"two values": {func(r *http.Request) (*http.Response, error) { return answered(r, 200, okKinds+okKinds), nil }, 1, client.ErrForeign},
+		"another's 404": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 404, `<html>`, "Content-Type", "text/html"), nil
+		}, 1, client.ErrForeign},
+		"too long": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 200, `{"kinds":[`+strings.Repeat(" ", 2000)+`]}`), nil
+		}, 1, client.ErrForeign},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			service, asked := over(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, n int) (*http.Response, error) {
+				if n > 1 {
+					return answered(r, 200, okKinds), nil
+				}
+				return c.first(r)
+			})
+			_, err := service.Kinds(t.Context())
+			if got := asked.asked.Load(); got != c.attempts || !errors.Is(err, c.is) || (c.is == nil) != (err == nil) {
+				t.Errorf("%s: %d attempts, %v", name, got, err)
+			}
+			// The same all the time: attempts are bounded, and what the last one was is told.
+			service, asked = over(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, _ int) (*http.Response, error) { return c.first(r) })
+			_, err = service.Kinds(t.Context())
+			if got := asked.asked.Load(); err == nil || c.attempts == 2 && (got != 4 || !errors.Is(err, client.ErrUnavailable)) || c.attempts == 1 && got != 1 {
+				t.Errorf("%s, always: %d attempts, %v", name, got, err)
+			}
+		})
+	}
+}
+
+// TestPauses: pauses grow, are random, and at least what Retry-After says; one that the context does not leave room for is not begun.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		after := ""
+		n := func(r *http.Request, _ int) (*http.Response, error) {
+			return answered(r, 503, overloaded, "Retry-After", after), nil
+		}
+		service, asked := over(t, client.Options{MaxAttempts: 8}, n)
+		_, err := service.Kinds(t.Context())
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "overloaded" || len(asked.times) != 8 {
+			t.Fatalf("%d attempts, %v", len(asked.times), err)
+		}
+		for i := 1; i < 8; i++ {
+			pause, most := asked.times[i]-asked.times[i-1], min(100*time.Millisecond<<(i-1), 3*time.Second)
+			if pause < 0 || pause >= most {
+				t.Errorf("pause %d is %v, of at most %v", i, pause, most)
+			}
+		}
+		after = "2"
+		service, asked = over(t, client.Options{}, n)
+		_, err = service.Kinds(t.Context())
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.RetryAfter != 2*time.Second {
+			t.Errorf("%v", err)
+		}
+		for i := 1; i < 4; i++ {
+			if pause := asked.times[i] - asked.times[i-1]; pause < 2*time.Second || pause > 2100*time.Millisecond {
+				t.Errorf("after Retry-After: 2 it was %v", pause)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		service, asked = over(t, client.Options{}, n)
+		start := time.Now()
+		if _, err := service.Kinds(ctx); !errors.Is(err, client.ErrOverloaded) || !errors.Is(err, client.ErrUnavailable) || len(asked.times) != 1 || time.Since(start) != 0 {
+			t.Errorf("%d attempts in %v, %v", len(asked.times), time.Since(start), err)
+		}
+	})
+}
+
+// TestRetryBudget: all calls together retry ten times, and once more for each ten that succeed.
+func TestRetryBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := true
+		service, asked := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			if down {
+				return answered(r, 503, unavailable), nil
+			}
+			return answered(r, 200, okKinds), nil
+		})
+		for range 20 {
+			if _, err := service.Kinds(t.Context()); err == nil {
+				t.Fatal("answered")
+			}
+		}
+		if got := asked.asked.Load(); got != 20+10 {
+			t.Errorf("%d attempts of 20 calls", got)
+		}
+		down = false
+		for range 21 {
+			if _, err := service.Kinds(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		down = true
+		asked.asked.Store(0)
+		for range 20 {
+			_, _ = service.Kinds(t.Context())
+		}
+		if got := asked.asked.Load(); got != 20+2 {
+			t.Errorf("%d attempts of 20 calls, after 21 that succeeded", got)
+		}
+	})
+}
+
+// TestTimes: an attempt that stands still is given up, wherever it does, and made again; the context ends all of it.
+func TestTimes(t *testing.T) {
+	silent := map[string]network{
+		"before the answer": func(r *http.Request, _ int) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		},
+		"within it": func(r *http.Request, _ int) (*http.Response, error) {
+			res := answered(r, 200, "")
+			res.Body = io.NopCloser(readerOf(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() }))
+			return res, nil
+		},
+	}
+	for name, n := range silent {
+		synctest.Test(t, func(t *testing.T) {
+			service, asked := over(t, client.Options{AttemptTimeout: time.Second, MaxAttempts: 3}, n)
+			start := time.Now()
+			_, err := service.Kinds(t.Context())
+			if took := time.Since(start); !errors.Is(err, client.ErrUnavailable) || asked.asked.Load() != 3 || took < 3*time.Second || took > 3500*time.Millisecond {
+				t.Errorf("%s: %d attempts in %v, %v", name, asked.asked.Load(), took, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			start = time.Now()
+			_, err = service.Kinds(ctx)
+			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrUnavailable) || took != 300*time.Millisecond {
+				t.Errorf("%s: in %v, %v", name, took, err)
+			}
+			ctx, cancel = context.WithCancel(t.Context())
+			cancel()
+			if _, err := service.Kinds(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnavailable) {
+				t.Errorf("%s: %v", name, err)
+			}
+			// A deletion takes longer than other calls may.
+			start = time.Now()
+			if _, err := service.DeleteUser(t.Context(), "1"); err == nil || time.Since(start) < 15*time.Minute {
+				t.Errorf("%s: a deletion in %v, %v", name, time.Since(start), err)
+			}
+		})
+	}
+}
+
+// TestRecordSeenOnce: a feed that records what it shows is not asked for again once it may have done so, or its viewer would get
+// nothing of what was recorded.
+func TestRecordSeenOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		first network
+		want  int64
+	}{
+		"overloaded":    {func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 503, overloaded), nil }, 2},
+		"unavailable":   {func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 503, unavailable), nil }, 1},
+		"cut":           {func(*http.Request, int) (*http.Response, error) { return nil, errCut }, 1},
+		"cut, dialling": {func(*http.Request, int) (*http.Response, error) { return nil, &net.OpError{Op: "dial", Err: errCut} }, 2},
+		"cut, writing":  {func(*http.Request, int) (*http.Response, error) { return nil, &net.OpError{Op: "write", Err: errCut} }, 1},
+		"a proxy's": {func(r *http.Request, _ int) (*http.Response, error) {
+			return answered(r, 504, "", "Content-Type", "text/html"), nil
+		}, 1},
+		"cut, answering": {func(r *http.Request, _ int) (*http.Response, error) {
+			res := answered(r, 200, "")
+			res.Body = cutOff("{")
+			return res, nil
+		}, 1},
+	} {
+		for _, record := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				service, asked := over(t, client.Options{}, func(r *http.Request, n int) (*http.Response, error) {
+					if n == 1 {
+						return c.first(r, n)
+					}
+					return answered(r, 200, `{"posts":[],"dropped":[],"degraded":[]}`), nil
+				})
+				want := c.want
+				if !record {
+					want = 2
+				}
+				_, err := service.Filter(t.Context(), client.FilterRequest{Viewer: "1", RecordSeen: record})
+				if got := asked.asked.Load(); got != want || (err == nil) != (want == 2) {
+					t.Errorf("%s, recording %v: %d attempts, %v", name, record, got, err)
+				}
+			})
+		}
+	}
+}
+
+// TestStreamsCutOff: a stream or export that ends early is an error, and so is one that lacks results.
+func TestStreamsCutOff(t *testing.T) {
+	add := []client.Activity{{User: "1", Kind: "hide", Target: "a", Op: client.Add}, {User: "1", Kind: "hide", Target: "b", Op: client.Add}}
+	for name, c := range map[string]struct {
+		body io.ReadCloser
+		got  int
+		is   error
+	}{
+		"between lines": {cutOff(`{"changed":true}` + "\n"), 1, client.ErrUnavailable},
+		"within a line": {cutOff(`{"changed":true}` + "\n" + `{"chan`), 1, client.ErrUnavailable},
+		"no line's end": {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n" + `{"changed":true}`)), 1, client.ErrUnavailable},
+		"too few":       {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n")), 1, client.ErrUnavailable},
+		"nonsense":      {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n{}\n")), 1, client.ErrForeign},
+		"too long":      {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n" + strings.Repeat(" ", 5000) + "\n")), 1, client.ErrForeign},
+		"whole":         {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n" + `{"changed":false}` + "\n")), 2, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			service, _ := over(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, _ int) (*http.Response, error) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				res := answered(r, 200, "", "Content-Type", "application/x-ndjson")
+				res.Body = c.body
+				return res, nil
+			})
+			got, failed := 0, error(nil)
+			for _, err := range service.Stream(t.Context(), slices.Values(add)) {
+				if err != nil {
+					failed = err
+					continue
+				}
+				got++
+			}
+			if got != c.got || !errors.Is(failed, c.is) || (failed == nil) != (c.is == nil) {
+				t.Errorf("%s: %d results, %v", name, got, failed)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // who refuses a stream need not read it
+		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			_ = r.Body.Close()
+			return answered(r, 503, overloaded), nil
+		})
+		for _, err := range service.Stream(t.Context(), slices.Values(add)) {
+			if !errors.Is(err, client.ErrOverloaded) {
+				t.Errorf("refused: %v", err)
+			}
+		}
+		for _, err := range service.Export(t.Context(), "1") {
+			if !errors.Is(err, client.ErrOverloaded) {
+				t.Errorf("refused: %v", err)
+			}
+		}
+	})
+}
+
+// TestConnectionsAreUsedAgain: calls that follow each other go over one connection, whatever they are answered, as long as that is not
+// too long to be read.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	var connections, calls atomic.Int64
+	answers := []struct {
+		status int
+		body   string
+	}{{200, okKinds}, {422, `{"error":{"code":"x","message":"y"}}`}, {501, `{"error":{"code":"no_ledger","message":"y"}}`}, {200, "nonsense"}, {404, strings.Repeat("x", 9000)}}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a := answers[int(calls.Add(1))%len(answers)]
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body)
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	c := newClient(t, server.URL, client.Options{})
+	for range 50 {
+		_, _ = c.Kinds(t.Context())
+	}
+	if connections.Load() != 1 || calls.Load() != 50 {
+		t.Errorf("%d connections for %d calls", connections.Load(), calls.Load())
+	}
+}
+
+// TestRealFaults: a server that closes connections, over and over, is answered for in the end, and redirects are not followed.
+func TestRealFaults(t *testing.T) {
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch calls.Add(1) {
+		case 1: // nothing
+			panic(http.ErrAbortHandler)
+		case 2: // half an answer
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, `{"kinds":`)
+			panic(http.ErrAbortHandler)
+		case 3:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, okKinds)
+		default:
+			http.Redirect(w, r, "/v1/elsewhere", http.StatusFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	c := newClient(t, server.URL, client.Options{})
+	if _, err := c.Kinds(t.Context()); err != nil || calls.Load() != 3 {
+		t.Errorf("%d calls, %v", calls.Load(), err)
+	}
+	if _, err := c.Kinds(t.Context()); !errors.Is(err, client.ErrForeign) || calls.Load() != 4 {
+		t.Errorf("a redirect: %d calls, %v", calls.Load(), err)
+	}
+	server.Close()
+	if _, err := c.Kinds(t.Context()); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("no server: %v", err)
+	}
+}

@@ -1,0 +1,334 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/client"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// openService returns the handler of a whole service with its data in dir, and how to end it.
+func openService(ctx context.Context, dir string, limit uint32) (http.Handler, func(), error) {
+	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		return nil, nil, err
+	}
+	kinds, err := activity.NewKinds(
+		activity.Kind{Name: "block", Plural: "blocks", Target: activity.User, Effect: activity.Drop, Reverse: "blocked-by"},
+		activity.Kind{Name: "hide", Plural: "hides", Target: activity.Post, Effect: activity.Drop, Limit: limit},
+		activity.Kind{Name: "like", Plural: "likes", Target: activity.Post, Effect: activity.Annotate},
+		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: 24 * time.Hour},
+	)
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	r, err := activity.Open(ctx, activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-8, Kinds: kinds})
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return httpapi.New(httpapi.Config{Recorder: r}), func() { r.Close(); _ = l.Close() }, nil
+}
+
+// newService serves one, whose users may hide as many posts as limit says, and returns its address.
+func newService(t *testing.T, limit uint32) string {
+	t.Helper()
+	handler, end, err := openService(t.Context(), t.TempDir(), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { server.Close(); end() })
+	return server.URL
+}
+
+func newClient(t testing.TB, url string, o client.Options) *client.Client {
+	t.Helper()
+	c, err := client.New(url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// must returns what a call returned, which must not have failed.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestCalls makes every call to a real service, which has to answer what the calls before have made of it.
+func TestCalls(t *testing.T) {
+	ctx := t.Context()
+	c := newClient(t, newService(t, 2), client.Options{})
+	until := time.Now().Add(time.Hour)
+	for _, put := range []struct {
+		plural, target string
+		until          time.Time
+		want           bool
+	}{
+		{client.Blocks, "2", time.Time{}, true},
+		{client.Blocks, "2", time.Time{}, false},
+		{client.Blocks, "2", until, true},
+		{client.Likes, "p9", time.Time{}, true},
+	} {
+		if got := must(c.Put(ctx, "1", put.plural, put.target, put.until)); got != put.want {
+			t.Errorf("put %+v: %v", put, got)
+		}
+	}
+	if n := must(c.Record(ctx, "1", client.Seen, []string{"p7", "p7", "p6"})); n != 2 {
+		t.Errorf("%d recorded", n)
+	}
+	feed := must(c.Filter(ctx, client.FilterRequest{
+		Viewer: "1", Annotate: []string{"like"}, Limit: 1,
+		Posts: []client.Post{{ID: "p7", Author: "3"}, {ID: "p8", Author: "3", Actors: []string{"2"}}, {ID: "p9", Author: "3"}, {ID: "p5", Author: "3"}},
+	}))
+	if len(feed.Posts) != 1 || feed.Posts[0].ID != "p9" || !feed.Posts[0].Marks["like"] || feed.Next != 3 || len(feed.Degraded) != 0 ||
+		!slices.Equal(feed.Dropped, []client.Dropped{{ID: "p7", Kind: "seen"}, {ID: "p8", Kind: "block", Actor: "2"}}) {
+		t.Errorf("feed %+v", feed)
+	}
+	all := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{}, RecordSeen: true}))
+	if len(all.Posts) != 1 {
+		t.Errorf("nothing is to be checked, and %+v", all)
+	}
+	exact := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{"seen"}, Exact: true}))
+	if !slices.Equal(exact.Dropped, []client.Dropped{{ID: "p8", Kind: "seen", Unconfirmed: true}}) {
+		t.Errorf("what was recorded as seen: %+v", exact)
+	}
+	why := must(c.Explain(ctx, "2", client.Post{ID: "p1", Author: "1"}))
+	if !why.Dropped || len(why.Reasons) != 1 || why.Reasons[0].Direction != "by_actor" || why.Reasons[0].Certainty != "certain" ||
+		!why.Reasons[0].Until.Equal(until.Truncate(time.Microsecond)) || why.Page.Keys == 0 {
+		t.Errorf("explanation %+v", why)
+	}
+	if counts := must(c.Counts(ctx, "1")); counts["block"] != 1 || counts["like"] != 1 {
+		t.Errorf("counts %v", counts)
+	}
+	if p := must(c.Preview(ctx, "1", "hide", []string{"a", "b", "c"})); p != (client.Preview{New: 3, Total: 3, Limit: 2, Over: true}) {
+		t.Errorf("preview %+v", p)
+	}
+	var exported []string
+	for e, err := range c.Export(ctx, "1") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported = append(exported, e.Kind+" "+e.Target+" "+e.Op)
+		if time.Since(e.Since) > time.Hour || e.Since.IsZero() {
+			t.Errorf("exported %+v", e)
+		}
+	}
+	if want := []string{"block 2 add", "like p9 add"}; !slices.Equal(exported, want) {
+		t.Errorf("exported %q", exported)
+	}
+	if !must(c.Delete(ctx, "1", client.Blocks, "2")) || must(c.Delete(ctx, "1", client.Blocks, "2")) {
+		t.Error("the block was not removed once")
+	}
+	if n := must(c.DeleteUser(ctx, "1")); n != 1 {
+		t.Errorf("%d deleted", n)
+	}
+}
+
+// TestServiceCalls are those that are about no user.
+func TestServiceCalls(t *testing.T) {
+	ctx := t.Context()
+	c := newClient(t, newService(t, 2)+"/", client.Options{})
+	if r := must(c.Ready(ctx)); r.Status != "ready" || !r.Answers() {
+		t.Errorf("readiness %+v", r)
+	}
+	kinds := must(c.Kinds(ctx))
+	if len(kinds) != 4 || kinds[1] != (client.Kind{Name: "hide", Plural: "hides", Target: "post", Effect: "drop", Ledger: true, Limit: 2}) {
+		t.Errorf("kinds %+v", kinds)
+	}
+	if p := must(c.Pages(ctx)); p.Pages != 16 || p.Homes != 16 || p.Reshaped != 16 {
+		t.Errorf("pages %+v", p)
+	}
+	if p := must(c.Reshape(ctx, 32)); p.Pages != 32 {
+		t.Errorf("pages %+v", p)
+	}
+	if s := must(c.Stats(ctx)); s.Requests.Total != 5 || s.Feeds.Dropped["block"] != 0 || !strings.HasPrefix(string(s.Recorder), "{") {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestOddIDs: ids come through paths as they are, those that paths give a meaning of their own, too.
+func TestOddIDs(t *testing.T) {
+	ctx := t.Context()
+	c := newClient(t, newService(t, 100), client.Options{})
+	for _, id := range []string{".", "..", "a/b", "/", "%2F", "é", " ", "?x=1", "#", "a..b", "+", "日本", "\u2028", strings.Repeat("x", 256)} {
+		if !must(c.Put(ctx, id, client.Hides, id, time.Time{})) {
+			t.Errorf("%q was there", id)
+		}
+		var got []string
+		for item, err := range c.List(ctx, id, client.Hides) {
+			got = append(got, item.Target)
+			if err != nil {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+		if !slices.Equal(got, []string{id}) || must(c.Counts(ctx, id))["hide"] != 1 || !must(c.Delete(ctx, id, client.Hides, id)) {
+			t.Errorf("%q: %q", id, got)
+		}
+	}
+	for _, id := range []string{"", "\x00", "\xff", strings.Repeat("x", 257)} {
+		if _, err := c.Put(ctx, "1", client.Hides, id, time.Time{}); !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+		if _, err := c.Batch(ctx, []client.Activity{{User: "1", Kind: "hide", Target: id, Op: client.Add}}); !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// TestErrors: what the service refuses is told as it says it.
+func TestErrors(t *testing.T) {
+	ctx := client.WithRequestID(t.Context(), "a.b-c_1")
+	c := newClient(t, newService(t, 1), client.Options{})
+	_, err := c.Put(ctx, "1", client.Blocks, "1", time.Time{})
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok || e.Status != 422 || e.Code != "self_block" || e.Field != "target" || e.RequestID != "a.b-c_1" || !errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("%v: %+v", err, e)
+	}
+	if !strings.Contains(err.Error(), "PUT http://127.0.0.1:") || !strings.HasSuffix(err.Error(), "/v1/users/1/blocks/1: 422 self_block: target: a user cannot block themselves") {
+		t.Errorf("%v", err)
+	}
+	must(c.Put(ctx, "1", client.Hides, "a", time.Time{}))
+	_, err = c.Put(ctx, "1", client.Hides, "b", time.Time{})
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Limit != 1 || !errors.Is(err, client.ErrLimitReached) || errors.Is(err, client.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Put(ctx, "1", "pokes", "b", time.Time{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	_, err = c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p", Author: "2"}, {ID: "q", Author: "\n"}}})
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Field != "posts[1].author" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBatchAndStream: results come in the order of the activities, errors of one among them.
+func TestBatchAndStream(t *testing.T) {
+	ctx := t.Context()
+	c := newClient(t, newService(t, 1), client.Options{})
+	activities := []client.Activity{
+		{User: "1", Kind: "hide", Target: "a", Op: client.Add},
+		{User: "1", Kind: "hide", Target: "b", Op: client.Add}, // over the limit
+		{User: "1", Kind: "hide", Target: "a", Op: client.Remove},
+		{User: "1", Kind: "hide", Target: "b", Op: client.Add, Until: time.Now().Add(time.Hour)},
+		{User: "1", Kind: "hide", Target: "x", Op: client.Remove},
+	}
+	check := func(how string, results []client.Result) {
+		t.Helper()
+		if len(results) != 5 || !results[0].Changed || !errors.Is(results[1].Err, client.ErrLimitReached) || results[1].Err.Limit != 1 ||
+			!results[2].Changed || !results[3].Changed || results[4].Changed || results[4].Err != nil {
+			t.Errorf("%s: %+v", how, results)
+		}
+	}
+	check("batch", must(c.Batch(ctx, activities)))
+	must(c.Delete(ctx, "1", client.Hides, "b"))
+	var results []client.Result
+	for r, err := range c.Stream(ctx, slices.Values(activities)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, r)
+	}
+	check("stream", results)
+	n := 0
+	for r, err := range c.Stream(ctx, func(yield func(client.Activity) bool) {
+		for i := range 5000 {
+			kind := "like"
+			if i%1000 == 7 {
+				kind = "poke"
+			}
+			if !yield(client.Activity{User: "9", Kind: kind, Target: fmt.Sprint(i), Op: client.Add}) {
+				return
+			}
+		}
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (r.Err != nil) != (n%1000 == 7) || r.Changed == (r.Err != nil) || r.Err != nil && !errors.Is(r.Err, client.ErrInvalid) {
+			t.Errorf("result %d: %+v", n, r)
+		}
+		n++
+	}
+	if n != 5000 || must(c.Counts(ctx, "9"))["like"] != 4995 {
+		t.Errorf("%d results, %v", n, must(c.Counts(ctx, "9")))
+	}
+	seen := make(map[string]bool)
+	for item, err := range c.List(ctx, "9", client.Likes) {
+		if err != nil || seen[item.Target] {
+			t.Fatalf("%+v: %v", item, err)
+		}
+		seen[item.Target] = true
+	}
+	if len(seen) != 4995 {
+		t.Errorf("%d listed", len(seen))
+	}
+	for range c.Stream(ctx, slices.Values(activities)) {
+		break // what is left is not waited for
+	}
+}
+
+// TestTokens: a token is sent, and read again when its file changes.
+func TestTokens(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("Authorization")+" "+r.Header.Get("User-Agent"))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"error":{"code":"no","message":"no"}}`))
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(" first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fromFile := newClient(t, server.URL, client.Options{Token: client.TokenFile(file), UserAgent: "x/1"})
+	_, err := fromFile.Kinds(t.Context())
+	if !errors.Is(err, client.ErrDenied) || errors.Is(err, client.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fromFile.Kinds(t.Context())
+	_, _ = newClient(t, server.URL, client.Options{Token: client.StaticToken("third")}).Kinds(t.Context())
+	_, _ = newClient(t, server.URL, client.Options{}).Kinds(t.Context())
+	if want := []string{"Bearer first x/1", "Bearer second x/1", "Bearer third feedfilter-go", " feedfilter-go"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fromFile.Kinds(t.Context()); !errors.Is(err, os.ErrNotExist) || len(got) != 4 {
+		t.Errorf("without a token: %v", err)
+	}
+}
+
+// TestNew refuses what is no address of a service, and does not repeat it.
+func TestNew(t *testing.T) {
+	for _, url := range []string{"", "127.0.0.1:8080", "ftp://h", "http://", "http://u:secret@h", "http://h?x=1", "http://h#x", "http://u:secret@h:x"} {
+		if _, err := client.New(url, client.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	if _, err := client.New("http://h", client.Options{MaxAttempts: -1}); err == nil {
+		t.Error("a negative option was taken")
+	}
+}
