@@ -17,12 +17,12 @@ func exampleService() (url string, end func()) {
 	if err != nil {
 		panic(err)
 	}
-	handler, end, err := openService(context.Background(), dir, 1000)
+	handler, endService, err := openService(context.Background(), dir, 1000)
 	if err != nil {
 		panic(err)
 	}
 	server := httptest.NewServer(handler)
-	return server.URL, func() { server.Close(); end(); _ = os.RemoveAll(dir) }
+	return server.URL, func() { server.Close(); endService(); _ = os.RemoveAll(dir) }
 }
 
 func Example() {
