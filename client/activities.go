@@ -35,7 +35,8 @@ func (c *Client) activity(ctx context.Context, call *call) (bool, error) {
 }
 
 // Put records an activity, such as Put(ctx, "1", client.Blocks, "2", time.Time{}): user 1 blocks user 2. It ends by itself at until,
-// kept to the microsecond, unless that is zero. It returns whether that made a difference: see the package's comment on retries. Once it has returned
+// kept to the microsecond, unless that is zero. It returns whether that made a difference: see the package's comment on retries.
+// Once it has returned
 // without an error, every feed has it.
 func (c *Client) Put(ctx context.Context, userID, plural, target string, until time.Time) (bool, error) {
 	var query url.Values

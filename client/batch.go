@@ -80,8 +80,10 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 	return answer.Results, err
 }
 
-// Stream records and undoes any number of activities while it yields a result for each, in order. It takes activities as the service does, from
-// another goroutine, which the end of the loop over the results waits for: an iterator that waits has to end with ctx. Where the stream breaks off, it yields the error and ends: the
+// Stream records and undoes any number of activities while it yields a result for each, in order. It takes activities as the
+// service does, from
+// another goroutine, which the end of the loop over the results waits for: an iterator that waits has to end with ctx. Where the
+// stream breaks off, it yields the error and ends: the
 // activities without a result may or may not have taken effect, and may be sent again. One with an error does not end it.
 func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {

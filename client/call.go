@@ -108,7 +108,7 @@ func (c *Client) send(ctx context.Context, call *call, mediaType string, body io
 	}
 	req.Header.Set("User-Agent", c.agent)
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok {
-		req.Header.Set("X-Request-Id", id)
+		req.Header.Set("X-Request-ID", id)
 	}
 	if c.token != nil {
 		token, err := c.token(ctx)
@@ -129,16 +129,17 @@ func (c *Client) send(ctx context.Context, call *call, mediaType string, body io
 // url is the address of a path, whose parts may have any characters in them.
 func (c *Client) url(path []string, query url.Values) *url.URL {
 	u := *c.base
-	raw := u.EscapedPath()
+	var raw strings.Builder
+	raw.WriteString(u.EscapedPath())
 	for _, part := range path {
 		u.Path += "/" + part
 		escaped := url.PathEscape(part)
 		if strings.Trim(part, ".") == "" { // "." and ".." would be taken for the path's own
 			escaped = strings.ReplaceAll(part, ".", "%2E")
 		}
-		raw += "/" + escaped
+		raw.WriteString("/" + escaped)
 	}
-	u.RawPath, u.RawQuery = raw, query.Encode()
+	u.RawPath, u.RawQuery = raw.String(), query.Encode()
 	return &u
 }
 
@@ -176,7 +177,7 @@ func where(res *http.Response) string {
 
 // failure reads an answer that is an error.
 func (c *Client) failure(res *http.Response) error {
-	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-Id")}
+	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID")}
 	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
 	var answer struct {
 		Error problem `json:"error"`

@@ -25,7 +25,8 @@ type Options struct {
 	HTTPClient *http.Client
 
 	// AttemptTimeout is how long one attempt may take, its answer included; that of a user's deletion, which takes longer, and of
-	// streams and exports, which take any time, is the context's. Default 15 s; more than the service's own 10 s, after which it says what is down.
+	// streams and exports, which take any time, is the context's. Default 15 s; more than the service's own 10 s, after which it says
+	// what is down.
 	AttemptTimeout time.Duration
 
 	// MaxAttempts is how often a call is made at most, the first time included. 1: without retries. Default 4.

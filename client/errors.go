@@ -72,7 +72,11 @@ func (e *Error) Is(target error) bool {
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true
 		}
-		return e.Status == 0 && !e.Is(ErrUnavailable) && !e.Is(ErrLimitReached) && !e.Is(ErrNoLedger) && e.Code != "stuck" && e.Code != "internal"
+		switch e.Code { // of an activity in a batch, or a stream, what is not about the request itself
+		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "internal":
+			return false
+		}
+		return e.Status == 0
 	default:
 		return false
 	}
@@ -81,7 +85,8 @@ func (e *Error) Is(target error) bool {
 // retryable reports whether an answer of the status may be another the next time.
 func retryable(status int) bool {
 	switch status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return true
 	default:
 		return false

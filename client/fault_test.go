@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -293,60 +292,6 @@ func TestRecordSeenOnce(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestStreamsCutOff: a stream or export that ends early is an error, and so is one that lacks results.
-func TestStreamsCutOff(t *testing.T) {
-	add := []client.Activity{{User: "1", Kind: "hide", Target: "a", Op: client.Add}, {User: "1", Kind: "hide", Target: "b", Op: client.Add}}
-	for name, c := range map[string]struct {
-		body io.ReadCloser
-		got  int
-		is   error
-	}{
-		"between lines": {cutOff(`{"changed":true}` + "\n"), 1, client.ErrUnavailable},
-		"within a line": {cutOff(`{"changed":true}` + "\n" + `{"chan`), 1, client.ErrUnavailable},
-		"no line's end": {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n" + `{"changed":true}`)), 1, client.ErrUnavailable},
-		"too few":       {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n")), 1, client.ErrUnavailable},
-		"nonsense":      {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n{}\n")), 1, client.ErrForeign},
-		"too long":      {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n" + strings.Repeat(" ", 5000) + "\n")), 1, client.ErrForeign},
-		"whole":         {io.NopCloser(strings.NewReader(`{"changed":true}` + "\n" + `{"changed":false}` + "\n")), 2, nil},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			service, _ := over(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, _ int) (*http.Response, error) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				res := answered(r, 200, "", "Content-Type", "application/x-ndjson")
-				res.Body = c.body
-				return res, nil
-			})
-			got, failed := 0, error(nil)
-			for _, err := range service.Stream(t.Context(), slices.Values(add)) {
-				if err != nil {
-					failed = err
-					continue
-				}
-				got++
-			}
-			if got != c.got || !errors.Is(failed, c.is) || (failed == nil) != (c.is == nil) {
-				t.Errorf("%s: %d results, %v", name, got, failed)
-			}
-		})
-	}
-	synctest.Test(t, func(t *testing.T) { // who refuses a stream need not read it
-		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
-			_ = r.Body.Close()
-			return answered(r, 503, overloaded), nil
-		})
-		for _, err := range service.Stream(t.Context(), slices.Values(add)) {
-			if !errors.Is(err, client.ErrOverloaded) {
-				t.Errorf("refused: %v", err)
-			}
-		}
-		for _, err := range service.Export(t.Context(), "1") {
-			if !errors.Is(err, client.ErrOverloaded) {
-				t.Errorf("refused: %v", err)
-			}
-		}
-	})
 }
 
 // TestConnectionsAreUsedAgain: calls that follow each other go over one connection, whatever they are answered, as long as that is not

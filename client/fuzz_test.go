@@ -100,11 +100,13 @@ func FuzzClientAnswer(f *testing.F) {
 			n++
 		}
 		check("list", err)
-		for _, err = range c.Export(ctx, "1") {
+		for _, one := range c.Export(ctx, "1") {
+			err = one
 		}
 		check("stream", err)
 		err = nil
-		for _, err = range c.Stream(ctx, slices.Values(make([]client.Activity, 2))) {
+		for _, one := range c.Stream(ctx, slices.Values(make([]client.Activity, 2))) {
+			err = one
 		}
 		check("stream", err)
 		if err == nil && (status != 200 || strings.Count(string(body), "\n") != 2) {

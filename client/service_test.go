@@ -39,7 +39,8 @@ func openService(ctx context.Context, dir string, limit uint32) (http.Handler, f
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
-	return httpapi.New(httpapi.Config{Recorder: r}), func() { r.Close(); _ = l.Close() }, nil
+	handler := httpapi.New(httpapi.Config{Recorder: r}) //nolint:contextcheck // handlers have their requests' contexts
+	return handler, func() { r.Close(); _ = l.Close() }, nil
 }
 
 // newService serves one, whose users may hide as many posts as limit says, and returns its address.
@@ -280,7 +281,10 @@ func TestBatchAndStream(t *testing.T) {
 	if len(seen) != 4995 {
 		t.Errorf("%d listed", len(seen))
 	}
-	for range c.Stream(ctx, slices.Values(activities)) {
+	for _, err := range c.Stream(ctx, slices.Values(activities)) {
+		if err != nil {
+			t.Error(err)
+		}
 		break // what is left is not waited for
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
+const (
+	viewer  = "go-1"
+	blocked = "go-2"
+)
+
 func main() {
 	service := "http://127.0.0.1:8080"
 	if len(os.Args) > 1 {
@@ -30,24 +35,24 @@ func run(ctx context.Context, service string) error {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Delete(ctx, "go-1", client.Blocks, "go-2"); err != nil { // of a run before
+	if _, err := c.Delete(ctx, viewer, client.Blocks, blocked); err != nil { // of a run before
 		return err
 	}
-	changed, err := c.Put(ctx, "go-1", client.Blocks, "go-2", time.Time{})
+	changed, err := c.Put(ctx, viewer, client.Blocks, blocked, time.Time{})
 	if err := cmp.Or(err, expect("block", changed, true)); err != nil {
 		return err
 	}
 	if err := checkFeed(ctx, c, "p9"); err != nil {
 		return err
 	}
-	why, err := c.Explain(ctx, "go-2", client.Post{ID: "p1", Author: "go-1"})
+	why, err := c.Explain(ctx, blocked, client.Post{ID: "p1", Author: viewer})
 	if err != nil {
 		return err
 	}
 	if err := expect("why", why.Reasons[0].Direction, "by_actor"); err != nil {
 		return err
 	}
-	changed, err = c.Delete(ctx, "go-1", client.Blocks, "go-2")
+	changed, err = c.Delete(ctx, viewer, client.Blocks, blocked)
 	if err := cmp.Or(err, expect("unblock", changed, true)); err != nil {
 		return err
 	}
@@ -55,8 +60,8 @@ func run(ctx context.Context, service string) error {
 		return err
 	}
 	results, err := c.Batch(ctx, []client.Activity{
-		{User: "go-1", Kind: "hide", Target: "p9", Op: client.Add},
-		{User: "go-1", Kind: "hide", Target: "p9", Op: client.Remove},
+		{User: viewer, Kind: "hide", Target: "p9", Op: client.Add},
+		{User: viewer, Kind: "hide", Target: "p9", Op: client.Remove},
 	})
 	if err != nil {
 		return err
@@ -64,7 +69,7 @@ func run(ctx context.Context, service string) error {
 	if err := expect("batch", results[0].Changed && results[1].Changed, true); err != nil {
 		return err
 	}
-	_, err = c.Put(ctx, "go-1", client.Blocks, "go-1", time.Time{})
+	_, err = c.Put(ctx, viewer, client.Blocks, viewer, time.Time{})
 	return expect("wrong", errors.Is(err, client.ErrInvalid), true)
 }
 
@@ -73,8 +78,8 @@ func checkFeed(ctx context.Context, c *client.Client, want ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	feed, err := c.Filter(ctx, client.FilterRequest{
-		Viewer: "go-1",
-		Posts:  []client.Post{{ID: "p8", Author: "go-2"}, {ID: "p9", Author: "go-3"}},
+		Viewer: viewer,
+		Posts:  []client.Post{{ID: "p8", Author: blocked}, {ID: "p9", Author: "go-3"}},
 	})
 	if errors.Is(err, client.ErrUnavailable) {
 		return fmt.Errorf("show nothing, as nobody can say what is blocked: %w", err)
@@ -91,7 +96,9 @@ func checkFeed(ctx context.Context, c *client.Client, want ...string) error {
 
 // expect says what there is, and fails if that is not what is wanted.
 func expect[T comparable](what string, got, want T) error {
-	fmt.Printf("%s: %v\n", what, got)
+	if _, err := fmt.Fprintf(os.Stdout, "%s: %v\n", what, got); err != nil {
+		return err
+	}
 	if got != want {
 		return fmt.Errorf("%s: %v, want %v", what, got, want)
 	}

@@ -76,10 +76,12 @@ func (s *service) document() *openapi.Document {
 		Components: openapi.Components{
 			Schemas: schemas(kinds),
 			Headers: openapi.Ordered[openapi.Header]{
-				{Name: "RetryAfter", Value: openapi.Header{Description: "How long to wait before the call is repeated, in seconds.", Schema: atLeast(0, "")}},
+				{Name: "RetryAfter", Value: openapi.Header{Description: "How long to wait before the call is repeated, in " +
+					"seconds.", Schema: atLeast(0, "")}},
 				{Name: "RequestID", Value: openapi.Header{
-					Description: "The request's id in the log: that of the request's own X-Request-Id, if it is 1 to 64 letters, digits and `-_.`, else a random one.",
-					Schema:      &openapi.Schema{Type: openapi.Types{"string"}},
+					Description: "The request's id in the log: that of the request's own X-Request-Id, if it is 1 to 64 letters, digits and " +
+						"`-_.`, else a random one.",
+					Schema: &openapi.Schema{Type: openapi.Types{openapi.String}},
 				}},
 			},
 			SecuritySchemes: openapi.Ordered[openapi.SecurityScheme]{{Name: tokenScheme, Value: openapi.SecurityScheme{
@@ -199,8 +201,10 @@ func (r route) codes(c call) []string {
 
 // aboutTokens says what scopes there are.
 func aboutTokens() string {
-	text := "Where the service was started with tokens, a call has to bring one, as `Authorization: Bearer <token>`. What it may be used for are its " +
-		"scopes; of those that a call names it needs one.\n\n"
+	var text strings.Builder
+	text.WriteString("Where the service was started with tokens, a call has to bring one, as `Authorization: Bearer <token>`. What it " +
+		"may be used for are its " +
+		"scopes; of those that a call names it needs one.\n\n")
 	for _, scope := range []struct {
 		name access.Scope
 		text string
@@ -209,16 +213,20 @@ func aboutTokens() string {
 		{access.ActivityWrite, "record, undo, and delete users"},
 		{access.OpsRead, "see how the service is, and explain a post"},
 	} {
-		text += "- `" + string(scope.name) + "`: " + scope.text + "\n"
+		text.WriteString("- `" + string(scope.name) + "`: " + scope.text + "\n")
 	}
-	return text
+	return text.String()
 }
 
 // aboutAPI is the introduction.
-const aboutAPI = "JSON over HTTP/1.1. Ids of users and posts are strings of 1 to 256 bytes of UTF-8 without control characters; in paths they are " +
+const aboutAPI = "JSON over HTTP/1.1. Ids of users and posts are strings of 1 to 256 bytes of UTF-8 without control characters; in " +
+	"paths they are " +
 	"percent-encoded, so that `a/b` is `a%2Fb`.\n\n" +
-	"Once an answer has arrived, what it says is durable, and every feed asked for afterwards has it. **Every call may be repeated**; after a 503 " +
+	"Once an answer has arrived, what it says is durable, and every feed asked for afterwards has it. **Every call may be repeated**; " +
+	"after a 503 " +
 	"`unavailable`, or without an answer, it may or may not have taken effect. After any 4xx nothing has changed.\n\n" +
-	"JSON is read strictly: unknown fields, duplicate keys, `null`, anything after the value and invalid UTF-8 are errors, and so is a query " +
+	"JSON is read strictly: unknown fields, duplicate keys, `null`, anything after the value and invalid UTF-8 are errors, and so is a " +
+	"query " +
 	"parameter that a call does not know. What takes GET takes HEAD.\n\n" +
-	"Instead of becoming slow, the service refuses: with 503, `overloaded` and a Retry-After of 1 to 3 seconds. Nothing of such a request was done."
+	"Instead of becoming slow, the service refuses: with 503, `overloaded` and a Retry-After of 1 to 3 seconds. Nothing of such a " +
+	"request was done."

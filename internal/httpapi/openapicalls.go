@@ -19,14 +19,16 @@ func calls(kinds *activity.Kinds) map[string]call {
 			id: "getReadiness", tag: tagService, summary: "Ask whether feeds can be answered",
 			text: "Also while only the pages, or only the ledger, can be reached.",
 			answers: []reply{
-				{http.StatusOK, "They can.", asJSON("Readiness", `{"status":"degraded","down":[{"dependency":"pages","reason":"it does not answer in time"}]}`)},
+				{http.StatusOK, "They can.", asJSON("Readiness", `{"status":"degraded","down":[{"dependency":"pages",`+
+					`"reason":"it does not answer in time"}]}`)},
 				{http.StatusServiceUnavailable, "They cannot.", asJSON("Readiness", `{"status":"unavailable","down":[{"dependency":"ledger",`+
 					`"reason":"it answers with an error"},{"dependency":"pages","reason":"it answers with an error"}]}`)},
 			},
 		},
 		"GET /openapi.json": {
 			id: "getDescription", tag: tagService, summary: "This description",
-			answers: []reply{{http.StatusOK, "An OpenAPI 3.1 document.", []media{{typeJSON, &openapi.Schema{Type: openapi.Types{"object"}}, ""}}}},
+			answers: []reply{{http.StatusOK, "An OpenAPI 3.1 document.", []media{{typeJSON, &openapi.Schema{Type: openapi.Types{openapi.Object}},
+				""}}}},
 		},
 		"GET /docs": {
 			id: "getReference", tag: tagService, summary: "This description, for people",
@@ -47,6 +49,8 @@ func calls(kinds *activity.Kinds) map[string]call {
 		},
 	}
 	addFeedCalls(all)
+	addBatchCall(all)
+	addPagesCalls(all)
 	addUserCalls(all)
 	for _, k := range kinds.All() {
 		addKindCalls(all, k)
@@ -65,16 +69,20 @@ func one(text, schema, example string) []reply {
 func addFeedCalls(all map[string]call) {
 	all["POST /v1/feed/filter"] = call{
 		id: "filterFeed", tag: tagFeed, summary: "Filter a feed",
-		text: "Every candidate is either kept, in order, or dropped, with the first reason found: the kind and, for blocks, the author or actor that it " +
+		text: "Every candidate is either kept, in order, or dropped, with the first reason found: the kind and, for blocks, the author " +
+			"or actor that it " +
 			"was found with, on whichever side the block is. A viewer's own posts are not dropped for blocks.\n\n" +
-			"With a `limit` the answer ends once so many posts are kept; `next` is then the index of the first candidate that was not looked at: ask " +
+			"With a `limit` the answer ends once so many posts are kept; `next` is then the index of the first candidate that was not " +
+			"looked at: ask " +
 			"again with the rest. With `record_seen` a post that is there twice is kept once; if it cannot be recorded, the answer stands and " +
 			"`degraded` names `seen`. `exact` needs the ledger.",
-		takes: asJSON("FilterRequest", `{"viewer":"1","posts":[{"id":"p9","author":"3","actors":["7"]},{"id":"p8","author":"2"}],"annotate":["like"],`+
+		takes: asJSON("FilterRequest", `{"viewer":"1","posts":[{"id":"p9","author":"3","actors":["7"]},{"id":"p8","author":"2"}],`+
+			`"annotate":["like"],`+
 			`"limit":50,"record_seen":true}`),
 		answers: one("What the viewer gets to see, and what not.", "FilterAnswer",
 			`{"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}`),
-		codes: []string{activity.CodeInvalidID, activity.CodeOutOfRange, activity.CodeUnknownKind, activity.CodeWrongEffect, activity.CodeNoLedger},
+		codes: []string{activity.CodeInvalidID, activity.CodeOutOfRange, activity.CodeUnknownKind, activity.CodeWrongEffect,
+			activity.CodeNoLedger},
 	}
 	all["POST /v1/feed/explain"] = call{
 		id: "explainPost", tag: tagFeed, summary: "Explain what becomes of a post",
@@ -82,19 +90,29 @@ func addFeedCalls(all map[string]call) {
 		takes: asJSON("ExplainRequest", `{"viewer":"1","post":{"id":"p8","author":"2"}}`),
 		answers: one("All that the filter reports on the post.", "Explanation",
 			`{"dropped":true,"reasons":[{"kind":"block","effect":"drop","actor":"2","direction":"by_actor","certainty":"certain",`+
-				`"since":"2026-11-20T09:30:00.000123Z"}],"page":{"number":4711,"sequence":17,"keys":2103,"bytes":6144,"false_positive_rate":0.00007},"degraded":[]}`),
+				`"since":"2026-11-20T09:30:00.000123Z"}],"page":{"number":4711,"sequence":17,"keys":2103,"bytes":6144,`+
+				`"false_positive_rate":0.00007},"degraded":[]}`),
 		codes: []string{activity.CodeInvalidID, activity.CodeNoLedger},
 	}
+}
+
+// addBatchCall adds that of many activities.
+func addBatchCall(all map[string]call) {
 	all["POST /v1/activities"] = call{
 		id: "writeActivities", tag: tagActivities, summary: "Record and undo many activities",
-		text: "As `application/json`, 1 to 10,000, checked whole first: one that cannot be recorded refuses the request, with its line named, and nothing " +
+		text: "As `application/json`, 1 to 10,000, checked whole first: one that cannot be recorded refuses the request, with its line " +
+			"named, and nothing " +
 			"changes. What only the state of the user decides, such as a limit, is the result of that activity alone.\n\n" +
-			"As `application/x-ndjson`, a stream of any length, one activity a line of up to 16 KiB. Each line gets a result line, in order and while the " +
-			"stream goes on; errors are the results of their lines. A client must read while it writes, and sends again what a stream that was cut off " +
+			"As `application/x-ndjson`, a stream of any length, one activity a line of up to 16 KiB. Each line gets a result line, in " +
+			"order and while the " +
+			"stream goes on; errors are the results of their lines. A client must read while it writes, and sends again what a stream that " +
+			"was cut off " +
 			"has not answered.",
 		takes: []media{
-			{typeJSON, ref("Batch"), `{"activities":[{"user":"1","kind":"block","target":"2","op":"add"},{"user":"1","kind":"hide","target":"p7","op":"remove"}]}`},
-			{typeNDJSON, ref("Activity"), `{"user":"1","kind":"block","target":"2","op":"add"}` + "\n" + `{"user":"1","kind":"hide","target":"p7","op":"remove"}` + "\n"},
+			{typeJSON, ref("Batch"), `{"activities":[{"user":"1","kind":"block","target":"2","op":"add"},{"user":"1","kind":"hide",` +
+				`"target":"p7","op":"remove"}]}`},
+			{typeNDJSON, ref("Activity"), `{"user":"1","kind":"block","target":"2","op":"add"}` + "\n" + `{"user":"1","kind":"hide",` +
+				`"target":"p7","op":"remove"}` + "\n"},
 		},
 		answers: []reply{{http.StatusOK, "A result for each activity, of the type of the request.", []media{
 			{typeJSON, ref("Results"), `{"results":[{"changed":true},{"changed":false}]}`},
@@ -105,6 +123,9 @@ func addFeedCalls(all map[string]call) {
 			activity.CodeNoLedger, codeUnknownOp,
 		},
 	}
+}
+
+func addPagesCalls(all map[string]call) {
 	const pages = `{"pages":256,"homes":64,"reshaped":12,"shared_pages":112,"own_pages":3,"keys_per_page":1043.5,"due":0,"reshaping":true}`
 	all["GET /v1/pages"] = call{
 		id: "getPages", tag: tagPages, summary: "See how many pages there are",
@@ -113,7 +134,8 @@ func addFeedCalls(all map[string]call) {
 	}
 	all["PUT /v1/pages"] = call{
 		id: "putPages", tag: tagPages, summary: "Change the number of pages",
-		text: "It goes on in the background, while feeds and writes do. `GET` says how far it is. What was under way when the process ended goes on when " +
+		text: "It goes on in the background, while feeds and writes do. `GET` says how far it is. What was under way when the process " +
+			"ended goes on when " +
 			"it is asked for again, of any process.",
 		takes: asJSON("PagesRequest", `{"pages":256}`),
 		answers: []reply{
@@ -132,7 +154,8 @@ func addUserCalls(all map[string]call) {
 	}
 	all["DELETE /v1/users/:user"] = call{
 		id: "deleteUser", tag: tagUsers, summary: "Remove every trace of a user",
-		text: "What they did, what others did with them, and what they saw. It takes up to 5 minutes. After a 503, or without an answer, repeat it: it goes on, " +
+		text: "What they did, what others did with them, and what they saw. It takes up to 5 minutes. After a 503, or without an answer, " +
+			"repeat it: it goes on, " +
 			"and counts the rest alone.",
 		answers: one("Nothing of the user is left.", "Deleted", `{"deleted":12}`),
 		codes:   []string{activity.CodeNoLedger},
@@ -160,14 +183,7 @@ func addUserCalls(all map[string]call) {
 func addKindCalls(all map[string]call, k activity.Kind) {
 	id, list := camel(k.Name), "/v1/users/:user/"+k.Plural
 	if !k.InLedger() {
-		all["POST "+list] = call{
-			id: "record" + id, tag: tagActivities, summary: "Record " + k.Name + " posts",
-			text: "They are forgotten by themselves, some time after " + k.Window.String() + ", and cannot be undone, listed or counted. Now and then, at the " +
-				"configured rate, a post counts as recorded that was not.",
-			takes:   asJSON("Posts", `{"posts":["p1","p2"]}`),
-			answers: one("They are recorded.", "Recorded", `{"recorded":2}`),
-			codes:   []string{activity.CodeOutOfRange},
-		}
+		all["POST "+list] = windowCall(k)
 		return
 	}
 	effect := "Feeds of the user leave the post out"
@@ -185,8 +201,9 @@ func addKindCalls(all map[string]call, k activity.Kind) {
 	}
 	record := call{
 		id: "record" + id, tag: tagActivities, summary: "Record a " + k.Name,
-		text:    effect + ". What is there already gets its end set anew, or taken away.",
-		query:   []openapi.Parameter{{Name: paramUntil, In: "query", Description: "When it ends by itself; without it, it does not.", Schema: ref("Until")}},
+		text: effect + ". What is there already gets its end set anew, or taken away.",
+		query: []openapi.Parameter{{Name: paramUntil, In: "query", Description: "When it ends by itself; without it, it does " +
+			"not.", Schema: ref("Until")}},
 		answers: one("It is recorded.", "Changed", `{"changed":true}`),
 		codes:   append([]string{activity.CodeOutOfRange, activity.CodeNoLedger}, codes...),
 	}
@@ -204,11 +221,24 @@ func addKindCalls(all map[string]call, k activity.Kind) {
 		id: "list" + id, tag: tagActivities, summary: "List " + k.Plural,
 		text: "Newest first.",
 		query: []openapi.Parameter{
-			{Name: "limit", In: "query", Description: "Items of an answer. Default: 100.", Schema: inRange(1, activity.MaxListed, "")},
+			{Name: "limit", In: "query", Description: "Items of an answer. Default: 100.", Schema: upTo(activity.MaxListed, "")},
 			{Name: "cursor", In: "query", Description: "`next` of the answer before.", Schema: text("")},
 		},
 		answers: one("A part of the list.", "List", `{"items":[{"target":"2","since":"2026-11-20T09:30:00.000123Z"}]}`),
 		codes:   []string{activity.CodeOutOfRange, activity.CodeInvalidCursor, activity.CodeNoLedger},
+	}
+}
+
+// windowCall is that of activities of kind k, which has a window.
+func windowCall(k activity.Kind) call {
+	return call{
+		id: "record" + camel(k.Name), tag: tagActivities, summary: "Record " + k.Name + " posts",
+		text: "They are forgotten by themselves, some time after " + k.Window.String() + ", and cannot be undone, listed or counted. " +
+			"Now and then, at the " +
+			"configured rate, a post counts as recorded that was not.",
+		takes:   asJSON("Posts", `{"posts":["p1","p2"]}`),
+		answers: one("They are recorded.", "Recorded", `{"recorded":2}`),
+		codes:   []string{activity.CodeOutOfRange},
 	}
 }
 

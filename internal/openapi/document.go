@@ -151,6 +151,17 @@ type Schema struct {
 	Additional any `json:"additionalProperties,omitzero"`
 }
 
+// Types of values.
+const (
+	Object  = "object"
+	Array   = "array"
+	String  = "string"
+	Integer = "integer"
+	Number  = "number"
+	Boolean = "boolean"
+	Null    = "null"
+)
+
 // Types are those that a value may have. One is written by itself.
 type Types []string
 
@@ -172,7 +183,7 @@ type Member[T any] struct {
 }
 
 // Get returns the value of a name.
-func (o Ordered[T]) Get(name string) (value T, ok bool) {
+func (o Ordered[T]) Get(name string) (value T, ok bool) { //nolint:ireturn // what it holds
 	for _, m := range o {
 		if m.Name == name {
 			return m.Value, true
