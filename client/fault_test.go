@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,7 @@ type counted struct {
 	network
 
 	asked atomic.Int64
+	open  atomic.Int64 // bodies
 	times []time.Duration
 	start time.Time
 }
@@ -31,7 +33,25 @@ type counted struct {
 func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	n := int(c.asked.Add(1))
 	c.times = append(c.times, time.Since(c.start))
-	return c.network(r, n)
+	res, err := c.network(r, n)
+	if res != nil {
+		c.open.Add(1)
+		res.Body = &closedOnce{ReadCloser: res.Body, open: &c.open}
+	}
+	return res, err
+}
+
+// closedOnce counts a body as open until it is closed.
+type closedOnce struct {
+	io.ReadCloser
+
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (b *closedOnce) Close() error {
+	b.once.Do(func() { b.open.Add(-1) })
+	return b.ReadCloser.Close()
 }
 
 // answered is an answer of JSON; header pairs may say more.
@@ -112,7 +132,7 @@ func TestRetries(t *testing.T) {
 			return answered(r, 404, `<html>`, "Content-Type", "text/html"), nil
 		}, 1, client.ErrForeign},
 		"too long": {func(r *http.Request) (*http.Response, error) {
-			return answered(r, 200, `{"kinds":[`+strings.Repeat(" ", 2000)+`]}`), nil
+			return answered(r, 200, okKinds+strings.Repeat(" ", 2000)), nil
 		}, 1, client.ErrForeign},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -125,6 +145,9 @@ func TestRetries(t *testing.T) {
 			_, err := service.Kinds(t.Context())
 			if got := asked.asked.Load(); got != c.attempts || !errors.Is(err, c.is) || (c.is == nil) != (err == nil) {
 				t.Errorf("%s: %d attempts, %v", name, got, err)
+			}
+			if open := asked.open.Load(); open != 0 {
+				t.Errorf("%s: %d bodies were left open", name, open)
 			}
 			// The same all the time: attempts are bounded, and what the last one was is told.
 			service, asked = over(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, _ int) (*http.Response, error) { return c.first(r) })
@@ -165,6 +188,12 @@ func TestPauses(t *testing.T) {
 				t.Errorf("after Retry-After: 2 it was %v", pause)
 			}
 		}
+		after = "31"
+		service, asked = over(t, client.Options{}, n)
+		if _, err = service.Kinds(t.Context()); len(asked.times) != 1 || !errors.Is(err, client.ErrOverloaded) {
+			t.Errorf("%d attempts after Retry-After: 31, %v", len(asked.times), err)
+		}
+		after = "2"
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		service, asked = over(t, client.Options{}, n)
@@ -249,6 +278,44 @@ func TestTimes(t *testing.T) {
 				t.Errorf("%s: a deletion in %v, %v", name, time.Since(start), err)
 			}
 		})
+	}
+}
+
+// TestPartsOfAnswers: an answer that lacks what was asked for is none, so that nobody takes a post for shown, or an activity for
+// recorded, of which it says nothing.
+func TestPartsOfAnswers(t *testing.T) {
+	posts := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+	for body, whole := range map[string]bool{
+		`{"posts":[{"id":"a"}],"dropped":[{"id":"b","kind":"hide"},{"id":"c","kind":"hide"}],"degraded":[]}`: true,
+		`{"posts":[{"id":"a"}],"dropped":[{"id":"b","kind":"hide"}],"next":2,"degraded":[]}`:                 true,
+		`{"posts":[{"id":"a"}],"dropped":[{"id":"b","kind":"hide"}],"degraded":[]}`:                          false,
+		`{"posts":[{"id":"a"}],"dropped":[],"next":2,"degraded":[]}`:                                         false,
+		`{"posts":[{"id":"a"},{"id":"b"},{"id":"c"}],"dropped":[],"next":3,"degraded":[]}`:                   false,
+		`{"posts":[{"id":"a"},{"id":"b"},{"id":"c"}],"dropped":[],"next":-1,"degraded":[]}`:                  false,
+		`{"posts":[{"id":"a"},{"id":"b"},{"id":"c"}],"dropped":[]}`:                                          false,
+		`{}`: false, `{"changed":true}`: false,
+	} {
+		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 200, body), nil })
+		if _, err := service.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: posts}); (err == nil) != whole || !whole && !errors.Is(err, client.ErrForeign) {
+			t.Errorf("%s: %v", body, err)
+		}
+		if _, err := service.Put(t.Context(), "1", client.Hides, "a", time.Time{}); (err == nil) != strings.Contains(body, "changed") {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+// TestPathsOnTheWire: ids that stand for a place in paths are written so that nobody on the way takes them for one.
+func TestPathsOnTheWire(t *testing.T) {
+	for id, want := range map[string]string{".": "%2E", "..": "%2E%2E", "a/b": "a%2Fb", "a.b": "a.b", "?": "%3F", "%": "%25"} {
+		var got string
+		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			got = r.URL.RequestURI()
+			return answered(r, 200, `{"changed":true}`), nil
+		})
+		if _, err := service.Delete(t.Context(), id, client.Hides, id); err != nil || got != "/v1/users/"+want+"/hides/"+want {
+			t.Errorf("%q: %s, %v", id, got, err)
+		}
 	}
 }
 

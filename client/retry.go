@@ -13,6 +13,8 @@ const (
 	firstPause = 100 * time.Millisecond // before the second attempt, at most
 	longPause  = 3 * time.Second        // before any, at most, unless Retry-After says more
 
+	longestWait = 30 * time.Second // for what Retry-After says; the caller may wait longer
+
 	maxBudget = 10.0 // retries, while nothing succeeds
 	refund    = 0.1  // of a retry, for each call that succeeds
 )
@@ -53,6 +55,8 @@ func (c *Client) again(ctx context.Context, call *call, attempt int, err error) 
 	case !isAnswer && !isLost(err):
 		return false
 	case call.once && !errors.Is(err, ErrOverloaded) && !unsent(err):
+		return false
+	case isAnswer && answered.RetryAfter > longestWait:
 		return false
 	case !c.budget.take():
 		return false

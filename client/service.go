@@ -101,6 +101,11 @@ type Stats struct {
 		Total      uint64 `json:"total"`
 	} `json:"requests"`
 
+	Access struct {
+		Refused       map[string]uint64 `json:"refused"`        // requests that were not let in, by the code of their error
+		AuditFailures uint64            `json:"audit_failures"` // lines that could not be written
+	} `json:"access"`
+
 	Feeds struct {
 		Answered uint64            `json:"answered"`
 		Kept     uint64            `json:"kept"`     // posts

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -186,7 +186,7 @@ type tokenCheckCmd struct {
 }
 
 // Run says whether the file is right, and what a token is in it.
-func (c *tokenCheckCmd) Run(std stdio) error {
+func (c *tokenCheckCmd) Run(ctx context.Context, std stdio) error {
 	tokens, err := access.OpenTokens(access.TokensConfig{File: c.AuthFile})
 	if err != nil {
 		return fmt.Errorf("--auth-file: %w", err)

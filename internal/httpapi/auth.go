@@ -62,9 +62,13 @@ func (r *refusal) headers(h http.Header) {
 // refusals count those, by code. The map does not change.
 type refusals map[string]*atomic.Uint64
 
+func refusalCodes() []string {
+	return []string{codeUnauthenticated, codeForbidden, codeRateLimited, codeMisdirected, codeCrossOrigin}
+}
+
 func newRefusals() refusals {
 	counts := make(refusals)
-	for _, code := range []string{codeUnauthenticated, codeForbidden, codeRateLimited, codeMisdirected, codeCrossOrigin} {
+	for _, code := range refusalCodes() {
 		counts[code] = new(atomic.Uint64)
 	}
 	return counts

@@ -57,9 +57,5 @@ func (s *service) answerReference(c echo.Context, mediaType string, part func(re
 	if err != nil {
 		return fmt.Errorf("describe the API: %w", err)
 	}
-	// No script at all, and nothing from elsewhere.
-	c.Response().Header().Set(echo.HeaderContentSecurityPolicy,
-		"default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	c.Response().Header().Set("Referrer-Policy", "no-referrer")
 	return sendAs(c, http.StatusOK, mediaType, part(r))
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// call is what the description says of a route, beside what follows from the table of routes: its path, scopes, and the errors
-// that all calls of its sort have. A route without one fails TestEveryRouteIsDescribed.
-type call struct {
+// described is what the description says of a route, beside what follows from the table of routes: its path, scopes, and the errors
+// that all calls of its sort have. A route without
+// one fails TestEveryRouteIsDescribed.
+type described struct {
 	id      string // operationId; record..., remove... and list... are those of kinds
 	tag     string // one of tags
 	summary string
@@ -97,7 +98,7 @@ func (s *service) document() *openapi.Document {
 }
 
 // addOperation adds a route to the paths.
-func addOperation(paths openapi.Ordered[openapi.PathItem], r route, c call) openapi.Ordered[openapi.PathItem] {
+func addOperation(paths openapi.Ordered[openapi.PathItem], r route, c described) openapi.Ordered[openapi.PathItem] {
 	path := openPath(r.path)
 	at := slices.IndexFunc(paths, func(m openapi.Member[openapi.PathItem]) bool { return m.Name == path })
 	if at < 0 {
@@ -119,7 +120,7 @@ func openPath(path string) string {
 }
 
 // operation is the route as c describes it.
-func (r route) operation(c call) *openapi.Operation {
+func (r route) operation(c described) *openapi.Operation {
 	op := &openapi.Operation{ID: c.id, Summary: c.summary, Description: c.text, Parameters: slices.Concat(r.pathParameters(), c.query)}
 	if c.tag != "" {
 		op.Tags = []string{c.tag}
@@ -177,8 +178,14 @@ func (r route) pathParameters() (params []openapi.Parameter) {
 }
 
 // codes are those of all errors that a call may be answered.
-func (r route) codes(c call) []string {
-	codes := slices.Concat([]string{codeInternal, codeMalformedQuery, codeUnknownParameter}, c.codes)
+func (r route) codes(c described) []string {
+	codes := slices.Concat([]string{codeInternal, codeMalformedQuery, codeUnknownParameter, codeMisdirected}, c.codes)
+	if len(r.scopes) > 0 {
+		codes = append(codes, codeUnauthenticated, codeForbidden, codeRateLimited)
+	}
+	if r.method != http.MethodGet {
+		codes = append(codes, codeCrossOrigin)
+	}
 	if len(c.query) > 0 {
 		codes = append(codes, codeRepeatedParameter)
 	}

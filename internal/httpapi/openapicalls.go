@@ -9,8 +9,8 @@ import (
 )
 
 // calls describes every route, by method and path as the table of routes has them.
-func calls(kinds *activity.Kinds) map[string]call {
-	all := map[string]call{
+func calls(kinds *activity.Kinds) map[string]described {
+	all := map[string]described{
 		"GET /healthz": {
 			id: "getHealth", tag: tagService, summary: "Ask whether the process serves",
 			answers: one("It does.", "Health", `{"status":"ok"}`),
@@ -66,8 +66,8 @@ func one(text, schema, example string) []reply {
 	return []reply{{http.StatusOK, text, asJSON(schema, example)}}
 }
 
-func addFeedCalls(all map[string]call) {
-	all["POST /v1/feed/filter"] = call{
+func addFeedCalls(all map[string]described) {
+	all["POST /v1/feed/filter"] = described{
 		id: "filterFeed", tag: tagFeed, summary: "Filter a feed",
 		text: "Every candidate is either kept, in order, or dropped, with the first reason found: the kind and, for blocks, the author " +
 			"or actor that it " +
@@ -84,7 +84,7 @@ func addFeedCalls(all map[string]call) {
 		codes: []string{activity.CodeInvalidID, activity.CodeOutOfRange, activity.CodeUnknownKind, activity.CodeWrongEffect,
 			activity.CodeNoLedger},
 	}
-	all["POST /v1/feed/explain"] = call{
+	all["POST /v1/feed/explain"] = described{
 		id: "explainPost", tag: tagFeed, summary: "Explain what becomes of a post",
 		text:  "By every kind there is, with what the ledger knows of it.",
 		takes: asJSON("ExplainRequest", `{"viewer":"1","post":{"id":"p8","author":"2"}}`),
@@ -97,8 +97,8 @@ func addFeedCalls(all map[string]call) {
 }
 
 // addBatchCall adds that of many activities.
-func addBatchCall(all map[string]call) {
-	all["POST /v1/activities"] = call{
+func addBatchCall(all map[string]described) {
+	all["POST /v1/activities"] = described{
 		id: "writeActivities", tag: tagActivities, summary: "Record and undo many activities",
 		text: "As `application/json`, 1 to 10,000, checked whole first: one that cannot be recorded refuses the request, with its line " +
 			"named, and nothing " +
@@ -125,14 +125,14 @@ func addBatchCall(all map[string]call) {
 	}
 }
 
-func addPagesCalls(all map[string]call) {
+func addPagesCalls(all map[string]described) {
 	const pages = `{"pages":256,"homes":64,"reshaped":12,"shared_pages":112,"own_pages":3,"keys_per_page":1043.5,"due":0,"reshaping":true}`
-	all["GET /v1/pages"] = call{
+	all["GET /v1/pages"] = described{
 		id: "getPages", tag: tagPages, summary: "See how many pages there are",
 		answers: one("And how far a reshape is.", "Pages", pages),
 		codes:   []string{activity.CodeNoLedger},
 	}
-	all["PUT /v1/pages"] = call{
+	all["PUT /v1/pages"] = described{
 		id: "putPages", tag: tagPages, summary: "Change the number of pages",
 		text: "It goes on in the background, while feeds and writes do. `GET` says how far it is. What was under way when the process " +
 			"ended goes on when " +
@@ -146,13 +146,13 @@ func addPagesCalls(all map[string]call) {
 	}
 }
 
-func addUserCalls(all map[string]call) {
-	all["GET /v1/users/:user"] = call{
+func addUserCalls(all map[string]described) {
+	all["GET /v1/users/:user"] = described{
 		id: "getUser", tag: tagUsers, summary: "Count what a user has done",
 		answers: one("What the ledger has, exactly.", "Counts", ""),
 		codes:   []string{activity.CodeNoLedger},
 	}
-	all["DELETE /v1/users/:user"] = call{
+	all["DELETE /v1/users/:user"] = described{
 		id: "deleteUser", tag: tagUsers, summary: "Remove every trace of a user",
 		text: "What they did, what others did with them, and what they saw. It takes up to 5 minutes. After a 503, or without an answer, " +
 			"repeat it: it goes on, " +
@@ -160,7 +160,7 @@ func addUserCalls(all map[string]call) {
 		answers: one("Nothing of the user is left.", "Deleted", `{"deleted":12}`),
 		codes:   []string{activity.CodeNoLedger},
 	}
-	all["GET /v1/users/:user/export"] = call{
+	all["GET /v1/users/:user/export"] = described{
 		id: "exportUser", tag: tagUsers, summary: "Export what a user has done",
 		text: "All that the ledger keeps, as `feedfilter import` reads it. An answer that is cut off is not whole.",
 		answers: []reply{{http.StatusOK, "A line for each activity, by kind and target.", []media{
@@ -168,7 +168,7 @@ func addUserCalls(all map[string]call) {
 		}}},
 		codes: []string{activity.CodeNoLedger},
 	}
-	all["POST /v1/users/:user/preview"] = call{
+	all["POST /v1/users/:user/preview"] = described{
 		id: "previewActivities", tag: tagUsers, summary: "See what recording activities would come to",
 		text:    "It changes nothing.",
 		takes:   asJSON("PreviewRequest", `{"kind":"block","targets":["2","3"]}`),
@@ -180,7 +180,7 @@ func addUserCalls(all map[string]call) {
 }
 
 // addKindCalls adds the calls of activities of kind k.
-func addKindCalls(all map[string]call, k activity.Kind) {
+func addKindCalls(all map[string]described, k activity.Kind) {
 	id, list := camel(k.Name), "/v1/users/:user/"+k.Plural
 	if !k.InLedger() {
 		all["POST "+list] = windowCall(k)
@@ -199,7 +199,7 @@ func addKindCalls(all map[string]call, k activity.Kind) {
 	if k.Target == activity.User {
 		codes = []string{activity.CodeSelfBlock}
 	}
-	record := call{
+	record := described{
 		id: "record" + id, tag: tagActivities, summary: "Record a " + k.Name,
 		text: effect + ". What is there already gets its end set anew, or taken away.",
 		query: []openapi.Parameter{{Name: paramUntil, In: "query", Description: "When it ends by itself; without it, it does " +
@@ -211,13 +211,13 @@ func addKindCalls(all map[string]call, k activity.Kind) {
 		record.codes = append(record.codes, codeLimitReached)
 	}
 	all["PUT "+list+"/:target"] = record
-	all["DELETE "+list+"/:target"] = call{
+	all["DELETE "+list+"/:target"] = described{
 		id: "remove" + id, tag: tagActivities, summary: "Undo a " + k.Name,
 		text:    "At once, whatever was recorded before.",
 		answers: one("It is not there any more.", "Changed", `{"changed":true}`),
 		codes:   append([]string{codeStuck}, codes...),
 	}
-	all["GET "+list] = call{
+	all["GET "+list] = described{
 		id: "list" + id, tag: tagActivities, summary: "List " + k.Plural,
 		text: "Newest first.",
 		query: []openapi.Parameter{
@@ -230,8 +230,8 @@ func addKindCalls(all map[string]call, k activity.Kind) {
 }
 
 // windowCall is that of activities of kind k, which has a window.
-func windowCall(k activity.Kind) call {
-	return call{
+func windowCall(k activity.Kind) described {
+	return described{
 		id: "record" + camel(k.Name), tag: tagActivities, summary: "Record " + k.Name + " posts",
 		text: "They are forgotten by themselves, some time after " + k.Window.String() + ", and cannot be undone, listed or counted. " +
 			"Now and then, at the " +

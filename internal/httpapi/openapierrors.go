@@ -46,6 +46,11 @@ func codeTexts() map[string]string {
 		codeStuck:                  "the activity cannot be undone: there is no ledger, and all bits of its key are shared with others'",
 		codeReshaping:              "the number of pages is being changed to another one",
 		codeInternal:               "something went wrong inside the service",
+		codeUnauthenticated:        "the token is missing, unknown or no longer good; WWW-Authenticate says which",
+		codeForbidden:              "the token has none of the scopes that the call needs",
+		codeCrossOrigin:            "a browser sent this for a page of another origin",
+		codeMisdirected:            "the header Host says a name that the service does not have",
+		codeRateLimited:            "too many requests of the token, or for the user",
 	}
 }
 
@@ -64,6 +69,11 @@ func errorResponses(codes []string) (responses openapi.Ordered[openapi.Response]
 				Schema:  errorOf(codes),
 				Example: errorExample(codes[0]),
 			}}},
+		}
+		if status == http.StatusUnauthorized {
+			res.Headers = res.Headers.With(echo.HeaderWWWAuthenticate, openapi.Header{
+				Description: "As RFC 6750 has it.", Schema: text(""),
+			})
 		}
 		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 			res.Headers = res.Headers.With(echo.HeaderRetryAfter, openapi.Header{Ref: "#/components/headers/RetryAfter"})

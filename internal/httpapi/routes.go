@@ -32,8 +32,8 @@ func (s *service) routes() []route {
 		{http.MethodGet, opspage.Path, page, nil, true}, // static: it has no data of its own
 		{http.MethodGet, opspage.Path + "/*", page, nil, true},
 		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
-		{http.MethodGet, "/docs", s.docs, nil, true},
-		{http.MethodGet, "/docs/style.css", s.docsStyle, nil, true},
+		{http.MethodGet, "/docs", page(s.docs), nil, true},
+		{http.MethodGet, "/docs/style.css", page(s.docsStyle), nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodGet, "/metrics", s.scrape, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
