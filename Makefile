@@ -97,7 +97,7 @@ vulncheck: ## Look the code and its dependencies up in Go's database of vulnerab
 	@GO='$(GO)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install what the tests start: redis-server, PostgreSQL and Chromium.
+deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples.
 	@scripts/deps
 
 .PHONY: uplot

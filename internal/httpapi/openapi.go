@@ -210,8 +210,7 @@ func (r route) codes(c described) []string {
 func aboutTokens() string {
 	var text strings.Builder
 	text.WriteString("Where the service was started with tokens, a call has to bring one, as `Authorization: Bearer <token>`. What it " +
-		"may be used for are its " +
-		"scopes; of those that a call names it needs one.\n\n")
+		"may be used for are its scopes; of those that a call names it needs one.\n\n")
 	for _, scope := range []struct {
 		name access.Scope
 		text string
@@ -227,13 +226,11 @@ func aboutTokens() string {
 
 // aboutAPI is the introduction.
 const aboutAPI = "JSON over HTTP/1.1. Ids of users and posts are strings of 1 to 256 bytes of UTF-8 without control characters; in " +
-	"paths they are " +
-	"percent-encoded, so that `a/b` is `a%2Fb`.\n\n" +
-	"Once an answer has arrived, what it says is durable, and every feed asked for afterwards has it. **Every call may be repeated**; " +
-	"after a 503 " +
+	"paths they are percent-encoded, so that `a/b` is `a%2Fb`.\n\n" +
+	"Once an answer has arrived, what it says is durable, and every feed asked for afterwards has it. **Every call may be repeated**, " +
+	"but for a feed with `record_seen` that may have been answered: the next would leave out what that one has kept; after a 503 " +
 	"`unavailable`, or without an answer, it may or may not have taken effect. After any 4xx nothing has changed.\n\n" +
 	"JSON is read strictly: unknown fields, duplicate keys, `null`, anything after the value and invalid UTF-8 are errors, and so is a " +
-	"query " +
-	"parameter that a call does not know. What takes GET takes HEAD.\n\n" +
+	"query parameter that a call does not know. What takes GET takes HEAD.\n\n" +
 	"Instead of becoming slow, the service refuses: with 503, `overloaded` and a Retry-After of 1 to 3 seconds. Nothing of such a " +
 	"request was done."

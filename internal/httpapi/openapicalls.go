@@ -70,12 +70,10 @@ func addFeedCalls(all map[string]described) {
 	all["POST /v1/feed/filter"] = described{
 		id: "filterFeed", tag: tagFeed, summary: "Filter a feed",
 		text: "Every candidate is either kept, in order, or dropped, with the first reason found: the kind and, for blocks, the author " +
-			"or actor that it " +
-			"was found with, on whichever side the block is. A viewer's own posts are not dropped for blocks.\n\n" +
+			"or actor that it was found with, on whichever side the block is. A viewer's own posts are not dropped for blocks.\n\n" +
 			"With a `limit` the answer ends once so many posts are kept; `next` is then the index of the first candidate that was not " +
-			"looked at: ask " +
-			"again with the rest. With `record_seen` a post that is there twice is kept once; if it cannot be recorded, the answer stands and " +
-			"`degraded` names `seen`. `exact` needs the ledger.",
+			"looked at: ask again with the rest. With `record_seen` a post that is there twice is kept once; if it cannot be recorded, the " +
+			"answer stands and `degraded` names `seen`. `exact` needs the ledger.",
 		takes: asJSON("FilterRequest", `{"viewer":"1","posts":[{"id":"p9","author":"3","actors":["7"]},{"id":"p8","author":"2"}],`+
 			`"annotate":["like"],`+
 			`"limit":50,"record_seen":true}`),
@@ -101,13 +99,10 @@ func addBatchCall(all map[string]described) {
 	all["POST /v1/activities"] = described{
 		id: "writeActivities", tag: tagActivities, summary: "Record and undo many activities",
 		text: "As `application/json`, 1 to 10,000, checked whole first: one that cannot be recorded refuses the request, with its line " +
-			"named, and nothing " +
-			"changes. What only the state of the user decides, such as a limit, is the result of that activity alone.\n\n" +
+			"named, and nothing changes. What only the state of the user decides, such as a limit, is the result of that activity alone.\n\n" +
 			"As `application/x-ndjson`, a stream of any length, one activity a line of up to 16 KiB. Each line gets a result line, in " +
-			"order and while the " +
-			"stream goes on; errors are the results of their lines. A client must read while it writes, and sends again what a stream that " +
-			"was cut off " +
-			"has not answered.",
+			"order and while the stream goes on; errors are the results of their lines. A client must read while it writes, and sends " +
+			"again what a stream that was cut off has not answered.",
 		takes: []media{
 			{typeJSON, ref("Batch"), `{"activities":[{"user":"1","kind":"block","target":"2","op":"add"},{"user":"1","kind":"hide",` +
 				`"target":"p7","op":"remove"}]}`},
@@ -135,8 +130,7 @@ func addPagesCalls(all map[string]described) {
 	all["PUT /v1/pages"] = described{
 		id: "putPages", tag: tagPages, summary: "Change the number of pages",
 		text: "It goes on in the background, while feeds and writes do. `GET` says how far it is. What was under way when the process " +
-			"ended goes on when " +
-			"it is asked for again, of any process.",
+			"ended goes on when it is asked for again, of any process.",
 		takes: asJSON("PagesRequest", `{"pages":256}`),
 		answers: []reply{
 			{http.StatusOK, "This process is at it already, or there is nothing to do.", asJSON("Pages", pages)},
@@ -155,8 +149,7 @@ func addUserCalls(all map[string]described) {
 	all["DELETE /v1/users/:user"] = described{
 		id: "deleteUser", tag: tagUsers, summary: "Remove every trace of a user",
 		text: "What they did, what others did with them, and what they saw. It takes up to 5 minutes. After a 503, or without an answer, " +
-			"repeat it: it goes on, " +
-			"and counts the rest alone.",
+			"repeat it: it goes on, and counts the rest alone.",
 		answers: one("Nothing of the user is left.", "Deleted", `{"deleted":12}`),
 		codes:   []string{activity.CodeNoLedger},
 	}
@@ -233,9 +226,8 @@ func addKindCalls(all map[string]described, k activity.Kind) {
 func windowCall(k activity.Kind) described {
 	return described{
 		id: "record" + camel(k.Name), tag: tagActivities, summary: "Record " + k.Name + " posts",
-		text: "They are forgotten by themselves, some time after " + k.Window.String() + ", and cannot be undone, listed or counted. " +
-			"Now and then, at the " +
-			"configured rate, a post counts as recorded that was not.",
+		text: "They are forgotten by themselves, some time after " + k.Window.String() + ", and cannot be undone, listed or counted. Now " +
+			"and then, at the configured rate, a post counts as recorded that was not.",
 		takes:   asJSON("Posts", `{"posts":["p1","p2"]}`),
 		answers: one("They are recorded.", "Recorded", `{"recorded":2}`),
 		codes:   []string{activity.CodeOutOfRange},

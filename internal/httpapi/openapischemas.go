@@ -131,8 +131,7 @@ func valueSchemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
 		{Name: "Kind", Value: oneOf("The name of a kind of activities, as `GET /v1/kinds` has it.", kindNames(kinds, anyKind)...)},
 		{Name: "LedgerKind", Value: oneOf("The name of a kind that the ledger keeps.", kindNames(kinds, inLedger)...)},
 		{Name: "Until", Value: moment("When the activity ends by itself: a time in RFC 3339, in the future, up to the year 9999; what is " +
-			"finer than a " +
-			"microsecond is cut off.")},
+			"finer than a microsecond is cut off.")},
 		{Name: "Post", Value: post},
 		{Name: "Degraded", Value: object("A kind that could not be checked.", need("kind", ref("Kind")), need("reason", text("Why, for "+
 			"people.")))},
