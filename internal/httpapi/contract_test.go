@@ -123,6 +123,8 @@ func (c *contract) judge(x exchange) error {
 	switch {
 	case path == "":
 		return is(x.answer, 404, "not_found")
+	case method == "options": // the router's, which names the methods
+		return is(x.answer, 204, "")
 	case operation == nil:
 		return is(x.answer, 405, "method_not_allowed")
 	case strings.HasPrefix(x.Header.Get("Content-Type"), "text/plain"): // of net/http, which took it for no request
