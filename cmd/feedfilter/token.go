@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -225,4 +226,13 @@ func (f clientFlags) token(context.Context) (string, error) {
 		return "", fmt.Errorf("--token-file %s: does not hold a token, and nothing else", f.TokenFile)
 	}
 	return token, nil
+}
+
+// authorize shows the token, if there is one.
+func (f clientFlags) authorize(req *http.Request) error {
+	token, err := f.token(req.Context())
+	if err == nil && token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return err
 }

@@ -67,7 +67,7 @@ func TestScopes(t *testing.T) {
 	const anybody, read, write, ops = "none feed activity ops all old wrong", "feed all", "activity all", "ops all"
 	may := map[string]string{
 		"GET /healthz": anybody, "GET /readyz": anybody,
-		"GET /openapi.json": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody,
+		"GET /openapi.json": anybody, "GET /ops": anybody, "GET /ops/*": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody,
 		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages": ops, "GET /v1/ops/pages/:number": ops,
 		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
 		"POST /v1/ops/pages/:number/rebuild": write, "POST /v1/ops/scrub": write,

@@ -127,7 +127,7 @@ func (c *contract) judge(x exchange) error {
 		return is(x.answer, 204, "")
 	case operation == nil:
 		return is(x.answer, 405, "method_not_allowed")
-	case strings.HasPrefix(x.Header.Get("Content-Type"), "text/plain"): // of net/http, which took it for no request
+	case x.Status == 400 && strings.HasPrefix(x.Header.Get("Content-Type"), "text/plain"): // of net/http, which took it for no request
 		return is(x.answer, 400, "")
 	case x.Code == "not_found" && strings.Contains(target, "//"):
 		return nil

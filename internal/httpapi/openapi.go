@@ -72,6 +72,7 @@ func (s *service) document() *openapi.Document {
 			{Name: tagActivities, Description: "What users do, of the kinds that this service has."},
 			{Name: tagUsers, Description: "All that is kept of a user."},
 			{Name: tagPages, Description: "How many pages the filter is cut into."},
+			{Name: tagOps, Description: "For those who run the service."},
 			{Name: tagService, Description: "How the service is, and what it can do."},
 		},
 		Components: openapi.Components{
@@ -114,6 +115,9 @@ func openPath(path string) string {
 	for i, part := range parts {
 		if name, ok := strings.CutPrefix(part, ":"); ok {
 			parts[i] = "{" + name + "}"
+		}
+		if part == "*" {
+			parts[i] = "{file}"
 		}
 	}
 	return strings.Join(parts, "/")

@@ -25,12 +25,12 @@ func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
 	ops := []access.Scope{access.OpsRead}
-	page := echo.WrapHandler(opspage.New())
+	static := echo.WrapHandler(opspage.New())
 	all := []route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
-		{http.MethodGet, opspage.Path, page, nil, true}, // static: it has no data of its own
-		{http.MethodGet, opspage.Path + "/*", page, nil, true},
+		{http.MethodGet, opspage.Path, static, nil, true}, // static: it has no data of its own
+		{http.MethodGet, opspage.Path + "/*", static, nil, true},
 		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
 		{http.MethodGet, "/docs", page(s.docs), nil, true},
 		{http.MethodGet, "/docs/style.css", page(s.docsStyle), nil, true},
