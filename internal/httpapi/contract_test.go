@@ -121,6 +121,8 @@ func (c *contract) judge(x exchange) error {
 	}
 	operation := at(c.document, "paths", path, method)
 	switch {
+	case strings.HasPrefix(target, "/ops"): // static, and tried in its own package
+		return nil
 	case path == "":
 		return is(x.answer, 404, "not_found")
 	case method == "options": // the router's, which names the methods

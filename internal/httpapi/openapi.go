@@ -170,12 +170,22 @@ func (r route) pathParameters() (params []openapi.Parameter) {
 	for part := range strings.SplitSeq(r.path, "/") {
 		if name, ok := strings.CutPrefix(part, ":"); ok {
 			p := openapi.Parameter{Name: name, In: "path", Required: true, Schema: ref("ID"), Example: quoted("1")}
-			if name == "user" {
+			switch name {
+			case "user":
 				p.Description = "The user's id."
-			} else {
+			case "number":
+				p.Description, p.Schema, p.Example = "A page's number.", atLeast(0, ""), []byte("1")
+			case "kind":
+				p.Description, p.Schema, p.Example = "The name of a kind.", ref("Kind"), quoted("hide")
+			default:
 				p.Description, p.Example = "The id of whom or what the activity is about.", quoted("2")
 			}
 			params = append(params, p)
+		}
+		if part == "*" {
+			params = append(params, openapi.Parameter{
+				Name: "file", In: "path", Required: true, Description: "Its name.", Schema: text(""), Example: quoted("page.css"),
+			})
 		}
 	}
 	return params
