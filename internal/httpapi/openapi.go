@@ -72,6 +72,7 @@ func (s *service) document() *openapi.Document {
 			{Name: tagActivities, Description: "What users do, of the kinds that this service has."},
 			{Name: tagUsers, Description: "All that is kept of a user."},
 			{Name: tagPages, Description: "How many pages the filter is cut into."},
+			{Name: tagOps, Description: "For those who run the service."},
 			{Name: tagService, Description: "How the service is, and what it can do."},
 		},
 		Components: openapi.Components{
@@ -114,6 +115,9 @@ func openPath(path string) string {
 	for i, part := range parts {
 		if name, ok := strings.CutPrefix(part, ":"); ok {
 			parts[i] = "{" + name + "}"
+		}
+		if part == "*" {
+			parts[i] = "{file}"
 		}
 	}
 	return strings.Join(parts, "/")
@@ -166,12 +170,22 @@ func (r route) pathParameters() (params []openapi.Parameter) {
 	for part := range strings.SplitSeq(r.path, "/") {
 		if name, ok := strings.CutPrefix(part, ":"); ok {
 			p := openapi.Parameter{Name: name, In: "path", Required: true, Schema: ref("ID"), Example: quoted("1")}
-			if name == "user" {
+			switch name {
+			case "user":
 				p.Description = "The user's id."
-			} else {
+			case "number":
+				p.Description, p.Schema, p.Example = "A page's number.", atLeast(0, ""), []byte("1")
+			case "kind":
+				p.Description, p.Schema, p.Example = "The name of a kind.", ref("Kind"), quoted("hide")
+			default:
 				p.Description, p.Example = "The id of whom or what the activity is about.", quoted("2")
 			}
 			params = append(params, p)
+		}
+		if part == "*" {
+			params = append(params, openapi.Parameter{
+				Name: "file", In: "path", Required: true, Description: "Its name.", Schema: text(""), Example: quoted("page.css"),
+			})
 		}
 	}
 	return params

@@ -52,6 +52,7 @@ func calls(kinds *activity.Kinds) map[string]described {
 	addBatchCall(all)
 	addPagesCalls(all)
 	addUserCalls(all)
+	addOpsCalls(all)
 	for _, k := range kinds.All() {
 		addKindCalls(all, k)
 	}

@@ -66,7 +66,7 @@ func moment(about string) *openapi.Schema {
 	return &openapi.Schema{Type: openapi.Types{openapi.String}, Format: "date-time", Description: about}
 }
 
-func number(about string) *openapi.Schema {
+func amount(about string) *openapi.Schema {
 	return &openapi.Schema{Type: openapi.Types{openapi.Number}, Minimum: new(0.0), Description: about}
 }
 

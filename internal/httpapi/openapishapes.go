@@ -54,7 +54,7 @@ func explanationSchema() *openapi.Schema {
 		may("parts", listOf(1, 0, text(""), "Of a window: which of its parts report it.")))
 	page := object("What was read of the kinds in the ledger.",
 		need("number", atLeast(0, "")), need("sequence", atLeast(0, "Rises with every change of the page.")), need("keys", atLeast(0, "Held.")),
-		need("bytes", atLeast(0, "Of its bits.")), need("false_positive_rate", number("Per key, as the page stands: 0 to 1.")))
+		need("bytes", atLeast(0, "Of its bits.")), need("false_positive_rate", amount("Per key, as the page stands: 0 to 1.")))
 	return object("",
 		need("dropped", flag("Whether a feed drops the post. An exact one does only if a reason that drops is not `false`.")),
 		need("reasons", listOf(0, 0, reason, "All that the filter reports, kinds that drop first.")),
@@ -84,7 +84,7 @@ func pagesSchema() *openapi.Schema {
 		need("reshaped", atLeast(0, "How many of them are on pages as asked for.")),
 		need("shared_pages", atLeast(0, "Pages that users share, as this process knows it.")),
 		need("own_pages", atLeast(0, "Pages of one heavy user each.")),
-		need("keys_per_page", number("The mean of the shared pages, as the scrub last saw them; 0 before its first round.")),
+		need("keys_per_page", amount("The mean of the shared pages, as the scrub last saw them; 0 before its first round.")),
 		need("due", atLeast(0, "How many pages there should be, where these have more than 4,096 keys; else 0.")),
 		need("reshaping", flag("Whether a reshape goes on in this process.")),
 		may("trouble", text("Why that does not get on.")))

@@ -156,6 +156,7 @@ func newService(c Config) *service {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.reference = sync.OnceValues(s.makeReference)
 	s.measure(c.Metrics)
 	s.reference = sync.OnceValues(s.makeReference)
 	return s
