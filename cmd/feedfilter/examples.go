@@ -36,6 +36,23 @@ func examples() map[string][]string {
 			"feedfilter reshape --pages 65536 --redis redis://127.0.0.1:6379 --ledger postgres://feeds:password@127.0.0.1/feeds",
 			"feedfilter reshape --pages 65536 --server http://127.0.0.1:8080",
 		},
+		"inspect page": {
+			"feedfilter inspect page 4711 --server http://127.0.0.1:8080",
+			"feedfilter inspect page 4711 --redis redis://127.0.0.1:6379 --ledger postgres://feeds:password@127.0.0.1/feeds --output json",
+		},
+		"inspect user": {
+			"feedfilter inspect user 42 --server http://127.0.0.1:8080",
+		},
+		"inspect key": {
+			"feedfilter inspect key block 42 43 --server http://127.0.0.1:8080",
+		},
+		"rebuild": {
+			"feedfilter rebuild --user 42 --server http://127.0.0.1:8080",
+			"feedfilter rebuild --all --redis redis://127.0.0.1:6379 --ledger postgres://feeds:password@127.0.0.1/feeds",
+		},
+		"scrub": {
+			"feedfilter scrub --server http://127.0.0.1:8080 --scrub-rate 5000",
+		},
 		"token new": {
 			"feedfilter token new --name renderer --scope feed:read --ttl 2160h --auth-file tokens.json",
 		},

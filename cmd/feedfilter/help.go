@@ -54,7 +54,7 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(kong.Vars{
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(insideHelp()).CloneWith(kong.Vars{
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
@@ -76,7 +76,6 @@ func insideHelp() kong.Vars {
 	return kong.Vars{
 		"inside_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080: needed where its ledger is SQLite or its " +
 			"pages are in its process. Default: this command does it",
-		"inside_output":  "What to print: text or json.",
 		"inside_ascii":   "Draw with ASCII alone, and without colors, as where the locale is not one of UTF-8. Default: off",
 		"inspect_page":   "Number of the page, as explain has it, or inspect user.",
 		"inspect_user":   "Id of the user.",
