@@ -288,6 +288,9 @@ func TestGlance(t *testing.T) {
 	if got.Rate != 0 || got.Fill != 1 || got.Collided != 1 || got.State != PageSound || got.Age != 0 {
 		t.Errorf("of a page that has grown: %+v", got)
 	}
+	if got := newGlance(PageSound, large, 1e6*time.Hour).page(5, false, 0); got.Rate == 0 || got.State != PageSound {
+		t.Errorf("looked at after a hundred years: %+v", got)
+	}
 	if got := newGlance(PageMissing, favfilter.Standing{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
 		Number: 1, State: PageMissing, Age: 3 * time.Second,
 	}) {

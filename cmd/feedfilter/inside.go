@@ -8,21 +8,16 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/term"
-
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
 // insideFlags are those of commands that look inside a service's data, by themselves or by way of the service.
 type insideFlags struct {
-	Data   dataFlags `embed:""`
-	Server string    `help:"${inside_server}" placeholder:"URL"`
-
+	Data   dataFlags   `embed:""`
+	Server string      `help:"${inside_server}" placeholder:"URL"`
 	Client clientFlags `embed:""`
-	Output string      `default:"text" enum:"text,json" help:"${inside_output}" placeholder:"FORMAT"`
+	Result resultFlags `embed:""`
 }
 
 // Validate is called by kong when all flags are set.
@@ -37,6 +32,9 @@ func (f *insideFlags) Validate() error {
 	}
 	return nil
 }
+
+// Check returns what a look at the files that flags name tells of them.
+func (f *insideFlags) Check(ctx context.Context) error { return f.Data.Check(ctx) }
 
 // open opens the data, and changes nothing.
 func (f *insideFlags) open(ctx context.Context, std stdio) (*data, error) {
@@ -60,29 +58,21 @@ func (f *insideFlags) open(ctx context.Context, std stdio) (*data, error) {
 
 // print writes an answer as JSON, or has write do it as text.
 func (f *insideFlags) print(std stdio, answer any, write func(io.Writer) error) error {
-	if f.Output != "json" {
-		return write(std.out)
+	if f.Result.json() {
+		return writeJSON(std.out, answer)
 	}
-	text, err := json.Marshal(answer, json.Deterministic(true), jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(std.out, "%s\n", text)
-	return err
+	return write(std.out)
 }
 
 // styleFlags are those of drawings.
 type styleFlags struct {
-	ASCII bool `help:"${inside_ascii}"`
+	ASCII   bool        `help:"${inside_ascii}"`
+	Colours colourFlags `embed:""`
 }
 
 // style is how std.out takes a drawing.
-func (f styleFlags) style(std stdio) inspect.Style {
-	terminal := term.IsTerminal(int(std.out.Fd()))
-	return inspect.Style{
-		ASCII:  f.ASCII || !speaksUTF8(os.Getenv),
-		Colors: terminal && !f.ASCII && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-	}
+func (f *styleFlags) style(std stdio) inspect.Style {
+	return inspect.Style{ASCII: f.ASCII || !speaksUTF8(os.Getenv), Colors: f.Colours.on(std.out) && !f.ASCII}
 }
 
 // speaksUTF8 reports whether the locale is one of UTF-8, as the first variable that is set says.

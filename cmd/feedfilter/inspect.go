@@ -18,8 +18,8 @@ type inspectCmds struct {
 }
 
 type inspectPageCmd struct {
-	insideFlags `embed:""`
-	styleFlags  `embed:""`
+	insideFlags
+	styleFlags
 
 	Number uint32 `arg:"" help:"${inspect_page}"`
 }
@@ -57,7 +57,7 @@ func (f *insideFlags) look(ctx context.Context, std stdio, what func(*data) erro
 }
 
 type inspectUserCmd struct {
-	insideFlags `embed:""`
+	insideFlags
 
 	ID string `arg:"" help:"${inspect_user}"`
 }
@@ -83,8 +83,8 @@ func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
 }
 
 type inspectKeyCmd struct {
-	insideFlags `embed:""`
-	styleFlags  `embed:""`
+	insideFlags
+	styleFlags
 
 	Kind   string `arg:"" help:"${inspect_kind}"`
 	User   string `arg:"" help:"${inspect_user}"`

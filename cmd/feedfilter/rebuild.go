@@ -22,7 +22,7 @@ const (
 )
 
 type rebuildCmd struct {
-	insideFlags `embed:""`
+	insideFlags
 
 	Page *uint32 `help:"${rebuild_page}" placeholder:"N"  xor:"what"`
 	User string  `help:"${rebuild_user}" placeholder:"ID" xor:"what"`

@@ -21,7 +21,7 @@ func (f *resultFlags) json() bool { return f.Output == asJSON }
 
 // writeJSON writes value to out, for programs and people.
 func writeJSON(out io.Writer, value any) error {
-	text, err := json.Marshal(value, jsontext.WithIndent("  "))
+	text, err := json.Marshal(value, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 type scrubCmd struct {
-	insideFlags `embed:""`
+	insideFlags
 }
 
 // Help is shown by kong below the summary.
