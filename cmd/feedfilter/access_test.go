@@ -62,7 +62,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within a minute", what)
 		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // polls a process
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestServeTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if resp.ProtoMajor != 1 || resp.StatusCode != 200 || resp.Header.Get("Strict-Transport-Security") == "" {
+	if resp.ProtoMajor != 1 || resp.StatusCode != http.StatusOK || resp.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("%s %s, header %v", resp.Proto, resp.Status, resp.Header)
 	}
 	if code, err := ask(t, tlsClient(t, dir, false), http.MethodGet, url+"/healthz", ""); err == nil {

@@ -54,7 +54,8 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(kong.Vars{
+	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).
+		CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(kong.Vars{
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",

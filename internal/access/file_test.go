@@ -10,7 +10,7 @@ import (
 )
 
 func entry(name, token, scopes string) string {
-	return fmt.Sprintf(`{"name":"%s","hash":"%s","scopes":[%s]}`, name, access.HashToken(token), scopes)
+	return fmt.Sprintf(`{"name":%q,"hash":%q,"scopes":[%s]}`, name, access.HashToken(token), scopes)
 }
 
 func fileOf(entries ...string) string { return `{"tokens":[` + strings.Join(entries, ",") + `]}` }
