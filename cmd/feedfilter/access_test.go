@@ -246,7 +246,7 @@ func TestAccessFlags(t *testing.T) {
 	writeFile(t, dir+"/broken.json", `{"tokens":[{"name":"a b","hash":"x","scopes":["y"]}]}`)
 	tokenFile(t, dir+"/tokens.json", "a")
 	for want, args := range map[string][]string{
-		"--tls-cert and --tls-key: one without the other":                      {"--tls-cert", dir + "/server.pem"},
+		"--tls-cert: and --tls-key go together, and one is missing":            {"--tls-cert", dir + "/server.pem"},
 		"--tls-client-ca: needs --tls-cert":                                    {"--tls-client-ca", dir + "/ca.pem"},
 		"--tls-cert: the certificate":                                          {"--tls-cert", dir + "/ca.pem", "--tls-key", dir + "/server.key"},
 		"--tls-cert: the certificate: open":                                    {"--tls-cert", dir + "/none", "--tls-key", dir + "/server.key"},

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -17,8 +16,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// tokenVariable holds the token that commands show to a service. There is no flag for it: other users of the machine
-// can read command lines.
+// tokenVariable holds the token that commands show to a service. The flag for it is hidden: other users of the machine can
+// read command lines.
 const tokenVariable = "FEEDFILTER_TOKEN"
 
 // tokenCmds are what there is to do with tokens.
@@ -121,7 +120,7 @@ func writeTokens(name string, file access.File, std stdio) (err error) {
 	}
 	err = json.MarshalWrite(out.file, file, jsontext.WithIndent("  "))
 	if err == nil {
-		_, err = io.WriteString(out.file, "\n")
+		_, err = out.file.WriteString("\n")
 	}
 	if err == nil {
 		err = out.commit()
@@ -183,6 +182,7 @@ func rateOf(e access.Entry) string {
 type tokenCheckCmd struct {
 	AuthFile  string `help:"${token_auth}"    placeholder:"FILE" required:""`
 	TokenFile string `help:"${token_checked}" placeholder:"FILE"`
+	Token     string `hidden:""`
 }
 
 // Run says whether the file is right, and what a token is in it.
@@ -191,7 +191,7 @@ func (c *tokenCheckCmd) Run(std stdio) error {
 	if err != nil {
 		return fmt.Errorf("--auth-file: %w", err)
 	}
-	token, err := clientFlags{c.TokenFile}.token()
+	token, err := clientFlags{c.TokenFile, c.Token}.token()
 	if err != nil || token == "" {
 		if err == nil {
 			_, err = fmt.Fprintln(std.out, "ok")
@@ -209,12 +209,13 @@ func (c *tokenCheckCmd) Run(std stdio) error {
 // clientFlags are those of commands that ask a service.
 type clientFlags struct {
 	TokenFile string `help:"${token_file}" placeholder:"FILE"`
+	Token     string `hidden:""`
 }
 
 // token returns the token to show, "" if there is none.
 func (f clientFlags) token() (string, error) {
 	if f.TokenFile == "" {
-		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
+		return strings.TrimSpace(f.Token), nil
 	}
 	text, err := os.ReadFile(f.TokenFile)
 	if err != nil {

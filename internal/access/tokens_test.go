@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 	for header, want := range map[string]error{
 		"":                                      access.ErrMalformed,
 		"Bearer":                                access.ErrMalformed,
-		"Bearer ":                               access.ErrMalformed,
+		"Bearer " + "":                          access.ErrMalformed,
 		token:                                   access.ErrMalformed,
 		"Basic " + token:                        access.ErrMalformed,
 		"Bearer\t" + token:                      access.ErrMalformed,

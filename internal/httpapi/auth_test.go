@@ -22,7 +22,8 @@ import (
 
 // tokenEntry is a token of a file: "<name> <scope>,<scope>", and what else there is to say of it. The token is the name.
 func tokenEntry(name, scopes, more string) string {
-	return fmt.Sprintf(`{"name":%q,"hash":%q,"scopes":["%s"]%s}`, name, access.HashToken(name), strings.ReplaceAll(scopes, ",", `","`), more)
+	list := `"` + strings.ReplaceAll(scopes, ",", `","`) + `"`
+	return fmt.Sprintf(`{"name":%q,"hash":%q,"scopes":[%s]%s}`, name, access.HashToken(name), list, more)
 }
 
 func writeTokens(t testing.TB, file string, entries ...string) {
