@@ -183,6 +183,7 @@ type tokenCheckCmd struct {
 	AuthFile  string `help:"${token_auth}"    placeholder:"FILE" required:""`
 	TokenFile string `help:"${token_checked}" placeholder:"FILE"`
 	Token     string `hidden:""`
+	Config    string `help:"${config}"        placeholder:"FILE"`
 }
 
 // Run says whether the file is right, and what a token is in it.
