@@ -46,14 +46,14 @@ func accessHelp() map[string]string {
 		"rate_limit": "Requests a second of each token, such as 100, or 100:500 with up to 500 at once; one more is answered 429. " +
 			"A batch counts with its activities. A token may have a rate of its own in --auth-file. Default: no limit",
 		"user_rate": "The same of each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
-		"tls_cert": "PEM file of the certificate to serve HTTPS with, and of those between it and its root. It is read again when it changes, " +
-			"as the next two are. Default: plain HTTP",
+		"tls_cert": "PEM file of the certificate to serve HTTPS with, and of those between it and its root. It is read again when it " +
+			"changes, as the next two are. Default: plain HTTP",
 		"tls_key":       "PEM file of its key.",
 		"tls_client_ca": "PEM file of the roots that clients' certificates have to come from. Default: clients need none",
 		"audit_log": "File that gets a JSON line for each write, explanation and refused request, with ids hashed; - for standard output, " +
 			"off for none.",
-		"id_key_file": "File of the key that ids in logs are hashed with; it is made where there is none. Instances whose hashes are to be the " +
-			"same need the same. Default: <data-dir>/id.key",
+		"id_key_file": "File of the key that ids in logs are hashed with; it is made where there is none. Instances whose hashes are to be " +
+			"the same need the same. Default: <data-dir>/id.key",
 	}
 }
 

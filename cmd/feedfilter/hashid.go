@@ -12,7 +12,7 @@ type hashIDCmd struct {
 	DataDir   string   `default:"./feedfilter-data" help:"${data_dir}" placeholder:"DIR"`
 	IDKeyFile string   `help:"${id_key_file}"       placeholder:"FILE"`
 	Config    string   `help:"${config}"            placeholder:"FILE"`
-	IDs       []string `arg:"" help:"${hash_ids}"   name:"id"`
+	IDs       []string `arg:""                      help:"${hash_ids}" name:"id"`
 }
 
 // Help is shown by kong below the summary.

@@ -31,6 +31,17 @@ type service struct {
 // serve starts the service on a free port, and ends it with the test.
 func serve(t testing.TB, args ...string) *service {
 	t.Helper()
+	s := launch(t, args...)
+	s.first = s.next()
+	if s.first["msg"] != "listening" {
+		t.Fatalf("the first line of the log is %v, want the address", s.first)
+	}
+	return s
+}
+
+// launch starts the service on a free port, and leaves all of its log to be read.
+func launch(t testing.TB, args ...string) *service {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -45,12 +56,7 @@ func serve(t testing.TB, args ...string) *service {
 			_ = cmd.Wait()
 		}
 	})
-	s := &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
-	s.first = s.next()
-	if s.first["msg"] != "listening" {
-		t.Fatalf("the first line of the log is %v, want the address", s.first)
-	}
-	return s
+	return &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
 }
 
 // next returns the next line of the log, nil after the last.

@@ -23,8 +23,9 @@ func linesOf(t *testing.T, file string) (numbers []int) {
 	}
 	for line := range strings.Lines(string(text)) {
 		var l struct {
-			Time, Msg string
-			N         int
+			Time string `json:"time"`
+			Msg  string `json:"msg"`
+			N    int    `json:"n"`
 		}
 		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Time == "" || l.Msg != "request" {
 			t.Fatalf("line %q: %v", line, err)

@@ -63,7 +63,7 @@ func copyFile(t *testing.T, to, from string) {
 // shake makes a connection both sides of which are content with, and returns its state, as the client has it.
 func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 		}
 		served <- err
 	}()
-	raw, err := net.Dial("tcp", l.Addr().String())
+	raw, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func entry(name, token, scopes string) string {
-	return fmt.Sprintf(`{"name":"%s","hash":"%s","scopes":[%s]}`, name, access.HashToken(token), scopes)
+	return fmt.Sprintf(`{"name":%q,"hash":%q,"scopes":[%s]}`, name, access.HashToken(token), scopes)
 }
 
 func fileOf(entries ...string) string { return `{"tokens":[` + strings.Join(entries, ",") + `]}` }
@@ -114,7 +114,7 @@ func FuzzTokenFile(f *testing.F) {
 		names, hashes := make(map[string]bool), make(map[string]bool)
 		for _, e := range file.Tokens {
 			names[e.Name], hashes[strings.ToLower(e.Hash)] = true, true
-			if len(e.Scopes) == 0 || len(e.Name) == 0 || len(e.Name) > 64 || strings.ContainsAny(e.Name, " \n\"\x00") || len(e.Hash) != 7+64 {
+			if len(e.Scopes) == 0 || e.Name == "" || len(e.Name) > 64 || strings.ContainsAny(e.Name, " \n\"\x00") || len(e.Hash) != 7+64 {
 				t.Fatalf("accepted: %+v", e)
 			}
 			if e.Rate != nil && !(*e.Rate > 0) || e.Burst != nil && *e.Burst < 1 {

@@ -89,8 +89,10 @@ func TestUsers(t *testing.T) {
 	}
 	u := access.NewUsers(access.Rate{PerSecond: 1, Burst: 2})
 	for _, user := range []string{"a", "b"} {
-		if u.Take(user, now) != 0 || u.Take(user, now) != 0 || u.Take(user, now).Round(time.Millisecond) != time.Second {
-			t.Errorf("%s: not two at once", user)
+		for i, want := range []time.Duration{0, 0, time.Second} {
+			if wait := u.Take(user, now).Round(time.Millisecond); wait != want {
+				t.Errorf("%s, request %d: wait %v, want %v", user, i, wait, want)
+			}
 		}
 	}
 	if u.Take("a", now.Add(time.Second)) != 0 || u.Take("a", now.Add(time.Second)) == 0 {

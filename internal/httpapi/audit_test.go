@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -119,9 +120,7 @@ func TestAudit(t *testing.T) {
 		if c.token == "activity" {
 			want["token"] = c.token
 		}
-		for name, value := range c.want {
-			want[name] = value
-		}
+		maps.Copy(want, c.want)
 		if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("%s %s: %d %s\naudited %v\n   want %v", c.method, c.path, res.Status, res.Body, got, want)
 		}

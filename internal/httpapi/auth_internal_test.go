@@ -18,7 +18,7 @@ import (
 )
 
 // ratedCall is a request with a token of ten requests a second, and its service.
-func ratedCall(t *testing.T, ctx context.Context) (*service, *call) { //nolint:revive // t comes first
+func ratedCall(t *testing.T, ctx context.Context) (*service, *call) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	text := `{"tokens":[{"name":"a","hash":"` + access.HashToken("a") + `","scopes":["activity:write"],"rate":10,"burst":10}]}`

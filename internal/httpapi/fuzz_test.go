@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
 // The fuzz tests judge requests by what the standard library makes of them, so that a request
@@ -318,6 +319,33 @@ func FuzzPathID(f *testing.F) {
 				t.Fatalf("%q: %q, want %q", raw, got, id)
 			}
 			s.want(t, "DELETE", list+"/"+everyByte(id), "", 200, yes)
+		}
+	})
+}
+
+// FuzzPathWithToken asks for any path in any way. Without the right token it is never answered with success, but for what
+// is open to all; and nothing is ever the service's fault.
+func FuzzPathWithToken(f *testing.F) {
+	s, _ := guarded(f, httpapi.Config{}, nil)
+	for _, seed := range []string{"GET /v1/stats", "GET /healthz", "PUT /v1/users/1/blocks/2", "POST /v1/feed/filter", "GET //v1/stats", "GET /v1//stats", "GET /v1/stats/", "GET /V1/STATS",
+		"GET /v1/%73tats", "GET /v1/../v1/stats", "GET /healthz/../v1/stats", "HEAD /v1/kinds", "OPTIONS /v1/stats", "GET /v1/users/%2e%2e/export", "GET /healthz?x=/v1/stats", "GET http://x/v1/stats", "GET *"} {
+		method, path, _ := strings.Cut(seed, " ")
+		for _, header := range []string{"", "Bearer wrong", "Bearer old", "Bearer feed", "bearer all", "Basic YWxsOg=="} {
+			f.Add(method, path, header)
+		}
+	}
+	f.Fuzz(func(t *testing.T, method, path, header string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: " + header + "\r\n\r\n")))
+		if err != nil {
+			t.Skip("refused by the server")
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		right := strings.EqualFold(scheme, "bearer") && slices.Contains([]string{"feed", "activity", "ops", "all"}, strings.TrimLeft(token, " "))
+		open := r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || r.Method == http.MethodOptions
+		if w.Code >= 500 || w.Code < 400 && !right && !open {
+			t.Fatalf("%q %q with %q: %d %s", r.Method, r.URL, header, w.Code, w.Body)
 		}
 	})
 }

@@ -137,7 +137,7 @@ func TestMistakes(t *testing.T) {
 				"--token: a value is missing",
 				"PROG_LIMITS: there is no such setting; did you mean PROG_LIMIT?",
 				`settings.json: unknown setting "pagse"; did you mean "pages"?`,
-				`settings.json: redis: ["a"] is neither text, a number, true nor false`,
+				`settings.json: redis: neither text, a number, true nor false`,
 				`settings.json: limit: expected a valid 64 bit int but got "many"`,
 				`PROG_TIMEOUT: expected duration but got "15": time: missing unit in duration "15"`,
 				`PROG_FORMAT: must be one of "text","json" but got "yaml"`,
