@@ -20,6 +20,21 @@ func examples() map[string][]string {
 			"zcat activities.ndjson.gz | feedfilter import --format ndjson -",
 			"feedfilter import --on-error skip --output json blocks.csv",
 		},
+		"import file": {
+			"feedfilter import file blocks.csv",
+		},
+		"import sets": {
+			"feedfilter import sets --from redis://127.0.0.1:6379 --keys blocks:<user> --kind block --server http://127.0.0.1:8080",
+		},
+		"compare": {
+			"feedfilter compare sets --from redis://127.0.0.1:6379 --keys blocks:<user> --kind block --server http://127.0.0.1:8080",
+		},
+		"compare sets": {
+			"feedfilter compare sets --from redis://127.0.0.1:6379 --keys blocks:<user> --kind block --server http://127.0.0.1:8080",
+		},
+		"compare file": {
+			"feedfilter compare file --kind hide --differences differences.ndjson hides.csv",
+		},
 		"export": {
 			"feedfilter export --to activities.ndjson",
 			"feedfilter export --user 42",
