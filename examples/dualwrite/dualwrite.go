@@ -32,6 +32,7 @@ var ErrDue = errors.New("recorded in the sets, and due in feedfilter")
 // Blocks keeps blocks in both places.
 type Blocks struct {
 	Sets   *redis.Client
+	Keys   string // of the sets, without the user: "blocks:"
 	URL    string // of feedfilter
 	Client *http.Client
 }
@@ -52,9 +53,9 @@ func (b *Blocks) write(ctx context.Context, user, target, method string) error {
 	var note *redis.StringCmd
 	_, err := b.Sets.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		if method == http.MethodPut {
-			tx.SAdd(ctx, "blocks:"+user, target)
+			tx.SAdd(ctx, b.Keys+user, target)
 		} else {
-			tx.SRem(ctx, "blocks:"+user, target)
+			tx.SRem(ctx, b.Keys+user, target)
 		}
 		note = tx.XAdd(ctx, &redis.XAddArgs{Stream: due, Values: []string{"user", user, "target", target}})
 		return nil
@@ -98,7 +99,7 @@ func (b *Blocks) Drain(ctx context.Context, age time.Duration) error {
 // moment would lose the block. A block that is found undone gets an end, which a new block takes away.
 func (b *Blocks) settle(ctx context.Context, user, target string) error {
 	for {
-		blocked, err := b.Sets.SIsMember(ctx, "blocks:"+user, target).Result()
+		blocked, err := b.Sets.SIsMember(ctx, b.Keys+user, target).Result()
 		if err != nil {
 			return err
 		}
@@ -113,7 +114,7 @@ func (b *Blocks) settle(ctx context.Context, user, target string) error {
 		if err := b.call(ctx, http.MethodPut, blockPath(user, target)+until, "", nil); err != nil {
 			return err
 		}
-		if again, err := b.Sets.SIsMember(ctx, "blocks:"+user, target).Result(); err != nil || again == blocked {
+		if again, err := b.Sets.SIsMember(ctx, b.Keys+user, target).Result(); err != nil || again == blocked {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func TestRace(t *testing.T) {
 		n := calls.Add(1)
 		return n%17 == 0, n%23 == 0
 	}}
-	blocks := &dualwrite.Blocks{Sets: server.Client(), URL: w.url, Client: &http.Client{Transport: bad}}
+	blocks := &dualwrite.Blocks{Sets: server.Client(), Keys: "blocks:", URL: w.url, Client: &http.Client{Transport: bad}}
 	running, stop := context.WithCancel(t.Context())
 	defer stop()
 	var writing, moving sync.WaitGroup
