@@ -231,7 +231,8 @@ func (a *movingApp) act(user string, blocked map[string]bool, target string, ran
 		if err := a.write(user, target, block); err != nil {
 			return err
 		}
-		if delete(blocked, target); block {
+		delete(blocked, target)
+		if block {
 			blocked[target] = true
 		}
 		a.mu.Lock()

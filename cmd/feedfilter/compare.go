@@ -26,9 +26,9 @@ type compareCmds struct {
 type compareFlags struct {
 	Service     serviceFlags  `embed:""`
 	Data        dataFlags     `embed:""`
-	Sample      int           `default:"20"      help:"${sample}"      placeholder:"N"`
-	Settle      time.Duration `default:"2s"      help:"${settle}"      placeholder:"DURATION"`
-	Differences string        `help:"${differences}" placeholder:"FILE"`
+	Sample      int           `default:"20"           help:"${sample}"   placeholder:"N"`
+	Settle      time.Duration `default:"2s"           help:"${settle}"   placeholder:"DURATION"`
+	Differences string        `help:"${differences}"  placeholder:"FILE"`
 	Result      resultFlags   `embed:""`
 }
 
@@ -51,10 +51,11 @@ type compareSetsCmd struct {
 
 // Help is shown by kong below the summary.
 func (*compareSetsCmd) Help() string {
-	return "For each member of each set a feed is asked for, to see that the member is dropped (or marked), and for each user the service's " +
-		"list is compared with the set. Differences are looked at again until they are gone or --settle has passed, so the app may go on " +
-		"writing to both. With candidates that have nothing to do with a user, the rate of false positives is measured. Exits with 1 " +
-		"if anything differs, or if more is dropped by chance than may be. Without --server, users are found of whom there is no set any more, too."
+	return "For each member of each set a feed is asked for, to see that the member is dropped (or marked), and for each user the " +
+		"service's list is compared with the set. Differences are looked at again until they are gone or --settle has passed, so the app may " +
+		"go on writing to both. With candidates that have nothing to do with a user, the rate of false positives is measured. Exits with 1 " +
+		"if anything differs, or if more is dropped by chance than may be. Without --server, users are found of whom there is no set any " +
+		"more, too."
 }
 
 // Run compares.
@@ -119,7 +120,8 @@ func (f *compareFlags) judge(sum migrate.Compared) error {
 	case sum.Differences() > 0:
 		return fmt.Errorf("compare: %d activities differ", sum.Differences())
 	case sum.RateLow > f.Data.FalsePositiveRate:
-		return fmt.Errorf("compare: %.3g of clean candidates are dropped, where --false-positive-rate is %g", sum.Rate, f.Data.FalsePositiveRate)
+		return fmt.Errorf("compare: %.3g of clean candidates are dropped, where --false-positive-rate is %g",
+			sum.Rate, f.Data.FalsePositiveRate)
 	default:
 		return nil
 	}
@@ -143,7 +145,8 @@ func (f *compareFlags) print(out io.Writer, kind string, sum migrate.Compared, t
   invalid   %d (can never be recorded)
   repaired  %d
   dropped by chance: %d of %d clean candidates, %.2g (%.2g to %.2g with 99 %% confidence)
-`, sum.Activities, sum.Groups, took.Round(time.Millisecond), sum.Missed, sum.Unlisted, sum.Ending, sum.Extra, sum.Leaving, sum.Invalid, sum.Repaired,
+`, sum.Activities, sum.Groups, took.Round(time.Millisecond),
+		sum.Missed, sum.Unlisted, sum.Ending, sum.Extra, sum.Leaving, sum.Invalid, sum.Repaired,
 		sum.FalsePositives, sum.Clean, sum.Rate, sum.RateLow, sum.RateHigh)
 	return err
 }

@@ -71,16 +71,16 @@ func (l *differenceList) end(failed error) error {
 
 type compareFileCmd struct {
 	With   compareFlags `embed:""`
-	Kind   string       `help:"${file_kind}"  placeholder:"KIND" required:""`
-	Format string       `default:""           enum:"csv,ndjson," help:"${format}" placeholder:"FORMAT"`
-	File   string       `arg:""               help:"${compare_what}"`
+	Kind   string       `help:"${file_kind}" placeholder:"KIND"     required:""`
+	Format string       `default:""          enum:"csv,ndjson,"     help:"${format}" placeholder:"FORMAT"`
+	File   string       `arg:""              help:"${compare_what}"`
 }
 
 // Help is shown by kong below the summary.
 func (*compareFileCmd) Help() string {
-	return "As compare sets does, with a file such as an export of a SQL table, sorted by user, in place of sets. A file is older than what " +
-		"the app has written since, so nothing is repaired from it: have the app settle what --differences lists, or compare with another " +
-		"export, and go by what differs both times."
+	return "As compare sets does, with a file such as an export of a SQL table, sorted by user, in place of sets. A file is older than " +
+		"what the app has written since, so nothing is repaired from it: have the app settle what --differences lists, or compare with " +
+		"another export, and go by what differs both times."
 }
 
 // Run compares.

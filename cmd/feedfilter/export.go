@@ -24,8 +24,8 @@ type exportCmd struct {
 func (*exportCmd) Help() string {
 	return `Writes NDJSON, {"user","kind","target","op":"add","since","until"} a line, which import reads: those of one ` +
 		"user by kind and target, all in no particular order. What was seen, and other kinds with a window, cannot " +
-		"be exported. With --format resp it writes commands instead, for redis-cli --pipe, that add all of one kind to sets, but for what has " +
-		"an end. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
+		"be exported. With --format resp it writes commands instead, for redis-cli --pipe, that add all of one kind to sets, but for " +
+		"what has an end. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
 }
 
 // Validate is called by kong when all flags are set.

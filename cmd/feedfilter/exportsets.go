@@ -16,7 +16,7 @@ const formatRESP = "resp"
 // exportFormat says what lines an export has.
 type exportFormat struct {
 	Kind    string `help:"${export_kind}" placeholder:"KIND"`
-	Format  string `default:"ndjson"      enum:"ndjson,resp" help:"${export_format}" placeholder:"FORMAT"`
+	Format  string `default:"ndjson"      enum:"ndjson,resp"                 help:"${export_format}" placeholder:"FORMAT"`
 	Keys    string `help:"${export_keys}" placeholder:"PATTERN"`
 	Reverse bool   `help:"${reverse}"`
 	Scores  string `default:"ignore"      enum:"ignore,seconds,milliseconds" help:"${export_scores}" placeholder:"UNIT"`

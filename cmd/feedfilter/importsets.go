@@ -30,8 +30,8 @@ type importSetsCmd struct {
 
 // Help is shown by kong below the summary.
 func (*importSetsCmd) Help() string {
-	return "Scans a Redis, or all primaries of a cluster, for sets and sorted sets, one of each user, and records their members. The app may " +
-		"go on writing to the sets, and after that to the service: what it undoes meanwhile stays undone. An import that was interrupted " +
+	return "Scans a Redis, or all primaries of a cluster, for sets and sorted sets, one of each user, and records their members. The app " +
+		"may go on writing to the sets, and after that to the service: what it undoes meanwhile stays undone. An import that was interrupted " +
 		"is run again from the start, which changes nothing that is right. A SQLite ledger is the service's alone while it runs: " +
 		"have that record, with --server. \"feedfilter compare sets\" tells what differs afterwards."
 }

@@ -290,7 +290,7 @@ func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string
 }
 
 // client returns a client of servers that are no managed cache.
-func (s *redisServers) client() redis.UniversalClient {
+func (s *redisServers) client() redis.UniversalClient { //nolint:ireturn // one of three
 	switch {
 	case s.cluster != nil:
 		return redis.NewClusterClient(s.cluster)

@@ -18,13 +18,13 @@ const (
 
 // setsFlags say where an app's exact sets are.
 type setsFlags struct {
-	From      string `help:"${from}"       placeholder:"URL"     required:""`
-	Keys      string `help:"${keys}"       placeholder:"PATTERN" required:""`
-	Kind      string `help:"${sets_kind}"  placeholder:"KIND"    required:""`
+	From      string `help:"${from}"      placeholder:"URL"                  required:""`
+	Keys      string `help:"${keys}"      placeholder:"PATTERN"              required:""`
+	Kind      string `help:"${sets_kind}" placeholder:"KIND"                 required:""`
 	Reverse   bool   `help:"${reverse}"`
-	Scores    string `default:"ignore"     enum:"ignore,seconds,milliseconds" help:"${scores}" placeholder:"UNIT"`
-	ScanCount int    `default:"1000"       help:"${scan_count}"  placeholder:"N"`
-	ScanRate  int    `default:"0"          help:"${scan_rate}"   placeholder:"N"`
+	Scores    string `default:"ignore"    enum:"ignore,seconds,milliseconds" help:"${scores}" placeholder:"UNIT"`
+	ScanCount int    `default:"1000"      help:"${scan_count}"               placeholder:"N"`
+	ScanRate  int    `default:"0"         help:"${scan_rate}"                placeholder:"N"`
 }
 
 // Validate is called by kong when all flags are set.

@@ -3,9 +3,10 @@
 // Package doctest runs the commands of a document, so that it stays true.
 //
 // What stands between ```sh and ``` is run by bash, one block after another in one shell: variables, the working directory and
-// background processes last to the end of the document. The first command that fails ends it, as with set -euo pipefail. A block ```output or
-// ```json after such a one is what that has to write to its standard output, where ... stands for any text within a line and, alone on its
-// line, for any lines. JSON may be laid out in another way. Blocks with other words after the ``` are for readers.
+// background processes last to the end of the document. The first command that fails ends it, as with set -euo pipefail. A block
+// ```output or ```json after such a one is what that has to write to its standard output, where ... stands for any text within a
+// line and, alone on its line, for any lines. JSON may be laid out in another way. Blocks with other words after the ``` are for
+// readers.
 package doctest
 
 import (
@@ -149,7 +150,8 @@ func judge(blocks []block, notes string, failed error) error {
 		case i == reached && failed != nil:
 			return fmt.Errorf("%d: %w\n%s--- standard output:\n%s--- standard error:\n%s", b.line, failed, b.text, stdout, stderr)
 		case b.wants && !matches(b.want, string(stdout)):
-			return fmt.Errorf("%d: the output differs\n%s--- got:\n%s--- want:\n%s--- standard error:\n%s", b.line, b.text, stdout, b.want, stderr)
+			return fmt.Errorf("%d: the output differs\n%s--- got:\n%s--- want:\n%s--- standard error:\n%s",
+				b.line, b.text, stdout, b.want, stderr)
 		}
 	}
 	return nil
@@ -167,7 +169,7 @@ func between(from, to string) time.Duration {
 
 // script is what bash is to run: each block with files of its own for what it writes.
 func script(blocks []block, notes string, c Config) string {
-	var pairs []string
+	pairs := make([]string, 0, 2*len(c.Replace))
 	for from, to := range c.Replace {
 		pairs = append(pairs, from, to)
 	}
@@ -196,7 +198,7 @@ func longestFirst(pairs []string) {
 
 // bash runs a script, and ends all that it has started.
 func (c Config) bash(ctx context.Context, script, dir string) error {
-	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-c", script)
+	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-c", script) //nolint:gosec // the document's commands
 	cmd.Dir = dir
 	path := strings.Join(append(append([]string(nil), c.Path...), os.Getenv("PATH")), string(os.PathListSeparator))
 	cmd.Env = append(append(os.Environ(), "PATH="+path, "HOME="+dir), c.Env...)

@@ -88,7 +88,7 @@ type Compared struct {
 }
 
 // Differences is how many pairs are in one place alone.
-func (c Compared) Differences() int64 { return c.Missed + c.Unlisted + c.Ending + c.Extra }
+func (c *Compared) Differences() int64 { return c.Missed + c.Unlisted + c.Ending + c.Extra }
 
 // suspect is a pair that differed when it was looked at.
 type suspect struct{ missed, unlisted, ending, extra bool }

@@ -148,8 +148,7 @@ func TestRepairMeetsChange(t *testing.T) {
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2", "1 block 3")
 	source := &hooked{Sets: sets(t, client), before: func(call int) {
-		switch call { // 1 is the second look
-		case 3: // after 3 was given an end
+		if call == 3 { // 1 is the second look, 2 the repair's, and this one after it was given an end
 			sadd(t, client, "1", "3")
 		}
 	}}
@@ -206,7 +205,12 @@ func (c chance) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || req.URL.Path != "/v1/feed/filter" || bytes.Contains(body, []byte(`"exact":true`)) {
 		return resp, err
 	}
-	var asked struct{ Posts []struct{ ID, Author string } }
+	var asked struct {
+		Posts []struct {
+			ID     string `json:"id"`
+			Author string `json:"author"`
+		} `json:"posts"`
+	}
 	var answer struct {
 		Posts    []map[string]any `json:"posts"`
 		Dropped  []map[string]any `json:"dropped"`

@@ -7,8 +7,8 @@ import (
 )
 
 // Import adds all that a source has to a service. The app may go on writing meanwhile, to the source first and then to the
-// service: nothing that it has recorded in both is missed afterwards, and nothing that it has undone in both stays. When it is interrupted, it is
-// to be run again, from the start; that changes nothing that is right.
+// service: nothing that it has recorded in both is missed afterwards, and nothing that it has undone in both stays. When it is
+// interrupted, it is to be run again, from the start; that changes nothing that is right.
 type Import struct {
 	Source  Source // that can be read again
 	Service *Service

@@ -121,7 +121,8 @@ func TestImportNeverSettles(t *testing.T) {
 	sadd(t, client, "1", "2")
 	w := newWorld(t, 0)
 	source := &hooked{Sets: sets(t, client), before: func(call int) {
-		if client.SRem(t.Context(), "blocks:1", "2"); call > 1 && call%2 == 1 {
+		client.SRem(t.Context(), "blocks:1", "2")
+		if call > 1 && call%2 == 1 {
 			sadd(t, client, "1", "2")
 		}
 	}}
@@ -137,7 +138,7 @@ func TestImportBadMembers(t *testing.T) {
 	w := newWorld(t, 0)
 	var bad []string
 	im := w.newImport(t, "block", sets(t, client))
-	im.Skip, im.Bad = true, func(p migrate.Pair, problem error) { bad = append(bad, problem.Error()) }
+	im.Skip, im.Bad = true, func(_ migrate.Pair, problem error) { bad = append(bad, problem.Error()) }
 	sum, err := im.Run(t.Context())
 	if want := (migrate.Imported{Groups: 1, Read: 5, Changed: 1, Skipped: 4}); err != nil || sum != want || len(bad) != 4 {
 		t.Errorf("skipping: %+v, %v, %q, want %+v", sum, err, bad, want)

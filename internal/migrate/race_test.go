@@ -80,8 +80,7 @@ func TestRace(t *testing.T) {
 		return n%17 == 0, n%23 == 0
 	}}
 	blocks := &dualwrite.Blocks{Sets: server.Client(), Keys: "blocks:", URL: w.url, Client: &http.Client{Transport: bad}}
-	running, stop := context.WithCancel(t.Context())
-	defer stop()
+	var stopped atomic.Bool
 	var writing, moving sync.WaitGroup
 	all := make([]*writer, writers)
 	for i := range writers {
@@ -99,7 +98,7 @@ func TestRace(t *testing.T) {
 		})
 	}
 	moving.Go(func() { // the importer, over and over, every second one of which is interrupted
-		for n := 0; running.Err() == nil; n++ {
+		for n := 0; !stopped.Load(); n++ {
 			ctx, cancel := context.WithCancel(t.Context())
 			im := w.newImport(t, "block", sets(t, server.Client()))
 			if n%2 == 1 {
@@ -113,7 +112,7 @@ func TestRace(t *testing.T) {
 		}
 	})
 	moving.Go(func() { // the repairer
-		for running.Err() == nil {
+		for !stopped.Load() {
 			c, _ := w.comparison(all[0].kind, sets(t, server.Client()), true)
 			if _, err := c.Run(t.Context()); err != nil {
 				t.Error(err)
@@ -122,7 +121,7 @@ func TestRace(t *testing.T) {
 		}
 	})
 	writing.Wait()
-	stop()
+	stopped.Store(true)
 	moving.Wait()
 	blocks.Client.Transport = http.DefaultTransport
 	if err := blocks.Drain(t.Context(), 0); err != nil {

@@ -272,7 +272,7 @@ func (s *Sets) identity(ctx context.Context) (map[string]bool, error) {
 	if err != nil || !ok {
 		return id, err
 	}
-	slots, err := cluster.ClusterSlots(ctx).Result()
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // servers before 7.0 have no CLUSTER SHARDS
 	for _, slot := range slots {
 		if len(slot.Nodes) > 0 {
 			id[fmt.Sprint(slot.Start, slot.End, slot.Nodes[0].ID)] = true
