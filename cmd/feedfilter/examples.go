@@ -24,13 +24,13 @@ func examples() map[string][]string {
 			"feedfilter import file blocks.csv",
 		},
 		"import sets": {
-			"feedfilter import sets --from redis://127.0.0.1:6379 --keys blocks:<user> --kind block --server http://127.0.0.1:8080",
+			"feedfilter import sets --from redis://127.0.0.1:6379 --keys blocks:{user} --kind block --server http://127.0.0.1:8080",
 		},
 		"compare": {
-			"feedfilter compare sets --from redis://127.0.0.1:6379 --keys blocks:<user> --kind block --server http://127.0.0.1:8080",
+			"feedfilter compare sets --from redis://127.0.0.1:6379 --keys blocks:{user} --kind block --server http://127.0.0.1:8080",
 		},
 		"compare sets": {
-			"feedfilter compare sets --from redis://127.0.0.1:6379 --keys blocks:<user> --kind block --server http://127.0.0.1:8080",
+			"feedfilter compare sets --from redis://127.0.0.1:6379 --keys blocks:{user} --kind block --server http://127.0.0.1:8080",
 		},
 		"compare file": {
 			"feedfilter compare file --kind hide --differences differences.ndjson hides.csv",

@@ -99,17 +99,17 @@ func TestExportSets(t *testing.T) {
 	client.SAdd(t.Context(), "blocks:é \\", "1")
 	client.ZAdd(t.Context(), "sorted:1", redis.Z{Score: 1_700_000_000.5, Member: "9"}, redis.Z{Score: 3, Member: "8"})
 	dir := t.TempDir()
-	feedfilter(t, 0, "import", "sets", "--pages", "4", "--data-dir", dir, "--from", server.URL(), "--keys", "blocks:<user>", "--kind", "block")
-	feedfilter(t, 0, "import", "sets", "--data-dir", dir, "--from", server.URL(), "--keys", "sorted:<user>", "--kind", "hide", "--scores", "seconds")
+	feedfilter(t, 0, "import", "sets", "--pages", "4", "--data-dir", dir, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block")
+	feedfilter(t, 0, "import", "sets", "--data-dir", dir, "--from", server.URL(), "--keys", "sorted:{user}", "--kind", "hide", "--scores", "seconds")
 	ending := filepath.Join(dir, "ending.ndjson")
 	writeFile(t, ending, `{"user":"1","kind":"block","target":"77","until":"2900-01-01T00:00:00Z"}`+"\n")
 	feedfilter(t, 0, "import", "--data-dir", dir, ending)
 
 	for _, flags := range [][]string{
-		{"--kind", "block", "--keys", "again:<user>"},
-		{"--kind", "block", "--keys", "by:<user>", "--reverse"},
-		{"--kind", "hide", "--keys", "times:<user>", "--scores", "seconds"},
-		{"--kind", "hide", "--keys", "millis:<user>", "--scores", "milliseconds"},
+		{"--kind", "block", "--keys", "again:{user}"},
+		{"--kind", "block", "--keys", "by:{user}", "--reverse"},
+		{"--kind", "hide", "--keys", "times:{user}", "--scores", "seconds"},
+		{"--kind", "hide", "--keys", "millis:{user}", "--scores", "milliseconds"},
 	} {
 		r := feedfilter(t, 0, append([]string{"export", "--data-dir", dir, "--format", "resp"}, flags...)...)
 		pipe := exec.CommandContext(t.Context(), "redis-cli", "-u", server.URL(), "--pipe")

@@ -77,10 +77,10 @@ func migrateHelp() kong.Vars {
 		"import_file": "Import activities from a CSV or NDJSON file: the default.",
 		"import_sets": "Import an app's exact sets, one of each user, from Redis.",
 		"from":        "Redis that has the sets, written as --redis is, but for elasticache://.",
-		"keys": "What the keys of the sets look like, with <user> where the id stands: 'blocks:<user>', or 'blocks:{<user>}' with a hash " +
+		"keys": "What the keys of the sets look like, with {user} where the id stands: 'blocks:{user}', or 'blocks:{{user}}' with a hash " +
 			"tag. Everything else stands for itself.",
 		"sets_kind": "Kind of the activities, such as block.",
-		"reverse":   "The key has the target, and the members are users: 'blocked-by:<user>'. Default: off",
+		"reverse":   "The key has the target, and the members are users: 'blocked-by:{user}'. Default: off",
 		"scores":    "What scores of sorted sets are: seconds or milliseconds since 1970, when it was done; or to ignore.",
 		"scan_count": "Elements that the servers look at for each SCAN, SSCAN or ZSCAN, 1 to 100000: the more, the longer others wait " +
 			"for each.",
@@ -98,7 +98,7 @@ func migrateHelp() kong.Vars {
 		"differences":   "File for all differences, NDJSON; - is standard output. Default: the first 20 on standard error",
 		"export_kind":   "Only this kind. Default: all",
 		"export_format": "ndjson, or resp: commands of Redis that make a set of each user.",
-		"export_keys":   "For resp: what the keys are to look like, with <user> where the id is to stand: 'blocks:<user>'. Default: none",
+		"export_keys":   "For resp: what the keys are to look like, with {user} where the id is to stand: 'blocks:{user}'. Default: none",
 		"export_scores": "For resp: make sorted sets, with seconds or milliseconds since 1970 as scores; or ignore.",
 		"repair": "Add what is missing, and give what is in the ledger alone an end a minute away, unless the sets have it then. " +
 			"Default: off",

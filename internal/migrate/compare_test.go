@@ -66,7 +66,7 @@ func TestCompareKinds(t *testing.T) {
 	for _, kind := range []string{"hide", "like"} {
 		w := newWorld(t, 0)
 		s := sets(t, client)
-		s.Keys = pattern(t, kind+":<user>")
+		s.Keys = pattern(t, kind+":{user}")
 		client.SAdd(t.Context(), kind+":1", "p1", "p2", "1")
 		client.SAdd(t.Context(), kind+":2", "p1", "p3")
 		w.record(t, "1 "+kind+" p1", "1 "+kind+" 1", "2 "+kind+" p1", "2 "+kind+" p9", "3 "+kind+" p9")
@@ -84,7 +84,7 @@ func TestCompareReversed(t *testing.T) {
 	w := newWorld(t, 0)
 	for kind, target := range map[string]string{"block": "u9", "hide": "p9"} {
 		s := sets(t, client)
-		s.Keys, s.Reverse = pattern(t, kind+":<user>"), true
+		s.Keys, s.Reverse = pattern(t, kind+":{user}"), true
 		client.SAdd(t.Context(), kind+":"+target, "1", "2", "3")
 		w.record(t, "1 "+kind+" "+target, "3 "+kind+" "+target)
 		sum, found := w.compare(t, kind, s, true)

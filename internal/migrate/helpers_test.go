@@ -113,10 +113,10 @@ func pattern(t *testing.T, text string) migrate.Pattern {
 	return p
 }
 
-// sets are the sets "blocks:<user>" of a client.
+// sets are the sets "blocks:{user}" of a client.
 func sets(t *testing.T, client redis.UniversalClient) *migrate.Sets {
 	t.Helper()
-	return &migrate.Sets{Client: client, Keys: pattern(t, "blocks:<user>"), Scores: migrate.NoScores, Count: 10}
+	return &migrate.Sets{Client: client, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10}
 }
 
 // importAll imports from a source, which has to succeed.

@@ -6,12 +6,12 @@ import (
 )
 
 // placeholder stands for an id in a [Pattern].
-const placeholder = "<user>"
+const placeholder = "{user}"
 
-// Pattern says what the keys of an app's sets look like: "blocks:<user>", or "blocks:{<user>}" with a hash tag.
+// Pattern says what the keys of an app's sets look like: "blocks:{user}", or "blocks:{{user}}" with a hash tag.
 type Pattern struct{ prefix, suffix string }
 
-// ParsePattern reads a pattern, which has <user> once, for the id.
+// ParsePattern reads a pattern, which has {user} once, for the id.
 func ParsePattern(text string) (Pattern, error) {
 	prefix, suffix, found := strings.Cut(text, placeholder)
 	if !found || strings.Contains(suffix, placeholder) {

@@ -101,7 +101,11 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 			return err
 		}
 		for _, key := range keys {
-			if user, ok := s.Keys.User(key); ok {
+			user, ok := s.Keys.User(key)
+			if ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}") {
+				return fmt.Errorf("the id of %s is in braces: where these are a hash tag, write {%s} in the pattern", key, placeholder)
+			}
+			if ok {
 				if err := each(user); err != nil {
 					return err
 				}

@@ -42,7 +42,7 @@ func pairsOf(t *testing.T, source migrate.Source) []string {
 }
 
 func TestPattern(t *testing.T) {
-	for _, text := range []string{"", "blocks", "blocks:<users>", "<user>:<user>"} {
+	for _, text := range []string{"", "blocks", "blocks:<users>", "{user}:{user}"} {
 		if _, err := migrate.ParsePattern(text); err == nil {
 			t.Errorf("%q is taken for a pattern", text)
 		}
@@ -51,13 +51,13 @@ func TestPattern(t *testing.T) {
 		pattern, key, user string
 		ok                 bool
 	}{
-		{"blocks:<user>", "blocks:1", "1", true},
-		{"blocks:<user>", "blocks:<user>", "<user>", true},
-		{"blocks:<user>", "blocks:", "", false},
-		{"blocks:<user>", "xblocks:1", "", false},
-		{"blocks:{<user>}", "blocks:{1}", "1", true},
-		{"<user>:blocks", "a:b:blocks", "a:b", true},
-		{"ab<user>bc", "abc", "", false}, // begins and ends so, but not one after the other
+		{"blocks:{user}", "blocks:1", "1", true},
+		{"blocks:{user}", "blocks:a{user}", "a{user}", true},
+		{"blocks:{user}", "blocks:", "", false},
+		{"blocks:{user}", "xblocks:1", "", false},
+		{"blocks:{{user}}", "blocks:{1}", "1", true},
+		{"{user}:blocks", "a:b:blocks", "a:b", true},
+		{"ab{user}bc", "abc", "", false}, // begins and ends so, but not one after the other
 	} {
 		user, ok := pattern(t, c.pattern).User(c.key)
 		if ok != c.ok || ok && (user != c.user || pattern(t, c.pattern).Key(user) != c.key) {
@@ -66,14 +66,14 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// What stands beside <user> stands for itself, whatever it means to SCAN.
+// What stands beside {user} stands for itself, whatever it means to SCAN.
 func TestSetsLiteralPattern(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "ab", "{a}", "a^-"} {
 		client.SAdd(t.Context(), prefix+"1"+prefix, prefix)
 	}
 	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "{a}", "a^-"} {
-		s := &migrate.Sets{Client: client, Keys: pattern(t, prefix+"<user>"+prefix), Scores: migrate.NoScores, Count: 1}
+		s := &migrate.Sets{Client: client, Keys: pattern(t, prefix+"{user}"+prefix), Scores: migrate.NoScores, Count: 1}
 		wantLines(t, prefix, pairsOf(t, s), []string{"1 " + prefix})
 	}
 }
@@ -114,13 +114,13 @@ func TestSets(t *testing.T) {
 		migrate.Milliseconds: {"1 4 1970-01-20T16:13:20Z", "1 5 1970-01-20T16:13:20Z"},
 	} {
 		s := sets(t, client)
-		s.Keys, s.Scores = pattern(t, "blocks:<user>z"), scores
+		s.Keys, s.Scores = pattern(t, "blocks:{user}z"), scores
 		got := pairsOf(t, s)
 		wantLines(t, string(scores), got, want)
 	}
 
 	reversed := sets(t, client)
-	reversed.Keys, reversed.Reverse = pattern(t, "blocks:1<user>"), true
+	reversed.Keys, reversed.Reverse = pattern(t, "blocks:1{user}"), true
 	wantLines(t, "reversed", pairsOf(t, reversed), []string{"4 z", "5 z"})
 	has, err = reversed.Has(t.Context(), []migrate.Pair{{"4", "z"}, {"z", "4"}})
 	if want := []bool{true, false}; err != nil || !slices.Equal(has, want) {
@@ -202,6 +202,16 @@ func TestSetsFailedReader(t *testing.T) {
 	}
 }
 
+// A hash tag that the pattern takes for a part of the ids is noticed.
+func TestSetsHashTag(t *testing.T) {
+	client := redistest.Start(t).Client()
+	client.SAdd(t.Context(), "blocks:{1}", "2")
+	err := sets(t, client).Groups(t.Context(), func(migrate.Group) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "write {{user}} in the pattern") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSetsCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	client := cluster.Client()
@@ -212,7 +222,7 @@ func TestSetsCluster(t *testing.T) {
 	}
 	slices.Sort(want)
 	s := sets(t, client)
-	s.Keys = pattern(t, "blocks:{<user>}")
+	s.Keys = pattern(t, "blocks:{{user}}")
 	wantLines(t, "all", pairsOf(t, s), want)
 	var pairs []migrate.Pair
 	for i := range 60 {
