@@ -251,3 +251,32 @@ func TestCompareFalsePositives(t *testing.T) {
 		t.Errorf("%+v: want b7 dropped where it was tried, and nothing else", sum)
 	}
 }
+
+// blind shows one viewer everything.
+type blind struct{ viewer string }
+
+func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err == nil && bytes.Contains(body, []byte(`"viewer":"`+b.viewer+`"`)) {
+		err = resp.Body.Close()
+		resp.Body = io.NopCloser(strings.NewReader(`{"posts":[{"id":"0"}],"dropped":[],"degraded":[]}`))
+		resp.ContentLength = -1
+	}
+	return resp, err
+}
+
+// A two-way kind is missed if the feed of the other one does not know of it.
+func TestCompareOtherSide(t *testing.T) {
+	client := redistest.Start(t).Client()
+	sadd(t, client, "1", "2")
+	w := newWorld(t, 0)
+	w.record(t, "1 block 2")
+	w.service.Client = &http.Client{Transport: blind{"2"}}
+	_, found := w.compare(t, "block", sets(t, client), false)
+	wantLines(t, "found", found, []string{"missed 1 2"})
+}

@@ -85,11 +85,19 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 		client := redistest.Start(t).Client()
 		sadd(t, client, "1", "2", "3")
 		w := newWorld(t, 0)
+		block := w.kind(t, "block")
 		source := &hooked{Sets: sets(t, client), before: func(call int) {
 			switch {
 			case call == 1:
 				client.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
-			case call == 3 && again: // once it was given an end
+			case call == 3: // it is in force until then, whoever has blocked meanwhile, and for a while
+				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
+				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
+					t.Errorf("between two looks it ends in %v, %v", left, err)
+				}
+				if !again {
+					return
+				}
 				sadd(t, client, "1", "2") // the service was told before that
 			}
 		}}
