@@ -31,22 +31,36 @@ func (f *serviceFlags) Validate() error {
 	return nil
 }
 
+// serviceURL checks the address of a service.
+func serviceURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return nil, errors.New("not a URL") // which may have a password in it
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.Fragment != "", u.User != nil:
+		return nil, errors.New("not of the form http://<host>:<port>")
+	}
+	return u, nil
+}
+
 // service is the service that --server names.
-func (f *serviceFlags) service() (*migrate.Service, error) {
+func (f *serviceFlags) service(ctx context.Context) (*migrate.Service, error) {
 	u, err := serviceURL(f.Server)
 	if err != nil {
 		return nil, err
 	}
-	s := &migrate.Service{URL: u, Client: directly()}
-	s.Client.Transport = &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
-	s.Token, err = f.Client.token()
+	s := &migrate.Service{URL: u, Client: &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	s.Token, err = f.Client.token(ctx)
 	return s, err
 }
 
 // reach returns the service that --server names, or one over the data that lives in this process until stop is called.
 func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s *migrate.Service, d *data, stop func() error, err error) {
 	if f.Server != "" {
-		s, err := f.service()
+		s, err := f.service(ctx)
 		return s, nil, func() error { return nil }, err
 	}
 	log := data.logger(std)
