@@ -9,23 +9,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 type exportCmd struct {
-	Data dataFlags `embed:""`
-	User *string   `help:"${user}" placeholder:"ID"`
-	To   string    `default:"-"    help:"${to}"     placeholder:"FILE"`
+	Data  dataFlags    `embed:""`
+	User  *string      `help:"${user}" placeholder:"ID"`
+	To    string       `default:"-"    help:"${to}"     placeholder:"FILE"`
+	Lines exportFormat `embed:""`
 }
 
 // Help is shown by kong below the summary.
 func (*exportCmd) Help() string {
 	return `Writes NDJSON, {"user","kind","target","op":"add","since","until"} a line, which import reads: those of one ` +
 		"user by kind and target, all in no particular order. What was seen, and other kinds with a window, cannot " +
-		"be exported. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
+		"be exported. With --format resp it writes commands instead, for redis-cli --pipe, that add all of one kind to sets, but for " +
+		"what has an end. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
 }
 
 // Validate is called by kong when all flags are set.
@@ -104,12 +104,14 @@ func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n i
 	}
 	lines := bufio.NewWriterSize(to, 1<<16)
 	err = from.Export(ctx, user, func(a activity.Activity) error {
-		n++
-		line, err := json.Marshal(exported{a.User, a.Kind, a.Target, opAdd, a.Since.UTC(), a.Until.UTC()})
+		line, err := c.Lines.line(a)
 		if err != nil {
 			return err
 		}
-		if _, err := lines.Write(append(line, '\n')); err != nil {
+		if line != nil {
+			n++
+		}
+		if _, err := lines.Write(line); err != nil {
 			return err
 		}
 		return context.Cause(ctx)

@@ -56,7 +56,7 @@ func flagHelp() kong.Vars {
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
 	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(reshapeHelp()).
-		CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(watchHelp()).CloneWith(resultHelp())
+		CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(watchHelp()).CloneWith(resultHelp()).CloneWith(migrateHelp())
 }
 
 // reshapeHelp is the text on the flags of reshape alone.
@@ -81,6 +81,40 @@ func resultHelp() kong.Vars {
 			"Default: none",
 		"man_command":      "Command whose page is printed, such as serve or bench growth.",
 		"completion_shell": "bash, zsh or fish.",
+	}
+}
+
+// migrateHelp is the text on the flags of import sets and of compare.
+func migrateHelp() kong.Vars {
+	return kong.Vars{
+		"import_file": "Import activities from a CSV or NDJSON file: the default.",
+		"import_sets": "Import an app's exact sets, one of each user, from Redis.",
+		"from":        "Redis that has the sets, written as --redis is, but for elasticache://.",
+		"keys": "What the keys of the sets look like, with {user} where the id stands: 'blocks:{user}', or 'blocks:{{user}}' with a hash " +
+			"tag. Everything else stands for itself.",
+		"sets_kind": "Kind of the activities, such as block.",
+		"reverse":   "The key has the target, and the members are users: 'blocked-by:{user}'. Default: off",
+		"scores":    "What scores of sorted sets are: seconds or milliseconds since 1970, when it was done; or to ignore.",
+		"scan_count": "Elements that the servers look at for each SCAN, SSCAN or ZSCAN, 1 to 100000: the more, the longer others wait " +
+			"for each.",
+		"scan_rate": "Most of these commands a second, up to 1000000; 0: as fast as they are answered, four at a time.",
+		"on_error_member": "What happens at a member that can never be recorded, such as an id of 300 bytes: stop, or skip it and " +
+			"report it.",
+		"server": "Where a service runs, such as http://127.0.0.1:8080, through which this is done. Default: this command opens " +
+			"ledger and pages itself",
+		"compare_sets":  "Compare with an app's exact sets in Redis.",
+		"compare_file":  "Compare with a CSV or NDJSON file, sorted by user.",
+		"compare_what":  "File of activities as import takes it, those of a user one after another; - for standard input.",
+		"file_kind":     "Kind to compare, such as block; others in the file are left out.",
+		"sample":        "Candidates that are tried on each user with whom the user has nothing to do, 0 to 500.",
+		"settle":        "How long what the app writes may take to be in both places, up to 10m.",
+		"differences":   "File for all differences, NDJSON; - is standard output. Default: the first 20 on standard error",
+		"export_kind":   "Only this kind. Default: all",
+		"export_format": "ndjson, or resp: commands of Redis that make a set of each user.",
+		"export_keys":   "For resp: what the keys are to look like, with {user} where the id is to stand: 'blocks:{user}'. Default: none",
+		"export_scores": "For resp: make sorted sets, with seconds or milliseconds since 1970 as scores; or ignore.",
+		"repair": "Add what is missing, and give what is in the ledger alone an end a minute away, unless the sets have it then. " +
+			"Default: off",
 	}
 }
 

@@ -28,8 +28,9 @@ const envPrefix = "FEEDFILTER"
 
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run the service."`
-	Import     importCmd     `cmd:"" help:"Import activities from a CSV or NDJSON file."`
+	Import     importCmds    `cmd:"" help:"Import activities from a CSV or NDJSON file, or from sets in Redis."`
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
+	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
 	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
 	Reshape    reshapeCmd    `cmd:"" help:"Change the number of pages while the service runs."`

@@ -55,7 +55,7 @@ func importHit(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	return chosen.commands.Import.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
+	return chosen.commands.Import.File.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
 }
 
 // hit sends its process a signal at the n-th call of SetCheckpoint.

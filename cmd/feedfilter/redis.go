@@ -284,17 +284,21 @@ func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string
 	if s.managed != nil {
 		return s.managed.connect(ctx, log, descriptionFile(dir), s.meter)
 	}
-	c := &redisClients{addrs: s.addrs()}
-	switch {
-	case s.cluster != nil:
-		c.pages = redis.NewClusterClient(s.cluster)
-	case s.failover != nil:
-		c.pages = redis.NewFailoverClient(s.failover)
-	default:
-		c.pages = redis.NewClient(s.single)
-	}
+	c := &redisClients{addrs: s.addrs(), pages: s.client()}
 	guardClient(s.meter, meteredPages, c.pages, log)
 	return c, nil
+}
+
+// client returns a client of servers that are no managed cache.
+func (s *redisServers) client() redis.UniversalClient { //nolint:ireturn // one of three
+	switch {
+	case s.cluster != nil:
+		return redis.NewClusterClient(s.cluster)
+	case s.failover != nil:
+		return redis.NewFailoverClient(s.failover)
+	default:
+		return redis.NewClient(s.single)
+	}
 }
 
 func (c *redisClients) close() error {

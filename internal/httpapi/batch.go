@@ -31,7 +31,8 @@ type batchLine struct {
 	Target string `json:"target"`
 	Op     string `json:"op"`
 
-	Until *string `json:"until"` // nil: not given
+	Since *string `json:"since"` // nil: not given
+	Until *string `json:"until"` // the same
 }
 
 type batchAnswer struct {
@@ -131,8 +132,16 @@ func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
 		return a, refuse(codeUnknownOp, "op", "the op is neither add nor remove")
 	case l.Until != nil && a.Remove:
 		return a, refuse(codeUnknownField, paramUntil, "only what is added may end by itself")
-	case l.Until != nil:
-		var err error
+	case l.Since != nil && a.Remove:
+		return a, refuse(codeUnknownField, paramSince, "only what is added has a beginning")
+	}
+	var err error
+	if l.Since != nil {
+		if a.Since, err = parseTime(paramSince, *l.Since); err != nil {
+			return a, err
+		}
+	}
+	if l.Until != nil {
 		if a.Until, err = parseUntil(*l.Until); err != nil {
 			return a, err
 		}

@@ -59,7 +59,7 @@ func lines(more ...string) string {
 
 func malformedPaths() []malformed {
 	long := strings.Repeat("x", 257)
-	return append(malformedUntil(), []malformed{
+	return append(append(malformedUntil(), malformedSince()...), []malformed{
 		// Routes.
 		{request: "GET /", status: 404, code: "not_found"},
 		{request: "GET /v1", status: 404, code: "not_found"},

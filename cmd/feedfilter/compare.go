@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/migrate"
+)
+
+const (
+	maxSample = 500
+	maxSettle = 10 * time.Minute
+)
+
+// compareCmds compare what the service has with what an app keeps today.
+type compareCmds struct {
+	Sets compareSetsCmd `cmd:"" help:"${compare_sets}"`
+	File compareFileCmd `cmd:"" help:"${compare_file}"`
+}
+
+// compareFlags are those of each comparison.
+type compareFlags struct {
+	Service     serviceFlags  `embed:""`
+	Data        dataFlags     `embed:""`
+	Sample      int           `default:"20"           help:"${sample}"   placeholder:"N"`
+	Settle      time.Duration `default:"2s"           help:"${settle}"   placeholder:"DURATION"`
+	Differences string        `help:"${differences}"  placeholder:"FILE"`
+	Result      resultFlags   `embed:""`
+}
+
+// Validate is called by kong when all flags are set.
+func (f *compareFlags) Validate() error {
+	if f.Sample < 0 || f.Sample > maxSample {
+		return fmt.Errorf("--sample: %d is not in 0 to %d", f.Sample, maxSample)
+	}
+	if f.Settle < 0 || f.Settle > maxSettle {
+		return fmt.Errorf("--settle: %v is not in 0s to %v", f.Settle, maxSettle)
+	}
+	return nil
+}
+
+type compareSetsCmd struct {
+	Sets   setsFlags    `embed:""`
+	With   compareFlags `embed:""`
+	Repair bool         `help:"${repair}"`
+}
+
+// Help is shown by kong below the summary.
+func (*compareSetsCmd) Help() string {
+	return "For each member of each set a feed is asked for, to see that the member is dropped (or marked), and for each user the " +
+		"service's list is compared with the set. Differences are looked at again until they are gone or --settle has passed, so the app may " +
+		"go on writing to both. With candidates that have nothing to do with a user, the rate of false positives is measured. Exits with 1 " +
+		"if anything differs, or if more is dropped by chance than may be. Without --server, users are found of whom there is no set any " +
+		"more, too."
+}
+
+// Run compares.
+func (c *compareSetsCmd) Run(ctx context.Context, std stdio) (err error) {
+	sets, stop, err := c.Sets.open(ctx, c.With.Data.logger(std))
+	if err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	comparison := &migrate.Comparison{Source: sets, Repair: c.Repair}
+	err = c.With.run(ctx, std, comparison, c.Sets.Kind)
+	noteOthers(sets, std)
+	return err
+}
+
+// run compares with what flags say.
+func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison, kind string) (err error) {
+	if f.Service.Server == "" {
+		f.Data.ScrubRate = 1
+		if err := f.Data.checkThere(); err != nil {
+			return fmt.Errorf("compare: %w", err)
+		}
+	}
+	service, d, halt, err := f.Service.reach(ctx, &f.Data, std)
+	if err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	defer func() { err = errors.Join(err, halt()) }()
+	if c.Kind, err = service.Kind(ctx, kind); err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	if _, once := c.Source.(*migrate.Records); d != nil && !once {
+		c.All = func(ctx context.Context, each func(activity.Activity) error) error {
+			return d.recorder.Export(ctx, "", each)
+		}
+	}
+	list, err := f.list(std)
+	if err != nil {
+		return fmt.Errorf("compare: --differences: %w", err)
+	}
+	bar, start := newCounter(std), time.Now()
+	c.Service, c.Sample, c.Settle, c.Found, c.Done = service, f.Sample, f.Settle, list.add, bar.advance
+	sum, err := c.Run(ctx)
+	bar.end()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err = errors.Join(err, list.end(err)); err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	if err := f.print(std.out, c.Kind.Name, sum, time.Since(start)); err != nil {
+		return err
+	}
+	return f.judge(sum)
+}
+
+// judge returns an error unless the service may be relied on.
+func (f *compareFlags) judge(sum migrate.Compared) error {
+	switch {
+	case sum.Differences() > 0 && sum.Repaired == sum.Differences():
+		return fmt.Errorf("compare: %d activities differed, and were repaired: compare again", sum.Differences())
+	case sum.Differences() > 0:
+		return fmt.Errorf("compare: %d activities differ", sum.Differences())
+	case sum.RateLow > f.Data.FalsePositiveRate:
+		return fmt.Errorf("compare: %.3g of clean candidates are dropped, where --false-positive-rate is %g",
+			sum.Rate, f.Data.FalsePositiveRate)
+	default:
+		return nil
+	}
+}
+
+// print says what was compared.
+func (f *compareFlags) print(out io.Writer, kind string, sum migrate.Compared, took time.Duration) error {
+	if f.Result.json() {
+		return writeJSON(out, struct {
+			Kind string `json:"kind"`
+			migrate.Compared
+			Seconds float64 `json:"seconds"`
+		}{kind, sum, took.Seconds()})
+	}
+	_, err := fmt.Fprintf(out, `compared %d activities of %d users in %v
+  missed    %d (to be dropped, and shown)
+  unlisted  %d (not in the ledger)
+  ending    %d (in the ledger for some minutes more)
+  extra     %d (in the ledger alone)
+  leaving   %d (in the ledger alone, for some minutes more)
+  invalid   %d (can never be recorded)
+  repaired  %d
+  dropped by chance: %d of %d clean candidates, %.2g (%.2g to %.2g with 99 %% confidence)
+`, sum.Activities, sum.Groups, took.Round(time.Millisecond),
+		sum.Missed, sum.Unlisted, sum.Ending, sum.Extra, sum.Leaving, sum.Invalid, sum.Repaired,
+		sum.FalsePositives, sum.Clean, sum.Rate, sum.RateLow, sum.RateHigh)
+	return err
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// A comparison says what differs, repairs it, and ends with 0 only if nothing does.
+func TestCompare(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	client.SAdd(t.Context(), "blocks:1", "2", "3")
+	dir := t.TempDir()
+	data := []string{"--data-dir", dir, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block"}
+	command := func(code int, args ...string) result {
+		return feedfilter(t, code, append(args, data...)...)
+	}
+	wantContains(t, command(1, "compare", "sets").stderr, "there is no ledger")
+	r := command(0, "import", "sets", "--pages", "4", "--output", "json")
+	wantContains(t, r.stdout, `"read": 2`, `"changed": 2`)
+	wantContains(t, command(0, "compare", "sets").stdout, "compared 2 activities of 1 users", "missed    0", "extra     0")
+
+	client.SRem(t.Context(), "blocks:1", "2")
+	client.SAdd(t.Context(), "blocks:4", "1")
+	client.Set(t.Context(), "blocks:x", "no set", 0)
+	differences := filepath.Join(dir, "differences.ndjson")
+	r = command(1, "compare", "sets", "--settle", "0s", "--output", "json", "--differences", differences)
+	wantContains(t, r.stdout, `"missed": 1`, `"extra": 1`)
+	wantContains(t, r.stderr, "2 activities differ", "1 keys of the pattern are neither sets nor sorted sets")
+	text, err := os.ReadFile(differences)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(text), `{"user":"1","kind":"block","target":"2","difference":"extra","repaired":false}
+{"user":"4","kind":"block","target":"1","difference":"missed","repaired":false}
+`; got != want {
+		t.Errorf("the differences are\n%s, want\n%s", got, want)
+	}
+	wantContains(t, command(1, "compare", "sets", "--settle", "0s", "--repair").stderr, "2 activities differed, and were repaired")
+	wantContains(t, command(0, "compare", "sets").stdout, "leaving   1")
+
+	file := filepath.Join(dir, "blocks.csv")
+	writeFile(t, file, "1,block,3\n1,hide,p\n4,block,1\n")
+	r = feedfilter(t, 0, "compare", "file", "--data-dir", dir, "--kind", "block", file)
+	wantContains(t, r.stdout, "compared 2 activities of 2 users")
+	writeFile(t, file, "1,block,3\n4,block,9\n")
+	r = feedfilter(t, 1, "compare", "file", "--data-dir", dir, "--kind", "block", "--settle", "0s", file)
+	wantContains(t, r.stderr, `"target":"9","difference":"missed"`, `"target":"1","difference":"extra"`)
+}
+
+// What cannot be done is said before anything is.
+func TestCompareRefused(t *testing.T) {
+	for args, want := range map[string]string{
+		"import sets --from redis://127.0.0.1:1 --keys blocks --kind block":                     "--keys: the pattern does not have {user} once",
+		"import sets --from http://127.0.0.1:1 --keys {user} --kind block":                      "--from: ",
+		"import sets --from elasticache://x?region=eu --keys {user} --kind block":               "--from: ",
+		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-count 0":      "--scan-count: 0 is not in 1 to 100000",
+		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-rate 2000000": "--scan-rate: 2000000 is not in 0 to 1000000",
+		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --server ftp://x":    "--server: ",
+		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --sample 501":       "--sample: 501 is not in 0 to 500",
+		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --settle 11m":       "--settle: 11m0s is not in 0s to 10m0s",
+		"compare file --kind block blocks.txt":                                                  "blocks.txt: the name does not tell the format",
+		"export --format resp --keys {user}":                                                    "--kind: --format resp needs one",
+		"export --format resp --kind block --keys blocks":                                       "--keys: ",
+	} {
+		r := feedfilter(t, 2, strings.Fields(args)...)
+		wantContains(t, r.stderr, want)
+	}
+	r := feedfilter(t, 1, "import", "sets", "--data-dir", t.TempDir(), "--from", "redis://127.0.0.1:1", "--keys", "{user}", "--kind", "block")
+	wantContains(t, r.stderr, "import {user}: --from: redis at 127.0.0.1:1: ")
+}

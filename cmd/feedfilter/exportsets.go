@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/migrate"
+)
+
+// Formats of an export.
+const formatRESP = "resp"
+
+// exportFormat says what lines an export has.
+type exportFormat struct {
+	Kind    string `help:"${export_kind}" placeholder:"KIND"`
+	Format  string `default:"ndjson"      enum:"ndjson,resp"                 help:"${export_format}" placeholder:"FORMAT"`
+	Keys    string `help:"${export_keys}" placeholder:"PATTERN"`
+	Reverse bool   `help:"${reverse}"`
+	Scores  string `default:"ignore"      enum:"ignore,seconds,milliseconds" help:"${export_scores}" placeholder:"UNIT"`
+}
+
+// Validate is called by kong when all flags are set.
+func (f *exportFormat) Validate() error {
+	if f.Format != formatRESP {
+		return nil
+	}
+	if f.Kind == "" {
+		return fmt.Errorf("--kind: --format %s needs one", formatRESP)
+	}
+	if _, err := migrate.ParsePattern(f.Keys); err != nil {
+		return fmt.Errorf("--keys: %w", err)
+	}
+	return nil
+}
+
+// line is an activity as the format has it; nil: it is left out.
+func (f *exportFormat) line(a activity.Activity) ([]byte, error) {
+	switch {
+	case f.Kind != "" && a.Kind != f.Kind:
+		return nil, nil
+	case f.Format == formatRESP:
+		return f.command(a), nil
+	}
+	line, err := json.Marshal(exported{a.User, a.Kind, a.Target, opAdd, a.Since.UTC(), a.Until.UTC()})
+	return append(line, '\n'), err
+}
+
+// command adds an activity to a set, in the protocol of Redis; nil: it has an end, which a set cannot have.
+func (f *exportFormat) command(a activity.Activity) []byte {
+	if !a.Until.IsZero() {
+		return nil
+	}
+	keys, err := migrate.ParsePattern(f.Keys)
+	if err != nil {
+		return nil // it was checked before
+	}
+	owner, member := a.User, a.Target
+	if f.Reverse {
+		owner, member = member, owner
+	}
+	args := []string{"SADD", keys.Key(owner), member}
+	switch migrate.Scores(f.Scores) {
+	case migrate.Seconds:
+		args = []string{"ZADD", keys.Key(owner), strconv.FormatFloat(float64(a.Since.UnixMicro())/1e6, 'f', -1, 64), member}
+	case migrate.Milliseconds:
+		args = []string{"ZADD", keys.Key(owner), strconv.FormatFloat(float64(a.Since.UnixMicro())/1e3, 'f', -1, 64), member}
+	case migrate.NoScores:
+	}
+	text := fmt.Appendf(nil, "*%d\r\n", len(args))
+	for _, arg := range args {
+		text = fmt.Appendf(text, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	return text
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/migrate"
+)
+
+// importCmds are "import", which is "import file", and what else there is to import from.
+type importCmds struct {
+	File importCmd     `cmd:"" default:"withargs"    help:"${import_file}"`
+	Sets importSetsCmd `cmd:"" help:"${import_sets}"`
+}
+
+// Help is shown by kong below the summary.
+func (*importCmds) Help() string {
+	return "Without a command it is \"import file\", whose arguments it takes: feedfilter import blocks.csv. See docs/MIGRATION.md."
+}
+
+type importSetsCmd struct {
+	Sets    setsFlags    `embed:""`
+	Service serviceFlags `embed:""`
+	Data    dataFlags    `embed:""`
+	OnError string       `default:"stop" enum:"stop,skip" help:"${on_error_member}" placeholder:"POLICY"`
+	Result  resultFlags  `embed:""`
+}
+
+// Help is shown by kong below the summary.
+func (*importSetsCmd) Help() string {
+	return "Scans a Redis, or all primaries of a cluster, for sets and sorted sets, one of each user, and records their members. The app " +
+		"may go on writing to the sets, and after that to the service: what it undoes meanwhile stays undone. An import that was interrupted " +
+		"is run again from the start, which changes nothing that is right. A SQLite ledger is the service's alone while it runs: " +
+		"have that record, with --server. \"feedfilter compare sets\" tells what differs afterwards."
+}
+
+// Run imports the sets.
+func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
+	fail := func(err error) error { return fmt.Errorf("import %s: %w", c.Sets.Keys, err) }
+	sets, stop, err := c.Sets.open(ctx, c.Data.logger(std))
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	service, _, halt, err := c.Service.reach(ctx, &c.Data, std)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, halt()) }()
+	kind, err := service.Kind(ctx, c.Sets.Kind)
+	if err != nil {
+		return fail(err)
+	}
+	bar, start := newCounter(std), time.Now()
+	im := &migrate.Import{
+		Source: sets, Service: service, Kind: kind,
+		Skip: c.OnError == "skip",
+		Bad:  func(_ migrate.Pair, problem error) { bar.note(problem.Error()) },
+		Done: bar.advance,
+	}
+	sum, err := im.Run(ctx)
+	bar.end()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fail(fmt.Errorf("%w; %d members were new, and it is to be run again, from the start", err, sum.Changed))
+	}
+	c.warn(sets, sum, std)
+	took := time.Since(start)
+	if c.Result.json() {
+		return writeJSON(std.out, struct {
+			migrate.Imported
+			Seconds float64 `json:"seconds"`
+		}{sum, took.Seconds()})
+	}
+	_, err = fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
+		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
+	return err
+}
+
+// warn says what of the sets is not in the service.
+func (*importSetsCmd) warn(sets *migrate.Sets, sum migrate.Imported, std stdio) {
+	noteOthers(sets, std)
+	if sum.OverLimit > 0 {
+		std.note(fmt.Sprintf("warning: %d of the members were not recorded: their users have as many of the kind as may be", sum.OverLimit))
+	}
+}

@@ -1,0 +1,282 @@
+package migrate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/migrate"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// until records a block with an end.
+func (w *world) until(t *testing.T, user, target string, end time.Duration) {
+	t.Helper()
+	_, err := w.service.Record(t.Context(), []migrate.Line{{User: user, Kind: "block", Target: target, Until: time.Now().Add(end)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	client := redistest.Start(t).Client()
+	w := newWorld(t, 0)
+	sadd(t, client, "1", "2", "3", "1")                // 3 is missed, the last invalid
+	sadd(t, client, "4", "5")                          // not in the ledger, but dropped since 5 blocks 4
+	sadd(t, client, "6", "7", "8")                     // ends in the ledger: at once, or when the app has said so
+	w.record(t, "1 block 2", "5 block 4", "1 block 9") // 9 is too much
+	sadd(t, client, "5", "4")
+	w.until(t, "6", "7", 30*time.Second)
+	w.until(t, "6", "8", time.Hour)
+	w.until(t, "6", "9", 30*time.Second) // too much, and leaving
+
+	sum, found := w.compare(t, "block", sets(t, client), false)
+	wantLines(t, "found", found, []string{"missed 1 3", "extra 1 9", "unlisted 4 5", "ending 6 7"})
+	sum.Clean, sum.RateHigh = 0, 0 // who is tried is random
+	want := migrate.Compared{Groups: 4, Activities: 6, Invalid: 1, Missed: 1, Unlisted: 1, Ending: 1, Extra: 1, Leaving: 1}
+	if sum != want {
+		t.Errorf("compared %+v, want %+v", sum, want)
+	}
+
+	sum, found = w.compare(t, "block", sets(t, client), true)
+	if sum.Repaired != 4 || len(found) != 4 {
+		t.Errorf("repaired %+v %q", sum, found)
+	}
+	sum, found = w.compare(t, "block", sets(t, client), false)
+	if sum.Differences() != 0 || sum.Leaving != 2 {
+		t.Errorf("after the repair %+v %q, want nothing but two that leave", sum, found)
+	}
+	wantLines(t, "recorded", w.recorded(t), []string{
+		"1 block 2", "1 block 3", "1 block 9 ends", "4 block 5", "5 block 4", "6 block 7", "6 block 8 ends", "6 block 9 ends",
+	})
+}
+
+// Kinds of posts, and kinds that mark what is kept.
+func TestCompareKinds(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for _, kind := range []string{"hide", "like"} {
+		w := newWorld(t, 0)
+		s := sets(t, client)
+		s.Keys = pattern(t, kind+":{user}")
+		client.SAdd(t.Context(), kind+":1", "p1", "p2", "1")
+		client.SAdd(t.Context(), kind+":2", "p1", "p3")
+		w.record(t, "1 "+kind+" p1", "1 "+kind+" 1", "2 "+kind+" p1", "2 "+kind+" p9", "3 "+kind+" p9")
+		sum, found := w.compare(t, kind, s, false)
+		wantLines(t, kind, found, []string{"missed 1 p2", "missed 2 p3", "extra 2 p9"})
+		if sum.Activities != 5 {
+			t.Errorf("%s: %+v", kind, sum)
+		}
+	}
+}
+
+// Sets by target, of a kind with two sides and of one without.
+func TestCompareReversed(t *testing.T) {
+	client := redistest.Start(t).Client()
+	w := newWorld(t, 0)
+	for kind, target := range map[string]string{"block": "u9", "hide": "p9"} {
+		s := sets(t, client)
+		s.Keys, s.Reverse = pattern(t, kind+":{user}"), true
+		client.SAdd(t.Context(), kind+":"+target, "1", "2", "3")
+		w.record(t, "1 "+kind+" "+target, "3 "+kind+" "+target)
+		sum, found := w.compare(t, kind, s, true)
+		wantLines(t, kind, found, []string{"missed 2 " + target})
+		if sum.Activities != 3 {
+			t.Errorf("%s: %+v", kind, sum)
+		}
+		if sum, found := w.compare(t, kind, s, false); sum.Differences() > 0 {
+			t.Errorf("%s, repaired: %+v %q", kind, sum, found)
+		}
+	}
+}
+
+// The ledger may have users of whom there is no set any more.
+func TestCompareAll(t *testing.T) {
+	client := redistest.Start(t).Client()
+	sadd(t, client, "1", "2")
+	w := newWorld(t, 0)
+	w.record(t, "1 block 2", "3 block 4", "3 hide p")
+	if sum, found := w.compare(t, "block", sets(t, client), false); sum.Differences() > 0 {
+		t.Errorf("by the sets %+v %q", sum, found)
+	}
+	c, found := w.comparison(w.kind(t, "block"), sets(t, client), true)
+	c.All = func(ctx context.Context, each func(activity.Activity) error) error {
+		return w.recorder.Export(ctx, "", each)
+	}
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, "by the ledger", *found, []string{"extra 3 4"})
+	wantLines(t, "repaired", w.recorded(t), []string{"1 block 2", "3 block 4 ends", "3 hide p"})
+}
+
+// What is on its way from the one place to the other is no difference.
+func TestCompareOnItsWay(t *testing.T) {
+	client := redistest.Start(t).Client()
+	sadd(t, client, "1", "2", "3", "4")
+	w := newWorld(t, 0)
+	w.record(t, "1 block 4", "1 block 5")
+	source := &hooked{Sets: sets(t, client), before: func(call int) {
+		switch call {
+		case 1:
+			w.record(t, "1 block 2") // arrives
+			client.SRem(t.Context(), "blocks:1", "3")
+		case 2:
+			w.record(t, "-1 block 5") // too
+		}
+	}}
+	c, found := w.comparison(w.kind(t, "block"), source, false)
+	c.Settle = time.Minute
+	sum, err := c.Run(t.Context())
+	if err != nil || sum.Differences() > 0 {
+		t.Errorf("%+v %q, %v", sum, *found, err)
+	}
+}
+
+// A repair that meets a change does what the source says then.
+func TestRepairMeetsChange(t *testing.T) {
+	client := redistest.Start(t).Client()
+	sadd(t, client, "1", "2")
+	w := newWorld(t, 0)
+	w.record(t, "1 block 2", "1 block 3")
+	source := &hooked{Sets: sets(t, client), before: func(call int) {
+		if call == 3 { // 1 is the second look, 2 the repair's, and this one after it was given an end
+			sadd(t, client, "1", "3")
+		}
+	}}
+	c, found := w.comparison(w.kind(t, "block"), source, true)
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, "found", *found, []string{"extra 1 3"})
+	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2", "1 block 3"})
+}
+
+// records is a source that is read once, "1 2" for each pair.
+func records(lines ...string) *migrate.Records {
+	return &migrate.Records{Next: func() (m migrate.Member, ok bool, err error) {
+		if len(lines) == 0 {
+			return m, false, nil
+		}
+		user, target, _ := strings.Cut(lines[0], " ")
+		lines = lines[1:]
+		return migrate.Member{Pair: migrate.Pair{User: user, Target: target}}, true, nil
+	}}
+}
+
+func TestCompareRecords(t *testing.T) {
+	w := newWorld(t, 0)
+	w.record(t, "1 block 2", "1 block 4", "7 block 8")
+	sum, found := w.compare(t, "block", records("1 2", "1 3", "7 8"), false)
+	wantLines(t, "found", found, []string{"missed 1 3", "extra 1 4"})
+	if sum.Groups != 2 || sum.Activities != 3 {
+		t.Errorf("%+v", sum)
+	}
+	if sum, found := w.compare(t, "block", records(), false); sum != (migrate.Compared{RateHigh: 1}) || found != nil {
+		t.Errorf("of nothing: %+v %q", sum, found)
+	}
+	c, _ := w.comparison(w.kind(t, "block"), records("1 2", "7 8", "1 3"), false)
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" do not follow each other`) {
+		t.Errorf("unsorted: %v", err)
+	}
+}
+
+// chance drops whatever is by one author, by mistake, where the ledger is not asked.
+type chance struct {
+	next   http.RoundTripper
+	author string
+}
+
+func (c chance) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	resp, err := c.next.RoundTrip(req)
+	if err != nil || req.URL.Path != "/v1/feed/filter" || bytes.Contains(body, []byte(`"exact":true`)) {
+		return resp, err
+	}
+	var asked struct {
+		Posts []struct {
+			ID     string `json:"id"`
+			Author string `json:"author"`
+		} `json:"posts"`
+	}
+	var answer struct {
+		Posts    []map[string]any `json:"posts"`
+		Dropped  []map[string]any `json:"dropped"`
+		Degraded []any            `json:"degraded"`
+	}
+	if err := errors.Join(json.Unmarshal(body, &asked), json.NewDecoder(resp.Body).Decode(&answer), resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	for _, p := range asked.Posts {
+		at := slices.IndexFunc(answer.Posts, func(kept map[string]any) bool { return kept["id"] == p.ID })
+		if p.Author == c.author && at >= 0 {
+			answer.Dropped = append(answer.Dropped, answer.Posts[at])
+			answer.Posts = slices.Delete(answer.Posts, at, at+1)
+		}
+	}
+	changed, err := json.Marshal(answer)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(changed)), int64(len(changed))
+	return resp, err
+}
+
+// Clean candidates that are dropped by chance are counted, and are no differences.
+func TestCompareFalsePositives(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for u := range 40 {
+		sadd(t, client, fmt.Sprint(u), fmt.Sprint("a", u), fmt.Sprint("b", u))
+	}
+	w := newWorld(t, 0)
+	w.importAll(t, "block", sets(t, client))
+	w.service.Client = &http.Client{Transport: chance{http.DefaultTransport, "b7"}}
+	c, found := w.comparison(w.kind(t, "block"), sets(t, client), false)
+	c.Sample = 100
+	sum, err := c.Run(t.Context())
+	if err != nil || sum.Differences() > 0 {
+		t.Fatalf("%+v %q, %v", sum, *found, err)
+	}
+	if sum.FalsePositives == 0 || sum.FalsePositives >= 40 || sum.Clean < 500 ||
+		sum.Rate != float64(sum.FalsePositives)/float64(sum.Clean) || sum.RateLow >= sum.Rate || sum.RateHigh <= sum.Rate {
+		t.Errorf("%+v: want b7 dropped where it was tried, and nothing else", sum)
+	}
+}
+
+// blind shows one viewer everything.
+type blind struct{ viewer string }
+
+func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err == nil && bytes.Contains(body, []byte(`"viewer":"`+b.viewer+`"`)) {
+		err = resp.Body.Close()
+		resp.Body = io.NopCloser(strings.NewReader(`{"posts":[{"id":"0"}],"dropped":[],"degraded":[]}`))
+		resp.ContentLength = -1
+	}
+	return resp, err
+}
+
+// A two-way kind is missed if the feed of the other one does not know of it.
+func TestCompareOtherSide(t *testing.T) {
+	client := redistest.Start(t).Client()
+	sadd(t, client, "1", "2")
+	w := newWorld(t, 0)
+	w.record(t, "1 block 2")
+	w.service.Client = &http.Client{Transport: blind{"2"}}
+	_, found := w.compare(t, "block", sets(t, client), false)
+	wantLines(t, "found", found, []string{"missed 1 2"})
+}

@@ -1,0 +1,211 @@
+package migrate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/migrate"
+)
+
+// world is a service, and what records in it.
+type world struct {
+	recorder *activity.Recorder
+	service  *migrate.Service
+	url      string
+}
+
+// newWorld starts a service with the built-in kinds, of which block has a limit if it is not 0.
+func newWorld(t *testing.T, limit uint32) *world {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	all := activity.BuiltinKinds().All()
+	all = slices.Clone(all)
+	for i := range all {
+		if all[i].Name == "block" {
+			all[i].Limit = limit
+		}
+	}
+	kinds, err := activity.NewKinds(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, Kinds: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	server := httptest.NewServer(httpapi.New(httpapi.Config{Recorder: r}))
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{r, &migrate.Service{URL: u, Client: server.Client()}, server.URL}
+}
+
+func (w *world) kind(t *testing.T, name string) migrate.Kind {
+	t.Helper()
+	k, err := w.service.Kind(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// record records "1 block 2", "-1 block 2" to undo it.
+func (w *world) record(t *testing.T, lines ...string) {
+	t.Helper()
+	var all []activity.Activity
+	for _, line := range lines {
+		line, undo := strings.CutPrefix(line, "-")
+		f := strings.Fields(line)
+		all = append(all, activity.Activity{User: f[0], Kind: f[1], Target: f[2], Remove: undo})
+	}
+	if _, err := w.recorder.Record(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recorded returns what the ledger has, "1 block 2", with " ends" where there is an end.
+func (w *world) recorded(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := w.recorder.Export(t.Context(), "", func(a activity.Activity) error {
+		line := fmt.Sprintf("%s %s %s", a.User, a.Kind, a.Target)
+		if !a.Until.IsZero() {
+			line += " ends"
+		}
+		all = append(all, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func pattern(t *testing.T, text string) migrate.Pattern {
+	t.Helper()
+	p, err := migrate.ParsePattern(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// sets are the sets "blocks:{user}" of a client.
+func sets(t *testing.T, client redis.UniversalClient) *migrate.Sets {
+	t.Helper()
+	return &migrate.Sets{Client: client, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10}
+}
+
+// importAll imports from a source, which has to succeed.
+func (w *world) importAll(t *testing.T, kind string, source migrate.Source) migrate.Imported {
+	t.Helper()
+	sum, err := w.newImport(t, kind, source).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *migrate.Import {
+	t.Helper()
+	return &migrate.Import{
+		Source: source, Service: w.service, Kind: w.kind(t, kind),
+		Bad: func(migrate.Pair, error) {}, Done: func(int) {},
+	}
+}
+
+// compare compares, and returns "missed 1 2" for each difference.
+func (w *world) compare(t *testing.T, kind string, source migrate.Source, repair bool) (migrate.Compared, []string) {
+	t.Helper()
+	c, found := w.comparison(w.kind(t, kind), source, repair)
+	sum, err := c.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum, *found
+}
+
+func (w *world) comparison(kind migrate.Kind, source migrate.Source, repair bool) (c *migrate.Comparison, found *[]string) {
+	found = new([]string)
+	return &migrate.Comparison{
+		Source: source, Service: w.service, Kind: kind, Sample: 5, Repair: repair, Done: func(int) {},
+		Found: func(d migrate.Difference) { *found = append(*found, d.Difference+" "+d.User+" "+d.Target) },
+	}, found
+}
+
+func sadd(t *testing.T, client redis.UniversalClient, user string, members ...any) {
+	t.Helper()
+	if err := client.SAdd(t.Context(), "blocks:"+user, members...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantLines compares lists of lines.
+func wantLines(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// hooked is a Source that calls something before it is asked again.
+type hooked struct {
+	*migrate.Sets
+
+	mu     sync.Mutex
+	before func(call int)
+	calls  int
+}
+
+func (h *hooked) Has(ctx context.Context, pairs []migrate.Pair) ([]bool, error) {
+	h.mu.Lock()
+	h.calls++
+	call := h.calls
+	h.mu.Unlock()
+	h.before(call)
+	return h.Sets.Has(ctx, pairs)
+}
+
+// flaky fails some requests, before or after the service has answered them.
+type flaky struct {
+	next http.RoundTripper
+	fail func() (before, after bool)
+}
+
+var errFlaky = errors.New("the network is bad")
+
+func (f flaky) RoundTrip(req *http.Request) (*http.Response, error) {
+	before, after := f.fail()
+	if before {
+		return nil, errFlaky
+	}
+	resp, err := f.next.RoundTrip(req)
+	if err == nil && after {
+		_ = resp.Body.Close()
+		return nil, errFlaky
+	}
+	return resp, err
+}

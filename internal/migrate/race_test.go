@@ -1,0 +1,145 @@
+package migrate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/examples/dualwrite"
+	"github.com/feedfilter/feedfilter/internal/migrate"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+const (
+	writers    = 4
+	raceUsers  = 20
+	raceOthers = 12
+)
+
+// writer is the part of an app that writes what some users do, in both places.
+type writer struct {
+	w       *world
+	blocks  *dualwrite.Blocks
+	random  *rand.Rand
+	number  int
+	blocked map[migrate.Pair]bool // acknowledged in both places, and not undone since
+	due     map[migrate.Pair]bool
+	kind    migrate.Kind
+}
+
+// step blocks or unblocks, and has a feed show that what is blocked is.
+func (w *writer) step(ctx context.Context) error {
+	p := migrate.Pair{
+		User:   fmt.Sprint("u", w.number+writers*w.random.IntN(raceUsers/writers)),
+		Target: fmt.Sprint("o", w.random.IntN(raceOthers)),
+	}
+	do, block := w.blocks.Block, w.random.IntN(2) == 0
+	if !block {
+		do = w.blocks.Unblock
+		delete(w.blocked, p) // from here on, nothing is promised
+	}
+	err := do(ctx, p.User, p.Target)
+	switch {
+	case errors.Is(err, dualwrite.ErrDue):
+		w.due[p] = true
+		return nil
+	case err != nil:
+		return err
+	case block:
+		w.blocked[p] = true
+	}
+	for p := range w.blocked { // any one
+		reported, err := w.w.service.Reported(ctx, w.kind, p.User, []string{p.Target}, false)
+		if err == nil && !reported[0] {
+			err = fmt.Errorf("%v is acknowledged, and a feed shows it", p)
+		}
+		return err
+	}
+	return nil
+}
+
+// An app writes in both places, over a network that fails, while imports, one of them killed, and repairs go on: what it was
+// told to be blocked is dropped at any moment, and at the end nothing is missed and nothing is too much.
+func TestRace(t *testing.T) {
+	const stepsEach = 250
+	server := redistest.Start(t)
+	w := newWorld(t, 0)
+	for u := range raceUsers {
+		for o := range raceOthers / 2 {
+			sadd(t, server.Client(), fmt.Sprint("u", u), fmt.Sprint("o", 2*o))
+		}
+	}
+	var calls atomic.Int64
+	bad := flaky{http.DefaultTransport, func() (before, after bool) {
+		n := calls.Add(1)
+		return n%17 == 0, n%23 == 0
+	}}
+	blocks := &dualwrite.Blocks{Sets: server.Client(), Keys: "blocks:", URL: w.url, Client: &http.Client{Transport: bad}}
+	var stopped atomic.Bool
+	var writing, moving sync.WaitGroup
+	all := make([]*writer, writers)
+	for i := range writers {
+		all[i] = &writer{
+			w: w, blocks: blocks, random: rand.New(rand.NewPCG(1, uint64(i))), number: i, kind: w.kind(t, "block"),
+			blocked: make(map[migrate.Pair]bool), due: make(map[migrate.Pair]bool),
+		}
+		writing.Go(func() {
+			for range stepsEach {
+				if err := all[i].step(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	moving.Go(func() { // the importer, over and over, every second one of which is interrupted
+		for n := 0; !stopped.Load(); n++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			im := w.newImport(t, "block", sets(t, server.Client()))
+			if n%2 == 1 {
+				im.Source = &hooked{Sets: sets(t, server.Client()), before: func(int) { cancel() }}
+			}
+			_, err := im.Run(ctx)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+	})
+	moving.Go(func() { // the repairer
+		for !stopped.Load() {
+			c, _ := w.comparison(all[0].kind, sets(t, server.Client()), true)
+			if _, err := c.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+			_ = blocks.Drain(t.Context(), 0) // as far as the network lets it
+		}
+	})
+	writing.Wait()
+	stopped.Store(true)
+	moving.Wait()
+	blocks.Client.Transport = http.DefaultTransport
+	if err := blocks.Drain(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		if len(one.blocked) == 0 || len(one.due) == 0 {
+			t.Errorf("a writer has %d blocks and has met %d failures: nothing was tried", len(one.blocked), len(one.due))
+		}
+	}
+	// The interrupted imports may have left what was undone meanwhile; never is anything missed.
+	sum, found := w.compare(t, "block", sets(t, server.Client()), true)
+	if sum.Missed+sum.Unlisted+sum.Ending > 0 {
+		t.Errorf("before the last repair: %+v %q", sum, found)
+	}
+	sum, found = w.compare(t, "block", sets(t, server.Client()), false)
+	if sum.Differences() > 0 || sum.Activities == 0 {
+		t.Errorf("at the end: %+v %q", sum, found)
+	}
+	t.Logf("%+v", sum)
+}

@@ -1,0 +1,240 @@
+package migrate_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/migrate"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// pairsOf reads a source: "1 2" for each pair that was met, once.
+func pairsOf(t *testing.T, source migrate.Source) []string {
+	t.Helper()
+	var mu sync.Mutex
+	var all []string
+	err := source.Groups(t.Context(), func(g migrate.Group) error {
+		return g.Members(func(some []migrate.Member) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, m := range some {
+				line := m.User + " " + m.Target
+				if !m.Since.IsZero() {
+					line += m.Since.Format(" 2006-01-02T15:04:05.999Z")
+				}
+				all = append(all, line)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestPattern(t *testing.T) {
+	for _, text := range []string{"", "blocks", "blocks:<users>", "{user}:{user}"} {
+		if _, err := migrate.ParsePattern(text); err == nil {
+			t.Errorf("%q is taken for a pattern", text)
+		}
+	}
+	for _, c := range []struct {
+		pattern, key, user string
+		ok                 bool
+	}{
+		{"blocks:{user}", "blocks:1", "1", true},
+		{"blocks:{user}", "blocks:a{user}", "a{user}", true},
+		{"blocks:{user}", "blocks:", "", false},
+		{"blocks:{user}", "xblocks:1", "", false},
+		{"blocks:{{user}}", "blocks:{1}", "1", true},
+		{"{user}:blocks", "a:b:blocks", "a:b", true},
+		{"ab{user}bc", "abc", "", false}, // begins and ends so, but not one after the other
+	} {
+		user, ok := pattern(t, c.pattern).User(c.key)
+		if ok != c.ok || ok && (user != c.user || pattern(t, c.pattern).Key(user) != c.key) {
+			t.Errorf("%s of %s: %q, %v", c.pattern, c.key, user, ok)
+		}
+	}
+}
+
+// What stands beside {user} stands for itself, whatever it means to SCAN.
+func TestSetsLiteralPattern(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "ab", "{a}", "a^-"} {
+		client.SAdd(t.Context(), prefix+"1"+prefix, prefix)
+	}
+	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "{a}", "a^-"} {
+		s := &migrate.Sets{Client: client, Keys: pattern(t, prefix+"{user}"+prefix), Scores: migrate.NoScores, Count: 1}
+		wantLines(t, prefix, pairsOf(t, s), []string{"1 " + prefix})
+	}
+}
+
+func TestSets(t *testing.T) {
+	client := redistest.Start(t).Client()
+	sadd(t, client, "1", "2", "3")
+	sadd(t, client, "ü:\n", "é\x00")
+	for score, member := range []any{"4", "5"} {
+		client.ZAdd(t.Context(), "blocks:1z", redis.Z{Score: 1_700_000_000 + float64(score)/2, Member: member})
+	}
+	client.Set(t.Context(), "blocks:text", "x", 0)
+	client.HSet(t.Context(), "blocks:hash", "x", "y")
+	sadd(t, client, "", "nobody")
+	var big []any
+	var want []string
+	for i := range 3000 { // more than a page of any size
+		big = append(big, i)
+		want = append(want, fmt.Sprint("big ", i))
+	}
+	sadd(t, client, "big", big...)
+
+	s := sets(t, client)
+	want = append(want, "1 2", "1 3", "1z 4", "1z 5", "ü:\n é\x00")
+	slices.Sort(want)
+	wantLines(t, "all", pairsOf(t, s), want)
+	if s.Others() != 2 {
+		t.Errorf("%d keys were passed over, want 2", s.Others())
+	}
+
+	has, err := s.Has(t.Context(), []migrate.Pair{{"1", "2"}, {"1", "9"}, {"9", "1"}, {"1z", "4"}, {"1z", "2"}, {"text", "x"}, {"big", "2999"}})
+	if want := []bool{true, false, false, true, false, false, true}; err != nil || !slices.Equal(has, want) {
+		t.Errorf("it has %v, %v, want %v", has, err, want)
+	}
+
+	for scores, want := range map[migrate.Scores][]string{
+		migrate.Seconds:      {"1 4 2023-11-14T22:13:20Z", "1 5 2023-11-14T22:13:20.5Z"},
+		migrate.Milliseconds: {"1 4 1970-01-20T16:13:20Z", "1 5 1970-01-20T16:13:20Z"},
+	} {
+		s := sets(t, client)
+		s.Keys, s.Scores = pattern(t, "blocks:{user}z"), scores
+		got := pairsOf(t, s)
+		wantLines(t, string(scores), got, want)
+	}
+
+	reversed := sets(t, client)
+	reversed.Keys, reversed.Reverse = pattern(t, "blocks:1{user}"), true
+	wantLines(t, "reversed", pairsOf(t, reversed), []string{"4 z", "5 z"})
+	has, err = reversed.Has(t.Context(), []migrate.Pair{{"4", "z"}, {"z", "4"}})
+	if want := []bool{true, false}; err != nil || !slices.Equal(has, want) {
+		t.Errorf("reversed it has %v, %v, want %v", has, err, want)
+	}
+}
+
+// A score that is no time is refused with its key.
+func TestSetsScores(t *testing.T) {
+	client := redistest.Start(t).Client()
+	s := sets(t, client)
+	s.Scores = migrate.Seconds
+	for _, score := range []float64{1e18, -1e18, float64(time.Now().Add(24 * time.Hour).Unix()), -62e9 - 2e8} {
+		client.ZAdd(t.Context(), "blocks:1", redis.Z{Score: score, Member: "2"})
+		err := s.Groups(t.Context(), func(g migrate.Group) error { return g.Members(func([]migrate.Member) error { return nil }) })
+		if err == nil || !strings.Contains(err.Error(), `blocks:1: score of "2"`) {
+			t.Errorf("score %v: %v", score, err)
+		}
+	}
+}
+
+// Sets that go, or become something else, while they are read do no harm.
+func TestSetsVanish(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for i := range 50 {
+		sadd(t, client, fmt.Sprint(i), "x")
+	}
+	var once sync.Once
+	s := sets(t, client)
+	err := s.Groups(t.Context(), func(g migrate.Group) error {
+		once.Do(func() { client.FlushAll(t.Context()) })
+		return g.Members(func([]migrate.Member) error { return nil })
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A scan over servers that changed meanwhile is not taken for whole.
+func TestSetsMoved(t *testing.T) {
+	server := redistest.Start(t)
+	for i := range 50 {
+		sadd(t, server.Client(), fmt.Sprint(i), "x")
+	}
+	restarted := false
+	var mu sync.Mutex
+	err := sets(t, server.Client()).Groups(t.Context(), func(migrate.Group) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !restarted {
+			restarted = true
+			server.Kill()
+			server.Restart()
+		}
+		return nil
+	})
+	if !errors.Is(err, migrate.ErrMoved) {
+		t.Errorf("after a restart: %v, want %v", err, migrate.ErrMoved)
+	}
+}
+
+// What a reader finds ends the scan.
+func TestSetsFailedReader(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for i := range 500 {
+		sadd(t, client, fmt.Sprint(i), "x")
+	}
+	broken := errors.New("broken")
+	var mu sync.Mutex
+	calls := 0
+	err := sets(t, client).Groups(t.Context(), func(migrate.Group) error {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		return broken
+	})
+	if !errors.Is(err, broken) || calls > 100 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+// A hash tag that the pattern takes for a part of the ids is noticed.
+func TestSetsHashTag(t *testing.T) {
+	client := redistest.Start(t).Client()
+	client.SAdd(t.Context(), "blocks:{1}", "2")
+	err := sets(t, client).Groups(t.Context(), func(migrate.Group) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "write {{user}} in the pattern") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSetsCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	client := cluster.Client()
+	var want []string
+	for i := range 60 {
+		client.SAdd(t.Context(), fmt.Sprintf("blocks:{%d}", i), "x")
+		want = append(want, fmt.Sprint(i, " x"))
+	}
+	slices.Sort(want)
+	s := sets(t, client)
+	s.Keys = pattern(t, "blocks:{{user}}")
+	wantLines(t, "all", pairsOf(t, s), want)
+	var pairs []migrate.Pair
+	for i := range 60 {
+		pairs = append(pairs, migrate.Pair{User: fmt.Sprint(i), Target: "x"}, migrate.Pair{User: fmt.Sprint(i), Target: "y"})
+	}
+	has, err := s.Has(t.Context(), pairs)
+	for i, there := range has {
+		if there != (i%2 == 0) {
+			t.Errorf("%v: %v", pairs[i], there)
+		}
+	}
+	if err != nil || len(has) != len(pairs) {
+		t.Errorf("%d answers, %v", len(has), err)
+	}
+}
