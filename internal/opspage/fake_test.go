@@ -19,6 +19,9 @@ import (
 // object is JSON's.
 type object = map[string]any
 
+// policy is what the service has browsers keep to.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
 // fake is a service whose answers are made up: for states that a real one is in seldom, and for large ones.
 type fake struct {
 	*httptest.Server
@@ -39,8 +42,12 @@ func newFake(t *testing.T) *fake {
 	t.Helper()
 	f := &fake{health: healthy(), cells: manyPages(4096), page: onePage(), explain: explained()}
 	mux := http.NewServeMux()
-	mux.Handle("GET /ops", opspage.New())
-	mux.Handle("GET /ops/", opspage.New())
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		opspage.New().ServeHTTP(w, r)
+	})
+	mux.Handle("GET /ops", page)
+	mux.Handle("GET /ops/", page)
 	mux.HandleFunc("GET /v1/ops/health", f.answer("ops:read", func(*http.Request) any { return f.health }))
 	mux.HandleFunc("GET /v1/ops/history", f.answer("ops:read", f.historyOf))
 	mux.HandleFunc("GET /v1/ops/pages", f.answer("ops:read", f.mapOf))

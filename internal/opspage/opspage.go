@@ -23,10 +23,6 @@ import (
 // Path is where the handler is to be mounted: it answers this path, and those below it.
 const Path = "/ops"
 
-// policy lets the page load and ask its own origin alone, and run no code but its files. It sends no forms: its scripts ask.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
 //go:embed assets
 var assets embed.FS
 
@@ -37,7 +33,8 @@ type file struct {
 	raw, zipped []byte
 }
 
-// New returns the handler of GET and HEAD of [Path] and of the files below it. It is safe for concurrent use, and
+// New returns the handler of GET and HEAD of [Path] and of the files below it. What a browser is to keep the page from, its caller
+// has to say in headers: the page needs no more than scripts, styles, images and answers from its own origin. It is safe for concurrent use, and
 // holds some 200 KB once it was asked for the first time.
 func New() http.Handler {
 	files := sync.OnceValues(load)
@@ -68,9 +65,6 @@ func New() http.Handler {
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
 	// The same path has another file after an upgrade, and must not be mixed with those of before.
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Vary", "Accept-Encoding")

@@ -16,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/opspage"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
@@ -141,6 +142,16 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		if _, err := s.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
 			t.Fatal(err)
+		}
+		res, err := s.Client().Get(s.URL + opspage.Path) //nolint:noctx // ends with the server
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		for header, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"} {
+			if got := res.Header.Get(header); got != want {
+				t.Errorf("%s: %q, want %q", header, got, want)
+			}
 		}
 		tab := open(t, b, s.URL, "#/live", look{})
 		tab.settled()
