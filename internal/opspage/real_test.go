@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/opspage"
 	"github.com/feedfilter/feedfilter/internal/servertest"
@@ -28,11 +30,35 @@ type service struct {
 	*httptest.Server
 
 	recorder *activity.Recorder
+	token    string // that allows everything; none is asked for if it is empty
+	reader   string // one that lacks ops:read
 }
 
-// startReal starts a service with users, who block, hide and look at feeds. With a ledger, that is one on SQLite.
+// guarded has the service ask for tokens.
+func (s *service) guarded(t *testing.T) httpapi.Access {
+	t.Helper()
+	s.token, s.reader = access.NewToken(), access.NewToken()
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	text := fmt.Sprintf(`{"tokens":[{"name":"all","hash":%q,"scopes":["feed:read","activity:write","ops:read"]},{"name":"reader","hash":%q,"scopes":["feed:read"]}]}`,
+		access.HashToken(s.token), access.HashToken(s.reader))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := access.OpenTokens(access.TokensConfig{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return httpapi.Access{Tokens: tokens}
+}
+
+// startReal starts a service with users, who block, hide and look at feeds. With a ledger, that is one on SQLite; without, tokens are needed.
 func startReal(t *testing.T, withLedger bool) *service {
 	t.Helper()
+	s := new(service)
+	var guard httpapi.Access
+	if !withLedger {
+		guard = s.guarded(t)
+	}
 	c := activity.Config{Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6}
 	about := httpapi.About{Version: "v9.8.7", Ledger: "none", PageStore: "memory"}
 	if withLedger {
@@ -50,10 +76,10 @@ func startReal(t *testing.T, withLedger bool) *service {
 	t.Cleanup(recorder.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	handler := httpapi.New(httpapi.Config{Recorder: recorder, About: about, Background: func(do func(context.Context)) {
+	handler := httpapi.New(httpapi.Config{Recorder: recorder, About: about, Access: guard, Background: func(do func(context.Context)) {
 		go func() { defer close(ended); do(ctx) }()
 	}})
-	s := &service{httptest.NewServer(handler), recorder}
+	s.Server, s.recorder = httptest.NewServer(handler), recorder
 	t.Cleanup(func() { s.Close(); cancel(); <-ended })
 	s.traffic(t)
 	return s
@@ -79,6 +105,9 @@ func (s *service) send(t *testing.T, method, path, body string) {
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -234,10 +263,20 @@ func (s *service) checkPage(t *testing.T, tab *tab) {
 	tab.until("document.getElementById('problem').innerText.includes('There is no such page.')")
 }
 
-// testPlain: without a ledger, views say so.
+// testPlain: a token that allows too little is told from one that allows enough, and without a ledger, views say so.
 func testPlain(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		tab := open(t, b, s.URL, "#/live", look{})
+		signIn := func(token string) {
+			t.Helper()
+			tab.until("document.getElementById('token').open")
+			tab.fill("#token-value", token)
+			tab.click("#token-form .main")
+		}
+		signIn(s.reader)
+		tab.until("document.querySelector('.sentence').innerText.includes('does not have the scope ops:read')")
+		tab.click("#forget")
+		signIn(s.token)
 		tab.settled()
 		tab.want("#verdict-facts", "no ledger")
 		tab.want("[data-figure=Lag]", "There is no ledger to poll.")
