@@ -34,8 +34,8 @@ type file struct {
 }
 
 // New returns the handler of GET and HEAD of [Path] and of the files below it. What a browser is to keep the page from, its caller
-// has to say in headers: the page needs no more than scripts, styles, images and answers from its own origin. It is safe for concurrent use, and
-// holds some 200 KB once it was asked for the first time.
+// has to say in headers: the page needs no more than scripts, styles, images and answers from its own origin. It is safe
+// for concurrent use, and holds some 200 KB once it was asked for the first time.
 func New() http.Handler {
 	files := sync.OnceValues(load)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -5,7 +5,6 @@ import "testing"
 // TestPage tries the page in a browser, which all of its parts share: it takes longest to start.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	// The real ones first: they note what has happened every few seconds.
 	whole, plain := startReal(t, true), startReal(t, false)
 	b := start(t)
 	for name, test := range map[string]func(*chromium) func(*testing.T){
