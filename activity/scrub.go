@@ -199,6 +199,9 @@ func (r *Recorder) endRound(s *scrub) {
 	s.missed, s.load = 0, load{}
 }
 
+// reasonCorrupt is that of a page that does not hold what its sequence says.
+const reasonCorrupt = "corrupt"
+
 // errBulked is about a page that is not looked at, because it is on its way.
 var errBulked = errors.New("a bulk has the page in hand")
 
@@ -268,7 +271,7 @@ func (r *Recorder) repair(found []misfit) (failed int) {
 			ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 			defer cancel()
 			r.stats.found(m.reason)
-			err := r.remake(ctx, m.page, m.want, m.reason)
+			err := r.mendMisfit(ctx, m)
 			if err != nil {
 				failures.Add(1)
 			}
@@ -280,6 +283,14 @@ func (r *Recorder) repair(found []misfit) (failed int) {
 	}
 	_ = group.Wait() // always nil
 	return int(failures.Load())
+}
+
+// mendMisfit makes the page of a misfit anew.
+func (r *Recorder) mendMisfit(ctx context.Context, m misfit) error {
+	if m.reason == reasonCorrupt { // as no sequence tells, so a newer one may be, too
+		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
+	}
+	return r.remake(ctx, m.page, m.want, m.reason)
 }
 
 // verify compares the keys of one page with the ledger and makes it anew, for what a header
@@ -316,7 +327,7 @@ func (r *Recorder) verify(page uint32) {
 	}
 	if !whole {
 		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", s.Sequence))
-		r.repair([]misfit{{page, s.Sequence, "corrupt"}})
+		r.repair([]misfit{{page, s.Sequence, reasonCorrupt}})
 		return
 	}
 	// Nothing tells whether collision marks are as they should be. Anew, they are.

@@ -59,19 +59,18 @@ func (r *Recorder) Repair(ctx context.Context, at PageAt) error {
 	if !r.HasLedger() {
 		return &NoLedgerError{"to make a page anew"}
 	}
-	err := r.repairPage(ctx, at)
-	r.cache.forgetPage(r.pageID(at.Page)) // and not before, or a View might hold it again
-	if err != nil {
+	if err := r.putInPlace(ctx, at, "sampled"); err != nil {
 		return fmt.Errorf("repair page %d: %w", at.Page, err)
 	}
 	return nil
 }
 
-// repairPage does not leave a newer page be, as a rebuild does: what a write has made of a page that lacks something
+// putInPlace does not leave a newer page be, as a rebuild does: what a write has made of a page that lacks something
 // lacks it too.
-func (r *Recorder) repairPage(ctx context.Context, at PageAt) error {
+func (r *Recorder) putInPlace(ctx context.Context, at PageAt, reason string) error {
+	defer r.cache.forgetPage(r.pageID(at.Page)) // and not before, or a View might hold it again
 	for range repairTries {
-		f, err := r.rebuild(ctx, at.Page, at.Sequence, "sampled", maxFlights)
+		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
 		switch {
 		case err != nil:
 			return err
