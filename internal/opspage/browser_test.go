@@ -215,10 +215,11 @@ func (b *tab) fill(selector, text string) {
 	value[bool](b, fmt.Sprintf("(() => { document.querySelector(%q).value = %q; return true })()", selector, text))
 }
 
-// click clicks what the selector finds.
+// click clicks what the selector finds, once it is there, wherever it stands: what is above it may just be growing.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	do(b, chromedp.Click(chromedp.CSS(selector)))
+	b.until(fmt.Sprintf("document.querySelector(%q)", selector))
+	value[bool](b, fmt.Sprintf("(document.querySelector(%q).click(), true)", selector))
 }
 
 // search asks why the viewer does not get the post, and waits for the answer.
