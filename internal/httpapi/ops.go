@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
@@ -204,6 +205,8 @@ type opsHealthAnswer struct {
 	Reshape  *opsReshape     `json:"reshape"`
 	Scrub    opsScrubStatus  `json:"scrub"`
 	Requests opsRequestUsage `json:"requests"`
+
+	Sampling feed.SampleStats `json:"sampling"`
 }
 
 type opsPageTotals struct {
@@ -256,6 +259,7 @@ func (s *service) opsHealth(c echo.Context) error {
 		Ledger: s.about.Ledger, PageStore: s.about.PageStore, Rate: s.recorder.FalsePositiveRate(),
 		Staleness: s.recorder.StalenessBound().Milliseconds(),
 		Requests:  opsRequestUsage{inProgress, limit},
+		Sampling:  s.sampler.Stats(),
 	}
 	ready, errs := s.recorder.Ready(ctx)
 	for _, err := range errs {

@@ -41,7 +41,7 @@ func testLive(b *chromium) func(*testing.T) {
 		for figure, want := range map[string]string{
 			"Feeds": "Feeds 7 a second Feed checks answered; 40 posts looked at a second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
 			"Dropped posts": "10 a second 25 % of what was looked at: block 6, hide 4.", "Writes": "3 a second", "Errors": "0.5 a second", "Lag": "40 ms",
-			"In progress": "12 of 512",
+			"In progress": "12 of 512", "Missed drops": "0 of 512,000",
 		} {
 			tab.want("[data-figure='"+figure+"']", want)
 		}

@@ -57,6 +57,10 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "status", "unavailable", "down", down("pages"), "ledger", "none", "reshape", nil),
 			},
 			{
+				name: "missed", state: "bad", sentence: "A feed has shown what it must not.", note: "2 posts of 512,000 that were compared with the ledger since the start were shown although",
+				health: with(healthy(), "sampling.misses", 2, "sampling.repaired", 1),
+			},
+			{
 				name: "amiss", state: "warn", sentence: "Answering feeds. One thing needs a look.", note: "3 pages were amiss when last looked at.",
 				health: with(healthy(), "pages.amiss", 3),
 			},

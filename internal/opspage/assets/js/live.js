@@ -86,9 +86,19 @@ function figuresOf(health, h, map) {
       : { label: 'Lag', value: milliseconds(health.poll_age_ms), state: late ? 'warn' : undefined, meaning: lagWords(health) },
     { label: 'Degraded feeds', value: [number(mean(h, h.degraded)), 'a second'], state: bad(h.degraded, 'warn'), meaning: 'Feeds with a kind that could not be checked.' },
     { label: 'Errors', value: [number(mean(h, h.errors)), 'a second'], state: bad(h.errors, 'bad'), meaning: 'Requests that failed for a reason of the service\'s.' },
-    { label: 'Refused', value: [number(mean(h, h.shed)), 'a second'], state: bad(h.shed, 'warn'), meaning: 'Requests turned away at once, for overload.' },
-    { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], meaning: `Requests right now. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
+    missed(health),
+    { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], state: bad(h.shed, 'warn'), meaning: `Requests right now; ${number(mean(h, h.shed))} a second refused. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
   ];
+}
+
+/** missed is what comparing feeds with the ledger has found. */
+function missed({ sampling }) {
+  const label = 'Missed drops';
+  if (sampling.candidates === 0) return { label, value: [none, ''], meaning: 'Posts shown that the ledger had dropped. No feed was compared with it yet.' };
+  return {
+    label, value: [count(sampling.misses), `of ${count(sampling.candidates)}`], state: sampling.misses > 0 ? 'bad' : undefined,
+    meaning: `Posts shown that the ledger had dropped, of those compared with it since the start: must be none. ${count(sampling.false_positives)} were dropped wrongly.`,
+  };
 }
 
 function droppedWords(dropped, rate, looked) {

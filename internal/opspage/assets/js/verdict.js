@@ -14,11 +14,12 @@ const ledgers = { sqlite: 'ledger in SQLite', postgres: 'ledger in PostgreSQL', 
  * be null.
  */
 export function judge(health, kinds, history) {
-  const notes = [...trouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
+  const notes = [...untrue(health), ...trouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
   const needed = notes.filter((n) => n.state !== 'info').length;
   const facts = factsOf(health);
   if (health.status === 'unavailable') return { state: 'bad', sentence: dead(health), notes, facts };
   if (health.status === 'degraded') return { state: 'bad', sentence: halved(health, kinds), notes, facts };
+  if (health.sampling.misses > 0) return { state: 'bad', sentence: 'A feed has shown what it must not.', notes, facts };
   if (needed === 0) return { state: 'ok', sentence: 'Answering feeds. Nothing amiss.', notes, facts };
   return { state: 'warn', sentence: `Answering feeds. ${needed === 1 ? 'One thing needs' : `${needed} things need`} a look.`, notes, facts };
 }
@@ -40,6 +41,16 @@ function halved(health, kinds) {
   }
   if (isDown(health, 'ledger')) return 'The ledger cannot be reached: feeds are answered from the pages; what it keeps cannot be written.';
   return 'Answering feeds, but not as it should.';
+}
+
+function untrue({ sampling }) {
+  if (sampling.misses === 0) return [];
+  return [{
+    state: 'bad',
+    text: `${plural(sampling.misses, 'post')} of ${count(sampling.candidates)} that were compared with the ledger since the start ` +
+      `${sampling.misses === 1 ? 'was' : 'were'} shown although the ledger had a reason to drop ${sampling.misses === 1 ? 'it' : 'them'}. ` +
+      `${plural(sampling.repaired, 'page')} made anew for it. The log has each.`,
+  }];
 }
 
 function trouble(health) {
