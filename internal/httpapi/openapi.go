@@ -26,6 +26,9 @@ type described struct {
 	takes   []media // what a body may be; none: the call takes no body
 	answers []reply
 	codes   []string // of errors that are this call's own
+
+	bare   bool // the body may be left out
+	static bool // it looks at neither the query nor a body
 }
 
 // media is a body: its type, a schema, and a sound example.
@@ -49,6 +52,7 @@ const (
 	tagUsers      = "Users"
 	tagPages      = "Pages"
 	tagService    = "Service"
+	tagOperations = "Operations"
 )
 
 // tokenScheme is the name of the way in which callers say who they are.
@@ -74,6 +78,8 @@ func (s *service) document() *openapi.Document {
 			{Name: tagPages, Description: "How many pages the filter is cut into."},
 			{Name: tagOps, Description: "For those who run the service."},
 			{Name: tagService, Description: "How the service is, and what it can do."},
+			{Name: tagOperations, Description: "What the service is like inside, and what can be mended: for whoever runs it. Numbers are those " +
+				"of the process that answers."},
 		},
 		Components: openapi.Components{
 			Schemas: schemas(kinds),
@@ -93,10 +99,17 @@ func (s *service) document() *openapi.Document {
 	}
 	calls := calls(kinds)
 	for _, r := range s.routes() {
+		if r.below() {
+			continue
+		}
 		d.Paths = addOperation(d.Paths, r, calls[r.method+" "+r.path])
 	}
 	return d
 }
+
+// below reports whether the route is of all paths below one. These are the files of a page: what there is of them follows from the page,
+// and is of no use without it. They are the only routes that are not described.
+func (r route) below() bool { return strings.HasSuffix(r.path, "/*") }
 
 // addOperation adds a route to the paths.
 func addOperation(paths openapi.Ordered[openapi.PathItem], r route, c described) openapi.Ordered[openapi.PathItem] {
@@ -130,7 +143,7 @@ func (r route) operation(c described) *openapi.Operation {
 		op.Tags = []string{c.tag}
 	}
 	if len(c.takes) > 0 {
-		op.RequestBody = &openapi.RequestBody{Required: true, Content: contents(c.takes)}
+		op.RequestBody = &openapi.RequestBody{Required: !c.bare, Content: contents(c.takes)}
 	}
 	for _, scope := range r.scopes {
 		op.Security = append(op.Security, map[string][]string{tokenScheme: {string(scope)}})
@@ -165,7 +178,7 @@ func contents(bodies []media) (all openapi.Ordered[openapi.MediaType]) {
 	return all
 }
 
-// pathParameters are the ids in the path.
+// pathParameters are the ids and names in the path.
 func (r route) pathParameters() (params []openapi.Parameter) {
 	for part := range strings.SplitSeq(r.path, "/") {
 		if name, ok := strings.CutPrefix(part, ":"); ok {
@@ -174,9 +187,9 @@ func (r route) pathParameters() (params []openapi.Parameter) {
 			case "user":
 				p.Description = "The user's id."
 			case "number":
-				p.Description, p.Schema, p.Example = "A page's number.", atLeast(0, ""), []byte("1")
+				p.Description, p.Schema, p.Example = "The page's number.", ref("PageNumber"), []byte("0")
 			case "kind":
-				p.Description, p.Schema, p.Example = "The name of a kind.", ref("Kind"), quoted("hide")
+				p.Description, p.Schema, p.Example = "The kind of the activity.", ref("Kind"), quoted("block")
 			default:
 				p.Description, p.Example = "The id of whom or what the activity is about.", quoted("2")
 			}
@@ -193,7 +206,10 @@ func (r route) pathParameters() (params []openapi.Parameter) {
 
 // codes are those of all errors that a call may be answered.
 func (r route) codes(c described) []string {
-	codes := slices.Concat([]string{codeInternal, codeMalformedQuery, codeUnknownParameter, codeMisdirected}, c.codes)
+	codes := slices.Concat([]string{codeInternal, codeMisdirected}, c.codes)
+	if !c.static {
+		codes = append(codes, codeMalformedQuery, codeUnknownParameter)
+	}
 	if len(r.scopes) > 0 {
 		codes = append(codes, codeUnauthenticated, codeForbidden, codeRateLimited)
 	}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -105,13 +106,13 @@ func asText(t *testing.T, v any) string {
 	return string(text)
 }
 
-// TestRouterAndDocument: whatever is routed is described, and the other way round.
+// TestRouterAndDocument: whatever is routed is described, but for the files of the operations page, and the other way round.
 func TestRouterAndDocument(t *testing.T) {
 	s := newService(t, httpapi.Config{}, ownKinds(t))
 	operations := s.contractOf(t).operations()
 	routed := make(map[string]bool)
 	for _, r := range s.Handler.(*httpapi.Handler).Handler.(*echo.Echo).Routes() {
-		if r.Method == http.MethodHead || r.Method == echo.RouteNotFound {
+		if r.Method == http.MethodHead || r.Method == echo.RouteNotFound || r.Path == "/ops/*" {
 			continue
 		}
 		parts := strings.Split(r.Path, "/")
@@ -162,8 +163,16 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	for _, target := range []string{"a", "b", "c", "d"} {
 		s.do(t, "PUT", "/v1/users/9/super-likes/"+target, "")
 	}
-	s.do(t, "POST", "/v1/ops/pages/99999/rebuild", "")
-	s.do(t, "GET", "/v1/ops/users/1/keys/nothing/2", "")
+	s.do(t, "GET", "/v1/ops/pages/5000000", "")
+	s.do(t, "POST", "/v1/ops/pages/5000000/rebuild", "")
+	s.do(t, "GET", "/ops", "", "If-None-Match", s.do(t, "GET", "/ops", "").Header.Get("ETag"))
+	s.store.set(hanging)
+	s.await(t, "a scrub is under way", func() error {
+		if a := s.do(t, "POST", "/v1/ops/scrub", ""); a.Status != 200 {
+			return fmt.Errorf("%d %s", a.Status, a.Body)
+		}
+		return nil
+	})
 	s.store.set(failing)
 	s.do(t, "PUT", "/v1/pages", `{"pages":64}`)
 	s.do(t, "PUT", "/v1/pages", `{"pages":32}`)
@@ -200,7 +209,12 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 func (c *contract) good(t testing.TB, route string) (method, target, body string) {
 	t.Helper()
 	method, target, _ = strings.Cut(route, " ")
-	target = strings.NewReplacer("{user}", "1", "{target}", "2", "{number}", "1", "{kind}", "hide", "/{file}", "").Replace(target)
+	params, _ := at(c.operations()[route], "parameters").([]any)
+	for _, p := range params {
+		if at(p, "in") == "path" {
+			target = strings.Replace(target, "{"+at(p, "name").(string)+"}", fmt.Sprint(at(p, "example")), 1)
+		}
+	}
 	if example := at(c.operations()[route], "requestBody", "content", "application/json", "example"); example != nil {
 		text, err := json.Marshal(example)
 		if err != nil {
@@ -321,6 +335,37 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 		a := answerOf(t, res)
 		if err := closed.contract.judge(exchange{method: method, target: target, answer: a}); err != nil || a.Status != 421 {
 			t.Errorf("%s for another host: %d %s, %v", route, a.Status, a.Body, err)
+		}
+	}
+}
+
+// TestFilesOfThePage: of the operations page the description has what a person opens, and nothing below it, which is served all the same.
+func TestFilesOfThePage(t *testing.T) {
+	s := open(t)
+	page := s.do(t, "GET", "/ops", "").Body
+	_, file, _ := strings.Cut(page, `<script type="module" src="`)
+	file, _, _ = strings.Cut(file, `"`)
+	if a := s.do(t, "GET", "/"+file, ""); !strings.HasPrefix(file, "ops/") || a.Status != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/javascript") {
+		t.Errorf("/%s: %d %v", file, a.Status, a.Header)
+	}
+	for route := range s.contractOf(t).operations() {
+		if strings.Contains(route, "*") || strings.Contains(route, " /ops/") {
+			t.Errorf("%s is in the description", route)
+		}
+	}
+	if a := s.do(t, "GET", "/opsx", ""); a.Status != 404 || a.Code != "not_found" {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+// TestMetricsFormats: metrics are answered in both of the formats that the description has.
+func TestMetricsFormats(t *testing.T) {
+	s := open(t)
+	for accept, end := range map[string]string{"text/plain": "\n", "application/openmetrics-text": "\n# EOF\n"} {
+		a := s.do(t, "GET", "/metrics", "", "Accept", accept)
+		if a.Status != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), accept) || !strings.HasSuffix(a.Body, end) ||
+			!strings.Contains(a.Body, "\nfeedfilter_http_requests_shed_total 0") {
+			t.Errorf("%s: %d %v %.200s", accept, a.Status, a.Header, a.Body)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func calls(kinds *activity.Kinds) map[string]described {
 	addBatchCall(all)
 	addPagesCalls(all)
 	addUserCalls(all)
-	addOpsCalls(all)
+	addOpsCalls(all, kinds)
 	for _, k := range kinds.All() {
 		addKindCalls(all, k)
 	}

@@ -113,7 +113,7 @@ func anyKind(activity.Kind) bool     { return true }
 
 // schemas are those with a name.
 func schemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
-	return slices.Concat(valueSchemas(kinds), feedSchemas(kinds), activitySchemas(), userSchemas(kinds), serviceSchemas(kinds))
+	return slices.Concat(valueSchemas(kinds), feedSchemas(kinds), activitySchemas(), userSchemas(kinds), serviceSchemas(kinds), opsSchemas(kinds))
 }
 
 // valueSchemas are what others are made of.
@@ -197,8 +197,7 @@ func serviceSchemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
 		{Name: "Kinds", Value: object("", need("kinds", listOf(1, 0, kindSchema(), "")))},
 		{Name: "Health", Value: object("", need("status", oneOf("", "ok")))},
 		{Name: "Readiness", Value: object("", need("status", oneOf("`degraded`: only the pages, or only the ledger, can be reached.",
-			"ready", "degraded", "unavailable")), may("down", listOf(1, 0, object("", need("dependency", text("`ledger`, `pages` or `service`.")),
-			need("reason", text("For people."))), "What cannot be reached.")))},
+			"ready", "degraded", "unavailable")), may("down", listOf(1, 0, downSchema(), "What cannot be reached.")))},
 		{Name: "PagesRequest", Value: object("", need("pages", upTo(activity.MaxPages, "A power of two, and at most 4,096 times as many "+
 			"or as few as `homes`.")))},
 		{Name: "Pages", Value: pagesSchema()},

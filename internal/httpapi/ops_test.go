@@ -292,7 +292,7 @@ func TestOpsWithoutLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(recorder.Close)
-	s := &service{Handler: httpapi.New(httpapi.Config{Recorder: recorder, About: httpapi.About{Ledger: "none"}})}
+	s := &service{Handler: httpapi.New(httpapi.Config{Recorder: recorder, About: httpapi.About{Ledger: "none"}}), recorder: recorder}
 	for i := range 100 {
 		s.do(t, "PUT", fmt.Sprintf("/v1/users/%d/hides/p", i), "")
 	}

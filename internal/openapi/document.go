@@ -131,7 +131,8 @@ type Schema struct {
 	Enum        []string         `json:"enum,omitzero"`
 	Default     jsontext.Value   `json:"default,omitzero"`
 	Pattern     string           `json:"pattern,omitzero"`
-	MinLength   int              `json:"minLength,omitzero"` // characters
+	Encoding    string           `json:"contentEncoding,omitzero"` // of bytes in a string, such as "base64"
+	MinLength   int              `json:"minLength,omitzero"`       // characters
 	MaxLength   int              `json:"maxLength,omitzero"`
 	Minimum     *float64         `json:"minimum,omitzero"`
 	Maximum     *float64         `json:"maximum,omitzero"`

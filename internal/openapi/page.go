@@ -204,11 +204,38 @@ func shown(example jsontext.Value) string {
 	case len(example) <= 80:
 		return string(example)
 	}
-	wide := example.Clone()
-	if err := wide.Indent(jsontext.WithIndent("  ")); err != nil {
-		return string(example)
+	var b strings.Builder
+	spread(&b, example, 0)
+	return b.String()
+}
+
+// spread prints JSON with each member of what is too long for one line on a line of its own. Of what is not JSON it prints the beginning.
+func spread(b *strings.Builder, v jsontext.Value, depth int) {
+	const width = 80
+	kind := v.Kind()
+	if 2*depth+len(v) <= width || kind != jsontext.KindBeginObject && kind != jsontext.KindBeginArray {
+		b.Write(v)
+		return
 	}
-	return string(wide)
+	d := jsontext.NewDecoder(bytes.NewReader(v))
+	_, _ = d.ReadToken() // the bracket
+	b.WriteByte(v[0])
+	for separator := ""; ; separator = "," {
+		name, err := []byte(nil), error(nil)
+		if kind == jsontext.KindBeginObject {
+			name, err = d.ReadValue()
+			name = append(bytes.Clone(name), ": "...)
+		}
+		member, last := d.ReadValue()
+		if err != nil || last != nil {
+			break
+		}
+		b.WriteString(separator + "\n" + strings.Repeat("  ", depth+1))
+		b.Write(name)
+		spread(b, member, depth+1)
+	}
+	b.WriteString("\n" + strings.Repeat("  ", depth))
+	b.WriteByte(v[len(v)-1])
 }
 
 // curl is a command that makes the call.

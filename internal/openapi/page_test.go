@@ -133,3 +133,18 @@ func TestPageNeedsNothing(t *testing.T) {
 		t.Errorf("links %v", links)
 	}
 }
+
+// TestExamplesOnLines: of a long example each member has a line, but for what fits into one; it is the same value.
+func TestExamplesOnLines(t *testing.T) {
+	d := described()
+	long := strings.Repeat("x", 60)
+	d.Paths[0].Value[0].Value.RequestBody.Content[0].Value.Example = []byte(`{"a":[{"b":1,"c":[]},{"b":2,"d":"` + long + `"}],"e":{"f":{"g":"` + long + `","h":null}},"i":[]}`)
+	html, err := openapi.Page(d, "/style.css", "/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "{\n  \"a\": [\n    {\"b\":1,\"c\":[]},\n    {\"b\":2,\"d\":\"" + long + "\"}\n  ],\n  \"e\": {\n    \"f\": {\"g\":\"" + long + "\",\"h\":null}\n  },\n  \"i\": []\n}"
+	if !strings.Contains(string(html), "<code>"+strings.ReplaceAll(want, `"`, "&#34;")+"</code>") {
+		t.Errorf("not on the page: %s", want)
+	}
+}
