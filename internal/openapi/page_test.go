@@ -143,7 +143,7 @@ func TestExamplesOnLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "{\n  \"a\": [\n    {\"b\":1,\"c\":[]},\n    {\"b\":2,\"d\":\"" + long + "\"}\n  ],\n  \"e\": {\n    \"f\": {\"g\":\"" + long + "\",\"h\":null}\n  },\n  \"i\": []\n}"
+	want := "{\n  \"a\": [\n    {\"b\":1,\"c\":[]},\n    {\"b\":2,\"d\":\"" + long + "\"}\n  ],\n  \"e\": {\n    \"f\": {\n      \"g\": \"" + long + "\",\n      \"h\": null\n    }\n  },\n  \"i\": []\n}"
 	if !strings.Contains(string(html), "<code>"+strings.ReplaceAll(want, `"`, "&#34;")+"</code>") {
 		t.Errorf("not on the page: %s", want)
 	}
