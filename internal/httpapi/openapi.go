@@ -76,7 +76,6 @@ func (s *service) document() *openapi.Document {
 			{Name: tagActivities, Description: "What users do, of the kinds that this service has."},
 			{Name: tagUsers, Description: "All that is kept of a user."},
 			{Name: tagPages, Description: "How many pages the filter is cut into."},
-			{Name: tagOps, Description: "For those who run the service."},
 			{Name: tagService, Description: "How the service is, and what it can do."},
 			{Name: tagOperations, Description: "What the service is like inside, and what can be mended: for whoever runs it. Numbers are those " +
 				"of the process that answers."},
@@ -128,9 +127,6 @@ func openPath(path string) string {
 	for i, part := range parts {
 		if name, ok := strings.CutPrefix(part, ":"); ok {
 			parts[i] = "{" + name + "}"
-		}
-		if part == "*" {
-			parts[i] = "{file}"
 		}
 	}
 	return strings.Join(parts, "/")
@@ -194,11 +190,6 @@ func (r route) pathParameters() (params []openapi.Parameter) {
 				p.Description, p.Example = "The id of whom or what the activity is about.", quoted("2")
 			}
 			params = append(params, p)
-		}
-		if part == "*" {
-			params = append(params, openapi.Parameter{
-				Name: "file", In: "path", Required: true, Description: "Its name.", Schema: text(""), Example: quoted("page.css"),
-			})
 		}
 	}
 	return params

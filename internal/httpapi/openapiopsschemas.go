@@ -26,7 +26,7 @@ func opsSchemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
 		{Name: "OpsPage", Value: opsPageSchema()},
 		{Name: "OpsRebuilt", Value: object("", need("number", ref("PageNumber")),
 			need("sequence", atLeast(0, "The ledger's last change that it has.")), need("keys", atLeast(0, "It holds.")),
-			need("bytes", atLeast(0, "Of its bits and its marks.")), need("took_ms", number("In milliseconds, all waiting included.")))},
+			need("bytes", atLeast(0, "Of its bits and its marks.")), need("took_ms", amount("In milliseconds, all waiting included.")))},
 		{Name: "OpsUser", Value: opsUserSchema()},
 		{Name: "OpsKey", Value: opsKeySchema()},
 		{Name: "OpsScrub", Value: opsScrubSchema("How far a scrub is that was asked for.")},
@@ -43,7 +43,7 @@ func whole(low, high float64, about string) *openapi.Schema {
 
 // share is a part of a whole.
 func share(about string) *openapi.Schema {
-	s := number(about)
+	s := amount(about)
 	s.Maximum = new(1.0)
 	return s
 }
@@ -70,7 +70,7 @@ func opsHealthSchema() *openapi.Schema {
 		need("looked_at", atLeast(0, "Of both, those that were looked at since the process began: the sums are of these.")),
 		need("amiss", atLeast(0, "Found amiss, and not known to have been made anew.")),
 		need("keys", atLeast(0, "They hold.")), need("bytes", atLeast(0, "Of bits and marks.")),
-		need("keys_per_page", number("The mean of the shared pages, as the scrub last saw them; 0 before its first round.")),
+		need("keys_per_page", amount("The mean of the shared pages, as the scrub last saw them; 0 before its first round.")),
 		need("due", atLeast(0, "How many pages there should be, where these have more keys than `due_from`; else 0.")),
 		need("due_from", atLeast(1, "Keys of a page from which on a reshape is due.")))
 	reshape := orNull(object("Null: there is no ledger, or it cannot be asked.",
@@ -112,23 +112,23 @@ func opsScrubSchema(about string) *openapi.Schema {
 
 func opsHistorySchema(kinds *activity.Kinds) *openapi.Schema {
 	column := func(of *openapi.Schema, about string) *openapi.Schema { return listOf(0, daySteps, of, about) }
-	rates := func(about string) *openapi.Schema { return column(number(""), about+", a second.") }
+	rates := func(about string) *openapi.Schema { return column(amount(""), about+", a second.") }
 	counts := func(about string) *openapi.Schema { return column(atLeast(0, ""), about+", at the end of each step.") }
 	took := func(share string) *openapi.Schema {
-		return column(orNull(number("")), "How long "+share+" of the feeds took at most, in milliseconds, to within a fifth; null: there were none.")
+		return column(orNull(amount("")), "How long "+share+" of the feeds took at most, in milliseconds, to within a fifth; null: there were none.")
 	}
 	return object("",
 		need("window_seconds", whole(900, 86_400, "What was asked for, in seconds.")),
 		need("step_seconds", whole(5, 60, "How long a step is, in seconds.")),
 		need("time", column(atLeast(0, ""), "When each step ended, in seconds of Unix time.")),
 		need("feeds", rates("Feeds answered")), need("candidates", rates("Posts looked at for them")), need("writes", rates("Activities recorded or undone")),
-		need("dropped", mapOf("Posts dropped, a second, by the kind that did.", kindNames(kinds, drops), column(number(""), ""))),
+		need("dropped", mapOf("Posts dropped, a second, by the kind that did.", kindNames(kinds, drops), column(amount(""), ""))),
 		need("confirmed", rates("Times that the ledger was asked to confirm what the filter reports")),
 		need("false_positives", rates("Times that it did not")), need("rebuilds", rates("Pages made anew")),
 		need("degraded", rates("Kinds that could not be checked")), need("errors", rates("Requests answered 5xx, but for those of `shed`")),
 		need("shed", rates("Requests refused for overload")),
 		need("p50_ms", took("half")), need("p99_ms", took("99 %")),
-		need("poll_age_ms", column(number(""), "How long ago the ledger was asked for others' changes, in milliseconds, at the end of each step.")),
+		need("poll_age_ms", column(amount(""), "How long ago the ledger was asked for others' changes, in milliseconds, at the end of each step.")),
 		need("heap_bytes", counts("Bytes of objects on the heap")), need("page_bytes", counts("Bytes of all pages")), need("keys", counts("Keys in all pages")),
 		need("in_progress", counts("Requests in progress")))
 }

@@ -28,7 +28,9 @@ func Style() []byte {
 // at source. It works without scripts, and is made to be served under a policy that allows none.
 func Page(d *Document, style, source string) ([]byte, error) {
 	p := page{Document: d, Style: style, Source: source}
-	t, err := template.New("page.html").Funcs(template.FuncMap{"prose": prose, "lower": strings.ToLower}).ParseFS(files, "page.html")
+	t, err := template.New("page.html").Funcs(template.FuncMap{
+		"prose": prose, "line": line, "name": name, "lower": strings.ToLower,
+	}).ParseFS(files, "page.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the page's template: %w", err)
 	}
@@ -278,6 +280,17 @@ func prose(text string) template.HTML {
 		b.WriteString("</ul>")
 	}
 	return template.HTML(b.String()) //nolint:gosec // all text in it is escaped by inline
+}
+
+// line renders text of one line, marked up in the same way.
+func line(text string) template.HTML {
+	return template.HTML(inline(text)) //nolint:gosec // it is escaped by inline
+}
+
+// name is that of a field, which may be cut between its parts where there is no room for it.
+func name(text string) template.HTML {
+	cut := strings.NewReplacer(".", ".<wbr/>", "_", "_<wbr/>")
+	return template.HTML(cut.Replace(html.EscapeString(text))) //nolint:gosec // it is escaped
 }
 
 // inline escapes text, and marks up what is between pairs of ` and **.

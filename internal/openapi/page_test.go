@@ -28,6 +28,10 @@ func described() *openapi.Document {
 	item := &openapi.Schema{Properties: openapi.Ordered[*openapi.Schema]{{Name: "id", Value: &openapi.Schema{Ref: "#/components/schemas/ID"}}}, Required: []string{"id"}}
 	body := &openapi.Schema{Properties: openapi.Ordered[*openapi.Schema]{
 		{Name: "items", Value: &openapi.Schema{Items: &openapi.Schema{Ref: "#/components/schemas/Item"}, MinItems: 1, MaxItems: 10_000}},
+		{Name: "by_name", Value: &openapi.Schema{
+			Type: openapi.Types{openapi.Object}, Additional: &openapi.Schema{Type: openapi.Types{openapi.Integer}, Minimum: &low},
+		}},
+		{Name: "bits", Value: &openapi.Schema{Type: openapi.Types{openapi.String}, Encoding: "base64"}},
 		{Name: "limit", Value: &openapi.Schema{Type: openapi.Types{"integer"}, Minimum: &low, Maximum: &high}},
 	}}
 	return &openapi.Document{
@@ -40,7 +44,7 @@ func described() *openapi.Document {
 				Name: "application/json", Value: openapi.MediaType{Schema: body, Example: []byte(`{"items":[{"id":"it's"}]}`)},
 			}}},
 			Responses: openapi.Ordered[openapi.Response]{
-				{Name: "200", Value: openapi.Response{Description: "Made."}},
+				{Name: "200", Value: openapi.Response{Description: "Made of `this`, <all>."}},
 				{Name: "400", Value: openapi.Response{Description: "Not.", Content: openapi.Ordered[openapi.MediaType]{{
 					Name: "application/json", Value: openapi.MediaType{Schema: &openapi.Schema{AllOf: []*openapi.Schema{{Ref: "#/components/schemas/Error"}, failed}}},
 				}}}},
@@ -66,8 +70,11 @@ func TestPage(t *testing.T) {
 		"route":     `<code>/things/{user}</code>`,
 		"scope":     "Token with <code>thing:write</code>",
 		"array":     `<code>items</code></th><td class="type">array of 1 to 10,000</td>`,
-		"within":    `<code>items[].id</code><span class="needed">needed</span></th><td class="type"><a href="#type-ID">ID</a></td>`,
+		"within":    `<code>items[].<wbr/>id</code><span class="needed">needed</span></th><td class="type"><a href="#type-ID">ID</a></td>`,
 		"range":     `<code>limit</code></th><td class="type">integer, 1 to 5,000</td>`,
+		"answer":    `<span class="status">200</span> Made of <code>this</code>, &lt;all&gt;.`,
+		"map":       `<code>by_<wbr/>name</code></th><td class="type">object of integer, at least 1</td>`,
+		"bytes":     `<code>bits</code></th><td class="type">string, base64</td>`,
 		"error":     `<td>400</td><th scope="row"><code>bad</code></th><td><p>it is &lt;bad&gt;</p></td>`,
 		"curl": "curl http://127.0.0.1:8080/things/1 \\\n  -H &#34;Authorization: Bearer $TOKEN&#34; \\\n  -H &#39;Content-Type: application/json&#39; " +
 			"\\\n  -d &#39;{&#34;items&#34;:[{&#34;id&#34;:&#34;it&#39;\\&#39;&#39;s&#34;}]}&#39;",

@@ -81,11 +81,16 @@ func refName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:]
 // typeText is the type of a value, with its range.
 func typeText(s *Schema) string {
 	text := strings.Join(s.Type, " or ")
+	if values, ok := s.Additional.(*Schema); ok {
+		return text + " of " + typeText(values)
+	}
 	switch {
 	case s.Items != nil:
 		return "array" + span(s.MinItems, s.MaxItems)
 	case s.MaxLength > 0:
 		return text + span(s.MinLength, s.MaxLength)
+	case s.Encoding != "":
+		return text + ", " + s.Encoding
 	case s.Format != "":
 		return text + ", " + s.Format
 	case s.Minimum != nil && s.Maximum != nil:
