@@ -64,6 +64,10 @@ func (s *service) measure(to *metrics.Registry) {
 	}
 }
 
+// maxScrapes is how many scrapes are answered at a time: each holds all metrics, and no limit on requests keeps others out.
+// Further ones wait.
+const maxScrapes = 4
+
 // scrape answers with all metrics, in the format that Prometheus asks for.
 func (s *service) scrape(c echo.Context) error {
 	if _, err := query(c); err != nil {
@@ -71,6 +75,12 @@ func (s *service) scrape(c echo.Context) error {
 	}
 	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
 	c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+	select {
+	case s.scrapes <- struct{}{}:
+	case <-c.Request().Context().Done():
+		return c.Request().Context().Err()
+	}
+	defer func() { <-s.scrapes }()
 	s.metrics.Handler().ServeHTTP(c.Response(), c.Request())
 	return nil
 }

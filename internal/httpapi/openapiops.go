@@ -63,7 +63,9 @@ func addOpsHealthCall(all map[string]described) {
 			`"staleness_bound_ms":1000,"pages":{"shared":16384,"own":3,"looked_at":16387,"amiss":0,"keys":34455012,"bytes":127045632,`+
 			`"keys_per_page":2102.9,"due":0,"due_from":4096},"reshape":{"pages":16384,"homes":16384,"reshaped":16384,"running":false},`+
 			`"scrub":{"position":8000,"pages":16387,"rounds":52,"alarms":0,"found":{"behind":2},"asked":{"running":false,"done":0,`+
-			`"all":0,"found":{},"failed":0,"unasked":0}},"requests":{"in_progress":3,"limit":512}}`),
+			`"all":0,"found":{},"failed":0,"unasked":0}},"requests":{"in_progress":3,"limit":512},`+
+			`"sampling":{"feeds":812,"candidates":406000,"misses":0,"false_positives":143,"late":0,"undecided":0,"skipped":0,"errors":0,`+
+			`"repaired":0}}`),
 		codes: bodiless(),
 	}
 }

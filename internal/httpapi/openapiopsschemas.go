@@ -95,7 +95,8 @@ func opsHealthSchema() *openapi.Schema {
 		need("staleness_bound_ms", atLeast(0, "How old what a feed is answered from may be, in milliseconds, as configured.")),
 		need("pages", pages), need("reshape", reshape), need("scrub", scrub),
 		need("requests", object("", need("in_progress", atLeast(0, "Of those that are limited in number.")), need("limit", atLeast(1, "The most of "+
-			"them.")))))
+			"them.")))),
+		need("sampling", samplingSchema()))
 }
 
 // opsScrubSchema is of a scrub that was asked for.

@@ -105,16 +105,21 @@ func statsSchema(kinds *activity.Kinds) *openapi.Schema {
 		need("feeds", object("", need("answered", count), need("kept", atLeast(0, "Posts.")),
 			need("dropped", mapOf("Posts, by the kind that did.", kindNames(kinds, drops), count)),
 			need("degraded", mapOf("Feeds, by the kind that could not be checked.", kindNames(kinds, anyKind), count)))),
-		need("sampling", object("What comparing feeds with the ledger has found.",
-			need("feeds", atLeast(0, "Compared.")), need("candidates", atLeast(0, "Of these feeds, those that were looked at.")),
-			need("misses", atLeast(0, "Posts kept, or not marked, although the ledger had the activity: there must be none.")),
-			need("false_positives", atLeast(0, "Posts dropped or marked although the ledger does not have the activity.")),
-			need("late", atLeast(0, "Posts kept whose activity was recorded shortly before, and not acknowledged yet.")),
-			need("undecided", atLeast(0, "Posts of which nobody can tell since when the ledger says otherwise.")),
-			need("skipped", atLeast(0, "Feeds chosen, and not compared: too much was waiting, or they were too large.")),
-			need("errors", atLeast(0, "Feeds not compared, as the ledger or the pages could not be read.")),
-			need("repaired", atLeast(0, "Pages made anew because of a miss.")))),
+		need("sampling", samplingSchema()),
 		need("recorder", &openapi.Schema{
 			Type: openapi.Types{openapi.Object}, Description: "What stands here may change from version to version.",
 		}))
+}
+
+// samplingSchema is of what comparing feeds with the ledger has found.
+func samplingSchema() *openapi.Schema {
+	return object("What comparing feeds with the ledger has found.",
+		need("feeds", atLeast(0, "Compared.")), need("candidates", atLeast(0, "Of these feeds, those that were looked at.")),
+		need("misses", atLeast(0, "Posts kept, or not marked, although the ledger had the activity: there must be none.")),
+		need("false_positives", atLeast(0, "Posts dropped or marked although the ledger does not have the activity.")),
+		need("late", atLeast(0, "Posts kept whose activity was recorded shortly before, and not acknowledged yet.")),
+		need("undecided", atLeast(0, "Posts of which nobody can tell since when the ledger says otherwise.")),
+		need("skipped", atLeast(0, "Feeds chosen, and not compared: too much was waiting, or they were too large.")),
+		need("errors", atLeast(0, "Feeds not compared, as the ledger or the pages could not be read.")),
+		need("repaired", atLeast(0, "Pages made anew because of a miss.")))
 }

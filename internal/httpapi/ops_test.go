@@ -204,6 +204,9 @@ func TestOpsHealth(t *testing.T) {
 	for k, want := range map[string]any{
 		"status": "ready", "version": "v9.9.9", "ledger": "sqlite", "page_store": "memory", "false_positive_rate": 1e-8, "staleness_bound_ms": 100.0,
 		"down": []any{}, "requests": map[string]any{"in_progress": 0.0, "limit": 7.0},
+		"sampling": map[string]any{
+			"feeds": 0.0, "candidates": 0.0, "misses": 0.0, "false_positives": 0.0, "late": 0.0, "undecided": 0.0, "skipped": 0.0, "errors": 0.0, "repaired": 0.0,
+		},
 		"reshape": map[string]any{"pages": 16.0, "homes": 16.0, "reshaped": 16.0, "running": false},
 	} {
 		if !reflect.DeepEqual(a.JSON[k], want) {
@@ -214,7 +217,7 @@ func TestOpsHealth(t *testing.T) {
 		keys += float64(c.Keys)
 	}
 	if pages["shared"] != 16.0 || pages["own"] != 0.0 || pages["looked_at"] != 16.0 || pages["amiss"] != 0.0 || pages["keys"] != keys || keys != 160 ||
-		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 13 {
+		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 14 {
 		t.Errorf("%s", a.Body)
 	}
 	s.store.set(failing)

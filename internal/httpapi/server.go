@@ -93,6 +93,7 @@ type service struct {
 	noise    *access.Throttle // of refused requests in logs
 	metrics  *metrics.Registry
 	meters   meters
+	scrapes  chan struct{} // holds one for each that is being answered
 	history  *history
 	failed   atomic.Uint64 // requests answered 5xx, but for those refused for overload
 	about    About
@@ -144,6 +145,7 @@ func newService(c Config) *service {
 		refused:  newRefusals(),
 		noise:    access.NewThrottle(),
 		about:    c.About,
+		scrapes:  make(chan struct{}, maxScrapes),
 	}
 	s.access.IDs = cmp.Or(s.access.IDs, access.NewIDs())
 	s.history = newHistory(s)

@@ -52,10 +52,7 @@ func (r *Registry) Gatherer() prometheus.Gatherer { return r.registry } //nolint
 // Handler answers with all metrics, in the format that is asked for: Prometheus' text and protocol buffers, the latter
 // with native histograms, and OpenMetrics.
 func (r *Registry) Handler() http.Handler {
-	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{
-		EnableOpenMetrics:   true,
-		MaxRequestsInFlight: 4, // who scrapes more often than it takes is told so
-	})
+	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
 // source is a collector of what functions tell at the moment of a scrape.
