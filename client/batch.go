@@ -26,14 +26,8 @@ type Activity struct {
 	Kind   string    `json:"kind"` // by its name, such as "block"
 	Target string    `json:"target"`
 	Op     string    `json:"op"`             // Add or Remove
+	Since  time.Time `json:"since,omitzero"` // when it was done; zero, of what is to be recorded: now
 	Until  time.Time `json:"until,omitzero"` // zero: it has no end
-}
-
-// Exported is an activity as the service had it.
-type Exported struct {
-	Activity
-
-	Since time.Time `json:"since"`
 }
 
 // Result is what became of an activity.
@@ -135,11 +129,11 @@ func writeLines(w io.Writer, activities iter.Seq[Activity]) (sent int, err error
 
 // Export yields all activities of the user that the ledger keeps, by kind and target. Where that fails, it yields the error and ends: what
 // came before is not all.
-func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Exported, error] {
-	return func(yield func(Exported, error) bool) {
+func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Activity, error] {
+	return func(yield func(Activity, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for e, err := range lines[Exported](ctx, c, &call{method: http.MethodGet, path: user(userID, "export")}, nil) {
+		for e, err := range lines[Activity](ctx, c, &call{method: http.MethodGet, path: user(userID, "export")}, nil) {
 			if !yield(e, err) {
 				return
 			}

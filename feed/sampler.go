@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -77,11 +78,12 @@ type SampleStats struct {
 // It is safe for concurrent use.
 type Sampler struct {
 	recorder *activity.Recorder
-	rate     float64
+	rate     atomic.Uint64 // the bits of a float64
 	log      *slog.Logger
 	hashID   func(string) string
 
 	queue chan *sample
+	start func() // once something is to be compared
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
@@ -92,24 +94,38 @@ type Sampler struct {
 
 // NewSampler returns a Sampler of feeds of r, which the caller closes before r. Without a ledger nothing is sampled.
 func NewSampler(r *activity.Recorder, c SamplerConfig) (*Sampler, error) {
-	if !(c.Rate >= 0 && c.Rate <= 1) {
-		return nil, fmt.Errorf("sample rate %g is not in 0 to 1", c.Rate)
-	}
-	s := &Sampler{recorder: r, rate: c.Rate, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
+	s := &Sampler{recorder: r, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if !r.HasLedger() {
-		s.rate = 0
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if s.rate > 0 {
+	s.start = sync.OnceFunc(func() {
 		for range samplers {
 			s.ended.Go(func() { s.run(ctx) })
 		}
+	})
+	if err := s.SetRate(c.Rate); err != nil {
+		stop()
+		return nil, err
 	}
 	return s, nil
+}
+
+// SetRate changes the share of feeds that are compared with the ledger from now on, 0 to 1. Without a ledger nothing is sampled. It is
+// not to be called during [Sampler.Close] or after it.
+func (s *Sampler) SetRate(rate float64) error {
+	if !(rate >= 0 && rate <= 1) {
+		return fmt.Errorf("sample rate %g is not in 0 to 1", rate)
+	}
+	if !s.recorder.HasLedger() {
+		return nil
+	}
+	if rate > 0 {
+		s.start()
+	}
+	s.rate.Store(math.Float64bits(rate))
+	return nil
 }
 
 // Close gives up what is waiting, and returns when nothing of the Sampler is running.
@@ -136,7 +152,7 @@ func (s *Sampler) Stats() SampleStats {
 // Filter is [Filter], and chooses at random whether the feed is to be compared with the ledger: then it is
 // returned as Sampled, else nil. A feed that is not chosen pays a random number for it.
 func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, error) {
-	if s.rate == 0 || rand.Float64() >= s.rate { //nolint:gosec // no secret
+	if rate := math.Float64frombits(s.rate.Load()); rate == 0 || rand.Float64() >= rate { //nolint:gosec // no secret
 		a, err := Filter(ctx, s.recorder, req)
 		return a, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -361,5 +362,41 @@ func TestSampleRate(t *testing.T) {
 	defer without.Close()
 	if _, chosen, err := without.Filter(t.Context(), req); chosen != nil || err != nil {
 		t.Errorf("without a ledger: chosen %v, %v", chosen, err)
+	}
+}
+
+// TestSamplerSetRate has the share change while feeds are answered.
+func TestSamplerSetRate(t *testing.T) {
+	s := newSampled(t, activity.Config{}, nil)
+	s.sample(t, 0)
+	req := feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "p", Author: "2"}}}
+	chosen := func() bool {
+		t.Helper()
+		_, sampled, err := s.Filter(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sampled != nil
+	}
+	if chosen() {
+		t.Error("a feed is chosen, and none is to be")
+	}
+	if err := s.SetRate(1); err != nil {
+		t.Fatal(err)
+	}
+	s.feed(t, req)
+	if got := s.compared(t); got.Feeds != 1 {
+		t.Errorf("%+v, want one feed compared", got)
+	}
+	for _, wrong := range []float64{-0.1, 1.1, math.NaN()} {
+		if s.SetRate(wrong) == nil {
+			t.Errorf("%g is no share", wrong)
+		}
+	}
+	if !chosen() {
+		t.Error("a wrong share has changed something")
+	}
+	if err := s.SetRate(0); err != nil || chosen() {
+		t.Errorf("a feed is chosen, and none is to be any more: %v", err)
 	}
 }

@@ -61,6 +61,7 @@ func (c *healthCmd) ask(ctx context.Context) (*client.Readiness, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer service.Close()
 	answer, err := service.Ready(ctx)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -14,6 +15,18 @@ const description = "Filters feeds: users block each other, hide, like and see p
 // flagHelp is the text on each flag and argument, for the tags to refer to. Defaults
 // that the tags give are added to it by withDefault.
 func flagHelp() kong.Vars {
+	all := make(kong.Vars)
+	for _, some := range []kong.Vars{
+		dataHelp(), serveHelp(), accessHelp(), tokenHelp(), watchHelp(), fileHelp(), migrateHelp(), serviceHelp(), insideHelp(),
+		resultHelp(), aboutHelp(), planHelp(), healthHelp(), doctorHelp(), benchHelp(),
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// dataHelp is the text on the flags that say where the data is.
+func dataHelp() kong.Vars {
 	return kong.Vars{
 		"data_dir": "Directory of the ledger and, without --redis, of what was seen.",
 		"ledger": "Where the ledger is: sqlite:<file>, for one process, or postgres://<user>:<password>@<host>/<database>, for " +
@@ -39,13 +52,23 @@ func flagHelp() kong.Vars {
 		"level":      "Least level that is logged: debug, info, warn or error.",
 		"format_log": "How a line is logged: json, or text for people to read.",
 		"config":     "JSON object of flags by name, such as {\"pages\":1024}. Default: none",
+	}
+}
 
+// serveHelp is the text on the flags of serve alone.
+func serveHelp() kong.Vars {
+	return kong.Vars{
 		"addr":         "Address to listen on; port 0 picks a free one.",
 		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
 		"max_connections": "Connections served at a time; further ones wait in the system's backlog until one of those ends, " +
 			"and so do probes on them.",
 		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, such as 15s or 1m.",
+	}
+}
 
+// fileHelp is the text on the flags of import file and of export.
+func fileHelp() kong.Vars {
+	return kong.Vars{
 		"file": "File of activities; - for standard input. CSV: user,kind,target[,op]; or with a header, in any order, and " +
 			`also since and until. NDJSON: {"user","kind","target","op","since","until"} a line. op is add, if it is missing, ` +
 			"or remove; since and until are times such as 2027-01-01T00:00:00Z.",
@@ -55,149 +78,14 @@ func flagHelp() kong.Vars {
 		"user":     "Only what this user has. Default: everything",
 		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
 		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
-	}.CloneWith(planHelp()).CloneWith(healthHelp()).CloneWith(doctorHelp()).CloneWith(benchHelp()).CloneWith(reshapeHelp()).
-		CloneWith(insideHelp()).CloneWith(accessHelp()).CloneWith(tokenHelp()).CloneWith(watchHelp()).CloneWith(resultHelp()).CloneWith(migrateHelp())
-}
-
-// reshapeHelp is the text on the flags of reshape alone.
-func reshapeHelp() kong.Vars {
-	return kong.Vars{
-		"reshape_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080; it goes on if this command is interrupted. " +
-			"Default: this command does it",
 	}
 }
 
-// resultHelp is the text on the flags of how results are printed, and on those of the commands that say what settings and commands there are.
-func resultHelp() kong.Vars {
+// serviceHelp is the text on the flags that name a service.
+func serviceHelp() kong.Vars {
 	return kong.Vars{
-		"result_output": "How the result is printed: text for people, or json for programs.",
-		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",
-
-		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
-		"config_print":   "Print all settings of the service, and where each comes from.",
-		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
-
-		"man_dir": "Directory to write the pages of all commands to, as feedfilter.1 and feedfilter-<command>.1; it is made. " +
-			"Default: none",
-		"man_command":      "Command whose page is printed, such as serve or bench growth.",
-		"completion_shell": "bash, zsh or fish.",
-	}
-}
-
-// migrateHelp is the text on the flags of import sets and of compare.
-func migrateHelp() kong.Vars {
-	return kong.Vars{
-		"import_file": "Import activities from a CSV or NDJSON file: the default.",
-		"import_sets": "Import an app's exact sets, one of each user, from Redis.",
-		"from":        "Redis that has the sets, written as --redis is, but for elasticache://.",
-		"keys": "What the keys of the sets look like, with {user} where the id stands: 'blocks:{user}', or 'blocks:{{user}}' with a hash " +
-			"tag. Everything else stands for itself.",
-		"sets_kind": "Kind of the activities, such as block.",
-		"reverse":   "The key has the target, and the members are users: 'blocked-by:{user}'. Default: off",
-		"scores":    "What scores of sorted sets are: seconds or milliseconds since 1970, when it was done; or to ignore.",
-		"scan_count": "Elements that the servers look at for each SCAN, SSCAN or ZSCAN, 1 to 100000: the more, the longer others wait " +
-			"for each.",
-		"scan_rate": "Most of these commands a second, up to 1000000; 0: as fast as they are answered, four at a time.",
-		"on_error_member": "What happens at a member that can never be recorded, such as an id of 300 bytes: stop, or skip it and " +
-			"report it.",
-		"server": "Where a service runs, such as http://127.0.0.1:8080, through which this is done. Default: this command opens " +
-			"ledger and pages itself",
-		"compare_sets":  "Compare with an app's exact sets in Redis.",
-		"compare_file":  "Compare with a CSV or NDJSON file, sorted by user.",
-		"compare_what":  "File of activities as import takes it, those of a user one after another; - for standard input.",
-		"file_kind":     "Kind to compare, such as block; others in the file are left out.",
-		"sample":        "Candidates that are tried on each user with whom the user has nothing to do, 0 to 500.",
-		"settle":        "How long what the app writes may take to be in both places, up to 10m.",
-		"differences":   "File for all differences, NDJSON; - is standard output. Default: the first 20 on standard error",
-		"export_kind":   "Only this kind. Default: all",
-		"export_format": "ndjson, or resp: commands of Redis that make a set of each user.",
-		"export_keys":   "For resp: what the keys are to look like, with {user} where the id is to stand: 'blocks:{user}'. Default: none",
-		"export_scores": "For resp: make sorted sets, with seconds or milliseconds since 1970 as scores; or ignore.",
-		"repair": "Add what is missing, and give what is in the ledger alone an end a minute away, unless the sets have it then. " +
-			"Default: off",
-	}
-}
-
-// insideHelp is the text on the flags of inspect, rebuild and scrub alone.
-func insideHelp() kong.Vars {
-	return kong.Vars{
-		"inside_server": "Where a service runs that is to do it, such as http://127.0.0.1:8080: needed where its ledger is SQLite or its " +
+		"server": "Where a service runs that is to do it, such as http://127.0.0.1:8080: needed where its ledger is SQLite or its " +
 			"pages are in its process. Default: this command does it",
-		"inside_output":  "What to print: text or json.",
-		"inside_ascii":   "Draw with ASCII alone, and without colors, as where the locale is not one of UTF-8. Default: off",
-		"inspect_page":   "Number of the page, as explain has it, or inspect user.",
-		"inspect_user":   "Id of the user.",
-		"inspect_kind":   "Kind of the activity, such as block.",
-		"inspect_target": "Id of the user or post that it is about.",
-		"rebuild_page":   "Number of the page to make anew. Default: see below",
-		"rebuild_user":   "Make anew the page that this user is on. Default: see below",
-		"rebuild_all":    "Make all pages anew. Default: off",
-	}
-}
-
-// healthHelp is the text on the flags of health alone.
-func healthHelp() kong.Vars {
-	return kong.Vars{
-		"health_url":     "Where the service is; its /readyz is asked.",
-		"health_timeout": "How long it may take to answer, above 0 and up to 1m.",
-	}
-}
-
-// doctorHelp is the text on the flags of doctor alone.
-func doctorHelp() kong.Vars {
-	return kong.Vars{
-		"doctor_timeout": "How long all checks may take together, 100ms to 1h; those that are not made by then count as failed.",
-		"doctor_strict":  "Fail on warnings too. Default: off",
-	}
-}
-
-// benchHelp is the text on the flags of bench alone.
-func benchHelp() kong.Vars {
-	return kong.Vars{
-		"bench_goals":  "Measure feed checks, writes and rebuilds, and compare them with the project's goals: the default.",
-		"bench_growth": "Measure how a feed check's cost grows with candidates, users and activities.",
-
-		"bench_redis": "Redis to measure on, as serve has it. Default: pages in the process",
-		"bench_filter": "Name of the filter that is made, and removed at the end: begins with bench- and does not exist. " +
-			"Default: bench- and a random number",
-		"bench_activities": "Activities that are recorded first, each side of a block counted, 1000 to 100000000.",
-		"bench_users":      "Users who have them, 10 or more; few have most. Default: one for 100 activities",
-		"bench_duration":   "About how long each figure is measured, 10ms to 10m.",
-		"bench_seed":       "Number that the activities and feeds follow from.",
-		"bench_plot":       "Directory for charts, as SVG, of the cost against the number of candidates; it is made. Default: none",
-
-		"growth_redis":      "Redis to measure on, as serve has it.",
-		"growth_candidates": "Most candidates of a feed, 10 to 5000.",
-		"growth_users":      "Most users, 1000 to 10000000.",
-		"growth_activities": "Most activities of a viewer, 1 to 10000000.",
-		"growth_mean":       "Activities a user, each side of a block counted, on average: 1 to 100.",
-		"growth_memory":     "MB of Redis' memory that the pages of all users may take; more is simulated.",
-		"growth_plot":       "Directory for charts, as SVG; it is made. Default: none",
-	}
-}
-
-// planHelp is the text on the flags of plan alone.
-func planHelp() kong.Vars {
-	return kong.Vars{
-		"plan_users":      "Users, 1 to 1e10.",
-		"plan_activities": "Activities that the ledger keeps of a user (blocks, hides, likes), on average: 0 to 1e6.",
-		"plan_feeds":      "Feed checks a second at the busiest time, 0 to 1e9.",
-		"plan_rate": "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5; 0.001 is one in a thousand. " +
-			"--rate is the same.",
-		"plan_seen":    "Posts that a user sees a day, on average, if they are recorded: 0 to 1e5.",
-		"plan_two_way": "Share of the activities that is two-way, as blocks are, and so is kept with both users: 0 to 1.",
-		"plan_spread": "Standard deviation of how many activities a user has, over the mean: 0 to 30. A few have most; 3.2 in " +
-			"the trace of docs/BENCHMARKS.md.",
-		"plan_candidates": "Candidates of a feed, 1 to 10000. They matter to exact sets and RedisBloom.",
-		"plan_id_bytes":   "Length of the ids of users and posts, 1 to 256. It matters to exact sets.",
-		"plan_pages": "Number of pages, a power of two from 1 to 2^24. Default: 16384, or as many as take 2048 keys each " +
-			"on average",
-		"plan_replicas": "Replicas of each shard, 0 to 5.",
-		"plan_fill":     "Share to use of the memory that is not reserved (75 % of a node's), 0.1 to 1.",
-		"plan_nodes":    "Type of the nodes, such as cache.r7g.large. Default: the cheapest that does",
-		"plan_prices":   "JSON file of prices in place of the command's own: see docs/SIZING.md. Default: none",
-		"plan_chart": "File for a chart of memory and cost against the number of users, in SVG; - is standard output, " +
-			"and nothing else is printed. Default: none",
 	}
 }
 

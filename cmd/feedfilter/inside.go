@@ -14,20 +14,14 @@ import (
 
 // insideFlags are those of commands that look inside a service's data, by themselves or by way of the service.
 type insideFlags struct {
-	Data   dataFlags   `embed:""`
-	Server string      `help:"${inside_server}" placeholder:"URL"`
-	Client clientFlags `embed:""`
-	Result resultFlags `embed:""`
+	Data    dataFlags    `embed:""`
+	Service serviceFlags `embed:""`
+	Result  resultFlags  `embed:""`
 }
 
 // Validate is called by kong when all flags are set.
 func (f *insideFlags) Validate() error {
-	switch {
-	case f.Server != "":
-		if _, err := directly(f.Server, askTimeout, nil); err != nil {
-			return fmt.Errorf("--server: %w", err)
-		}
-	case f.Data.Redis == "":
+	if f.Service.Server == "" && f.Data.Redis == "" {
 		return errors.New("--redis or --server: without --redis the pages are in the service's process, and only the service can look there")
 	}
 	return nil

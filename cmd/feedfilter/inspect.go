@@ -28,8 +28,8 @@ type inspectPageCmd struct {
 func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
 	var page inspect.Page
 	style := c.style(std)
-	if c.Server != "" {
-		err = (remote{c.Server, c.Client}).get(ctx, &page, url.Values{"cells": {strconv.Itoa(style.Cells())}},
+	if c.Service.Server != "" {
+		err = c.Service.get(ctx, &page, url.Values{"cells": {strconv.Itoa(style.Cells())}},
 			"v1", "ops", "pages", strconv.FormatUint(uint64(c.Number), 10))
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
@@ -65,8 +65,8 @@ type inspectUserCmd struct {
 // Run prints where a user is.
 func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
 	var user inspect.User
-	if c.Server != "" {
-		err = (remote{c.Server, c.Client}).get(ctx, &user, nil, "v1", "ops", "users", c.ID)
+	if c.Service.Server != "" {
+		err = c.Service.get(ctx, &user, nil, "v1", "ops", "users", c.ID)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
 			inside, err := d.recorder.InspectUser(ctx, c.ID)
@@ -94,8 +94,8 @@ type inspectKeyCmd struct {
 // Run prints how an activity stands.
 func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
 	var key inspect.Key
-	if c.Server != "" {
-		err = (remote{c.Server, c.Client}).get(ctx, &key, nil, "v1", "ops", "users", c.User, "keys", c.Kind, c.Target)
+	if c.Service.Server != "" {
+		err = c.Service.get(ctx, &key, nil, "v1", "ops", "users", c.User, "keys", c.Kind, c.Target)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
 			inside, err := d.recorder.InspectKey(ctx, c.Kind, c.User, c.Target)

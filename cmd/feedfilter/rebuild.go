@@ -68,7 +68,7 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	var err error
-	if c.Server != "" {
+	if c.Service.Server != "" {
 		err = work(c.remote())
 	} else {
 		err = c.look(ctx, std, func(d *data) error { return work(local(d)) })
@@ -171,7 +171,7 @@ func local(d *data) rebuilder {
 
 // remote has a service make pages anew.
 func (c *rebuildCmd) remote() rebuilder {
-	s := remote{c.Server, c.Client}
+	s := &c.Service
 	return rebuilder{
 		pages: s.pages,
 		user: func(ctx context.Context, id string) (uint32, error) {
@@ -187,7 +187,7 @@ func (c *rebuildCmd) remote() rebuilder {
 }
 
 // pages are the numbers of all pages of the service.
-func (s remote) pages(ctx context.Context) (pages []uint32, err error) {
+func (f *serviceFlags) pages(ctx context.Context) (pages []uint32, err error) {
 	for {
 		var answer struct {
 			Pages int `json:"pages"`
@@ -198,7 +198,7 @@ func (s remote) pages(ctx context.Context) (pages []uint32, err error) {
 		query := url.Values{
 			"cells": {strconv.Itoa(pagesAtOnce)}, "from": {strconv.Itoa(len(pages))}, "to": {strconv.Itoa(len(pages) + pagesAtOnce)},
 		}
-		if err := s.get(ctx, &answer, query, "v1", "ops", "pages"); err != nil {
+		if err := f.get(ctx, &answer, query, "v1", "ops", "pages"); err != nil {
 			return nil, err
 		}
 		for _, cell := range answer.Cells {

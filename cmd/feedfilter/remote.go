@@ -6,26 +6,21 @@ import (
 	"net/url"
 )
 
-// remote is a service that runs elsewhere and is asked over HTTP.
-type remote struct {
-	address string
-	client  clientFlags
-}
-
-// get asks for what is at a path, given by its parts, with a query if need be.
-func (s remote) get(ctx context.Context, into any, query url.Values, path ...string) error {
-	return s.call(ctx, http.MethodGet, path, query, nil, into)
+// get asks the service for what is at a path, given by its parts, with a query if need be.
+func (f *serviceFlags) get(ctx context.Context, into any, query url.Values, path ...string) error {
+	return f.call(ctx, http.MethodGet, path, query, nil, into)
 }
 
 // post has the service do something.
-func (s remote) post(ctx context.Context, body, into any, path ...string) error {
-	return s.call(ctx, http.MethodPost, path, nil, body, into)
+func (f *serviceFlags) post(ctx context.Context, body, into any, path ...string) error {
+	return f.call(ctx, http.MethodPost, path, nil, body, into)
 }
 
-func (s remote) call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
-	service, err := directly(s.address, askTimeout, s.client.token)
+func (f *serviceFlags) call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
+	service, err := f.service()
 	if err != nil {
 		return err
 	}
+	defer service.Close()
 	return service.Call(ctx, method, path, query, body, into)
 }

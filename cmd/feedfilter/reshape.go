@@ -14,10 +14,9 @@ import (
 )
 
 type reshapeCmd struct {
-	Data   dataFlags   `embed:""`
-	Server string      `help:"${reshape_server}" placeholder:"URL"`
-	Client clientFlags `embed:""`
-	Result resultFlags `embed:""`
+	Data    dataFlags    `embed:""`
+	Service serviceFlags `embed:""`
+	Result  resultFlags  `embed:""`
 }
 
 // Help is shown by kong below the summary.
@@ -33,12 +32,7 @@ func (*reshapeCmd) Help() string {
 func (c *reshapeCmd) Validate() error {
 	var all checks
 	all.wantf(c.Data.Pages != nil, "--pages: say how many there are to be")
-	if c.Server != "" {
-		_, err := directly(c.Server, askTimeout, nil)
-		all.wantf(err == nil, "--server: %w", err)
-	} else {
-		all.wantf(c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
-	}
+	all.wantf(c.Service.Server != "" || c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
 	return all.err()
 }
 
@@ -50,7 +44,7 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	pages := c.Data.pages()
 	bar := &homesBar{std: std}
 	start := time.Now()
-	if c.Server != "" {
+	if c.Service.Server != "" {
 		err = c.ask(ctx, pages, bar)
 	} else {
 		err = c.reshape(ctx, pages, bar)
@@ -80,7 +74,7 @@ func (c *reshapeCmd) outcome(bar *homesBar) string {
 	if bar.homes > 0 {
 		done = fmt.Sprintf("%d of %d homes are reshaped", bar.done, bar.homes)
 	}
-	if c.Server != "" && bar.homes > 0 {
+	if c.Service.Server != "" && bar.homes > 0 {
 		return done + "; the service goes on as long as it runs"
 	}
 	return done + "; run the same command again to continue"

@@ -4,27 +4,23 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"time"
-
-	"github.com/feedfilter/feedfilter/client"
 )
 
 const (
 	// askInterval is how often a service is asked how far it is.
 	askInterval = 500 * time.Millisecond
-	// askTimeout is how long it may take to answer.
-	askTimeout = 15 * time.Second
 	// maxSilence is how many times in a row it may not answer.
 	maxSilence = 10
 )
 
 // ask has a service do it, and waits until it has.
 func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error {
-	service, err := directly(c.Server, askTimeout, c.Client.token)
+	service, err := c.Service.service()
 	if err != nil {
 		return err
 	}
+	defer service.Close()
 	s, err := service.Reshape(ctx, pages)
 	silent, troubled := 0, ""
 	for {
@@ -59,18 +55,4 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 		}
 		s, err = service.Pages(ctx)
 	}
-}
-
-// directly is a client of the service at address that goes neither by way of a proxy nor to other addresses, and asks once: it is this
-// service that is asked, and now.
-func directly(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
-	return client.New(address, client.Options{
-		AttemptTimeout: timeout,
-		MaxAttempts:    1,
-		Token:          token,
-		HTTPClient: &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	})
 }

@@ -27,7 +27,7 @@ func (*scrubCmd) Help() string {
 
 // Validate is called by kong when all flags are set.
 func (c *scrubCmd) Validate() error {
-	if c.Server == "" && c.Data.Ledger == noLedger {
+	if c.Service.Server == "" && c.Data.Ledger == noLedger {
 		return errors.New("--ledger: without one, there is nothing to compare pages with")
 	}
 	return c.insideFlags.Validate()
@@ -38,7 +38,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	var done inspect.Scrub
 	var err error
 	bar := &homesBar{std: std, of: "pages"}
-	if c.Server != "" {
+	if c.Service.Server != "" {
 		done, err = c.ask(ctx, bar)
 	} else {
 		rate := c.Data.ScrubRate
@@ -63,7 +63,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 
 // ask has a service do it, and waits until it has.
 func (c *scrubCmd) ask(ctx context.Context, bar *homesBar) (done inspect.Scrub, err error) {
-	s := remote{c.Server, c.Client}
+	s := &c.Service
 	err = s.post(ctx, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
 	silent := 0
 	for {

@@ -7,10 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/access"
 )
 
 const (
@@ -62,84 +61,12 @@ func (c *serveCmd) Check(ctx context.Context) error {
 // Run serves until ctx ends, then lets the requests in flight finish.
 func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err error) {
 	hup := hangups()
-	log, level := c.Data.leveledLogger(std)
-	guard, err := c.Access.open(ctx, c.Addr, log)
-	if err != nil {
+	r := &running{serveCmd: c}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.open(ctx, std); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer func() {
-		stop(err)
-		err = errors.Join(err, guard.close())
-	}()
-	c.Data.meters = c.Data.newMeters(guard)
-	log = c.Watch.logger(log)
-	if c.Data.tracer, err = c.Watch.tracer(ctx, log); err != nil {
-		return err
-	}
-	defer closeTracer(context.WithoutCancel(ctx), c.Data.tracer, log)
-	d, err := c.Data.open(ctx, log, func(d *data) error { return c.Data.keepPages(ctx, d, log) })
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	if err := c.Access.openLogs(guard, c.Data.DataDir, std, log); err != nil {
-		return err
-	}
-	sampler, err := c.Watch.sampler(d.recorder, log, guard.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
-	if err != nil {
-		return err
-	}
-	defer sampler.Close()
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", c.Addr)
-	if err != nil {
-		return err
-	}
-	logListening(ctx, log, listener.Addr(), d)
-	guard.start(ctx, log)
-	logDamage(ctx, log, d)
-	if d.windows != nil {
-		log.InfoContext(ctx, "windows restored", "pages", d.windows.Restored().Pages)
-	}
-	var beside sync.WaitGroup // requests
-	defer beside.Wait()
-	besides, end := context.WithCancel(ctx)
-	defer end()
-	//nolint:contextcheck // handlers have their requests' contexts
-	handler := httpapi.New(httpapi.Config{
-		Recorder: d.recorder, Logger: log, MaxRequests: c.MaxRequests, Access: guard.access, Metrics: c.Data.meters,
-		Sampler: sampler, Trace: c.Data.tracer.Requests(),
-		About:      c.Data.about(),
-		Background: func(do func(context.Context)) { beside.Go(func() { do(besides) }) },
-	})
-	server := newServer(handler, log, defaultTimeouts())
-	limited := limitConnections(listener, c.MaxConnections)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(guard.listener(limited)) }()
-	if err := d.pingRedis(ctx); err != nil && ctx.Err() == nil {
-		log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
-	}
-	reload := &reloader{
-		now: chosen, kinds: d.recorder.Kinds(), files: guard.reload, log: log,
-		live: []liveSetting{
-			{flag: "log-level", apply: func(to *serveCmd) error { level.Set(to.Data.level()); return nil }},
-			{flag: "max-requests", apply: func(to *serveCmd) error { handler.SetMaxRequests(to.MaxRequests); return nil }},
-			{flag: "max-connections", apply: func(to *serveCmd) error { limited.setLimit(to.MaxConnections); return nil }},
-			{flag: "scrub-rate", apply: func(to *serveCmd) error { return d.recorder.SetScrubRate(to.Data.ScrubRate) }},
-			{flag: "shutdown-timeout", apply: func(to *serveCmd) error { c.ShutdownTimeout = to.ShutdownTimeout; return nil }},
-		},
-	}
-	for {
-		select {
-		case <-hup:
-			reload.run(ctx)
-		case err := <-served:
-			return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
-		case <-ctx.Done():
-			return c.shutdown(ctx, server, log)
-		}
-	}
+	return r.serve(ctx, hup, chosen)
 }
 
 // shutdown stops accepting requests and waits for those in flight.
@@ -157,13 +84,32 @@ func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.
 func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server {
 	return &http.Server{
 		Handler:           handler,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,
 		WriteTimeout:      t.write,
 		IdleTimeout:       t.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 	}
+}
+
+// throttled logs what strangers can cause, such as failed TLS handshakes, without letting them fill the log.
+type throttled struct {
+	slog.Handler
+
+	throttle *access.Throttle
+}
+
+// Handle implements [slog.Handler].
+func (h throttled) Handle(ctx context.Context, line slog.Record) error {
+	suppressed, ok := h.throttle.Pass(line.Time)
+	if !ok {
+		return nil
+	}
+	if suppressed > 0 {
+		line.AddAttrs(slog.Uint64("suppressed", suppressed))
+	}
+	return h.Handler.Handle(ctx, line)
 }
 
 // logListening logs the address, as the first line and whatever the level is: with

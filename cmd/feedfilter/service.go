@@ -7,11 +7,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/migrate"
+)
+
+const (
+	// askTimeout is how long a service may take to answer.
+	askTimeout = 15 * time.Second
+	// maxIdle is how many connections are kept, at most, for the calls that are made at a time.
+	maxIdle = 16
 )
 
 // serviceFlags name a running service that a command works through.
@@ -25,43 +32,36 @@ func (f *serviceFlags) Validate() error {
 	if f.Server == "" {
 		return nil
 	}
-	if _, err := serviceURL(f.Server); err != nil {
+	if _, err := f.service(); err != nil {
 		return fmt.Errorf("--server: %w", err)
 	}
 	return nil
 }
 
-// serviceURL checks the address of a service.
-func serviceURL(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return nil, errors.New("not a URL") // which may have a password in it
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.Fragment != "", u.User != nil:
-		return nil, errors.New("not of the form http://<host>:<port>")
-	}
-	return u, nil
+// service is the service that --server names.
+func (f *serviceFlags) service() (*client.Client, error) {
+	return directly(f.Server, askTimeout, f.Client.token)
 }
 
-// service is the service that --server names.
-func (f *serviceFlags) service(ctx context.Context) (*migrate.Service, error) {
-	u, err := serviceURL(f.Server)
-	if err != nil {
-		return nil, err
-	}
-	s := &migrate.Service{URL: u, Client: &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	s.Token, err = f.Client.token(ctx)
-	return s, err
+// directly is a client of the service at address that goes neither by way of a proxy nor to other addresses, and asks once: it is this
+// service that is asked, and now.
+func directly(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
+	return client.New(address, client.Options{
+		AttemptTimeout: timeout,
+		MaxAttempts:    1,
+		Token:          token,
+		HTTPClient: &http.Client{
+			Transport:     &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	})
 }
 
 // reach returns the service that --server names, or one over the data that lives in this process until stop is called.
 func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s *migrate.Service, d *data, stop func() error, err error) {
 	if f.Server != "" {
-		s, err := f.service(ctx)
-		return s, nil, func() error { return nil }, err
+		c, err := f.service()
+		return &migrate.Service{Client: c}, nil, func() error { return nil }, err
 	}
 	log := data.logger(std)
 	d, err = data.open(ctx, log, nil)
@@ -76,21 +76,22 @@ func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, d.close())
 	}
-	s, halt := inProcess(httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log}), log) //nolint:contextcheck // requests have theirs
-	return s, d, func() error { return errors.Join(halt(), d.close()) }, nil
+	c, halt, err := inProcess(httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log}), log) //nolint:contextcheck // requests have theirs
+	return &migrate.Service{Client: c}, d, func() error { return errors.Join(halt(), d.close()) }, err
 }
 
 // inProcess serves h to this process alone, without a port, until halt is called.
-func inProcess(h http.Handler, log *slog.Logger) (s *migrate.Service, halt func() error) {
+func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() error, err error) {
 	pipes := &pipeListener{pipes: make(chan net.Conn), closed: make(chan struct{})}
 	server := newServer(h, log, defaultTimeouts())
 	go func() { _ = server.Serve(pipes) }() // until halt
-	transport := &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: 16}
-	s = &migrate.Service{URL: &url.URL{Scheme: "http", Host: "127.0.0.1"}, Client: &http.Client{Transport: transport}}
-	return s, func() error {
-		transport.CloseIdleConnections()
+	c, err = client.New("http://127.0.0.1", client.Options{
+		MaxAttempts: 1, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle}},
+	})
+	return c, func() error {
+		c.Close()
 		return server.Close()
-	}
+	}, err
 }
 
 // pipeListener accepts what is dialled in this process.

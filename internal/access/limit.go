@@ -82,7 +82,7 @@ const (
 // seen last, and at most twice as many, in some 10 MB: one that is forgotten may do as much as a new one. It is safe for
 // concurrent use.
 type Users struct {
-	rate   Rate
+	rate   atomic.Pointer[Rate]
 	seed   maphash.Seed
 	shards [userShards]userShard
 }
@@ -93,25 +93,41 @@ type userShard struct {
 	younger, older map[uint64]*rate.Limiter
 }
 
-// NewUsers returns nil, which limits nobody, for the zero rate.
+// NewUsers returns Users with a rate; the zero rate limits nobody, as nil does.
 func NewUsers(r Rate) *Users {
-	if r.PerSecond == 0 {
-		return nil
+	u := &Users{seed: maphash.MakeSeed()}
+	u.rate.Store(&r)
+	return u
+}
+
+// SetRate changes the rate. If it is another, all begin anew with it.
+func (u *Users) SetRate(r Rate) {
+	if *u.rate.Swap(&r) == r {
+		return
 	}
-	return &Users{rate: r, seed: maphash.MakeSeed()}
+	for i := range u.shards {
+		u.shards[i].clear()
+	}
 }
 
 // Take counts a request for the user, unless there have been too many: then it returns how long it is
 // until one may be made.
 func (u *Users) Take(user string, now time.Time) (wait time.Duration) {
-	if u == nil {
+	if u == nil || u.rate.Load().PerSecond == 0 {
 		return 0
 	}
 	h := maphash.String(u.seed, user)
-	return take(u.shards[h%userShards].limiter(h, u.rate), now)
+	return take(u.shards[h%userShards].limiter(h, &u.rate), now)
 }
 
-func (s *userShard) limiter(user uint64, r Rate) *rate.Limiter {
+func (s *userShard) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.younger, s.older = nil, nil
+}
+
+// limiter returns that of a user. The rate is read under the lock: none of an older rate is made once the shard was cleared.
+func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.younger[user]; l != nil {
@@ -119,7 +135,7 @@ func (s *userShard) limiter(user uint64, r Rate) *rate.Limiter {
 	}
 	l := s.older[user]
 	if l == nil {
-		l = r.limiter()
+		l = r.Load().limiter()
 	}
 	if s.younger == nil || len(s.younger) >= shardUsers {
 		s.younger, s.older = make(map[uint64]*rate.Limiter), s.younger

@@ -3,6 +3,7 @@ package access_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -175,5 +176,55 @@ func TestTakeAtOnce(t *testing.T) {
 	all.Wait()
 	if let != [2]int{50, 30} {
 		t.Errorf("%v, want 50 and 30", let)
+	}
+}
+
+// TestSetRate changes both rates while they are in force.
+func TestSetRate(t *testing.T) {
+	now := time.Now()
+	u := access.NewUsers(access.Rate{})
+	free := u.Take("a", now) + u.Take("a", now)
+	one := access.Rate{PerSecond: 1}
+	u.SetRate(one)
+	if free != 0 || u.Take("a", now) != 0 || u.Take("a", now) == 0 {
+		t.Error("a rate where there was none is not in force")
+	}
+	u.SetRate(one)
+	if u.Take("a", now) == 0 {
+		t.Error("the same rate anew has forgotten what was used")
+	}
+	u.SetRate(access.Rate{PerSecond: 1, Burst: 3})
+	if u.Take("a", now)+u.Take("a", now)+u.Take("a", now) != 0 || u.Take("a", now) == 0 {
+		t.Error("not three at once")
+	}
+	u.SetRate(access.Rate{})
+	if u.Take("a", now) != 0 {
+		t.Error("there is a rate still")
+	}
+
+	own := strings.TrimSuffix(entry("own", "own", `"feed:read"`), "}") + `,"rate":1,"burst":2}`
+	tokens, file, _ := opened(t, access.TokensConfig{}, fileOf(entry("a", "a", `"feed:read"`), own))
+	passed := func(token string) (n int) {
+		k, err := tokens.Check([]string{"Bearer " + token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n < 10 && k.Take(now) == 0 {
+			n++
+		}
+		return n
+	}
+	got := []int{passed("a"), passed("own")}
+	tokens.SetRate(access.Rate{PerSecond: 1, Burst: 5})
+	got = append(got, passed("a"), passed("own"))
+	tokens.SetRate(access.Rate{PerSecond: 1, Burst: 5})
+	got = append(got, passed("a"))
+	write(t, file, fileOf(own, entry("b", "b", `"feed:read"`)))
+	if err := tokens.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, passed("b"))
+	if want := []int{10, 2, 5, 0, 0, 5}; !slices.Equal(got, want) {
+		t.Errorf("%v requests passed, want %v", got, want)
 	}
 }

@@ -52,6 +52,7 @@ type Token struct {
 
 	digest  digest
 	limiter *rate.Limiter // nil: as often as one likes
+	rated   bool          // by the file
 }
 
 // Allows reports whether the token has one of the scopes. Where none is asked for, anybody may.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ func (t *Tokens) apply(contents [][]byte) error {
 		if e.Rate == nil {
 			r = t.config.Rate
 		}
-		k := &Token{Name: e.Name, Scopes: e.Scopes, Expires: e.Expires, limiter: r.limiter()}
+		k := &Token{Name: e.Name, Scopes: e.Scopes, Expires: e.Expires, limiter: r.limiter(), rated: e.Rate != nil}
 		k.digest, _ = parseHash(e.Hash) // checked above
 		if before := t.find(k.digest); before != nil && before.limiter != nil && k.limiter != nil &&
 			before.limiter.Limit() == k.limiter.Limit() && before.limiter.Burst() == k.limiter.Burst() {
@@ -74,6 +75,25 @@ func (t *Tokens) apply(contents [][]byte) error {
 	}
 	t.inForce.Store(&tokens)
 	return nil
+}
+
+// SetRate changes the rate of tokens that the file gives none. If it is another, they begin anew with it.
+func (t *Tokens) SetRate(r Rate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r == t.config.Rate {
+		return
+	}
+	t.config.Rate = r
+	tokens := slices.Clone(*t.inForce.Load())
+	for i, k := range tokens {
+		if !k.rated {
+			k := *k
+			k.limiter = r.limiter()
+			tokens[i] = &k
+		}
+	}
+	t.inForce.Store(&tokens)
 }
 
 // find compares with every token, the whole of each, so that how long it takes says nothing of how

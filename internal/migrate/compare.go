@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/client"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 type Comparison struct {
 	Source  Source
 	Service *Service
-	Kind    Kind
+	Kind    client.Kind
 
 	// All calls each for all that the ledger has of all kinds; nil: it is known of users alone whom the source has.
 	All func(ctx context.Context, each func(activity.Activity) error) error
@@ -117,11 +118,12 @@ func (c *Comparison) group(ctx context.Context, g Group) error {
 	}
 	l := listed{known: !c.Source.Reversed(), items: make(map[string]item)}
 	if l.known {
-		err := c.Service.List(ctx, c.Kind, g.Owner, func(target string, until time.Time) {
-			l.items[target] = item{ends: endsSoon(until)}
-		})
+		items, err := c.Service.List(ctx, c.Kind, g.Owner)
 		if err != nil {
 			return err
+		}
+		for _, has := range items {
+			l.items[has.Target] = item{ends: endsSoon(has.Until)}
 		}
 	}
 	first := true
@@ -191,7 +193,7 @@ func (c *Comparison) invalid(g Group) error {
 func (c *Comparison) valid(members []Member) []Pair {
 	pairs := make([]Pair, 0, len(members))
 	for _, m := range members {
-		if c.Kind.check(m.Pair) == nil {
+		if check(c.Kind, m.Pair) == nil {
 			pairs = append(pairs, m.Pair)
 		}
 	}

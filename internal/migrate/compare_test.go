@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/migrate"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -21,25 +22,25 @@ import (
 // until records a block with an end.
 func (w *world) until(t *testing.T, user, target string, end time.Duration) {
 	t.Helper()
-	_, err := w.service.Record(t.Context(), []migrate.Line{{User: user, Kind: "block", Target: target, Until: time.Now().Add(end)}})
+	_, err := w.service.Record(t.Context(), []client.Activity{{User: user, Kind: "block", Target: target, Until: time.Now().Add(end)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestCompare(t *testing.T) {
-	client := redistest.Start(t).Client()
+	app := redistest.Start(t).Client()
 	w := newWorld(t, 0)
-	sadd(t, client, "1", "2", "3", "1")                // 3 is missed, the last invalid
-	sadd(t, client, "4", "5")                          // not in the ledger, but dropped since 5 blocks 4
-	sadd(t, client, "6", "7", "8")                     // ends in the ledger: at once, or when the app has said so
+	sadd(t, app, "1", "2", "3", "1")                   // 3 is missed, the last invalid
+	sadd(t, app, "4", "5")                             // not in the ledger, but dropped since 5 blocks 4
+	sadd(t, app, "6", "7", "8")                        // ends in the ledger: at once, or when the app has said so
 	w.record(t, "1 block 2", "5 block 4", "1 block 9") // 9 is too much
-	sadd(t, client, "5", "4")
+	sadd(t, app, "5", "4")
 	w.until(t, "6", "7", 30*time.Second)
 	w.until(t, "6", "8", time.Hour)
 	w.until(t, "6", "9", 30*time.Second) // too much, and leaving
 
-	sum, found := w.compare(t, "block", sets(t, client), false)
+	sum, found := w.compare(t, "block", sets(t, app), false)
 	wantLines(t, "found", found, []string{"missed 1 3", "extra 1 9", "unlisted 4 5", "ending 6 7"})
 	sum.Clean, sum.RateHigh = 0, 0 // who is tried is random
 	want := migrate.Compared{Groups: 4, Activities: 6, Invalid: 1, Missed: 1, Unlisted: 1, Ending: 1, Extra: 1, Leaving: 1}
@@ -47,11 +48,11 @@ func TestCompare(t *testing.T) {
 		t.Errorf("compared %+v, want %+v", sum, want)
 	}
 
-	sum, found = w.compare(t, "block", sets(t, client), true)
+	sum, found = w.compare(t, "block", sets(t, app), true)
 	if sum.Repaired != 4 || len(found) != 4 {
 		t.Errorf("repaired %+v %q", sum, found)
 	}
-	sum, found = w.compare(t, "block", sets(t, client), false)
+	sum, found = w.compare(t, "block", sets(t, app), false)
 	if sum.Differences() != 0 || sum.Leaving != 2 {
 		t.Errorf("after the repair %+v %q, want nothing but two that leave", sum, found)
 	}
@@ -62,13 +63,13 @@ func TestCompare(t *testing.T) {
 
 // Kinds of posts, and kinds that mark what is kept.
 func TestCompareKinds(t *testing.T) {
-	client := redistest.Start(t).Client()
+	app := redistest.Start(t).Client()
 	for _, kind := range []string{"hide", "like"} {
 		w := newWorld(t, 0)
-		s := sets(t, client)
+		s := sets(t, app)
 		s.Keys = pattern(t, kind+":{user}")
-		client.SAdd(t.Context(), kind+":1", "p1", "p2", "1")
-		client.SAdd(t.Context(), kind+":2", "p1", "p3")
+		app.SAdd(t.Context(), kind+":1", "p1", "p2", "1")
+		app.SAdd(t.Context(), kind+":2", "p1", "p3")
 		w.record(t, "1 "+kind+" p1", "1 "+kind+" 1", "2 "+kind+" p1", "2 "+kind+" p9", "3 "+kind+" p9")
 		sum, found := w.compare(t, kind, s, false)
 		wantLines(t, kind, found, []string{"missed 1 p2", "missed 2 p3", "extra 2 p9"})
@@ -80,12 +81,12 @@ func TestCompareKinds(t *testing.T) {
 
 // Sets by target, of a kind with two sides and of one without.
 func TestCompareReversed(t *testing.T) {
-	client := redistest.Start(t).Client()
+	app := redistest.Start(t).Client()
 	w := newWorld(t, 0)
 	for kind, target := range map[string]string{"block": "u9", "hide": "p9"} {
-		s := sets(t, client)
+		s := sets(t, app)
 		s.Keys, s.Reverse = pattern(t, kind+":{user}"), true
-		client.SAdd(t.Context(), kind+":"+target, "1", "2", "3")
+		app.SAdd(t.Context(), kind+":"+target, "1", "2", "3")
 		w.record(t, "1 "+kind+" "+target, "3 "+kind+" "+target)
 		sum, found := w.compare(t, kind, s, true)
 		wantLines(t, kind, found, []string{"missed 2 " + target})
@@ -100,14 +101,14 @@ func TestCompareReversed(t *testing.T) {
 
 // The ledger may have users of whom there is no set any more.
 func TestCompareAll(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2", "3 block 4", "3 hide p")
-	if sum, found := w.compare(t, "block", sets(t, client), false); sum.Differences() > 0 {
+	if sum, found := w.compare(t, "block", sets(t, app), false); sum.Differences() > 0 {
 		t.Errorf("by the sets %+v %q", sum, found)
 	}
-	c, found := w.comparison(w.kind(t, "block"), sets(t, client), true)
+	c, found := w.comparison(w.kind(t, "block"), sets(t, app), true)
 	c.All = func(ctx context.Context, each func(activity.Activity) error) error {
 		return w.recorder.Export(ctx, "", each)
 	}
@@ -120,15 +121,15 @@ func TestCompareAll(t *testing.T) {
 
 // What is on its way from the one place to the other is no difference.
 func TestCompareOnItsWay(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2", "3", "4")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2", "3", "4")
 	w := newWorld(t, 0)
 	w.record(t, "1 block 4", "1 block 5")
-	source := &hooked{Sets: sets(t, client), before: func(call int) {
+	source := &hooked{Sets: sets(t, app), before: func(call int) {
 		switch call {
 		case 1:
 			w.record(t, "1 block 2") // arrives
-			client.SRem(t.Context(), "blocks:1", "3")
+			app.SRem(t.Context(), "blocks:1", "3")
 		case 2:
 			w.record(t, "-1 block 5") // too
 		}
@@ -143,13 +144,13 @@ func TestCompareOnItsWay(t *testing.T) {
 
 // A repair that meets a change does what the source says then.
 func TestRepairMeetsChange(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2", "1 block 3")
-	source := &hooked{Sets: sets(t, client), before: func(call int) {
+	source := &hooked{Sets: sets(t, app), before: func(call int) {
 		if call == 3 { // 1 is the second look, 2 the repair's, and this one after it was given an end
-			sadd(t, client, "1", "3")
+			sadd(t, app, "1", "3")
 		}
 	}}
 	c, found := w.comparison(w.kind(t, "block"), source, true)
@@ -233,14 +234,14 @@ func (c chance) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Clean candidates that are dropped by chance are counted, and are no differences.
 func TestCompareFalsePositives(t *testing.T) {
-	client := redistest.Start(t).Client()
+	app := redistest.Start(t).Client()
 	for u := range 40 {
-		sadd(t, client, fmt.Sprint(u), fmt.Sprint("a", u), fmt.Sprint("b", u))
+		sadd(t, app, fmt.Sprint(u), fmt.Sprint("a", u), fmt.Sprint("b", u))
 	}
 	w := newWorld(t, 0)
-	w.importAll(t, "block", sets(t, client))
-	w.service.Client = &http.Client{Transport: chance{http.DefaultTransport, "b7"}}
-	c, found := w.comparison(w.kind(t, "block"), sets(t, client), false)
+	w.importAll(t, "block", sets(t, app))
+	w.service = newService(t, w.url, chance{http.DefaultTransport, "b7"})
+	c, found := w.comparison(w.kind(t, "block"), sets(t, app), false)
 	c.Sample = 100
 	sum, err := c.Run(t.Context())
 	if err != nil || sum.Differences() > 0 {
@@ -272,11 +273,11 @@ func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // A two-way kind is missed if the feed of the other one does not know of it.
 func TestCompareOtherSide(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2")
-	w.service.Client = &http.Client{Transport: blind{"2"}}
-	_, found := w.compare(t, "block", sets(t, client), false)
+	w.service = newService(t, w.url, blind{"2"})
+	_, found := w.compare(t, "block", sets(t, app), false)
 	wantLines(t, "found", found, []string{"missed 1 2"})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/migrate"
@@ -55,14 +55,22 @@ func newWorld(t *testing.T, limit uint32) *world {
 	t.Cleanup(r.Close)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Recorder: r}))
 	t.Cleanup(server.Close)
-	u, err := url.Parse(server.URL)
+	return &world{r, newService(t, server.URL, server.Client().Transport), server.URL}
+}
+
+// newService is one that is called by way of a transport.
+func newService(t *testing.T, url string, way http.RoundTripper) *migrate.Service {
+	t.Helper()
+	c, err := client.New(url, client.Options{
+		MaxAttempts: 1, Token: client.StaticToken("secret"), HTTPClient: &http.Client{Transport: way},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{r, &migrate.Service{URL: u, Client: server.Client()}, server.URL}
+	return &migrate.Service{Client: c}
 }
 
-func (w *world) kind(t *testing.T, name string) migrate.Kind {
+func (w *world) kind(t *testing.T, name string) client.Kind {
 	t.Helper()
 	k, err := w.service.Kind(t.Context(), name)
 	if err != nil {
@@ -114,9 +122,9 @@ func pattern(t *testing.T, text string) migrate.Pattern {
 }
 
 // sets are the sets "blocks:{user}" of a client.
-func sets(t *testing.T, client redis.UniversalClient) *migrate.Sets {
+func sets(t *testing.T, from redis.UniversalClient) *migrate.Sets {
 	t.Helper()
-	return &migrate.Sets{Client: client, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10}
+	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10}
 }
 
 // importAll imports from a source, which has to succeed.
@@ -148,7 +156,7 @@ func (w *world) compare(t *testing.T, kind string, source migrate.Source, repair
 	return sum, *found
 }
 
-func (w *world) comparison(kind migrate.Kind, source migrate.Source, repair bool) (c *migrate.Comparison, found *[]string) {
+func (w *world) comparison(kind client.Kind, source migrate.Source, repair bool) (c *migrate.Comparison, found *[]string) {
 	found = new([]string)
 	return &migrate.Comparison{
 		Source: source, Service: w.service, Kind: kind, Sample: 5, Repair: repair, Done: func(int) {},
@@ -156,9 +164,9 @@ func (w *world) comparison(kind migrate.Kind, source migrate.Source, repair bool
 	}, found
 }
 
-func sadd(t *testing.T, client redis.UniversalClient, user string, members ...any) {
+func sadd(t *testing.T, to redis.UniversalClient, user string, members ...any) {
 	t.Helper()
-	if err := client.SAdd(t.Context(), "blocks:"+user, members...).Err(); err != nil {
+	if err := to.SAdd(t.Context(), "blocks:"+user, members...).Err(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,8 +2,11 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/feedfilter/feedfilter/client"
 )
 
 // Import adds all that a source has to a service. The app may go on writing meanwhile, to the source first and then to the
@@ -12,14 +15,14 @@ import (
 type Import struct {
 	Source  Source // that can be read again
 	Service *Service
-	Kind    Kind
+	Kind    client.Kind
 
 	Skip bool                        // members that can never be recorded, instead of stopping at the first
 	Bad  func(p Pair, problem error) // is told of those; from one goroutine at a time
 	Done func(activities int)        // is told how many more are recorded; the same
 
 	mu    sync.Mutex
-	lines []Line
+	lines []client.Activity
 	sum   Imported
 }
 
@@ -62,11 +65,11 @@ func (im *Import) add(ctx context.Context, members []Member) error {
 }
 
 // gather returns a batch when it is full.
-func (im *Import) gather(m Member) (full []Line, err error) {
+func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.sum.Read++
-	if err := im.Kind.check(m.Pair); err != nil {
+	if err := check(im.Kind, m.Pair); err != nil {
 		im.Bad(m.Pair, err)
 		if !im.Skip {
 			return nil, fmt.Errorf("stopped at a member that cannot be recorded: %w", err)
@@ -74,7 +77,7 @@ func (im *Import) gather(m Member) (full []Line, err error) {
 		im.sum.Skipped++
 		return nil, nil
 	}
-	im.lines = append(im.lines, Line{User: m.User, Kind: im.Kind.Name, Target: m.Target, Since: m.Since})
+	im.lines = append(im.lines, client.Activity{User: m.User, Kind: im.Kind.Name, Target: m.Target, Since: m.Since})
 	if len(im.lines) < batchSize {
 		return nil, nil
 	}
@@ -84,11 +87,11 @@ func (im *Import) gather(m Member) (full []Line, err error) {
 
 // flush records lines, and takes those back that were undone since they were read: whoever undid them has told the source, but may
 // have told the service before it had them.
-func (im *Import) flush(ctx context.Context, lines []Line) error {
+func (im *Import) flush(ctx context.Context, lines []client.Activity) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	outcomes, err := im.Service.Record(ctx, lines)
+	results, err := im.Service.Record(ctx, lines)
 	if err != nil {
 		return err
 	}
@@ -112,13 +115,13 @@ func (im *Import) flush(ctx context.Context, lines []Line) error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.sum.Undone += int64(undone)
-	for _, o := range outcomes {
+	for _, r := range results {
 		switch {
-		case o.Error.Code == "limit_reached":
+		case r.Err != nil && errors.Is(r.Err, client.ErrLimitReached):
 			im.sum.OverLimit++
-		case o.Error.Code != "":
-			return fmt.Errorf("the service refused an activity: %s", o.Error.Message)
-		case o.Changed:
+		case r.Err != nil:
+			return fmt.Errorf("the service refused an activity: %w", r.Err)
+		case r.Changed:
 			im.sum.Changed++
 		}
 	}

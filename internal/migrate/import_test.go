@@ -14,13 +14,13 @@ import (
 )
 
 func TestImport(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2", "3")
-	sadd(t, client, "2", "1")
-	client.ZAdd(t.Context(), "blocks:4", redis.Z{Score: 1_700_000_000, Member: "1"})
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2", "3")
+	sadd(t, app, "2", "1")
+	app.ZAdd(t.Context(), "blocks:4", redis.Z{Score: 1_700_000_000, Member: "1"})
 	w := newWorld(t, 0)
 	w.record(t, "1 block 3", "1 hide p")
-	source := sets(t, client)
+	source := sets(t, app)
 	source.Scores = migrate.Seconds
 	sum := w.importAll(t, "block", source)
 	if want := (migrate.Imported{Groups: 3, Read: 4, Changed: 3}); sum != want {
@@ -31,7 +31,10 @@ func TestImport(t *testing.T) {
 		t.Errorf("again: %+v", sum)
 	}
 	list := ""
-	err := w.service.List(t.Context(), w.kind(t, "block"), "4", func(target string, _ time.Time) { list += target })
+	items, err := w.service.List(t.Context(), w.kind(t, "block"), "4")
+	for _, item := range items {
+		list += item.Target
+	}
 	if err != nil || list != "1" {
 		t.Errorf("the list is %q, %v", list, err)
 	}
@@ -39,7 +42,7 @@ func TestImport(t *testing.T) {
 
 // More than one request takes.
 func TestImportMany(t *testing.T) {
-	client := redistest.Start(t).Client()
+	app := redistest.Start(t).Client()
 	var want []string
 	for u := range 7 {
 		var members []any
@@ -47,10 +50,10 @@ func TestImportMany(t *testing.T) {
 			members = append(members, fmt.Sprint("m", i))
 			want = append(want, fmt.Sprintf("%d block m%d", u, i))
 		}
-		sadd(t, client, fmt.Sprint(u), members...)
+		sadd(t, app, fmt.Sprint(u), members...)
 	}
 	w := newWorld(t, 0)
-	w.importAll(t, "block", sets(t, client))
+	w.importAll(t, "block", sets(t, app))
 	slices.Sort(want)
 	if got := w.recorded(t); !slices.Equal(got, want) {
 		t.Errorf("%d activities are recorded, want %d", len(got), len(want))
@@ -59,18 +62,18 @@ func TestImportMany(t *testing.T) {
 
 // The longest ids of the longest escapes fit into a request.
 func TestImportLongIDs(t *testing.T) {
-	client := redistest.Start(t).Client()
+	app := redistest.Start(t).Client()
 	long := strings.Repeat(`"`, 250)
 	var members []any
 	for i := range 1000 {
 		members = append(members, fmt.Sprintf("%s%06d", long, i))
 	}
-	client.SAdd(t.Context(), "blocks:"+long, members...)
+	app.SAdd(t.Context(), "blocks:"+long, members...)
 	w := newWorld(t, 0)
-	if sum := w.importAll(t, "block", sets(t, client)); sum.Changed != 1000 {
+	if sum := w.importAll(t, "block", sets(t, app)); sum.Changed != 1000 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, found := w.compare(t, "block", sets(t, client), false); sum.Differences() > 0 || sum.Activities != 1000 {
+	if sum, found := w.compare(t, "block", sets(t, app), false); sum.Differences() > 0 || sum.Activities != 1000 {
 		t.Errorf("%+v %.2q", sum, found)
 	}
 }
@@ -82,14 +85,14 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 		false: {"1 block 2 ends", "1 block 3"},
 		true:  {"1 block 2", "1 block 3"},
 	} {
-		client := redistest.Start(t).Client()
-		sadd(t, client, "1", "2", "3")
+		app := redistest.Start(t).Client()
+		sadd(t, app, "1", "2", "3")
 		w := newWorld(t, 0)
 		block := w.kind(t, "block")
-		source := &hooked{Sets: sets(t, client), before: func(call int) {
+		source := &hooked{Sets: sets(t, app), before: func(call int) {
 			switch {
 			case call == 1:
-				client.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
+				app.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
 			case call == 3: // it is in force until then, whoever has blocked meanwhile, and for a while
 				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
 				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
@@ -98,7 +101,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 				if !again {
 					return
 				}
-				sadd(t, client, "1", "2") // the service was told before that
+				sadd(t, app, "1", "2") // the service was told before that
 			}
 		}}
 		if sum := w.importAll(t, "block", source); sum.Undone != 1 {
@@ -110,12 +113,12 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 
 // What the app undid in the service after it was recorded is not brought back as something that ends.
 func TestImportUndoneAfterwards(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2", "3")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2", "3")
 	w := newWorld(t, 0)
-	source := &hooked{Sets: sets(t, client), before: func(call int) {
+	source := &hooked{Sets: sets(t, app), before: func(call int) {
 		if call == 1 {
-			client.SRem(t.Context(), "blocks:1", "2")
+			app.SRem(t.Context(), "blocks:1", "2")
 			w.record(t, "-1 block 2")
 		}
 	}}
@@ -125,13 +128,13 @@ func TestImportUndoneAfterwards(t *testing.T) {
 
 // A pair that changes all the time is given up.
 func TestImportNeverSettles(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
-	source := &hooked{Sets: sets(t, client), before: func(call int) {
-		client.SRem(t.Context(), "blocks:1", "2")
+	source := &hooked{Sets: sets(t, app), before: func(call int) {
+		app.SRem(t.Context(), "blocks:1", "2")
 		if call > 1 && call%2 == 1 {
-			sadd(t, client, "1", "2")
+			sadd(t, app, "1", "2")
 		}
 	}}
 	_, err := w.newImport(t, "block", source).Run(t.Context())
@@ -141,11 +144,11 @@ func TestImportNeverSettles(t *testing.T) {
 }
 
 func TestImportBadMembers(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2", "1", strings.Repeat("x", 257), "a\nb", "")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2", "1", strings.Repeat("x", 257), "a\nb", "")
 	w := newWorld(t, 0)
 	var bad []string
-	im := w.newImport(t, "block", sets(t, client))
+	im := w.newImport(t, "block", sets(t, app))
 	im.Skip, im.Bad = true, func(_ migrate.Pair, problem error) { bad = append(bad, problem.Error()) }
 	sum, err := im.Run(t.Context())
 	if want := (migrate.Imported{Groups: 1, Read: 5, Changed: 1, Skipped: 4}); err != nil || sum != want || len(bad) != 4 {
@@ -153,20 +156,20 @@ func TestImportBadMembers(t *testing.T) {
 	}
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2"})
 
-	_, err = w.newImport(t, "block", sets(t, client)).Run(t.Context())
+	_, err = w.newImport(t, "block", sets(t, app)).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "stopped at a member that cannot be recorded") {
 		t.Errorf("stopping: %v", err)
 	}
 }
 
 func TestImportLimit(t *testing.T) {
-	client := redistest.Start(t).Client()
-	sadd(t, client, "1", "2", "3", "4")
+	app := redistest.Start(t).Client()
+	sadd(t, app, "1", "2", "3", "4")
 	w := newWorld(t, 2)
-	if sum := w.importAll(t, "block", sets(t, client)); sum.OverLimit != 1 || sum.Changed != 2 {
+	if sum := w.importAll(t, "block", sets(t, app)); sum.OverLimit != 1 || sum.Changed != 2 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, _ := w.compare(t, "block", sets(t, client), false); sum.Missed != 1 {
+	if sum, _ := w.compare(t, "block", sets(t, app), false); sum.Missed != 1 {
 		t.Errorf("%+v, want what was refused to be missed", sum)
 	}
 }

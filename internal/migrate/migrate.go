@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/client"
 )
 
 // Pair is an activity of the kind that is moved.
@@ -61,7 +62,7 @@ const (
 )
 
 // settle has the service follow the source in a pair that others may be changing, in both, in this order.
-func settle(ctx context.Context, source Source, to *Service, kind Kind, p Pair) error {
+func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p Pair) error {
 	has, err := hasOne(ctx, source, p)
 	for range maxTurns {
 		if err != nil {
@@ -73,11 +74,11 @@ func settle(ctx context.Context, source Source, to *Service, kind Kind, p Pair) 
 				return err
 			}
 		}
-		line := Line{User: p.User, Kind: kind.Name, Target: p.Target}
+		line := client.Activity{User: p.User, Kind: kind.Name, Target: p.Target}
 		if !has {
 			line.Until = time.Now().Add(grace)
 		}
-		if _, err := to.Record(ctx, []Line{line}); err != nil {
+		if _, err := to.Record(ctx, []client.Activity{line}); err != nil {
 			return err
 		}
 		// Who has added it since the source was read may have told the service before it was given an end.
@@ -98,14 +99,14 @@ func hasOne(ctx context.Context, source Source, p Pair) (bool, error) {
 }
 
 // check returns why an activity of the kind can never be recorded; nil: it can.
-func (k Kind) check(p Pair) error {
+func check(k client.Kind, p Pair) error {
 	if err := activity.CheckID(p.User, "user"); err != nil {
 		return err
 	}
 	if err := activity.CheckID(p.Target, "target"); err != nil {
 		return err
 	}
-	if k.ofUsers() && p.User == p.Target {
+	if ofUsers(k) && p.User == p.Target {
 		return fmt.Errorf("%q cannot %s themselves", p.User, k.Name)
 	}
 	return nil

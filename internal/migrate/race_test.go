@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/examples/dualwrite"
 	"github.com/feedfilter/feedfilter/internal/migrate"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -29,7 +30,7 @@ type writer struct {
 	number  int
 	blocked map[migrate.Pair]bool // acknowledged in both places, and not undone since
 	due     map[migrate.Pair]bool
-	kind    migrate.Kind
+	kind    client.Kind
 }
 
 // step blocks or unblocks, and has a feed show that what is blocked is.

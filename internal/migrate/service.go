@@ -1,59 +1,41 @@
 package migrate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/feedfilter/feedfilter/client"
 )
 
 const (
 	attempts     = 10
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
-	callTimeout  = 30 * time.Second // of one attempt
-	maxAnswer    = 8 << 20          // bytes; a list of 1,000 items or a feed of 900 takes less
-	listLimit    = 1000
 )
 
-// Service calls a service. All of its calls may be repeated, so what fails for the moment (no connection, 429, 503) is tried again, 10
-// times in all. It may be used by many goroutines.
+// Service has a service do what a migration needs. All of it may be repeated, so what fails for the moment is tried again, 10 times in
+// all. It may be used by many goroutines.
 type Service struct {
-	URL    *url.URL
-	Token  string // "": none
-	Client *http.Client
+	// Client makes the calls, each once: its own retries are made for programs that serve, and are over too soon for one that
+	// runs for hours.
+	Client *client.Client
 }
 
-// Kind is a kind of activities as the service has it.
-type Kind struct {
-	Name   string `json:"name"`
-	Plural string `json:"plural"`
-	Target string `json:"target"`
-	Effect string `json:"effect"`
-	TwoWay bool   `json:"two_way"`
-	Ledger bool   `json:"ledger"`
-}
-
-func (k Kind) ofUsers() bool { return k.Target == "user" }
+func ofUsers(k client.Kind) bool { return k.Target == "user" }
 
 // Kind looks a kind up that the ledger keeps: of others nobody can say exactly what there is.
-func (s *Service) Kind(ctx context.Context, name string) (Kind, error) {
-	var answer struct {
-		Kinds []Kind `json:"kinds"`
-	}
+func (s *Service) Kind(ctx context.Context, name string) (client.Kind, error) {
 	// The first call, and the one that a wrong address fails at: at once.
-	if _, err := s.try(ctx, http.MethodGet, "/v1/kinds", nil, &answer); err != nil {
-		return Kind{}, fmt.Errorf("%s: %w", s.URL, err)
+	kinds, err := s.Client.Kinds(ctx)
+	if err != nil {
+		return client.Kind{}, err
 	}
-	for _, k := range answer.Kinds {
+	for _, k := range kinds {
 		if k.Name == name && !k.Ledger {
 			return k, fmt.Errorf("kind %q is not kept in the ledger", name)
 		}
@@ -61,77 +43,43 @@ func (s *Service) Kind(ctx context.Context, name string) (Kind, error) {
 			return k, nil
 		}
 	}
-	return Kind{}, fmt.Errorf("the service has no kind %q", name)
-}
-
-// Line is an activity to be added.
-type Line struct {
-	User   string    `json:"user"`
-	Kind   string    `json:"kind"`
-	Target string    `json:"target"`
-	Op     string    `json:"op"` // set by Record
-	Since  time.Time `json:"since,omitzero"`
-	Until  time.Time `json:"until,omitzero"`
-}
-
-// Outcome is what became of a Line.
-type Outcome struct {
-	Changed bool `json:"changed"`
-	Error   struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"` // of an empty Code if there is none
+	return client.Kind{}, fmt.Errorf("the service has no kind %q", name)
 }
 
 // Record adds activities, up to 900.
-func (s *Service) Record(ctx context.Context, lines []Line) ([]Outcome, error) {
-	for i := range lines {
-		lines[i].Op = "add"
-		lines[i].Until = lines[i].Until.UTC().Truncate(time.Microsecond)
+func (s *Service) Record(ctx context.Context, activities []client.Activity) (results []client.Result, err error) {
+	for i := range activities {
+		activities[i].Op = client.Add
+		activities[i].Until = activities[i].Until.UTC().Truncate(time.Microsecond)
 	}
-	body := struct {
-		Activities []Line `json:"activities"`
-	}{lines}
-	var answer struct {
-		Results []Outcome `json:"results"`
-	}
-	err := s.call(ctx, http.MethodPost, "/v1/activities", body, &answer)
-	if err == nil && len(answer.Results) != len(lines) {
-		err = fmt.Errorf("the service answered %d of %d activities", len(answer.Results), len(lines))
-	}
-	return answer.Results, err
+	err = patiently(ctx, "record activities", func() error {
+		results, err = s.Client.Batch(ctx, activities)
+		return err
+	})
+	return results, err
 }
 
 // Present tells whether the ledger has an activity.
-func (s *Service) Present(ctx context.Context, k Kind, p Pair) (bool, error) {
-	body := struct {
-		Kind    string   `json:"kind"`
-		Targets []string `json:"targets"`
-	}{k.Name, []string{p.Target}}
-	var answer struct {
-		Present int `json:"present"`
-	}
-	err := s.call(ctx, http.MethodPost, "/v1/users/"+url.PathEscape(p.User)+"/preview", body, &answer)
+func (s *Service) Present(ctx context.Context, k client.Kind, p Pair) (bool, error) {
+	var answer client.Preview
+	err := patiently(ctx, "preview an activity", func() (err error) {
+		answer, err = s.Client.Preview(ctx, p.User, k.Name, []string{p.Target})
+		return err
+	})
 	return answer.Present == 1, err
 }
 
 // Ends is when an activity ends, zero if it does not or is not there.
-func (s *Service) Ends(ctx context.Context, k Kind, p Pair) (time.Time, error) {
-	body := struct {
-		Viewer string    `json:"viewer"`
-		Post   candidate `json:"post"`
-	}{p.User, candidate{p.Target, p.User}}
-	if k.ofUsers() {
-		body.Post = candidate{"0", p.Target}
+func (s *Service) Ends(ctx context.Context, k client.Kind, p Pair) (time.Time, error) {
+	post := client.Post{ID: p.Target, Author: p.User}
+	if ofUsers(k) {
+		post = client.Post{ID: "0", Author: p.Target}
 	}
-	var answer struct {
-		Reasons []struct {
-			Kind      string    `json:"kind"`
-			Direction string    `json:"direction"`
-			Until     time.Time `json:"until"`
-		} `json:"reasons"`
-	}
-	err := s.call(ctx, http.MethodPost, "/v1/feed/explain", body, &answer)
+	var answer client.Explanation
+	err := patiently(ctx, "explain an activity", func() (err error) {
+		answer, err = s.Client.Explain(ctx, p.User, post)
+		return err
+	})
 	for _, r := range answer.Reasons {
 		if r.Kind == k.Name && r.Direction == "by_viewer" {
 			return r.Until, err
@@ -140,107 +88,79 @@ func (s *Service) Ends(ctx context.Context, k Kind, p Pair) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// List calls each for all that the ledger has of a user, with its end, zero for none.
-func (s *Service) List(ctx context.Context, k Kind, user string, each func(target string, until time.Time)) error {
-	route := "/v1/users/" + url.PathEscape(user) + "/" + k.Plural + "?limit=" + strconv.Itoa(listLimit)
-	for cursor := ""; ; {
-		var answer struct {
-			Items []struct {
-				Target string    `json:"target"`
-				Until  time.Time `json:"until"`
-			} `json:"items"`
-			Next string `json:"next"`
+// List returns all that the ledger has of a user.
+func (s *Service) List(ctx context.Context, k client.Kind, user string) (items []client.Item, err error) {
+	err = patiently(ctx, "list activities", func() error {
+		items = items[:0]
+		for item, err := range s.Client.List(ctx, user, k.Plural) {
+			if err != nil {
+				return err
+			}
+			items = append(items, item)
 		}
-		page := route
-		if cursor != "" {
-			page += "&cursor=" + url.QueryEscape(cursor)
-		}
-		if err := s.call(ctx, http.MethodGet, page, nil, &answer); err != nil {
-			return err
-		}
-		for _, item := range answer.Items {
-			each(item.Target, item.Until)
-		}
-		if cursor = answer.Next; cursor == "" {
-			return nil
-		}
-	}
-}
-
-type candidate struct {
-	ID     string `json:"id"`
-	Author string `json:"author,omitzero"`
+		return nil
+	})
+	return items, err
 }
 
 // Reported asks for a feed of viewer with candidates of or by the targets, up to 900, and tells which are dropped, or marked, for the
 // kind. With exact, the ledger confirms it.
-func (s *Service) Reported(ctx context.Context, k Kind, viewer string, targets []string, exact bool) ([]bool, error) {
-	body := struct {
-		Viewer   string      `json:"viewer"`
-		Posts    []candidate `json:"posts"`
-		Kinds    []string    `json:"kinds"`
-		Annotate []string    `json:"annotate,omitzero"`
-		Exact    bool        `json:"exact,omitzero"`
-	}{Viewer: viewer, Kinds: []string{}, Exact: exact}
+func (s *Service) Reported(ctx context.Context, k client.Kind, viewer string, targets []string, exact bool) ([]bool, error) {
+	req := client.FilterRequest{Viewer: viewer, Kinds: []string{}, Exact: exact}
 	if k.Effect == "drop" {
-		body.Kinds = []string{k.Name}
+		req.Kinds = []string{k.Name}
 	} else {
-		body.Annotate = []string{k.Name}
+		req.Annotate = []string{k.Name}
 	}
 	for i, target := range targets {
-		c := candidate{ID: target}
-		if k.ofUsers() {
-			c = candidate{strconv.Itoa(i), target}
+		post := client.Post{ID: target}
+		if ofUsers(k) {
+			post = client.Post{ID: strconv.Itoa(i), Author: target}
 		}
-		body.Posts = append(body.Posts, c)
+		req.Posts = append(req.Posts, post)
 	}
-	var answer struct {
-		Posts    []map[string]any `json:"posts"`
-		Dropped  []candidate      `json:"dropped"`
-		Degraded []any            `json:"degraded"`
-	}
-	err := s.call(ctx, http.MethodPost, "/v1/feed/filter", body, &answer)
+	var feed client.Feed
+	err := patiently(ctx, "filter a feed", func() (err error) {
+		feed, err = s.Client.Filter(ctx, req)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if len(answer.Degraded) > 0 || len(answer.Posts)+len(answer.Dropped) != len(targets) {
-		return nil, fmt.Errorf("the service answered a feed in part: %v", answer.Degraded)
+	if len(feed.Degraded) > 0 {
+		return nil, fmt.Errorf("the service answered a feed in part: %v", feed.Degraded)
 	}
 	found := make(map[string]bool)
-	for _, d := range answer.Dropped {
+	for _, d := range feed.Dropped {
 		found[d.ID] = true
 	}
-	for _, p := range answer.Posts {
-		if id, ok := p["id"].(string); ok && p[k.Name] == true {
-			found[id] = true
+	for _, p := range feed.Posts {
+		if p.Marks[k.Name] {
+			found[p.ID] = true
 		}
 	}
 	reported := make([]bool, len(targets))
-	for i := range targets {
-		reported[i] = found[body.Posts[i].ID]
+	for i, post := range req.Posts {
+		reported[i] = found[post.ID]
 	}
 	return reported, nil
 }
 
-// call has the service answer a request, at last.
-func (s *Service) call(ctx context.Context, method, route string, in, out any) error {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("%s %s: %w", method, route, err)
-		}
-	}
+// patiently calls try until it succeeds, or fails for good.
+func patiently(ctx context.Context, what string, try func() error) error {
 	backoff := firstBackoff
 	for n := 1; ; n++ {
-		wait, err := s.try(ctx, method, route, body, out)
+		err := try()
 		if err == nil {
 			return nil
 		}
-		if wait < 0 || n == attempts || ctx.Err() != nil {
-			return fmt.Errorf("%s %s: %w", method, s.URL.JoinPath("/").String(), err)
+		if n == attempts || ctx.Err() != nil || !errors.Is(err, client.ErrUnavailable) {
+			return fmt.Errorf("%s: %w", what, withoutRoute(err))
 		}
-		wait = max(wait, backoff/2+rand.N(backoff/2)) //nolint:gosec // spreads callers out
+		wait := backoff/2 + rand.N(backoff/2) //nolint:gosec // spreads callers out
+		if answer, ok := errors.AsType[*client.Error](err); ok {
+			wait = max(wait, min(answer.RetryAfter, maxBackoff))
+		}
 		backoff = min(2*backoff, maxBackoff)
 		select {
 		case <-time.After(wait):
@@ -250,61 +170,19 @@ func (s *Service) call(ctx context.Context, method, route string, in, out any) e
 	}
 }
 
-// try calls once. After an error it returns how long to wait before the next time, less than 0 if it is of no use.
-func (s *Service) try(ctx context.Context, method, route string, body []byte, out any) (wait time.Duration, err error) {
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	u, err := s.URL.Parse(route)
-	if err != nil {
-		return -1, err
-	}
-	req, err := http.NewRequestWithContext(limited, method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return -1, err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if s.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+s.Token)
-	}
-	resp, err := s.Client.Do(req)
-	if err != nil {
-		return 0, withoutRoute(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return 0, err
-	case resp.StatusCode == http.StatusOK && len(text) <= maxAnswer:
-		if err := json.Unmarshal(text, out); err != nil {
-			return -1, fmt.Errorf("answered not as feedfilter does: %w", err)
-		}
-		return 0, nil
-	case resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests:
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 without
-		wait = min(time.Duration(max(seconds, 0))*time.Second, maxBackoff)
-	default:
-		wait = -1
-	}
-	var answer struct {
-		Error struct {
-			Message string `json:"message"`
-			Field   string `json:"field"`
-		} `json:"error"`
-	}
-	_ = json.Unmarshal(text, &answer) // others than feedfilter have no message
-	if answer.Error.Field != "" {
-		answer.Error.Field += ": "
-	}
-	return wait, fmt.Errorf("%s: %s%s", resp.Status, answer.Error.Field, answer.Error.Message)
-}
-
-// withoutRoute is the error of a client without the route, which has a user's id.
+// withoutRoute is the error of a call without the route, which has a user's id.
 func withoutRoute(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
+	if errors.Is(err, client.ErrForeign) {
+		return fmt.Errorf("the service answered %w", client.ErrForeign)
+	}
+	if answer, ok := errors.AsType[*client.Error](err); ok {
+		return answer
+	}
+	if lost, ok := errors.AsType[*url.Error](err); ok {
+		return lost.Err
+	}
+	if errors.Is(err, client.ErrUnavailable) {
+		return client.ErrUnavailable
 	}
 	return err
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
@@ -29,7 +29,9 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	status, after, _ := strings.Cut(next, " ")
 	resp := &http.Response{Header: make(http.Header), Status: status, Body: io.NopCloser(strings.NewReader(`{"present":1}`))}
+	resp.Request = req
 	resp.Header.Set("Retry-After", after)
+	resp.Header.Set("Content-Type", "application/json")
 	switch status {
 	case "200":
 		resp.StatusCode = http.StatusOK
@@ -66,11 +68,9 @@ func TestServiceTriesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				answers := &scripted{answers: c.answers}
-				s := &migrate.Service{
-					URL: &url.URL{Scheme: "http", Host: "service"}, Token: "secret", Client: &http.Client{Transport: answers},
-				}
+				s := newService(t, "http://service", answers)
 				begun := time.Now()
-				present, err := s.Present(t.Context(), migrate.Kind{Name: "block"}, migrate.Pair{User: "1", Target: "2"})
+				present, err := s.Present(t.Context(), client.Kind{Name: "block"}, migrate.Pair{User: "1", Target: "2"})
 				took := time.Since(begun)
 				if answers.calls != c.calls || took < c.least || took > time.Minute {
 					t.Errorf("%d calls in %v, want %d in %v or more", answers.calls, took, c.calls, c.least)
@@ -92,7 +92,7 @@ func TestServiceTriesAgain(t *testing.T) {
 // Where nobody listens is said at once.
 func TestServiceWrongAddress(t *testing.T) {
 	answers := &scripted{answers: []string{"refused"}}
-	s := &migrate.Service{URL: &url.URL{Scheme: "http", Host: "service"}, Client: &http.Client{Transport: answers}}
+	s := newService(t, "http://service", answers)
 	if _, err := s.Kind(t.Context(), "block"); err == nil || answers.calls != 1 {
 		t.Errorf("%d calls, %v", answers.calls, err)
 	}

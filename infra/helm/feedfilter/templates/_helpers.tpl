@@ -26,6 +26,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "feedfilter.scheme" -}}
+{{ ternary "https" "http" (not (empty .Values.tls.secret)) }}
+{{- end -}}
+
 {{- define "feedfilter.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// running is what a service that runs is made of, in the order that it is opened in.
+type running struct {
+	*serveCmd
+
+	log      *slog.Logger
+	level    *slog.LevelVar
+	gate     *gate
+	data     *data
+	sampler  *feed.Sampler
+	handler  *httpapi.Handler
+	listener *limitedListener
+
+	beside  sync.WaitGroup // what is done beside requests
+	closers []func() error
+}
+
+// onClose has close done when what was opened before is still open.
+func (r *running) onClose(do func() error) { r.closers = append(r.closers, do) }
+
+// close closes what is open, the last first.
+func (r *running) close() error {
+	var errs []error
+	for _, do := range slices.Backward(r.closers) {
+		errs = append(errs, do())
+	}
+	return errors.Join(errs...)
+}
+
+// open opens the data, and what says who may ask for it. What is open after an error is closed by close.
+func (r *running) open(ctx context.Context, std stdio) (err error) {
+	r.log, r.level = r.Data.leveledLogger(std)
+	if r.gate, err = r.Access.open(ctx, r.Addr, r.log); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	r.onClose(func() error {
+		end()
+		return r.gate.close()
+	})
+	r.Data.meters = r.Data.newMeters(r.gate)
+	r.log = r.Watch.logger(r.log)
+	if r.Data.tracer, err = r.Watch.tracer(ctx, r.log); err != nil {
+		return err
+	}
+	r.onClose(func() error {
+		closeTracer(context.WithoutCancel(ctx), r.Data.tracer, r.log)
+		return nil
+	})
+	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
+		return err
+	}
+	r.onClose(r.data.close)
+	if err := r.Access.openLogs(r.gate, r.Data.DataDir, std, r.log); err != nil {
+		return err
+	}
+	return r.listen(ctx)
+}
+
+// listen makes the handlers and takes the address. The address is the log's first line.
+func (r *running) listen(ctx context.Context) (err error) {
+	r.sampler, err = r.Watch.sampler(r.data.recorder, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
+	if err != nil {
+		return err
+	}
+	r.onClose(func() error {
+		r.sampler.Close()
+		return nil
+	})
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", r.Addr)
+	if err != nil {
+		return err
+	}
+	r.listener = limitConnections(listener, r.MaxConnections)
+	logListening(ctx, r.log, listener.Addr(), r.data)
+	r.gate.start(ctx, r.log)
+	logDamage(ctx, r.log, r.data)
+	if r.data.windows != nil {
+		r.log.InfoContext(ctx, "windows restored", "pages", r.data.windows.Restored().Pages)
+	}
+	besides, end := context.WithCancel(ctx)
+	r.onClose(func() error {
+		end()
+		r.beside.Wait()
+		return nil
+	})
+	//nolint:contextcheck // handlers have their requests' contexts
+	r.handler = httpapi.New(httpapi.Config{
+		Recorder: r.data.recorder, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
+		Sampler: r.sampler, Trace: r.Data.tracer.Requests(),
+		About:      r.Data.about(),
+		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
+	})
+	return nil
+}
+
+// serve answers until ctx ends, and reloads the settings for each of hup.
+func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invocation) error {
+	server := newServer(r.handler, r.log, defaultTimeouts())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(r.gate.listener(r.listener)) }()
+	if err := r.data.pingRedis(ctx); err != nil && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
+	}
+	reload := &reloader{now: chosen, kinds: r.data.recorder.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
+	for {
+		select {
+		case <-hup:
+			reload.run(ctx)
+		case err := <-served:
+			return fmt.Errorf("serve on %s: %w", r.listener.Addr(), err)
+		case <-ctx.Done():
+			return r.shutdown(ctx, server, r.log)
+		}
+	}
+}
+
+// live are the settings that can change while the service runs.
+func (r *running) live() []liveSetting {
+	return []liveSetting{
+		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
+		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
+		{flag: "max-connections", apply: func(to *serveCmd) error { r.listener.setLimit(to.MaxConnections); return nil }},
+		{flag: "scrub-rate", apply: func(to *serveCmd) error { return r.data.recorder.SetScrubRate(to.Data.ScrubRate) }},
+		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
+		{flag: "rate-limit", apply: func(to *serveCmd) error {
+			if r.gate.access.Tokens != nil { // without, none is limited
+				r.gate.access.Tokens.SetRate(to.Access.RateLimit)
+			}
+			return nil
+		}},
+		{flag: "user-rate-limit", apply: func(to *serveCmd) error { r.gate.access.Users.SetRate(to.Access.UserRateLimit); return nil }},
+		{flag: "shutdown-timeout", apply: func(to *serveCmd) error { r.ShutdownTimeout = to.ShutdownTimeout; return nil }},
+	}
+}
