@@ -85,7 +85,8 @@ func TestSmuggling(t *testing.T) {
 }
 
 // TestPathTricks asks for what needs a scope by other names of it, with a token that lacks the scope and with none. Neither
-// how a path is written nor a header gets at it; and there is nothing that nobody meant to serve.
+// how a path is written nor a header gets at it, and no header changes what is asked for; and there is nothing that nobody
+// meant to serve.
 func TestPathTricks(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, nil)
 	addr := s.start(t)
@@ -103,8 +104,9 @@ func TestPathTricks(t *testing.T) {
 		"PUT /v1/users/1/blocks/2", "PUT /v1/users/1/blocks/../../../../healthz", "PUT /healthz/../v1/users/1/blocks/2", "POST /v1/users/1/blocks/2", "GET /v1/users/1/blocks/2?_method=PUT", "PUT //v1/users/1/blocks/2",
 		"DELETE /v1/users/1", "DELETE /v1/users/1/../1", "CONNECT localhost:80", "PUT *", "put /v1/users/1/blocks/2",
 	} {
-		for _, header := range headers {
-			for _, token := range []string{"", "Authorization: Bearer feed\r\n"} {
+		for _, token := range []string{"", "Authorization: Bearer feed\r\n"} {
+			plain := 0 // what is answered without more headers
+			for _, header := range headers {
 				sent := request + " HTTP/1.1\r\nHost: localhost\r\n" + token
 				if header != "" {
 					sent += header + "\r\n"
@@ -113,6 +115,13 @@ func TestPathTricks(t *testing.T) {
 				allowed := request == "GET /ops/" && len(got) == 1 && got[0]/100 == 3 // to the page itself
 				if len(got) != 1 || got[0] < 400 && !allowed || got[0] >= 500 {
 					t.Errorf("%s with %q %q: answered %v", request, header, token, got)
+					continue
+				}
+				if header == "" {
+					plain = got[0]
+				}
+				if got[0] != plain && got[0] != http.StatusBadRequest { // a header that is none
+					t.Errorf("%s with %q %q: answered %d, and %d without", request, header, token, got[0], plain)
 				}
 			}
 		}
