@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -207,5 +208,19 @@ func (b *beside) ask(ctx context.Context, y *tally, g *target, rng *rand.Rand) {
 		y.count("asked beside, in vain", 1)
 	default:
 		y.violatedf("beside", "%s %s at instance %d: %d %s", c.method, c.path, g.index, r.status, r.body)
+	}
+}
+
+// What the race detector says is found in a log, and nothing else is taken for it.
+func TestRacesAreFound(t *testing.T) {
+	const sound = `{"msg":"listening"}` + "\n"
+	const race = "==================\nWARNING: DATA RACE\nRead at 0x1 by goroutine 7:\n  main.main()\n"
+	for text, want := range map[string]string{sound: "", sound + race: strings.TrimPrefix(race, "==================\n")} {
+		i := &instance{log: &tailLog{max: 200}, races: &tailLog{max: 1000}}
+		listening := make(chan bool, 1)
+		i.follow(strings.NewReader(text), listening)
+		if got := i.races.String(); got != want || !<-listening {
+			t.Errorf("of %q: %q, want %q", text, got, want)
+		}
 	}
 }
