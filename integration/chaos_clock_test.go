@@ -46,8 +46,7 @@ func skewedCommand(t *testing.T) string {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "feedfilter-skewed")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", write("overlay.json", string(overlay)),
-		"-o", binary, "../cmd/feedfilter")
+	build := exec.CommandContext(t.Context(), "go", buildArgs(binary, "-overlay", write("overlay.json", string(overlay)))...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the command with a skewed clock: %v\n%s", err, out)
 	}

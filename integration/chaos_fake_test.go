@@ -38,7 +38,7 @@ func TestChaosFindsFaults(t *testing.T) {
 			for i := range 2 {
 				server := httptest.NewServer(fake)
 				t.Cleanup(server.Close)
-				l.targets = append(l.targets, newTarget(i, server.URL))
+				l.targets = append(l.targets, newTarget(i, server.URL, func() string { return "" }))
 			}
 			l.run(t.Context())
 			l.checkAtRest(t.Context())

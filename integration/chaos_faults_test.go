@@ -49,23 +49,16 @@ func processFaults() []fault {
 // a minute ago, it waits for that.
 func reshape(w *world) (func() error, error) {
 	pages := chaosPages << w.rng.IntN(5) / 4 // a quarter to four times as many
-	body := strings.NewReader(fmt.Sprintf(`{"pages":%d}`, pages))
-	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodPut, w.anyInstance().url+"/v1/pages", body)
-	if err != nil {
-		return nil, err
+	r := w.anyInstance().send(w.t.Context(), http.MethodPut, "/v1/pages", map[string]int{"pages": pages})
+	if r.err != nil {
+		return nil, fmt.Errorf("reshape to %d pages: %w", pages, r.err)
 	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("reshape to %d pages: %w", pages, err)
-	}
-	defer response.Body.Close()
-	switch response.StatusCode {
+	switch r.status {
 	case http.StatusOK, http.StatusAccepted: // it is so, or on its way
 	case http.StatusConflict: // another is
 	case http.StatusServiceUnavailable: // the ledger has not got over the fault before
 	default:
-		return nil, fmt.Errorf("reshape to %d pages: %s", pages, response.Status)
+		return nil, fmt.Errorf("reshape to %d pages: %d %s", pages, r.status, r.body)
 	}
 	return nil, nil //nolint:nilnil // nothing has to be healed
 }

@@ -25,6 +25,7 @@ type instance struct {
 	args    []string
 	cmd     *exec.Cmd // of its last life; touched by the test's goroutine alone
 	log     *tailLog
+	races   *tailLog // what the race detector says, if the command was built with it
 
 	lifeMu  sync.Mutex
 	pid     int // 0: it is down
@@ -33,11 +34,11 @@ type instance struct {
 
 const startLimit = time.Minute
 
-// newInstance starts command on a port of its own, and ends it with the test.
-func newInstance(t *testing.T, index int, command string, args ...string) *instance {
+// newInstance starts command on a port of its own, and ends it with the test. Its clients present what token returns, if anything.
+func newInstance(t *testing.T, index int, command string, token func() string, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
-	i := &instance{target: newTarget(index, "http://"+addr), command: command, log: &tailLog{max: 200}}
+	i := &instance{target: newTarget(index, "http://"+addr, token), command: command, log: &tailLog{max: 200}, races: &tailLog{max: 1000}}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	if err := i.start(); err != nil {
 		t.Fatal(err)
@@ -82,10 +83,13 @@ func (i *instance) start() error {
 // follow keeps the log, and says once whether the process came to listen.
 func (i *instance) follow(stderr io.Reader, listening chan<- bool) {
 	r := bufio.NewReader(stderr)
-	said := false
+	said, raced := false, false
 	for {
 		line, err := r.ReadBytes('\n')
 		i.log.add(line)
+		if raced = raced || bytes.Contains(line, []byte("WARNING: DATA RACE")); raced { // it ends the process
+			i.races.add(line)
+		}
 		var entry struct {
 			Msg string `json:"msg"`
 		}

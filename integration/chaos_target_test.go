@@ -24,6 +24,7 @@ type target struct {
 	index  int
 	url    string
 	client *http.Client
+	token  func() string   // "" for none
 	busy   [2]atomic.Int32 // requests in progress: writes and feeds
 
 	mu      sync.Mutex
@@ -35,9 +36,9 @@ type target struct {
 // outage is a time in which connections may break: the instance was killed, or stopped.
 type outage struct{ from, until time.Time } // until is zero while it lasts
 
-func newTarget(index int, url string) *target {
+func newTarget(index int, url string, token func() string) *target {
 	return &target{
-		index: index, url: url,
+		index: index, url: url, token: token,
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: clientTimeout},
 	}
 }
@@ -109,8 +110,13 @@ type reply struct {
 
 // send sends a request and reads the answer. The client's timeout bounds it, and ctx.
 func (g *target) send(ctx context.Context, method, path string, body any) reply {
+	return g.sendAs(ctx, g.token(), method, path, body)
+}
+
+// sendAs sends it with that token, "" for none.
+func (g *target) sendAs(ctx context.Context, token, method, path string, body any) reply {
 	r := reply{by: g.is(), sent: time.Now()}
-	r.err = g.exchange(ctx, method, path, body, &r)
+	r.err = g.exchange(ctx, token, method, path, body, &r)
 	r.done = time.Now()
 	if g.is() != r.by {
 		r.by.life = unknownLife
@@ -118,7 +124,7 @@ func (g *target) send(ctx context.Context, method, path string, body any) reply 
 	return r
 }
 
-func (g *target) exchange(ctx context.Context, method, path string, body any, r *reply) error {
+func (g *target) exchange(ctx context.Context, token, method, path string, body any, r *reply) error {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -133,6 +139,9 @@ func (g *target) exchange(ctx context.Context, method, path string, body any, r 
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := g.client.Do(req)
 	if err != nil {

@@ -48,6 +48,7 @@ type world struct {
 	instances []*instance
 	load      *chaosLoad
 	tally     *tally
+	beside    *beside // nil: nothing is
 
 	postgres  *pgtest.Server
 	redis     *cache             // of oneRedis
@@ -93,6 +94,10 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	if on != embedded {
 		w.postgres = pgtest.Start(t)
 		args = append(args, "--ledger", w.postgres.Schema())
+	}
+	if *chaosBeside {
+		w.beside = newBeside(t)
+		args = append(args, w.beside.args...)
 	}
 	w.startInstances(args, addresses, skewed)
 	w.load = &chaosLoad{model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed}
@@ -155,7 +160,12 @@ func (w *world) startInstances(args, redis []string, skewed string) {
 		if address != "" {
 			own = append([]string{"--redis", address}, args...)
 		}
-		w.instances = append(w.instances, newInstance(w.t, n, binary, own...))
+		token := func() string { return "" }
+		if w.beside != nil {
+			own = append(slices.Clone(own), "--audit-log", w.beside.auditLog(n))
+			token = w.beside.token
+		}
+		w.instances = append(w.instances, newInstance(w.t, n, binary, token, own...))
 		if n == skewedInstance {
 			w.instances[n].assertSkewed(w.t.Context(), w.t)
 		}
@@ -170,6 +180,9 @@ func (w *world) underLoad(during func()) {
 	w.tally.start = time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() { w.load.run(ctx) })
+	if w.beside != nil {
+		wg.Go(func() { w.beside.run(ctx, w) })
+	}
 	stop := func() {
 		cancel()
 		wg.Wait()

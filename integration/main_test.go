@@ -24,6 +24,15 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
+// buildArgs are those of go to build the feedfilter under test as that binary.
+func buildArgs(binary string, more ...string) []string {
+	args := append([]string{"build", "-o", binary}, more...)
+	if *raceCommand {
+		args = append(args, "-race")
+	}
+	return append(args, "../cmd/feedfilter")
+}
+
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "feedfilter-integration")
 	if err != nil {
@@ -32,12 +41,10 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	command = filepath.Join(dir, "feedfilter")
-	args := []string{"build", "-o", command}
 	if *raceCommand {
-		args = append(args, "-race")
 		_ = os.Setenv("GORACE", "halt_on_error=1") // a race ends the service, and so fails the test
 	}
-	build := exec.Command("go", append(args, "../cmd/feedfilter")...) //nolint:noctx // go test bounds it
+	build := exec.Command("go", buildArgs(command)...) //nolint:noctx // go test bounds it
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the command:", err)

@@ -56,6 +56,8 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
+func errOf(_ *access.Token, err error) error { return err }
+
 func TestCheck(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	expires := `,"expires":"2026-11-22T00:00:01Z"}`
@@ -87,6 +89,11 @@ func TestCheck(t *testing.T) {
 	} {
 		if _, err := tokens.Check([]string{header}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", header, err, want)
+		}
+	}
+	for range 1000 { // no part of a hash is enough
+		if guess := access.NewToken(); !errors.Is(errOf(tokens.Check([]string{"Bearer " + guess})), access.ErrUnknown) {
+			t.Errorf("%q is taken for a token", guess)
 		}
 	}
 	if _, err := tokens.Check(nil); !errors.Is(err, access.ErrNoToken) {

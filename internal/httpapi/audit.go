@@ -86,7 +86,7 @@ func (k *call) noteReshape(pages int) {
 // toAudit is what of a request is to be audited, where it is of a route that writes or explains; else nil.
 func (s *service) toAudit(r route) *audited {
 	writes := r.method != http.MethodGet && slices.Contains(r.scopes, access.ActivityWrite)
-	if s.access.Audit == nil || !writes && r.path != explainPath {
+	if s.access.Audit == nil || !writes && r.path != explainPath && r.path != opsKeyPath {
 		return nil
 	}
 	return new(audited)

@@ -91,6 +91,9 @@ func TestAudit(t *testing.T) {
 		{"POST", "/v1/feed/explain", `{"viewer":"u","post":{"id":"p","author":"v"}}`, "ops", "", map[string]any{"route": "/v1/feed/explain", "op": "explain", "user": u, "target": p, "changed": 0.0, "token": "ops"}},
 		{"POST", "/v1/feed/filter", `{"viewer":"u","posts":[{"id":"r","author":"w"}],"record_seen":true}`, "all", "", map[string]any{
 			"route": "/v1/feed/filter", "op": "add", "user": u, "counts": map[string]any{"seen": map[string]any{"add": 1.0, "remove": 0.0}}, "changed": 1.0, "token": "all"}},
+		{"GET", "/v1/ops/users/u/keys/block/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "op": "inspect", "kind": "block", "user": u, "target": v, "changed": 0.0, "token": "ops"}},
+		{"GET", "/v1/ops/users/u/keys/zqx/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "status": 422.0, "code": "unknown_kind", "changed": 0.0, "token": "ops"}},
+		{"GET", "/v1/ops/users/u", "", "ops", "", nil},
 		{"PUT", "/v1/pages", `{"pages":16}`, "activity", "", map[string]any{"route": "/v1/pages", "op": "reshape", "pages": 16.0, "changed": 0.0}},
 		{"DELETE", "/v1/users/u", "", "activity", "", map[string]any{"route": "/v1/users/:user", "op": "delete_user", "user": u, "changed": 2.0}},
 		{"PUT", "/v1/users/u/blocks/u", "", "activity", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 422.0, "code": "self_block", "changed": 0.0}},
@@ -161,6 +164,7 @@ func TestNoIDsInLogs(t *testing.T) {
 		"POST /v1/users/%[1]s/preview {\"kind\":\"block\",\"targets\":[\"%[1]s2\"]}", "POST /v1/users/%[1]s/preview {\"kind\":\"%[1]s\",\"targets\":[\"%[1]s2\"]}",
 		"POST /v1/activities {\"activities\":[{\"user\":\"%[1]s\",\"kind\":\"hide\",\"target\":\"%[2]s\",\"op\":\"add\"}]}",
 		"POST /v1/activities {\"activities\":[{\"user\":\"%[1]s\",\"kind\":\"%[1]s\",\"target\":\"%[2]s\",\"op\":\"%[2]s\"}]}",
+		"GET /v1/ops/users/%[1]s", "GET /v1/ops/users/%[1]s/keys/hide/%[2]s", "GET /v1/ops/users/%[1]s/keys/%[1]s/%[2]s", "GET /v1/ops/pages/%[1]s",
 		"POST /v1/activities {\"%[1]s\":1}", "POST /v1/activities %[1]s",
 		"PUT /v1/pages {\"pages\":\"%[1]s\"}", "GET /v1/users/%[1]s", "GET /v1/users/%[1]s/export", "GET /v1/stats?%[1]s=1", "GET /%[1]s/%[2]s", "GET /v1/users/%[1]s/%[2]s",
 		"%[1]s /v1/users/%[1]s", "GET /v1/users/%[1]s%%00/blocks", "DELETE /v1/users/%[1]s",

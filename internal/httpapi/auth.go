@@ -34,7 +34,7 @@ type Access struct {
 	// another name.
 	Hosts []string
 
-	// Audit gets a line for each write and each explanation, and some for requests that are refused. Nil: none.
+	// Audit gets a line for each write, each explanation and each key that is looked into, and some for requests that are refused. Nil: none.
 	Audit *access.Audit
 	IDs   *access.IDs // hash the ids in it; default: by a key that nobody knows
 }

@@ -328,7 +328,8 @@ func FuzzPathID(f *testing.F) {
 func FuzzPathWithToken(f *testing.F) {
 	s, _ := guarded(f, httpapi.Config{}, nil)
 	for _, seed := range []string{"GET /v1/stats", "GET /healthz", "PUT /v1/users/1/blocks/2", "POST /v1/feed/filter", "GET //v1/stats", "GET /v1//stats", "GET /v1/stats/", "GET /V1/STATS",
-		"GET /v1/%73tats", "GET /v1/../v1/stats", "GET /healthz/../v1/stats", "HEAD /v1/kinds", "OPTIONS /v1/stats", "GET /v1/users/%2e%2e/export", "GET /healthz?x=/v1/stats", "GET http://x/v1/stats", "GET *"} {
+		"GET /v1/%73tats", "GET /v1/../v1/stats", "GET /healthz/../v1/stats", "HEAD /v1/kinds", "OPTIONS /v1/stats", "GET /v1/users/%2e%2e/export", "GET /healthz?x=/v1/stats", "GET http://x/v1/stats", "GET *",
+		"GET /ops", "GET /ops/..%2fv1/stats", "GET /ops/../v1/ops/health", "GET /v1/ops/users/1/keys/block/2", "POST /v1/ops/scrub", "GET /docs", "GET /openapi.json", "GET /metrics"} {
 		method, path, _ := strings.Cut(seed, " ")
 		for _, header := range []string{"", "Bearer wrong", "Bearer old", "Bearer feed", "bearer all", "Basic YWxsOg=="} {
 			f.Add(method, path, header)
@@ -343,7 +344,8 @@ func FuzzPathWithToken(f *testing.F) {
 		s.ServeHTTP(w, r)
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		right := strings.EqualFold(scheme, "bearer") && slices.Contains([]string{"feed", "activity", "ops", "all"}, strings.TrimLeft(token, " "))
-		open := r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || r.Method == http.MethodOptions
+		open := r.Method == http.MethodOptions || strings.HasPrefix(r.URL.Path, "/ops/") || // static, and has no data
+			slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/style.css", "/ops"}, r.URL.Path)
 		if w.Code >= 500 || w.Code < 400 && !right && !open {
 			t.Fatalf("%q %q with %q: %d %s", r.Method, r.URL, header, w.Code, w.Body)
 		}

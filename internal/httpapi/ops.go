@@ -134,6 +134,9 @@ func (s *service) opsKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if k, ok := s.recorder.Kinds().Named(kind); ok { // or else it may be anything
+		callOf(c).note("inspect", k.Name, user, target)
+	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	inside, err := s.recorder.InspectKey(ctx, kind, user, target)

@@ -1,0 +1,176 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// exchangeRaw sends bytes, and returns the statuses of all answers until the server closes the connection.
+func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, sent); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	for r := bufio.NewReader(conn); ; {
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return statuses
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		statuses = append(statuses, res.StatusCode)
+	}
+}
+
+// TestSmuggling sends what two servers may see different ends of, as one before this service would pass it on: either it is
+// refused and the connection closed, so that nothing behind it is read, or the chunks alone say where it ends, and what is
+// behind it is a request of its own, which needs a token of its own.
+func TestSmuggling(t *testing.T) {
+	s, _ := guarded(t, httpapi.Config{}, nil)
+	addr := s.start(t)
+	const start = "POST /v1/feed/filter HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer feed\r\nContent-Type: application/json\r\n"
+	const body = `{"viewer":"1","posts":[]}`
+	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	const behind = "PUT /v1/users/1/blocks/2 HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, c := range map[string]struct {
+		header, body string
+		want         []int
+	}{
+		"sound":                         {fmt.Sprintf("Content-Length: %d\r\n", len(body)), body, []int{200, 401}},
+		"chunks":                        {"Transfer-Encoding: chunked\r\n", chunked, []int{200, 401}},
+		"a length and chunks":           {fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", len(chunked)+len(behind)), chunked, []int{200, 401}},
+		"chunks and a short length":     {"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", chunked, []int{200, 401}},
+		"two lengths":                   {fmt.Sprintf("Content-Length: %d\r\nContent-Length: %d\r\n", len(body), len(body)+len(behind)), body, []int{400}},
+		"a list of lengths":             {fmt.Sprintf("Content-Length: %d, %d\r\n", len(body), len(body)), body, []int{400}},
+		"a length with a sign":          {fmt.Sprintf("Content-Length: +%d\r\n", len(body)), body, []int{400}},
+		"a length of nothing":           {"Content-Length:\r\n", body, []int{400}},
+		"a negative length":             {"Content-Length: -1\r\n", body, []int{400}},
+		"a length in hexadecimal":       {"Content-Length: 0x19\r\n", body, []int{400}},
+		"two encodings":                 {"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", chunked, []int{501}},
+		"a list of encodings":           {"Transfer-Encoding: gzip, chunked\r\n", chunked, []int{501}},
+		"another encoding":              {"Transfer-Encoding: xchunked\r\n", chunked, []int{501}},
+		"a space before the colon":      {"Transfer-Encoding : chunked\r\n", chunked, []int{400}},
+		"a header that goes on":         {"X: y\r\n Transfer-Encoding: chunked\r\nContent-Length: 25\r\n", body, []int{200, 401}},
+		"two hosts":                     {"Host: y\r\nContent-Length: 25\r\n", body, []int{400}},
+		"a carriage return in a header": {"X: a\rTransfer-Encoding: chunked\r\nContent-Length: 25\r\n", body, []int{400}},
+		"a chunk with a sign":           {"Transfer-Encoding: chunked\r\n", "+" + chunked, []int{400}},
+		"a chunk of 2^64":               {"Transfer-Encoding: chunked\r\n", "10000000000000000\r\n" + body, []int{400}},
+		"a chunk that is longer":        {"Transfer-Encoding: chunked\r\n", "5\r\n" + body + "\r\n0\r\n\r\n", []int{400}},
+	} {
+		got := exchangeRaw(t, addr, start+c.header+"\r\n"+c.body+behind)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: answered %v, want %v", name, got, c.want)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...); a.Body != `{"items":[]}` {
+		t.Errorf("something was written: %s", a.Body)
+	}
+}
+
+// TestPathTricks asks for what needs a scope by other names of it, with a token that lacks the scope and with none. Neither
+// how a path is written nor a header gets at it, and no header changes what is asked for; and there is nothing that nobody
+// meant to serve.
+func TestPathTricks(t *testing.T) {
+	s, _ := guarded(t, httpapi.Config{}, nil)
+	addr := s.start(t)
+	headers := []string{
+		"", "X-HTTP-Method-Override: PUT", "X-Method-Override: PUT", "X-HTTP-Method: DELETE", "X-Original-URL: /healthz", "X-Rewrite-URL: /healthz", "X-Forwarded-For: 127.0.0.1",
+		"X-Forwarded-Host: localhost", "X-Forwarded-Prefix: /healthz", "X-Real-IP: 127.0.0.1", "Forwarded: for=127.0.0.1", "X-Original-Method: PUT", "Cookie: token=all", "Proxy-Authorization: Bearer all",
+		"Authorization : Bearer all", "X-Authorization: Bearer all",
+	}
+	for _, request := range []string{
+		"GET /v1/stats", "GET //v1/stats", "GET /v1//stats", "GET /v1/stats/", "GET /v1/./stats", "GET /healthz/../v1/stats", "GET /healthz/..%2fv1/stats", "GET /healthz%2f..%2fv1%2fstats",
+		"GET /healthz;/v1/stats", "GET /v1/stats;x", "GET /v1/stats%3fx", "GET /v1/stats%00", "GET /v1/stats%20", "GET /%76%31/stats", "GET /V1/stats", "GET \\v1\\stats", "GET http://localhost/v1/stats",
+		"GET http:///v1/stats", "GET /v1/stats?token=all&access_token=all", "GET /ops/../v1/stats", "GET /ops/..%2f..%2fv1%2fstats", "GET /ops/%2e%2e/v1/ops/health", "GET /docs/../metrics", "GET /metrics", "GET //metrics",
+		"GET /ops/..%2fopspage.go", "GET /ops/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "GET /ops/....//....//etc/passwd", "GET /ops/", "GET /ops/assets", "GET /ops/.git/config", "GET /ops/ops.js%00.html",
+		"GET /debug/pprof/", "GET /debug/vars", "GET /debug/requests", "GET /.env", "GET /admin", "GET /server-status",
+		"PUT /v1/users/1/blocks/2", "PUT /v1/users/1/blocks/../../../../healthz", "PUT /healthz/../v1/users/1/blocks/2", "POST /v1/users/1/blocks/2", "GET /v1/users/1/blocks/2?_method=PUT", "PUT //v1/users/1/blocks/2",
+		"DELETE /v1/users/1", "DELETE /v1/users/1/../1", "CONNECT localhost:80", "PUT *", "put /v1/users/1/blocks/2",
+	} {
+		for _, token := range []string{"", "Authorization: Bearer feed\r\n"} {
+			plain := 0 // what is answered without more headers
+			for _, header := range headers {
+				sent := request + " HTTP/1.1\r\nHost: localhost\r\n" + token
+				if header != "" {
+					sent += header + "\r\n"
+				}
+				got := exchangeRaw(t, addr, sent+"\r\n")
+				allowed := request == "GET /ops/" && len(got) == 1 && got[0]/100 == 3 // to the page itself
+				if len(got) != 1 || got[0] < 400 && !allowed || got[0] >= 500 {
+					t.Errorf("%s with %q %q: answered %v", request, header, token, got)
+					continue
+				}
+				if header == "" {
+					plain = got[0]
+				}
+				if got[0] != plain && got[0] != http.StatusBadRequest { // a header that is none
+					t.Errorf("%s with %q %q: answered %d, and %d without", request, header, token, got[0], plain)
+				}
+			}
+		}
+	}
+	if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...); a.Body != `{"items":[]}` {
+		t.Errorf("something was written: %s", a.Body)
+	}
+}
+
+// TestForgedLogLines puts what looks like lines of logs wherever a client has a say. Whatever the format, and at the lowest
+// level, each line is of the service.
+func TestForgedLogLines(t *testing.T) {
+	const forged = "x\nlevel=ERROR msg=FORGED\n{\"level\":\"ERROR\",\"msg\":\"FORGED\"}\n\u2028\x1b[31m\r\"y"
+	inJSON := `"x\nlevel=ERROR msg=FORGED\n{\"level\":\"ERROR\",\"msg\":\"FORGED\"}\u2028\r\u001b"`
+	escaped := everyByte(forged)
+	var text, jsons, audit lockedBuffer
+	options := &slog.HandlerOptions{Level: slog.LevelDebug}
+	for format, log := range map[string]*slog.Logger{"text": slog.New(slog.NewTextHandler(&text, options)), "json": slog.New(slog.NewJSONHandler(&jsons, options))} {
+		s := audited(t, log)
+		for _, mode := range []fault{sound, failing} {
+			s.store.set(mode)
+			s.ledger.set(mode)
+			for _, c := range [][3]string{
+				{"PUT", "/v1/users/" + escaped + "/blocks/2"}, {"PUT", "/v1/users/1/blocks/" + escaped}, {"GET", "/" + escaped}, {"GET", "/v1/stats?" + escaped + "=" + escaped},
+				{"GET", "/v1/ops/users/1/keys/" + escaped + "/2"}, {"GET", "/v1/users/1/blocks?cursor=" + escaped}, {"GET", "/v1/ops/pages/" + escaped},
+				{"POST", "/v1/feed/filter", `{"viewer":` + inJSON + `,"posts":[]}`}, {"POST", "/v1/feed/filter", `{"viewer":"1","posts":[],` + inJSON + `:1}`},
+				{"POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"kinds":[` + inJSON + `]}`},
+				{"POST", "/v1/activities", `{"activities":[{"user":"1","kind":` + inJSON + `,"target":"2","op":` + inJSON + `}]}`}, {"POST", "/v1/feed/explain", inJSON}, {"PUT", "/v1/pages", inJSON},
+			} {
+				for _, token := range []string{"all", "wrong", forged} {
+					ask(t, s, c[0], c[1], c[2], "Authorization", "Bearer "+token, "X-Request-Id", forged, "User-Agent", forged, "Traceparent", forged, "X-Forwarded-For", forged, "Content-Type", "application/json")
+				}
+			}
+		}
+		_, _ = io.WriteString(&audit, s.out.String())
+		if n := strings.Count(s.out.String(), "\n"); n < 10 {
+			t.Errorf("%s: %d lines of audit", format, n)
+		}
+	}
+	for name, b := range map[string]*lockedBuffer{`time=`: &text, `{"time":`: &jsons, `{"time":"`: &audit} {
+		n := 0
+		for line := range strings.Lines(b.String()) {
+			n++
+			if !strings.HasPrefix(line, name) || strings.Contains(line, "\r") || strings.Contains(line, "\x1b") || strings.Contains(line, "\u2028") {
+				t.Errorf("a line that a client wrote: %q", line)
+			}
+		}
+		if n < 20 {
+			t.Errorf("%s: %d lines", name, n)
+		}
+	}
+}
