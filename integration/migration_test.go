@@ -110,10 +110,7 @@ func fillTable(t *testing.T, pg *pgtest.Server) {
 // until the app has it.
 func commandsOf(t *testing.T, url string) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.Symlink(command, filepath.Join(dir, "feedfilter")); err != nil {
-		t.Fatal(err)
-	}
+	dir := builtCommands(t)
 	script := "#!/bin/sh -e\nredis-cli -u " + url + " set flag:$1 $2 >flag.log\n" +
 		"until [ \"$(redis-cli -u " + url + " get has:$1)\" = $2 ]; do sleep 0.02; done\n"
 	if err := os.WriteFile(filepath.Join(dir, "set-flag"), []byte(script), 0o700); err != nil {
