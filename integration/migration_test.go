@@ -51,7 +51,7 @@ func TestMigrationGuide(t *testing.T) {
 			"127.0.0.1:8080":                                addr,
 		},
 		Path:    []string{commandsOf(t, old.URL())},
-		Env:     []string{"FEEDFILTER_PAGES="+os.Getenv("NPAGES")}, // as many as suit the data
+		Env:     []string{"FEEDFILTER_PAGES=64"}, // as many as suit the data
 		AtEnd:   app.stop,
 		Timeout: 5 * time.Minute,
 	})
@@ -207,7 +207,7 @@ func (a *movingApp) looked(reads dualwrite.Reads) int {
 func (a *movingApp) live(seed uint64, blocked map[string]map[string]bool) {
 	random := rand.New(rand.NewPCG(7, seed))
 	users := slices.Sorted(maps.Keys(blocked))
-	tick := time.NewTicker(func() time.Duration { d, _ := time.ParseDuration(os.Getenv("TICK")); return d }()) // the service has more to do than this
+	tick := time.NewTicker(20 * time.Millisecond) // the service has more to do than this
 	defer tick.Stop()
 	for n := 0; a.ended.Err() == nil; n++ {
 		<-tick.C
