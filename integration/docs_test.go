@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/internal/doctest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -59,6 +60,7 @@ func TestDocuments(t *testing.T) {
 				Replace: map[string]string{"127.0.0.1:8080": servertest.Addr(port)},
 				Path:    []string{builtCommands(t)},
 				Env:     []string{"FEEDFILTER_ADDR=" + servertest.Addr(port), "FEEDFILTER_URL=http://" + servertest.Addr(port)},
+				Timeout: 5 * time.Minute,
 			}
 			if d.serves {
 				c.Replace["127.0.0.1:8080"] = strings.TrimPrefix(serve(t, "--data-dir", t.TempDir()).url, "http://")

@@ -51,7 +51,7 @@ func TestMigrationGuide(t *testing.T) {
 			"127.0.0.1:8080":                                addr,
 		},
 		Path:    []string{commandsOf(t, old.URL())},
-		Env:     []string{"FEEDFILTER_PAGES=64"}, // as many as suit the data
+		Env:     []string{"FEEDFILTER_PAGES=256"}, // as many as suit the data
 		AtEnd:   app.stop,
 		Timeout: 5 * time.Minute,
 	})
