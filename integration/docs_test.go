@@ -150,7 +150,7 @@ func wrongWith(b doctest.Block) string {
 	return ""
 }
 
-var ( //nolint:gochecknoglobals // compiled once
+var (
 	commandLine = regexp.MustCompile(`(?m)^ *(?:\$ |(?:[A-Z_]+=\S+ )*(?:feedfilter|make|go|curl|redis-cli|psql|docker|kubectl|helm|terraform|cd|export|node|python3) +\S).*`)
 	makeTarget  = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
 )

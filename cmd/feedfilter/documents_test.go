@@ -57,7 +57,7 @@ func commandsShown(t *testing.T, text string) (lines []string) {
 	}
 	for i, line := range lines {
 		line = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(line, "redis://127.0.0.1")
-		line = regexp.MustCompile(`(?: [0-9]?>|[;&|)]| #).*`).ReplaceAllString(line, "")
+		line = regexp.MustCompile(`(?: \d?>|[;&|)]| #).*`).ReplaceAllString(line, "")
 		lines[i] = strings.TrimSuffix(line, " --help")
 	}
 	return lines
