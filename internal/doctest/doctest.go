@@ -58,10 +58,9 @@ func Run(t testing.TB, document string, c Config) {
 	}
 }
 
-// block is what stands in a document between two lines of ```.
+// block is what is to be run.
 type block struct {
 	line  int // of its first line
-	info  string
 	text  string
 	want  string // of the output block that follows
 	wants bool
@@ -70,33 +69,24 @@ type block struct {
 
 // parse returns the blocks to run.
 func parse(document string) ([]block, error) {
-	var blocks []block
-	var current *block
-	var previous string // the info of the block before, if nothing to run has come since
-	for i, line := range strings.Split(document, "\n") {
-		info, fence := strings.CutPrefix(line, "```")
-		switch {
-		case !fence && current != nil:
-			current.text += line + "\n"
-		case !fence:
-		case current == nil:
-			current = &block{line: i + 2, info: strings.TrimSpace(info)}
-		default:
-			switch {
-			case current.info == "sh":
-				blocks = append(blocks, *current)
-			case current.info != "output" && current.info != "json":
-			case previous == "sh":
-				last := &blocks[len(blocks)-1]
-				last.want, last.wants = current.text, true
-			case current.info == "output":
-				return nil, fmt.Errorf("%d: an output without a command", current.line)
-			}
-			previous, current = current.info, nil
-		}
+	all, err := Blocks(document)
+	if err != nil {
+		return nil, err
 	}
-	if current != nil {
-		return nil, fmt.Errorf("%d: the block has no end", current.line)
+	var blocks []block
+	previous := "" // the info of the block before
+	for _, b := range all {
+		switch {
+		case b.Info == "sh":
+			blocks = append(blocks, block{line: b.Line, text: b.Text})
+		case b.Info != "output" && b.Info != "json":
+		case previous == "sh":
+			last := &blocks[len(blocks)-1]
+			last.want, last.wants = b.Text, true
+		case b.Info == "output":
+			return nil, fmt.Errorf("%d: an output without a command", b.Line)
+		}
+		previous = b.Info
 	}
 	if len(blocks) == 0 {
 		return nil, errors.New("0: there is nothing to run")

@@ -4,8 +4,10 @@ package doctest
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,5 +123,38 @@ func TestBackground(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	const document = "words\n```sh\n1\n```\n\n    set in\n      more\n\n```\n    2\n```\n    last"
+	got, err := Blocks(document)
+	want := []Block{
+		{Line: 3, Info: "sh", Text: "1\n"}, {Line: 6, Text: "set in\n  more\n", Indented: true}, {Line: 10, Text: "    2\n"},
+		{Line: 12, Text: "last\n", Indented: true},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for document, want := range map[string]string{"a\n```sh\n1\n": "3: the block has no end", "- a\n  ```sh\n  1\n  ```\n": "2: the block does not begin"} {
+		if _, err := Blocks(document); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", document, err, want)
+		}
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a.md", "b/c.md", ".d/e.md", "node_modules/f.md", "g.txt"} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := Documents(t, root), map[string]string{"a.md": "of a.md", "b/c.md": "of b/c.md"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -163,7 +163,7 @@ func TestMarkup(t *testing.T) {
 	}
 	text := p.Markdown(model)
 	for _, part := range []string{
-		"# prog\n\nDoes things. Many.\n\n```\nprog run  x\nprog group\n```\n", "| [`prog group two`](#prog-group-two) | Second. |\n",
+		"# prog\n\nDoes things. Many.\n\n```console\nprog run  x\nprog group\n```\n", "| [`prog group two`](#prog-group-two) | Second. |\n",
 		"| `--file=FILE` | `PROG_FILE` | A file \\| or none: \\<x\\> \\*y\\*. |\n", "| 0 | Well. |\n", "\n## prog run\n\nRun it: now.\n",
 	} {
 		if !strings.Contains(text, part) {

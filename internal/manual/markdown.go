@@ -31,7 +31,7 @@ func (p *Program) Markdown(app *kong.Application) string {
 }
 
 func markdownCommand(b *strings.Builder, app *kong.Application, node *kong.Node) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```\n%s %s\n```\n\n", node.FullPath(), escape(node.Help), app.Name, usage(node))
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```text\n%s %s\n```\n\n", node.FullPath(), escape(node.Help), app.Name, usage(node))
 	for _, block := range blocks(node.Detail) {
 		markdownBlock(b, block)
 	}
@@ -59,7 +59,7 @@ func markdownCommand(b *strings.Builder, app *kong.Application, node *kong.Node)
 
 func markdownBlock(b *strings.Builder, block block) {
 	if block.literal {
-		fmt.Fprintf(b, "```\n%s\n```\n\n", block.text)
+		fmt.Fprintf(b, "```console\n%s\n```\n\n", block.text)
 		return
 	}
 	fmt.Fprintf(b, "%s\n\n", escape(block.text))

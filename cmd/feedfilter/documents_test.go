@@ -1,0 +1,92 @@
+//go:build unix
+
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/feedfilter/feedfilter/internal/doctest"
+	"github.com/feedfilter/feedfilter/internal/settings"
+)
+
+// TestCommandsInDocuments has every command that a document shows understood, in blocks and within lines.
+func TestCommandsInDocuments(t *testing.T) {
+	app, understood := model(t), 0
+	for name, text := range doctest.Documents(t, "../..") {
+		// The reference is made of the commands, and the changes keep what is no more.
+		if name == "docs/COMMAND.md" || name == "CHANGELOG.md" {
+			continue
+		}
+		for _, line := range commandsShown(t, text) {
+			understood++
+			if names(app.Node, strings.Fields(line)) {
+				continue
+			}
+			if err := understand(t, line); err != nil {
+				t.Errorf("%s: feedfilter %s: %v", name, line, err)
+			}
+		}
+	}
+	if understood < 60 {
+		t.Errorf("only %d commands were found", understood)
+	}
+}
+
+// commandsShown are the arguments of feedfilter, where a text shows it.
+func commandsShown(t *testing.T, text string) (lines []string) {
+	t.Helper()
+	blocks, err := doctest.Blocks(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		if b.Info == "sh" || b.Info == "console" {
+			joined := strings.ReplaceAll(b.Text, "\\\n", " ")
+			for _, m := range regexp.MustCompile(`(?m)(?:^ *|[;&|] |until |[A-Z_]+=\S+ )feedfilter( .*)?$`).FindAllStringSubmatch(joined, -1) {
+				lines = append(lines, m[1])
+			}
+		}
+		text = strings.Replace(text, b.Text, "", 1)
+	}
+	for _, m := range regexp.MustCompile("`feedfilter( [^`]*)`").FindAllStringSubmatch(text, -1) {
+		lines = append(lines, m[1])
+	}
+	for i, line := range lines {
+		line = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(line, "redis://127.0.0.1")
+		line = regexp.MustCompile(`(?: \d?>|[;&|)]| #).*`).ReplaceAllString(line, "")
+		lines[i] = strings.TrimSuffix(line, " --help")
+	}
+	return lines
+}
+
+// names tells whether words are the name of a command and nothing more, as within a sentence.
+func names(node *kong.Node, words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	for _, child := range node.Children {
+		if child.Name == words[0] {
+			return names(child, words[1:])
+		}
+	}
+	return false
+}
+
+// understand has the command understand arguments, in which words stand for what a reader puts there.
+func understand(t *testing.T, line string) error {
+	t.Helper()
+	parser, err := newParser(&cli{}, stdio{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Files that a document names are not there.
+	line = regexp.MustCompile(`--(config|kinds) \S+`).ReplaceAllString(line, "")
+	line = strings.NewReplacer("'", "", " ...", "", "--redis URL", "--redis redis://127.0.0.1", "URL", "http://127.0.0.1:8080",
+		" N", " 1024", "$port", "8080").Replace(line)
+	_, err = settings.Resolve(t.Context(), parser, envPrefix, strings.Fields(line))
+	return err
+}

@@ -1,0 +1,168 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/doctest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+// document says how the commands of a document are run.
+type document struct {
+	serves  bool   // a service is there from the start, which the document has no command for
+	servers bool   // and so are a Redis and a PostgreSQL
+	by      string // the test that runs its blocks of sh; "": TestDocuments
+	console string // why its blocks of console are not run; "": it has none
+}
+
+// documents are those with commands.
+func documents() map[string]document {
+	const makes = "they install, build and test everything, for minutes"
+	return map[string]document{
+		"README.md":                   {},
+		"docs/QUICKSTART.md":          {servers: true},
+		"docs/KINDS.md":               {},
+		"docs/SIZING.md":              {},
+		"docs/ELASTICACHE.md":         {serves: true, console: "they need an account of AWS; TestIAM and TestSecureCluster have what stands in for it"},
+		"docs/MIGRATION.md":           {by: "TestMigrationGuide"},
+		"docs/OPERATIONS.md":          {by: "the drill of its runbook"},
+		"docs/DEPLOY.md":              {console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
+		"docs/COMMAND.md":             {console: "they are examples without data; TestExamples of cmd/feedfilter has each understood"},
+		"CONTRIBUTING.md":             {console: makes},
+		"integration/README.md":       {console: makes},
+		"integration/peers/README.md": {console: makes},
+		"examples/README.md":          {console: "TestExamples of examples runs all four"},
+		"infra/terraform/README.md":   {console: "they need an account of AWS"},
+	}
+}
+
+// TestDocuments runs the commands of documents, as they are written: one after another, with feedfilter as it is built and nothing set but another port.
+func TestDocuments(t *testing.T) {
+	known := documents()
+	for name, text := range doctest.Documents(t, "..") {
+		d := known[name]
+		if d.by != "" || !strings.Contains(text, "\n```sh\n") {
+			continue
+		}
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			port := servertest.ReservePort(t)
+			c := doctest.Config{
+				Replace: map[string]string{"127.0.0.1:8080": servertest.Addr(port)},
+				Path:    []string{builtCommands(t)},
+				Env:     []string{"FEEDFILTER_ADDR=" + servertest.Addr(port), "FEEDFILTER_URL=http://" + servertest.Addr(port)},
+				Timeout: 5 * time.Minute,
+			}
+			if d.serves {
+				c.Replace["127.0.0.1:8080"] = strings.TrimPrefix(serve(t, "--data-dir", t.TempDir()).url, "http://")
+			}
+			if d.servers {
+				c.Replace["redis://127.0.0.1:6379"] = redistest.Start(t).URL()
+				c.Replace["postgres://feedfilter:secret@127.0.0.1:5432/feedfilter"] = "'" + pgtest.Start(t).Schema() + "'"
+				for _, port := range []string{"8081", "8082"} {
+					c.Replace[port] = fmt.Sprint(servertest.ReservePort(t))
+				}
+			}
+			doctest.Run(t, "../"+name, c)
+		})
+	}
+}
+
+// builtCommands returns a directory with feedfilter, and with a make that builds and runs it as the Makefile does, but for the minutes that takes.
+func builtCommands(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(command, filepath.Join(dir, "feedfilter")); err != nil {
+		t.Fatal(err)
+	}
+	script := `#!/bin/sh -e
+case $1 in
+build) mkdir bin && ln -s '` + command + `' bin/feedfilter ;;
+run)
+	feedfilter serve >feedfilter.log 2>&1 &
+	until feedfilter health; do sleep 0.1; done
+	;;
+*) exit 1 ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestCommandsOfDocuments sees to it that whatever a document has in the way of commands is run, or that there is a reason against it.
+func TestCommandsOfDocuments(t *testing.T) {
+	known, targets := documents(), makeTargets(t)
+	texts := doctest.Documents(t, "..")
+	if len(texts) < 20 {
+		t.Fatalf("%d documents: they are looked for in the wrong place", len(texts))
+	}
+	for name, text := range texts {
+		d := known[name]
+		blocks, err := doctest.Blocks(text)
+		if err != nil {
+			t.Errorf("%s:%v", name, err)
+		}
+		consoles := false
+		for _, b := range blocks {
+			consoles = consoles || b.Info == "console"
+			if b.Info == "console" && d.console == "" {
+				t.Errorf("%s:%d: these commands are not run, and documents() has no reason for that: make them sh, or give one", name, b.Line)
+			}
+			if problem := wrongWith(b); problem != "" && name != "docs/COMMAND.md" { // which has usages, as text
+				t.Errorf("%s:%d: %s", name, b.Line, problem)
+			}
+		}
+		if d.console != "" && !consoles {
+			t.Errorf("%s has no block of console, and a reason not to run it", name)
+		}
+		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(targets, m[1]) {
+				t.Errorf("%s: the Makefile has no target for %s", name, strings.TrimSpace(m[0]))
+			}
+		}
+	}
+}
+
+// wrongWith says what is wrong with what a block is called; "": nothing.
+func wrongWith(b doctest.Block) string {
+	shown := commandLine.FindString(b.Text)
+	switch {
+	case b.Info == "sh" || b.Info == "console" || b.Info == "output":
+		return ""
+	case shown != "":
+		return fmt.Sprintf("a block %q with a command, which nothing runs: %s", b.Info, shown)
+	case b.Info == "" && b.Indented:
+		return ""
+	case !slices.Contains([]string{"json", "go", "hcl", "yaml", "text"}, b.Info):
+		return fmt.Sprintf("a block %q: sh is for commands that are run, console for those that are not", b.Info)
+	}
+	return ""
+}
+
+var (
+	commandLine = regexp.MustCompile(`(?m)^ *(?:\$ |(?:[A-Z_]+=\S+ )*(?:feedfilter|make|go|curl|redis-cli|psql|docker|kubectl|helm|terraform|cd|export|node|python3) +\S).*`)
+	makeTarget  = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
+)
+
+func makeTargets(t *testing.T) (names []string) {
+	t.Helper()
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(makefile), -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
