@@ -45,7 +45,7 @@ func TestDrill(t *testing.T) {
 			t.Logf("%s (in %v)", rows[s.alert], time.Since(begin).Round(time.Second))
 		})
 	}
-	if strings.Contains(os.Getenv("DRILL"), "/") || t.Failed() {
+	if os.Getenv("DRILL") != "all" || t.Failed() {
 		return
 	}
 	table(t, rows)
