@@ -65,6 +65,7 @@ func (s scenario) run(t *testing.T, bin string, postgres *pgtest.Server) string 
 	d.rest(5 * time.Minute)
 	s.provoke(d)
 	fired := d.until(s.most, "fired", func() bool { return d.fires(s.alert) })
+	t.Logf("what fires: %v", d.firing())
 	var words, files map[string]string
 	if s.words != nil {
 		words = s.words(d)

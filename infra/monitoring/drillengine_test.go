@@ -127,7 +127,10 @@ func (e *engine) labelsOf(series string) labels.Labels {
 }
 
 // firing are the alerts that fire, as name/severity. What they say of themselves must have been made of the labels there are.
-func (e *engine) firing() []string {
+func (e *engine) firing() []string { return e.active(rules.StateFiring) }
+
+// active are those that are at least so far on: pending, or firing.
+func (e *engine) active(state rules.AlertState) []string {
 	names := make(map[string]bool)
 	for _, g := range e.groups {
 		for _, r := range g.Rules() {
@@ -136,7 +139,7 @@ func (e *engine) firing() []string {
 				continue
 			}
 			for _, active := range a.ActiveAlerts() {
-				if active.State != rules.StateFiring {
+				if active.State < state {
 					continue
 				}
 				names[a.Name()+"/"+active.Labels.Get("severity")] = true

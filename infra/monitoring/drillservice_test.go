@@ -27,6 +27,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/prometheus/rules"
 )
 
 const runbook = "../../docs/OPERATIONS.md"
@@ -313,10 +314,11 @@ func (d *drill) until(most time.Duration, what string, holds func() bool) time.D
 	return d.now.Sub(begin)
 }
 
-// rest scrapes for so long, in which nothing may fire.
+// rest scrapes for so long, in which nothing may fire, and on until nothing is about to: a service that begins with nothing
+// finds its pages missing.
 func (d *drill) rest(long time.Duration) {
 	d.t.Helper()
-	for begin := d.now; d.now.Sub(begin) < long; {
+	for begin := d.now; d.now.Sub(begin) < long || len(d.active(rules.StatePending)) > 0; {
 		d.scrape(step)
 		if firing := d.firing(); len(firing) > 0 {
 			d.t.Fatalf("%v at rest", firing)

@@ -37,14 +37,18 @@ func storeScenarios() []scenario {
 					d.t.Fatal(err)
 				}
 				n := 0
-				d.eachNth(4, func() {
-					d.moves(`feedfilter_redis_errors_total`, func() {
-						n++
-						d.many(20, func(i int) { d.ask(http.MethodPut, "/v1/users/u"+strconv.Itoa(i)+"/likes/x"+strconv.Itoa(n), nil) })
-					})
-				})
+				d.eachNth(4, func() { d.moves("feedfilter_redis_errors_total", func() { n++; d.likes(n) }) })
 			},
-			most: 20 * time.Minute, ends: 20 * time.Minute,
+			most: 20 * time.Minute,
+			mended: func(d *drill) {
+				before := d.sum("feedfilter_redis_errors_total")
+				d.each = func() { d.likes(1000) }
+				d.scrape(step)
+				if now := d.sum("feedfilter_redis_errors_total"); now != before {
+					d.t.Errorf("Redis still fails: %v errors", now-before)
+				}
+			},
+			ends: 20 * time.Minute,
 		},
 		{
 			alert: "FeedfilterRedisBreakerOpen", how: "Redis killed.", recovered: "Redis restarted.",
@@ -121,6 +125,11 @@ func storeScenarios() []scenario {
 	}
 }
 
+// likes has twenty users like a post.
+func (d *drill) likes(post int) {
+	d.many(20, func(i int) { d.ask(http.MethodPut, "/v1/users/u"+strconv.Itoa(i)+"/likes/x"+strconv.Itoa(post), nil) })
+}
+
 // paced has each scrape a second of real time after the last one, and says so to the engine; the neighbour writes, if there is one.
 func (d *drill) paced(neighbour bool) {
 	last := time.Now()
@@ -128,6 +137,7 @@ func (d *drill) paced(neighbour bool) {
 		if neighbour {
 			d.neighbour()
 		}
+		d.many(40, func(i int) { d.feed("u"+strconv.Itoa(i+1), 3, "") })
 		time.Sleep(time.Until(last.Add(time.Second)))
 		// What scrape is about to add is taken off, but for what went by.
 		d.now = d.now.Add(time.Since(last) - step)
