@@ -98,7 +98,7 @@ func serviceScenarios() []scenario {
 func (d *drill) hog() {
 	d.t.Helper()
 	const slow = `local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 300
-repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e`
+repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e return 1`
 	ctx, cancel := context.WithCancel(context.Background())
 	conn := d.redis.Client().Conn()
 	var hog sync.WaitGroup

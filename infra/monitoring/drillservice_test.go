@@ -320,8 +320,8 @@ func (d *drill) rest(long time.Duration) {
 	d.t.Helper()
 	for begin := d.now; d.now.Sub(begin) < long || len(d.active(rules.StatePending)) > 0; {
 		d.scrape(step)
-		if firing := d.firing(); len(firing) > 0 {
-			d.t.Fatalf("%v at rest", firing)
+		if firing := d.firing(); len(firing) > 0 || d.now.Sub(begin) > 2*time.Hour {
+			d.t.Fatalf("at rest %v fire, %v are about to", firing, d.active(rules.StatePending))
 		}
 	}
 }
