@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/storage"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -144,26 +146,11 @@ func (c testCase) run(f testFile) (err error) {
 	defer func() { err = errors.Join(err, suite.Close()) }()
 	interval := time.Duration(f.EvaluationInterval)
 	suite.SubqueryInterval = interval
-	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc:  rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()),
-		Appendable: suite.Storage(),
-		Context:    context.Background(),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-		Logger:     promslog.NewNopLogger(),
-		Parser:     promQL(),
-	})
-	loaded, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, f.RuleFiles...)
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	groups, err := loadRules(interval, rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()), suite.Storage(), f.RuleFiles...)
+	if err != nil {
+		return err
 	}
-	groups := make([]*rules.Group, 0, len(loaded))
-	for _, g := range loaded {
-		groups = append(groups, g)
-	}
-	// Those that record come first, as in the file.
-	slices.SortFunc(groups, func(a, b *rules.Group) int {
-		return boolOrder(strings.HasSuffix(b.Name(), "-recorded")) - boolOrder(strings.HasSuffix(a.Name(), "-recorded"))
-	})
+	var errs []error
 	last := time.Duration(0)
 	for _, a := range c.Alerts {
 		last = max(last, time.Duration(a.EvalTime))
@@ -182,6 +169,27 @@ func (c testCase) run(f testFile) (err error) {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// loadRules has the groups of rules, those that record first, as in the file.
+func loadRules(interval time.Duration, query rules.QueryFunc, record storage.Appendable, files ...string) ([]*rules.Group, error) {
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc:  query,
+		Appendable: record,
+		Context:    context.Background(),
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+		Logger:     promslog.NewNopLogger(),
+		Parser:     promQL(),
+	})
+	loaded, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, files...)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	groups := slices.Collect(maps.Values(loaded))
+	slices.SortFunc(groups, func(a, b *rules.Group) int {
+		return boolOrder(strings.HasSuffix(b.Name(), "-recorded")) - boolOrder(strings.HasSuffix(a.Name(), "-recorded"))
+	})
+	return groups, nil
 }
 
 func boolOrder(b bool) int {

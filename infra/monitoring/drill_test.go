@@ -1,0 +1,137 @@
+// The drill provokes each alert on a real service with a real Redis and PostgreSQL, has Prometheus' engine evaluate the rules on what
+// the service exports, follows the runbook, and sees the alert end. It takes minutes, and is run by `make drill`.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// scenario is how an alert is provoked, and how it ends.
+type scenario struct {
+	alert     string
+	how       string // as the table in the runbook has it
+	recovered string
+	change    *strings.Replacer                // of the rules, where they are about more time than there is
+	prepare   func(d *drill)                   // before the service starts
+	busy      func(d *drill)                   // what is there at rest
+	provoke   func(d *drill)                   // once, and sets what is done before each scrape
+	most      time.Duration                    // until it fires
+	words     func(d *drill) map[string]string // that the runbook's commands have otherwise
+	files     func(d *drill) map[string]string // that its commands find
+	mended    func(d *drill)                   // once the runbook was followed: what goes on
+	ends      time.Duration                    // by when it does
+}
+
+func TestDrill(t *testing.T) {
+	if os.Getenv("DRILL") == "" {
+		t.Skip("it takes minutes: make drill")
+	}
+	bin := commands(t)
+	postgres := pgtest.Start(t)
+	all := slices.Concat(truthScenarios(), serviceScenarios(), storeScenarios(), accessScenarios())
+	rows := make(map[string]string)
+	for _, s := range all {
+		t.Run(s.alert, func(t *testing.T) {
+			begin := time.Now()
+			rows[s.alert] = s.run(t, bin, postgres)
+			t.Logf("%s (in %v)", rows[s.alert], time.Since(begin).Round(time.Second))
+		})
+	}
+	if os.Getenv("DRILL") != "all" || t.Failed() {
+		return
+	}
+	table(t, rows)
+}
+
+// run is the scenario, and returns its row of the table.
+func (s scenario) run(t *testing.T, bin string, postgres *pgtest.Server) string {
+	d := newDrill(t, bin, postgres, s.change)
+	if s.prepare != nil {
+		s.prepare(d)
+	}
+	d.start()
+	d.await("feedfilter_scrub_rounds_total", above(0))
+	if s.busy != nil {
+		s.busy(d)
+	}
+	d.rest(5 * time.Minute)
+	s.provoke(d)
+	fired := d.until(s.most, "fired", func() bool { return d.fires(s.alert) })
+	t.Logf("what fires: %v", d.firing())
+	var words, files map[string]string
+	if s.words != nil {
+		words = s.words(d)
+	}
+	if s.files != nil {
+		files = s.files(d)
+	}
+	d.follow(s.alert, words, files)
+	if s.mended != nil {
+		s.mended(d)
+	}
+	ended := d.until(s.ends, "ended", func() bool { return d.rests(s.alert) })
+	return fmt.Sprintf("| [%s](#%s) | %s | %v | %s | %v |", s.alert, strings.ToLower(s.alert), s.how, short(fired), s.recovered, short(ended))
+}
+
+// short has a duration in words of the table.
+func short(d time.Duration) string {
+	return strings.TrimSuffix(strings.Replace(d.Round(time.Second).String(), "m0s", "m", 1), "h0m")
+}
+
+// table holds the table in the runbook against what was done, or writes it with UPDATE=1. Times differ from run to run.
+func table(t *testing.T, rows map[string]string) {
+	t.Helper()
+	groups, err := parseRules("alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	text.WriteString("| alert | provoked by | fired after | recovered by | ended after |\n|---|---|---|---|---|\n")
+	for _, g := range groups.Groups {
+		for _, r := range g.Rules {
+			if row := rows[r.Alert]; row != "" {
+				text.WriteString(row + "\n")
+				rows[r.Alert] = ""
+			} else if _, done := rows[r.Alert]; !done && r.Alert != "" {
+				t.Errorf("nothing provokes %s", r.Alert)
+			}
+		}
+	}
+	document, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(document), "<!-- drill -->\n")
+	old, after, ok2 := strings.Cut(rest, "<!-- /drill -->")
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", runbook)
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(runbook, []byte(before+"<!-- drill -->\n"+text.String()+"<!-- /drill -->"+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got, want := withoutTimes(old), withoutTimes(text.String()); got != want {
+		t.Errorf("%s has another table; UPDATE=1 make drill writes it\n%s\nwant\n%s", filepath.Base(runbook), got, want)
+	}
+}
+
+// withoutTimes leaves out the columns of times.
+func withoutTimes(table string) string {
+	var b strings.Builder
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); len(cells) == 5 {
+			fmt.Fprintln(&b, cells[0], cells[1], cells[3])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func accessScenarios() []scenario {
+	return []scenario{
+		{
+			alert: "FeedfilterTokensNotReloaded", how: "The file of tokens ends too early.", recovered: "The last good file put back.",
+			prepare: func(d *drill) {
+				d.settings["auth-file"] = d.path("feedfilter-tokens.json")
+				make := exec.Command(filepath.Join(d.bin, "feedfilter"), "token", "new", "--name", "drill", "--scope", "feed:read,activity:write,ops:read",
+					"--auth-file", d.path("feedfilter-tokens.json")) //nolint:gosec // our own
+				token, err := make.Output()
+				if err != nil {
+					d.t.Fatal(err)
+				}
+				d.token = strings.TrimSpace(string(token))
+			},
+			provoke: func(d *drill) {
+				text := read(d.t, d.path("feedfilter-tokens.json"))
+				write(d.t, d.path("feedfilter-tokens.json.good"), text)
+				d.moves(`feedfilter_token_file_reloads_total{result="failed"}`, func() { write(d.t, d.path("feedfilter-tokens.json"), text[:len(text)/2]) })
+			},
+			most: 5 * time.Minute,
+			mended: func(d *drill) {
+				d.await(`feedfilter_token_file_reloads_total{result="ok"}`, above(0))
+			},
+			ends: 2 * time.Minute,
+		},
+		{
+			alert: "FeedfilterAuditFailures", how: "The audit log's disk is full (`/dev/full`).", recovered: "The log moved away, SIGHUP; a quarter of an hour went by.",
+			prepare: func(d *drill) { d.settings["audit-log"] = d.path("feedfilter-audit.log") },
+			provoke: func(d *drill) {
+				if err := os.Remove(d.path("feedfilter-audit.log")); err != nil {
+					d.t.Fatal(err)
+				}
+				if err := os.Symlink("/dev/full", d.path("feedfilter-audit.log")); err != nil {
+					d.t.Fatal(err)
+				}
+				if err := d.reload(); err != nil {
+					d.t.Fatal(err)
+				}
+				d.moves("feedfilter_audit_failures_total", func() {
+					for end := time.Now().Add(time.Minute); d.sum("feedfilter_audit_failures_total") == 0 && time.Now().Before(end); {
+						d.must(http.MethodPut, "/v1/users/u1/blocks/b1", nil)
+					}
+				})
+			},
+			most: time.Minute,
+			mended: func(d *drill) {
+				for end := time.Now().Add(time.Minute); !d.audited(); { // SIGHUP takes its time
+					if time.Now().After(end) {
+						d.t.Fatal("the audit log stays empty")
+					}
+					d.must(http.MethodPut, "/v1/users/u1/blocks/b1", nil)
+				}
+				lost := d.sum("feedfilter_audit_failures_total")
+				d.must(http.MethodPut, "/v1/users/u1/blocks/b1", nil)
+				if now := d.sum("feedfilter_audit_failures_total"); now != lost {
+					d.t.Errorf("%v lines were lost after the runbook was followed", now-lost)
+				}
+			},
+			ends: 20 * time.Minute,
+		},
+		{
+			alert: "FeedfilterCertificateExpires", how: "A certificate that ends in 20 hours.", recovered: "A new certificate, SIGHUP.",
+			prepare: func(d *drill) {
+				crt, key := certificate(d.t, 90*24*time.Hour)
+				write(d.t, d.path("feedfilter-tls.crt"), crt)
+				write(d.t, d.path("feedfilter-tls.key"), key)
+				d.settings["tls-cert"], d.settings["tls-key"] = d.path("feedfilter-tls.crt"), d.path("feedfilter-tls.key")
+			},
+			provoke: func(d *drill) {
+				crt, key := certificate(d.t, 20*time.Hour)
+				write(d.t, d.path("feedfilter-tls.key"), key)
+				write(d.t, d.path("feedfilter-tls.crt"), crt)
+				d.await("feedfilter_tls_certificate_expiry_timestamp_seconds", func(v float64) bool { return v < float64(time.Now().Add(21*time.Hour).Unix()) })
+			},
+			most: 2 * time.Hour,
+			files: func(d *drill) map[string]string {
+				crt, key := certificate(d.t, 90*24*time.Hour)
+				return map[string]string{"new.crt": crt, "new.key": key}
+			},
+			mended: func(d *drill) {
+				d.await("feedfilter_tls_certificate_expiry_timestamp_seconds", above(float64(time.Now().Add(80*24*time.Hour).Unix())))
+			},
+			ends: time.Minute,
+		},
+	}
+}
+
+// audited tells whether there is anything in the audit log.
+func (d *drill) audited() bool {
+	text, err := os.ReadFile(d.path("feedfilter-audit.log"))
+	return err == nil && len(text) > 0
+}
+
+// certificate makes one for 127.0.0.1, and its key, as PEM.
+func certificate(t *testing.T, good time.Duration) (crt, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "drill"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(good),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

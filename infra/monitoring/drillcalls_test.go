@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+func serviceScenarios() []scenario {
+	return []scenario{
+		{
+			alert: "FeedfilterDown", how: "The service killed.", recovered: "The service restarted.",
+			provoke: func(d *drill) { d.stop() }, most: 5 * time.Minute, ends: time.Minute,
+		},
+		{
+			alert: "FeedfilterNotReady", how: "Redis and PostgreSQL killed.", recovered: "Both restarted.",
+			provoke: func(d *drill) {
+				d.redis.Kill()
+				d.postgres.Kill()
+				d.await("feedfilter_ready", is(0))
+			},
+			most: 5 * time.Minute, mended: func(d *drill) { d.await("feedfilter_ready", is(1)) }, ends: time.Minute,
+		},
+		{
+			alert: "FeedfilterLedgerDown", how: "PostgreSQL killed.", recovered: "PostgreSQL restarted.",
+			provoke: func(d *drill) {
+				d.postgres.Kill()
+				d.await(`feedfilter_dependency_up{dependency="ledger"}`, is(0))
+			},
+			most:   5 * time.Minute,
+			mended: func(d *drill) { d.await(`feedfilter_dependency_up{dependency="ledger"}`, is(1)) }, ends: time.Minute,
+		},
+		{
+			alert: "FeedfilterDegraded", how: "Redis killed, while feeds are asked for.", recovered: "Redis restarted.",
+			busy: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } },
+			provoke: func(d *drill) {
+				d.redis.Kill()
+				d.await("feedfilter_redis_breaker_open", above(0))
+			},
+			most:   15 * time.Minute,
+			mended: func(d *drill) { d.await("feedfilter_redis_breaker_open", is(0)) }, ends: 15 * time.Minute,
+		},
+		{
+			alert: "FeedfilterErrors", how: "PostgreSQL killed, and 50 blocks are asked for.", recovered: "PostgreSQL restarted.",
+			busy: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } },
+			provoke: func(d *drill) {
+				d.postgres.Kill()
+				d.await(`feedfilter_dependency_up{dependency="ledger"}`, is(0))
+				d.eachNth(12, func() {
+					d.moves(`feedfilter_http_requests_total{code="503"`, func() {
+						d.many(50, func(i int) { d.ask(http.MethodPut, "/v1/users/u1/blocks/b"+strconv.Itoa(i), nil) })
+					})
+				})
+			},
+			most:   2 * time.Hour,
+			mended: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } }, ends: 8 * time.Hour,
+		},
+		{
+			alert: "FeedfilterSlow", how: "A neighbour keeps Redis busy for 300 ms at a time.", recovered: "The neighbour's connection ended.",
+			busy: func(d *drill) { d.batch("add", "like", 20, 5) },
+			provoke: func(d *drill) {
+				d.hog()
+				d.each = func() { d.many(20, func(i int) { d.feed("u"+strconv.Itoa(i), 3, "") }) }
+			},
+			most: 30 * time.Minute, ends: time.Hour,
+		},
+		{
+			alert: "FeedfilterOverloaded", how: "Two requests at a time are let in, and 60 come.", recovered: "A higher `--max-requests`, SIGHUP.",
+			prepare: func(d *drill) { d.settings["max-requests"] = 2 },
+			busy:    func(d *drill) { d.feed("u1", 3, "") },
+			provoke: func(d *drill) {
+				d.each = func() { d.many(60, func(int) { d.feed("u1", 500, "") }) }
+			},
+			most:   15 * time.Minute,
+			mended: func(d *drill) { d.await("feedfilter_http_requests_limit", is(512)) }, ends: 15 * time.Minute,
+		},
+		{
+			alert: "FeedfilterWritesWaiting", how: "PostgreSQL stopped (SIGSTOP), and 2,500 likes come.", recovered: "PostgreSQL restarted.",
+			prepare: func(d *drill) { d.settings["max-requests"] = 4000 },
+			provoke: func(d *drill) {
+				d.postgres.Pause()
+				var writes sync.WaitGroup
+				d.t.Cleanup(writes.Wait)
+				for i := range 2500 {
+					writes.Go(func() { d.ask(http.MethodPut, "/v1/users/u"+strconv.Itoa(i)+"/likes/p1", nil) })
+				}
+				d.await("feedfilter_writes_waiting", above(2048))
+			},
+			most:   3 * time.Minute,
+			mended: func(d *drill) { d.await("feedfilter_writes_waiting", is(0)) }, ends: time.Minute,
+		},
+	}
+}
+
+// hog is a client of Redis that runs one slow script after another, until its connection is ended.
+func (d *drill) hog() {
+	d.t.Helper()
+	const slow = `local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 300
+repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e return 1`
+	ctx, cancel := context.WithCancel(context.Background())
+	conn := d.redis.Client().Conn()
+	var hog sync.WaitGroup
+	d.t.Cleanup(func() { cancel(); hog.Wait(); _ = conn.Close() })
+	if err := conn.ClientSetName(ctx, "neighbour").Err(); err != nil {
+		d.t.Fatal(err)
+	}
+	hog.Go(func() {
+		var err error
+		for err == nil {
+			err = conn.Eval(ctx, slow, nil).Err()
+		}
+		d.t.Logf("the neighbour ends: %v", err)
+	})
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/tsdb"
+)
+
+// step is how far scrapes lie apart, by the clock of the engine.
+const step = 15 * time.Second
+
+// engine is Prometheus: its database, its language and its rules, on a clock that scrapes move.
+type engine struct {
+	t      *testing.T
+	db     *tsdb.DB
+	groups []*rules.Group
+	now    time.Time
+	parsed map[string]labels.Labels
+	there  map[string]bool // what the last scrape had
+}
+
+// newEngine begins now, so that what a service exports as a time fits. change, if not nil, changes the text of the rules.
+func newEngine(t *testing.T, change *strings.Replacer) *engine {
+	t.Helper()
+	options := tsdb.DefaultOptions()
+	options.RetentionDuration = (100 * 24 * time.Hour).Milliseconds()
+	db, err := tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	text, err := os.ReadFile("alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		text = []byte(change.Replace(string(text)))
+	}
+	file := filepath.Join(t.TempDir(), "alerts.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	language := promql.NewEngine(promql.EngineOpts{
+		Logger: promslog.NewNopLogger(), MaxSamples: 50_000_000, Timeout: 5 * time.Minute, EnableAtModifier: true, Parser: promQL(),
+	})
+	groups, err := loadRules(step, rules.EngineQueryFunc(language, db), db, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &engine{t: t, db: db, groups: groups, now: time.Now(), parsed: make(map[string]labels.Labels)}
+}
+
+// take takes in what a scrape brought, nil if nothing, and evaluates the rules. What is not there any more is stale, as with Prometheus.
+func (e *engine) take(text []byte, after time.Duration) {
+	e.t.Helper()
+	e.now = e.now.Add(after)
+	at := e.now.UnixMilli()
+	to := e.db.Appender(context.Background())
+	add := func(series string, v float64) {
+		if _, err := to.Append(0, e.labelsOf(series), at, v); err != nil {
+			e.t.Fatalf("%s: %v", series, err)
+		}
+	}
+	there := make(map[string]bool)
+	for line := range bytes.Lines(text) {
+		s := strings.TrimSpace(string(line))
+		cut := strings.LastIndexByte(s, ' ')
+		if s == "" || s[0] == '#' || strings.HasPrefix(s, "go_") || strings.HasPrefix(s, "process_") {
+			continue
+		}
+		v, err := strconv.ParseFloat(s[cut+1:], 64)
+		if err != nil {
+			e.t.Fatalf("a line of /metrics: %q: %v", s, err)
+		}
+		add(s[:cut], v)
+		there[s[:cut]] = true
+	}
+	for series := range e.there {
+		if !there[series] {
+			add(series, math.Float64frombits(value.StaleNaN))
+		}
+	}
+	e.there = there
+	add("up", float64(boolOrder(text != nil)))
+	if err := to.Commit(); err != nil {
+		e.t.Fatal(err)
+	}
+	for _, g := range e.groups {
+		g.Eval(context.Background(), e.now)
+		for _, r := range g.Rules() {
+			if r.LastError() != nil {
+				e.t.Fatalf("%s: %v", r.Name(), r.LastError())
+			}
+		}
+	}
+}
+
+// labelsOf are a series' with those that a scrape configuration adds.
+func (e *engine) labelsOf(series string) labels.Labels {
+	l, ok := e.parsed[series]
+	if !ok {
+		parsed, err := promQL().ParseMetric(series)
+		if err != nil {
+			e.t.Fatalf("%s: %v", series, err)
+		}
+		b := labels.NewBuilder(parsed)
+		l = b.Set("job", "feedfilter").Set("instance", "feedfilter-1:8080").Labels()
+		e.parsed[series] = l
+	}
+	return l
+}
+
+// firing are the alerts that fire, as name/severity. What they say of themselves must have been made of the labels there are.
+func (e *engine) firing() []string { return e.active(rules.StateFiring) }
+
+// active are those that are at least so far on: pending, or firing.
+func (e *engine) active(state rules.AlertState) []string {
+	names := make(map[string]bool)
+	for _, g := range e.groups {
+		for _, r := range g.Rules() {
+			a, ok := r.(*rules.AlertingRule)
+			if !ok {
+				continue
+			}
+			for _, active := range a.ActiveAlerts() {
+				if active.State < state {
+					continue
+				}
+				names[a.Name()+"/"+active.Labels.Get("severity")] = true
+				active.Annotations.Range(func(l labels.Label) {
+					if strings.Contains(l.Value, "error expanding template") || strings.Contains(l.Value, "<no value>") {
+						e.t.Errorf("%s: %s", a.Name(), l.Value)
+					}
+				})
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// fires tells whether an alert fires with all of the severities that it has in the file.
+func (e *engine) fires(alert string) bool {
+	firing := e.firing()
+	for _, s := range e.severities(alert) {
+		if !slices.Contains(firing, alert+"/"+s) {
+			return false
+		}
+	}
+	return true
+}
+
+// rests tells whether it fires with none.
+func (e *engine) rests(alert string) bool {
+	return !slices.ContainsFunc(e.firing(), func(name string) bool { return strings.HasPrefix(name, alert+"/") })
+}
+
+func (e *engine) severities(alert string) []string {
+	all := make(map[string]bool)
+	for _, g := range e.groups {
+		for _, r := range g.Rules() {
+			if a, ok := r.(*rules.AlertingRule); ok && a.Name() == alert {
+				all[a.Labels().Get("severity")] = true
+			}
+		}
+	}
+	if len(all) == 0 {
+		e.t.Fatal(fmt.Errorf("no rule is called %s", alert))
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,422 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/doctest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/prometheus/rules"
+)
+
+const runbook = "../../docs/OPERATIONS.md"
+
+// drill is a service with a Redis and a database of its own, and the engine that watches it.
+type drill struct {
+	*engine
+
+	bin      string // directory of feedfilter, systemctl and journalctl
+	dir      string
+	settings map[string]any
+	env      []string // further variables, for the service and the runbook
+	redis    *redistest.Server
+	postgres *pgtest.Server
+	addr     string
+	token    string
+	client   *http.Client
+	each     func() // called before each scrape
+
+	mu      sync.Mutex
+	process *exec.Cmd
+	log     *os.File
+}
+
+// newDrill makes what a drill needs; start starts the service.
+func newDrill(t *testing.T, bin string, postgres *pgtest.Server, change *strings.Replacer) *drill {
+	t.Helper()
+	d := &drill{engine: newEngine(t, change), bin: bin, dir: t.TempDir(), redis: redistest.Start(t), postgres: postgres}
+	d.addr = servertest.Addr(servertest.ReservePort(t))
+	d.client = &http.Client{
+		Timeout:   30 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
+	t.Cleanup(d.client.CloseIdleConnections)
+	d.settings = map[string]any{
+		"data-dir": d.path("data"), "redis": d.redis.URL(), "ledger": d.database(), "pages": 64, "addr": d.addr,
+	}
+	var err error
+	if d.log, err = os.Create(d.path("serve.log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.stop()
+		_ = d.log.Close()
+		if log, err := os.ReadFile(d.path("serve.log")); err == nil && t.Failed() {
+			t.Logf("the end of the service's log:\n%s", log[max(0, len(log)-3000):])
+		}
+	})
+	return d
+}
+
+func (d *drill) path(name string) string { return filepath.Join(d.dir, name) }
+
+// database makes one, and returns its URL.
+func (d *drill) database() string {
+	d.t.Helper()
+	d.postgres.Kill() // it may be paused, or down
+	d.postgres.Restart()
+	conn, err := pgx.Connect(d.t.Context(), d.postgres.URL())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(d.t.Context()) }()
+	name := fmt.Sprintf("drill%d", time.Now().UnixNano())
+	if _, err := conn.Exec(d.t.Context(), "create database "+name); err != nil {
+		d.t.Fatal(err)
+	}
+	return strings.Replace(d.postgres.URL(), "/postgres?", "/"+name+"?", 1)
+}
+
+// start writes the settings, and starts the service.
+func (d *drill) start() {
+	d.t.Helper()
+	text, err := json.Marshal(d.settings)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.WriteFile(d.path("feedfilter.json"), text, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.launch(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// launch starts the service with the settings that stand in its file, and waits until it answers.
+func (d *drill) launch() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.process = exec.Command(filepath.Join(d.bin, "feedfilter"), "serve", "--config", d.path("feedfilter.json")) //nolint:gosec // our own
+	d.process.Env = append(os.Environ(), d.env...)
+	d.process.Stderr = d.log
+	if err := d.process.Start(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		answer, err := d.client.Get(d.url() + "/healthz") //nolint:noctx // the client has a timeout
+		if err == nil {
+			_ = answer.Body.Close()
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the service does not answer: %w", err)
+		}
+	}
+}
+
+// stop kills the service, if it runs.
+func (d *drill) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.process != nil && d.process.Process != nil {
+		_ = d.process.Process.Kill()
+		_ = d.process.Wait()
+		d.process = nil
+	}
+}
+
+func (d *drill) reload() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.process.Process.Signal(syscall.SIGHUP)
+}
+
+func (d *drill) url() string {
+	if d.settings["tls-cert"] != nil {
+		return "https://" + d.addr
+	}
+	return "http://" + d.addr
+}
+
+// ask makes a call, and returns the status, 0 for none, and the body.
+func (d *drill) ask(method, path string, body any) (int, []byte) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, d.url()+path, http.NoBody)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if body != nil {
+		request.Body = io.NopCloser(bytes.NewReader(text))
+		request.ContentLength = int64(len(text))
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if d.token != "" {
+		request.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	answer, err := d.client.Do(request)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ = io.ReadAll(answer.Body)
+	return answer.StatusCode, text
+}
+
+// must makes a call that has to be answered 200.
+func (d *drill) must(method, path string, body any) []byte {
+	d.t.Helper()
+	status, text := d.ask(method, path, body)
+	if status != http.StatusOK {
+		d.t.Fatalf("%s %s: %d %s", method, path, status, text)
+	}
+	return text
+}
+
+// many makes so many calls at a time, and waits for them.
+func (d *drill) many(n int, call func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { call(i) })
+	}
+	all.Wait()
+}
+
+// feed asks for a feed of n posts, p1 on, by authors a1 on, and returns the status.
+func (d *drill) feed(viewer string, n int, first string) int {
+	type post struct {
+		ID     string `json:"id"`
+		Author string `json:"author"`
+	}
+	posts := make([]post, n)
+	for i := range posts {
+		posts[i] = post{first + "p" + strconv.Itoa(i), first + "a" + strconv.Itoa(i)}
+	}
+	status, _ := d.ask(http.MethodPost, "/v1/feed/filter", map[string]any{"viewer": viewer, "posts": posts})
+	return status
+}
+
+// batch records or undoes what users, u1 on, do with n posts, p0 on, each.
+func (d *drill) batch(op, kind string, users, n int) {
+	d.t.Helper()
+	type activity struct {
+		User   string `json:"user"`
+		Kind   string `json:"kind"`
+		Target string `json:"target"`
+		Op     string `json:"op"`
+	}
+	var all []activity
+	for u := range users {
+		for i := range n {
+			all = append(all, activity{"u" + strconv.Itoa(u+1), kind, "p" + strconv.Itoa(i), op})
+		}
+	}
+	d.must(http.MethodPost, "/v1/activities", map[string]any{"activities": all})
+}
+
+// metrics is what the service exports, nil if it does not answer.
+func (d *drill) metrics() []byte {
+	status, text := d.ask(http.MethodGet, "/metrics", nil)
+	if status != http.StatusOK {
+		return nil
+	}
+	return text
+}
+
+// sum adds up the series whose names begin so.
+func (d *drill) sum(series string) (total float64) {
+	for line := range strings.Lines(string(d.metrics())) {
+		if strings.HasPrefix(line, series) {
+			v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			total += v
+		}
+	}
+	return total
+}
+
+// await waits until the sum of these series is as wanted.
+func (d *drill) await(series string, wanted func(float64) bool) {
+	d.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		v := d.sum(series)
+		if wanted(v) {
+			return
+		}
+		if time.Now().After(end) {
+			d.t.Fatalf("%s is %v, still", series, v)
+		}
+	}
+}
+
+// moves waits until these series count further, while what is done is done.
+func (d *drill) moves(series string, do func()) {
+	d.t.Helper()
+	before := d.sum(series)
+	if do != nil {
+		do()
+	}
+	d.await(series, func(v float64) bool { return v > before })
+}
+
+func above(limit float64) func(float64) bool { return func(v float64) bool { return v > limit } }
+
+func is(wanted float64) func(float64) bool { return func(v float64) bool { return v == wanted } }
+
+// scrape lets Prometheus scrape, so long after the last time.
+func (d *drill) scrape(after time.Duration) {
+	d.t.Helper()
+	if d.each != nil {
+		d.each()
+	}
+	d.take(d.metrics(), after)
+}
+
+// until scrapes until holds, and returns how long that took by the engine's clock.
+func (d *drill) until(most time.Duration, what string, holds func() bool) time.Duration {
+	d.t.Helper()
+	begin := d.now
+	for !holds() {
+		if d.now.Sub(begin) > most {
+			d.t.Fatalf("not %s after %v; what fires: %v", what, most, d.firing())
+		}
+		after := step
+		if d.now.Sub(begin) > 90*time.Minute {
+			after = time.Minute
+		}
+		d.scrape(after)
+	}
+	return d.now.Sub(begin)
+}
+
+// rest scrapes for so long, in which nothing may fire, and on until nothing is about to: a service that begins with nothing
+// finds its pages missing.
+func (d *drill) rest(long time.Duration) {
+	d.t.Helper()
+	for begin := d.now; d.now.Sub(begin) < long || len(d.active(rules.StatePending)) > 0; {
+		d.scrape(step)
+		if firing := d.firing(); len(firing) > 0 || d.now.Sub(begin) > 2*time.Hour {
+			d.t.Fatalf("at rest %v fire, %v are about to", firing, d.active(rules.StatePending))
+		}
+	}
+}
+
+// follow runs the commands of an alert's section of the runbook, as they stand there. Those under Do have to succeed; those under
+// Look may say that something is wrong by their status, but not that they are no commands, or have no such flags.
+func (d *drill) follow(alert string, replace map[string]string, files map[string]string) {
+	d.t.Helper()
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	section := regexp.MustCompile(`(?ms)^### ` + alert + `\n(.*?)^##`).FindSubmatch(text)
+	if section == nil {
+		d.t.Fatalf("%s has no section %s", runbook, alert)
+	}
+	parts := regexp.MustCompile("(?s)\\*\\*Look\\*\\*\n\n```sh\n(.*?)```\n\n\\*\\*Do\\*\\*\n\n```sh\n(.*?)```").FindSubmatch(section[1])
+	if parts == nil {
+		d.t.Fatalf("%s: %s has no commands under Look and Do", runbook, alert)
+	}
+	const lenient = `set +e +o pipefail
+trap 'code=$?; case $code in 126|127) exit $code;; 2) [[ $BASH_COMMAND != feedfilter* ]] || exit $code;; esac' ERR
+`
+	document := "```sh\n" + lenient + string(parts[1]) + "```\n\n```sh\ntrap - ERR\nset -e -o pipefail\n" + string(parts[2]) + "```\n"
+	file := d.path("section.md")
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	words := map[string]string{"/etc/feedfilter": d.path("feedfilter"), "/var/log/feedfilter": d.path("feedfilter")}
+	maps.Copy(words, replace)
+	control := httptest.NewServer(http.HandlerFunc(d.control))
+	defer control.Close()
+	doctest.Run(d.t, file, doctest.Config{
+		Replace: words, Path: []string{d.bin}, Files: files, Timeout: 5 * time.Minute,
+		Env: append([]string{
+			"FEEDFILTER_URL=" + d.url(), "FEEDFILTER_SERVER=" + d.url(), "FEEDFILTER_TOKEN=" + d.token, "REDIS=" + d.redis.URL(),
+			"LEDGER=" + d.settings["ledger"].(string), "DRILL=" + control.URL, "DRILL_LOG=" + d.path("serve.log"),
+		}, d.env...),
+	})
+}
+
+// control does what systemctl asks for.
+func (d *drill) control(w http.ResponseWriter, r *http.Request) {
+	var err error
+	switch r.URL.Path {
+	case "/restart/feedfilter":
+		d.stop()
+		err = d.launch()
+	case "/reload/feedfilter":
+		err = d.reload()
+	case "/restart/redis-server":
+		d.redis.Kill()
+		d.redis.Restart()
+	case "/restart/postgresql":
+		d.postgres.Kill()
+		d.postgres.Restart()
+	case "/status/feedfilter":
+	default:
+		err = fmt.Errorf("systemctl: nobody does %s", r.URL.Path)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// commands makes a directory with feedfilter, and what stands for the system's own: units are those of the drill.
+func commands(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "feedfilter"), "./cmd/feedfilter")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for name, text := range map[string]string{
+		"systemctl":  "#!/bin/sh\nexec curl -fsS -X POST \"$DRILL/$1/$2\"\n",
+		"journalctl": "#!/bin/sh\nexec cat \"$DRILL_LOG\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// through is a URL by way of another address.
+func through(url, addr string) string {
+	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(url, addr)
+}
+
+func hostPort(t *testing.T, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, port
+}

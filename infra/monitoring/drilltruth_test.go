@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/proxytest"
+)
+
+// page is what Redis holds of the filter's only page.
+type page struct{ bits, regions string }
+
+func (d *drill) page() page {
+	d.t.Helper()
+	ctx, client := context.Background(), d.redis.Client()
+	bits, err := client.Get(ctx, "fav:{feed/0}:bits").Result()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	regions, err := client.Get(ctx, "fav:{feed/0}:regions").Result()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return page{bits, regions}
+}
+
+// forge puts an older page in place of the one there is, with the sequence of that: its header is right in itself and for the ledger.
+func (d *drill) forge(older page) {
+	d.t.Helper()
+	const from, to = 32, 40 // see favfilter.Header
+	now := d.page()
+	bits := older.bits[:from] + now.bits[from:to] + older.bits[to:]
+	if bits == now.bits {
+		d.t.Fatal("the page was never another one")
+	}
+	if err := d.redis.Client().MSet(context.Background(), "fav:{feed/0}:bits", bits, "fav:{feed/0}:regions", older.regions).Err(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// onePage is a service that compares every feed, and little else.
+func onePage(d *drill) {
+	d.settings["pages"], d.settings["sample-rate"], d.settings["scrub-rate"] = 1, 1, 1
+}
+
+// crossed has something drop bits of a page between two looks of the scrub, which takes a page now and then: it is done again until a
+// feed was the first to see it.
+func (d *drill) crossed(series string, older page, ask func()) {
+	d.t.Helper()
+	before := d.sum(series)
+	for end := time.Now().Add(time.Minute); d.sum(series) == before; {
+		if time.Now().After(end) {
+			d.t.Fatalf("%s does not move", series)
+		}
+		done := d.sum("feedfilter_sampled_feeds_total")
+		d.forge(older)
+		ask()
+		d.await("feedfilter_sampled_feeds_total", above(done))
+	}
+}
+
+func truthScenarios() []scenario {
+	return []scenario{
+		{
+			alert: "FeedfilterMissedDrop", how: "A page in Redis beneath the service is set back, with the sequence of the newer one.",
+			recovered: "All pages made anew; an hour went by.", prepare: onePage,
+			busy: func(d *drill) { d.batch("add", "hide", 1, 1) },
+			provoke: func(d *drill) {
+				older := d.page()
+				d.must(http.MethodPut, "/v1/users/u1/hides/xp1", nil)
+				d.crossed("feedfilter_sampled_misses_total", older, func() { d.feed("u1", 3, "x") })
+			},
+			most: time.Minute, ends: 70 * time.Minute,
+		},
+		{
+			alert: "FeedfilterFalsePositivesHigh", how: "A page keeps the bits of 40 posts that are hidden no more.",
+			recovered: "All pages made anew; feeds with nothing wrong.", prepare: onePage,
+			busy: func(d *drill) { d.batch("add", "hide", 2, 40); d.feed("u3", 10, "") },
+			provoke: func(d *drill) {
+				older := d.page()
+				d.batch("remove", "hide", 1, 40)
+				d.crossed("feedfilter_sampled_false_positives_total", older, func() { d.feed("u1", 40, "") })
+			},
+			most: 45 * time.Minute,
+			mended: func(d *drill) {
+				d.each = func() { d.moves("feedfilter_sampled_feeds_total", func() { d.feed("u1", 1000, "clean") }) }
+			},
+			ends: 2 * time.Hour,
+		},
+		samplingBlind(),
+		{
+			alert: "FeedfilterStale", how: "PostgreSQL killed.", recovered: "PostgreSQL restarted.",
+			provoke: func(d *drill) {
+				d.postgres.Kill()
+				d.await("feedfilter_poll_age_seconds", above(4))
+			},
+			most:   5 * time.Minute,
+			mended: func(d *drill) { d.await("feedfilter_poll_age_seconds", func(v float64) bool { return v < 2 }) },
+			ends:   5 * time.Minute,
+		},
+		{
+			alert: "FeedfilterScrubBehind", how: "Redis killed. The rule's quarter of an hour was taken as 15 s, since that is real time.",
+			recovered: "Redis restarted, a scrub.", change: strings.NewReplacer("> 900 +", "> 15 +"),
+			provoke: func(d *drill) {
+				d.redis.Kill()
+				d.await("feedfilter_scrub_age_seconds", above(18))
+			},
+			most:   15 * time.Minute,
+			mended: func(d *drill) { d.await("feedfilter_scrub_age_seconds", func(v float64) bool { return v < 5 }) },
+			ends:   5 * time.Minute,
+		},
+		{
+			alert: "FeedfilterScrubFindings", how: "Redis is full, and drops pages for what a neighbour writes (`allkeys-random`).",
+			recovered: "`noeviction`, and memory; the neighbour went on.",
+			busy:      func(d *drill) { d.batch("add", "like", 100, 20) },
+			provoke: func(d *drill) {
+				d.fill()
+				d.eachNth(8, func() { d.moves(`feedfilter_scrub_findings_total{reason="missing"}`, d.neighbour) })
+			},
+			most: time.Hour, mended: func(d *drill) { d.each = d.neighbour }, ends: time.Hour,
+		},
+		{
+			alert: "FeedfilterPagesDamaged", how: "The header of a page is overwritten in Redis.", recovered: "A scrub; an hour went by.",
+			busy: func(d *drill) { d.batch("add", "like", 10, 5) },
+			provoke: func(d *drill) {
+				ctx := context.Background()
+				keys, err := d.redis.Client().Keys(ctx, "fav:*:bits").Result()
+				if err != nil || len(keys) == 0 {
+					d.t.Fatal(keys, err)
+				}
+				d.moves("feedfilter_scrub_findings_total", func() {
+					if err := d.redis.Client().SetRange(ctx, keys[0], 4, "broken").Err(); err != nil {
+						d.t.Fatal(err)
+					}
+				})
+			},
+			most: time.Minute, ends: 70 * time.Minute,
+		},
+	}
+}
+
+func samplingBlind() scenario {
+	return scenario{
+		alert: "FeedfilterSamplingBlind", how: "All feeds are to be compared, 400 come at a time, and PostgreSQL is 300 ms away.",
+		recovered: "A lower `--sample-rate`, a restart; an hour went by.",
+		prepare: func(d *drill) {
+			proxy := proxytest.Start(d.t, d.postgres.Addr())
+			proxy.Delay(300*time.Millisecond, 0)
+			d.settings["ledger"] = through(d.settings["ledger"].(string), proxy.Addr())
+			d.settings["sample-rate"], d.settings["staleness-bound"] = 1, "10s"
+		},
+		busy: func(d *drill) { d.moves("feedfilter_sampled_feeds_total", func() { d.feed("u1", 3, "") }) },
+		provoke: func(d *drill) {
+			d.eachNth(80, func() { d.many(400, func(int) { d.feed("u1", 3, "") }) })
+		},
+		most: 3 * time.Hour, mended: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } }, ends: 2 * time.Hour,
+	}
+}
+
+// eachNth has something done before each so many scrapes, from the next on.
+func (d *drill) eachNth(n int, do func()) {
+	count := 0
+	d.each = func() {
+		if count%n == 0 {
+			do()
+		}
+		count++
+	}
+}
+
+// fill lets Redis have a little more than it holds, and drop what it will for more.
+func (d *drill) fill() {
+	d.t.Helper()
+	ctx, client := context.Background(), d.redis.Client()
+	info, err := client.InfoMap(ctx, "memory").Result()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	used, err := strconv.Atoi(info["Memory"]["used_memory"])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, s := range [][2]string{{"maxmemory-policy", "allkeys-random"}, {"maxmemory", strconv.Itoa(used + 1<<20)}} {
+		if err := client.ConfigSet(ctx, s[0], s[1]).Err(); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// neighbour is somebody who keeps 2 MB in the same Redis.
+func (d *drill) neighbour() {
+	value := strings.Repeat("x", 50<<10)
+	for i := range 40 {
+		if err := d.redis.Client().Set(context.Background(), "neighbour:"+strconv.Itoa(i), value, 0).Err(); err != nil && !slices.Contains([]string{"OOM"}, err.Error()[:3]) {
+			d.t.Fatal(err)
+		}
+	}
+}
