@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// exchangeRaw sends bytes, and returns the statuses of all answers until the server closes the connection.
+// exchangeRaw sends bytes, and returns the statuses of all answers until the server closes the connection, which the last
+// request has to ask for: a client that closed its own side would end the requests that are being answered.
 func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -22,10 +24,10 @@ func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, sent); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+	if _, err := io.WriteString(conn, sent); err != nil {
 		t.Fatal(err)
 	}
 	for r := bufio.NewReader(conn); ; {
@@ -48,7 +50,7 @@ func TestSmuggling(t *testing.T) {
 	const start = "POST /v1/feed/filter HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer feed\r\nContent-Type: application/json\r\n"
 	const body = `{"viewer":"1","posts":[]}`
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
-	const behind = "PUT /v1/users/1/blocks/2 HTTP/1.1\r\nHost: x\r\n\r\n"
+	const behind = "PUT /v1/users/1/blocks/2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	for name, c := range map[string]struct {
 		header, body string
 		want         []int
@@ -107,7 +109,7 @@ func TestPathTricks(t *testing.T) {
 		for _, token := range []string{"", "Authorization: Bearer feed\r\n"} {
 			plain := 0 // what is answered without more headers
 			for _, header := range headers {
-				sent := request + " HTTP/1.1\r\nHost: localhost\r\n" + token
+				sent := request + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + token
 				if header != "" {
 					sent += header + "\r\n"
 				}
