@@ -50,7 +50,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-var ( //nolint:gochecknoglobals // compiled once
+var (
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)

@@ -135,7 +135,7 @@ func (b *beside) nextTurn(ctx context.Context, w *world) error {
 				break
 			}
 			if wait(ctx, askEach) != nil {
-				return nil // the load has ended
+				return nil //nolint:nilerr // the load has ended
 			}
 		}
 	}

@@ -26,9 +26,9 @@ type compareCmds struct {
 type compareFlags struct {
 	Service     serviceFlags  `embed:""`
 	Data        dataFlags     `embed:""`
-	Sample      int           `default:"20"           help:"${sample}"   placeholder:"N"`
-	Settle      time.Duration `default:"2s"           help:"${settle}"   placeholder:"DURATION"`
-	Differences string        `help:"${differences}"  placeholder:"FILE"`
+	Sample      int           `default:"20"          help:"${sample}"   placeholder:"N"`
+	Settle      time.Duration `default:"2s"          help:"${settle}"   placeholder:"DURATION"`
+	Differences string        `help:"${differences}" placeholder:"FILE"`
 	Result      resultFlags   `embed:""`
 }
 

@@ -49,8 +49,8 @@ type dataFlags struct {
 
 	passive bool // nothing is changed but what is asked for
 
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
-	LogFormat string `default:"json" enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
+	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
+	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
 	Config    string `help:"${config}" placeholder:"FILE"`
 
 	meters *metrics.Registry // of the service; nil for other commands

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/inspect"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
 const (
@@ -26,13 +27,13 @@ type rebuildCmd struct {
 
 	Page *uint32 `help:"${rebuild_page}" placeholder:"N"  xor:"what"`
 	User string  `help:"${rebuild_user}" placeholder:"ID" xor:"what"`
-	All  bool    `help:"${rebuild_all}"                   xor:"what"`
+	All  bool    `help:"${rebuild_all}"  xor:"what"`
 }
 
 // Help is shown by kong below the summary.
 func (*rebuildCmd) Help() string {
-	return "One of --page, --user and --all says which. A page that is made anew replaces what is there when it is whole; feeds and writes go " +
-		"on meanwhile. The scrub, and whoever reads a page that is amiss, do this by themselves."
+	return "One of --page, --user and --all says which. A page that is made anew replaces what is there when it is whole; feeds and " +
+		"writes go on meanwhile. The scrub, and whoever reads a page that is amiss, do this by themselves."
 }
 
 // Validate is called by kong when all flags are set.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -30,7 +29,7 @@ type tokenCmds struct {
 
 // tokenHelp is the text on the flags of those commands, and on those of clients.
 func tokenHelp() map[string]string {
-	return map[string]string{
+	return map[string]string{ //nolint:gosec // words about tokens, and none
 		"token_name":    "Name of the token, which logs show: 1 to 64 letters, digits, '-', '_' or '.'.",
 		"token_scope":   "What it allows, once or more: feed:read, activity:write or ops:read.",
 		"token_ttl":     "How long it is good for, such as 2160h for 90 days. Default: for ever",
@@ -44,8 +43,8 @@ func tokenHelp() map[string]string {
 }
 
 type tokenNewCmd struct {
-	Name     string         `help:"${token_name}"   placeholder:"NAME"  required:""`
-	Scope    []access.Scope `help:"${token_scope}"  placeholder:"SCOPE" required:""`
+	Name     string         `help:"${token_name}"   placeholder:"NAME"     required:""`
+	Scope    []access.Scope `help:"${token_scope}"  placeholder:"SCOPE"    required:""`
 	TTL      time.Duration  `help:"${token_ttl}"    placeholder:"DURATION"`
 	Rate     access.Rate    `help:"${token_rate}"   placeholder:"RATE"`
 	AuthFile string         `help:"${token_append}" placeholder:"FILE"`
@@ -121,7 +120,7 @@ func writeTokens(name string, file access.File, std stdio) (err error) {
 	}
 	err = json.MarshalWrite(out.file, file, jsontext.WithIndent("  "))
 	if err == nil {
-		_, err = io.WriteString(out.file, "\n")
+		_, err = out.file.WriteString("\n")
 	}
 	if err == nil {
 		err = out.commit()

@@ -23,7 +23,8 @@ func watchHelp() kong.Vars {
 	return kong.Vars{
 		"sample_rate": "Share of feeds that are compared with the ledger after they were answered, 0 to 1, to count and mend what they " +
 			"missed: see docs/RELIABILITY.md. 0: none.",
-		"trace_endpoint": "Collector that gets traces, by OTLP over HTTP, such as http://127.0.0.1:4318: see docs/DEPLOY.md. Default: no traces",
+		"trace_endpoint": "Collector that gets traces, by OTLP over HTTP, such as http://127.0.0.1:4318: see docs/DEPLOY.md. Default: no " +
+			"traces",
 		"trace_sample": "Share of requests that are traced, 0 to 1, of those without a trace of their own. One that comes with a " +
 			"traceparent is traced if that says so.",
 	}

@@ -129,7 +129,7 @@ func (c *contract) judge(x exchange) error {
 		return is(x.answer, 204, "")
 	case operation == nil:
 		return is(x.answer, 405, "method_not_allowed")
-	case x.Header.Get("X-Request-Id") == "": // of net/http, which took it for no request
+	case x.Header.Get("X-Request-ID") == "": // of net/http, which took it for no request
 		return is(x.answer, 400, "")
 	case x.Code == "not_found" && strings.Contains(target, "//"):
 		return nil

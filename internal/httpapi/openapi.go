@@ -55,6 +55,9 @@ const (
 	tagOperations = "Operations"
 )
 
+// inQuery is where parameters are that are not part of the path.
+const inQuery = "query"
+
 // tokenScheme is the name of the way in which callers say who they are.
 const tokenScheme = "token"
 
@@ -77,8 +80,8 @@ func (s *service) document() *openapi.Document {
 			{Name: tagUsers, Description: "All that is kept of a user."},
 			{Name: tagPages, Description: "How many pages the filter is cut into."},
 			{Name: tagService, Description: "How the service is, and what it can do."},
-			{Name: tagOperations, Description: "What the service is like inside, and what can be mended: for whoever runs it. Numbers are those " +
-				"of the process that answers."},
+			{Name: tagOperations, Description: "What the service is like inside, and what can be mended: for whoever runs it. Numbers are " +
+				"those of the process that answers."},
 		},
 		Components: openapi.Components{
 			Schemas: schemas(kinds),

@@ -196,7 +196,7 @@ func addKindCalls(all map[string]described, k activity.Kind) {
 	record := described{
 		id: "record" + id, tag: tagActivities, summary: "Record a " + k.Name,
 		text: effect + ". What is there already gets its end set anew, or taken away.",
-		query: []openapi.Parameter{{Name: paramUntil, In: "query", Description: "When it ends by itself; without it, it does " +
+		query: []openapi.Parameter{{Name: paramUntil, In: inQuery, Description: "When it ends by itself; without it, it does " +
 			"not.", Schema: ref("Until")}},
 		answers: one("It is recorded.", "Changed", `{"changed":true}`),
 		codes:   append([]string{activity.CodeOutOfRange, activity.CodeNoLedger}, codes...),
@@ -215,8 +215,8 @@ func addKindCalls(all map[string]described, k activity.Kind) {
 		id: "list" + id, tag: tagActivities, summary: "List " + k.Plural,
 		text: "Newest first.",
 		query: []openapi.Parameter{
-			{Name: "limit", In: "query", Description: "Items of an answer. Default: 100.", Schema: upTo(activity.MaxListed, "")},
-			{Name: "cursor", In: "query", Description: "`next` of the answer before.", Schema: text("")},
+			{Name: "limit", In: inQuery, Description: "Items of an answer. Default: 100.", Schema: upTo(activity.MaxListed, "")},
+			{Name: "cursor", In: inQuery, Description: "`next` of the answer before.", Schema: text("")},
 		},
 		answers: one("A part of the list.", "List", `{"items":[{"target":"2","since":"2026-11-20T09:30:00.000123Z"}]}`),
 		codes:   []string{activity.CodeOutOfRange, activity.CodeInvalidCursor, activity.CodeNoLedger},

@@ -42,7 +42,8 @@ func addOpsCalls(all map[string]described, kinds *activity.Kinds) {
 }
 
 func addMetricsCall(all map[string]described) {
-	const few = "# HELP feedfilter_http_requests_shed_total Requests refused for overload, with nothing done.\n# TYPE feedfilter_http_requests_shed_total counter\n" +
+	const few = "# HELP feedfilter_http_requests_shed_total Requests refused for overload, with nothing done.\n# TYPE " +
+		"feedfilter_http_requests_shed_total counter\n" +
 		"feedfilter_http_requests_shed_total 0\n"
 	all["GET /metrics"] = described{
 		id: "getMetrics", tag: tagOperations, summary: "Scrape the metrics",
@@ -71,21 +72,23 @@ func addOpsHealthCall(all map[string]described) {
 }
 
 func addHistoryCall(all map[string]described, kinds *activity.Kinds) {
-	var dropped []string
-	for _, kind := range kindNames(kinds, drops) {
+	names := kindNames(kinds, drops)
+	dropped := make([]string, 0, len(names))
+	for _, kind := range names {
 		dropped = append(dropped, string(quoted(kind))+":[12.4,0]")
 	}
 	all["GET /v1/ops/history"] = described{
 		id: "getOpsHistory", tag: tagOperations, summary: "See what the process did over time",
 		text: "Numbers in columns, all of the same length, with one number for each step, the oldest first. They begin with the process, " +
 			"and are kept in memory alone.",
-		query: []openapi.Parameter{{Name: "window", In: "query", Description: "How far back: `15m` and `1h` in steps of 5 s, `24h` in steps of " +
-			"a minute. Default: `15m`.", Schema: oneOf("", "15m", "1h", "24h"), Example: quoted("15m")}},
-		answers: one("The steps that there are of the window.", "OpsHistory", `{"window_seconds":900,"step_seconds":5,"time":[1795167000,1795167005],`+
-			`"feeds":[20.6,0],"candidates":[4120,0],"writes":[3.2,0.4],"dropped":{`+strings.Join(dropped, ",")+`},"confirmed":[2.2,0],`+
-			`"false_positives":[0.2,0],"rebuilds":[0,0],"degraded":[0,0],"errors":[0,0],"shed":[0,0],"p50_ms":[0.71,null],`+
-			`"p99_ms":[2.3,null],"poll_age_ms":[41,12],"heap_bytes":[8123392,8220144],"page_bytes":[127045632,127045632],`+
-			`"keys":[34455012,34455014],"in_progress":[3,1]}`),
+		query: []openapi.Parameter{{Name: "window", In: inQuery, Description: "How far back: `15m` and `1h` in steps of 5 s, `24h` in steps " +
+			"of a minute. Default: `15m`.", Schema: oneOf("", "15m", "1h", "24h"), Example: quoted("15m")}},
+		answers: one("The steps that there are of the window.", "OpsHistory",
+			`{"window_seconds":900,"step_seconds":5,"time":[1795167000,1795167005],`+
+				`"feeds":[20.6,0],"candidates":[4120,0],"writes":[3.2,0.4],"dropped":{`+strings.Join(dropped, ",")+`},"confirmed":[2.2,0],`+
+				`"false_positives":[0.2,0],"rebuilds":[0,0],"degraded":[0,0],"errors":[0,0],"shed":[0,0],"p50_ms":[0.71,null],`+
+				`"p99_ms":[2.3,null],"poll_age_ms":[41,12],"heap_bytes":[8123392,8220144],"page_bytes":[127045632,127045632],`+
+				`"keys":[34455012,34455014],"in_progress":[3,1]}`),
 		codes: bodiless(activity.CodeOutOfRange),
 	}
 }
@@ -93,7 +96,7 @@ func addHistoryCall(all map[string]described, kinds *activity.Kinds) {
 // cellsParameter is how finely something is drawn.
 func cellsParameter(low float64, about string) openapi.Parameter {
 	return openapi.Parameter{
-		Name: "cells", In: "query", Description: about + " Default: 1,024.", Schema: whole(low, inspect.MaxCells, ""),
+		Name: "cells", In: inQuery, Description: about + " Default: 1,024.", Schema: whole(low, inspect.MaxCells, ""),
 		Example: []byte("256"),
 	}
 }
@@ -106,8 +109,8 @@ func addOpsPagesCalls(all map[string]described) {
 			"each call looks at up to 4,096 pages itself.",
 		query: []openapi.Parameter{
 			cellsParameter(minMapCells, "The most cells, 2 to 4,096."),
-			{Name: "from", In: "query", Description: "The first position, from 0. Default: 0.", Schema: atLeast(0, "")},
-			{Name: "to", In: "query", Description: "The position after the last, more than `from`; what is beyond the last page is cut off. " +
+			{Name: "from", In: inQuery, Description: "The first position, from 0. Default: 0.", Schema: atLeast(0, "")},
+			{Name: "to", In: inQuery, Description: "The position after the last, more than `from`; what is beyond the last page is cut off. " +
 				"Default: all.", Schema: whole(1, math.MaxInt32, "")},
 		},
 		answers: one("The cells, in order of position.", "OpsMap", `{"pages":16387,"own_from":16384,"from":0,"to":64,"cells":[{"from":0,`+

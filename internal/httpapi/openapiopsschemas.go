@@ -91,11 +91,13 @@ func opsHealthSchema() *openapi.Schema {
 		need("ledger", text("What kind it is of: `sqlite`, `postgres` or `none`.")),
 		need("page_store", text("What kind it is of, such as `memory`, `redis` or `redis+cluster`.")),
 		need("false_positive_rate", share("The share of candidates that are dropped or marked for no reason, as configured.")),
-		need("poll_age_ms", atLeast(0, "Since this process last asked the ledger what others have changed, in milliseconds; 0 without a ledger.")),
+		need("poll_age_ms", atLeast(0, "Since this process last asked the ledger what others have changed, in milliseconds; 0 without a "+
+			"ledger.")),
 		need("staleness_bound_ms", atLeast(0, "How old what a feed is answered from may be, in milliseconds, as configured.")),
 		need("pages", pages), need("reshape", reshape), need("scrub", scrub),
-		need("requests", object("", need("in_progress", atLeast(0, "Of those that are limited in number.")), need("limit", atLeast(1, "The most of "+
-			"them.")))),
+		need("requests", object("", need("in_progress", atLeast(0, "Of those that are limited in number.")), need("limit", atLeast(1,
+			"The most of "+
+				"them.")))),
 		need("sampling", samplingSchema()))
 }
 
@@ -108,7 +110,8 @@ func opsScrubSchema(about string) *openapi.Schema {
 		need("failed", atLeast(0, "Of these, those that could not be made anew.")),
 		need("unasked", atLeast(0, "Pages that could not be looked at.")),
 		may("trouble", text("Why it ended early.")),
-		may("started", moment("In UTC; it is not there if none was asked for.")), may("ended", moment("In UTC; it is not there while it goes on.")))
+		may("started", moment("In UTC; it is not there if none was asked for.")), may("ended",
+			moment("In UTC; it is not there while it goes on.")))
 }
 
 func opsHistorySchema(kinds *activity.Kinds) *openapi.Schema {
@@ -116,21 +119,25 @@ func opsHistorySchema(kinds *activity.Kinds) *openapi.Schema {
 	rates := func(about string) *openapi.Schema { return column(amount(""), about+", a second.") }
 	counts := func(about string) *openapi.Schema { return column(atLeast(0, ""), about+", at the end of each step.") }
 	took := func(share string) *openapi.Schema {
-		return column(orNull(amount("")), "How long "+share+" of the feeds took at most, in milliseconds, to within a fifth; null: there were none.")
+		return column(orNull(amount("")), "How long "+share+" of the feeds took at most, in milliseconds, to within a fifth; null: there were "+
+			"none.")
 	}
 	return object("",
 		need("window_seconds", whole(900, 86_400, "What was asked for, in seconds.")),
 		need("step_seconds", whole(5, 60, "How long a step is, in seconds.")),
 		need("time", column(atLeast(0, ""), "When each step ended, in seconds of Unix time.")),
-		need("feeds", rates("Feeds answered")), need("candidates", rates("Posts looked at for them")), need("writes", rates("Activities recorded or undone")),
+		need("feeds", rates("Feeds answered")), need("candidates", rates("Posts looked at for them")), need("writes",
+			rates("Activities recorded or undone")),
 		need("dropped", mapOf("Posts dropped, a second, by the kind that did.", kindNames(kinds, drops), column(amount(""), ""))),
 		need("confirmed", rates("Times that the ledger was asked to confirm what the filter reports")),
 		need("false_positives", rates("Times that it did not")), need("rebuilds", rates("Pages made anew")),
 		need("degraded", rates("Kinds that could not be checked")), need("errors", rates("Requests answered 5xx, but for those of `shed`")),
 		need("shed", rates("Requests refused for overload")),
 		need("p50_ms", took("half")), need("p99_ms", took("99 %")),
-		need("poll_age_ms", column(amount(""), "How long ago the ledger was asked for others' changes, in milliseconds, at the end of each step.")),
-		need("heap_bytes", counts("Bytes of objects on the heap")), need("page_bytes", counts("Bytes of all pages")), need("keys", counts("Keys in all pages")),
+		need("poll_age_ms", column(amount(""), "How long ago the ledger was asked for others' changes, in milliseconds, at the end of each "+
+			"step.")),
+		need("heap_bytes", counts("Bytes of objects on the heap")), need("page_bytes", counts("Bytes of all pages")), need("keys",
+			counts("Keys in all pages")),
 		need("in_progress", counts("Requests in progress")))
 }
 
@@ -149,7 +156,8 @@ func opsCellSchema() *openapi.Schema {
 		need("keys", atLeast(0, "They hold.")), need("bytes", atLeast(0, "Of bits and marks.")),
 		need("fill", spreadSchema("The share of a page's bits that is set, in ten-thousandths.")),
 		need("collided", spreadSchema("The share of a page's regions that more than one key has set bits in, in ten-thousandths.")),
-		need("rate_max", share("The highest false-positive rate of one key in a page; of pages that have grown it is not known, and taken for 0.")),
+		need("rate_max", share("The highest false-positive rate of one key in a page; of pages that have grown it is not known, and taken for "+
+			"0.")),
 		in("behind", "Pages of this state."), in("missing", "The same."), in("damaged", "The same."), in("foreign", "The same."),
 		in("ahead", "The same."), in("overfull", "The same."), in("unused", "The same."), in("unknown", "The same."),
 		in("behind_max", "The most changes of the ledger that a page lacks."),
@@ -172,7 +180,8 @@ func opsPageSchema() *openapi.Schema {
 		need("bits_bytes", atLeast(0, "As stored.")), need("regions_bytes", atLeast(0, "As stored.")),
 		need("build", hexadecimal("Another one whenever the page is made anew.")),
 		need("incarnation", hexadecimal("Of the data that the page is of."))))
-	largest := object("", need("user", text("A hash of the user's id, of the key that the service was started with.")), need("keys", atLeast(1, "")))
+	largest := object("", need("user", text("A hash of the user's id, of the key that the service was started with.")), need("keys",
+		atLeast(1, "")))
 	ledger := orNull(object("What the ledger has of the page; null: there is none.",
 		need("sequence", atLeast(0, "Of its last change.")), need("moves", atLeast(0, "Times that users of it were moved.")),
 		need("keys", atLeast(0, "Those included that have ended by themselves, and were not removed yet.")),
@@ -188,11 +197,13 @@ func opsPageSchema() *openapi.Schema {
 		need("page", page), may("damage", text("Why it cannot be read.")), need("ledger", ledger),
 		may("agrees", flag("Whether the page is as the ledger has it. Left out: there is no ledger.")),
 		need("lacks", countsBy("Keys of the ledger that the page does not report, by kind: of one that is not behind, a loss.")),
-		need("residual_keys", &openapi.Schema{Type: openapi.Types{openapi.Integer}, Description: "How many keys the page counts more than the " +
-			"ledger has; fewer, if negative."}),
+		need("residual_keys", &openapi.Schema{Type: openapi.Types{openapi.Integer},
+			Description: "How many keys the page counts more than the " +
+				"ledger has; fewer, if negative."}),
 		need("behind", atLeast(0, "Changes of the ledger that it lacks.")),
 		need("drawing", orNull(object("The page condensed, all layers in a row; null: it was not asked for, or there is no page.",
-			need("cells", whole(0, inspect.MaxCells, "Of `bits`.")), need("bits", cells("Of the bits.")), need("regions", cells("Of the marks."))))))
+			need("cells", whole(0, inspect.MaxCells, "Of `bits`.")), need("bits", cells("Of the bits.")), need("regions",
+				cells("Of the marks."))))))
 }
 
 // hexadecimal is 64 bits.
@@ -207,16 +218,19 @@ func opsUserSchema() *openapi.Schema {
 		need("keys", atLeast(0, "About so many: a post that was seen again may count again.")), need("bytes", atLeast(0, "That a feed reads.")))
 	return object("",
 		need("user", ref("ID")), need("hash", hexadecimal("By which users are placed.")),
-		need("home", refAs("PageNumber", "Where the user would be if nobody had ever moved.")), need("page", refAs("PageNumber", "Where the user is.")),
+		need("home", refAs("PageNumber", "Where the user would be if nobody had ever moved.")), need("page", refAs("PageNumber",
+			"Where the user is.")),
 		need("own_page", flag("Whether nobody else is on it.")),
 		need("counts", countsBy("Keys that the ledger has of the user, by kind; the other side of a two-way kind under its own name.")),
-		need("keys", atLeast(0, "Of these.")), need("page_holds", atLeast(0, "Of these, those that the page reports: all, or something is amiss.")),
+		need("keys", atLeast(0, "Of these.")), need("page_holds", atLeast(0,
+			"Of these, those that the page reports: all, or something is amiss.")),
 		need("lacks", countsBy("The others, by kind.")),
 		need("page_state", ref("PageState")), need("page_moves", atLeast(0, "Times that users of the page were moved.")),
 		need("page_keys", atLeast(0, "All that the page holds.")),
 		need("page_users", atLeast(0, "Who have any key in it, by the ledger; 0 without one.")),
 		need("feed_bytes", atLeast(0, "What a feed of the user reads of the store, windows included.")),
-		need("probed", flag("Whether the page is so large that a feed reads only the bits that it looks for: they do not count in `feed_bytes`.")),
+		need("probed", flag("Whether the page is so large that a feed reads only the bits that it looks for: they do not count in "+
+			"`feed_bytes`.")),
 		need("windows", listOf(0, 0, window, "What kinds with a window take for the user.")))
 }
 
@@ -224,11 +238,13 @@ func opsKeySchema() *openapi.Schema {
 	bit := object("", need("bit", atLeast(0, "Its place in the layer.")), need("set", flag("Whether it is.")),
 		need("region", atLeast(0, "That it is in.")), need("collided", flag("Whether more than one key has set bits in that.")))
 	side := object("A key in a page.",
-		need("side", oneOf("`direct`: the user's. `mirror`: the same in the target's page. `reverse` and `reverse_mirror`: both, of the target's "+
+		need("side", oneOf("`direct`: the user's. `mirror`: the same in the target's page. `reverse` and `reverse_mirror`: both, of the "+
+			"target's "+
 			"activity with the user.", "direct", "mirror", "reverse", "reverse_mirror")),
 		need("key", text("As it is put into the filter.")),
 		need("kind", text("The kind, or the name of its other side.")), need("owner", refAs("ID", "The user whose page it is in.")),
-		need("target", ref("ID")), need("page", refAs("PageNumber", "Of a window, the home of the owner.")), need("stored", text("The page's name in the store.")),
+		need("target", ref("ID")), need("page", refAs("PageNumber", "Of a window, the home of the owner.")), need("stored",
+			text("The page's name in the store.")),
 		need("page_state", ref("PageState")), need("layer", atLeast(0, "That the bits are of.")),
 		need("positions", listOf(0, math.MaxUint8, bit, "Its bits; none where there is no page.")),
 		need("reported", flag("Whether all of them are set.")),
@@ -236,7 +252,8 @@ func opsKeySchema() *openapi.Schema {
 		need("undo", oneOf("What an undo does. `clears`: bits of its own are cleared. `rebuilds`: there are too few, the page is made anew. "+
 			"`by_time`: its window forgets it. `stuck`: nothing can be done without a ledger. `absent`: it is not there.",
 			"clears", "rebuilds", "by_time", "stuck", "absent")),
-		need("verdict", oneOf("`held`: in the ledger and in the page. `absent`: in neither. `false_positive`: in the page alone. `lost`: in the "+
+		need("verdict", oneOf("`held`: in the ledger and in the page. `absent`: in neither. `false_positive`: in the page alone. `lost`: in "+
+			"the "+
 			"ledger alone. `ended`: by itself, and to be removed. `reported`: in the page, and there is nobody to confirm it.",
 			"held", "absent", "false_positive", "lost", "ended", "reported")),
 		may("ledger", flag("Whether the ledger has it. Left out: there is none, or it does not keep the kind.")),
@@ -244,5 +261,6 @@ func opsKeySchema() *openapi.Schema {
 		may("until", moment("When it ends by itself; of a part of a window, when that is forgotten.")))
 	return object("",
 		need("kind", ref("Kind")), need("user", ref("ID")), need("target", ref("ID")),
-		need("sides", listOf(0, 0, side, "Of a window, its parts, the newest first.")), need("words", listOf(1, 0, text(""), "The same of each side, for people.")))
+		need("sides", listOf(0, 0, side, "Of a window, its parts, the newest first.")), need("words", listOf(1, 0, text(""),
+			"The same of each side, for people.")))
 }

@@ -113,7 +113,8 @@ func anyKind(activity.Kind) bool     { return true }
 
 // schemas are those with a name.
 func schemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
-	return slices.Concat(valueSchemas(kinds), feedSchemas(kinds), activitySchemas(), userSchemas(kinds), serviceSchemas(kinds), opsSchemas(kinds))
+	return slices.Concat(valueSchemas(kinds), feedSchemas(kinds), activitySchemas(), userSchemas(kinds), serviceSchemas(kinds),
+		opsSchemas(kinds))
 }
 
 // valueSchemas are what others are made of.

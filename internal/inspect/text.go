@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -33,7 +34,7 @@ type text struct {
 	err error
 }
 
-func (t *text) line(format string, args ...any) {
+func (t *text) linef(format string, args ...any) {
 	if t.err == nil {
 		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
 	}
@@ -42,26 +43,27 @@ func (t *text) line(format string, args ...any) {
 // Text writes what is inside a page, for people.
 func (p Page) Text(w io.Writer, style Style) error {
 	t := &text{w: w}
-	t.line("page %d: %s", p.Number, p.verdict())
+	t.linef("page %d: %s", p.Number, p.verdict())
 	if p.Damage != "" {
-		t.line("  %s", p.Damage)
+		t.linef("  %s", p.Damage)
 	}
 	p.compare(t)
 	if s := p.Page; s != nil {
-		t.line("  bits      %d, of which %d are set, %s; made anew from %s on; %s", s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
-		t.line("  regions   %d of %d bits, of which %d are shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
-		t.line("  rate      %.2g of one key that is not there", s.Rate)
-		t.line("  bytes     %d of bits, %d of regions", s.BitsBytes, s.RegionsBytes)
-		t.line("  build     %s, ledger %s", s.Build, s.Incarnation)
+		t.linef("  bits      %d, of which %d are set, %s; made anew from %s on; %s",
+			s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
+		t.linef("  regions   %d of %d bits, of which %d are shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
+		t.linef("  rate      %.2g of one key that is not there", s.Rate)
+		t.linef("  bytes     %d of bits, %d of regions", s.BitsBytes, s.RegionsBytes)
+		t.linef("  build     %s, ledger %s", s.Build, s.Incarnation)
 	}
 	if l := p.Ledger; l != nil && l.Keys > 0 {
-		t.line("  kinds     %s", counts(l.Kinds))
+		t.linef("  kinds     %s", counts(l.Kinds))
 		for i, u := range l.Largest {
 			head := ""
 			if i == 0 {
 				head = "largest"
 			}
-			t.line("  %-9s %d keys of %s", head, u.Keys, u.User)
+			t.linef("  %-9s %d keys of %s", head, u.Keys, u.User)
 		}
 	}
 	if p.Drawing != nil {
@@ -126,14 +128,16 @@ func (p Page) said() [3]string {
 	if p.Page == nil {
 		return [3]string{"-", "-", "-"}
 	}
-	return [3]string{fmt.Sprint(p.Page.Sequence), fmt.Sprint(p.Page.Keys), fmt.Sprint(p.Page.Moves)}
+	return [3]string{
+		strconv.FormatUint(p.Page.Sequence, 10), strconv.FormatUint(uint64(p.Page.Keys), 10), strconv.FormatUint(uint64(p.Page.Moves), 10),
+	}
 }
 
 func (p Page) known() [3]string {
 	if p.Ledger == nil {
 		return [3]string{}
 	}
-	return [3]string{fmt.Sprint(p.Ledger.Sequence), fmt.Sprint(p.Ledger.Keys), fmt.Sprint(p.Ledger.Moves)}
+	return [3]string{strconv.FormatUint(p.Ledger.Sequence, 10), strconv.Itoa(p.Ledger.Keys), strconv.FormatUint(uint64(p.Ledger.Moves), 10)}
 }
 
 func layers(s *Stands) string {
@@ -163,7 +167,7 @@ func (s Style) draw(t *text, title string, cells []byte) {
 	if len(cells) == 0 {
 		return
 	}
-	t.line("  %s: %s", title, s.legend(most))
+	t.linef("  %s: %s", title, s.legend(most))
 	for row := range slices.Chunk(cells, s.width()) {
 		var b strings.Builder
 		for _, c := range row {
@@ -172,7 +176,7 @@ func (s Style) draw(t *text, title string, cells []byte) {
 		if s.Colors {
 			b.WriteString("\x1b[0m")
 		}
-		t.line("  |%s|", b.String())
+		t.linef("  |%s|", b.String())
 	}
 }
 
@@ -238,24 +242,24 @@ func (u User) Text(w io.Writer) error {
 	case u.Counts == nil:
 		where = fmt.Sprintf("page %d", u.Page)
 	}
-	t.line("user %s: on %s; that is %s", u.User, where, u.PageState)
-	t.line("  hash      %s: home %d", u.Hash, u.Home)
+	t.linef("user %s: on %s; that is %s", u.User, where, u.PageState)
+	t.linef("  hash      %s: home %d", u.Hash, u.Home)
 	if u.Counts != nil {
-		t.line("  ledger    %d keys%s", u.Keys, in(counts(u.Counts)))
+		t.linef("  ledger    %d keys%s", u.Keys, in(counts(u.Counts)))
 		switch {
 		case u.PageHolds == u.Keys:
-			t.line("  page      reports all of them; it has %d in all", u.PageKeys)
+			t.linef("  page      reports all of them; it has %d in all", u.PageKeys)
 		default:
-			t.line("  page      reports %d of them, and not %s", u.PageHolds, counts(u.Lacks))
+			t.linef("  page      reports %d of them, and not %s", u.PageHolds, counts(u.Lacks))
 		}
 	}
 	for _, win := range u.Windows {
-		t.line("  window    %s: about %d keys in %d parts, %d bytes", win.Kind, win.Keys, win.Pages, win.Bytes)
+		t.linef("  window    %s: about %d keys in %d parts, %d bytes", win.Kind, win.Keys, win.Pages, win.Bytes)
 	}
 	if u.Probed {
-		t.line("  feed      reads %d bytes, and those bits of the page that it looks for", u.FeedBytes)
+		t.linef("  feed      reads %d bytes, and those bits of the page that it looks for", u.FeedBytes)
 	} else {
-		t.line("  feed      reads %d bytes", u.FeedBytes)
+		t.linef("  feed      reads %d bytes", u.FeedBytes)
 	}
 	return t.err
 }
@@ -271,7 +275,7 @@ func in(list string) string {
 func (k Key) Text(w io.Writer, style Style) error {
 	t := &text{w: w}
 	for i, s := range k.Sides {
-		t.line("%s", k.Words[i])
+		t.linef("%s", k.Words[i])
 		if len(s.Positions) == 0 {
 			continue
 		}
@@ -280,11 +284,11 @@ func (k Key) Text(w io.Writer, style Style) error {
 			fmt.Fprintf(&bits, " %*d", 9, p.Bit)
 			fmt.Fprintf(&marks, " %*s", 9, style.mark(p))
 		}
-		t.line("  bit %s", bits.String())
-		t.line("      %s", marks.String())
+		t.linef("  bit %s", bits.String())
+		t.linef("      %s", marks.String())
 	}
 	if len(k.Sides) == 0 {
-		t.line("%s", k.Words[0])
+		t.linef("%s", k.Words[0])
 	}
 	return t.err
 }

@@ -13,14 +13,14 @@ import (
 // program has what there may be of commands, flags and arguments.
 type program struct {
 	Run struct {
-		Level   string `enum:"low,high,lowest" default:"low" help:"How much. Not more."`
-		File    string `placeholder:"FILE" help:"A file | or none: <x> *y*."`
+		Level   string `default:"low"                     enum:"low,high,lowest" help:"How much. Not more."`
+		File    string `help:"A file | or none: <x> *y*." placeholder:"FILE"`
 		Into    string `placeholder:"DIR"`
-		Format  string `enum:"text,json" default:"text" short:"o"`
+		Format  string `default:"text"                    enum:"text,json"       short:"o"`
 		Sure    bool   `negatable:""`
 		Names   []string
 		Secret  bool     `hidden:""`
-		Sources []string `arg:"" name:"file"`
+		Sources []string `arg:""    name:"file"`
 	} `cmd:"" help:"Run it: now."`
 	Group struct {
 		One struct{ Deep int } `cmd:"" default:"withargs" help:"First."`

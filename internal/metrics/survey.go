@@ -31,9 +31,11 @@ func (r *Registry) Survey(pages func() iter.Seq[activity.SurveyedPage]) {
 	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}
 	spreads := []spread{
 		{c.histogram("feedfilter_page_keys", "Keys of a page.", "use"),
-			func(p activity.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 1 << 20}},
+			func(p activity.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536,
+				1 << 20}},
 		{c.histogram("feedfilter_page_size_bytes", "What a page takes in the store, both strings.", "use"),
-			func(p activity.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20}},
+			func(p activity.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
+				1 << 18, 1 << 20}},
 		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
 			func(p activity.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
 		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, which no undo clears.", "use"),
@@ -76,8 +78,8 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 	n := 0
 	for p := range s.pages() {
 		n++
-		if p.State == activity.PageUnknown || p.State == activity.PageUnused || p.State == activity.PageMissing || p.State == activity.PageDamaged {
-			continue // nothing stands, or nobody knows what does
+		if !stands(p.State) {
+			continue
 		}
 		use := 0
 		if p.Own {
@@ -125,4 +127,9 @@ func (t *tally) metric(s spread, use string) prometheus.Metric { //nolint:iretur
 		cumulative[most] = n
 	}
 	return prometheus.MustNewConstHistogram(s.desc, t.count, t.sum, cumulative, use)
+}
+
+// stands reports whether it is known what is in a page.
+func stands(s activity.PageState) bool {
+	return s != activity.PageUnknown && s != activity.PageUnused && s != activity.PageMissing && s != activity.PageDamaged
 }

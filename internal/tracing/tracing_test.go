@@ -58,7 +58,7 @@ func do(t *testing.T, h http.Handler, flags, method, path, body string) *httptes
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Request-Id", "request-1")
+	r.Header.Set("X-Request-ID", "request-1")
 	if flags != "" {
 		r.Header.Set("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-"+flags)
 	}

@@ -1,0 +1,56 @@
+package activity
+
+import (
+	"context"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
+func (r *Recorder) Pages() uint32 { return r.identity.Pages }
+
+// FalsePositiveRate is that of the [Config].
+func (r *Recorder) FalsePositiveRate() float64 { return r.rate }
+
+// StalenessBound is that of the [Config]; 0 where the ledger is asked each time, and without one.
+func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
+
+// Kinds returns the kinds that the Recorder knows.
+func (r *Recorder) Kinds() *Kinds { return r.kinds }
+
+// Ready reports whether feeds can be answered, which takes the pages or the ledger, and
+// returns an [*UnavailableError] for each of the two that is down.
+func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
+	if !r.HasLedger() {
+		loaded, err := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+		if err == nil {
+			_, err = r.plainPage(loaded[0])
+		}
+		if err != nil {
+			return false, []error{unavailable("pages", err)}
+		}
+		return true, nil
+	}
+	ledgerErr := make(chan error, 1) // both at once: one that hangs leaves no time for the other
+	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
+	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	if err := <-ledgerErr; err != nil {
+		down = append(down, unavailable("ledger", err))
+	}
+	if storeErr != nil {
+		down = append(down, unavailable("pages", storeErr))
+	}
+	return len(down) < 2, down
+}
+
+// lookups is the most keys that a feed check tests for one candidate.
+func (ks *Kinds) lookups() int {
+	n := 0
+	for _, k := range ks.all {
+		if k.Effect == Drop {
+			n += k.lookups()
+		}
+	}
+	return max(n, 1)
+}
