@@ -28,13 +28,16 @@ type document struct {
 func documents() map[string]document {
 	const makes = "they install, build and test everything, for minutes"
 	return map[string]document{
-		"README.md":                   {},
-		"docs/QUICKSTART.md":          {servers: true},
-		"docs/KINDS.md":               {},
-		"docs/SIZING.md":              {},
-		"docs/ELASTICACHE.md":         {serves: true, console: "they need an account of AWS; TestIAM and TestSecureCluster have what stands in for it"},
-		"docs/MIGRATION.md":           {by: "TestMigrationGuide"},
-		"docs/OPERATIONS.md":          {by: "the drill of its runbook"},
+		"README.md":           {},
+		"docs/QUICKSTART.md":  {servers: true},
+		"docs/KINDS.md":       {},
+		"docs/SIZING.md":      {},
+		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestSecureCluster have what stands in for it"},
+		"docs/MIGRATION.md":   {by: "TestMigrationGuide"},
+		"docs/OPERATIONS.md": {
+			by:      "the drill of its runbook",
+			console: "what is done as routine is done to a service that is in use: tokens, backups, versions, another Redis",
+		},
 		"docs/DEPLOY.md":              {console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
 		"docs/COMMAND.md":             {console: "they are examples without data; TestExamples of cmd/feedfilter has each understood"},
 		"CONTRIBUTING.md":             {console: makes},

@@ -61,6 +61,7 @@ func (s *service) start() {
 		Addr string `json:"addr"`
 	}
 	if err != nil || json.Unmarshal([]byte(first), &entry) != nil || entry.Addr == "" {
+		_ = s.cmd.Process.Kill()
 		rest, _ := io.ReadAll(r)
 		_ = s.cmd.Wait()
 		s.t.Fatalf("feedfilter %s: first line %q names no address (%v)\n%s", strings.Join(args, " "), first, err, rest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -116,19 +117,19 @@ func (f *dataFlags) pages() uint32 {
 
 // logger logs to std.err, a JSON object a line, or text for people to read.
 func (f *dataFlags) logger(std stdio) *slog.Logger {
-	log, _ := f.leveledLogger(std)
+	log, _ := f.leveledLogger(std.err)
 	return log
 }
 
 // leveledLogger is logger, and the least level that it logs, which may be changed.
-func (f *dataFlags) leveledLogger(std stdio) (*slog.Logger, *slog.LevelVar) {
+func (f *dataFlags) leveledLogger(to io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(f.level())
 	options := &slog.HandlerOptions{Level: level}
 	if f.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(std.err, options)), level
+		return slog.New(slog.NewTextHandler(to, options)), level
 	}
-	return slog.New(slog.NewJSONHandler(std.err, options)), level
+	return slog.New(slog.NewJSONHandler(to, options)), level
 }
 
 func (f *dataFlags) level() slog.Level {

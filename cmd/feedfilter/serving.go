@@ -44,7 +44,12 @@ func (r *running) close() error {
 
 // open opens the data, and what says who may ask for it. What is open after an error is closed by close.
 func (r *running) open(ctx context.Context, std stdio) (err error) {
-	r.log, r.level = r.Data.leveledLogger(std)
+	lines := &heldLines{to: std.err}
+	r.onClose(func() error {
+		lines.release()
+		return nil
+	})
+	r.log, r.level = r.Data.leveledLogger(lines)
 	if r.gate, err = r.Access.open(ctx, r.Addr, r.log); err != nil {
 		return err
 	}
@@ -69,7 +74,13 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	if err := r.Access.openLogs(r.gate, r.Data.DataDir, std, r.log); err != nil {
 		return err
 	}
-	return r.listen(ctx)
+	if err := r.listen(ctx); err != nil {
+		return err
+	}
+	first, _ := r.Data.leveledLogger(std.err)
+	logListening(ctx, first, r.listener.Addr(), r.data)
+	lines.release()
+	return nil
 }
 
 // listen makes the handlers and takes the address. The address is the log's first line.
@@ -88,7 +99,6 @@ func (r *running) listen(ctx context.Context) (err error) {
 		return err
 	}
 	r.listener = limitConnections(listener, r.MaxConnections)
-	logListening(ctx, r.log, listener.Addr(), r.data)
 	r.gate.start(ctx, r.log)
 	logDamage(ctx, r.log, r.data)
 	if r.data.windows != nil {

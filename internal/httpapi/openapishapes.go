@@ -64,7 +64,9 @@ func explanationSchema() *openapi.Schema {
 func activitySchema() *openapi.Schema {
 	return object("One activity of a batch or a stream.",
 		need("user", refAs("ID", "Who does it.")), need("kind", ref("Kind")), need("target", refAs("ID", "The user or post that it is about.")),
-		need("op", oneOf("", "add", "remove")), may("until", refAs("Until", "Only with `add`, and not of a kind with a window.")))
+		need("op", oneOf("", "add", "remove")),
+		may("since", moment("When it was done; without it, now. Only with `add`, and not of a kind with a window.")),
+		may("until", refAs("Until", "Only with `add`, and not of a kind with a window.")))
 }
 
 func kindSchema() *openapi.Schema {
