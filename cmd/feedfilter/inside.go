@@ -19,12 +19,14 @@ type insideFlags struct {
 	Result  resultFlags  `embed:""`
 }
 
-// Validate is called by kong when all flags are set.
+// Validate is called by kong when all flags are set. What is embedded in an embedded struct that is not exported, it does not see.
 func (f *insideFlags) Validate() error {
-	if f.Service.Server == "" && f.Data.Redis == "" {
-		return errors.New("--redis or --server: without --redis the pages are in the service's process, and only the service can look there")
-	}
-	return nil
+	var all checks
+	all.wantf(f.Service.Server != "" || f.Data.Redis != "",
+		"--redis or --server: without --redis the pages are in the service's process, and only the service can look there")
+	all.note(f.Service.Validate())
+	all.note(f.Data.Validate())
+	return all.err()
 }
 
 // Check returns what a look at the files that flags name tells of them.

@@ -251,7 +251,7 @@ func (c *contract) judgeRequest(x exchange, names []string) error {
 	case x.Status < 300 && err != nil:
 		return fmt.Errorf("the request was taken: %w", err)
 	case err == nil && slices.Contains([]string{"unknown_field", "invalid_type", "missing_field"}, x.Code) &&
-		!strings.HasSuffix(x.Field, ".until"): // that only what is added has one, the schema does not say
+		!strings.HasSuffix(x.Field, ".until") && !strings.HasSuffix(x.Field, ".since"): // that only what is added has one, the schema does not say
 		return fmt.Errorf("the request was refused, %s of %s, and is as the description has it", x.Code, x.Field)
 	}
 	return nil
