@@ -67,6 +67,9 @@ func TestInsideOfAnOddService(t *testing.T) {
 	answers := map[string]string{}
 	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.Method+" "+r.URL.Path]
+		if strings.HasPrefix(answer, "{") {
+			w.Header().Set("Content-Type", "application/json")
+		}
 		if !ok {
 			w.WriteHeader(http.StatusTeapot)
 		}
@@ -77,8 +80,8 @@ func TestInsideOfAnOddService(t *testing.T) {
 		t.Helper()
 		return feedfilter(t, 1, append(args, "--server", odd.URL)...).stderr
 	}
-	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1: answered 418 I'm a teapot, and not as feedfilter does")
-	wantContains(t, run("rebuild", "--all"), "rebuild: http://", "/v1/ops/pages: answered 418")
+	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1?cells=1024: answered 418 I'm a teapot, and not as feedfilter does")
+	wantContains(t, run("rebuild", "--all"), "rebuild: GET http://", "/v1/ops/pages?cells=4096&from=0&to=4096: answered 418")
 	answers["GET /v1/ops/users/1"] = "<html>"
 	wantContains(t, run("inspect", "user", "1"), "answered 200 OK, and not as feedfilter does")
 	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
