@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,12 +20,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/doctest"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/prometheus/rules"
+
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 	"github.com/feedfilter/feedfilter/internal/servertest"
-	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/prometheus/rules"
 )
 
 const runbook = "../../docs/OPERATIONS.md"
@@ -324,87 +322,6 @@ func (d *drill) rest(long time.Duration) {
 			d.t.Fatalf("at rest %v fire, %v are about to", firing, d.active(rules.StatePending))
 		}
 	}
-}
-
-// follow runs the commands of an alert's section of the runbook, as they stand there. Those under Do have to succeed; those under
-// Look may say that something is wrong by their status, but not that they are no commands, or have no such flags.
-func (d *drill) follow(alert string, replace map[string]string, files map[string]string) {
-	d.t.Helper()
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	section := regexp.MustCompile(`(?ms)^### ` + alert + `\n(.*?)^##`).FindSubmatch(text)
-	if section == nil {
-		d.t.Fatalf("%s has no section %s", runbook, alert)
-	}
-	parts := regexp.MustCompile("(?s)\\*\\*Look\\*\\*\n\n```sh\n(.*?)```\n\n\\*\\*Do\\*\\*\n\n```sh\n(.*?)```").FindSubmatch(section[1])
-	if parts == nil {
-		d.t.Fatalf("%s: %s has no commands under Look and Do", runbook, alert)
-	}
-	const lenient = `set +e +o pipefail
-trap 'code=$?; case $code in 126|127) exit $code;; 2) [[ $BASH_COMMAND != feedfilter* ]] || exit $code;; esac' ERR
-`
-	document := "```sh\n" + lenient + string(parts[1]) + "```\n\n```sh\ntrap - ERR\nset -e -o pipefail\n" + string(parts[2]) + "```\n"
-	file := d.path("section.md")
-	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
-	words := map[string]string{"/etc/feedfilter": d.path("feedfilter"), "/var/log/feedfilter": d.path("feedfilter")}
-	maps.Copy(words, replace)
-	control := httptest.NewServer(http.HandlerFunc(d.control))
-	defer control.Close()
-	doctest.Run(d.t, file, doctest.Config{
-		Replace: words, Path: []string{d.bin}, Files: files, Timeout: 5 * time.Minute,
-		Env: append([]string{
-			"FEEDFILTER_URL=" + d.url(), "FEEDFILTER_SERVER=" + d.url(), "FEEDFILTER_TOKEN=" + d.token, "REDIS=" + d.redis.URL(),
-			"LEDGER=" + d.settings["ledger"].(string), "DRILL=" + control.URL, "DRILL_LOG=" + d.path("serve.log"),
-		}, d.env...),
-	})
-}
-
-// control does what systemctl asks for.
-func (d *drill) control(w http.ResponseWriter, r *http.Request) {
-	var err error
-	switch r.URL.Path {
-	case "/restart/feedfilter":
-		d.stop()
-		err = d.launch()
-	case "/reload/feedfilter":
-		err = d.reload()
-	case "/restart/redis-server":
-		d.redis.Kill()
-		d.redis.Restart()
-	case "/restart/postgresql":
-		d.postgres.Kill()
-		d.postgres.Restart()
-	case "/status/feedfilter":
-	default:
-		err = fmt.Errorf("systemctl: nobody does %s", r.URL.Path)
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
-}
-
-// commands makes a directory with feedfilter, and what stands for the system's own: units are those of the drill.
-func commands(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "feedfilter"), "./cmd/feedfilter")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	for name, text := range map[string]string{
-		"systemctl":  "#!/bin/sh\nexec curl -fsS -X POST \"$DRILL/$1/$2\"\n",
-		"journalctl": "#!/bin/sh\nexec cat \"$DRILL_LOG\"\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 // through is a URL by way of another address.
