@@ -35,8 +35,8 @@ func documents() map[string]document {
 		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestSecureCluster have what stands in for it"},
 		"docs/MIGRATION.md":   {by: "TestMigrationGuide"},
 		"docs/OPERATIONS.md": {
-			by:      "the drill of its runbook",
-			console: "what is done as routine is done to a service that is in use: tokens, backups, versions, another Redis",
+			by:      "TestDrill and TestDrillRoutine of infra/monitoring",
+			console: "it sets the shell up, as the drills do",
 		},
 		"docs/DEPLOY.md":              {console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
 		"docs/COMMAND.md":             {console: "they are examples without data; TestExamples of cmd/feedfilter has each understood"},

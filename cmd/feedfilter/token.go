@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,9 +23,10 @@ const tokenVariable = "FEEDFILTER_TOKEN"
 
 // tokenCmds are what there is to do with tokens.
 type tokenCmds struct {
-	New   tokenNewCmd   `cmd:"" help:"Make a token: print it, once, and what the token file needs of it."`
-	List  tokenListCmd  `cmd:"" help:"List what a token file allows."`
-	Check tokenCheckCmd `cmd:"" help:"Check a token file, and a token against it."`
+	New    tokenNewCmd    `cmd:"" help:"Make a token: print it, once, and what the token file needs of it."`
+	Remove tokenRemoveCmd `cmd:"" help:"Take tokens out of a token file: a service that uses it refuses them within some seconds."`
+	List   tokenListCmd   `cmd:"" help:"List what a token file allows."`
+	Check  tokenCheckCmd  `cmd:"" help:"Check a token file, and a token against it."`
 }
 
 // tokenHelp is the text on the flags of those commands, and on those of clients.
@@ -36,6 +38,7 @@ func tokenHelp() map[string]string {
 		"token_rate":    "Requests a second, such as 100, or 100:500 with up to 500 at once. Default: serve's --rate-limit",
 		"token_append":  "Token file to add it to; it is made where there is none. Default: the entry is printed",
 		"token_auth":    "Token file, as serve has it.",
+		"token_removed": "Names of the tokens.",
 		"token_file":    "File with the token to show to the service. Default: what $" + tokenVariable + " holds, if anything",
 		"token_checked": "File with a token to look up in it. Default: what $" + tokenVariable + " holds, if anything",
 		"hash_ids":      "Ids of users or posts.",
@@ -94,17 +97,27 @@ func (c *tokenNewCmd) Run(std stdio) error {
 func (c *tokenNewCmd) add(entry access.Entry) (access.File, error) {
 	var file access.File
 	if c.AuthFile != "" {
-		text, err := os.ReadFile(c.AuthFile)
-		if err == nil {
-			file, err = access.ParseFile(text)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return file, fmt.Errorf("--auth-file %s: %w", c.AuthFile, err)
+		var err error
+		if file, err = readTokens(c.AuthFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return file, err
 		}
 	}
 	file.Tokens = append(file.Tokens, entry)
 	if err := file.Check(); err != nil {
 		return file, usageError{err}
+	}
+	return file, nil
+}
+
+// readTokens returns what a token file says.
+func readTokens(name string) (access.File, error) {
+	text, err := os.ReadFile(name) //nolint:gosec // the operator's own
+	if err != nil {
+		return access.File{}, fmt.Errorf("--auth-file: %w", err)
+	}
+	file, err := access.ParseFile(text)
+	if err != nil {
+		return access.File{}, fmt.Errorf("--auth-file %s: %w", name, err)
 	}
 	return file, nil
 }
@@ -131,19 +144,39 @@ func writeTokens(name string, file access.File, std stdio) (err error) {
 	return nil
 }
 
+type tokenRemoveCmd struct {
+	Name     []string `arg:""               help:"${token_removed}"`
+	AuthFile string   `help:"${token_auth}" placeholder:"FILE"      required:""`
+}
+
+// Run takes tokens out of a file, all that are named or none.
+func (c *tokenRemoveCmd) Run(std stdio) error {
+	file, err := readTokens(c.AuthFile)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Name {
+		i := slices.IndexFunc(file.Tokens, func(e access.Entry) bool { return e.Name == name })
+		if i < 0 {
+			return fmt.Errorf("--auth-file %s: no token is called %q", c.AuthFile, name)
+		}
+		file.Tokens = slices.Delete(file.Tokens, i, i+1)
+	}
+	if len(file.Tokens) == 0 {
+		return fmt.Errorf("--auth-file %s: a service takes no file without a token: make another one first, or stop the service", c.AuthFile)
+	}
+	return writeTokens(c.AuthFile, file, std)
+}
+
 type tokenListCmd struct {
 	AuthFile string `help:"${token_auth}" placeholder:"FILE" required:""`
 }
 
 // Run lists the tokens of a file.
 func (c *tokenListCmd) Run(std stdio) error {
-	text, err := os.ReadFile(c.AuthFile)
+	file, err := readTokens(c.AuthFile)
 	if err != nil {
-		return fmt.Errorf("--auth-file: %w", err)
-	}
-	file, err := access.ParseFile(text)
-	if err != nil {
-		return fmt.Errorf("--auth-file %s: %w", c.AuthFile, err)
+		return err
 	}
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "NAME\tSCOPES\tEXPIRES\tRATE")

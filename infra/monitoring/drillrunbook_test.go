@@ -35,19 +35,28 @@ func (d *drill) follow(alert string, replace map[string]string, files map[string
 trap 'code=$?; case $code in 126|127) exit $code;; 2) [[ $BASH_COMMAND != feedfilter* ]] || exit $code;; esac' ERR
 `
 	document := "```sh\n" + lenient + string(parts[1]) + "```\n\n```sh\ntrap - ERR\nset -e -o pipefail\n" + string(parts[2]) + "```\n"
+	d.do(document, replace, files)
+}
+
+// do runs the commands of a document.
+func (d *drill) do(document string, replace, files map[string]string) {
+	d.t.Helper()
 	file := d.path("section.md")
 	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	words := map[string]string{"/etc/feedfilter": d.path("feedfilter"), "/var/log/feedfilter": d.path("feedfilter")}
+	words := map[string]string{
+		"/etc/feedfilter": d.path("feedfilter"), "/var/log/feedfilter": d.path("feedfilter"), "/var/lib/feedfilter": d.path("data"),
+	}
 	maps.Copy(words, replace)
 	control := httptest.NewServer(http.HandlerFunc(d.control))
 	defer control.Close()
+	ledger, _ := d.settings["ledger"].(string)
 	doctest.Run(d.t, file, doctest.Config{
 		Replace: words, Path: []string{d.bin}, Files: files, Timeout: 5 * time.Minute,
 		Env: append([]string{
 			"FEEDFILTER_URL=" + d.url(), "FEEDFILTER_SERVER=" + d.url(), "FEEDFILTER_TOKEN=" + d.token, "REDIS=" + d.redis.URL(),
-			"LEDGER=" + d.settings["ledger"].(string), "DRILL=" + control.URL, "DRILL_LOG=" + d.path("serve.log"),
+			"LEDGER=" + ledger, "DRILL=" + control.URL, "DRILL_LOG=" + d.path("serve.log"),
 		}, d.env...),
 	})
 }
@@ -58,6 +67,10 @@ func (d *drill) control(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/restart/feedfilter":
 		d.stop()
+		err = d.launch()
+	case "/stop/feedfilter":
+		err = d.terminate()
+	case "/start/feedfilter":
 		err = d.launch()
 	case "/reload/feedfilter":
 		err = d.reload()

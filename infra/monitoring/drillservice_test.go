@@ -144,6 +144,18 @@ func (d *drill) stop() {
 	}
 }
 
+// terminate ends the service as it is meant to be, and waits until it has.
+func (d *drill) terminate() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	err := d.process.Wait()
+	d.process = nil
+	return err
+}
+
 func (d *drill) reload() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

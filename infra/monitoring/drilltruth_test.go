@@ -146,7 +146,7 @@ func truthScenarios() []scenario {
 func samplingBlind() scenario {
 	return scenario{
 		alert: "FeedfilterSamplingBlind", how: "All feeds are to be compared, 400 come at a time, and PostgreSQL is 300 ms away.",
-		recovered: "A lower `--sample-rate`, a restart; an hour went by.",
+		recovered: "A lower `--sample-rate`, SIGHUP; an hour went by.",
 		prepare: func(d *drill) {
 			proxy := proxytest.Start(d.t, d.postgres.Addr())
 			proxy.Delay(300*time.Millisecond, 0)
