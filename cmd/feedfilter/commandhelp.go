@@ -1,18 +1,16 @@
 package main
 
-import "github.com/alecthomas/kong"
-
 // resultHelp is the text on the flags of how results are printed.
-func resultHelp() kong.Vars {
-	return kong.Vars{
+func resultHelp() map[string]string {
+	return map[string]string{
 		"result_output": "How the result is printed: text for people, or json for programs.",
 		"result_color":  "When text has colours: auto is on a terminal, unless NO_COLOR is set; always; or never.",
 	}
 }
 
 // aboutHelp is the text on the flags of the commands that say what settings and commands there are.
-func aboutHelp() kong.Vars {
-	return kong.Vars{
+func aboutHelp() map[string]string {
+	return map[string]string{
 		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
 		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
@@ -25,8 +23,8 @@ func aboutHelp() kong.Vars {
 }
 
 // migrateHelp is the text on the flags of import sets and of compare.
-func migrateHelp() kong.Vars {
-	return kong.Vars{
+func migrateHelp() map[string]string {
+	return map[string]string{
 		"import_file": "Import activities from a CSV or NDJSON file: the default.",
 		"import_sets": "Import an app's exact sets, one of each user, from Redis.",
 		"from":        "Redis that has the sets, written as --redis is, but for elasticache://.",
@@ -57,8 +55,8 @@ func migrateHelp() kong.Vars {
 }
 
 // insideHelp is the text on the flags of inspect, rebuild and scrub alone.
-func insideHelp() kong.Vars {
-	return kong.Vars{
+func insideHelp() map[string]string {
+	return map[string]string{
 		"inside_ascii":   "Draw with ASCII alone, and without colors, as where the locale is not one of UTF-8. Default: off",
 		"inspect_page":   "Number of the page, as explain has it, or inspect user.",
 		"inspect_user":   "Id of the user.",
@@ -71,24 +69,24 @@ func insideHelp() kong.Vars {
 }
 
 // healthHelp is the text on the flags of health alone.
-func healthHelp() kong.Vars {
-	return kong.Vars{
+func healthHelp() map[string]string {
+	return map[string]string{
 		"health_url":     "Where the service is; its /readyz is asked.",
 		"health_timeout": "How long it may take to answer, above 0 and up to 1m.",
 	}
 }
 
 // doctorHelp is the text on the flags of doctor alone.
-func doctorHelp() kong.Vars {
-	return kong.Vars{
+func doctorHelp() map[string]string {
+	return map[string]string{
 		"doctor_timeout": "How long all checks may take together, 100ms to 1h; those that are not made by then count as failed.",
 		"doctor_strict":  "Fail on warnings too. Default: off",
 	}
 }
 
 // benchHelp is the text on the flags of bench alone.
-func benchHelp() kong.Vars {
-	return kong.Vars{
+func benchHelp() map[string]string {
+	return map[string]string{
 		"bench_goals":  "Measure feed checks, writes and rebuilds, and compare them with the project's goals: the default.",
 		"bench_growth": "Measure how a feed check's cost grows with candidates, users and activities.",
 
@@ -112,8 +110,8 @@ func benchHelp() kong.Vars {
 }
 
 // planHelp is the text on the flags of plan alone.
-func planHelp() kong.Vars {
-	return kong.Vars{
+func planHelp() map[string]string {
+	return map[string]string{
 		"plan_users":      "Users, 1 to 1e10.",
 		"plan_activities": "Activities that the ledger keeps of a user (blocks, hides, likes), on average: 0 to 1e6.",
 		"plan_feeds":      "Feed checks a second at the busiest time, 0 to 1e9.",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 
@@ -12,11 +13,11 @@ const description = "Filters feeds: users block each other, hide, like and see p
 	"environment, as FEEDFILTER_<FLAG>, or in a file, a JSON object of flags by name; a flag wins over the environment, and " +
 	"that over the file. Names that nothing goes by are refused."
 
-// flagHelp is the text on each flag and argument, for the tags to refer to. Defaults
-// that the tags give are added to it by withDefault.
-func flagHelp() kong.Vars {
-	all := make(kong.Vars)
-	for _, some := range []kong.Vars{
+// helpTexts are the texts on flags and arguments, by the names that the tags have for them. Defaults that the tags give are added
+// by withDefault.
+func helpTexts() map[string]string {
+	all := make(map[string]string)
+	for _, some := range []map[string]string{
 		dataHelp(), serveHelp(), accessHelp(), tokenHelp(), watchHelp(), fileHelp(), migrateHelp(), serviceHelp(), insideHelp(),
 		resultHelp(), aboutHelp(), planHelp(), healthHelp(), doctorHelp(), benchHelp(),
 	} {
@@ -25,9 +26,41 @@ func flagHelp() kong.Vars {
 	return all
 }
 
+// flagHelp puts the texts where the tags have help:"${name}". kong.Vars would do that too, but expands all of them for each
+// flag there is: a tenth of a second whenever the program starts.
+func flagHelp() kong.Option {
+	return kong.PostBuild(func(k *kong.Kong) error {
+		texts := helpTexts()
+		return kong.Visit(k.Model, func(visited kong.Visitable, next kong.Next) error {
+			switch of := visited.(type) {
+			case *kong.Value:
+				return next(putText(&of.Help, texts))
+			case *kong.Node:
+				return next(putText(&of.Help, texts))
+			default:
+				return next(nil)
+			}
+		})
+	})
+}
+
+// putText puts a text in the place of its name.
+func putText(help *string, texts map[string]string) error {
+	name, ok := strings.CutPrefix(*help, "${")
+	if !ok {
+		return nil
+	}
+	text, ok := texts[strings.TrimSuffix(name, "}")]
+	if !ok {
+		return fmt.Errorf("there is no text %s", *help)
+	}
+	*help = strings.ReplaceAll(text, "$", "$$") // kong expands what is left
+	return nil
+}
+
 // dataHelp is the text on the flags that say where the data is.
-func dataHelp() kong.Vars {
-	return kong.Vars{
+func dataHelp() map[string]string {
+	return map[string]string{
 		"data_dir": "Directory of the ledger and, without --redis, of what was seen.",
 		"ledger": "Where the ledger is: sqlite:<file>, for one process, or postgres://<user>:<password>@<host>/<database>, for " +
 			"many; or none, for a plain filter: see docs/ARCHITECTURE.md. Default: sqlite:<data-dir>/ledger.db",
@@ -56,8 +89,8 @@ func dataHelp() kong.Vars {
 }
 
 // serveHelp is the text on the flags of serve alone.
-func serveHelp() kong.Vars {
-	return kong.Vars{
+func serveHelp() map[string]string {
+	return map[string]string{
 		"addr":         "Address to listen on; port 0 picks a free one.",
 		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
 		"max_connections": "Connections served at a time; further ones wait in the system's backlog until one of those ends, " +
@@ -67,8 +100,8 @@ func serveHelp() kong.Vars {
 }
 
 // fileHelp is the text on the flags of import file and of export.
-func fileHelp() kong.Vars {
-	return kong.Vars{
+func fileHelp() map[string]string {
+	return map[string]string{
 		"file": "File of activities; - for standard input. CSV: user,kind,target[,op]; or with a header, in any order, and " +
 			`also since and until. NDJSON: {"user","kind","target","op","since","until"} a line. op is add, if it is missing, ` +
 			"or remove; since and until are times such as 2027-01-01T00:00:00Z.",
@@ -82,8 +115,8 @@ func fileHelp() kong.Vars {
 }
 
 // serviceHelp is the text on the flags that name a service.
-func serviceHelp() kong.Vars {
-	return kong.Vars{
+func serviceHelp() map[string]string {
+	return map[string]string{
 		"server": "Where a service runs that is to do it, such as http://127.0.0.1:8080: needed where its ledger is SQLite or its " +
 			"pages are in its process. Default: this command does it",
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/tracing"
@@ -19,8 +17,8 @@ type watchFlags struct {
 }
 
 // watchHelp is the text on these flags.
-func watchHelp() kong.Vars {
-	return kong.Vars{
+func watchHelp() map[string]string {
+	return map[string]string{
 		"sample_rate": "Share of feeds that are compared with the ledger after they were answered, 0 to 1, to count and mend what they " +
 			"missed: see docs/RELIABILITY.md. 0: none.",
 		"trace_endpoint": "Collector that gets traces, by OTLP over HTTP, such as http://127.0.0.1:4318: see docs/DEPLOY.md. Default: no " +
