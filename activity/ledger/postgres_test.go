@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
+		fewer(t)
 		ledgertest.Run(t, func(*testing.T) string { return server.Schema() }, ageReshapes)
 	})
 	checkDeadlocks(t, server)
@@ -48,6 +50,20 @@ func TestPostgres(t *testing.T) {
 	} {
 		t.Run(name, test)
 	}
+}
+
+// fewer has random tests make a quarter as many ledgers, unless a number was asked for: here each is two dozen tables, which
+// takes longer than what is done to it. That of SQLite has all.
+func fewer(t *testing.T) {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks")
+	if checks.Value.String() != checks.DefValue {
+		return
+	}
+	if err := checks.Value.Set("25"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // which it had
 }
 
 // checkDeadlocks makes sure that no writers, moves and reshapes ever waited for each other in a circle. (Servers before 15 tell of it late.)
