@@ -127,9 +127,14 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 	r.rebuilds.mu.Unlock()
 	if f.err == nil {
 		r.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
-			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), slog.Duration("took", time.Since(start)))
+			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), tookSince(start))
 	}
 	close(f.done)
+}
+
+// tookSince is how long something took, for the log.
+func tookSince(start time.Time) slog.Attr {
+	return slog.Float64("took_ms", float64(time.Since(start).Microseconds())/1000)
 }
 
 // remakePage is the one mechanism of repair. What stands in the store is read first,

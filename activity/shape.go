@@ -161,7 +161,7 @@ func (r *Recorder) reshapeOn(pages uint32) {
 		r.reshaping.mu.Unlock()
 		switch {
 		case err == nil:
-			r.log.InfoContext(ctx, "reshape done", slog.Any("pages", pages), slog.Duration("took", time.Since(start)))
+			r.log.InfoContext(ctx, "reshape done", slog.Any("pages", pages), tookSince(start))
 			return
 		case !again:
 			r.log.WarnContext(ctx, "reshape ended early", "error", err)

@@ -105,7 +105,7 @@ func (s *service) logRequest(c *call, id string, status int, took time.Duration,
 		slog.String("route", c.Path()),
 		slog.Int("status", status),
 		slog.Int64("bytes", c.Response().Size),
-		slog.Duration("took", took),
+		slog.Float64("took_ms", float64(took.Microseconds())/1000),
 		slog.String("request_id", id),
 	)
 	if c.token != nil {
