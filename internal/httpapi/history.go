@@ -275,8 +275,6 @@ func (s *service) opsHistory(c echo.Context) error {
 		return err
 	}
 	h := s.history
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	switch window := values.Get("window"); {
 	case window == "15m" || !values.Has("window"):
 		return respond(c, http.StatusOK, h.answer(&h.fine, 15*time.Minute, historyStep))
@@ -289,11 +287,14 @@ func (s *service) opsHistory(c echo.Context) error {
 	}
 }
 
+// answer copies what it returns: whoever reads it slowly holds nobody up.
 func (h *history) answer(r *ring, window, step time.Duration) historyAnswer {
 	a := historyAnswer{Window: int(window / time.Second), Step: int(step / time.Second), Dropped: make(map[string][]float32)}
 	for _, kind := range h.kinds {
 		a.Dropped[kind] = []float32{}
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, p := range r.lately(int(window / step)) {
 		a.Time = append(a.Time, p.at)
 		a.Feeds, a.Candidates, a.Writes = append(a.Feeds, p.feeds), append(a.Candidates, p.candidates), append(a.Writes, p.writes)
