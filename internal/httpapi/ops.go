@@ -86,13 +86,10 @@ func (s *service) opsPage(c echo.Context) error {
 
 // opsRebuild makes a page anew.
 func (s *service) opsRebuild(c echo.Context) error {
-	if _, err := query(c); err != nil {
+	if err := bare(c); err != nil {
 		return err
 	}
 	page, err := pathNumber(c)
-	if err == nil {
-		err = noBody(c)
-	}
 	if err != nil {
 		return err
 	}
@@ -152,10 +149,7 @@ type scrubRequest struct {
 
 // opsScrub answers how far the scrub is that was asked for last.
 func (s *service) opsScrub(c echo.Context) error {
-	if _, err := query(c); err != nil {
-		return err
-	}
-	if err := noBody(c); err != nil {
+	if err := bare(c); err != nil {
 		return err
 	}
 	return respond(c, http.StatusOK, inspect.ScrubOf(s.recorder.ScrubStatus()))
@@ -248,10 +242,7 @@ type opsRequestUsage struct {
 
 // opsHealth answers how the service is, in one object.
 func (s *service) opsHealth(c echo.Context) error {
-	if _, err := query(c); err != nil {
-		return err
-	}
-	if err := noBody(c); err != nil {
+	if err := bare(c); err != nil {
 		return err
 	}
 	ctx, cancel := s.readyContext(c)

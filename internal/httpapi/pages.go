@@ -27,10 +27,7 @@ type pagesAnswer struct {
 
 // pages answers how many pages there are, and how far a reshape is.
 func (s *service) pages(c echo.Context) error {
-	if _, err := query(c); err != nil {
-		return err
-	}
-	if err := noBody(c); err != nil {
+	if err := bare(c); err != nil {
 		return err
 	}
 	return s.answerPages(c, http.StatusOK)

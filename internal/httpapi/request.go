@@ -35,13 +35,18 @@ func pathID(c echo.Context, name string) (string, error) {
 
 // bareUser returns the user in the path of a request that has neither parameters nor a body.
 func bareUser(c echo.Context) (string, error) {
-	if _, err := query(c); err != nil {
-		return "", err
-	}
-	if err := noBody(c); err != nil {
+	if err := bare(c); err != nil {
 		return "", err
 	}
 	return pathID(c, "user")
+}
+
+// bare refuses a request that has parameters in its query, or a body.
+func bare(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	return noBody(c)
 }
 
 // query returns the query's parameters. One that is not among known, or is there
