@@ -144,6 +144,8 @@ func TestTree(t *testing.T) {
 		}
 		if text := fmt.Sprintf("%+v", spans); strings.Contains(text, "secret") {
 			t.Errorf("%s: an id, or a method, in %s", c.name, text)
+		} else if strings.Contains(text, "fav:") {
+			t.Errorf("%s: keys of Redis in %s", c.name, text)
 		}
 		if !strings.Contains(logged.String(), `"trace_id":"`+callersTrace+`"`) {
 			t.Errorf("%s: logged without its trace: %s", c.name, &logged)
