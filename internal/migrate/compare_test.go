@@ -104,7 +104,7 @@ func TestCompareAll(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
-	w.record(t, "1 block 2", "3 block 4", "3 hide p")
+	w.record(t, "1 block 2", "3 block 4", "3 block 5", "6 block 7", "3 hide p")
 	if sum, found := w.compare(t, "block", sets(t, app), false); sum.Differences() > 0 {
 		t.Errorf("by the sets %+v %q", sum, found)
 	}
@@ -115,8 +115,8 @@ func TestCompareAll(t *testing.T) {
 	if _, err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantLines(t, "by the ledger", *found, []string{"extra 3 4"})
-	wantLines(t, "repaired", w.recorded(t), []string{"1 block 2", "3 block 4 ends", "3 hide p"})
+	wantLines(t, "by the ledger", *found, []string{"extra 3 4", "extra 3 5", "extra 6 7"})
+	wantLines(t, "repaired", w.recorded(t), []string{"1 block 2", "3 block 4 ends", "3 block 5 ends", "3 hide p", "6 block 7 ends"})
 }
 
 // What is on its way from the one place to the other is no difference.

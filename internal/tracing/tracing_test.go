@@ -3,6 +3,7 @@ package tracing
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/labstack/echo/v4"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -127,6 +130,9 @@ func TestTree(t *testing.T) {
 		if text := fmt.Sprint(root.Attributes); !strings.Contains(text, fmt.Sprintf("%d", c.status)) || !strings.Contains(text, "request-1") {
 			t.Errorf("%s: attributes %s", c.name, text)
 		}
+		if root.Status.Code != codes.Unset {
+			t.Errorf("%s: %d is %v, and not the service's error", c.name, c.status, root.Status)
+		}
 		names := below(spans, root.SpanContext.SpanID())
 		if len(names) != len(spans)-1 {
 			t.Errorf("%s: %d of %d spans are not of the request: %q", c.name, len(spans)-1-len(names), len(spans), names)
@@ -149,6 +155,30 @@ func TestTree(t *testing.T) {
 		}
 		if !strings.Contains(logged.String(), `"trace_id":"`+callersTrace+`"`) {
 			t.Errorf("%s: logged without its trace: %s", c.name, &logged)
+		}
+	}
+}
+
+// What the service could not do is an error of its span, also where the handler has answered it itself.
+func TestErrorsOfSpans(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	tracer := newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter))
+	for name, c := range map[string]struct {
+		handle echo.HandlerFunc
+		want   codes.Code
+	}{
+		"fine":     {func(c echo.Context) error { return c.NoContent(http.StatusOK) }, codes.Unset},
+		"refused":  {func(c echo.Context) error { return c.NoContent(http.StatusNotFound) }, codes.Unset},
+		"answered": {func(c echo.Context) error { return c.NoContent(http.StatusServiceUnavailable) }, codes.Error},
+		"returned": {func(echo.Context) error { return errors.New("no answer") }, codes.Error},
+	} {
+		exporter.Reset()
+		e := echo.New()
+		e.Use(tracer.Requests())
+		e.GET("/", c.handle)
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if spans := exporter.GetSpans(); len(spans) != 1 || spans[0].Status.Code != c.want {
+			t.Errorf("%s: %+v, want one that is %v", name, spans, c.want)
 		}
 	}
 }
