@@ -228,7 +228,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 
 		tab.visit("#/search")
 		tab.search("0", "p8", hostile)
-		tab.want("form + .stack", "0 has blocked "+hostile+", the author,.")
+		tab.want("form + .stack", "0 has blocked "+hostile+", the author.")
 		tab.want("form + .stack", "0 has hidden p8.")
 		tab.want("form + .stack", "DELETE /v1/users/0/hides/p8")
 

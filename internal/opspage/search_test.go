@@ -23,7 +23,7 @@ func testReasons(b *chromium) func(*testing.T) {
 			want   []string
 		}{
 			{"kept", answer(false, []object{}...), []string{"A feed keeps this post.", "page 4,711 at sequence 17"}},
-			{"blocked", answer(true, reason()), []string{"for a reason that is certain", "1 has blocked 2, the author,.", "since 20 Nov 2026", "DELETE /v1/users/1/blocks/2"}},
+			{"blocked", answer(true, reason()), []string{"for a reason that is certain", "1 has blocked 2, the author.", "since 20 Nov 2026", "DELETE /v1/users/1/blocks/2"}},
 			{"blocked by", answer(true, reason("direction", "by_actor")), []string{"2, the author, has blocked 1.", "DELETE /v1/users/2/blocks/1"}},
 			{"ends", answer(true, reason("until", "2027-01-01T00:00:00Z")), []string{"until 1 Jan 2027"}},
 			{"hidden", answer(true, reason("kind", "hide", "actor", "")), []string{"1 has hidden p/8.", "DELETE /v1/users/1/hides/p%2F8"}},
@@ -33,7 +33,7 @@ func testReasons(b *chromium) func(*testing.T) {
 				[]string{"nobody can confirm why", "Seen no earlier than 20 Nov 2026", "forgotten by 21 Dec 2026", "2 parts"},
 			},
 			{"liked", answer(false, reason("kind", "like", "actor", "", "effect", "annotate")), []string{"A feed keeps this post.", "1 has liked p/8. That marks the post, and does not drop it."}},
-			{"other", answer(true, reason("kind", "mute")), []string{"“mute” by 1 of 2."}},
+			{"other", answer(true, reason("kind", "mute")), []string{"“mute” by 1 of 2, the author."}},
 			{
 				"unchecked", with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}}),
 				[]string{"not everything could be checked", "Not checked: seen, since the page store is unavailable."},

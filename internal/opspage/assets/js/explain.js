@@ -40,16 +40,17 @@ function what(reason, asked) {
   const byActor = reason.direction === 'by_actor';
   const [who, whom] = byActor ? [reason.actor, asked.viewer] : [asked.viewer, reason.actor || asked.post.id];
   const effect = reason.effect === 'drop' ? '' : ' That marks the post, and does not drop it.';
-  const role = byActor && reason.actor ? roleOf(reason.actor, asked) : '';
+  const role = roleOf(reason.actor, asked);
   const verb = verbs[reason.kind];
   if (reason.kind === 'seen') return [id(who), ' may have seen ', id(whom), `.${effect}`];
-  if (verb) return [id(who), role, ` has ${verb} `, id(whom), byActor ? '' : roleOf(reason.actor, asked), `.${effect}`];
-  return ['“', reason.kind, '” by ', id(who), role, ' of ', id(whom), `.${effect}`];
+  if (verb && byActor) return [id(who), `${role && `${role},`} has ${verb} `, id(whom), `.${effect}`];
+  if (verb) return [id(who), ` has ${verb} `, id(whom), `${role}.${effect}`];
+  return ['“', reason.kind, '” by ', id(who), byActor && role ? `${role},` : '', ' of ', id(whom), `${byActor ? '' : role}.${effect}`];
 }
 
 function roleOf(actor, asked) {
   if (!actor) return '';
-  return actor === asked.post.author ? ', the author,' : ', on the post,';
+  return actor === asked.post.author ? ', the author' : ', on the post';
 }
 
 /** undo returns the path that takes the activity back. */

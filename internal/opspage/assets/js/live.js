@@ -80,7 +80,7 @@ function figuresOf(health, h, map) {
     { label: 'Dropped posts', value: [number(droppedRate), 'a second'], meaning: droppedWords(dropped, droppedRate, looked) },
     { label: 'Writes', value: [number(mean(h, h.writes)), 'a second'], meaning: 'Activities recorded that changed something.' },
     falsePositives(health, h, map),
-    { label: 'Pages made anew', value: [number(mean(h, h.rebuilds)), 'a second'], meaning: 'Rebuilt from the ledger. Some are always: pages grow.' },
+    { label: 'Pages made anew', value: [number(mean(h, h.rebuilds)), 'a second'], meaning: 'Rebuilt from the ledger. Some are always: pages grow, and the scrub tries random ones.' },
     health.ledger === 'none'
       ? { label: 'Lag', value: [none, ''], meaning: 'There is no ledger to poll.' }
       : { label: 'Lag', value: milliseconds(health.poll_age_ms), state: late ? 'warn' : undefined, meaning: lagWords(health) },
