@@ -97,7 +97,7 @@ function missed({ sampling }) {
   if (sampling.candidates === 0) return { label, value: [none, ''], meaning: 'Posts shown that the ledger had dropped. No feed was compared with it yet.' };
   return {
     label, value: [count(sampling.misses), `of ${count(sampling.candidates)}`], state: sampling.misses > 0 ? 'bad' : undefined,
-    meaning: `Posts shown that the ledger had dropped, of those compared with it since the start: must be none. ${count(sampling.false_positives)} were dropped wrongly.`,
+    meaning: `Posts shown that the ledger had dropped, of those compared with it since the start: must be none. ${count(sampling.false_positives)} ${sampling.false_positives === 1 ? 'was' : 'were'} dropped wrongly.`,
   };
 }
 
