@@ -28,7 +28,7 @@ func helpTexts() map[string]string {
 
 // flagHelp puts the texts where the tags have help:"${name}". kong.Vars would do that too, but expands all of them for each
 // flag there is: a tenth of a second whenever the program starts.
-func flagHelp() kong.Option {
+func flagHelp() kong.Option { //nolint:ireturn // as kong has it
 	return kong.PostBuild(func(k *kong.Kong) error {
 		texts := helpTexts()
 		return kong.Visit(k.Model, func(visited kong.Visitable, next kong.Next) error {
