@@ -108,7 +108,7 @@ repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e return 1`
 	}
 	hog.Go(func() {
 		var err error
-		for err == nil {
+		for err == nil && ctx.Err() == nil { // which the client does not look at
 			err = conn.Eval(ctx, slow, nil).Err()
 		}
 		d.t.Logf("the neighbour ends: %v", err)
