@@ -128,12 +128,16 @@ func blockedAuthor(at int) string { return "b" + strconv.Itoa(at/dropEach%1000) 
 // feedService is the whole service as it is without any setting: a ledger in SQLite, pages in the process. Its viewer
 // has 1,000 blocks.
 func feedService(ctx context.Context, dir string) (http.Handler, error) {
+	return feedServiceAt(ctx, dir, 1e-6) // answers are compared, so no candidate may be dropped wrongly
+}
+
+// feedServiceAt is a service in which u1 blocks b0 to b999, with a rate of false positives.
+func feedServiceAt(ctx context.Context, dir string, rate float64) (http.Handler, error) {
 	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{})
 	if err != nil {
 		return nil, err
 	}
-	// No candidate may be dropped wrongly here: answers are compared.
-	recorder, err := activity.Open(ctx, activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6})
+	recorder, err := activity.Open(ctx, activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: rate})
 	if err != nil {
 		return nil, err
 	}
