@@ -200,6 +200,9 @@ func TestBulkAmongWriters(t *testing.T) {
 // TestBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes effect. What failed is done
 // again, as an import that is continued does.
 func TestBulkFaultAtEveryStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
 		g, _ := fresh(t)
