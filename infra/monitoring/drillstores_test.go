@@ -81,7 +81,14 @@ func storeScenarios() []scenario {
 				d.batch("add", "hide", 20, 5)
 				d.each = func() { d.many(4, func(i int) { d.feed("u"+strconv.Itoa(i+1), 3, "") }) }
 			},
-			most: time.Hour, ends: time.Hour,
+			most: time.Hour,
+			mended: func(d *drill) { // which takes seconds: hours for the engine
+				d.within(time.Minute, "the replica follows", func() bool {
+					info, err := replica.Client().Info(context.Background(), "replication").Result()
+					return err == nil && strings.Contains(info, "master_link_status:up")
+				})
+			},
+			ends: time.Hour,
 		},
 		{
 			alert: "FeedfilterRebuildsHigh", how: "Redis drops pages as they are made, and PostgreSQL is 200 ms away. The rule's 5 and 10 minutes were taken as 20 and 40 s, since rebuilds take real time.",
@@ -94,7 +101,7 @@ func storeScenarios() []scenario {
 				d.settings["ledger"] = through(d.settings["ledger"].(string), proxy.Addr())
 				d.settings["staleness-bound"] = "10s"
 			},
-			busy:    func(d *drill) { d.batch("add", "like", 100, 20) },
+			busy:    func(d *drill) { d.batch("add", "like", 100, 20); d.scrubbed() },
 			provoke: func(d *drill) { d.fill(); d.paced(true) },
 			most:    3 * time.Minute, mended: func(d *drill) { d.paced(false) }, ends: 3 * time.Minute,
 		},
@@ -122,6 +129,19 @@ func storeScenarios() []scenario {
 			},
 			most: 2 * time.Hour, mended: func(d *drill) { d.await("feedfilter_reshape_due_pages", is(0)) }, ends: 5 * time.Minute,
 		},
+	}
+}
+
+// scrubbed waits until every page was looked at, and none was missing.
+func (d *drill) scrubbed() {
+	d.t.Helper()
+	for found := -1.0; ; {
+		now := d.sum("feedfilter_scrub_findings_total")
+		if now == found {
+			return
+		}
+		found = now
+		d.moves("feedfilter_scrub_rounds_total", func() { d.moves("feedfilter_scrub_rounds_total", nil) })
 	}
 }
 
