@@ -23,8 +23,8 @@ func TestIDsAreNotInRedis(t *testing.T) {
 	client := server.Client()
 	keys, err := client.Keys(t.Context(), "*").Result()
 	must(t, err)
-	if len(keys) < 4 {
-		t.Fatalf("keys %q: too few for two pages and a window", keys)
+	if len(keys) < 3 { // one in sixteen times both are on one page
+		t.Fatalf("keys %q: too few for a page and a window", keys)
 	}
 	var pages []*favfilter.Page
 	for _, key := range keys {
