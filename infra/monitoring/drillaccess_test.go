@@ -11,9 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -22,16 +19,7 @@ func accessScenarios() []scenario {
 	return []scenario{
 		{
 			alert: "FeedfilterTokensNotReloaded", how: "The file of tokens ends too early.", recovered: "The last good file put back.",
-			prepare: func(d *drill) {
-				d.settings["auth-file"] = d.path("feedfilter-tokens.json")
-				make := exec.Command(filepath.Join(d.bin, "feedfilter"), "token", "new", "--name", "drill", "--scope", "feed:read,activity:write,ops:read",
-					"--auth-file", d.path("feedfilter-tokens.json")) //nolint:gosec // our own
-				token, err := make.Output()
-				if err != nil {
-					d.t.Fatal(err)
-				}
-				d.token = strings.TrimSpace(string(token))
-			},
+			prepare: withToken,
 			provoke: func(d *drill) {
 				text := read(d.t, d.path("feedfilter-tokens.json"))
 				write(d.t, d.path("feedfilter-tokens.json.good"), text)
@@ -45,7 +33,7 @@ func accessScenarios() []scenario {
 		},
 		{
 			alert: "FeedfilterAuditFailures", how: "The audit log's disk is full (`/dev/full`).", recovered: "The log moved away, SIGHUP; a quarter of an hour went by.",
-			prepare: func(d *drill) { d.settings["audit-log"] = d.path("feedfilter-audit.log") },
+			prepare: audit,
 			provoke: func(d *drill) {
 				if err := os.Remove(d.path("feedfilter-audit.log")); err != nil {
 					d.t.Fatal(err)
