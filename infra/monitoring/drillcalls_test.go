@@ -58,7 +58,7 @@ func serviceScenarios() []scenario {
 			mended: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } }, ends: 8 * time.Hour,
 		},
 		{
-			alert: "FeedfilterSlow", how: "A neighbour keeps Redis busy for 300 ms at a time.", recovered: "The neighbour's connection ended.",
+			alert: "FeedfilterSlow", how: "A neighbour keeps Redis busy for 200 ms at a time.", recovered: "The neighbour's connection ended.",
 			busy: func(d *drill) { d.batch("add", "like", 20, 5) },
 			provoke: func(d *drill) {
 				d.hog()
@@ -97,7 +97,7 @@ func serviceScenarios() []scenario {
 // hog is a client of Redis that runs one slow script after another, until its connection is ended.
 func (d *drill) hog() {
 	d.t.Helper()
-	const slow = `local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 300
+	const slow = `local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 200
 repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e return 1`
 	ctx, cancel := context.WithCancel(context.Background())
 	conn := d.redis.Client().Conn()
