@@ -269,7 +269,7 @@ func TestCacheWhileWritten(t *testing.T) {
 			}
 		})
 	}
-	for i := range 300 {
+	for i := range times(300, 100) {
 		id := fmt.Sprint("p", i)
 		g.record(t, true, add("1", "seen", id))
 		g.record(t, true, add("1", "hide", id))

@@ -141,7 +141,7 @@ func TestLossesUnderLoad(t *testing.T) {
 		wg.Go(func() { h.watch(ctx, t) })
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
-	for fault := range 200 {
+	for fault := range times(200, 60) {
 		next := checks.Load() + 100
 		for checks.Load() < next && !t.Failed() {
 			g.check(t, "calm", "hide", "p") // readers of other pages pace the faults; what they find is chance

@@ -279,10 +279,7 @@ func TestReplays(t *testing.T) {
 // TestRacingWriters: plain, a delete between another client's bit and its collision
 // mark loses a key.
 func TestRacingWriters(t *testing.T) {
-	operations := 100_000
-	if testing.Short() {
-		operations = 20_000
-	}
+	operations := times(100_000, 10_000)
 	t.Run("memory", func(t *testing.T) { race(t, newRig(t, &favfilter.Memory{}, 4), operations) })
 	t.Run("redis", func(t *testing.T) { race(t, newRig(t, redisStore(t, redistest.Start(t)), 4), operations/5) })
 }

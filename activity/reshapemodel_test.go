@@ -69,7 +69,7 @@ func TestReshapeUnderLoad(t *testing.T) {
 				if heavy {
 					wg.Go(func() { moveAround(t, rigs, []string{"u0", "u1", "u2"}, stop) })
 				}
-				reshapeAround(t, rigs, 25)
+				reshapeAround(t, rigs, times(25, 10))
 				close(stop)
 				wg.Wait()
 				for _, g := range rigs {
@@ -133,7 +133,7 @@ func TestReshapeIsFollowed(t *testing.T) {
 		rng := rand.New(rand.NewPCG(11, 11))
 		live := make(map[Activity]bool)
 		absent, found := 0, 0
-		for round := range 20 {
+		for round := range times(20, 6) {
 			must(t, a.Reshape(t.Context(), 1<<rng.IntN(8), nil))
 			for range 150 {
 				writer, reader := a, b
@@ -170,6 +170,9 @@ func TestReshapeIsFollowed(t *testing.T) {
 // Every step of a reshape fails once, before and after it takes effect: what was recorded is found all the same, and the reshape is
 // done when it is called again.
 func TestReshapeFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	for _, after := range []bool{false, true} {
 		for at := int64(1); ; at++ {
 			g := newRig(t, &favfilter.Memory{}, 4)

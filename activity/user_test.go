@@ -270,16 +270,15 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 // nothing is left once what is behind has been made anew; and nothing was if it did not fail.
 func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	f := &faulttest.Faults{}
 	g := openKinds(t, faulttest.Ledger{Ledger: l, Faults: f}, faulttest.Store{Store: s, Faults: f}, manyKinds(t))
 	_, err := g.Record(t.Context(), crowd())
 	must(t, err)
-	step := int64(1)
-	if testing.Short() {
-		step = 5
-	}
 	for _, f.After = range []bool{false, true} {
-		for at := int64(1); ; at += step {
+		for at := int64(1); ; at++ {
 			g.recordLife(t, leaver)
 			g.rebuilds.ended.Wait()
 			f.At = f.Calls() + at

@@ -128,27 +128,32 @@ func blockedAuthor(at int) string { return "b" + strconv.Itoa(at/dropEach%1000) 
 // feedService is the whole service as it is without any setting: a ledger in SQLite, pages in the process. Its viewer
 // has 1,000 blocks.
 func feedService(ctx context.Context, dir string) (http.Handler, error) {
-	return feedServiceAt(ctx, dir, 1e-6) // answers are compared, so no candidate may be dropped wrongly
+	h, _, err := feedServiceAt(ctx, dir, 1e-6) // answers are compared, so no candidate may be dropped wrongly
+	return h, err
 }
 
-// feedServiceAt is a service in which u1 blocks b0 to b999, with a rate of false positives.
-func feedServiceAt(ctx context.Context, dir string, rate float64) (http.Handler, error) {
+// feedServiceAt is a service in which u1 blocks b0 to b999, with a rate of false positives, and what ends it.
+func feedServiceAt(ctx context.Context, dir string, rate float64) (h http.Handler, end func() error, err error) {
 	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	recorder, err := activity.Open(ctx, activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: rate})
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	end = func() error {
+		recorder.Close()
+		return l.Close()
 	}
 	blocks := make([]activity.Activity, 1000)
 	for i := range blocks {
 		blocks[i] = activity.Activity{User: "u1", Kind: "block", Target: "b" + strconv.Itoa(i)}
 	}
 	if _, err := recorder.Record(ctx, blocks); err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, end())
 	}
-	return New(Config{Recorder: recorder}), nil //nolint:contextcheck // handlers have their requests' contexts
+	return New(Config{Recorder: recorder}), end, nil //nolint:contextcheck // handlers have their requests' contexts
 }
 
 type plainAnswer struct {
