@@ -1,6 +1,6 @@
 # The image holds the command, the roots of certificates and a user, and nothing else: no shell, no packages.
 # docs/DEPLOY.md says how to run it.
-FROM golang:1.26-bookworm AS build
+FROM golang:1.26.11-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

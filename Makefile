@@ -13,6 +13,8 @@ FUZZTIME ?= 30s
 PEERS ?=
 # Where `make screens` puts its pictures.
 SCREENS ?= screens
+# Where `make vulncheck` looks, as in: make vulncheck VULNDB=https://vulndb.internal
+VULNDB  ?=
 # What `make run` passes to feedfilter serve, as in: make run SERVE='--addr 127.0.0.1:9000'
 SERVE   ?=
 
@@ -98,8 +100,8 @@ lint-terraform: ## Check infra/terraform: format, tflint, tfsec, validation and 
 
 # Not part of lint: it needs the database.
 .PHONY: vulncheck
-vulncheck: ## Look the code and its dependencies up in Go's database of vulnerabilities.
-	@GO='$(GO)' scripts/vulncheck
+vulncheck: ## Look the code and its dependencies up in Go's database of vulnerabilities, or in VULNDB, a mirror.
+	@GO='$(GO)' VULNDB='$(VULNDB)' scripts/vulncheck
 
 .PHONY: deps
 deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples.

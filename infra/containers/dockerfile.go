@@ -39,6 +39,12 @@ func checkDockerfile(name string) error {
 	}
 	final := stages[len(stages)-1]
 	f.want(len(stages) == 2 && final.BaseName == "scratch", "two stages, the last from scratch")
+	toolchain, err := toolchainOf(filepath.Join(filepath.Dir(name), "go.mod"))
+	if err != nil {
+		return err
+	}
+	// That image takes no other Go than its own, whatever go.mod asks for.
+	f.want(strings.HasPrefix(stages[0].BaseName, "golang:"+toolchain+"-"), "Go %s, which go.mod asks for: %s", toolchain, stages[0].BaseName)
 	checkFinal(f, final)
 	for _, c := range stages[0].Commands {
 		if c, ok := c.(*instructions.RunCommand); ok {
@@ -46,6 +52,20 @@ func checkDockerfile(name string) error {
 		}
 	}
 	return f.err()
+}
+
+// toolchainOf is the version of Go that a go.mod asks for, as 1.26.3.
+func toolchainOf(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "toolchain go"); ok {
+			return version, nil
+		}
+	}
+	return "", fmt.Errorf("%s: no toolchain", name)
 }
 
 // checkFinal checks the stage that becomes the image.

@@ -3,6 +3,8 @@ module github.com/feedfilter/feedfilter/infra/monitoring
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/prometheus/client_golang v1.25.0

@@ -2,6 +2,8 @@ module github.com/feedfilter/feedfilter/integration/peers
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/bits-and-blooms/bloom/v3 v3.7.1
 	github.com/bytedance/sonic v1.15.5
