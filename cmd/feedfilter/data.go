@@ -68,7 +68,7 @@ func (f *dataFlags) Validate() error {
 	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
 	c.wantf(f.OwnPage >= activity.MinOwnPage, "--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
 	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
-	scheme, _, _ := strings.Cut(f.Ledger, ":")
+	scheme := schemeOf(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
 	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")
