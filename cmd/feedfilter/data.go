@@ -62,6 +62,7 @@ type dataFlags struct {
 func (f *dataFlags) Validate() error {
 	var c checks
 	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
+	c.wantf(f.DataDir != "", "--data-dir: is empty: want a directory")
 	c.wantf(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
 	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
