@@ -76,7 +76,10 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 // checkExposure refuses an address that other machines can reach where no token is asked for, unless that was asked
 // for. What it returns says whether others can reach it.
 func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed bool, err error) {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	}
 	if err != nil {
 		return false, fmt.Errorf("--addr: %w", err)
 	}

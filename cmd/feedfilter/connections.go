@@ -14,6 +14,10 @@ func limitConnections(l net.Listener, limit int) *limitedListener {
 	return limited
 }
 
+// connectionsWithin returns limit, or three quarters of the files that the process may have open, if they are fewer. The rest is for the
+// token file, the ledger and Redis: who fills up the connections must not keep those away, or a token that was taken out stays in force.
+func connectionsWithin(limit, files int) int { return max(1, min(limit, files/4*3)) }
+
 type limitedListener struct {
 	net.Listener
 

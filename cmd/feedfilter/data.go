@@ -62,13 +62,14 @@ type dataFlags struct {
 func (f *dataFlags) Validate() error {
 	var c checks
 	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
+	c.wantf(f.DataDir != "", "--data-dir: is empty: want a directory")
 	c.wantf(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
 	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
 	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
 	c.wantf(f.OwnPage >= activity.MinOwnPage, "--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
 	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
-	scheme, _, _ := strings.Cut(f.Ledger, ":")
+	scheme := schemeOf(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
 	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")

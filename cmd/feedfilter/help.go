@@ -94,7 +94,7 @@ func serveHelp() map[string]string {
 		"addr":         "Address to listen on; port 0 picks a free one.",
 		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
 		"max_connections": "Connections served at a time; further ones wait in the system's backlog until one of those ends, " +
-			"and so do probes on them.",
+			"and so do probes on them. Three quarters of the files that the process may have open, if those are fewer.",
 		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, such as 15s or 1m.",
 	}
 }

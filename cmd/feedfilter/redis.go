@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -90,8 +91,7 @@ func parseRedis(text string) (*redisServers, error) {
 	}
 	transport, topology, _ := strings.Cut(scheme, "+")
 	if !slices.Contains([]string{"redis", "rediss"}, transport) && scheme != "unix" {
-		scheme, _, _ = strings.Cut(scheme, ":")
-		return nil, fmt.Errorf("%q is not supported: want %s", scheme, redisForms)
+		return nil, fmt.Errorf("%q is not supported: want %s", schemeOf(text), redisForms)
 	}
 	s := &redisServers{}
 	var err error
@@ -103,12 +103,19 @@ func parseRedis(text string) (*redisServers, error) {
 	case "sentinel":
 		s.failover, err = parseSentinel(transport, rest)
 	default:
-		return nil, fmt.Errorf("%q is not supported: want %s", scheme, redisForms)
+		return nil, fmt.Errorf("%q is not supported: want %s", schemeOf(text), redisForms)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: want %s", err, redisForms)
 	}
 	return s, nil
+}
+
+// schemeOf is what is shown of a URL that is none of those wanted: its scheme, and nothing of text that has none, such as
+// "host=db password=...".
+func schemeOf(text string) string {
+	scheme, _, _ := strings.Cut(regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`).FindString(text), ":")
+	return scheme
 }
 
 var (

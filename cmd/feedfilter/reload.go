@@ -35,8 +35,12 @@ type changedSetting struct {
 }
 
 // run reads all settings anew. If all are right, and what has changed can change while the service runs, that is applied;
-// if not, nothing is.
+// if not, nothing is. The files are another matter: whoever moved the audit log away must not find it written on because of a mistake
+// in a setting.
 func (r *reloader) run(ctx context.Context) {
+	if err := r.files(ctx); err != nil {
+		r.log.ErrorContext(ctx, "a file was not read again, what it had before stays", "error", err)
+	}
 	next, err := r.now.again(ctx)
 	if err != nil {
 		r.log.ErrorContext(ctx, "settings not reloaded, the old ones stay", "mistakes", mistakesOf(err))
@@ -57,9 +61,6 @@ func (r *reloader) run(ctx context.Context) {
 			changed = slices.Delete(changed, i, i+1)
 			r.keep(next, setting.flag) // so that the next SIGHUP tries again
 		}
-	}
-	if err := r.files(ctx); err != nil {
-		r.log.ErrorContext(ctx, "a file was not read again, what it had before stays", "error", err)
 	}
 	r.now = next
 	// Whatever the level is: somebody has asked for it.

@@ -60,6 +60,36 @@ func TestReloadTriesAgain(t *testing.T) {
 	wantContains(t, log.String(), `changed="[{Setting:max-requests From:8 To:9}]"`, `changed=[]`)
 }
 
+// TestReloadFiles has the files taken up whatever the settings are: the audit log may have been moved away.
+func TestReloadFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.json")
+	writeFile(t, file, `{}`)
+	chosen, err := invoke(t.Context(), []string{"serve", "--config", file}, stdio{os.Stdin, os.Stdout, os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	times := 0
+	reload := &reloader{
+		now: chosen, kinds: activity.BuiltinKinds(), log: slog.New(slog.NewTextHandler(&log, nil)),
+		files: func(context.Context) error {
+			times++
+			return errors.New("no such file")
+		},
+	}
+	for i, text := range []string{`{`, `{"no-such": 1}`, `{"filter": "other"}`, `{}`} {
+		writeFile(t, file, text)
+		reload.run(t.Context())
+		if times != i+1 {
+			t.Errorf("%s: files were taken up %d times, want %d", text, times, i+1)
+		}
+	}
+	if n := strings.Count(log.String(), `error="no such file"`); n != 4 {
+		t.Errorf("logged %d times, want 4: %s", n, &log)
+	}
+	wantContains(t, log.String(), "some need a restart", `msg="settings reloaded" changed=[]`)
+}
+
 // TestHangupEndsNothing sends SIGHUP to a command that has no use for it.
 func TestHangupEndsNothing(t *testing.T) {
 	dir := t.TempDir()

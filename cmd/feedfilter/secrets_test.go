@@ -34,6 +34,8 @@ func TestSecrets(t *testing.T) {
 		"--redis=http://u:" + secret + "@h:1", "--redis=" + "//u:" + secret + "@h:1", "--redis=redis://u:" + secret + "@h:1/notanumber", "--redis=redis://u:" + secret + "@h:1?nosuch=1",
 		"--redis=redis://u:" + secret + "@h:1?db=x", "--redis=redis+cluster://u:" + secret + "@h:1,:2", "--redis=redis+sentinel://h:1?password=" + secret, "--redis=elasticache://x:" + secret + "@h",
 		"--ledger=postgres://u:" + secret + "@h:x:1/db", "--ledger=postgres://u:" + secret + "@h:port/db", "--ledger=postgres://u:" + secret + "%zz@h/db", "--ledger=mysql://u:" + secret + "@h/db",
+		"--ledger=host=h password=" + secret + " dbname=db", "--ledger=host=h password=" + secret + ":1", "--redis=" + secret + "@h:1", "--redis=redis+" + secret + "@h:1",
+		"--redis=u:" + secret + "@h", "--pages=redis://:" + secret + "@h", "--config=redis://:" + secret + "@h:1", "--kinds=postgres://u:" + secret + "@h/db", "--no-such=postgres://u:" + secret + "@h/db",
 		"--ledger=postgres://h/db?user=u&password=" + secret + "&sslmode=nosuch", "--ledger=postgres://u:" + secret + "@h/db?search_path=pg_x", "--ledger=//u:" + secret + "@h/db",
 		// What does not answer, after some seconds.
 		"--ledger=postgres://127.0.0.1:1/db?connect_timeout=1&user=u&password=" + secret,

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/access"
@@ -61,6 +63,7 @@ func (c *serveCmd) Check(ctx context.Context) error {
 // Run serves until ctx ends, then lets the requests in flight finish.
 func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err error) {
 	hup := hangups()
+	signal.Ignore(syscall.SIGPIPE) // by which whoever reads the log, or the audit log, would take the service along
 	r := &running{serveCmd: c}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(ctx, std); err != nil {

@@ -59,6 +59,44 @@ func launch(t testing.TB, args ...string) *service {
 	return &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
 }
 
+// TestLogsNobodyReads has the processes end that a service pipes its log and its audit log to. It goes on, and counts what is lost.
+func TestLogsNobodyReads(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--pages=16", "--audit-log=-")
+	audit, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s := &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
+	s.first = s.next()
+	for _, pipe := range []io.Closer{audit, log} {
+		if err := pipe.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 {
+				t.Errorf("%d %s", code, answer)
+			}
+			if code, answer := s.do("GET", "/nothing", ""); code != 404 { // which is logged
+				t.Errorf("%d %s", code, answer)
+			}
+		}
+	}
+	if _, answer := s.do("GET", "/v1/stats", ""); !strings.Contains(answer, `"audit_failures":4`) {
+		t.Errorf("what is lost is not counted: %s", answer)
+	}
+}
+
 // next returns the next line of the log, nil after the last.
 func (s *service) next() map[string]any {
 	s.t.Helper()

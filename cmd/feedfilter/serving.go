@@ -98,7 +98,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.listener = limitConnections(listener, r.MaxConnections)
+	r.listener = limitConnections(listener, r.connections(r.MaxConnections))
 	r.gate.start(ctx, r.log)
 	logDamage(ctx, r.log, r.data)
 	if r.data.windows != nil {
@@ -118,6 +118,17 @@ func (r *running) listen(ctx context.Context) (err error) {
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
 	return nil
+}
+
+// connections is how many to serve at a time where limit are asked for.
+func (r *running) connections(limit int) int {
+	files := maxOpenFiles()
+	most := connectionsWithin(limit, files)
+	if most < limit {
+		r.log.Warn("fewer connections are served than --max-connections: the process may not have the files open",
+			"connections", most, "files", files)
+	}
+	return most
 }
 
 // serve answers until ctx ends, and reloads the settings for each of hup.
@@ -146,7 +157,7 @@ func (r *running) live() []liveSetting {
 	return []liveSetting{
 		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
-		{flag: "max-connections", apply: func(to *serveCmd) error { r.listener.setLimit(to.MaxConnections); return nil }},
+		{flag: "max-connections", apply: func(to *serveCmd) error { r.listener.setLimit(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error { return r.data.recorder.SetScrubRate(to.Data.ScrubRate) }},
 		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
 		{flag: "rate-limit", apply: func(to *serveCmd) error {

@@ -129,6 +129,7 @@ func writeTokens(name string, file access.File, std stdio) (err error) {
 		return err
 	}
 	if info, err := os.Stat(name); err == nil { // the service may run as another user
+		keepOwner(out.file, info)
 		_ = out.file.Chmod(info.Mode().Perm())
 	}
 	err = json.MarshalWrite(out.file, file, jsontext.WithIndent("  "))

@@ -80,6 +80,7 @@ type auditFile struct {
 	out      io.Writer
 	file     *os.File // is out, if there is a name
 	unsafe   bool     // something was written since the last sync
+	torn     bool     // the last line is not whole
 	failing  bool
 	failures atomic.Uint64
 
@@ -97,8 +98,25 @@ func (f *auditFile) reopen() error {
 	if f.file != nil {
 		err = f.closeFile()
 	}
-	f.file, f.out = file, file
+	f.file, f.out, f.torn = file, file, endsTorn(f.name)
 	return err
+}
+
+// endsTorn reports whether the last line of a file is not whole, as a full disk may have left it. Of what cannot be read it is
+// taken to be.
+func endsTorn(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = file.Close() }()
+	var last [1]byte
+	_, err = file.ReadAt(last[:], info.Size()-1)
+	return err != nil || last[0] != '\n'
 }
 
 func (f *auditFile) closeFile() error {
@@ -108,17 +126,24 @@ func (f *auditFile) closeFile() error {
 	return nil
 }
 
-// Write writes a line.
+// Write writes a line. After one of which a part was written it begins with a line feed, or it would be lost with that.
 func (f *auditFile) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.out.Write(line)
+	text := line
+	if f.torn {
+		text = append([]byte{'\n'}, line...)
+	}
+	n, err := f.out.Write(text)
+	if n > 0 {
+		f.torn = text[n-1] != '\n'
+	}
 	f.unsafe = true
 	f.tell(err)
 	if err != nil {
 		f.failures.Add(1)
 	}
-	return n, err
+	return min(n, len(line)), err
 }
 
 // tell logs an error where the last write, or sync, had none, and the other way round.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,5 +147,65 @@ func TestAuditFailures(t *testing.T) {
 	}
 	if errs, infos := strings.Count(log.String(), `"ERROR"`), strings.Count(log.String(), `"INFO"`); errs != 2 || infos != 1 {
 		t.Errorf("logged: %s", &log)
+	}
+}
+
+// filling is a file on a disk that takes some more bytes.
+type filling struct {
+	bytes.Buffer
+
+	room int
+}
+
+func (f *filling) Write(p []byte) (int, error) {
+	n, _ := f.Buffer.Write(p[:min(len(p), f.room)])
+	f.room -= n
+	if n < len(p) {
+		return n, errors.New("no space left")
+	}
+	return n, nil
+}
+
+// A line of which a part was written takes no other one with it.
+func TestAuditTornLine(t *testing.T) {
+	out := &filling{room: 1 << 10}
+	a := access.NewAudit(out, slog.New(slog.DiscardHandler))
+	for n, room := range []int{1 << 10, 20, 0, 1, 1 << 10, 1 << 10, 1, 1 << 10} {
+		out.room = room
+		a.Log(t.Context(), slog.Int("n", n))
+	}
+	var whole []int
+	if strings.Contains(out.String(), "\n\n") {
+		t.Errorf("an empty line: %q", out)
+	}
+	for line := range strings.Lines(out.String()) {
+		var l struct {
+			N int `json:"n"`
+		}
+		if json.Unmarshal([]byte(line), &l) == nil {
+			whole = append(whole, l.N)
+		}
+	}
+	if want := []int{0, 4, 5, 7}; !slices.Equal(whole, want) || a.Failures() != 4 {
+		t.Errorf("%d failures, and of %q lines %v can be read, want %v", a.Failures(), out, whole, want)
+	}
+
+	file := filepath.Join(t.TempDir(), "audit.log") // of another process
+	if err := os.WriteFile(file, []byte(`{"time":"2026`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		a, err := access.OpenAudit(file, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Log(t.Context(), slog.Int("n", n))
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) != 4 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -151,6 +151,36 @@ func TestAuditOfFlood(t *testing.T) {
 	}
 }
 
+// TestLogOfStrangers has somebody without a token ask for what there is not, and what is down, without end. It fills no log, and hides
+// neither what holders of tokens get wrong nor, in the audit log, what is refused.
+func TestLogOfStrangers(t *testing.T) {
+	var log lockedBuffer
+	a := audited(t, slog.New(slog.NewJSONHandler(&log, nil)))
+	a.store.set(failing)
+	a.ledger.set(failing)
+	for _, call := range [][2]string{{"GET", "/nothing"}, {"DELETE", "/healthz"}, {"GET", "/docs?x=1"}, {"GET", "/readyz"}} {
+		for range 2000 {
+			a.do(t, call[0], call[1], "")
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n < 20 || n > 200 { // ten for each of two throttles, and one for each second that it took
+		t.Errorf("8000 are logged by %d lines", n)
+	}
+	if !strings.Contains(log.String(), `"suppressed":`) {
+		t.Error("nothing tells that lines were left out")
+	}
+	a.do(t, "GET", "/v1/stats", "")
+	if lines := a.take(t); len(lines) != 1 || lines[0]["suppressed"] != 0.0 {
+		t.Errorf("one was refused, and is audited by %v", lines)
+	}
+	for i := range 50 {
+		a.do(t, "GET", "/v1/stats?x=1", "", append(as("ops"), "X-Request-Id", fmt.Sprintf("known-%d", i))...)
+	}
+	if n := strings.Count(log.String(), `"request_id":"known-`); n != 50 {
+		t.Errorf("50 of a token are logged by %d lines", n)
+	}
+}
+
 // TestNoIDsInLogs calls everything, well and badly, with ids that can be told, while all goes well and while nothing
 // does. Neither the log from info on nor the audit log has one of them, whole or escaped.
 func TestNoIDsInLogs(t *testing.T) {

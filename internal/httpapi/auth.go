@@ -97,14 +97,17 @@ func (s *service) accessStats() accessStats {
 }
 
 // countRefused counts a request that was refused by err, and reports whether to log it, and how many have not been before:
-// a line for each would let strangers fill the log. Any other request is logged as usual.
-func (s *service) countRefused(err error) (suppressed uint64, loud bool) {
-	refused, ok := errors.AsType[*refusal](err)
-	if !ok {
-		return 0, true
+// a line for each would let strangers fill the log. So would one for whatever else they get wrong, such as a path that there
+// is not; what is left out of that does not count with what the audit log leaves out. Any other request is logged as usual.
+func (s *service) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		s.refused[refused.Code].Add(1)
+		return s.noise.Pass(time.Now())
 	}
-	s.refused[refused.Code].Add(1)
-	return s.noise.Pass(time.Now())
+	if s.access.Tokens != nil && k.token == nil && status >= http.StatusBadRequest {
+		return s.strays.Pass(time.Now())
+	}
+	return 0, true
 }
 
 // call is a request, with what is known of it beside.

@@ -169,6 +169,28 @@ func TestHealth(t *testing.T) {
 	s.want(t, "GET", "/readyz", "", 503, down(ledgerDown, pagesHang))
 }
 
+// TestReadyOfMany has many ask at once whether the service is ready. They do not take a connection to the ledger each.
+func TestReadyOfMany(t *testing.T) {
+	const all = 500
+	s := newService(t, httpapi.Config{}, nil)
+	open := s.ledger.pings.shut()
+	defer open()
+	s.ledger.pinged.Store(0)
+	ready := s.flood(t, all, "GET", func(int) string { return "/readyz" })
+	for calls, total := 0.0, 0.0; total < all+calls; calls++ { // until they have come
+		total = s.do(t, "GET", "/v1/stats", "").JSON["requests"].(map[string]any)["total"].(float64)
+	}
+	open()
+	for range all {
+		if a := await(t, ready); a.Status != 200 {
+			t.Errorf("%d %s", a.Status, a.Body)
+		}
+	}
+	if n := s.ledger.pinged.Load(); n > all/5 {
+		t.Errorf("the ledger is asked %d times for %d", n, all)
+	}
+}
+
 func TestLog(t *testing.T) {
 	logger, out := logs()
 	s := newService(t, httpapi.Config{Logger: logger}, nil)

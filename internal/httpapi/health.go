@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -49,13 +50,13 @@ func (s *service) ready(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	ctx, cancel := s.readyContext(c)
-	defer cancel()
-	ready, errs := s.recorder.Ready(ctx)
+	ready, errs := s.dependencies(c.Request().Context())
 	if len(errs) == 0 {
 		return respond(c, http.StatusOK, healthAnswer{Status: statusReady})
 	}
-	s.logError(c, "ask the dependencies", errors.Join(errs...))
+	if suppressed, loud := s.downs.Pass(time.Now()); loud {
+		s.logError(c, "ask the dependencies", errors.Join(errs...), slog.Uint64("suppressed", suppressed))
+	}
 	answer := healthAnswer{Status: statusDegraded, Down: make([]down, len(errs))}
 	for i, err := range errs {
 		answer.Down[i] = downOf(err)
@@ -68,9 +69,26 @@ func (s *service) ready(c echo.Context) error {
 	return respond(c, http.StatusServiceUnavailable, answer)
 }
 
-// readyContext is that of a request which asks the dependencies whether they are there.
-func (s *service) readyContext(c echo.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Request().Context(), min(readyTimeout, s.timeout))
+// dependencies says what [activity.Recorder.Ready] does. It is asked once for all who want to know at a time: anybody may, as often
+// as they like, and would take the connections that feeds and writes need.
+func (s *service) dependencies(ctx context.Context) (ready bool, down []error) {
+	type answer struct {
+		ready bool
+		down  []error
+	}
+	shared, _, _ := s.asking.Do("", func() (any, error) {
+		ctx, cancel := s.readyContext(context.WithoutCancel(ctx)) // of whoever came first, who may go away
+		defer cancel()
+		ready, down := s.recorder.Ready(ctx)
+		return answer{ready, down}, nil
+	})
+	a, _ := shared.(answer)
+	return a.ready, a.down
+}
+
+// readyContext ends when the dependencies have had their time to say that they are there.
+func (s *service) readyContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, min(readyTimeout, s.timeout))
 }
 
 func downOf(err error) down {

@@ -126,7 +126,8 @@ type faultyLedger struct {
 	activity.Ledger
 	switched
 
-	lists, records gate
+	lists, records, pings gate
+	pinged                atomic.Int64
 }
 
 // gate holds calls up while it is closed.
@@ -184,7 +185,8 @@ func (l *faultyLedger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.R
 }
 
 func (l *faultyLedger) Ping(ctx context.Context) error {
-	if err := l.err(ctx); err != nil {
+	l.pinged.Add(1)
+	if err := errors.Join(l.err(ctx), l.pings.pass(ctx)); err != nil {
 		return err
 	}
 	return l.Ledger.Ping(ctx)

@@ -84,7 +84,7 @@ func statusOf(c echo.Context, err error) int {
 
 func (s *service) logRequest(c *call, id string, status int, took time.Duration, err error) {
 	ctx := c.Request().Context()
-	suppressed, loud := s.countRefused(err)
+	suppressed, loud := s.countRefused(c, status, err)
 	if loud {
 		s.writeAudit(c, id, status, suppressed, err)
 	}
@@ -162,10 +162,10 @@ func requestAttrs(c echo.Context) []slog.Attr {
 }
 
 // logError logs an error that the request survives.
-func (s *service) logError(c echo.Context, part string, err error) {
-	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed",
+func (s *service) logError(c echo.Context, part string, err error, more ...slog.Attr) {
+	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed", append(more,
 		slog.String("part", part),
 		slog.String("route", c.Path()),
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.Any("error", err))
+		slog.Any("error", err))...)
 }

@@ -245,7 +245,7 @@ func (s *service) opsHealth(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
 	}
-	ctx, cancel := s.readyContext(c)
+	ctx, cancel := s.readyContext(c.Request().Context())
 	defer cancel()
 	inProgress, limit := s.limits.requests.taken()
 	a := opsHealthAnswer{
@@ -255,7 +255,7 @@ func (s *service) opsHealth(c echo.Context) error {
 		Requests:  opsRequestUsage{inProgress, limit},
 		Sampling:  s.sampler.Stats(),
 	}
-	ready, errs := s.recorder.Ready(ctx)
+	ready, errs := s.dependencies(ctx)
 	for _, err := range errs {
 		a.Down = append(a.Down, downOf(err))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
@@ -91,6 +92,9 @@ type service struct {
 	origins  *http.CrossOriginProtection
 	refused  refusals
 	noise    *access.Throttle // of refused requests in logs
+	strays   *access.Throttle // of what else goes wrong for strangers
+	downs    *access.Throttle // of dependencies that are down for who asks whether they are
+	asking   singleflight.Group
 	metrics  *metrics.Registry
 	meters   meters
 	scrapes  chan struct{} // holds one for each that is being answered
@@ -144,6 +148,8 @@ func newService(c Config) *service {
 		origins:  http.NewCrossOriginProtection(),
 		refused:  newRefusals(),
 		noise:    access.NewThrottle(),
+		strays:   access.NewThrottle(),
+		downs:    access.NewThrottle(),
 		about:    c.About,
 		scrapes:  make(chan struct{}, maxScrapes),
 	}

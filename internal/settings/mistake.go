@@ -42,8 +42,9 @@ type mistakes struct {
 	about map[string]string // the source that each flag is set by, by its name
 }
 
-// add notes a mistake, once.
+// add notes a mistake, once. A URL that stands where it does not belong is shown without its password.
 func (m *mistakes) add(flag, source, problem string) {
+	problem = regexp.MustCompile(`\S+://\S+`).ReplaceAllStringFunc(problem, Masked)
 	made := Mistake{Flag: flag, Source: source, Problem: strings.ReplaceAll(problem, "\n", "; ")}
 	if !slices.Contains(m.list, made) {
 		m.list = append(m.list, made)

@@ -150,6 +150,10 @@ func TestMistakes(t *testing.T) {
 				"unknown flag --limt; did you mean --limit?", "unknown flag --opne; did you mean --open?",
 				`--format: must be one of "text","json" but got "xml"`,
 			}},
+		{name: "a URL where it does not belong", env: map[string]string{"PROG_LIMIT": "redis://:secret@h"}, args: "serve --rate postgres://u:secret@h/db http://u:secret@h",
+			want: []string{
+				"unexpected argument http://u:***@h", `--rate: expected a float but got "postgres://u:***@h/db" (string)`, `PROG_LIMIT: expected a valid 64 bit int but got "redis://:***@h"`,
+			}},
 		{name: "a value that looks like a flag", args: "serve --limit -1 --open --redis x",
 			want: []string{"--limit: -1 is no value; if it is meant to be one: --limit=-1"}},
 		{name: "one mistake a flag", args: "serve --limit=0 --open",

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "math"
+
+// maxOpenFiles is not known.
+func maxOpenFiles() int { return math.MaxInt }

@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestFewFiles fills up the connections of a service that may have few files open. It takes up a change of the token file all the same.
+func TestFewFiles(t *testing.T) {
+	dir := t.TempDir()
+	tokens := filepath.Join(dir, "tokens.json")
+	tokenFile(t, tokens, "a", "leaked")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 128 && exec feedfilter serve --addr=127.0.0.1:0 --data-dir "$0" --pages=16 --auth-file "$1"`, dir, tokens)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s := &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
+	s.first = s.next()
+	if line := s.awaitLog("fewer connections are served than --max-connections: the process may not have the files open"); line["connections"] != 96.0 || line["files"] != 128.0 {
+		t.Errorf("%v", line)
+	}
+	for i := range 200 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if i >= 96 {
+			continue
+		}
+		if _, err := fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != nil { // it is served, and kept
+			t.Fatal(err)
+		}
+	}
+	tokenFile(t, tokens, "a")
+	for line := s.next(); line["msg"] != "a change is in force"; line = s.next() {
+		if line == nil || line["level"] != "INFO" {
+			t.Fatalf("the token file is not taken up: %v", line)
+		}
+	}
+}

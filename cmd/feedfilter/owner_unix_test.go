@@ -1,0 +1,39 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestTokenFileOwner has root change a token file of the user that the service runs as, who has to be able to read it after.
+func TestTokenFileOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	name := filepath.Join(t.TempDir(), "tokens.json")
+	tokenFile(t, name, "a", "b")
+	if err := os.Chown(name, 4711, 4712); err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	for _, args := range [][]string{{"new", "--name=c", "--scope=feed:read"}, {"remove", "a"}} {
+		if code := run(append(append([]string{"token"}, args...), "--auth-file", name), stdio{os.Stdin, said, said}); code != 0 {
+			t.Fatalf("%v: exit code %d", args, code)
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := info.Sys().(*syscall.Stat_t); is.Uid != 4711 || is.Gid != 4712 || info.Mode().Perm() != 0o600 {
+			t.Errorf("after %v: owner %d, group %d, mode %v", args, is.Uid, is.Gid, info.Mode())
+		}
+	}
+}
