@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -117,11 +118,23 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := settings.Resolve(ctx, parser, envPrefix, args, tokenVariable)
+	resolved, err := settings.Resolve(ctx, parser, envPrefix, meant(args), tokenVariable)
 	if err != nil {
 		return nil, err
 	}
 	return &invocation{args, std, commands, resolved}, nil
+}
+
+// meant are args, where they are what other programs take in place of "version" and "--help".
+func meant(args []string) []string {
+	switch {
+	case len(args) == 1 && args[0] == "--version":
+		return []string{"version"}
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	default:
+		return args
+	}
 }
 
 // again finds out what the same command line comes to by now.
