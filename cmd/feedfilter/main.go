@@ -79,8 +79,8 @@ func run(args []string, std stdio) int {
 func (std stdio) complain(err error) {
 	var wrong *settings.MistakesError
 	if !errors.As(err, &wrong) {
-		// One line: errors that were joined have one each.
-		std.note("feedfilter: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		// One line: errors that were joined have one each, and pgx's are a list.
+		std.note("feedfilter: " + strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error()))
 		return
 	}
 	help := "(see " + wrong.Command + " --help)"
