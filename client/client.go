@@ -55,10 +55,9 @@ type Client struct {
 // own. It connects to nothing yet. It fails if the URL or an option is wrong; the error does not repeat the URL.
 func New(baseURL string, o Options) (*Client, error) {
 	base, err := url.Parse(baseURL)
-	switch {
-	case err != nil:
-		return nil, errors.New("not a URL") // which may have a password in it
-	case base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "", base.RawQuery != "", base.Fragment != "", base.User != nil:
+	switch { // the URL may have a password in it
+	case err != nil, base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "",
+		base.RawQuery != "", base.Fragment != "", base.User != nil:
 		return nil, errors.New("not of the form http://<host>:<port>")
 	case o.AttemptTimeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0:
 		return nil, errors.New("an option of the client is negative")

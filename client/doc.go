@@ -12,9 +12,9 @@
 //
 // # Retries
 //
-// Every call of the service may be repeated, so those that are answered 429, 502, 503 or 504, and those without a whole answer, are: up to
-// Options.MaxAttempts times, after a random time of up to 0.1 s, 0.2 s and so on to 3 s, or after what Retry-After says, where that is
-// up to 30 s and fits into the context's time. Retries have a budget, of ten and a tenth of the calls that succeed, so that clients
+// Every call of the service may be repeated, so those that are answered 408, 429, 502, 503 or 504, and those without a whole answer, are:
+// up to Options.MaxAttempts times, after a random time of up to 0.1 s, 0.2 s and so on to 3 s, or after what Retry-After says, where
+// that is up to 30 s and fits into the context's time. Retries have a budget, of ten and a tenth of the calls that succeed, so that clients
 // do not keep down a service that is.
 //
 // Of a call that was repeated, an answer such as "nothing changed" is about its last attempt: one before, whose answer was lost, may have

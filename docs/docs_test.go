@@ -116,3 +116,22 @@ func TestNamesOfTests(t *testing.T) {
 		t.Fatal("no document names a test")
 	}
 }
+
+// TestTables: a row that is broken in two ends its table, and the rest of it is text.
+func TestTables(t *testing.T) {
+	rows := 0
+	for path, text := range documents(t) {
+		for i, line := range strings.Split(text, "\n") {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			rows++
+			if !strings.HasSuffix(line, "|") {
+				t.Errorf("%s:%d: a row of a table that does not end: %s", path, i+1, line)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Fatal("no document has a table")
+	}
+}

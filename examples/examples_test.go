@@ -46,7 +46,8 @@ func output(t *testing.T, dir, program string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// service serves what the examples call. The first call is refused, as under overload; with blind, its feeds drop nothing.
+// service serves what the examples call. The first call is refused, as under overload, then for its body, then its answer is cut off;
+// with blind, feeds drop nothing.
 func service(t *testing.T, blind bool) string {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -63,11 +64,17 @@ func service(t *testing.T, blind bool) string {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case calls.Add(1) == 1:
+		switch n := calls.Add(1); {
+		case n == 1:
 			w.Header().Set("Retry-After", "0")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte(`{"error":{"code":"overloaded","message":"the service has too much to do"}}`))
+		case n == 2:
+			w.WriteHeader(http.StatusRequestTimeout)
+			_, _ = w.Write([]byte(`{"error":{"code":"timeout","message":"the body took too long"}}`))
+		case n == 3 && !strings.HasPrefix(req.UserAgent(), "curl/"): // which does not try again then
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte(`{"changed":`))
 		case blind && strings.HasSuffix(req.URL.Path, "/filter"):
 			_, _ = w.Write([]byte(`{"posts":[{"id":"p8"},{"id":"p9"}],"dropped":[],"degraded":[]}`))
 		default:

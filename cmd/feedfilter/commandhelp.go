@@ -57,7 +57,7 @@ func migrateHelp() map[string]string {
 // insideHelp is the text on the flags of inspect, rebuild and scrub alone.
 func insideHelp() map[string]string {
 	return map[string]string{
-		"inside_ascii":   "Draw with ASCII alone, and without colors, as where the locale is not one of UTF-8. Default: off",
+		"inside_ascii":   "Draw with ASCII alone, and without colours, as where the locale is not one of UTF-8. Default: off",
 		"inspect_page":   "Number of the page, as explain has it, or inspect user.",
 		"inspect_user":   "Id of the user.",
 		"inspect_kind":   "Kind of the activity, such as block.",

@@ -39,7 +39,16 @@ func (c *exportCmd) Validate() error {
 }
 
 // Check returns what a look at the files that flags name tells of them.
-func (c *exportCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
+func (c *exportCmd) Check(ctx context.Context) error {
+	if err := c.Data.Check(ctx); err != nil {
+		return err
+	}
+	kinds, err := c.Data.kinds()
+	if err != nil {
+		return err
+	}
+	return c.Lines.check(kinds)
+}
 
 // Run exports to a file or to standard output.
 func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {

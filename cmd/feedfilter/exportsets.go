@@ -36,6 +36,21 @@ func (f *exportFormat) Validate() error {
 	return nil
 }
 
+// check returns why nothing of the kind would be exported, ever: a backup must not be empty for a slip of the pen.
+func (f *exportFormat) check(kinds *activity.Kinds) error {
+	if f.Kind == "" {
+		return nil
+	}
+	switch k, ok := kinds.Named(f.Kind); {
+	case !ok:
+		return fmt.Errorf("--kind: there is no kind %q", f.Kind)
+	case !k.InLedger():
+		return fmt.Errorf("--kind: what the window of %s holds cannot be told", f.Kind)
+	default:
+		return nil
+	}
+}
+
 // line is an activity as the format has it; nil: it is left out.
 func (f *exportFormat) line(a activity.Activity) ([]byte, error) {
 	switch {

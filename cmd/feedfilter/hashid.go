@@ -10,7 +10,7 @@ import (
 
 type hashIDCmd struct {
 	DataDir   string   `default:"./feedfilter-data" help:"${data_dir}" placeholder:"DIR"`
-	IDKeyFile string   `help:"${id_key_file}"       placeholder:"FILE"`
+	IDKeyFile string   `help:"${hash_key}"          placeholder:"FILE"`
 	Config    string   `help:"${config}"            placeholder:"FILE"`
 	IDs       []string `arg:""                      help:"${hash_ids}" name:"id"`
 }
@@ -27,7 +27,7 @@ func (c *hashIDCmd) Run(std stdio) error {
 		file = filepath.Join(c.DataDir, idKeyFile)
 	}
 	if _, err := os.Stat(file); err != nil { // a new key would be nobody's
-		return fmt.Errorf("hash-id: %w", err)
+		return fmt.Errorf("hash-id: the service's key: %w: see --data-dir and --id-key-file", err)
 	}
 	ids, err := access.OpenIDs(file)
 	if err != nil {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -89,6 +91,33 @@ func TestInsideOfAnOddService(t *testing.T) {
 	wantContains(t, run("scrub"), "the service was started anew; 1 of 9 pages were looked at")
 	answers["GET /v1/ops/scrub"] = `{"running":false,"done":5,"all":9,"unasked":2,"failed":3,"trouble":"the service was shut down","started":"2026-01-02T00:00:00Z"}`
 	wantContains(t, run("scrub"), "scrub: 3 pages could not be made anew, 2 could not be looked at, it ended early: the service was shut down\n")
+}
+
+// Whoever is interrupted says how far it has come.
+func TestInsideInterrupted(t *testing.T) {
+	for command, want := range map[string]string{
+		"rebuild --all": "rebuild: interrupted (interrupt); 0 pages were made anew",
+		"scrub":         "scrub: interrupted (interrupt); 1 of 9 pages were looked at; the service goes on",
+	} {
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch r.Method + " " + r.URL.Path {
+			case "GET /v1/ops/pages":
+				_, _ = fmt.Fprint(w, `{"pages":2,"cells":[{"first":0},{"first":1}]}`)
+			case "POST /v1/ops/scrub":
+				_, _ = fmt.Fprint(w, `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`)
+			default:
+				interrupt(interruption{syscall.SIGINT})
+				<-r.Context().Done()
+			}
+		}))
+		t.Cleanup(service.Close)
+		err := execute(ctx, append(strings.Fields(command), "--server", service.URL), stdio{os.Stdin, os.Stdout, os.Stderr})
+		if err == nil || err.Error() != want || exitCode(err) != 130 {
+			t.Errorf("%s: %v, want %s", command, err, want)
+		}
+	}
 }
 
 func TestSpeaksUTF8(t *testing.T) {

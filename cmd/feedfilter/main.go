@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -78,8 +79,8 @@ func run(args []string, std stdio) int {
 func (std stdio) complain(err error) {
 	var wrong *settings.MistakesError
 	if !errors.As(err, &wrong) {
-		// One line: errors that were joined have one each.
-		std.note("feedfilter: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		// One line: errors that were joined have one each, and pgx's are a list.
+		std.note("feedfilter: " + strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error()))
 		return
 	}
 	help := "(see " + wrong.Command + " --help)"
@@ -117,11 +118,23 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := settings.Resolve(ctx, parser, envPrefix, args, tokenVariable)
+	resolved, err := settings.Resolve(ctx, parser, envPrefix, meant(args), tokenVariable)
 	if err != nil {
 		return nil, err
 	}
 	return &invocation{args, std, commands, resolved}, nil
+}
+
+// meant are args, where they are what other programs take in place of "version" and "--help".
+func meant(args []string) []string {
+	switch {
+	case len(args) == 1 && args[0] == "--version":
+		return []string{"version"}
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	default:
+		return args
+	}
 }
 
 // again finds out what the same command line comes to by now.

@@ -83,7 +83,7 @@ func commandNamed(app *kong.Application, names []string) (*kong.Node, error) {
 	return node, nil
 }
 
-// writePages writes files into a directory, which is made. Each appears when it is whole.
+// writePages writes files into a directory, which is made.
 func writePages(dir string, pages map[string]string, std stdio) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // everybody may read pages
 		return fmt.Errorf("--dir: %w", err)

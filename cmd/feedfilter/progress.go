@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -29,16 +30,27 @@ func newProgress(std stdio, size, offset int64) *progress {
 	if size > offset {
 		remaining = size - offset
 	}
-	p.bar = progressbar.NewOptions64(remaining,
-		progressbar.OptionSetWriter(std.err),
+	p.bar = progressbar.NewOptions64(remaining, append(barOptions(std),
 		progressbar.OptionShowBytes(true),
-		progressbar.OptionSetPredictTime(remaining > 0),
+		progressbar.OptionSetPredictTime(remaining > 0))...)
+	return p
+}
+
+// barOptions are those of every bar.
+func barOptions(std stdio) []progressbar.Option {
+	theme := progressbar.ThemeDefault
+	if !speaksUTF8(os.Getenv) {
+		theme = progressbar.ThemeASCII
+	}
+	return []progressbar.Option{
+		progressbar.OptionSetWriter(std.err),
+		progressbar.OptionSetTheme(theme),
 		progressbar.OptionSetElapsedTime(true),
-		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(20),
-		progressbar.OptionClearOnFinish())
-	return p
+		progressbar.OptionClearOnFinish(),
+	}
 }
 
 // advance shows that activities more are imported, and the file up to offset.

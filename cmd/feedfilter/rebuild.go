@@ -75,7 +75,7 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 		err = c.look(ctx, std, func(d *data) error { return work(local(d)) })
 	}
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = fmt.Errorf("%w; %d pages were made anew", context.Cause(ctx), answer.Rebuilt)
 	}
 	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)

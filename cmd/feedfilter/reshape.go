@@ -112,15 +112,9 @@ type homesBar struct {
 
 func (b *homesBar) show(done, homes int) {
 	if b.homes == 0 && term.IsTerminal(int(b.std.err.Fd())) {
-		b.bar = progressbar.NewOptions(homes,
-			progressbar.OptionSetWriter(b.std.err),
+		b.bar = progressbar.NewOptions(homes, append(barOptions(b.std),
 			progressbar.OptionSetDescription(cmp.Or(b.of, "homes")),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionSetElapsedTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionShowCount(),
-			progressbar.OptionSetWidth(20),
-			progressbar.OptionClearOnFinish())
+			progressbar.OptionSetPredictTime(true))...)
 	}
 	b.done, b.homes = done, homes
 	if b.bar != nil {

@@ -53,7 +53,11 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("scrub: %w; %d of %d pages were looked at", err, done.Done, done.All)
+		goesOn := ""
+		if c.Service.Server != "" && done.Running {
+			goesOn = "; the service goes on"
+		}
+		return fmt.Errorf("scrub: %w; %d of %d pages were looked at%s", err, done.Done, done.All, goesOn)
 	}
 	if err := c.print(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
 		return err

@@ -42,15 +42,16 @@ func tokenHelp() map[string]string {
 		"token_file":    "File with the token to show to the service. Default: what $" + tokenVariable + " holds, if anything",
 		"token_checked": "File with a token to look up in it. Default: what $" + tokenVariable + " holds, if anything",
 		"hash_ids":      "Ids of users or posts.",
+		"hash_key":      "File of the service's key. Default: <data-dir>/id.key",
 	}
 }
 
 type tokenNewCmd struct {
-	Name     string         `help:"${token_name}"   placeholder:"NAME"     required:""`
-	Scope    []access.Scope `help:"${token_scope}"  placeholder:"SCOPE"    required:""`
-	TTL      time.Duration  `help:"${token_ttl}"    placeholder:"DURATION"`
-	Rate     access.Rate    `help:"${token_rate}"   placeholder:"RATE"`
-	AuthFile string         `help:"${token_append}" placeholder:"FILE"`
+	Name     string         `help:"${token_name}"                     placeholder:"NAME"     required:""`
+	Scope    []access.Scope `enum:"feed:read,activity:write,ops:read" help:"${token_scope}"  placeholder:"SCOPE" required:""`
+	TTL      time.Duration  `help:"${token_ttl}"                      placeholder:"DURATION"`
+	Rate     access.Rate    `help:"${token_rate}"                     placeholder:"RATE"`
+	AuthFile string         `help:"${token_append}"                   placeholder:"FILE"`
 }
 
 // Help is shown by kong below the summary.
@@ -88,7 +89,7 @@ func (c *tokenNewCmd) Run(std stdio) error {
 		return err
 	}
 	if c.AuthFile == "" {
-		return json.MarshalWrite(std.out, entry, jsontext.WithIndent("  "))
+		return writeJSON(std.out, entry)
 	}
 	return writeTokens(c.AuthFile, file, std)
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """User 1 blocks user 2, asks for a feed, and undoes it. Usage: feed.py [URL]. Needs nothing but Python."""
 
+import http.client
 import json
 import os
 import random
@@ -47,10 +48,10 @@ def call(method: str, *path: str, body: Optional[Any] = None) -> Any:
                 return json.load(answer)
         except urllib.error.HTTPError as e:
             error = refused(e)
-            if e.code not in (429, 502, 503, 504) or attempt == ATTEMPTS:
+            if e.code not in (408, 429, 502, 503, 504) or attempt == ATTEMPTS:
                 raise error from None
             pause += float(e.headers.get("Retry-After") or 0)
-        except OSError:  # it was not reached, or did not answer
+        except (OSError, http.client.HTTPException):  # it was not reached, or did not answer to the end
             if attempt == ATTEMPTS:
                 raise
         time.sleep(pause)

@@ -39,7 +39,7 @@ async function call<T>(method: string, path: string[], body?: unknown): Promise<
       if (answer.ok) return await answer.json() as T;
       const { error } = await answer.json().catch(() => ({})) as { error?: { code: string; message: string } };
       const refused = new Refused(answer.status, error?.code ?? "", error?.message ?? answer.statusText);
-      if (![429, 502, 503, 504].includes(answer.status) || attempt === attempts) throw refused;
+      if (![408, 429, 502, 503, 504].includes(answer.status) || attempt === attempts) throw refused;
       pause += 1000 * Number(answer.headers.get("Retry-After") ?? 0);
     } catch (e) { // it was not reached, or did not answer
       if (e instanceof Refused || attempt === attempts) throw e;

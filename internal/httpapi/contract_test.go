@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -299,4 +300,24 @@ func (m malformed) exchange(a answer) exchange {
 		}
 	}
 	return x
+}
+
+// TestPatterns: languages differ in their regular expressions: not all have classes of Unicode, and tools that read the description
+// stumble over them.
+func TestPatterns(t *testing.T) {
+	c := open(t).contractOf(t)
+	patterns := regexp.MustCompile(`"pattern":"((?:[^"\\]|\\.)*)"`).FindAllStringSubmatch(asText(t, c.document), -1)
+	if len(patterns) == 0 {
+		t.Fatal("there are no patterns")
+	}
+	for _, p := range patterns {
+		if strings.Contains(strings.ToLower(p[1]), `\\p`) {
+			t.Errorf("pattern %s", p[1])
+		}
+	}
+	for text, want := range map[string]bool{"é \u2028": true, "a\u0000": false, "a\u001f": false, "a\u007f": false, "\u009f": false, "\u00a0": true} {
+		if err := c.fits(asText(t, text), "components", "schemas", "ID"); (err == nil) != want {
+			t.Errorf("the id %q: %v", text, err)
+		}
+	}
 }

@@ -92,7 +92,7 @@ func (s *service) readyContext(ctx context.Context) (context.Context, context.Ca
 }
 
 func downOf(err error) down {
-	d := down{Dependency: "service", Reason: "it answers with an error"}
+	d := down{Dependency: "service", Reason: "it cannot be reached, or answers with an error"}
 	if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		d.Dependency = dependency.Dependency
 	}

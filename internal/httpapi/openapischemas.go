@@ -120,7 +120,7 @@ func schemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
 // valueSchemas are what others are made of.
 func valueSchemas(kinds *activity.Kinds) openapi.Ordered[*openapi.Schema] {
 	id := &openapi.Schema{
-		Type: openapi.Types{openapi.String}, MinLength: 1, MaxLength: activity.MaxIDBytes, Pattern: `^\P{Cc}+$`,
+		Type: openapi.Types{openapi.String}, MinLength: 1, MaxLength: activity.MaxIDBytes, Pattern: `^[^\x00-\x1f\x7f-\x9f]+$`,
 		Description: "An id of a user or a post: 1 to 256 bytes of UTF-8 without control characters.",
 	}
 	post := object("A candidate for a feed.",

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,12 +45,20 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsDescribed: codes that calls may be answered with have a text.
+// TestEveryCodeIsDescribed: codes that calls may be answered with have a text, and are in docs/API.md.
 func TestEveryCodeIsDescribed(t *testing.T) {
 	texts := codeTexts()
+	text, err := os.ReadFile("../../docs/API.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "\n## Errors\n")
 	for code := range allCodes(t) {
 		if texts[code] == "" {
 			t.Errorf("the code %q has no text: add it to codeTexts, in openapierrors.go", code)
+		}
+		if !strings.Contains(list, "`"+code+"`") {
+			t.Errorf("docs/API.md lacks the code %q", code)
 		}
 		delete(texts, code)
 	}

@@ -53,12 +53,10 @@ func Complete(app *kong.Application, words []string) Completion {
 		c = at.flags()
 	default:
 		c = at.argument()
-		if at.passed > 0 {
+		if len(at.passed) > 0 {
 			break // what came instead of a command is none
 		}
-		for _, below := range visible(at.node) {
-			c.Words = append(c.Words, Word{below.Name, below.Help})
-		}
+		c.Words = append(c.Words, commandsBelow(at.node)...)
 	}
 	c.Words = slices.DeleteFunc(c.Words, func(w Word) bool { return !strings.HasPrefix(w.Text, last) })
 	return c
@@ -70,7 +68,7 @@ type place struct {
 	node      *kong.Node
 	given     []*kong.Flag
 	pending   *kong.Flag // whose value comes next
-	passed    int        // arguments of node
+	passed    []string   // arguments of node
 	arguments bool       // nothing but those comes
 }
 
@@ -80,7 +78,7 @@ func (p *place) pass(word string) {
 	case p.pending != nil:
 		p.pending = nil
 	case p.arguments:
-		p.passed++
+		p.passed = append(p.passed, word)
 	case word == "--":
 		p.arguments = true
 	case strings.HasPrefix(word, "-") && word != "-":
@@ -100,7 +98,7 @@ func (p *place) pass(word string) {
 				return
 			}
 		}
-		p.passed++
+		p.passed = append(p.passed, word)
 	}
 }
 
@@ -138,14 +136,40 @@ func (p *place) flags() Completion {
 // argument is what the next one may be.
 func (p *place) argument() Completion {
 	positional := p.chosen().Positional
-	switch {
-	case p.passed < len(positional):
-		return ofValue(positional[p.passed], "")
+	switch n := len(p.passed); {
+	case n < len(positional):
+		return p.ofArgument(positional[n])
 	case len(positional) > 0 && positional[len(positional)-1].IsCumulative():
-		return ofValue(positional[len(positional)-1], "")
+		return p.ofArgument(positional[len(positional)-1])
 	default:
 		return Completion{}
 	}
+}
+
+// ofArgument is what an argument may be. One that is called "command" names one, by words that follow each other.
+func (p *place) ofArgument(value *kong.Value) Completion {
+	if value.Name != "command" {
+		return ofValue(value, "")
+	}
+	node := p.app.Node
+	for _, name := range p.passed {
+		i := slices.IndexFunc(visible(node), func(n *kong.Node) bool { return n.Name == name })
+		if i < 0 {
+			return Completion{}
+		}
+		node = visible(node)[i]
+	}
+	return Completion{Words: commandsBelow(node)}
+}
+
+// commandsBelow are the commands of a node, to choose from.
+func commandsBelow(node *kong.Node) []Word {
+	below := visible(node)
+	words := make([]Word, len(below))
+	for i, one := range below {
+		words[i] = Word{one.Name, one.Help}
+	}
+	return words
 }
 
 // ofValue is what a value may be. What names a file says so by its placeholder, or, if it is an argument, by its name.

@@ -28,6 +28,9 @@ type program struct {
 			Shell string `arg:"" enum:"sh,csh"`
 		} `cmd:"" help:"Second."`
 	} `cmd:"" help:"Two of them."`
+	About struct {
+		Command []string `arg:"" optional:""`
+	} `cmd:"" help:"Third."`
 	Hidden struct{} `cmd:"" hidden:""`
 }
 
@@ -43,7 +46,7 @@ func app(t *testing.T) *kong.Application {
 func TestComplete(t *testing.T) {
 	model := app(t)
 	for line, want := range map[string]string{
-		"":                          "run group",
+		"":                          "run group about",
 		"r":                         "run",
 		"h":                         "", // hidden
 		"run --":                    "--help --level --file --into --format --sure --names",
@@ -71,6 +74,11 @@ func TestComplete(t *testing.T) {
 		"group two --d":             "",
 		"group two c":               "csh",
 		"group two csh ":            "",
+		"about ":                    "run group about", // an argument that names a command
+		"about g":                   "group",
+		"about group ":              "one two",
+		"about group one ":          "",
+		"about hidden ":             "",
 		"nothing ":                  "",
 		"hidden --":                 "--help",
 	} {
@@ -103,8 +111,8 @@ func TestAnswerBash(t *testing.T) {
 	model := app(t)
 	const breaks = " \t\"'><=;|&(:"
 	for line, want := range map[string]string{
-		"prog ":                               "run\ngroup\n",
-		"prog":                                "run\ngroup\n",
+		"prog ":                               "run\ngroup\nabout\n",
+		"prog":                                "run\ngroup\nabout\n",
 		"prog run --level=lo":                 "low\nlowest\n", // after the "=", where bash begins a word
 		"prog run --level=":                   "low\nhigh\nlowest\n",
 		"prog run --le":                       "--level\n",
@@ -147,12 +155,12 @@ func TestMarkup(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if want := []string{"prog-group-one.1", "prog-group-two.1", "prog-group.1", "prog-run.1", "prog.1"}; !slices.Equal(names, want) {
+	if want := []string{"prog-about.1", "prog-group-one.1", "prog-group-two.1", "prog-group.1", "prog-run.1", "prog.1"}; !slices.Equal(names, want) {
 		t.Errorf("pages %v, want %v", names, want)
 	}
 	for _, part := range []string{
 		`.TH "PROG\-RUN" 1`, ".SH NAME\nprog\\-run \\- Run it\n", `\fB\-\-level\fR=\fI`, "How much.\nNot more.\nDefault: low ($PROG_LEVEL)", ".SH EXIT STATUS\n.TP\n0\nWell.\n",
-		".BR prog (1),\n.BR prog\\-group (1)\n",
+		".BR prog (1),\n.BR prog\\-about (1),\n.BR prog\\-group (1)\n",
 	} {
 		if text := strings.Replace(pages["prog-run.1"], `"PROG-RUN"`, `"PROG\-RUN"`, 1); !strings.Contains(text, part) {
 			t.Errorf("the page lacks %q:\n%s", part, text)

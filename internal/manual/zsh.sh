@@ -9,7 +9,7 @@ _PROGRAM() {
         ?*) known+=("$line") ;;
         esac
     done
-    (( $#known )) && _describe -o PROGRAM known
+    (( $#known )) && _describe PROGRAM known
     [[ -z $files ]] && return
     [[ $PREFIX == --*=* ]] && compset -P '*='
     if [[ $files == :dirs ]]; then _files -/; else _files; fi

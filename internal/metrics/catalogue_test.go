@@ -105,6 +105,9 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("docs/METRICS.md has %q of %s, want %q:\n| `%s` | %s | always | %s |", got, name, want, name, want, f.GetHelp())
 		}
 		delete(listed, name)
+		if strings.HasPrefix(f.GetHelp(), "Those ") {
+			t.Errorf("%s: %q: of what? Metrics are listed by name, and not one after the other as they were made", name, f.GetHelp())
+		}
 	}
 	for name := range listed {
 		t.Errorf("docs/METRICS.md lists %s, which nothing exports", name)

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html"
@@ -69,9 +70,17 @@ type shownCall struct {
 
 	Method, Path    string
 	Scopes          []string
+	Sent            []shownParameter
 	Takes           []shownBody
 	Answers, Errors []shownAnswer
 	Curl            string
+}
+
+// shownParameter is one in the path or the query.
+type shownParameter struct {
+	row
+
+	In string
 }
 
 type shownBody struct {
@@ -109,6 +118,11 @@ func (p *page) call(method, path string, op *Operation) shownCall {
 		for _, scopes := range need {
 			c.Scopes = append(c.Scopes, scopes...)
 		}
+	}
+	for _, q := range op.Parameters {
+		r := p.row(q.Name, q.Schema)
+		r.Required, r.Text = q.Required, cmp.Or(q.Description, r.Text)
+		c.Sent = append(c.Sent, shownParameter{r, q.In})
 	}
 	if op.RequestBody != nil {
 		c.Takes = p.bodies(op.RequestBody.Content)

@@ -39,7 +39,8 @@ func described() *openapi.Document {
 		Tags: []openapi.Tag{{Name: "Things"}},
 		Paths: openapi.Ordered[openapi.PathItem]{{Name: "/things/{user}", Value: openapi.PathItem{{Name: "post", Value: &openapi.Operation{
 			Tags: []string{"Things"}, ID: "makeThing", Summary: "Make <things>", Security: []map[string][]string{{"token": {"thing:write"}}},
-			Parameters: []openapi.Parameter{{Name: "user", In: "path", Required: true, Schema: text(""), Example: []byte(`"1"`)}},
+			Parameters: []openapi.Parameter{{Name: "user", In: "path", Required: true, Schema: text(""), Example: []byte(`"1"`)},
+				{Name: "limit", In: "query", Schema: &openapi.Schema{Type: openapi.Types{"integer"}, Minimum: &low, Maximum: &high}}},
 			RequestBody: &openapi.RequestBody{Content: openapi.Ordered[openapi.MediaType]{{
 				Name: "application/json", Value: openapi.MediaType{Schema: body, Example: []byte(`{"items":[{"id":"it's"}]}`)},
 			}}},
@@ -69,6 +70,7 @@ func TestPage(t *testing.T) {
 		"place":     `<section id="makeThing"`,
 		"route":     `<code>/things/{user}</code>`,
 		"scope":     "Token with <code>thing:write</code>",
+		"parameter": `<code>limit</code></th><td>query</td><td class="type">integer, 1 to 5,000</td>`,
 		"array":     `<code>items</code></th><td class="type">array of 1 to 10,000</td>`,
 		"within":    `<code>items[].<wbr/>id</code><span class="needed">needed</span></th><td class="type"><a href="#type-ID">ID</a></td>`,
 		"range":     `<code>limit</code></th><td class="type">integer, 1 to 5,000</td>`,
