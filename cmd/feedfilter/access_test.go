@@ -301,3 +301,16 @@ func TestGateReload(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestScopesOfTokens holds the scopes that `token new` takes against those that there are.
+func TestScopesOfTokens(t *testing.T) {
+	node, err := commandNamed(model(t), []string{"token", "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range node.Flags {
+		if want := fmt.Sprint(access.Scopes()); flag.Name == "scope" && fmt.Sprint(flag.EnumSlice()) != want {
+			t.Errorf("it takes %v, want %s", flag.EnumSlice(), want)
+		}
+	}
+}

@@ -57,19 +57,7 @@ func (c *serveCmd) Validate() error {
 
 // Check returns what cannot be told from the flags alone.
 func (c *serveCmd) Check(ctx context.Context) error {
-	return errors.Join(c.Data.Check(ctx), c.checkPort(ctx), c.Access.check(ctx, c.Addr))
-}
-
-// checkPort returns why there is no such port. Whether it is free, listening tells.
-func (c *serveCmd) checkPort(ctx context.Context) error {
-	_, port, err := net.SplitHostPort(c.Addr)
-	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	}
-	if err != nil {
-		return fmt.Errorf("--addr: %w", err)
-	}
-	return nil
+	return errors.Join(c.Data.Check(ctx), c.Access.check(ctx, c.Addr))
 }
 
 // Run serves until ctx ends, then lets the requests in flight finish.
