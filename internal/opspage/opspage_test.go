@@ -20,6 +20,8 @@ func TestPage(t *testing.T) {
 		"hostile":  testHostile,
 		"rebuild":  testRebuild,
 		"reasons":  testReasons,
+		"reversed": testReversed,
+		"address":  testAddresses,
 	} {
 		t.Run(name, test(b))
 	}

@@ -49,7 +49,7 @@ const poller = new Poller(tick);
 function routeOf(hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?');
   const [name, ...rest] = path.split('/').map((piece) => { try { return decodeURIComponent(piece); } catch { return piece; } });
-  return name in views ? { path, name, rest, query: new URLSearchParams(query) } : { path: 'live', name: 'live', rest: [], query: new URLSearchParams() };
+  return Object.hasOwn(views, name) ? { path, name, rest, query: new URLSearchParams(query) } : { path: 'live', name: 'live', rest: [], query: new URLSearchParams() };
 }
 
 function show({ first = false } = {}) {

@@ -12,7 +12,7 @@ const listed = 20;
 const most = () => (window.innerWidth < 640 ? 256 : 4096); // cells: a thumb is wider than a pointer
 
 export function pages(host, route, app) {
-  let by = route.query.get('by') in measures ? route.query.get('by') : 'fill';
+  let by = Object.hasOwn(measures, route.query.get('by')) ? route.query.get('by') : 'fill';
   const [from, to] = ['from', 'to'].map((name) => route.query.get(name));
   const zoomed = from !== null && to !== null;
   const narrower = (cell) => (cell.pages === 1 ? app.go(`page/${cell.first}`) : app.go('pages', { by, from: cell.from, to: cell.to }));
