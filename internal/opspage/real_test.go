@@ -306,6 +306,7 @@ func testPlain(b *chromium, s *service) func(*testing.T) {
 		tab.settled()
 		tab.want("#verdict-facts", "no ledger")
 		tab.want("[data-figure=Lag]", "There is no ledger to poll.")
+		tab.until("document.querySelector('[aria-label=Lag] .plot').innerText.includes('There is no ledger to poll.')")
 		tab.visit("#/pages")
 		tab.visit("#/page/0")
 		tab.want(".notice", "Without a ledger there is nothing to compare it with.")

@@ -54,6 +54,17 @@ func testReasons(b *chromium) func(*testing.T) {
 		value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
 		tab.search("1", "p8", "2")
 		tab.want(".notice", "Something went wrong inside the service.")
+		f.change(func() { f.status, f.explain = 0, answer(false, []object{}...) })
+		tab.search("1", "p8", "2 ")
+		tab.until("document.querySelector('form + .stack').innerText.includes('begins or ends with a space, which is part of the id.')")
+		f.change(func() {
+			f.explain = with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}})
+		})
+		tab.search("1", "p8", "2")
+		tab.until("document.querySelector('form + .stack .notice').dataset.state === 'warn'")
+		if strings.Contains(tab.text("form + .stack"), "with a space") {
+			t.Error("ids without spaces are said to have some")
+		}
 	}
 }
 

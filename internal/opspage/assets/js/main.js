@@ -43,6 +43,7 @@ const app = {
 let view = null;
 let shownAt = null; // Date of what is shown
 let problem = null;
+let declined = false; // to give a token: the question stays away until somebody asks for something
 const host = byId('view');
 const poller = new Poller(tick);
 
@@ -109,22 +110,23 @@ function complain(words) {
 function failed(error) {
   if (error.status === undefined) throw error;
   const since = shownAt ? ` What stands below is of ${clock(shownAt)}.` : '';
-  tell({ state: error.status === 401 ? 'unknown' : 'bad', sentence: `${problemWords(error)}${since}`, notes: [], facts: '' });
-  if (error.status === 401) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service tells nobody without a token how it is.');
+  const way = error.status === 401 && declined ? ' Refresh asks for a token.' : '';
+  tell({ state: error.status === 401 ? 'unknown' : 'bad', sentence: `${problemWords(error)}${way}${since}`, notes: [], facts: '' });
+  if (error.status === 401 && !declined) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service tells nobody without a token how it is.');
   if (error.status === 403) { byId('forget').hidden = false; }
   return false;
 }
 
-/** tell shows how the service is. What has not changed is left alone: it would be read out again. */
+/** tell shows how the service is. The sentence alone is read out, and again only when it changes: notes have numbers that always do. */
 function tell({ state, sentence, notes, facts }) {
-  const words = byId('verdict-words');
-  const key = JSON.stringify([state, sentence, notes]);
+  const words = byId('sentence');
+  const key = JSON.stringify([state, sentence]);
   byId('verdict').dataset.state = state;
   say(byId('verdict-facts'), facts);
+  fill(byId('notes'), notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text))));
   if (words.dataset.key === key) return;
   words.dataset.key = key;
-  fill(words, el('p', { class: 'sentence' }, mark(state), el('span', {}, sentence)),
-    notes.length === 0 ? null : el('ul', { class: 'notes' }, notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text)))));
+  fill(words, mark(state), el('span', {}, sentence));
 }
 
 /** freshen says how old what is shown is. */
@@ -137,6 +139,7 @@ function freshen() {
 }
 
 function askAgain() {
+  declined = false;
   app.histories.forget();
   poller.now();
 }
@@ -151,10 +154,12 @@ function signIn(why) {
 
 byId('token-form').addEventListener('submit', (event) => {
   event.preventDefault();
+  declined = false;
   token.keep(byId('token-value').value.trim());
   byId('token').close();
   poller.now();
 });
+byId('token').addEventListener('cancel', () => { declined = true; poller.now(); });
 document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); host.focus(); });
 byId('forget').addEventListener('click', () => { token.forget(); location.reload(); });
 byId('refresh').addEventListener('click', askAgain);

@@ -93,7 +93,7 @@ function factsOf({ page: p, own, state }) {
 }
 
 function comparison(inside) {
-  const { page: p, ledger } = inside;
+  const { page: p, ledger, state } = inside;
   if (ledger === null) return el('p', {}, 'The service runs without a ledger.');
   const rows = [
     ['Sequence', 'changes', p?.sequence, ledger.sequence],
@@ -105,7 +105,7 @@ function comparison(inside) {
     el('table', {},
       el('thead', {}, el('tr', {}, ['', 'Page', 'Ledger', 'Same'].map((name) => el('th', { scope: 'col' }, name)))),
       el('tbody', {}, rows.map(([name, what, here, there]) => el('tr', {}, el('th', { scope: 'row' }, name, ' ', el('span', { class: 'meaning' }, what)),
-        el('td', {}, here === undefined ? none : count(here)), el('td', {}, count(there)), el('td', { class: 'same' }, same(here === there)))))),
+        el('td', {}, here === undefined ? none : count(here)), el('td', {}, count(there)), el('td', { class: 'same' }, state === 'unused' ? none : same(here === there)))))),
     missing.length === 0 ? null : el('p', { class: 'meaning' }, `Not on the page: ${missing.map(([kind, n]) => `${kind} ${count(n)}`).join(', ')}.`),
     inside.residual_keys ? el('p', { class: 'meaning' }, `The page counts ${plural(Math.abs(inside.residual_keys), 'key')} ${inside.residual_keys > 0 ? 'more' : 'fewer'} than the ledger has.`) : null,
   ];
@@ -120,7 +120,7 @@ function dwellers({ ledger, page: p }) {
   const largest = ledger.largest ?? [];
   return [
     el('p', { class: 'meaning' }, `${plural(ledger.users, 'user')} with ${plural(ledger.keys, 'key')}.`),
-    bars('Keys by kind', 'Kind', kinds, most),
+    kinds.length === 0 ? null : bars('Keys by kind', 'Kind', kinds, most),
     largest.length === 0 ? null : bars('Those with the most keys, by their hashed ids', 'User', largest.map((u) => [el('span', { class: 'id' }, u.user), u.keys]), largest[0].keys),
   ];
 }

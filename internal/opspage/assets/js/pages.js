@@ -32,12 +32,17 @@ export function pages(host, route, app) {
     const name = el('strong', {});
     const words = el('span', { class: 'meaning' });
     const id = label.replaceAll(' ', '-').toLowerCase();
-    const point = (cell) => { say(name, nameOf(cell)); say(words, wordsOf(cell)); };
+    const under = el('div', { class: 'under', id }, name, words);
+    const point = (cell, again) => { // what is said again is older by some seconds, and not read out for that
+      under.setAttribute('aria-live', again ? 'off' : 'polite');
+      say(name, nameOf(cell));
+      say(words, wordsOf(cell));
+    };
     const map = new PageMap({ label: `${label}. Arrow keys walk, Enter opens, Escape shows all.`, describedBy: id, open: narrower, point, out: wider });
     const hint = window.matchMedia('(hover: none)').matches ? 'Tap a cell to open it.' : 'Point at a cell, or walk with the arrow keys; click or Enter opens it.';
     words.textContent = hint;
     const heading = el('h2', {}, title);
-    return { map, node: el('section', { class: 'card stack', 'aria-label': title }, heading, map.node, el('div', { class: 'under', id, 'aria-live': 'polite' }, name, words)) };
+    return { map, node: el('section', { class: 'card stack', 'aria-label': title }, heading, map.node, under) };
   }
 
   function paint() {

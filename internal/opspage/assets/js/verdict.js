@@ -48,7 +48,7 @@ function untrue({ sampling }) {
   return [{
     state: 'bad',
     text: `${plural(sampling.misses, 'post')} of ${count(sampling.candidates)} that were compared with the ledger since the start ` +
-      `${sampling.misses === 1 ? 'was' : 'were'} shown although the ledger had a reason to drop ${sampling.misses === 1 ? 'it' : 'them'}. ` +
+      `${sampling.misses === 1 ? 'was' : 'were'} shown, or not marked, although the ledger has the activity. ` +
       `${plural(sampling.repaired, 'page')} made anew for it. The log has each.`,
   }];
 }
