@@ -24,8 +24,9 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 		"Compared candidates that were dropped, or marked, although the ledger does not have the activity.")
 	dropped := c.counter("feedfilter_sampled_dropped_total", "Samples that were not compared, by why.", "reason")
 	late := c.counter("feedfilter_sampled_late_total",
-		"Compared candidates that were kept, or not marked, although the ledger has the activity, within the staleness bound, or before that was acknowledged.")
-	undecided := c.counter("feedfilter_sampled_undecided_total", "Compared candidates of which nobody can tell, since they changed meanwhile.")
+		"Compared candidates that missed an activity within the staleness bound, or before it was acknowledged, as they may.")
+	undecided := c.counter("feedfilter_sampled_undecided_total",
+		"Compared candidates of which nobody can tell, since they changed meanwhile.")
 	repaired := c.counter("feedfilter_sampled_repaired_pages_total", "Pages made anew because of a miss.")
 	c.collect = func(to sink) {
 		s := sampling()

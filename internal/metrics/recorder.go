@@ -39,7 +39,8 @@ func truths(stats func() activity.Stats) *source {
 	falses := c.counter("feedfilter_exact_false_positives_total", "Positives of exact feeds that the ledger did not have.")
 	scrubbed := c.counter("feedfilter_scrub_pages_total", "Pages whose header was compared with the ledger.")
 	rounds := c.counter("feedfilter_scrub_rounds_total", "Times that every page was compared, without one that could not be.")
-	age := c.gauge("feedfilter_scrub_age_seconds", "Time since every page was last compared, without one that could not be, or since the start.")
+	age := c.gauge("feedfilter_scrub_age_seconds",
+		"Time since every page was last compared, without one that could not be, or since the start.")
 	rate := c.gauge("feedfilter_configured_scrub_pages_per_second", "Pages a second that are compared with the ledger, as configured.")
 	found := c.counter("feedfilter_scrub_findings_total", "Pages that scrubs and polls found amiss, and had made anew, by what.", "reason")
 	verified := c.counter("feedfilter_scrub_verified_total", "Pages whose keys were compared with the ledger.")

@@ -80,7 +80,8 @@ func (d *Redis) states() *source {
 	pool := []string{labelClient, labelNode, "pool"}
 	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a connection was wanted and one was idle.", pool...)
 	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that a connection was wanted and none was idle.", pool...)
-	timeouts := c.counter("feedfilter_redis_pool_timeouts_total", "Times that a connection was wanted and none could be had in time.", pool...)
+	timeouts := c.counter("feedfilter_redis_pool_timeouts_total",
+		"Times that a connection was wanted and none could be had in time.", pool...)
 	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", pool...)
 	sendPool := func(to sink, of nodeName, name string, s *redis.PoolStats) {
 		labels := []string{of.client, of.addr, name}
