@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -74,12 +75,16 @@ func (s *service) readyContext(c echo.Context) (context.Context, context.CancelF
 }
 
 func downOf(err error) down {
-	d := down{Dependency: "service", Reason: "it answers with an error"}
+	d := down{Dependency: "service", Reason: "it does not work (see the log)"}
 	if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		d.Dependency = dependency.Dependency
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	network, is := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), is && network.Timeout():
 		d.Reason = "it does not answer in time"
+	case is:
+		d.Reason = "it cannot be reached"
 	}
 	return d
 }
