@@ -15,6 +15,7 @@ func TestPage(t *testing.T) {
 		"polling":  testPolling,
 		"map":      testMap,
 		"zoom":     testZoom,
+		"partly":   testPartly,
 		"token":    testToken,
 		"scope":    testScope,
 		"declined": testDeclined,

@@ -117,8 +117,9 @@ function underWay({ reshape, scrub }) {
 
 function factsOf(health) {
   const { pages } = health;
+  const all = pages.shared + pages.own;
   return [
     health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
-    plural(pages.shared + pages.own, 'page'), plural(pages.keys, 'key'), together(bytes(pages.bytes)),
+    plural(all, 'page'), `${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} looked at so far` : ''}`, together(bytes(pages.bytes)),
   ].filter(Boolean).join(' · ');
 }
