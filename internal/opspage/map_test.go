@@ -87,6 +87,31 @@ func testMap(b *chromium) func(*testing.T) {
 	}
 }
 
+// testHeld: what somebody is at, by keyboard or with a selection, stays while the page asks again.
+func testHeld(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.cells = manyPages(64)
+		tab := open(t, b, f.URL, "#/pages", look{})
+		tab.settled()
+		tab.click("details summary")
+		tab.until("document.querySelector('table a')")
+		value[bool](tab, "(document.querySelector(\"table a[href='#/page/16']\").focus(), true)")
+		f.change(func() { f.cells[16]["keys"], f.cells[5]["damaged"] = 4321, 1 })
+		tab.refresh()
+		tab.want("table", "4,321")
+		if at := value[string](tab, "document.activeElement.getAttribute('href') ?? document.activeElement.tagName"); at != "#/page/16" {
+			t.Errorf("after the table was made anew, the focus is on %s", at)
+		}
+		tab.visit("#/page/4711")
+		value[bool](tab, "(getSelection().selectAllChildren(document.querySelector('.bars .id')), true)")
+		tab.refresh()
+		if selected := value[string](tab, "String(getSelection())"); selected != "h:5b1f0a9c77e2" {
+			t.Errorf("after the same was answered again, %q is selected", selected)
+		}
+	}
+}
+
 // testPartly: what is said of a group is of those of its pages that were looked at.
 func testPartly(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {

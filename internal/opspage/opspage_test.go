@@ -16,6 +16,7 @@ func TestPage(t *testing.T) {
 		"map":      testMap,
 		"zoom":     testZoom,
 		"partly":   testPartly,
+		"held":     testHeld,
 		"token":    testToken,
 		"scope":    testScope,
 		"declined": testDeclined,

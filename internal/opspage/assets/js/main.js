@@ -1,7 +1,7 @@
 // Ties the page together: what the address names is the view, which is asked anew every few seconds.
 
 import { ask, token } from './api.js';
-import { el, fill, mark, say } from './dom.js';
+import { el, fill, mark, renew, say } from './dom.js';
 import { clock, span } from './format.js';
 import { growth } from './growth.js';
 import { Histories } from './history.js';
@@ -119,14 +119,10 @@ function failed(error) {
 
 /** tell shows how the service is. The sentence alone is read out, and again only when it changes: notes have numbers that always do. */
 function tell({ state, sentence, notes, facts }) {
-  const words = byId('sentence');
-  const key = JSON.stringify([state, sentence]);
   byId('verdict').dataset.state = state;
   say(byId('verdict-facts'), facts);
-  fill(byId('notes'), notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text))));
-  if (words.dataset.key === key) return;
-  words.dataset.key = key;
-  fill(words, mark(state), el('span', {}, sentence));
+  renew(byId('sentence'), [state, sentence], () => [mark(state), el('span', {}, sentence)]);
+  renew(byId('notes'), notes, () => notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text))));
 }
 
 /** freshen says how old what is shown is. */

@@ -1,7 +1,7 @@
 // View: a page's inside, what it says and what the ledger says.
 
 import { ask } from './api.js';
-import { el, fill, mark, say } from './dom.js';
+import { el, fill, mark, renew } from './dom.js';
 import { bytes, count, none, number, percent, plural, together } from './format.js';
 import { notice, problemWords } from './problem.js';
 import { decode, Raster } from './raster.js';
@@ -32,14 +32,12 @@ export function page(host, route, app) {
       body.hidden = false;
       rebuild.hidden = inside.ledger === null;
       const judged = judge(inside);
-      const key = judged.join(' ');
-      if (verdict.dataset.key !== key) fill(verdict, notice(judged[0], judged[1]));
-      verdict.dataset.key = key;
+      renew(verdict, judged, () => notice(judged[0], judged[1]));
       drawings.hidden = inside.drawing === null;
       if (inside.drawing !== null) draw(inside, bits, regions);
-      fill(facts, factsOf(inside).map(([label, value, meaning]) => el('div', {}, el('dt', {}, label), el('dd', { class: 'value' }, value), el('dd', { class: 'meaning' }, meaning))));
-      fill(compared, comparison(inside));
-      fill(living, dwellers(inside));
+      renew(facts, [inside.page, inside.state], () => factsOf(inside).map(([label, value, meaning]) => el('div', {}, el('dt', {}, label), el('dd', { class: 'value' }, value), el('dd', { class: 'meaning' }, meaning))));
+      renew(compared, [inside.page, inside.ledger, inside.lacks, inside.residual_keys, inside.state], () => comparison(inside));
+      renew(living, [inside.page?.keys, inside.ledger], () => dwellers(inside));
     },
     close: () => { bits.close(); regions.close(); },
   };

@@ -2,7 +2,7 @@
 
 import { ask } from './api.js';
 import { choice, property } from './chart.js';
-import { el, fill, say } from './dom.js';
+import { el, fill, renew, say } from './dom.js';
 import { count, plural, span } from './format.js';
 import { drawFlag, PageMap } from './map.js';
 import { ageOf, amiss, highest, look, measures, nameOf, stateOf, wordsOf } from './measures.js';
@@ -62,7 +62,7 @@ export function pages(host, route, app) {
     const measure = measures[by];
     const rows = answer.cells.filter((c) => c.looked_at > 0)
       .sort((a, b) => amiss(b) - amiss(a) || (measure.value(b) ?? 0) - (measure.value(a) ?? 0)).slice(0, listed);
-    fill(table, tableOf(rows, by, measure));
+    renew(table, [by, rows], () => tableOf(rows, by, measure));
   }
 
   host.append(
