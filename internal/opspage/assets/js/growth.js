@@ -18,6 +18,7 @@ export function growth(host, route, app) {
   let range = rangeOf(route, '24h');
   const figures = new Figures('Memory');
   const drawn = charts.map((options) => new Chart(options));
+  const line = el('p', { class: 'meaning' }, 'More than the line, and a feed reads more than it needs: a reshape makes more pages, while the service runs.');
   const meter = el('div', {});
   const words = el('p', {});
   const shape = el('p', {});
@@ -26,7 +27,7 @@ export function growth(host, route, app) {
       ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
     el('div', { class: 'stack' }, figures.node,
       el('section', { class: 'card stack', 'aria-label': 'Keys per page' }, el('h2', {}, 'Keys per page'),
-        el('p', { class: 'meaning' }, 'More than the line, and a feed reads more than it needs: a reshape makes more pages, while the service runs.'), meter, words, shape),
+        line, meter, words, shape),
       el('div', { class: 'two' }, drawn.map((c) => c.node))),
   );
   return {
@@ -35,6 +36,7 @@ export function growth(host, route, app) {
       const day = await app.histories.of('24h', signal);
       const { health } = app;
       figures.show(figuresOf(health, app.recent));
+      line.hidden = health.ledger === 'none';
       fill(meter, health.ledger === 'none' ? null : gauge(health.scrub.rounds > 0 ? health.pages.keys_per_page : null, health.pages.due_from));
       say(words, health.ledger === 'none' ? 'Without a ledger pages grow by themselves, each as it needs to.' : outlook(health, day));
       say(shape, shapeOf(health));

@@ -70,23 +70,23 @@ function judge(inside) {
   return inside.damage ? [words[0], `${words[1]} ${inside.damage}`] : words;
 }
 
-function factsOf({ page: p, own, state }) {
+function factsOf({ page: p, own, state, ledger }) {
   const whose = ['Whose', own ? 'one heavy user\'s' : 'shared', own ? 'Nobody else\'s keys are here.' : 'Users are put here by the hash of their id.'];
   if (p === null) return [whose, ['State', state, 'There is nothing to read.']];
   return [
     whose,
     ['Keys', `${count(p.keys)} of ${count(p.capacity)}`, 'What it holds, and what it was made for.'],
-    ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, `At ${together(percent(p.full_at))} it is made anew, larger.`],
+    ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, ledger === null ? `Beyond ${together(percent(p.full_at))} it gets another layer.` : `At ${together(percent(p.full_at))} it is made anew, larger.`],
     ['Collided regions', p.regions === 0 ? none : `${together(percent(p.collided_share))} of ${count(p.regions)}`, p.regions === 0 ? 'It has none: nothing is removed from it.' : `${plural(p.region_bits, 'bit')} each. Where two keys met, bits cannot be cleared.`],
     ['False positives', together(percent(p.false_positive_rate)), 'of absent keys are reported, by its set bits.'],
     ['Bits of a key', count(p.hashes), 'Positions that a key sets, and that are looked up.'],
     ['Layers', count(p.layers.length), p.layers.length === 1 ? 'One filter; pages behind a ledger have no more.' : 'It grew; each layer is larger than the one before.'],
     ['Memory', together(bytes(p.bits_bytes + p.regions_bytes)), `Bits ${together(bytes(p.bits_bytes))}, which a feed reads, and regions ${together(bytes(p.regions_bytes))}.`],
     ['Keys per KiB', number(p.keys / ((p.bits_bytes + p.regions_bytes) / 1024)), 'How densely it is used.'],
-    ['Sequence', count(p.sequence), 'How many changes of the ledger it has seen.'],
+    ['Sequence', count(p.sequence), ledger === null ? 'How many changes it has seen.' : 'How many changes of the ledger it has seen.'],
     ['Moves', count(p.moves), 'How often users left it or came to it.'],
     ['Build', el('code', {}, p.build), 'Both of its strings have to be of the same one.'],
-    ['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A ledger that was restored has another one.'],
+    ...(ledger === null ? [] : [['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A ledger that was restored has another one.']]),
   ];
 }
 
