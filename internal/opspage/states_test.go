@@ -367,6 +367,10 @@ func testRebuild(b *chromium) func(*testing.T) {
 				t.Errorf("posted %v", f.posted)
 			}
 		})
+		tab.click(".head button")
+		value[bool](tab, "(location.hash = '#/pages', true)")
+		tab.until("!document.querySelector('dialog[open]')")
+		tab.visit("#/page/4711")
 		f.change(func() { f.token, f.scopes = "t", "ops:read" })
 		value[bool](tab, "(sessionStorage.setItem('feedfilter.token', 't'), true)")
 		tab.click(".head button")
