@@ -142,8 +142,8 @@ func TestHealth(t *testing.T) {
 		return `{"status":"unavailable","down":[` + strings.Join(parts, ",") + `]}`
 	}
 	const (
-		ledgerDown = `{"dependency":"ledger","reason":"it cannot be reached, or answers with an error"}`
-		pagesDown  = `{"dependency":"pages","reason":"it cannot be reached, or answers with an error"}`
+		ledgerDown = `{"dependency":"ledger","reason":"it does not work (see the log)"}`
+		pagesDown  = `{"dependency":"pages","reason":"it does not work (see the log)"}`
 		pagesHang  = `{"dependency":"pages","reason":"it does not answer in time"}`
 	)
 	s.store.set(failing)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -92,12 +93,16 @@ func (s *service) readyContext(ctx context.Context) (context.Context, context.Ca
 }
 
 func downOf(err error) down {
-	d := down{Dependency: "service", Reason: "it cannot be reached, or answers with an error"}
+	d := down{Dependency: "service", Reason: "it does not work (see the log)"}
 	if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		d.Dependency = dependency.Dependency
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	network, is := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), is && network.Timeout():
 		d.Reason = "it does not answer in time"
+	case is:
+		d.Reason = "it cannot be reached"
 	}
 	return d
 }

@@ -34,6 +34,7 @@ type history struct {
 	fine, long ring
 	last, from counts // at the end of the last step, and of the last long one
 	ticks      int
+	whole      bool // every page has been looked at
 }
 
 // counts is what has been counted so far, and at when.
@@ -56,6 +57,7 @@ type point struct {
 	pollAge                          float32 // ms
 	inProgress                       int32
 	heap, pageBytes, keys            uint64
+	whole                            bool // pageBytes and keys are of all pages, and not of those looked at so far
 	dropped                          []float32
 }
 
@@ -128,6 +130,8 @@ func (h *history) step(now time.Time) {
 	c, p := h.count(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.whole = h.whole || p.whole // a page that is new is known soon
+	p.whole = h.whole
 	h.fine.add(p.since(h.last, c))
 	h.last = c
 	h.ticks++
@@ -145,16 +149,14 @@ func (h *history) count(now time.Time) (counts, point) {
 	metrics.Read(heap)
 	c := counts{
 		at: now, feeds: s.feeds.answered.Load(), candidates: s.feeds.candidates.Load(), confirmed: stats.Confirmed,
-		falsePositives: stats.FalsePositives, errors: s.failed.Load(), shed: s.limits.shed.Load(), dropped: make([]uint64, len(h.kinds)),
+		falsePositives: stats.FalsePositives, degraded: s.feeds.unsure.Load(), errors: s.failed.Load(),
+		shed: s.limits.shed.Load(), dropped: make([]uint64, len(h.kinds)),
 	}
 	for _, n := range stats.Recorded {
 		c.writes += n
 	}
 	for _, n := range stats.Rebuilds {
 		c.rebuilds += n
-	}
-	for _, n := range s.feeds.degraded {
-		c.degraded += n.Load()
 	}
 	for i, kind := range h.kinds {
 		c.dropped[i] = s.feeds.dropped[kind].Load()
@@ -166,6 +168,7 @@ func (h *history) count(now time.Time) (counts, point) {
 	return c, point{
 		at: now.Unix(), pollAge: float32(stats.PollAge) / float32(time.Millisecond), inProgress: int32(inProgress),
 		heap: heap[0].Value.Uint64(), pageBytes: totals.Bytes, keys: totals.Keys,
+		whole: totals.Looked >= totals.Pages,
 	}
 }
 
@@ -259,8 +262,8 @@ type historyAnswer struct {
 	P99       []*float32 `json:"p99_ms"`
 	PollAge   []float32  `json:"poll_age_ms"`
 	Heap      []uint64   `json:"heap_bytes"`
-	PageBytes []uint64   `json:"page_bytes"`
-	Keys      []uint64   `json:"keys"`
+	PageBytes []*uint64  `json:"page_bytes"` // null until every page was looked at
+	Keys      []*uint64  `json:"keys"`       // the same
 
 	InProgress []int32 `json:"in_progress"`
 }
@@ -306,7 +309,12 @@ func (h *history) answer(r *ring, window, step time.Duration) historyAnswer {
 		a.Errors, a.Shed = append(a.Errors, p.errors), append(a.Shed, p.shed)
 		a.P50, a.P99 = append(a.P50, known(p.p50)), append(a.P99, known(p.p99))
 		a.PollAge, a.InProgress = append(a.PollAge, p.pollAge), append(a.InProgress, p.inProgress)
-		a.Heap, a.PageBytes, a.Keys = append(a.Heap, p.heap), append(a.PageBytes, p.pageBytes), append(a.Keys, p.keys)
+		a.Heap = append(a.Heap, p.heap)
+		var bytes, keys *uint64
+		if p.whole {
+			bytes, keys = &p.pageBytes, &p.keys
+		}
+		a.PageBytes, a.Keys = append(a.PageBytes, bytes), append(a.Keys, keys)
 	}
 	return a
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
 )
 
 // remembering is a service whose steps the test ends.
@@ -24,9 +25,9 @@ type remembering struct {
 	now time.Time
 }
 
-func newRemembering(t *testing.T) *remembering {
+func newRemembering(t *testing.T, pages uint32) *remembering {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 4})
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +80,12 @@ func (r *remembering) want(columns map[string]any, name string, want ...any) {
 
 // Each step has what happened in it, a second, and what stood at its end.
 func TestHistory(t *testing.T) {
-	r := newRemembering(t)
+	r := newRemembering(t, 4)
 	if c := r.answer(""); len(c) != 20 || c["window_seconds"] != 900.0 || c["step_seconds"] != 5.0 || len(c["time"].([]any)) != 0 || len(c["feeds"].([]any)) != 0 {
 		t.Errorf("at the start: %v", c)
+	}
+	if _, err := r.service.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
+		t.Fatal(err)
 	}
 	for _, target := range []string{"2", "3", "4", "5", "6"} {
 		r.do("PUT", "/v1/users/1/blocks/"+target, "", 200)
@@ -121,9 +125,34 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// What is known of some pages only is not said of all, or keys would seem to grow with each start.
+func TestHistoryOfSomePages(t *testing.T) {
+	r := newRemembering(t, 1<<20) // more than the scrub looks at in half an hour
+	r.do("PUT", "/v1/users/1/blocks/2", "", 200)
+	r.end()
+	r.whole = true
+	r.end()
+	c := r.answer("")
+	for _, name := range []string{"keys", "page_bytes"} {
+		if column := c[name].([]any); column[0] != nil || column[1] == nil || column[1].(float64) == 0 {
+			t.Errorf("%s: %v", name, column)
+		}
+	}
+}
+
+// A feed is degraded once, by however many kinds.
+func TestHistoryOfDegraded(t *testing.T) {
+	r := newRemembering(t, 4)
+	for range 5 {
+		r.service.feeds.count(feed.Answer{Degraded: []activity.Degraded{{Kind: "seen"}, {Kind: "hide"}}})
+	}
+	r.end()
+	r.want(r.answer(""), "degraded", 1.0)
+}
+
 // A minute is twelve steps; the fine ring forgets what is older than an hour, and the other one than a day.
 func TestHistoryOfADay(t *testing.T) {
-	r := newRemembering(t)
+	r := newRemembering(t, 4)
 	if c := r.answer("?window=24h"); c["window_seconds"] != 86400.0 || c["step_seconds"] != 60.0 {
 		t.Errorf("%v", c)
 	}

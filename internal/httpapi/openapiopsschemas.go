@@ -118,6 +118,9 @@ func opsHistorySchema(kinds *activity.Kinds) *openapi.Schema {
 	column := func(of *openapi.Schema, about string) *openapi.Schema { return listOf(0, daySteps, of, about) }
 	rates := func(about string) *openapi.Schema { return column(amount(""), about+", a second.") }
 	counts := func(about string) *openapi.Schema { return column(atLeast(0, ""), about+", at the end of each step.") }
+	stood := func(about string) *openapi.Schema {
+		return column(orNull(atLeast(0, "")), about+", at the end of each step; null until every page was looked at.")
+	}
 	took := func(share string) *openapi.Schema {
 		return column(orNull(amount("")), "How long "+share+" of the feeds took at most, in milliseconds, to within a fifth; null: there were "+
 			"none.")
@@ -131,13 +134,14 @@ func opsHistorySchema(kinds *activity.Kinds) *openapi.Schema {
 		need("dropped", mapOf("Posts dropped, a second, by the kind that did.", kindNames(kinds, drops), column(amount(""), ""))),
 		need("confirmed", rates("Times that the ledger was asked to confirm what the filter reports")),
 		need("false_positives", rates("Times that it did not")), need("rebuilds", rates("Pages made anew")),
-		need("degraded", rates("Kinds that could not be checked")), need("errors", rates("Requests answered 5xx, but for those of `shed`")),
+		need("degraded", rates("Feeds with a kind that could not be checked")),
+		need("errors", rates("Requests answered 5xx, but for those of `shed`")),
 		need("shed", rates("Requests refused for overload")),
 		need("p50_ms", took("half")), need("p99_ms", took("99 %")),
 		need("poll_age_ms", column(amount(""), "How long ago the ledger was asked for others' changes, in milliseconds, at the end of each "+
 			"step.")),
-		need("heap_bytes", counts("Bytes of objects on the heap")), need("page_bytes", counts("Bytes of all pages")), need("keys",
-			counts("Keys in all pages")),
+		need("heap_bytes", counts("Bytes of objects on the heap")), need("page_bytes", stood("Bytes of all pages")), need("keys",
+			stood("Keys in all pages")),
 		need("in_progress", counts("Requests in progress")))
 }
 

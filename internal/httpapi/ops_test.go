@@ -222,7 +222,7 @@ func TestOpsHealth(t *testing.T) {
 	}
 	s.store.set(failing)
 	if a := s.do(t, "GET", "/v1/ops/health", ""); a.Status != 200 || a.JSON["status"] != "degraded" || strings.Contains(a.Body, "hunter2") ||
-		!reflect.DeepEqual(a.JSON["down"], []any{map[string]any{"dependency": "pages", "reason": "it cannot be reached, or answers with an error"}}) {
+		!reflect.DeepEqual(a.JSON["down"], []any{map[string]any{"dependency": "pages", "reason": "it does not work (see the log)"}}) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	s.ledger.set(failing)

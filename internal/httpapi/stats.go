@@ -43,6 +43,7 @@ type feedStats struct {
 type feedCounts struct {
 	answered, kept    atomic.Uint64
 	candidates        atomic.Uint64 // kept and dropped
+	unsure            atomic.Uint64 // with any kind that could not be checked
 	dropped, degraded map[string]*atomic.Uint64
 }
 
@@ -65,6 +66,9 @@ func (c *feedCounts) count(a feed.Answer) {
 		if n := c.dropped[d.Kind]; n != nil { // one that annotates drops what a request shows twice
 			n.Add(1)
 		}
+	}
+	if len(a.Degraded) > 0 {
+		c.unsure.Add(1)
 	}
 	for _, d := range a.Degraded {
 		c.degraded[d.Kind].Add(1)

@@ -17,15 +17,16 @@ type Sampling struct {
 func (r *Registry) Sampling(sampling func() Sampling) {
 	c := &source{}
 	feeds := c.counter("feedfilter_sampled_feeds_total", "Feeds that were compared with the ledger after they were answered.")
-	candidates := c.counter("feedfilter_sampled_candidates_total", "Candidates of feeds that were compared with the ledger.")
+	candidates := c.counter("feedfilter_sampled_candidates_total", "Candidates that were compared with the ledger.")
 	misses := c.counter("feedfilter_sampled_misses_total",
-		"Compared candidates that were kept although the ledger had them dropped: there must be none.")
+		"Compared candidates that were kept, or not marked, although the ledger has the activity: there must be none.")
 	falses := c.counter("feedfilter_sampled_false_positives_total",
-		"Compared candidates that were dropped although the ledger had no reason.")
-	dropped := c.counter("feedfilter_sampled_dropped_total", "Feeds that were chosen and not compared with the ledger, by why.", "reason")
+		"Compared candidates that were dropped, or marked, although the ledger does not have the activity.")
+	dropped := c.counter("feedfilter_sampled_dropped_total", "Samples that were not compared, by why.", "reason")
 	late := c.counter("feedfilter_sampled_late_total",
-		"Compared candidates that were kept although the ledger had them dropped, within the staleness bound, or before that was acknowledged.")
-	undecided := c.counter("feedfilter_sampled_undecided_total", "Compared candidates that changed meanwhile, so that nobody can tell.")
+		"Compared candidates that missed an activity within the staleness bound, or before it was acknowledged, as they may.")
+	undecided := c.counter("feedfilter_sampled_undecided_total",
+		"Compared candidates of which nobody can tell, since they changed meanwhile.")
 	repaired := c.counter("feedfilter_sampled_repaired_pages_total", "Pages made anew because of a miss.")
 	c.collect = func(to sink) {
 		s := sampling()

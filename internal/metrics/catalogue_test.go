@@ -80,17 +80,19 @@ func TestCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := make(map[string]string)
-	row := regexp.MustCompile("(?m)^\\| `(feedfilter_[a-z_0-9]+)` \\| (\\w+ \\| [^|]*) \\|")
+	meanings := make(map[string]string)
+	row := regexp.MustCompile("(?m)^\\| `(feedfilter_[a-z_0-9]+)` \\| (\\w+ \\| [^|]*) \\| [^|]* \\| (.*) \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		if listed[m[1]] != "" {
 			t.Errorf("%s is listed twice", m[1])
 		}
-		listed[m[1]] = m[2]
+		listed[m[1]], meanings[m[1]] = m[2], m[3]
 	}
 	families, err := everything(t).Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	reference := regexp.MustCompile(`^Those |of (them|these)|such a|that one`)
 	for _, f := range families {
 		name := f.GetName()
 		if !strings.HasPrefix(name, "feedfilter_") {
@@ -104,10 +106,14 @@ func TestCatalogue(t *testing.T) {
 		if got := listed[name]; got != want {
 			t.Errorf("docs/METRICS.md has %q of %s, want %q:\n| `%s` | %s | always | %s |", got, name, want, name, want, f.GetHelp())
 		}
-		delete(listed, name)
-		if strings.HasPrefix(f.GetHelp(), "Those ") {
-			t.Errorf("%s: %q: of what? Metrics are listed by name, and not one after the other as they were made", name, f.GetHelp())
+		if meanings[name] != f.GetHelp() {
+			t.Errorf("docs/METRICS.md says of %s %q, and its help %q", name, meanings[name], f.GetHelp())
 		}
+		// Metrics come in the order of their names, and their help one at a time: none can go on from another's.
+		if reference.MatchString(f.GetHelp()) {
+			t.Errorf("%s is not to be understood by itself: %q", name, f.GetHelp())
+		}
+		delete(listed, name)
 	}
 	for name := range listed {
 		t.Errorf("docs/METRICS.md lists %s, which nothing exports", name)

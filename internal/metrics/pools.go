@@ -8,7 +8,7 @@ func (r *Registry) Pools(pools func() []ledger.Pool) {
 	connections := c.gauge("feedfilter_ledger_pool_connections", "Connections to PostgreSQL: in use, and idle.", "pool", "state")
 	most := c.gauge("feedfilter_ledger_pool_connections_limit", "Connections to PostgreSQL that there may be.", "pool")
 	acquired := c.counter("feedfilter_ledger_pool_acquired_total", "Times that a call got a connection.", "pool")
-	waited := c.counter("feedfilter_ledger_pool_waited_total", "Times that a call had to wait for a connection, and got one.", "pool")
+	waited := c.counter("feedfilter_ledger_pool_waited_total", "Times that a call had to wait for a connection.", "pool")
 	seconds := c.counter("feedfilter_ledger_pool_wait_seconds_total", "Time that calls waited for connections.", "pool")
 	given := c.counter("feedfilter_ledger_pool_given_up_total", "Times that a call ended before it got a connection.", "pool")
 	c.collect = func(to sink) {

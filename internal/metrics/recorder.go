@@ -38,9 +38,9 @@ func truths(stats func() activity.Stats) *source {
 	positives := c.counter("feedfilter_exact_positives_total", "Positives of exact feeds that the ledger was asked about.")
 	falses := c.counter("feedfilter_exact_false_positives_total", "Positives of exact feeds that the ledger did not have.")
 	scrubbed := c.counter("feedfilter_scrub_pages_total", "Pages whose header was compared with the ledger.")
-	rounds := c.counter("feedfilter_scrub_rounds_total", "Rounds of the scrub in which every page was compared with the ledger.")
+	rounds := c.counter("feedfilter_scrub_rounds_total", "Times that every page was compared, without one that could not be.")
 	age := c.gauge("feedfilter_scrub_age_seconds",
-		"Time since a round of the scrub over every page ended, or since the start before the first.")
+		"Time since every page was last compared, without one that could not be, or since the start.")
 	rate := c.gauge("feedfilter_configured_scrub_pages_per_second", "Pages a second that are compared with the ledger, as configured.")
 	found := c.counter("feedfilter_scrub_findings_total", "Pages that scrubs and polls found amiss, and had made anew, by what.", "reason")
 	verified := c.counter("feedfilter_scrub_verified_total", "Pages whose keys were compared with the ledger.")
@@ -69,10 +69,9 @@ func truths(stats func() activity.Stats) *source {
 func views(stats func() activity.Stats) *source {
 	c := &source{}
 	read := c.counter("feedfilter_views_total", "Users' activities that were read for feeds, by where from.", "source")
-	held := c.counter("feedfilter_views_from_image_total",
-		"Users' activities read for feeds from a page that was held while the store was down, without the ledger.")
-	past := c.counter("feedfilter_views_past_replica_total", "Users' activities read from the store because a replica failed or was behind.")
-	missed := c.counter("feedfilter_page_cache_misses_total", "Users' activities that the page cache had not, or not all of.")
+	held := c.counter("feedfilter_views_from_image_total", "Views of the ledger that needed not read it: their page was held.")
+	past := c.counter("feedfilter_views_past_replica_total", "Views read from the store because a replica failed or was behind.")
+	missed := c.counter("feedfilter_page_cache_misses_total", "Views that the page cache had not, or not all of.")
 	cached := c.gauge("feedfilter_page_cache_bytes", "Pages held in the page cache.")
 	images := c.gauge("feedfilter_page_images_bytes", "Pages held that were made while the store was down.")
 	c.collect = func(to sink) {

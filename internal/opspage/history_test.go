@@ -32,7 +32,7 @@ func testLive(b *chromium) func(*testing.T) {
 		feeds := slices.Concat(constant(168, 100), constant(12, 7)) // the last minute has 12 steps
 		f.history = past(180, 5, object{
 			"feeds": feeds, "candidates": constant(180, 40), "writes": constant(180, 3), "p50_ms": constant(180, 0.25), "p99_ms": append(constant(179, 4), 2),
-			"dropped": object{"block": constant(180, 6), "hide": constant(180, 4)}, "errors": append(constant(179, 0), 6), "poll_age_ms": make([]any, 180),
+			"dropped": object{"block": constant(180, 6), "hide": constant(180, 4)}, "errors": append(constant(179, 0), 6), "confirmed": constant(180, 8), "poll_age_ms": make([]any, 180),
 		})
 		f.health = with(healthy(), "poll_age_ms", 40)
 		tab := open(t, b, f.URL, "#/live", look{})
@@ -41,7 +41,7 @@ func testLive(b *chromium) func(*testing.T) {
 		for figure, want := range map[string]string{
 			"Feeds": "Feeds 7 a second Feed checks answered; 40 posts looked at a second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
 			"Dropped posts": "10 a second 25 % of what was looked at: block 6, hide 4.", "Writes": "3 a second", "Errors": "0.5 a second", "Lag": "40 ms",
-			"In progress": "12 of 512", "Missed drops": "0 of 512,000",
+			"In progress": "12 of 512", "Missed drops": "0 of 512,000", "False positives": "Of 7,200 positives that exact feeds had checked in the last 15 min, 0 were false.",
 		} {
 			tab.want("[data-figure='"+figure+"']", want)
 		}

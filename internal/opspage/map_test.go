@@ -87,6 +87,51 @@ func testMap(b *chromium) func(*testing.T) {
 	}
 }
 
+// testHeld: what somebody is at, by keyboard or with a selection, stays while the page asks again.
+func testHeld(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.cells = manyPages(64)
+		tab := open(t, b, f.URL, "#/pages", look{})
+		tab.settled()
+		tab.click("details summary")
+		tab.until("document.querySelector('table a')")
+		value[bool](tab, "(document.querySelector(\"table a[href='#/page/16']\").focus(), true)")
+		f.change(func() { f.cells[16]["keys"], f.cells[5]["damaged"] = 4321, 1 })
+		tab.refresh()
+		tab.want("table", "4,321")
+		if at := value[string](tab, "document.activeElement.getAttribute('href') ?? document.activeElement.tagName"); at != "#/page/16" {
+			t.Errorf("after the table was made anew, the focus is on %s", at)
+		}
+		tab.visit("#/page/4711")
+		value[bool](tab, "(getSelection().selectAllChildren(document.querySelector('.bars .id')), true)")
+		tab.refresh()
+		if selected := value[string](tab, "String(getSelection())"); selected != "h:5b1f0a9c77e2" {
+			t.Errorf("after the same was answered again, %q is selected", selected)
+		}
+	}
+}
+
+// testPartly: what is said of a group is of those of its pages that were looked at.
+func testPartly(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		group := cell(0, 0, false, 0.3, 0.1, 400)
+		group["to"], group["last"], group["pages"], group["looked_at"], group["unknown"], group["behind"] = 1000, 999, 1000, 4, 996, 1
+		f.cells = []object{group}
+		f.health = with(healthy(), "pages.looked_at", 4)
+		tab := open(t, b, f.URL, "#/pages?by=behind", look{})
+		tab.settled()
+		value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
+		tab.want(".under", "1 behind the ledger, 996 not looked at yet; 100 keys a page")
+		tab.click("details summary")
+		tab.want("table", "25 %")
+		tab.click("input[name=by][value=keys]")
+		tab.want("table", "Pages 0 to 999 100 400")
+		tab.want("#verdict-facts", "8,123,450 keys on the 4 looked at so far")
+	}
+}
+
 // testZoom: groups open into their pages, by mouse and by keyboard, and a page opens its inside; and back.
 func testZoom(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {

@@ -15,11 +15,18 @@ func TestPage(t *testing.T) {
 		"polling":  testPolling,
 		"map":      testMap,
 		"zoom":     testZoom,
+		"partly":   testPartly,
+		"held":     testHeld,
 		"token":    testToken,
 		"scope":    testScope,
+		"declined": testDeclined,
+		"spoken":   testSpoken,
+		"nothing":  testNothing,
 		"hostile":  testHostile,
 		"rebuild":  testRebuild,
 		"reasons":  testReasons,
+		"reversed": testReversed,
+		"address":  testAddresses,
 	} {
 		t.Run(name, test(b))
 	}

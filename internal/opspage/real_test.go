@@ -306,11 +306,22 @@ func testPlain(b *chromium, s *service) func(*testing.T) {
 		tab.settled()
 		tab.want("#verdict-facts", "no ledger")
 		tab.want("[data-figure=Lag]", "There is no ledger to poll.")
+		tab.until("document.querySelector('[aria-label=Lag] .plot').innerText.includes('There is no ledger to poll.')")
 		tab.visit("#/pages")
 		tab.visit("#/page/0")
 		tab.want(".notice", "Without a ledger there is nothing to compare it with.")
+		s.send(t, http.MethodPut, "/v1/users/1/blocks/2", "")
+		tab.refresh()
+		for _, of := range []string{"incarnation", "made anew", "changes of the ledger"} {
+			if said := tab.text("[aria-label='In words']"); strings.Contains(said, of) {
+				t.Errorf("a page without a ledger speaks of %q: %s", of, said)
+			}
+		}
 		tab.visit("#/growth")
 		tab.want("[aria-label='Keys per page']", "Without a ledger pages grow by themselves")
+		if said := tab.text("[aria-label='Keys per page']"); strings.Contains(said, "reshape") || strings.Contains(said, "due from") {
+			t.Errorf("without a ledger there is no reshape: %s", said)
+		}
 		tab.visit("#/search")
 		tab.search("1", "p1", "t1")
 		tab.want(".notice", "This needs a ledger, and the service runs without one.")

@@ -54,6 +54,17 @@ func testReasons(b *chromium) func(*testing.T) {
 		value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
 		tab.search("1", "p8", "2")
 		tab.want(".notice", "Something went wrong inside the service.")
+		f.change(func() { f.status, f.explain = 0, answer(false, []object{}...) })
+		tab.search("1", "p8", "2 ")
+		tab.until("document.querySelector('form + .stack').innerText.includes('begins or ends with a space, which is part of the id.')")
+		f.change(func() {
+			f.explain = with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}})
+		})
+		tab.search("1", "p8", "2")
+		tab.until("document.querySelector('form + .stack .notice').dataset.state === 'warn'")
+		if strings.Contains(tab.text("form + .stack"), "with a space") {
+			t.Error("ids without spaces are said to have some")
+		}
 	}
 }
 
@@ -91,5 +102,42 @@ func testHostile(b *chromium) func(*testing.T) {
 		}
 		tab.visit("#/page/1")
 		tab.want("[aria-label='Who lives here']", evil)
+	}
+}
+
+// testReversed: an id that turns the direction of writing turns nothing but itself.
+func testReversed(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.explain = with(explained(), "reasons", []object{
+			{"kind": "block", "effect": "drop", "actor": "2", "direction": "by_viewer", "certainty": "certain", "since": "2026-11-20T09:30:00Z"},
+		})
+		tab := open(t, b, f.URL, "#/search", look{})
+		tab.settled()
+		tab.search("1\u202e", "p8", "2")
+		tab.want(".reason p", "1\u202e has blocked 2, the author.")
+		if ends := value[[]float64](tab, `(() => {
+			const words = [...document.querySelector('.reason p').childNodes].find((n) => n.data === ' has blocked ');
+			const at = (i) => { const r = document.createRange(); r.setStart(words, i); r.setEnd(words, i + 1); return r.getBoundingClientRect().left; };
+			return [at(1), at(11)];
+		})()`); ends[0] >= ends[1] {
+			t.Errorf("\"has blocked\" begins at %v and ends at %v", ends[0], ends[1])
+		}
+	}
+}
+
+// testAddresses: whatever stands in the address, there is a view, and one can go on from it.
+func testAddresses(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		tab := open(t, b, f.URL, "#/live", look{})
+		for hash, title := range map[string]string{
+			"#/constructor": "Live", "#/__proto__": "Live", "#/nowhere/1?a=b": "Live", "#/%E0%A4%A": "Live", "#/page/%E0%A4%A": "Page %E0%A4%A", "#/pages?by=constructor": "Pages",
+		} {
+			tab.visit(hash)
+			tab.want("h1", title)
+		}
+		tab.visit("#/growth")
+		tab.want("h1", "Memory and growth")
 	}
 }

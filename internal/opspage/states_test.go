@@ -3,11 +3,13 @@ package opspage_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // with returns o with some fields set, those of objects within it by "outer.inner".
@@ -57,7 +59,7 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "status", "unavailable", "down", down("pages"), "ledger", "none", "reshape", nil),
 			},
 			{
-				name: "missed", state: "bad", sentence: "A feed has shown what it must not.", note: "2 posts of 512,000 that were compared with the ledger since the start were shown although",
+				name: "missed", state: "bad", sentence: "A feed has shown what it must not.", note: "2 posts of 512,000 that were compared with the ledger since the start were shown, or not marked, although the ledger has the activity.",
 				health: with(healthy(), "sampling.misses", 2, "sampling.repaired", 1),
 			},
 			{
@@ -229,6 +231,103 @@ func testToken(b *chromium) func(*testing.T) {
 	}
 }
 
+// testDeclined: whoever does not give a token is not asked for one again and again, but when they want something.
+func testDeclined(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.token, f.scopes = "ff_secret", "ops:read"
+		tab := open(t, b, f.URL, "#/live", look{})
+		call(tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: quick})
+		call(tab, page.Reload, page.ReloadParams{})
+		tab.until("document.getElementById('token').open")
+		tab.press(kb.Escape)
+		tab.until("document.querySelector('.sentence').innerText.includes('Refresh asks for a token.')")
+		tab.until("window.asks > 8")
+		if value[bool](tab, "document.getElementById('token').open") {
+			t.Error("it is asked for again, and nobody asked for anything")
+		}
+		tab.click("#refresh")
+		tab.until("document.getElementById('token').open")
+	}
+}
+
+// testSpoken: what is read out is read out once, however often numbers beside it change.
+func testSpoken(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.cells = manyPages(64)
+		tab := open(t, b, f.URL, "#/pages", look{})
+		tab.settled()
+		value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
+		errors := func(rate float64) {
+			f.change(func() {
+				f.history = with(busy(180, 5), "errors", constant(180, rate))
+				f.cells[0]["oldest_age_seconds"] = 100 * rate
+			})
+			tab.refresh()
+			tab.want("#notes", fmt.Sprintf("In the last minute %v requests a second ended in an error", rate))
+			tab.want(".under", fmt.Sprintf("looked at %v s ago", 100*rate))
+		}
+		errors(0.2)
+		value[bool](tab, `(() => {
+			window.spoken = [];
+			new MutationObserver((changes) => changes.forEach(({ target }) => {
+				const region = target.parentElement.closest('[aria-live]') ?? target;
+				if (region.getAttribute('aria-live') === 'polite') window.spoken.push(region.textContent);
+			})).observe(document.body, { subtree: true, childList: true, characterData: true });
+			return true;
+		})()`)
+		errors(0.3)
+		if spoken := value[[]string](tab, "window.spoken"); len(spoken) > 0 {
+			t.Errorf("read out again: %q", spoken)
+		}
+		tab.press(kb.ArrowRight)
+		tab.want(".under", "Page 1")
+		f.change(func() { f.history = nil })
+		tab.refresh()
+		if spoken := value[[]string](tab, "window.spoken"); !slices.ContainsFunc(spoken, func(s string) bool { return strings.Contains(s, "Page 1") }) ||
+			!slices.Contains(spoken, "Answering feeds. Nothing amiss.") {
+			t.Errorf("read out: %q", spoken)
+		}
+	}
+}
+
+// testNothing: where nobody has done anything yet, nothing is said to be wrong.
+func testNothing(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		f.page = with(onePage(), "state", "unused", "page", nil, "drawing", nil, "ledger", object{"sequence": 0, "moves": 0, "keys": 0, "kinds": object{}, "users": 0, "largest": []object{}})
+		f.health = with(healthy(), "pages.keys", 0, "pages.keys_per_page", 0)
+		tab := open(t, b, f.URL, "#/page/4711", look{width: 320})
+		tab.settled()
+		tab.want(".notice", "Nobody on this page has done anything yet")
+		if marks := value[int](tab, "document.querySelectorAll('td.same .mark').length"); marks > 0 {
+			t.Errorf("%d figures of a page that is not there are compared with the ledger's", marks)
+		}
+		if tables := value[int](tab, "document.querySelectorAll('table.bars').length"); tables > 0 {
+			t.Errorf("%d tables of nothing", tables)
+		}
+		tab.visit("#/growth")
+		tab.want("[aria-label='Keys per page']", "0 now")
+		tab.apart(".meter text")
+		f.change(func() { f.health["scrub"].(object)["rounds"] = 0 })
+		tab.refresh()
+		tab.want("[aria-label='Keys per page']", "not counted yet")
+		tab.apart(".meter text")
+	}
+}
+
+// apart checks that no two elements that the selector finds lie over each other.
+func (b *tab) apart(selector string) {
+	b.t.Helper()
+	if over := value[bool](b, fmt.Sprintf(`(() => {
+		const boxes = [...document.querySelectorAll(%q)].map((n) => n.getBoundingClientRect());
+		return boxes.some((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+	})()`, selector)); over {
+		b.t.Errorf("of %s some lie over others", selector)
+	}
+}
+
 // testScope: what the token does not allow is named.
 func testScope(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
@@ -268,6 +367,10 @@ func testRebuild(b *chromium) func(*testing.T) {
 				t.Errorf("posted %v", f.posted)
 			}
 		})
+		tab.click(".head button")
+		value[bool](tab, "(location.hash = '#/pages', true)")
+		tab.until("!document.querySelector('dialog[open]')")
+		tab.visit("#/page/4711")
 		f.change(func() { f.token, f.scopes = "t", "ops:read" })
 		value[bool](tab, "(sessionStorage.setItem('feedfilter.token', 't'), true)")
 		tab.click(".head button")

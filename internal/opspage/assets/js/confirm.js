@@ -8,6 +8,7 @@ export function confirmed(title, words, yes) {
     const go = el('button', { type: 'button', class: 'main', onclick: () => { sure = true; dialog.close(); } }, yes);
     const dialog = el('dialog', { 'aria-labelledby': 'question', onclose: () => { dialog.remove(); resolve(sure); } },
       el('div', { class: 'stack' }, el('h2', { id: 'question' }, title), el('p', {}, words), el('div', { class: 'row' }, go, no)));
+    window.addEventListener('hashchange', () => dialog.close(), { once: true }); // another view is not what was asked about
     document.body.append(dialog);
     dialog.showModal();
     no.focus();

@@ -23,6 +23,18 @@ export function fill(node, ...children) {
   return node;
 }
 
+const made = new WeakMap(); // by node: what its content was made of
+
+/** renew replaces what node holds by what make returns, if what that is made of has changed: what is selected or has the focus stays. */
+export function renew(node, of, make) {
+  const key = JSON.stringify(of);
+  if (made.get(node) === key) return;
+  made.set(node, key);
+  const at = node.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
+  fill(node, make());
+  if (at !== null) [...node.querySelectorAll('a')].find((link) => link.getAttribute('href') === at)?.focus({ preventScroll: true });
+}
+
 /** say sets node's text where it differs: a live region that is set anew is read out again. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -10,7 +10,8 @@ const id = (text) => ({ id: text });
 /** sentenceOf says in one sentence what becomes of the post. */
 export function sentenceOf(answer) {
   const drops = answer.reasons.filter((r) => r.effect === 'drop');
-  if (!answer.dropped) return ['ok', answer.degraded.length === 0 ? 'A feed keeps this post.' : 'A feed keeps this post now, but not everything could be checked.'];
+  if (!answer.dropped && answer.degraded.length > 0) return ['warn', 'A feed keeps this post now, but not everything could be checked.'];
+  if (!answer.dropped) return ['ok', 'A feed keeps this post.'];
   if (drops.every((r) => r.certainty === 'false')) return ['warn', 'A feed drops this post, wrongly: it is a false positive. An exact feed keeps it.'];
   if (drops.every((r) => r.certainty !== 'certain')) return ['warn', 'A feed drops this post, and nobody can confirm why.'];
   return ['info', 'A feed drops this post, for a reason that is certain.'];

@@ -18,6 +18,7 @@ export function growth(host, route, app) {
   let range = rangeOf(route, '24h');
   const figures = new Figures('Memory');
   const drawn = charts.map((options) => new Chart(options));
+  const line = el('p', { class: 'meaning' }, 'More than the line, and a feed reads more than it needs: a reshape makes more pages, while the service runs.');
   const meter = el('div', {});
   const words = el('p', {});
   const shape = el('p', {});
@@ -26,7 +27,7 @@ export function growth(host, route, app) {
       ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
     el('div', { class: 'stack' }, figures.node,
       el('section', { class: 'card stack', 'aria-label': 'Keys per page' }, el('h2', {}, 'Keys per page'),
-        el('p', { class: 'meaning' }, 'More than the line, and a feed reads more than it needs: a reshape makes more pages, while the service runs.'), meter, words, shape),
+        line, meter, words, shape),
       el('div', { class: 'two' }, drawn.map((c) => c.node))),
   );
   return {
@@ -35,7 +36,8 @@ export function growth(host, route, app) {
       const day = await app.histories.of('24h', signal);
       const { health } = app;
       figures.show(figuresOf(health, app.recent));
-      fill(meter, gauge(health.pages.keys_per_page, health.pages.due_from));
+      line.hidden = health.ledger === 'none';
+      fill(meter, health.ledger === 'none' ? null : gauge(health.scrub.rounds > 0 ? health.pages.keys_per_page : null, health.pages.due_from));
       say(words, health.ledger === 'none' ? 'Without a ledger pages grow by themselves, each as it needs to.' : outlook(health, day));
       say(shape, shapeOf(health));
       for (const chart of drawn) chart.update(history);
@@ -64,7 +66,7 @@ function shapeOf({ reshape, pages, ledger }) {
   return `No reshape is under way: there are ${plural(pages.shared, 'page')} as asked for.`;
 }
 
-/** gauge draws how far keys per page are from the line. */
+/** gauge draws how far keys per page, null if they have not been counted, are from the line. */
 function gauge(keysPerPage, dueFrom) {
   const svg = (tag, attributes, text) => {
     const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -74,11 +76,11 @@ function gauge(keysPerPage, dueFrom) {
   };
   const end = Math.max(dueFrom * 1.25, keysPerPage * 1.1);
   const at = (keys) => `${(100 * keys) / end}%`;
-  const words = keysPerPage > 0 ? `${number(keysPerPage)} keys a page, ${together(percent(keysPerPage / dueFrom))} of ${count(dueFrom)}, from which more pages are due` : 'Not counted yet: the scrub has not been round.';
+  const words = keysPerPage !== null ? `${number(keysPerPage)} keys a page, ${together(percent(keysPerPage / dueFrom))} of ${count(dueFrom)}, from which more pages are due` : 'not counted yet';
   const node = svg('svg', { class: 'meter', role: 'img', 'aria-label': words });
   node.append(
     svg('rect', { class: 'track', x: 0, y: 0, width: '100%', height: 14, rx: 4 }), svg('rect', { class: 'share', x: 0, y: 0, width: at(keysPerPage), height: 14, rx: 4 }),
     svg('line', { class: 'line', x1: at(dueFrom), x2: at(dueFrom), y1: -4, y2: 18 }),
-    svg('text', { x: at(dueFrom), y: 34, 'text-anchor': 'middle' }, `due from ${count(dueFrom)}`), svg('text', { x: 0, y: 34 }, keysPerPage > 0 ? `${number(keysPerPage)} now` : words));
+    svg('text', { x: at(dueFrom), y: 34, 'text-anchor': 'middle' }, `due from ${count(dueFrom)}`), svg('text', { x: 0, y: 34 }, keysPerPage !== null ? `${number(keysPerPage)} now` : words));
   return node;
 }

@@ -24,7 +24,7 @@ const charts = [
     series: (h) => Object.keys(h.dropped).sort().map((kind) => ({ label: kind, values: h.dropped[kind] })),
   },
   {
-    title: 'Lag', unit: 'time since the last poll', meaning: 'How old what this process knows of other processes\' writes was.', format: milliseconds,
+    title: 'Lag', unit: 'time since the last poll', meaning: 'How old what this process knew of other processes\' writes was, at the end of each step.', format: milliseconds,
     series: (h) => [{ label: 'poll age', values: h.poll_age_ms }], empty: 'There is no ledger to poll.',
   },
   {
@@ -61,7 +61,8 @@ export function live(host, route, app) {
         ask('v1/ops/pages?cells=2', { signal }),
       ]);
       figures.show(figuresOf(app.health, app.recent, map));
-      for (const chart of drawn) chart.update(history);
+      const polled = app.health.ledger === 'none' ? { ...history, poll_age_ms: history.time.map(() => null) } : history;
+      for (const chart of drawn) chart.update(polled);
     },
     close: () => drawn.forEach((chart) => chart.close()),
   };
@@ -92,12 +93,12 @@ function figuresOf(health, h, map) {
 }
 
 /** missed is what comparing feeds with the ledger has found. */
-function missed({ sampling }) {
+function missed({ sampling, ledger }) {
   const label = 'Missed drops';
-  if (sampling.candidates === 0) return { label, value: [none, ''], meaning: 'Posts shown that the ledger had dropped. No feed was compared with it yet.' };
+  if (sampling.candidates === 0) return { label, value: [none, ''], meaning: `Posts shown, or not marked, against the ledger. ${ledger === 'none' ? 'There is none to compare feeds with.' : 'No feed was compared with it yet.'}` };
   return {
     label, value: [count(sampling.misses), `of ${count(sampling.candidates)}`], state: sampling.misses > 0 ? 'bad' : undefined,
-    meaning: `Posts shown that the ledger had dropped, of those compared with it since the start: must be none. ${count(sampling.false_positives)} ${sampling.false_positives === 1 ? 'was' : 'were'} dropped wrongly.`,
+    meaning: `Posts shown, or not marked, against the ledger, of those compared with it since the start: must be none. ${count(sampling.false_positives)} ${sampling.false_positives === 1 ? 'was' : 'were'} dropped or marked wrongly.`,
   };
 }
 
@@ -119,7 +120,7 @@ function falsePositives(health, h, map) {
   const stand = map.cells.filter((c) => c.looked_at > 0);
   const rateMax = stand.length === 0 ? undefined : Math.max(...stand.map((c) => c.rate_max));
   const [asked, wrong] = [Math.round(total(h, h.confirmed)), Math.round(total(h, h.false_positives))];
-  const found = asked > 0 ? ` Of ${plural(asked, 'positive')} that exact feeds had checked, ${count(wrong)} ${wrong === 1 ? 'was' : 'were'} false.` : '';
+  const found = asked > 0 ? ` Of ${plural(asked, 'positive')} that exact feeds had checked in the last ${span(h.window_seconds)}, ${count(wrong)} ${wrong === 1 ? 'was' : 'were'} false.` : '';
   return {
     label: 'False positives', value: percent(rateMax), meaning:
       `of keys looked up, on the worst page, by its set bits. Made for ${together(percent(health.false_positive_rate))} of posts.${found}`,

@@ -1,7 +1,7 @@
 // Ties the page together: what the address names is the view, which is asked anew every few seconds.
 
 import { ask, token } from './api.js';
-import { el, fill, mark, say } from './dom.js';
+import { el, fill, mark, renew, say } from './dom.js';
 import { clock, span } from './format.js';
 import { growth } from './growth.js';
 import { Histories } from './history.js';
@@ -43,13 +43,14 @@ const app = {
 let view = null;
 let shownAt = null; // Date of what is shown
 let problem = null;
+let declined = false; // to give a token: the question stays away until somebody asks for something
 const host = byId('view');
 const poller = new Poller(tick);
 
 function routeOf(hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?');
   const [name, ...rest] = path.split('/').map((piece) => { try { return decodeURIComponent(piece); } catch { return piece; } });
-  return name in views ? { path, name, rest, query: new URLSearchParams(query) } : { path: 'live', name: 'live', rest: [], query: new URLSearchParams() };
+  return Object.hasOwn(views, name) ? { path, name, rest, query: new URLSearchParams(query) } : { path: 'live', name: 'live', rest: [], query: new URLSearchParams() };
 }
 
 function show({ first = false } = {}) {
@@ -109,22 +110,19 @@ function complain(words) {
 function failed(error) {
   if (error.status === undefined) throw error;
   const since = shownAt ? ` What stands below is of ${clock(shownAt)}.` : '';
-  tell({ state: error.status === 401 ? 'unknown' : 'bad', sentence: `${problemWords(error)}${since}`, notes: [], facts: '' });
-  if (error.status === 401) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service tells nobody without a token how it is.');
+  const way = error.status === 401 && declined ? ' Refresh asks for a token.' : '';
+  tell({ state: error.status === 401 ? 'unknown' : 'bad', sentence: `${problemWords(error)}${way}${since}`, notes: [], facts: '' });
+  if (error.status === 401 && !declined) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service tells nobody without a token how it is.');
   if (error.status === 403) { byId('forget').hidden = false; }
   return false;
 }
 
-/** tell shows how the service is. What has not changed is left alone: it would be read out again. */
+/** tell shows how the service is. The sentence alone is read out, and again only when it changes: notes have numbers that always do. */
 function tell({ state, sentence, notes, facts }) {
-  const words = byId('verdict-words');
-  const key = JSON.stringify([state, sentence, notes]);
   byId('verdict').dataset.state = state;
   say(byId('verdict-facts'), facts);
-  if (words.dataset.key === key) return;
-  words.dataset.key = key;
-  fill(words, el('p', { class: 'sentence' }, mark(state), el('span', {}, sentence)),
-    notes.length === 0 ? null : el('ul', { class: 'notes' }, notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text)))));
+  renew(byId('sentence'), [state, sentence], () => [mark(state), el('span', {}, sentence)]);
+  renew(byId('notes'), notes, () => notes.map((n) => el('li', {}, mark(n.state), el('span', {}, n.text))));
 }
 
 /** freshen says how old what is shown is. */
@@ -137,6 +135,7 @@ function freshen() {
 }
 
 function askAgain() {
+  declined = false;
   app.histories.forget();
   poller.now();
 }
@@ -151,10 +150,12 @@ function signIn(why) {
 
 byId('token-form').addEventListener('submit', (event) => {
   event.preventDefault();
+  declined = false;
   token.keep(byId('token-value').value.trim());
   byId('token').close();
   poller.now();
 });
+byId('token').addEventListener('cancel', () => { declined = true; poller.now(); });
 document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); host.focus(); });
 byId('forget').addEventListener('click', () => { token.forget(); location.reload(); });
 byId('refresh').addEventListener('click', askAgain);

@@ -18,7 +18,7 @@ export class PageMap {
   #columns = 1;
   #observer;
 
-  /** options: label; open(cell), when a cell is chosen; point(cell or null), when one is pointed at; out(), to see more of the map. */
+  /** options: label; open(cell), when a cell is chosen; point(cell, again), when one is pointed at, and again when it was asked for anew; out(), to see more of the map. */
   constructor(options) {
     this.#options = options;
     this.node = el('canvas', {
@@ -37,7 +37,7 @@ export class PageMap {
     this.#paint = paint;
     if (this.#at >= cells.length) this.#at = -1;
     this.#draw();
-    if (this.#at >= 0) this.#options.point(cells[this.#at]);
+    if (this.#at >= 0) this.#options.point(cells[this.#at], true);
   }
 
   close() {

@@ -23,7 +23,7 @@ export const measures = {
     text: (v) => together(percent(v)), meaning: 'Share of regions in which two keys met. Bits there cannot be cleared: a removal has to find others, or the page is made anew.',
   },
   keys: {
-    label: 'Keys', of: 'keys a page, the mean of a group', value: (c) => (stood(c) ? c.keys / c.pages : null), end: (cells) => ceiling(highest(cells, measures.keys)),
+    label: 'Keys', of: 'keys a page, the mean of a group', value: (c) => (stood(c) ? c.keys / c.looked_at : null), end: (cells) => ceiling(highest(cells, measures.keys)),
     text: (v) => count(v), meaning: 'Keys that a page holds. Users are spread evenly over shared pages, so these should be alike.',
   },
   age: {
@@ -31,7 +31,7 @@ export const measures = {
     text: (v) => span(v), meaning: 'How long ago the scrub, or a rebuild, saw a page last. What stands here is as old as that.',
   },
   behind: {
-    label: 'Behind', of: 'share of a group\'s pages that lack writes', value: (c) => (c.looked_at > 0 ? (c.behind ?? 0) / c.pages : null), end: () => 1,
+    label: 'Behind', of: 'share of a group\'s pages that lack writes', value: (c) => (c.looked_at > 0 ? (c.behind ?? 0) / c.looked_at : null), end: () => 1,
     text: (v) => together(percent(v)), meaning: 'Pages that lacked writes of the ledger when looked at. They are made anew before a feed believes them.',
   },
 };
@@ -72,7 +72,7 @@ export function wordsOf(cell) {
   if (!stood(cell)) return `${stateOf(cell)}.`;
   const one = cell.pages === 1;
   const parts = [
-    one ? plural(cell.keys, 'key') : `${number(cell.keys / cell.pages)} keys a page`,
+    one ? plural(cell.keys, 'key') : `${number(cell.keys / cell.looked_at)} keys a page`,
     `${together(percent(cell.fill.mean))} of bits set${one ? '' : ` (highest ${together(percent(cell.fill.max))})`}`,
     `${together(percent(cell.collided.mean))} of regions collided${one ? '' : ` (highest ${together(percent(cell.collided.max))})`}`,
     `false positives ${one ? '' : 'up to '}${together(percent(cell.rate_max))} of keys looked up`,

@@ -1,7 +1,7 @@
 // View: a page's inside, what it says and what the ledger says.
 
 import { ask } from './api.js';
-import { el, fill, mark, say } from './dom.js';
+import { el, fill, mark, renew } from './dom.js';
 import { bytes, count, none, number, percent, plural, together } from './format.js';
 import { notice, problemWords } from './problem.js';
 import { decode, Raster } from './raster.js';
@@ -32,14 +32,12 @@ export function page(host, route, app) {
       body.hidden = false;
       rebuild.hidden = inside.ledger === null;
       const judged = judge(inside);
-      const key = judged.join(' ');
-      if (verdict.dataset.key !== key) fill(verdict, notice(judged[0], judged[1]));
-      verdict.dataset.key = key;
+      renew(verdict, judged, () => notice(judged[0], judged[1]));
       drawings.hidden = inside.drawing === null;
       if (inside.drawing !== null) draw(inside, bits, regions);
-      fill(facts, factsOf(inside).map(([label, value, meaning]) => el('div', {}, el('dt', {}, label), el('dd', { class: 'value' }, value), el('dd', { class: 'meaning' }, meaning))));
-      fill(compared, comparison(inside));
-      fill(living, dwellers(inside));
+      renew(facts, [inside.page, inside.state], () => factsOf(inside).map(([label, value, meaning]) => el('div', {}, el('dt', {}, label), el('dd', { class: 'value' }, value), el('dd', { class: 'meaning' }, meaning))));
+      renew(compared, [inside.page, inside.ledger, inside.lacks, inside.residual_keys, inside.state], () => comparison(inside));
+      renew(living, [inside.page?.keys, inside.ledger], () => dwellers(inside));
     },
     close: () => { bits.close(); regions.close(); },
   };
@@ -72,28 +70,28 @@ function judge(inside) {
   return inside.damage ? [words[0], `${words[1]} ${inside.damage}`] : words;
 }
 
-function factsOf({ page: p, own, state }) {
+function factsOf({ page: p, own, state, ledger }) {
   const whose = ['Whose', own ? 'one heavy user\'s' : 'shared', own ? 'Nobody else\'s keys are here.' : 'Users are put here by the hash of their id.'];
   if (p === null) return [whose, ['State', state, 'There is nothing to read.']];
   return [
     whose,
     ['Keys', `${count(p.keys)} of ${count(p.capacity)}`, 'What it holds, and what it was made for.'],
-    ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, `At ${together(percent(p.full_at))} it is made anew, larger.`],
+    ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, ledger === null ? `Beyond ${together(percent(p.full_at))} it gets another layer.` : `At ${together(percent(p.full_at))} it is made anew, larger.`],
     ['Collided regions', p.regions === 0 ? none : `${together(percent(p.collided_share))} of ${count(p.regions)}`, p.regions === 0 ? 'It has none: nothing is removed from it.' : `${plural(p.region_bits, 'bit')} each. Where two keys met, bits cannot be cleared.`],
     ['False positives', together(percent(p.false_positive_rate)), 'of absent keys are reported, by its set bits.'],
     ['Bits of a key', count(p.hashes), 'Positions that a key sets, and that are looked up.'],
     ['Layers', count(p.layers.length), p.layers.length === 1 ? 'One filter; pages behind a ledger have no more.' : 'It grew; each layer is larger than the one before.'],
     ['Memory', together(bytes(p.bits_bytes + p.regions_bytes)), `Bits ${together(bytes(p.bits_bytes))}, which a feed reads, and regions ${together(bytes(p.regions_bytes))}.`],
     ['Keys per KiB', number(p.keys / ((p.bits_bytes + p.regions_bytes) / 1024)), 'How densely it is used.'],
-    ['Sequence', count(p.sequence), 'How many changes of the ledger it has seen.'],
+    ['Sequence', count(p.sequence), ledger === null ? 'How many changes it has seen.' : 'How many changes of the ledger it has seen.'],
     ['Moves', count(p.moves), 'How often users left it or came to it.'],
     ['Build', el('code', {}, p.build), 'Both of its strings have to be of the same one.'],
-    ['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A ledger that was restored has another one.'],
+    ...(ledger === null ? [] : [['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A ledger that was restored has another one.']]),
   ];
 }
 
 function comparison(inside) {
-  const { page: p, ledger } = inside;
+  const { page: p, ledger, state } = inside;
   if (ledger === null) return el('p', {}, 'The service runs without a ledger.');
   const rows = [
     ['Sequence', 'changes', p?.sequence, ledger.sequence],
@@ -105,7 +103,7 @@ function comparison(inside) {
     el('table', {},
       el('thead', {}, el('tr', {}, ['', 'Page', 'Ledger', 'Same'].map((name) => el('th', { scope: 'col' }, name)))),
       el('tbody', {}, rows.map(([name, what, here, there]) => el('tr', {}, el('th', { scope: 'row' }, name, ' ', el('span', { class: 'meaning' }, what)),
-        el('td', {}, here === undefined ? none : count(here)), el('td', {}, count(there)), el('td', { class: 'same' }, same(here === there)))))),
+        el('td', {}, here === undefined ? none : count(here)), el('td', {}, count(there)), el('td', { class: 'same' }, state === 'unused' ? none : same(here === there)))))),
     missing.length === 0 ? null : el('p', { class: 'meaning' }, `Not on the page: ${missing.map(([kind, n]) => `${kind} ${count(n)}`).join(', ')}.`),
     inside.residual_keys ? el('p', { class: 'meaning' }, `The page counts ${plural(Math.abs(inside.residual_keys), 'key')} ${inside.residual_keys > 0 ? 'more' : 'fewer'} than the ledger has.`) : null,
   ];
@@ -120,7 +118,7 @@ function dwellers({ ledger, page: p }) {
   const largest = ledger.largest ?? [];
   return [
     el('p', { class: 'meaning' }, `${plural(ledger.users, 'user')} with ${plural(ledger.keys, 'key')}.`),
-    bars('Keys by kind', 'Kind', kinds, most),
+    kinds.length === 0 ? null : bars('Keys by kind', 'Kind', kinds, most),
     largest.length === 0 ? null : bars('Those with the most keys, by their hashed ids', 'User', largest.map((u) => [el('span', { class: 'id' }, u.user), u.keys]), largest[0].keys),
   ];
 }

@@ -2,7 +2,7 @@
 
 import { ask } from './api.js';
 import { choice, property } from './chart.js';
-import { el, fill, say } from './dom.js';
+import { el, fill, renew, say } from './dom.js';
 import { count, plural, span } from './format.js';
 import { drawFlag, PageMap } from './map.js';
 import { ageOf, amiss, highest, look, measures, nameOf, stateOf, wordsOf } from './measures.js';
@@ -12,7 +12,7 @@ const listed = 20;
 const most = () => (window.innerWidth < 640 ? 256 : 4096); // cells: a thumb is wider than a pointer
 
 export function pages(host, route, app) {
-  let by = route.query.get('by') in measures ? route.query.get('by') : 'fill';
+  let by = Object.hasOwn(measures, route.query.get('by')) ? route.query.get('by') : 'fill';
   const [from, to] = ['from', 'to'].map((name) => route.query.get(name));
   const zoomed = from !== null && to !== null;
   const narrower = (cell) => (cell.pages === 1 ? app.go(`page/${cell.first}`) : app.go('pages', { by, from: cell.from, to: cell.to }));
@@ -32,12 +32,17 @@ export function pages(host, route, app) {
     const name = el('strong', {});
     const words = el('span', { class: 'meaning' });
     const id = label.replaceAll(' ', '-').toLowerCase();
-    const point = (cell) => { say(name, nameOf(cell)); say(words, wordsOf(cell)); };
+    const under = el('div', { class: 'under', id }, name, words);
+    const point = (cell, again) => { // what is said again is older by some seconds, and not read out for that
+      under.setAttribute('aria-live', again ? 'off' : 'polite');
+      say(name, nameOf(cell));
+      say(words, wordsOf(cell));
+    };
     const map = new PageMap({ label: `${label}. Arrow keys walk, Enter opens, Escape shows all.`, describedBy: id, open: narrower, point, out: wider });
     const hint = window.matchMedia('(hover: none)').matches ? 'Tap a cell to open it.' : 'Point at a cell, or walk with the arrow keys; click or Enter opens it.';
     words.textContent = hint;
     const heading = el('h2', {}, title);
-    return { map, node: el('section', { class: 'card stack', 'aria-label': title }, heading, map.node, el('div', { class: 'under', id, 'aria-live': 'polite' }, name, words)) };
+    return { map, node: el('section', { class: 'card stack', 'aria-label': title }, heading, map.node, under) };
   }
 
   function paint() {
@@ -57,7 +62,7 @@ export function pages(host, route, app) {
     const measure = measures[by];
     const rows = answer.cells.filter((c) => c.looked_at > 0)
       .sort((a, b) => amiss(b) - amiss(a) || (measure.value(b) ?? 0) - (measure.value(a) ?? 0)).slice(0, listed);
-    fill(table, tableOf(rows, by, measure));
+    renew(table, [by, rows], () => tableOf(rows, by, measure));
   }
 
   host.append(

@@ -56,10 +56,14 @@ function explanation(answer, asked, kinds) {
       return el('li', { class: 'card reason' }, mark(said.state),
         el('div', {}, el('h2', {}, reason.kind, ': ', said.certainty.toLowerCase()), said.lines.map((line) => el('p', {}, line.map(part)))));
     })),
+    spaced(asked) ? notice('warn', 'What was asked about begins or ends with a space, which is part of the id.') : null,
     answer.degraded.length === 0 ? null : notice('warn', `Not checked: ${answer.degraded.map((d) => `${d.kind}, since ${d.reason}`).join('; ')}.`),
     el('p', { class: 'meaning' }, 'Read from ', el('a', { href: `#/page/${p.number}` }, `page ${count(p.number)}`),
       ` at sequence ${count(p.sequence)}: ${plural(p.keys, 'key')}, ${together(bytes(p.bytes))}, false positives ${together(percent(p.false_positive_rate))} of keys looked up.`),
   ];
 }
+
+/** spaced says whether an id has white space around it, as what is copied from elsewhere often has. */
+const spaced = ({ viewer, post }) => [viewer, post.id, post.author, ...(post.actors ?? [])].some((id) => id !== id.trim());
 
 const part = (p) => (typeof p === 'string' ? p : el('span', { class: 'id' }, p.id));

@@ -48,7 +48,7 @@ function untrue({ sampling }) {
   return [{
     state: 'bad',
     text: `${plural(sampling.misses, 'post')} of ${count(sampling.candidates)} that were compared with the ledger since the start ` +
-      `${sampling.misses === 1 ? 'was' : 'were'} shown although the ledger had a reason to drop ${sampling.misses === 1 ? 'it' : 'them'}. ` +
+      `${sampling.misses === 1 ? 'was' : 'were'} shown, or not marked, although the ledger has the activity. ` +
       `${plural(sampling.repaired, 'page')} made anew for it. The log has each.`,
   }];
 }
@@ -117,8 +117,9 @@ function underWay({ reshape, scrub }) {
 
 function factsOf(health) {
   const { pages } = health;
+  const all = pages.shared + pages.own;
   return [
     health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
-    plural(pages.shared + pages.own, 'page'), plural(pages.keys, 'key'), together(bytes(pages.bytes)),
+    plural(all, 'page'), `${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} looked at so far` : ''}`, together(bytes(pages.bytes)),
   ].filter(Boolean).join(' · ');
 }

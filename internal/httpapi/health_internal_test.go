@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// TestDown: what does not answer is not said to answer with an error.
+func TestDown(t *testing.T) {
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	for _, c := range []struct {
+		err    error
+		reason string
+	}{
+		{dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "it cannot be reached"},
+		{dial(&net.DNSError{Err: "no such host", Name: "redis", IsNotFound: true}), "it cannot be reached"},
+		{dial(os.ErrDeadlineExceeded), "it does not answer in time"},
+		{context.DeadlineExceeded, "it does not answer in time"},
+		{errors.New("OOM command not allowed"), "it does not work (see the log)"},
+	} {
+		err := fmt.Errorf("ask: %w", &activity.UnavailableError{Dependency: "pages", Err: c.err})
+		if got, want := downOf(err), (down{"pages", c.reason}); got != want {
+			t.Errorf("%v: %+v, want %+v", err, got, want)
+		}
+	}
+}
