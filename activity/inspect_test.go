@@ -207,6 +207,18 @@ func TestInspectUser(t *testing.T) {
 	})
 }
 
+// Before anybody has done anything, a user has a place all the same.
+func TestInspectNobody(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 64)
+	for _, user := range []string{"1", "2", "3"} {
+		u, err := g.InspectUser(t.Context(), user)
+		must(t, err)
+		if home := g.homeOf(userHash(g.identity.Seed, user)); u.Home != home || u.Page != home || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != PageUnused {
+			t.Errorf("%s, whose home is %d: %+v", user, home, u)
+		}
+	}
+}
+
 func isInvalid(err error, code, field string) bool {
 	invalid, ok := errors.AsType[*InvalidError](err)
 	return ok && invalid.Code == code && invalid.Field == field

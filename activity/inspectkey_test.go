@@ -56,6 +56,10 @@ func TestInspectKey(t *testing.T) {
 				len(in.Sides) != 1 || s.Page != "0" || s.State != PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
 				t.Fatalf("%s: %+v, reported %v", target, s, reported)
 			}
+			undoing := map[Removal]string{RemovedByClearing: "an undo clears these.", RemovedByRebuild: "an undo makes the page anew."}[s.Removal]
+			if words := in.Words()[0]; s.Verdict == Held && !strings.HasSuffix(words, undoing) || s.Verdict == FalsePositive && !strings.HasSuffix(words, "keeps.") {
+				t.Fatalf("%s, to go by %v: %q", target, s.Removal, words)
+			}
 			if i%10 != 0 || i >= 300 {
 				continue
 			}
@@ -147,6 +151,33 @@ func TestInspectKeyAmiss(t *testing.T) {
 	must(t, err)
 	check("long", Lost, PageMissing)
 	check("never", Gone, PageMissing)
+	for target, want := range map[string]string{
+		"long":  "hide:U1_Plong: page 0 is missing. The ledger has it, so this is a loss: the page is to be made anew.",
+		"never": "hide:U1_Pnever: page 0 is missing. Nothing has it.",
+	} {
+		if words := g.inspectedKey(t, "hide", "1", target).Words(); words[0] != want {
+			t.Errorf("%q, want %q", words, want)
+		}
+	}
+}
+
+// What others on the page do is not the user's, and a page that nobody has used is none.
+func TestInspectKeyOfOthers(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	words := func(user string) string {
+		in := g.inspectedKey(t, "hide", user, "p")
+		if s := in.Sides[0]; s.Verdict != Gone || s.Row != nil {
+			t.Errorf("%s: %+v", user, s)
+		}
+		return in.Words()[0]
+	}
+	if got, want := words("2"), "hide:U2_Pp: there is no page 0, as nobody on it has done anything. Nothing has it."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	g.record(t, true, add("1", "hide", "p"))
+	if got := words("2"); !strings.HasPrefix(got, "hide:U2_Pp: page 0 does not report it: of its ") || !strings.HasSuffix(got, " are set. Nothing has it.") {
+		t.Errorf("%q", got)
+	}
 }
 
 func version(t *testing.T, g *rig) favfilter.Version {
@@ -202,6 +233,9 @@ func TestInspectWithoutLedger(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 			seen[s.Removal]++
+			if stuck := strings.HasSuffix(in.Words()[0], "it cannot be undone."); stuck != (s.Removal == NotRemovable) {
+				t.Fatalf("to go by %v: %q", s.Removal, in.Words())
+			}
 			if i%100 != 0 {
 				continue
 			}

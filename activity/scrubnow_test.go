@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -100,7 +101,7 @@ func TestScrubNowAmiss(t *testing.T) {
 	g.useStore(t, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err = g.ScrubNow(ctx, 1, func(ScrubProgress) { cancel() })
-	if !errors.Is(err, context.Canceled) || p.Done != 64 || !p.Amiss() || p.Running || p.Ended.IsZero() {
+	if !errors.Is(err, context.Canceled) || !errors.Is(p.Err, context.Canceled) || p.Done != 64 || !p.Amiss() || p.Running || p.Ended.IsZero() {
 		t.Errorf("cancelled: %+v, %v", p, err)
 	}
 	for _, rate := range []int{-1, MaxScrubRate + 1} {
@@ -111,6 +112,78 @@ func TestScrubNowAmiss(t *testing.T) {
 	plain := openWithout(t, Config{Store: &favfilter.Memory{}})
 	if _, err := plain.ScrubNow(t.Context(), 1, nil); !errors.As(err, new(*NoLedgerError)) {
 		t.Errorf("without a ledger: %v", err)
+	}
+}
+
+// slowStore is a store that takes its time, and does not know of every third page.
+type slowStore struct {
+	favfilter.Store
+	takes time.Duration
+}
+
+func (s slowStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+	time.Sleep(s.takes)
+	standings, err := s.Store.Peek(ctx, ids)
+	for i := 0; i < len(standings); i += 3 {
+		standings[i].Err = faulttest.ErrInjected
+	}
+	return standings, err
+}
+
+// A scrub leaves the store the time between looks that its rate says, and stops between them. What it was not told counts for nothing.
+func TestScrubNowPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, &favfilter.Memory{}, 256)
+		scrub := func(rate int, takes time.Duration, givenUp bool) (ScrubProgress, time.Duration) {
+			g.useStore(t, slowStore{&favfilter.Memory{}, takes})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			start := time.Now()
+			p, _ := g.ScrubNow(ctx, rate, func(ScrubProgress) {
+				if givenUp {
+					cancel()
+				}
+			})
+			return p, time.Since(start)
+		}
+		const more = 3 * time.Millisecond // each pause takes one more
+		for _, c := range []struct {
+			rate        int
+			takes, want time.Duration
+		}{
+			{64, 0, 3*time.Second + more},
+			{64, time.Second / 4, 3*time.Second + more + time.Second/4},
+			{640, time.Second / 5, 4 * time.Second / 5},
+			{6400, 0, 30*time.Millisecond + more},
+			{0, 0, 3*time.Second*64/10_000 + more},
+		} {
+			scrubbed := g.Stats().Scrubbed
+			p, took := scrub(c.rate, c.takes, false)
+			if took != c.want || p.Done != 256 || p.Unasked != 4*22 || g.Stats().Scrubbed-scrubbed != 256-4*22 {
+				t.Errorf("at %d a second, looks that take %v: %v, want %v: %+v", c.rate, c.takes, took, c.want, p)
+			}
+		}
+		if p, took := scrub(640, time.Second/5, true); p.Done != 64 || took != time.Second/5 || !errors.Is(p.Err, context.Canceled) {
+			t.Errorf("given up: %+v after %v", p, took)
+		}
+		g.Close()
+		if _, err := g.ScrubNow(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// Whatever is left to be mended, or was not seen, is amiss.
+func TestScrubAmiss(t *testing.T) {
+	for want, all := range map[bool][]ScrubProgress{
+		false: {{}, {Done: 2, All: 2, Found: map[string]int{"missing": 1}}},
+		true:  {{Done: 2, All: 2, Failed: 1}, {Done: 2, All: 2, Unasked: 1}, {Done: 1, All: 2}, {Done: 2, All: 2, Err: ErrClosed}},
+	} {
+		for _, p := range all {
+			if p.Amiss() != want {
+				t.Errorf("%+v: amiss %v", p, !want)
+			}
+		}
 	}
 }
 

@@ -205,17 +205,19 @@ func TestSurveyOfOwnPages(t *testing.T) {
 
 // After a reshape home pages that nobody is on are no pages any more.
 func TestSurveyAfterReshape(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 4)
-	_, err := g.Record(t.Context(), someActivities(0))
-	must(t, err)
-	g.scrubAll()
-	must(t, g.Reshape(t.Context(), 8, nil))
-	g.scrubAll()
-	g.wantSurvey(t, g.allShared(t)...)
+	for _, pages := range []uint32{8, 2} { // of fewer pages than before none is a home page
+		g := newRig(t, &favfilter.Memory{}, 4)
+		_, err := g.Record(t.Context(), someActivities(0))
+		must(t, err)
+		g.scrubAll()
+		must(t, g.Reshape(t.Context(), pages, nil))
+		g.scrubAll()
+		g.wantSurvey(t, g.allShared(t, int(pages))...)
+	}
 }
 
-// allShared are the pages that users share.
-func (g *rig) allShared(t *testing.T) (pages []uint32) {
+// allShared are the pages that users share: so many.
+func (g *rig) allShared(t *testing.T, want int) (pages []uint32) {
 	t.Helper()
 	census := g.placements.census()
 	for page := range g.identity.Pages {
@@ -224,10 +226,41 @@ func (g *rig) allShared(t *testing.T) (pages []uint32) {
 		}
 	}
 	pages = append(pages, census.shared...)
-	if len(pages) != 8 {
-		t.Fatalf("%d pages after a reshape to 8", len(pages))
+	if len(pages) != want {
+		t.Fatalf("%d pages after a reshape to %d", len(pages), want)
 	}
 	return pages
+}
+
+// Of very many pages each has its own place, and one who has seen enough may stop.
+func TestSurveyOfManyPages(t *testing.T) {
+	const pages = 4 * surveyChunk
+	g := newRig(t, &favfilter.Memory{}, pages)
+	for page := uint32(0); page < pages; page += surveyChunk / 2 {
+		g.glanced(page, PageSound, favfilter.Standing{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
+	}
+	next := uint32(0)
+	for p := range g.Survey() {
+		keys := uint32(0)
+		if next%(surveyChunk/2) == 0 {
+			keys = next + 1
+		}
+		if p.Number != next || p.Keys != keys || (p.State == PageSound) != (keys > 0) {
+			t.Fatalf("page %d is surveyed as %+v", next, p)
+		}
+		next++
+	}
+	if next != pages {
+		t.Errorf("%d pages are surveyed, want %d", next, pages)
+	}
+	for p := range g.Survey() {
+		if p.Number > 2*surveyChunk {
+			t.Fatal("the survey goes on")
+		}
+		if p.Number == 2*surveyChunk {
+			break
+		}
+	}
 }
 
 // A survey may be asked for while pages are looked at: no page is half of one look and half of another.
@@ -321,6 +354,15 @@ func TestLookWithoutLedger(t *testing.T) {
 	}
 	if got := g.SurveyTotals(); got.Amiss != 1 || got.Looked != 128 {
 		t.Errorf("with one damaged page: %+v", got)
+	}
+	h := g.inspectOne(t, hurt^1).Standing.Header
+	h.Incarnation++
+	foreign, err := favfilter.NewPage(h)
+	must(t, err)
+	put(t, g.store, foreign)
+	must(t, g.Look(t.Context(), 128))
+	if got := g.states()[hurt^1]; got != PageForeign {
+		t.Errorf("page %d, of another filter, is %v", hurt^1, got)
 	}
 	g.Recorder.store = downStore{}
 	if err := g.Look(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {

@@ -165,16 +165,22 @@ func TestPauses(t *testing.T) {
 		n := func(r *http.Request, _ int) (*http.Response, error) {
 			return answered(r, 503, overloaded, "Retry-After", after), nil
 		}
-		service, asked := over(t, client.Options{MaxAttempts: 8}, n)
+		const attempts = 10
+		service, asked := over(t, client.Options{MaxAttempts: attempts}, n)
 		_, err := service.Kinds(t.Context())
-		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "overloaded" || len(asked.times) != 8 {
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "overloaded" || len(asked.times) != attempts {
 			t.Fatalf("%d attempts, %v", len(asked.times), err)
 		}
-		for i := 1; i < 8; i++ {
+		longest := time.Duration(0)
+		for i := 1; i < attempts; i++ {
 			pause, most := asked.times[i]-asked.times[i-1], min(100*time.Millisecond<<(i-1), 3*time.Second)
 			if pause < 0 || pause >= most {
 				t.Errorf("pause %d is %v, of at most %v", i, pause, most)
 			}
+			longest = max(longest, pause)
+		}
+		if longest < 100*time.Millisecond { // by chance once in 10^9 times
+			t.Errorf("pauses do not grow: the longest is %v", longest)
 		}
 		after = "2"
 		service, asked = over(t, client.Options{}, n)
@@ -193,7 +199,13 @@ func TestPauses(t *testing.T) {
 			t.Errorf("%d attempts after Retry-After: 31, %v", len(asked.times), err)
 		}
 		after = "2"
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		service, asked = over(t, client.Options{}, n)
+		if _, err := service.Kinds(ctx); len(asked.times) != 4 || !errors.Is(err, client.ErrOverloaded) {
+			t.Errorf("%d attempts in a minute, %v", len(asked.times), err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		service, asked = over(t, client.Options{}, n)
 		start := time.Now()

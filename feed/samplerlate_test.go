@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,14 @@ import (
 type deaf struct {
 	*ledger.Ledger
 
-	hears atomic.Bool
+	hears, down atomic.Bool
+}
+
+func (l *deaf) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
+	if l.down.Load() {
+		return nil, errors.New("down")
+	}
+	return l.Ledger.Lookup(ctx, q)
 }
 
 func (l *deaf) Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error) {
@@ -115,6 +123,12 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 			compare()
 			l.hears.Store(true)
 		}, feed.SampleStats{Undecided: 1}},
+		{"recorded with a time as far past as a write may take", func(a, b *process, l *deaf) {
+			_, compare := b.feed()
+			a.record(activity.Activity{Since: time.Now().Add(-30*time.Second - bound/2)})
+			compare()
+			l.hears.Store(true)
+		}, feed.SampleStats{Late: 1}},
 		{"long acknowledged, heard of after the feed", func(a, b *process, l *deaf) {
 			a.record(activity.Activity{})
 			time.Sleep(time.Minute)
@@ -174,6 +188,33 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A ledger that fails before all is decided leaves the feed uncompared.
+func TestSamplerOfLedgerThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := &deaf{Ledger: l}
+		a, b := startProcess(t, l), startProcess(t, alone)
+		b.feed() // it has the page of before
+		a.record(activity.Activity{})
+		_, compare := b.feed()
+		compare()
+		synctest.Wait() // what the first look left open is waiting for the second
+		alone.down.Store(true)
+		wait(10 * time.Second)
+		if got := b.Sampler.Stats(); got != (feed.SampleStats{Errors: 1}) {
+			t.Errorf("counted %+v", got)
+		}
+		a.close()
+		b.close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // What the ledger was asked about by an exact feed, and said that it had ended, may be recorded anew with a time long past

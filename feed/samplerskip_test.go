@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -19,9 +20,13 @@ type held struct {
 	asked chan struct{} // one for each who waits
 	open  chan struct{}
 	err   error
+
+	inside atomic.Int64 // who has not got an answer yet
 }
 
 func (l *held) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
+	l.inside.Add(1)
+	defer l.inside.Add(-1)
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -85,7 +90,7 @@ func TestSamplerWithoutLedger(t *testing.T) {
 	}
 }
 
-// A Sampler that is closed while it waits for the ledger ends at once.
+// A Sampler that is closed while it waits for the ledger ends at once, and uses the ledger no more when Close returns.
 func TestSamplerCloses(t *testing.T) {
 	l := &held{asked: make(chan struct{}, 100), open: make(chan struct{})}
 	s := newSampled(t, activity.Config{}, func(whole *ledger.Ledger) activity.Ledger {
@@ -97,6 +102,9 @@ func TestSamplerCloses(t *testing.T) {
 	}
 	<-l.asked
 	s.Close()
+	if n := l.inside.Load(); n != 0 {
+		t.Errorf("%d still ask the ledger", n)
+	}
 	if got := s.Stats(); got != (feed.SampleStats{}) {
 		t.Errorf("counted %+v", got)
 	}

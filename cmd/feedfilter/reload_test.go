@@ -33,10 +33,10 @@ func TestReloadTriesAgain(t *testing.T) {
 	}
 	var log strings.Builder
 	var applied []int
-	failure := errors.New("no room")
+	failure, unread := errors.New("no room"), errors.New("no certificate")
 	reload := &reloader{
 		now: chosen, kinds: activity.BuiltinKinds(), log: slog.New(slog.NewTextHandler(&log, nil)),
-		files: func(context.Context) error { return nil },
+		files: func(context.Context) error { return unread },
 		live: []liveSetting{
 			{flag: "max-requests", apply: func(to *serveCmd) error {
 				applied = append(applied, to.MaxRequests)
@@ -51,9 +51,14 @@ func TestReloadTriesAgain(t *testing.T) {
 	write(`{"max-requests": 9, "max-connections": 7}`)
 	reload.run(t.Context())
 	wantContains(t, log.String(), `setting=max-requests error="no room"`, `msg="settings reloaded" changed="[{Setting:max-connections From:10000 To:7}]"`)
-	failure = nil
+	wantContains(t, log.String(), `msg="a file was not read again, what it had before stays" error="no certificate"`)
+	failure, unread = nil, nil
+	log.Reset()
 	reload.run(t.Context())
 	reload.run(t.Context())
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("logged although nothing fails:\n%s", log.String())
+	}
 	if want := []int{9, 7, 9}; !slices.Equal(applied, want) {
 		t.Errorf("applied %v, want %v", applied, want)
 	}

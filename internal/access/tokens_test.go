@@ -166,6 +166,9 @@ func TestReload(t *testing.T) {
 		}
 		noticed(2, 4, true)
 		noticed(2, 4, true)
+		if tokens.Reload(ctx) == nil {
+			t.Error("a file that is gone is reloaded")
+		}
 		wantToken(t, tokens, "neu", "neu", nil)
 		if n := strings.Count(log.String(), `"level":"ERROR"`); n != 4 || !strings.Contains(log.String(), "a change is not in force") {
 			t.Errorf("%d errors in %s", n, log)

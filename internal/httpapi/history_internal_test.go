@@ -168,7 +168,10 @@ func TestHistoryOfADay(t *testing.T) {
 	c := r.answer("?window=24h")
 	r.want(c, "time", 1_000_060.0)
 	r.want(c, "writes", 0.1)
-	for range 730 * 24 {
+	for i := range 730 * 24 {
+		if i == 12 {
+			r.want(r.answer("?window=24h"), "writes", 0.1, 0.0) // of each minute alone
+		}
 		r.end()
 	}
 	for window, want := range map[string]struct{ steps, apart int }{"15m": {180, 5}, "1h": {720, 5}, "24h": {1440, 60}} {
@@ -178,6 +181,48 @@ func TestHistoryOfADay(t *testing.T) {
 			t.Errorf("%s: %d points from %v to %v", window, len(times), times[0], times[len(times)-1])
 		}
 	}
+}
+
+// Every column is what was counted between the ends of two steps, a second, and nothing where no time has passed.
+func TestSince(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	from := counts{at: start, dropped: make([]uint64, 2)}
+	to := counts{
+		at: start.Add(5 * time.Second), feeds: 5, candidates: 10, writes: 15, confirmed: 20, falsePositives: 25, rebuilds: 30, degraded: 35,
+		errors: 40, shed: 45, dropped: []uint64{50, 55},
+	}
+	to.latency[latencyBucket(time.Second)] = 5
+	got := point{keys: 7}.since(from, to)
+	if got.p50 < 900 || got.p50 > got.p99 || got.p99 > 1300 {
+		t.Errorf("quantiles %g and %g ms, of feeds that took a second", got.p50, got.p99)
+	}
+	got.p50, got.p99 = 0, 0
+	want := point{
+		feeds: 1, candidates: 2, writes: 3, confirmed: 4, falsePositives: 5, rebuilds: 6, degraded: 7, errors: 8, shed: 9,
+		dropped: []float32{10, 11}, keys: 7,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
+	}
+	to.at = start
+	if got := (point{}).since(from, to); got.feeds != 0 || got.dropped[1] != 0 {
+		t.Errorf("in no time: %+v", got)
+	}
+}
+
+// What feeds lacked is counted whatever kind it was, and errors and what was refused for overload each by itself.
+func TestHistoryOfFailures(t *testing.T) {
+	r := newRemembering(t)
+	for _, n := range r.service.feeds.degraded {
+		n.Add(5)
+	}
+	r.service.failed.Add(10)
+	r.service.limits.shed.Add(15)
+	r.end()
+	c := r.answer("")
+	r.want(c, "degraded", float64(len(r.service.feeds.degraded)))
+	r.want(c, "errors", 2.0)
+	r.want(c, "shed", 3.0)
 }
 
 func TestLatencyQuantile(t *testing.T) {

@@ -24,7 +24,7 @@ type program struct {
 	Load  load  `cmd:""`
 	Group struct {
 		One struct {
-			Left   bool `help:"-"`
+			Left   bool `help:"-" short:"l"`
 			Config string
 		} `cmd:"" default:"withargs"`
 		Two struct{} `cmd:""`
@@ -82,10 +82,12 @@ func (s *serve) Check(context.Context) error {
 }
 
 type load struct {
-	Users  int `required:""`
-	Batch  int `default:"7"`
-	Config string
-	File   string `arg:""`
+	Users    int    `required:""`
+	Batch    int    `default:"7"`
+	Key      string `secret:""`
+	Password string
+	Config   string
+	File     string `arg:""`
 }
 
 // resolve resolves args with the environment env alone, on a file settings.json of that text.
@@ -162,6 +164,10 @@ func TestMistakes(t *testing.T) {
 			want: []string{`PROG_LIMIT: expected a valid 64 bit int but got "x"`, "PROG_OPEN: needs --redis", "something else"}},
 		{name: "the value of an unknown flag is not taken for an argument", args: "load --user 3 file",
 			want: []string{"unknown flag --user; did you mean --users?", "--users: it is needed"}},
+		{name: "but what comes after one with a value of its own is", args: "serve --limt=3 more",
+			want: []string{"unknown flag --limt; did you mean --limit?", "unexpected argument more"}},
+		{name: "nor is a flag after an unknown one", args: "serve --limt --opne",
+			want: []string{"unknown flag --limt; did you mean --limit?", "unknown flag --opne; did you mean --open?"}},
 		{name: "what comes after an unknown flag may be an argument", args: "serve --verbosity 3",
 			want: []string{"unknown flag --verbosity"}},
 		{name: "all that is needed", args: "load", want: []string{"--users: it is needed"}},
@@ -171,6 +177,7 @@ func TestMistakes(t *testing.T) {
 		{name: "no command", args: "", want: []string{`expected one of "serve", "load", "group", "plain"`}},
 		{name: "an unknown command, with flags that nobody knows", args: "srve --limit 3", want: []string{`unexpected argument srve, did you mean "serve"?`}},
 		{name: "flags of a default command", args: "group --left --lfet", want: []string{"unknown flag --lfet; did you mean --left?"}},
+		{name: "flags of a default command, after a short one", args: "group -l --lfet", want: []string{"unknown flag --lfet; did you mean --left?"}},
 		{name: "flags of another command", args: "group two --left", want: []string{"unknown flag --left"}},
 		{name: "a short flag", args: "serve -o xml", want: []string{`--format must be one of "text","json" but got "xml"`}},
 		{name: "no file", args: "serve --config none.json", want: []string{"--config: read none.json: no such file or directory"}},
@@ -182,8 +189,12 @@ func TestMistakes(t *testing.T) {
 		{name: "no object", file: "[1]", args: "serve --config settings.json", want: []string{`settings.json: not of the form {"<flag>": <value>, ...}`}},
 		{name: "a file that names a file", file: `{"config": "x", "help": true}`, args: "serve --config settings.json",
 			want: []string{`settings.json: unknown setting "config"`, `settings.json: unknown setting "help"`}},
+		{name: "an element of a list", file: `{"names": ["a", {"b": 1}]}`, args: "serve --config settings.json",
+			want: []string{"settings.json: names: neither text, a number, true nor false"}},
 		{name: "masked", file: `{"token": "***", "redis": "redis://u:***@h"}`, args: "serve --config settings.json",
 			want: []string{"settings.json: redis: a secret in it is masked (***)", "settings.json: token: a secret in it is masked (***)"}},
+		{name: "masked in a query", file: `{"redis": "postgres://h/db?password=***"}`, args: "serve --config settings.json",
+			want: []string{"settings.json: redis: a secret in it is masked (***)"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := resolve(t, test.env, test.file, strings.Fields(test.args)...)
@@ -231,6 +242,7 @@ func TestVariablesOfKubernetes(t *testing.T) {
 		"PROG_REDIS_SERVICE_HOST=10.0.0.1":      false,
 		"PROG_REDIS_PORT=tcp://10.0.0.1:6379":   false,
 		"PROG_PORT=8080":                        true,
+		"PROG_REDSI=tcp://10.0.0.1:6379":        true,
 		"PROG_REDIS_PORT=6379":                  true,
 		"PROG_PORT_HTTP_TCP_ADDR=10.0.0.1":      true,
 		"PROG_SERVICE=10.0.0.1":                 true,
@@ -266,7 +278,7 @@ func TestPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := p.Serve; s.Limit != 2 || s.Timeout != 3*time.Second || *s.Data.Pages != 4 || !s.Open || s.Format != "json" || !s.checked {
+	if s := p.Serve; s.Limit != 2 || s.Timeout != 3*time.Second || *s.Data.Pages != 4 || !s.Open || s.Format != "json" || s.Config != "settings.json" || !s.checked {
 		t.Errorf("got %+v", s)
 	}
 	want := []settings.Setting{
@@ -287,6 +299,43 @@ func TestPrecedence(t *testing.T) {
 	}
 	if shown := fmt.Sprintln(resolved.Settings[1].Masked(), resolved.Settings[8].Masked(), resolved.Settings[6].Masked()); shown != "redis://u:***@h *** [a,b c]\n" {
 		t.Errorf("masked: %s", shown)
+	}
+}
+
+// The command line says which file, whatever the environment does.
+func TestFileOfTheCommandLine(t *testing.T) {
+	p, _, err := resolve(t, map[string]string{"PROG_CONFIG": "none.json"}, `{"limit": 3, "names": "a,b"}`, "serve", "--config", "settings.json")
+	if err != nil || p.Serve.Limit != 3 || !slices.Equal(p.Serve.Names, []string{"a", "b"}) {
+		t.Errorf("got %+v, %v", p.Serve, err)
+	}
+}
+
+// Arguments may stand before flags and among them, and after -- begin like flags.
+func TestArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"load file --users 3": "file", "load --users 3 file --batch 7": "file", "load --users 3 -": "-", "load --users 3 -- --file": "--file",
+	} {
+		p, _, err := resolve(t, nil, "", strings.Fields(args)...)
+		if err != nil || p.Load.Users != 3 || p.Load.File != want {
+			t.Errorf("%s: got %+v, %v", args, p.Load, err)
+		}
+	}
+}
+
+// What is secret is so by its tag or its name. That none is set is not.
+func TestSecrets(t *testing.T) {
+	_, resolved, err := resolve(t, map[string]string{"PROG_KEY": "k"}, "", "load", "--users=3", "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(map[string]any)
+	for _, s := range resolved.Settings {
+		if s.Secret {
+			shown[s.Name] = s.Masked()
+		}
+	}
+	if want := map[string]any{"key": settings.Mask, "password": ""}; !reflect.DeepEqual(shown, want) {
+		t.Errorf("secrets are shown as %v, want %v", shown, want)
 	}
 }
 

@@ -1,0 +1,46 @@
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/client"
+)
+
+// TestPathsBehindProxy: a service may have its place below another path. Ids keep their form all the same.
+func TestPathsBehindProxy(t *testing.T) {
+	var got string
+	n := network(func(r *http.Request, _ int) (*http.Response, error) {
+		got = r.URL.RequestURI()
+		return answered(r, 200, `{"changed":true}`), nil
+	})
+	service := newClient(t, "http://proxy/feed%2Ffilter/", client.Options{HTTPClient: &http.Client{Transport: &counted{network: n}}})
+	if _, err := service.Delete(t.Context(), "a/b", client.Hides, "c"); err != nil || got != "/feed%2Ffilter/v1/users/a%2Fb/hides/c" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestErrorsOfOthers: an error that is not the service's says what its status does.
+func TestErrorsOfOthers(t *testing.T) {
+	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+		return answered(r, 403, `{"message":"Forbidden"}`), nil
+	})
+	_, err := service.Kinds(t.Context())
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Status != 403 || e.Message != "Forbidden" || !errors.Is(err, client.ErrForeign) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestReady: that feeds cannot be answered is an answer, of a status that is an error elsewhere.
+func TestReady(t *testing.T) {
+	for _, status := range []int{200, 503} {
+		service, asked := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			return answered(r, status, `{"status":"unavailable","down":[{"dependency":"ledger","reason":"x"}]}`), nil
+		})
+		ready, err := service.Ready(t.Context())
+		if err != nil || ready.Answers() || len(ready.Down) != 1 || asked.asked.Load() != 1 {
+			t.Errorf("%d: %+v, %v after %d attempts", status, ready, err, asked.asked.Load())
+		}
+	}
+}

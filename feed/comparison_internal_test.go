@@ -1,0 +1,156 @@
+package feed
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// kinds are those of a sample: a two-way one of users, and one of posts.
+func kinds(t *testing.T) []activity.Kind {
+	t.Helper()
+	var some []activity.Kind
+	for _, name := range []string{"block", "hide"} {
+		k, ok := activity.BuiltinKinds().Named(name)
+		if !ok {
+			t.Fatalf("there is no kind %s", name)
+		}
+		some = append(some, k)
+	}
+	return some
+}
+
+// TestJudge: what disagrees with the ledger is decided if the page has not changed, and left open if it has, or if what the ledger
+// has may have been recorded after the look.
+func TestJudge(t *testing.T) {
+	at := sighting{start: time.Unix(100, 0), end: time.Unix(101, 0)}
+	before, after := &activity.Item{Since: time.Unix(100, 0)}, &activity.Item{Since: time.Unix(100, 1)}
+	for _, c := range []struct {
+		reported bool
+		found    finding
+		same     bool
+		want     verdict
+	}{
+		{true, finding{any: true, item: before}, false, agrees},
+		{true, finding{any: true}, true, agrees}, // it has ended
+		{false, finding{}, true, agrees},
+		{false, finding{any: true}, true, agrees},
+		{true, finding{}, true, falsePositive},
+		{true, finding{}, false, unsure},
+		{false, finding{any: true, item: before}, true, miss},
+		{false, finding{any: true, item: before}, false, unsure},
+		{false, finding{any: true, item: after}, true, unsure},
+	} {
+		if got := judge(c.reported, c.found, at, c.same); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// TestStale: a page is stale where it still lacks what the ledger had at the first look, and has all the time.
+func TestStale(t *testing.T) {
+	item, other := activity.Item{Target: "2", Since: time.Unix(100, 0)}, activity.Item{Target: "2", Since: time.Unix(101, 0)}
+	same := item // by value: each look reads the ledger anew
+	first := opened{found: finding{any: true, item: &item}, ledger: 7}
+	at := func(sequence uint64) sighting { return sighting{at: activity.PageAt{Sequence: sequence}} }
+	for _, c := range []struct {
+		what     string
+		first    opened
+		reported bool
+		item     *activity.Item
+		sequence uint64
+		want     bool
+	}{
+		{"behind all the time", first, false, &same, 6, true},
+		{"not behind any more", first, false, &same, 7, false},
+		{"reported by now", first, true, &same, 6, false},
+		{"undone since", first, false, nil, 6, false},
+		{"undone, and recorded anew", first, false, &other, 6, false},
+		{"not in the ledger at first", opened{ledger: 7}, false, &same, 6, false},
+	} {
+		if got := c.first.stale(&question{reported: c.reported}, finding{any: c.item != nil, item: c.item}, at(c.sequence)); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}
+
+// TestFind: what the ledger has of a question counts from either side, unless it may have ended before the feed did.
+func TestFind(t *testing.T) {
+	end := time.Unix(100, 0)
+	c := comparison{sample: &sample{viewer: "1", kinds: kinds(t), denied: map[claim]bool{{0, "4"}: true, {1, "2"}: true}}}
+	post := &Post{ID: "p", Author: "2", Actors: []string{"3", "4"}}
+	lasting, long := &activity.Item{}, &activity.Item{Until: end.Add(2 * clockSlack)}
+	short := &activity.Item{Until: end.Add(clockSlack)}
+	for what, test := range map[string]struct {
+		rows   map[claim]activity.Evidence
+		actor  string
+		any    bool
+		target string // of what has not ended
+	}{
+		"nothing":                   {nil, "", false, ""},
+		"one without an end":        {map[claim]activity.Evidence{{0, "2"}: {Direct: lasting}}, "", true, "2"},
+		"one that ends later":       {map[claim]activity.Evidence{{0, "2"}: {Direct: long}}, "", true, "2"},
+		"one that ends":             {map[claim]activity.Evidence{{0, "2"}: {Direct: short}}, "", true, ""},
+		"one that ends, and one of": {map[claim]activity.Evidence{{0, "2"}: {Direct: short}, {0, "3"}: {Reverse: lasting}}, "", true, "3"},
+		"of another kind":           {map[claim]activity.Evidence{{1, "2"}: {Direct: lasting}}, "", false, ""},
+		"asked about already":       {map[claim]activity.Evidence{{0, "4"}: {Direct: lasting}}, "", false, ""},
+		"of another actor":          {map[claim]activity.Evidence{{0, "2"}: {Direct: lasting}}, "3", false, ""},
+		"of the actor":              {map[claim]activity.Evidence{{0, "3"}: {Reverse: long}}, "3", true, "3"},
+	} {
+		f := c.find(test.rows, &question{kind: 0, post: post, actor: test.actor}, end)
+		if f.any != test.any || f.target != test.target || (f.item != nil) != (test.target != "") {
+			t.Errorf("%s: %+v", what, f)
+		}
+	}
+}
+
+// TestSampleOfExactFeed: what was asked about already is not asked again, and a post that was dropped is asked about by whom it was
+// dropped for.
+func TestSampleOfExactFeed(t *testing.T) {
+	all := kinds(t)
+	f := &Sampled{
+		req:       Request{Viewer: "1", Posts: []Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}}},
+		checks:    checks{all: all, drops: 2, marks: 2},
+		answer:    Answer{Kept: make([]Kept, 1), Dropped: []Dropped{{ID: "p", Kind: "block", Actor: "3"}}},
+		places:    []int{0},
+		confirmed: map[claim]bool{{0, "2"}: false, {0, "3"}: true, {1, "q"}: false},
+	}
+	s := f.sample(t.Context(), nil)
+	if len(s.denied) != 2 || !s.denied[claim{0, "2"}] || !s.denied[claim{1, "q"}] {
+		t.Errorf("denied: %v", s.denied)
+	}
+	if len(s.answers) != 3 || s.answers[0].actor != "3" || !s.answers[0].reported || s.answers[1].reported || s.answers[2].kind != 1 {
+		t.Errorf("answers: %+v", s.answers)
+	}
+	f.confirmed = map[claim]bool{{1, "q"}: false}
+	if s := f.sample(t.Context(), nil); len(s.denied) != 1 || !s.denied[claim{1, "q"}] {
+		t.Errorf("denied of the other kind alone: %v", s.denied)
+	}
+}
+
+// TestClonePosts: what is copied is bounded by the number of ids and by what they take.
+func TestClonePosts(t *testing.T) {
+	long := strings.Repeat("x", maxSampledBytes/4)
+	whole := Post{ID: long, Author: long, Actors: []string{long}}
+	for what, c := range map[string]struct {
+		posts  []Post
+		viewer string
+		taken  bool
+	}{
+		"as long as may be":         {[]Post{whole}, long, true},
+		"a longer id":               {[]Post{{ID: long + "x", Author: long, Actors: whole.Actors}}, long, false},
+		"a longer author":           {[]Post{{ID: long, Author: long + "x", Actors: whole.Actors}}, long, false},
+		"one more actor":            {[]Post{{ID: long, Author: long, Actors: []string{long, "x"}}}, long, false},
+		"a longer viewer":           {[]Post{whole}, long + "x", false},
+		"as many as may be":         {make([]Post, maxSampledIDs/2), "1", true},
+		"one more":                  {make([]Post, maxSampledIDs/2+1), "1", false},
+		"as many, most of them one": {[]Post{{Actors: make([]string, maxSampledIDs-1)}}, "1", false},
+	} {
+		posts, viewer := clonePosts(c.posts, c.viewer)
+		if (posts != nil) != c.taken || c.taken && (viewer != c.viewer || len(posts) != len(c.posts) || posts[0].ID != c.posts[0].ID) {
+			t.Errorf("%s: %d posts of %d", what, len(posts), len(c.posts))
+		}
+	}
+}
