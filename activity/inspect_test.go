@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -230,4 +232,27 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
 	must(t, err)
 	return page
+}
+
+// A user whom another process moves is found where they are, before this one has heard of it, and so is what is theirs.
+func TestInspectFollowsMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, OwnPage: 16}
+		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
+		b.record(t, true, add("mate", "hide", "m"))
+		a.recordMany(t, "bot", "hide", 50, posts("p"))
+		must(t, a.move(t.Context(), userHash(a.identity.Seed, "bot"), l.MoveOut))
+		if b.pageOf(userHash(b.identity.Seed, "bot")) != 0 {
+			t.Fatal("the other process has heard of it")
+		}
+		u, err := b.InspectUser(t.Context(), "bot")
+		must(t, err)
+		if !u.Own || u.Page != a.pageOf(u.Hash) || u.Total != 50 || u.Holds != 50 {
+			t.Errorf("on page %d, their own: %v, with %d keys, %d of them reported", u.Page, u.Own, u.Total, u.Holds)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
 }
