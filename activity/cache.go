@@ -225,7 +225,7 @@ func (r *Recorder) outwait(committed int64) {
 	if r.cache == nil || r.cache.keeps == 0 {
 		return
 	}
-	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + time.Nanosecond)
+	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + elapsedAhead)
 	defer rest.Stop()
 	select {
 	case <-rest.C:

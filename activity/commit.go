@@ -217,7 +217,7 @@ func outcomes(receipt ledger.Receipt) []Outcome {
 // polled since, and go on believing their pages.
 func (r *Recorder) outlast(committed int64) bool {
 	known := committed + int64(r.follow.bound)
-	rest := time.NewTimer(time.Duration(known-r.elapsed()) + time.Nanosecond)
+	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)
 	defer rest.Stop()
 	select {
 	case <-rest.C:

@@ -39,6 +39,10 @@ type poll struct {
 	err   error // to be read once done is closed
 }
 
+// elapsedAhead is how far elapsed may be ahead of the clock, of this process or of another, where that stands still meanwhile: a
+// nanosecond for each call until it goes on.
+const elapsedAhead = time.Microsecond
+
 // elapsed is the time since the Recorder was opened, by the monotonic clock, which does not
 // jump when somebody sets the machine's. No two calls return the same: of two moments
 // it can always be told which came first.
