@@ -59,6 +59,9 @@ func byKey(a, b ledger.Row) int {
 
 // TestRecordPrepared does the same to two ledgers, one way and the other: receipts and rows are alike, whatever was there.
 func TestRecordPrepared(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and of one goroutine")
+	}
 	urls := map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
 		"postgres": func(t *testing.T) string { return pgtest.Start(t).Schema() },
