@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +35,9 @@ func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 
 func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 	t.Helper()
+	if strings.HasPrefix(url, "postgres") { // which a busy machine may keep from answering for longer than a service waits
+		url += "&connect_timeout=30"
+	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
 	if err != nil {
 		t.Fatal(err)
