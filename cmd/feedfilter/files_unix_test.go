@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os/exec"
@@ -17,18 +16,7 @@ func TestFewFiles(t *testing.T) {
 	tokens := filepath.Join(dir, "tokens.json")
 	tokenFile(t, tokens, "a", "leaked")
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 128 && exec feedfilter serve --addr=127.0.0.1:0 --data-dir "$0" --pages=16 --auth-file "$1"`, dir, tokens)
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	s := &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
+	s, _ := launchAs(t, cmd)
 	s.first = s.next()
 	if line := s.awaitLog("fewer connections are served than --max-connections: the process may not have the files open"); line["connections"] != 96.0 || line["files"] != 128.0 {
 		t.Errorf("%v", line)

@@ -42,7 +42,13 @@ func serve(t testing.TB, args ...string) *service {
 // launch starts the service on a free port, and leaves all of its log to be read.
 func launch(t testing.TB, args ...string) *service {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
+	s, _ := launchAs(t, exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...))
+	return s
+}
+
+// launchAs starts the service by a command, and leaves all of its log to be read.
+func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
+	t.Helper()
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +62,7 @@ func launch(t testing.TB, args ...string) *service {
 			_ = cmd.Wait()
 		}
 	})
-	return &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
+	return &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}, log
 }
 
 // TestLogsNobodyReads has the processes end that a service pipes its log and its audit log to. It goes on, and counts what is lost.
@@ -66,18 +72,7 @@ func TestLogsNobodyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	s := &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}
+	s, log := launchAs(t, cmd)
 	s.first = s.next()
 	for _, pipe := range []io.Closer{audit, log} {
 		if err := pipe.Close(); err != nil {
