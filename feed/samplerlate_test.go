@@ -163,14 +163,7 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 		}, feed.SampleStats{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				alone := &deaf{Ledger: l}
-				a, b := startProcess(t, l), startProcess(t, alone)
-				b.feed() // it has the page of before
+			twoProcesses(t, func(a, b *process, alone *deaf) {
 				c.do(a, b, alone)
 				wait(10 * time.Second)
 				c.want.Feeds, c.want.Candidates = 1, 2
@@ -180,18 +173,14 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 				if dropped, _ := b.feed(); c.want.Misses > 0 && !dropped {
 					t.Error("the page was not mended")
 				}
-				a.close()
-				b.close()
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
 			})
 		})
 	}
 }
 
-// A ledger that fails before all is decided leaves the feed uncompared.
-func TestSamplerOfLedgerThatFails(t *testing.T) {
+// twoProcesses are on one ledger, of which the second hears nothing by itself. It has the page as it is before anything is recorded.
+func twoProcesses(t *testing.T, do func(a, b *process, alone *deaf)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
 		if err != nil {
@@ -199,7 +188,19 @@ func TestSamplerOfLedgerThatFails(t *testing.T) {
 		}
 		alone := &deaf{Ledger: l}
 		a, b := startProcess(t, l), startProcess(t, alone)
-		b.feed() // it has the page of before
+		b.feed()
+		do(a, b, alone)
+		a.close()
+		b.close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A ledger that fails before all is decided leaves the feed uncompared.
+func TestSamplerOfLedgerThatFails(t *testing.T) {
+	twoProcesses(t, func(a, b *process, alone *deaf) {
 		a.record(activity.Activity{})
 		_, compare := b.feed()
 		compare()
@@ -208,11 +209,6 @@ func TestSamplerOfLedgerThatFails(t *testing.T) {
 		wait(10 * time.Second)
 		if got := b.Sampler.Stats(); got != (feed.SampleStats{Errors: 1}) {
 			t.Errorf("counted %+v", got)
-		}
-		a.close()
-		b.close()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -96,18 +97,26 @@ func TestInsideOfAnOddService(t *testing.T) {
 // Whoever is interrupted says how far it has come.
 func TestInsideInterrupted(t *testing.T) {
 	for command, want := range map[string]string{
-		"rebuild --all": "rebuild: interrupted (interrupt); 0 pages were made anew",
+		"rebuild --all": "rebuild: interrupted (interrupt); 1 pages were made anew",
 		"scrub":         "scrub: interrupted (interrupt); 1 of 9 pages were looked at; the service goes on",
 	} {
+		var asked atomic.Int64
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			switch r.Method + " " + r.URL.Path {
 			case "GET /v1/ops/pages":
-				_, _ = fmt.Fprint(w, `{"pages":2,"cells":[{"first":0},{"first":1}]}`)
+				_, _ = fmt.Fprintf(w, `{"pages":%d,"cells":[{"first":0}%s]}`, rebuiltAtOnce+1, strings.Repeat(`,{"first":1}`, rebuiltAtOnce))
 			case "POST /v1/ops/scrub":
 				_, _ = fmt.Fprint(w, `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`)
-			default:
+			case "POST /v1/ops/pages/0/rebuild":
+				_, _ = fmt.Fprint(w, `{"number":0}`)
+			case "POST /v1/ops/pages/1/rebuild":
+				if asked.Add(1) == rebuiltAtOnce { // so page 0 is done
+					interrupt(interruption{syscall.SIGINT})
+				}
+				<-r.Context().Done()
+			default: // how the scrub is
 				interrupt(interruption{syscall.SIGINT})
 				<-r.Context().Done()
 			}
