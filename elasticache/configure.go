@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 )
 
 // The cache cuts connections that were made with IAM 12 hours after they signed in.
@@ -130,7 +130,7 @@ func (c *Cache) connect(ctx context.Context, network, addr string, conf *tls.Con
 		conf = conf.Clone()
 		conf.ServerName = name
 	}
-	return redisstore.DialTLS(ctx, network, addr, conf, timeout)
+	return tlsdial.Dial(ctx, network, addr, conf, timeout)
 }
 
 // serverName is the name that a node's certificate has, where that is not the host in addr: nodes that are known by

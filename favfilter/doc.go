@@ -14,6 +14,6 @@
 // stores are [Memory] and, in package redisstore, Redis or Valkey.
 //
 // [Page], [Shape], [Scaling] and [HashKey] are the parts it is made of. The format of a page, the hash and
-// the positions of a key are pinned: a page written by one version is read by
-// every later one.
+// the positions of a key are pinned by a format version, which each page has in its header. A page
+// of another format version is never read: see [ErrFormat].
 package favfilter

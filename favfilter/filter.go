@@ -110,7 +110,9 @@ type Filter struct {
 }
 
 // Open opens the filter that store holds, or makes it. It fails, wrapping
-// [ErrMismatch], if the filter was made with other settings.
+// [ErrMismatch], if the filter was made with other settings, and wrapping [ErrFormat] if
+// its pages are of another format version. Such a filter cannot be converted, because
+// it does not know its keys: make another one, in a store of another name, and add them again.
 func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	if c.FalsePositiveRate == 0 {
 		c.FalsePositiveRate = 0.001
@@ -295,7 +297,7 @@ func (f *Filter) create(ctx context.Context, number uint32) error {
 		Identity: f.identity,
 		Shape:    f.shape,
 		Number:   number,
-		Build:    newBuild(),
+		Build:    RandomID(),
 	})
 	if err != nil {
 		return err

@@ -8,36 +8,79 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// Hash is the 128-bit MurmurHash3 (x64 variant) of a key. All positions of the
-// key in a page of any shape derive from it, so a key is hashed once.
+// Hash is the 128-bit hash of a key. All positions of the key in a page of any
+// shape derive from it, so a key is hashed once.
 type Hash struct{ H1, H2 uint64 }
 
-// HashKey hashes key under seed. Both halves of the hash's state start from
-// seed; seed 0 is the reference MurmurHash3_x64_128. The values are pinned by
-// golden vectors: a change would orphan every stored page.
+// HashKey returns the MurmurHash3 (x64, 128 bits) of key. Both halves of the hash's
+// state start from seed. Golden vectors pin the values: a change makes every stored
+// page useless and needs another format version.
+//
+// It differs from the reference MurmurHash3 in one value. A few keys hash to {0, 0},
+// such as "" under seed 0. A key with that hash would set a single bit, so HashKey
+// returns another constant for it.
 //
 // MurmurHash3 is not a cryptographic hash. A random seed that stays unknown keeps strangers from
 // choosing keys that share bits of a page with a key of their choice. It does not keep them from choosing two long keys
 // with one hash, which they have under every seed (Aumasson and Bernstein, 2012): whoever tests for one finds the other.
 func HashKey(seed uint64, key string) Hash {
-	h1, h2 := murmur3.SeedStringSum128(seed, seed, key)
-	return Hash{h1, h2}
+	return hashOf(murmur3.SeedStringSum128(seed, seed, key))
 }
 
 // HashKeyBytes is [HashKey] for a key in a reused buffer.
 func HashKeyBytes(seed uint64, key []byte) Hash {
-	h1, h2 := murmur3.SeedSum128(seed, seed, key)
+	return hashOf(murmur3.SeedSum128(seed, seed, key))
+}
+
+const (
+	golden = 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
+	finish = 0xff51afd7ed558ccd // a factor of MurmurHash3's own finish
+)
+
+// hashOf makes a Hash of MurmurHash3's two halves.
+func hashOf(h1, h2 uint64) Hash {
+	if h1|h2 == 0 {
+		return Hash{golden, finish}
+	}
 	return Hash{h1, h2}
 }
 
-// With is the hash of a key in two parts, of which h is the first one's and part the other's. Where many keys have a part in
-// common, as a user's candidates have, each part is hashed once, and the keys for the price of two multiplications: a third
-// of what hashing their text takes. For a given first part no two others give the same hash, and the other way round, unless
-// their own are the same. The values are pinned by golden vectors, like those of [HashKey].
-func (h Hash) With(part Hash) Hash {
+// Start is the hash of what a key begins with. Where many keys have the same start, as
+// the keys of one user and kind have, [Start.With] hashes a key from two parts: each
+// start and each id is hashed once, and a key costs two multiplications.
+//
+// Starts and ids are hashed under different seeds. So an id that equals a start is
+// like any other id, and start A with id B is another key than start B with id A.
+type Start Hash
+
+// HashStart hashes the start of keys whose ids are hashed by [HashKey] under seed.
+func HashStart(seed uint64, start string) Start {
+	return Start(HashKey(startSeed(seed), start))
+}
+
+// HashStartBytes is [HashStart] for a start in a reused buffer.
+func HashStartBytes(seed uint64, start []byte) Start {
+	return Start(HashKeyBytes(startSeed(seed), start))
+}
+
+// startSeed derives the seed of starts from that of ids: it is the first output of
+// SplitMix64 (Steele, Lea and Flood, 2014) seeded with seed. The difference between the
+// two seeds depends on seed: nobody can choose a start and an id that hash alike
+// without knowing seed.
+func startSeed(seed uint64) uint64 {
+	seed += golden
+	seed = (seed ^ seed>>30) * 0xbf58476d1ce4e5b9
+	seed = (seed ^ seed>>27) * 0x94d049bb133111eb
+	return seed ^ seed>>31
+}
+
+// With returns the hash of the key that begins with s and ends with the id hashed as
+// id. For a given start no two ids have the same key hash unless their own hashes are
+// equal, and the other way round. Golden vectors pin the values, like those of [HashKey].
+func (s Start) With(id Hash) Hash {
 	// A product's high half depends on all bits of its factors, and positions are the high bits; the low half gets the other one's high.
-	a := (h.H1 ^ part.H1) * 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
-	b := (h.H2 ^ part.H2) * 0xff51afd7ed558ccd // of MurmurHash3's own finish
+	a := (s.H1 ^ id.H1) * golden
+	b := (s.H2 ^ id.H2) * finish
 	return Hash{a ^ b>>32, b ^ a>>32}
 }
 

@@ -12,15 +12,16 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Published values of MurmurHash3_x64_128 with seed 0, and some more computed by
-// another implementation. A change of any of them orphans every stored page.
+// Published values of MurmurHash3_x64_128 with seed 0, but for that of "", and some more
+// computed by another implementation. A change of any of them orphans every stored page.
 func TestHashKeyGolden(t *testing.T) {
 	for _, c := range []struct {
 		seed uint64
 		key  string
 		want favfilter.Hash
 	}{
-		{0, "", favfilter.Hash{}},
+		{0, "", favfilter.Hash{H1: 0x9e3779b97f4a7c15, H2: 0xff51afd7ed558ccd}}, // published: {0, 0}
+		{8, "\x00\x00\x00\x00\x00\x00\x00\x00", favfilter.Hash{H1: 0x9e3779b97f4a7c15, H2: 0xff51afd7ed558ccd}},
 		{0, "hello", favfilter.Hash{H1: 0xcbd8a7b341bd9b02, H2: 0x5b1e906a48ae1d19}},
 		{0, "hello, world", favfilter.Hash{H1: 0x342fac623a5ebc8e, H2: 0x4cdcbc079642414d}},
 		{0, "19 Jan 2038 at 3:14:07 AM", favfilter.Hash{H1: 0xb89e5988b737affc, H2: 0x664fc2950231b2cb}},
@@ -55,6 +56,9 @@ func TestHashKeyAgainstReference(t *testing.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		key := rapid.SliceOfN(rapid.Byte(), 0, 70).Draw(t, "key")
 		want := referenceHash(seed, key)
+		if want == (favfilter.Hash{}) {
+			want = favfilter.Hash{H1: 0x9e3779b97f4a7c15, H2: 0xff51afd7ed558ccd}
+		}
 		if got := favfilter.HashKeyBytes(seed, key); got != want {
 			t.Fatalf("HashKeyBytes = %x, reference %x", got, want)
 		}
@@ -201,4 +205,18 @@ func TestPositionsAreThePagesBits(t *testing.T) {
 			t.Fatal("not contained with all its bits")
 		}
 	})
+}
+
+// Every text sets as many bits as the shape says, the empty one under the default seed included.
+func TestHashKeyNeverDegenerates(t *testing.T) {
+	shape := favfilter.Shape{Bits: favfilter.MaxBits, Hashes: 10}
+	for seed := range uint64(100) {
+		for _, key := range []string{"", "\x00", "\x00\x00\x00\x00\x00\x00\x00\x00", " ", "0"} {
+			for _, h := range []favfilter.Hash{favfilter.HashKey(seed, key), favfilter.HashKeyBytes(seed, []byte(key))} {
+				if got := len(shape.Positions(nil, h)); got != int(shape.Hashes) {
+					t.Errorf("seed %d, key %q: %d distinct bits, want %d", seed, key, got, shape.Hashes)
+				}
+			}
+		}
+	}
 }

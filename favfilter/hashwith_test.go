@@ -12,18 +12,36 @@ import (
 
 // A change of any of them orphans every stored page.
 func TestWithGolden(t *testing.T) {
-	for _, c := range []struct{ first, rest, want favfilter.Hash }{
-		{favfilter.Hash{}, favfilter.Hash{}, favfilter.Hash{}},
-		{favfilter.Hash{H1: 1}, favfilter.Hash{}, favfilter.Hash{H1: 0x9e3779b97f4a7c15, H2: 0x9e3779b9}},
-		{favfilter.Hash{H2: 1}, favfilter.Hash{}, favfilter.Hash{H1: 0xff51afd7, H2: 0xff51afd7ed558ccd}},
-		{favfilter.HashKey(0, "hide:U1_P"), favfilter.HashKey(0, "2"),
-			favfilter.Hash{H1: 0x81a8bc9f778c80d2, H2: 0x9b0fba801b99c3d6}},
-		{favfilter.HashKey(0x0123456789abcdef, "block:U1_U"), favfilter.HashKey(0x0123456789abcdef, "2"),
-			favfilter.Hash{H1: 0xb7fab8736b4ccf01, H2: 0xc7010b0bbfd842c3}},
+	for _, c := range []struct {
+		first      favfilter.Start
+		rest, want favfilter.Hash
+	}{
+		{favfilter.Start{}, favfilter.Hash{}, favfilter.Hash{}},
+		{favfilter.Start{H1: 1}, favfilter.Hash{}, favfilter.Hash{H1: 0x9e3779b97f4a7c15, H2: 0x9e3779b9}},
+		{favfilter.Start{H2: 1}, favfilter.Hash{}, favfilter.Hash{H1: 0xff51afd7, H2: 0xff51afd7ed558ccd}},
+		{favfilter.HashStart(0, "hide:U1_P"), favfilter.HashKey(0, "2"),
+			favfilter.Hash{H1: 0xd8d7ce6a2d6e6032, H2: 0x60655998a0846a17}},
+		{favfilter.HashStart(0x0123456789abcdef, "block:U1_U"), favfilter.HashKey(0x0123456789abcdef, "2"),
+			favfilter.Hash{H1: 0xbb3b48771c8e1ad0, H2: 0x2281962098ad55bb}},
 	} {
 		if got := c.first.With(c.rest); got != c.want {
 			t.Errorf("{%#x, %#x} with {%#x, %#x} is {%#x, %#x}, want {%#x, %#x}",
 				c.first.H1, c.first.H2, c.rest.H1, c.rest.H2, got.H1, got.H2, c.want.H1, c.want.H2)
+		}
+	}
+}
+
+// Starts are hashed under the first output of SplitMix64 with the seed of the ids. The values are
+// published ones.
+func TestStartSeedGolden(t *testing.T) {
+	for seed, want := range map[uint64]uint64{0: 0xe220a8397b1dcdaf, 1234567: 6457827717110365317} {
+		for _, start := range []string{"", "hide:U1_P", "block:Ua%5Fb_U"} {
+			if got, want := favfilter.HashStart(seed, start), favfilter.Start(favfilter.HashKey(want, start)); got != want {
+				t.Errorf("seed %d: HashStart(%q) = %x, want %x", seed, start, got, want)
+			}
+			if got, want := favfilter.HashStartBytes(seed, []byte(start)), favfilter.HashStart(seed, start); got != want {
+				t.Errorf("seed %d: HashStartBytes(%q) = %x, want %x", seed, start, got, want)
+			}
 		}
 	}
 }
@@ -34,7 +52,7 @@ func TestWithIsInvertible(t *testing.T) {
 		return favfilter.Hash{H1: rapid.Uint64().Draw(t, "H1"), H2: rapid.Uint64().Draw(t, "H2")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		first, rest := draw.Draw(t, "first"), draw.Draw(t, "rest")
+		first, rest := favfilter.Start(draw.Draw(t, "first")), draw.Draw(t, "rest")
 		h := first.With(rest)
 		a := h.H1 ^ h.H2>>32 // the high halves are as they were
 		a = a&^(1<<32-1) | (h.H1^h.H2>>32)&(1<<32-1)
@@ -70,13 +88,13 @@ func TestWithKeepsTheRate(t *testing.T) {
 		page := newPage(t, favfilter.Header{Identity: favfilter.Identity{Seed: seed, Pages: 1}, Shape: shape})
 		for _, owner := range []string{"block:U1_U", "block:U2_U"} {
 			for _, id := range ids {
-				page.Insert(favfilter.HashKey(seed, owner).With(id))
+				page.Insert(favfilter.HashStart(seed, owner).With(id))
 			}
 		}
 		looked, found := 0, 0
 		for user := range 20 {
 			for _, kind := range []string{"blocked-by", "hide", "like"} {
-				start := favfilter.HashKey(seed, fmt.Sprintf("%s:U%d_U", kind, user))
+				start := favfilter.HashStart(seed, fmt.Sprintf("%s:U%d_U", kind, user))
 				for _, id := range ids {
 					looked++
 					if page.Contains(start.With(id)) {

@@ -11,6 +11,11 @@ import (
 // ErrDamaged is wrapped by errors about stored bytes that are not a page.
 var ErrDamaged = errors.New("damaged page")
 
+// ErrFormat is wrapped by errors about stored pages of another format version than
+// this package reads and writes, which is 3. It wraps [ErrDamaged]: nobody can use such
+// a page, because its keys are hashed in another way.
+var ErrFormat = fmt.Errorf("%w: another format version", ErrDamaged)
+
 // Identity is what all pages of one filter have in common.
 type Identity struct {
 	Seed        uint64 // of the key hashes
@@ -23,7 +28,7 @@ type Identity struct {
 //
 //	offset  bytes
 //	     0      3  "FAV"
-//	     3      1  format version, 2
+//	     3      1  format version, 3
 //	     4      4  Shape.Bits
 //	     8      1  Shape.Hashes
 //	     9      1  layers, 1 to MaxLayers: Grown + 1
@@ -63,7 +68,8 @@ const (
 	HeaderBytes = 64
 
 	buildBytes   = 8
-	formatOpen   = "FAV\x02"
+	formatName   = "FAV"
+	formatOpen   = formatName + "\x03"
 	offLayers    = 9
 	prefixBytes  = 24 // what tells whether positions were computed for this page
 	offSet       = 24
@@ -85,8 +91,8 @@ func (h Header) FalsePositiveRate() float64 {
 	return h.Shape.rate(h.Set)
 }
 
-// newBuild is a build id for a new page.
-func newBuild() uint64 {
+// RandomID returns 64 bits that nobody can predict, for the build of a page or the seed of a filter.
+func RandomID() uint64 {
 	var b [buildBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return binary.BigEndian.Uint64(b[:])
@@ -153,6 +159,8 @@ func DecodeHeader(b []byte) (Header, error) {
 	switch {
 	case len(b) < HeaderBytes:
 		return Header{}, fmt.Errorf("%w: %d bytes, the header alone takes %d", ErrDamaged, len(b), HeaderBytes)
+	case string(b[:3]) == formatName && b[3] != formatOpen[3]:
+		return Header{}, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, b[3], formatOpen[3])
 	case string(b[:4]) != formatOpen:
 		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatOpen)
 	case binary.BigEndian.Uint32(b[offSum:]) != headerSum(b):

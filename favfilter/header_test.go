@@ -26,8 +26,8 @@ func goldenHeader() favfilter.Header {
 func TestHeaderGolden(t *testing.T) {
 	h := goldenHeader()
 	h.Set, h.Count = 9, 0x51525354
-	want := "464156" + "02" + "00000040" + "03" + "01" + "0005" + "0e" + "000000" + "0102030405060708" +
-		"00000009" + "51525354" + "000102030405060a" + "4142434445464748" + "2122232425262728" + "00003132" + "cfd34fdd"
+	want := "464156" + "03" + "00000040" + "03" + "01" + "0005" + "0e" + "000000" + "0102030405060708" +
+		"00000009" + "51525354" + "000102030405060a" + "4142434445464748" + "2122232425262728" + "00003132" + "763aaa2d"
 	got, err := h.AppendBinary([]byte("before "))
 	if err != nil || hex.EncodeToString(got[7:]) != want || string(got[:7]) != "before " {
 		t.Fatalf("encoded %x, %v\nwant    %s", got, err, want)
@@ -76,7 +76,8 @@ func TestHeaderRefusesFields(t *testing.T) {
 		want  string
 	}{
 		{"another format", 0, "RDB\x01", `starts with "RDB\x01"`},
-		{"a later version", 3, "\x03", `starts with "FAV\x03"`},
+		{"an earlier version", 3, "\x02", "another format version: 2, this version reads 3"},
+		{"a later version", 3, "\x04", "another format version: 4, this version reads 3"},
 		{"no bits", 4, "\x00\x00\x00\x00", "0 bits: not a multiple of 8 in 8 to 536870912"},
 		{"half a byte", 4, "\x00\x00\x00\x44", "68 bits: not a multiple of 8"},
 		{"too many bits", 4, "\x20\x00\x00\x08", "536870920 bits"},

@@ -141,7 +141,8 @@ func (r *Ring) Span(i int, now time.Time) (from, before time.Time) {
 }
 
 // Usable returns the page of a part as loaded, nil if there is none or it must not be
-// used: it is of another filter, or reports more than three times its share of the rate. (Up to
+// used: it is of another filter, of another format version, or reports more than three times its
+// share of the rate. (Up to
 // that it is used: where the rate was lowered, as for one more kind, to forget what there is would be worse.)
 func (r *Ring) Usable(l Loaded) *Page {
 	if l.Page == nil || l.Page.Header().Identity != r.identity ||
@@ -227,7 +228,7 @@ func (r *Ring) successor(number uint32, loaded []Loaded, keys int) (*Page, error
 	if err != nil {
 		return nil, err
 	}
-	return NewPage(Header{Identity: r.identity, Shape: shape, Number: number, Sequence: 1, Build: newBuild()})
+	return NewPage(Header{Identity: r.identity, Shape: shape, Number: number, Sequence: 1, Build: RandomID()})
 }
 
 // Forget removes all parts of id that there may be at now.

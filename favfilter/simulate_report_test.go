@@ -1,51 +1,30 @@
 package favfilter_test
 
 import (
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/chart"
 )
-
-var chartFile = flag.String("shapes", "", "file that BenchmarkShapes draws its chart in") //nolint:gochecknoglobals // a flag of the test
 
 // BenchmarkShapes prints what shapes cost, as a table of docs/BENCHMARKS.md.
 //
-//	go test ./favfilter -run '^$' -bench Shapes -benchtime 1x -shapes ../docs/shapes.svg
+//	go test ./favfilter -run '^$' -bench Shapes -benchtime 1x
 func BenchmarkShapes(b *testing.B) {
 	for b.Loop() {
-		c := chart.Chart{
-			Title: "Memory, and removals of 1,000 that wait for their page to be made anew",
-			Notes: []string{
-				"Pages of 2,000 to 4,000 keys, half of them replaced; room for a twentieth more when made; a removal clears three bits or waits.",
-				"Points of a line, from left to right: regions of 8, 6, 5, 4 and 3 bits.",
-			},
-		}
 		fmt.Print("\n" + tableHead)
 		for _, rate := range []float64{0.00025, 0.001} {
-			panel := chart.Panel{Title: fmt.Sprintf("false positives: %g %% of keys", 100*rate), X: "bytes an activity above a plain Bloom filter", Unit: "/1000"}
-			plain := math.Log2(1/rate) * math.Log2E / 8
 			for _, share := range []float64{2. / 3, 5. / 6, 1} {
-				var line []chart.Point
 				for _, region := range []uint16{8, 6, 5, 4, 3} {
 					g := geometry{rate, uint8(math.Round(share * math.Log2(1/rate))), region, servedHeadroom, 3}
-					f := simulate(g)
-					fmt.Print(g.row(f))
-					line = append(line, chart.Point{X: f.churned - plain, Y: perThousand(f.churn.jammed, f.churn.removals)})
+					fmt.Print(g.row(simulate(g)))
 				}
-				panel.Lines = append(panel.Lines, line)
 			}
-			c.Panels = append(c.Panels, panel)
 		}
-		c.Lines = []string{"k = 2/3 log2(1/rate)", "5/6", "1"}
 		for _, g := range variants() {
 			fmt.Print(g.row(simulate(g)))
 		}
-		draw(b, c)
 	}
 }
 
@@ -117,21 +96,4 @@ func (g geometry) row(f figures) string {
 		perThousand(c.jammed, c.removals), f.waits, perThousand(c.bare, c.removals), perThousand(c.full, c.removals),
 		c.stuck, c.removals, c.late, c.looked, 100*float64(c.late)/float64(c.looked), 100*c.rates/c.changes, 100*c.worst,
 		perThousand(f.growth.full, f.growth.adds), perThousand(f.shrink.jammed, f.shrink.removals), perThousand(f.shrink.shrunk, f.shrink.removals))
-}
-
-func draw(b *testing.B, c chart.Chart) {
-	b.Helper()
-	if *chartFile == "" {
-		return
-	}
-	file, err := os.Create(*chartFile)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.WriteSVG(file); err != nil {
-		b.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		b.Fatal(err)
-	}
 }

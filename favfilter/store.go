@@ -267,10 +267,11 @@ type Store interface {
 	// standings say so; an error means that none could.
 	Peek(ctx context.Context, ids []PageID) ([]Standing, error)
 
-	// Probe looks for keys in a page that is too large to be read: it reads their bits alone, in one round trip. The page
+	// Probe looks for keys in a page that is too large to be read: it reads their bits alone. The page
 	// has to be of one layer, and the build that known has, the header that it was met with before; else ok is false and
 	// nothing is known. found[i] is set where the page may hold the key of hashes[i], and left as it is
-	// elsewhere. sequence is one at which the page stood during the call.
+	// elsewhere. sequence is one at which the page stood during the call. A store that needs memory
+	// for each of the hashes probes for some at a time, and ends with ctx between them.
 	Probe(ctx context.Context, id PageID, known Header, hashes []Hash, found []bool) (sequence uint64, ok bool, err error)
 
 	// Epoch returns a text that is another one when what the store holds may have been

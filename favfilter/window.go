@@ -33,7 +33,8 @@ type WindowConfig struct {
 // Length/Parts later than that at most. It takes any number of keys at its false-positive rate, in memory
 // bounded by what comes in a Length, and nothing has to sweep. Keys cannot be removed.
 //
-// A Window opened with other settings does not find the keys of before. It is safe for concurrent use,
+// A Window opened with other settings, or by a version with another format version (see
+// [ErrFormat]), does not find the keys of before: it begins empty. It is safe for concurrent use,
 // in any number of processes.
 type Window struct {
 	ring     *Ring

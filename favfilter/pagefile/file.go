@@ -61,7 +61,7 @@ type Restored struct {
 	Pages    int    // put into the memory
 	Damaged  int    // left out, and removed from the file
 	Damage   error  // of the first of those, or of the whole file
-	SetAside string // where the file is now if it was damaged as a whole; "" if it was not
+	SetAside string // where the file is now if it could not be read; "" if it could
 }
 
 // Open puts the pages in the file into memory, those that have not expired, and from
@@ -71,7 +71,9 @@ type Restored struct {
 //
 // What is damaged counts as lost and is no error: a page is left out, and a file that
 // cannot be read is renamed, to end in ".damaged" and in place of an earlier one, and
-// begun anew. Only one process may have a file open: further ones get [ErrInUse].
+// begun anew. A file that another version of this package has written, with pages of another format
+// version, cannot be read either. Only one process may have a file open: further ones get
+// [ErrInUse].
 //
 // Writing failures are logged when they begin and when they end. What could not be
 // written is tried again every second, and takes memory for its page's id alone.

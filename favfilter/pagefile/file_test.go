@@ -102,7 +102,7 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 		}
 		time.Sleep(2 * interval)
 		before := x.count(`SELECT total_changes()`)
-		time.Sleep(10 * interval)
+		time.Sleep(10*interval + interval/2) // between two writes, so that both changes are of one
 		if n := x.count(`SELECT total_changes()`) - before; n != 0 {
 			t.Errorf("%d rows were written without a change", n)
 		}
@@ -181,7 +181,8 @@ func TestDamagedFiles(t *testing.T) {
 		})
 	}
 	for kind, query := range map[string]string{
-		"of another program": `PRAGMA application_id = 5`, "of a later version": `PRAGMA user_version = 9`, "of none": `PRAGMA application_id = 0`,
+		"of another program": `PRAGMA application_id = 5`, "of a later version": `PRAGMA user_version = 9`,
+		"of an earlier version": `PRAGMA user_version = 1`, "of none": `PRAGMA application_id = 0`,
 		"without a table": `DROP TABLE pages`, "without a column": `ALTER TABLE pages DROP COLUMN marks`,
 	} {
 		t.Run(kind, func(t *testing.T) {

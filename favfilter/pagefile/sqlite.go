@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// applicationID marks a SQLite file as one of pages, and formatVersion what is in it.
+	// applicationID marks a SQLite file as one of pages, and formatVersion what is in it: this table,
+	// and pages of the format version that package favfilter reads. Raise it when either changes.
 	applicationID = 0x66617670
-	formatVersion = 1
+	formatVersion = 2
 
 	// The timeout (ms) is for other programs that look into the file.
 	parameters = `?_txlock=immediate&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)` +
@@ -55,6 +56,9 @@ const (
 // errForeign is wrapped by errors about a database that holds what this package has not
 // written.
 var errForeign = errors.New("not a database of pages")
+
+// errVersion is wrapped by errors about a file that another version of this package has written.
+var errVersion = errors.New("another file version")
 
 // row is a page as the file has it. Without bits it stands for a page that has gone.
 type row struct {
@@ -105,7 +109,9 @@ func (d *database) start(ctx context.Context) error {
 		if err := d.create(ctx); err != nil {
 			return fmt.Errorf("make table: %w", err)
 		}
-	case id != applicationID || version != formatVersion:
+	case id == applicationID && version != formatVersion:
+		return fmt.Errorf("%w: %d, this version reads %d", errVersion, version, formatVersion)
+	case id != applicationID:
 		return fmt.Errorf("%w (application id %#x, version %d)", errForeign, id, version)
 	}
 	if d.upsert, err = d.db.PrepareContext(ctx, upsertSQL); err == nil {
@@ -210,7 +216,8 @@ func (d *database) transaction(ctx context.Context, do func(*sql.Tx) error) erro
 // isDamage tells whether what failed will fail again on this file.
 func isDamage(err error) bool {
 	code := primaryCode(err)
-	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign) ||
+		errors.Is(err, errVersion)
 }
 
 // primaryCode is SQLite's code in err, 0 if there is none.

@@ -80,7 +80,7 @@ func slotOwners(slots []redis.ClusterSlot) string {
 func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 	pipe := server.Pipeline()
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
-	exec(ctx, pipe)
+	exec(ctx, pipe, neither)
 	var told []string
 	var refused error
 	for _, section := range sections {

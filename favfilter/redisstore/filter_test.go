@@ -141,7 +141,7 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	add(favfilter.Present)
 	for name, damage := range map[string]func(){
 		"the header overwritten": func() { must(t, client.SetRange(t.Context(), bits, 4, "\xff\xff")) },
-		"the bits cut short":     func() { must(t, client.Set(t.Context(), bits, "FAV\x02", 0)) },
+		"the bits cut short":     func() { must(t, client.Set(t.Context(), bits, "FAV\x03", 0)) },
 		"no page at all":         func() { must(t, client.Set(t.Context(), bits, strings.Repeat("x", 3000), 0)) },
 	} {
 		damage()
@@ -163,6 +163,40 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	}
 	if found, err := f.Contains(t.Context(), "key"); err != nil || !found[0] {
 		t.Errorf("without its marks the page is read: %v, %v", found, err)
+	}
+}
+
+// A filter of another format version is refused, however it is met: it cannot be made anew.
+func TestFilterOfAnotherFormat(t *testing.T) {
+	client := redistest.Start(t).Client()
+	f := openFilter(t, openStore(t, client, "old"), favfilter.Config{Capacity: 1000, Pages: 1})
+	if _, err := f.Add(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	const bits = "fav:{old/0}:bits"
+	raw, err := client.Get(t.Context(), bits).Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := storetest.AsFormat(raw, 2)
+	must(t, client.Set(t.Context(), bits, old, 0))
+	_, openErr := favfilter.Open(t.Context(), openStore(t, client, "old"), favfilter.Config{Capacity: 1000, Pages: 1})
+	_, containsErr := f.Contains(t.Context(), "key")
+	for call, err := range map[string]error{"Open": openErr, "Contains": containsErr, "Keep": f.Keep(t.Context())} {
+		if !errors.Is(err, favfilter.ErrFormat) || !strings.Contains(err.Error(), "another format version: 2, this version reads 3") {
+			t.Errorf("%s: error %v, want ErrFormat", call, err)
+		}
+	}
+	for _, keys := range [][]string{{"other"}, userKeys("U1", 50)} {
+		if _, err := f.Add(t.Context(), keys...); !errors.Is(err, favfilter.ErrDamaged) {
+			t.Errorf("%d keys are added: %v", len(keys), err)
+		}
+		if _, err := f.Remove(t.Context(), keys...); !errors.Is(err, favfilter.ErrDamaged) {
+			t.Errorf("%d keys are removed: %v", len(keys), err)
+		}
+	}
+	if got, err := client.Get(t.Context(), bits).Bytes(); err != nil || !slices.Equal(got, old) {
+		t.Errorf("the old page was changed: %v", err)
 	}
 }
 

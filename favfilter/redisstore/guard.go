@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 )
 
 // ErrUnavailable is wrapped by the errors of commands that a guarded client did not
@@ -29,20 +27,27 @@ const (
 	reloadPause   = 250 * time.Millisecond
 )
 
-// Guard gives each node of client a circuit breaker. When a node has failed 5 times in a
-// row, commands for it fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds; then
-// one is sent, and its outcome decides. Failures are those of the network, and timeouts,
-// also of a context's deadline, and a sign-in that is refused. A server's other error
-// replies are none, a cancelled context says nothing. log (nil: none) is told when a node is given up and when it is
-// back.
+// Guard gives each node of client three circuit breakers.
 //
-// Each node of a cluster has a breaker of its own: commands for other nodes are sent as
-// ever. A cluster client is also made to look at once for who serves a failing node's
-// slots now, which by itself it does when a node answers MOVED, and each minute. A client
-// that finds its server through Sentinel has one breaker, and the command that is sent
-// after a pause goes to the primary of then.
+//   - The first opens when a node failed 5 times in a row: with an error of the network, a
+//     timeout, also of a context's deadline, a refused sign-in, or too many clients. It stops
+//     all commands.
+//   - The other two are for the commands by which a [Store] reads, and for those by which it
+//     writes. Each opens when a node refused 5 of its commands in a row, in a state that concerns
+//     all pages: LOADING, MASTERDOWN, READONLY, NOREPLICAS, or CLUSTERDOWN for the whole cluster.
+//     So a node that takes no writes is still read.
 //
-// It is to be called once, before client is used. What it returns tells how the breakers are.
+// While a breaker is open, commands fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds;
+// then one is sent, and its outcome decides. Other error replies count as answers, a cancelled
+// context says nothing. log (nil: none) gets a line when a breaker opens and one when it closes.
+//
+// The nodes of a cluster do not share breakers. When a node fails, the cluster client reloads the
+// topology; by itself it does so only after MOVED, and each minute. It also stops repeating
+// commands of a [Store] at a node that put them off: the Store repeats them. A client that finds its
+// server through Sentinel has one set of breakers, and the command that is sent after a pause goes
+// to the primary of then.
+//
+// Call it once, before client is used. The result tells which breakers are open.
 func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -50,7 +55,7 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
 	switch c := client.(type) {
 	case *redis.ClusterClient:
-		reload := reloader(c)
+		reload := atMostEach(reloadPause, c.ReloadState)
 		c.OnNewNode(func(node *redis.Client) {
 			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
@@ -75,15 +80,24 @@ func (b *Breakers) add(g *guard) *guard {
 	return g
 }
 
-// Open says for the address of each node whether commands for it fail at once, or whether the one is out that decides if they
-// go on to.
+// Open reports for the address of each node whether all of its commands, or those that read, fail
+// at once, or wait for the outcome of the one command that is tried.
 func (b *Breakers) Open() map[string]bool {
+	return b.states(func(g *guard) bool { return g.node.isOpen() || g.reads.isOpen() })
+}
+
+// OpenForWrites is like [Breakers.Open] for commands that write.
+func (b *Breakers) OpenForWrites() map[string]bool {
+	return b.states(func(g *guard) bool { return g.node.isOpen() || g.writes.isOpen() })
+}
+
+func (b *Breakers) states(isOpen func(*guard) bool) map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	open := make(map[string]bool, len(b.nodes))
 	for addr, node := range b.nodes {
 		if g := node.Value(); g != nil {
-			open[addr] = g.breaker.State() != gobreaker.StateClosed
+			open[addr] = isOpen(g)
 		} else {
 			delete(b.nodes, addr)
 		}
@@ -91,100 +105,116 @@ func (b *Breakers) Open() map[string]bool {
 	return open
 }
 
-// reloader returns a function that has the cluster's topology read anew in the
-// background, not more often than each reloadPause.
-func reloader(cluster *redis.ClusterClient) func(context.Context) {
-	var last atomic.Int64
+// atMostEach returns a function that calls do, and does not call it again within the pause. The
+// cluster client reads the topology again in the background.
+func atMostEach(pause time.Duration, do func(context.Context)) func(context.Context) {
+	var next atomic.Int64 // when do may be called, since start
 	start := time.Now()
 	return func(ctx context.Context) {
-		now := int64(time.Since(start))
-		before := last.Load()
-		if before != 0 && now-before < int64(reloadPause) || !last.CompareAndSwap(before, now) {
-			return
+		now, at := int64(time.Since(start)), next.Load()
+		if now >= at && next.CompareAndSwap(at, now+int64(pause)) {
+			do(ctx)
 		}
-		cluster.ReloadState(ctx)
 	}
 }
 
-// guard is the breaker of one node. It implements [redis.Hook].
+// guard holds the breakers of one node. It implements [redis.Hook].
 type guard struct {
-	addr    string
-	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
-	cause   atomic.Pointer[error] // the last failure
-	failed  func(context.Context) // called after each failure, and each command not sent
+	addr                string
+	node, reads, writes *circuit
+	failed              func(context.Context) // called after each failure, and each command not sent
 }
 
 func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guard {
-	g := &guard{addr: addr, failed: failed}
-	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:      guardPause*4/5 + rand.N(guardPause*2/5), //nolint:gosec // a predictable pause is one too
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= guardFailures },
-		IsSuccessful: func(err error) bool { return !isFailure(err) },
-		IsExcluded:   saysNothing,
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			switch {
-			case to == gobreaker.StateClosed:
-				log.Info("a Redis node is back", "addr", addr)
-			case from == gobreaker.StateClosed:
-				log.Warn("a Redis node failed and is left alone for a while", "addr", addr, "error", g.lastFailure())
-			}
-		},
-	})
-	return g
-}
-
-// isFailure tells whether err is a failure of the node, as opposed to an answer.
-func isFailure(err error) bool {
-	return err != nil && (!isReply(err) || signInRefused(err))
-}
-
-// signInRefused tells whether err says that whoever sent the command may not use the node at all.
-func signInRefused(err error) bool {
-	reply, ok := errors.AsType[redis.Error](err)
-	return ok && (strings.HasPrefix(reply.Error(), "WRONGPASS ") || strings.HasPrefix(reply.Error(), "NOAUTH "))
-}
-
-// saysNothing tells whether err leaves open whether the node works.
-func saysNothing(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) ||
-		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
-}
-
-func (g *guard) lastFailure() error {
-	if cause := g.cause.Load(); cause != nil {
-		return *cause
+	log = log.With("addr", addr)
+	return &guard{
+		addr: addr, failed: failed,
+		node: newCircuit(isFailure,
+			func(err error) { log.Warn("a Redis node failed and is left alone for a while", "error", err) },
+			func() { log.Info("a Redis node is back") }),
+		reads: newCircuit(isRefusal,
+			func(err error) { log.Warn("a Redis node refuses reads", "error", err) },
+			func() { log.Info("a Redis node takes reads again") }),
+		writes: newCircuit(isRefusal,
+			func(err error) { log.Warn("a Redis node refuses writes", "error", err) },
+			func() { log.Info("a Redis node takes writes again") }),
 	}
-	return nil
+}
+
+// of returns the breaker for the access of a call, nil for none.
+func (g *guard) of(c *call) *circuit {
+	switch {
+	case c == nil || c.access == neither:
+		return nil
+	case c.access == reads:
+		return g.reads
+	default:
+		return g.writes
+	}
 }
 
 // asking is the key under which the context of a command holds the guard that let it pass.
 type asking struct{}
 
-// do calls send unless the node has failed lately.
-func (g *guard) do(ctx context.Context, send func(context.Context) error) (err error) {
+// sent is the outcome of commands.
+type sent struct {
+	err    error // of all of them
+	access error // what the breaker for their access is told
+}
+
+// do calls send unless the node has failed lately, or refused calls like that of ctx.
+func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 	if ctx.Value(asking{}) == g {
 		// The first commands on a connection that is made for another: part of that.
-		return send(ctx)
+		return send(ctx).err
 	}
-	done, refused := g.breaker.Allow()
-	if refused != nil {
-		g.failed(ctx)
-		// The cause is told, and not wrapped: the client would take it for a failure of
-		// the network, and try again.
-		return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, g.lastFailure()) //nolint:errorlint // see above
-	}
-	err = errPanic // unless send returns
-	defer func() {
-		failed := isFailure(err) && !saysNothing(err)
-		if failed {
-			g.cause.Store(&err)
+	own := g.of(callOf(ctx))
+	tellOwn := func(error) {}
+	if own != nil {
+		var refused error
+		if tellOwn, refused = own.breaker.Allow(); refused != nil {
+			return g.refuse(ctx, own)
 		}
-		done(err)
+	}
+	tell, refused := g.node.breaker.Allow()
+	if refused != nil {
+		tellOwn(context.Canceled) // which says nothing
+		return g.refuse(ctx, g.node)
+	}
+	out := sent{errPanic, errPanic} // unless send returns
+	defer func() {
+		failed := g.node.done(tell, out.err)
+		if own != nil {
+			failed = own.done(tellOwn, out.access) || failed
+		}
 		if failed {
 			g.failed(ctx)
 		}
 	}()
-	return send(context.WithValue(ctx, asking{}, g))
+	out = send(context.WithValue(ctx, asking{}, g))
+	return out.err
+}
+
+// refuse is the error of commands that are not sent.
+func (g *guard) refuse(ctx context.Context, c *circuit) error {
+	g.failed(ctx)
+	// The cause is told, and not wrapped: the client would take it for a failure of
+	// the network, and try again.
+	return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, c.lastFailure()) //nolint:errorlint // see above
+}
+
+// resultOf tells how commands went. A node that answered one of them, if with an error of its own,
+// does not refuse all of them.
+func resultOf(err error, cmds []redis.Cmder) sent {
+	if isFailure(err) {
+		return sent{err, context.Canceled} // they were not answered, which says nothing of their access
+	}
+	for _, cmd := range cmds {
+		if !isRefusal(cmd.Err()) {
+			return sent{err, nil}
+		}
+	}
+	return sent{err, cmds[0].Err()}
 }
 
 // DialHook implements [redis.Hook].
@@ -195,14 +225,28 @@ func (*guard) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements [redis.Hook].
 func (g *guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return g.do(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
+		return g.do(ctx, func(ctx context.Context) sent {
+			err := next(ctx, cmd)
+			return resultOf(err, []redis.Cmder{cmd})
+		})
 	}
 }
 
 // ProcessPipelineHook implements [redis.Hook].
 func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := g.do(ctx, func(ctx context.Context) error { return next(ctx, cmds) })
+		c := callOf(ctx)
+		if c.repeats(g, cmds) {
+			if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() == nil }) {
+				return nil // an error would become theirs
+			}
+			return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, cmds[0].Err()) //nolint:errorlint // as in refuse
+		}
+		err := g.do(ctx, func(ctx context.Context) sent {
+			err := next(ctx, cmds)
+			c.note(g, cmds)
+			return resultOf(err, cmds)
+		})
 		if errors.Is(err, ErrUnavailable) {
 			for _, cmd := range cmds {
 				cmd.SetErr(err)

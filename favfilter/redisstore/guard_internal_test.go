@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -37,9 +38,9 @@ func newNode() *node {
 }
 
 func (n *node) do() error {
-	return n.guard.do(context.Background(), func(context.Context) error {
+	return n.guard.do(context.Background(), func(context.Context) sent {
 		n.sent++
-		return n.err
+		return sent{err: n.err}
 	})
 }
 
@@ -97,13 +98,13 @@ func TestGuardProbes(t *testing.T) {
 		time.Sleep(guardPause*6/5 + 1)
 		n.err = nil
 		// While one is on its way, no other is sent.
-		answered, sent := make(chan struct{}), make(chan struct{})
+		answered, began := make(chan struct{}), make(chan struct{})
 		var probe error
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			probe = n.guard.do(context.Background(), func(context.Context) error { close(sent); <-answered; return nil })
+			probe = n.guard.do(context.Background(), func(context.Context) sent { close(began); <-answered; return sent{} })
 		})
-		<-sent
+		<-began
 		if err := n.do(); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("beside a probe: %v", err)
 		}
@@ -148,9 +149,14 @@ func TestGuardCounts(t *testing.T) {
 		"cancelled":       {fmt.Errorf("read: %w", context.Canceled), false},
 		"closed":          {redis.ErrClosed, false},
 		"pool":            {redis.ErrPoolTimeout, false},
+		"no connection":   {redis.ErrPoolExhausted, false},
 		"missing":         {redis.Nil, false},
 		"an error reply":  {redis.ErrNoScript, false},
 		"a wrapped reply": {fmt.Errorf("load: %w", redis.ErrCrossSlot), false},
+		"no rights":       {serverError("NOPERM this user has no permissions to run the 'mget' command"), false},
+		"no connections":  {serverError("ERR max number of clients reached"), true},
+		// A client that asks Sentinels wraps what they say.
+		"no Sentinel knows it": {fmt.Errorf("unreachable: %w", errors.Join(redis.Nil, redis.Nil)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
@@ -190,7 +196,7 @@ func TestGuardPanic(t *testing.T) {
 					t.Error("the panic was lost")
 				}
 			}()
-			_ = n.guard.do(context.Background(), func(context.Context) error { panic("mad") })
+			_ = n.guard.do(context.Background(), func(context.Context) sent { panic("mad") })
 		}()
 		time.Sleep(guardPause*6/5 + 1)
 		n.err = nil
@@ -210,8 +216,10 @@ func TestBreakersOpen(t *testing.T) {
 		all.add(other.guard)
 		want := func(open, otherOpen bool) {
 			t.Helper()
-			if got := all.Open(); len(got) != 2 || got["host:1"] != open || got["host:2"] != otherOpen {
-				t.Errorf("open: %v, want host:1 %v, host:2 %v", got, open, otherOpen)
+			for of, got := range map[string]map[string]bool{"reads": all.Open(), "writes": all.OpenForWrites()} {
+				if len(got) != 2 || got["host:1"] != open || got["host:2"] != otherOpen {
+					t.Errorf("open for %s: %v, want host:1 %v, host:2 %v", of, got, open, otherOpen)
+				}
 			}
 		}
 		n.err = refused()
@@ -231,5 +239,204 @@ func TestBreakersOpen(t *testing.T) {
 	runtime.GC()
 	if open := gone.Open(); len(open) != 0 {
 		t.Errorf("of a node that is gone: %v", open)
+	}
+	if len(gone.nodes) != 0 {
+		t.Error("a node that is gone takes memory")
+	}
+}
+
+// The topology is read again at most once in each pause, however many ask at once.
+func TestAtMostEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done atomic.Int32
+		do := atMostEach(time.Second, func(context.Context) { done.Add(1) })
+		for n := range int32(3) {
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() { do(t.Context()) })
+			}
+			all.Wait()
+			if got := done.Load(); got != n+1 {
+				t.Errorf("done %d times, want %d", got, n+1)
+			}
+			time.Sleep(time.Second - time.Nanosecond)
+			do(t.Context())
+			if got := done.Load(); got != n+1 {
+				t.Errorf("done %d times within %d pauses", got, n+1)
+			}
+			time.Sleep(time.Nanosecond)
+		}
+	})
+}
+
+// A breaker of reads that lets a command try is not left waiting for it where the breaker of the node
+// stops the command.
+func TestGuardTriesReadsAfterTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.err = serverError("LOADING Redis is loading the dataset in memory")
+		for range guardFailures {
+			n.pipeline(reads)
+		}
+		time.Sleep(guardPause * 6 / 5)
+		n.err = refused()
+		_ = n.doTimes(guardFailures) // other commands, which open the breaker of the node
+		for range 3 {
+			if n.pipeline(reads) {
+				t.Fatal("a command was sent to a node that failed")
+			}
+		}
+		n.err = nil
+		time.Sleep(guardPause*6/5 + 1)
+		for i := range 3 {
+			if !n.pipeline(reads) {
+				t.Errorf("read %d is not sent although both pauses are over", i)
+			}
+		}
+	})
+}
+
+// Only a reply tells of a script's command that was refused.
+func TestRefusalIsAReply(t *testing.T) {
+	const text = "ERR Error running script (call to f_1): @user_script:1: -READONLY "
+	if !isRefusal(serverError(text)) || isRefusal(errors.New(text)) {
+		t.Error("a refusal is a reply, and nothing else")
+	}
+	if !isRefusal(serverError("ERR Error running script (call to f_1): @user_script:1: -NOREPLICAS ")) {
+		t.Error("a write that lacks replicas is refused in a script, too")
+	}
+}
+
+// serverError is an error reply of a server.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+// pipeline sends one command of a Store with that access, and returns whether it got through.
+func (n *node) pipeline(a access) bool {
+	before := n.sent
+	cmds := []redis.Cmder{redis.NewStatusCmd(context.Background())}
+	ctx := context.WithValue(context.Background(), callKey{}, &call{access: a})
+	err := n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
+		n.sent++
+		cmds[0].SetErr(n.err)
+		return n.err
+	})(ctx, cmds)
+	if n.sent == before && !errors.Is(err, ErrUnavailable) {
+		panic("not sent, and no error that says so")
+	}
+	return n.sent > before
+}
+
+// TestGuardRefusals is which commands are still sent to a node that answered five reads, or five
+// writes, with an error.
+func TestGuardRefusals(t *testing.T) {
+	const none = neither
+	for text, stops := range map[string]access{
+		"LOADING Redis is loading the dataset in memory":                            reads,
+		"MASTERDOWN Link with MASTER is down":                                       reads,
+		"CLUSTERDOWN The cluster is down":                                           reads,
+		"CLUSTERDOWN The cluster is down and only accepts read commands":            writes,
+		"READONLY You can't write against a read only replica.":                     writes,
+		"NOREPLICAS Not enough good replicas to write.":                             writes,
+		"ERR Error running script (call to f_1): @user_script:1: -READONLY ":        writes,
+		"CLUSTERDOWN Hash slot not served":                                          none,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                   none,
+		"MOVED 1 127.0.0.1:1":                                                       none,
+		"OOM command not allowed when used memory > 'maxmemory'.":                   none,
+		"MISCONF Redis is configured to save RDB snapshots":                         none,
+		"NOPERM this user has no permissions to run the 'evalsha' command":          none,
+		"BUSY Redis is busy running a script.":                                      none,
+		"ERR Error running script (call to f_1): @user_script:1: no READONLY here.": none,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode()
+			n.err = serverError(text)
+			asked := stops
+			if asked == none {
+				asked = reads
+			}
+			for i := range 5 {
+				if !n.pipeline(asked) {
+					t.Fatalf("%q: command %d is not sent", text, i)
+				}
+			}
+			n.err = nil
+			for _, a := range []access{neither, reads, writes} {
+				if sent := n.pipeline(a); sent != (stops == none || a != stops) {
+					t.Errorf("%q: access %d: sent %v", text, a, sent)
+				}
+			}
+			open := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
+			open.add(n.guard)
+			if r, w := open.Open()["host:1"], open.OpenForWrites()["host:1"]; r != (stops == reads) || w != (stops == writes) {
+				t.Errorf("%q: open %v, for writes %v", text, r, w)
+			}
+			time.Sleep(guardPause*6/5 + 1)
+			for range 2 {
+				if !n.pipeline(asked) {
+					t.Errorf("%q: after the pause, and an answer, commands are not sent", text)
+				}
+			}
+			if lines := strings.Count(n.log.String(), "\n"); stops != none && lines != 2 || stops == none && lines != 0 {
+				t.Errorf("%q: the log has %d lines:\n%s", text, lines, &n.log)
+			}
+		})
+	}
+}
+
+// A node that answers one page of a pipeline does not refuse all.
+func TestGuardRefusesSome(t *testing.T) {
+	n := newNode()
+	ctx := context.WithValue(context.Background(), callKey{}, &call{access: reads})
+	down := serverError("CLUSTERDOWN The cluster is down")
+	for range 20 {
+		cmds := []redis.Cmder{redis.NewStatusCmd(ctx), redis.NewStatusCmd(ctx)}
+		err := n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
+			cmds[0].SetErr(down)
+			return down
+		})(ctx, cmds)
+		if !errors.Is(err, down) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A cluster client may repeat by itself what one node put off at another node, and what is
+// redirected, but not at the same node.
+func TestGuardStopsRepetition(t *testing.T) {
+	one, other := newNode(), newNode()
+	for text, stopped := range map[string]bool{
+		"TRYAGAIN Multiple keys request during rehashing of slot": true,
+		"LOADING Redis is loading the dataset in memory":          true,
+		"CLUSTERDOWN Hash slot not served":                        true,
+		"MOVED 1 127.0.0.1:1":                                     false,
+		"ASK 1 127.0.0.1:1":                                       false,
+	} {
+		ctx := context.WithValue(context.Background(), callKey{}, &call{access: reads})
+		cmds := []redis.Cmder{redis.NewStatusCmd(ctx), redis.NewStatusCmd(ctx)}
+		send := func(n *node) (sent bool, err error) {
+			err = n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
+				sent = true
+				cmds[0].SetErr(serverError(text))
+				return cmds[0].Err()
+			})(ctx, cmds)
+			return sent, err
+		}
+		if sent, err := send(one); !sent || err == nil {
+			t.Errorf("%q: sent %v, %v", text, sent, err)
+		}
+		// What was answered keeps its answer: an error would become its own.
+		if sent, err := send(one); sent == stopped || stopped && err != nil {
+			t.Errorf("%q: repeated %v, %v", text, sent, err)
+		}
+		if sent, _ := send(other); !sent {
+			t.Errorf("%q: not sent to another node", text)
+		}
+		cmds[1].SetErr(serverError(text))
+		if sent, err := send(other); sent == stopped || stopped && !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%q: repeated %v, %v", text, sent, err)
+		}
 	}
 }

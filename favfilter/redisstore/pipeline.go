@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,11 +13,15 @@ const (
 	callTimeout = 3 * time.Second
 
 	// Commands that a server put off are sent again for about so long, with pauses that
-	// double.
-	resendFor        = time.Second
+	// double. Who reads has the ledger to turn to, who writes to a window has not.
+	resendReadsFor   = 250 * time.Millisecond
+	resendWritesFor  = time.Second
 	resendPause      = 8 * time.Millisecond
 	resendPauseLimit = 256 * time.Millisecond
 	resendLimit      = 32 // times, for servers that answer at once
+
+	// unserved begins the answer for keys in a slot that no node serves. That is no passing state.
+	unserved = "CLUSTERDOWN Hash slot not served"
 )
 
 // withDeadline returns a context that ends some time.
@@ -29,51 +32,91 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// pipelined sends n commands in one pipeline and reports errors in the commands.
+// calls are commands for pages, all of one kind.
+type calls struct {
+	kind   string // what they do, for the notes of what is put off
+	access access
+	pages  []uint32 // the page of each, by number: its keys are in one slot
+}
+
+// patience is how long commands are sent again.
+func (c *calls) patience() time.Duration {
+	if c.access == writes {
+		return resendWritesFor
+	}
+	return resendReadsFor
+}
+
+// pipelined sends a command for each page in one pipeline and reports errors in the commands.
 // build queues the i-th; last is the error that it got when it was sent before.
 //
 // Commands that were answered "not now" have had no effect. They are sent again, all in
-// one pipeline, for a second or until ctx ends. The client itself does that only if the
+// one pipeline, for a while or until ctx ends. The client itself does that only if the
 // first command of a pipeline (in a cluster, of a node's share) was answered so, and then
 // with the whole of it; MaxRetries or MaxRedirects times at most. It follows MOVED and
 // ASK for each command, MaxRedirects times, and gives up on a slot whose keys are
 // half-way to another node. It also repeats what may have taken effect, when the
 // connection fails: a repetition changes nothing.
+//
+// Where the slot of a page puts commands off for longer, they fail at once with [ErrUnavailable]
+// for a second; then one is sent, and nobody waits for the slot.
 func pipelined[C redis.Cmder](
-	ctx context.Context, s *Store, n int, build func(pipe redis.Pipeliner, i int, last error) C,
+	ctx context.Context, s *Store, of calls, build func(pipe redis.Pipeliner, i int, last error) C,
 ) []C {
-	cmds := make([]C, n)
-	if n == 0 {
+	cmds := make([]C, len(of.pages))
+	if len(cmds) == 0 {
 		return cmds
 	}
-	pipe := s.client.Pipeline()
-	for i := range cmds {
-		cmds[i] = build(pipe, i, nil)
-	}
-	exec(ctx, pipe)
-	if s.once {
-		return cmds
-	}
-
-	pause := resendPause
-	end := time.Now().Add(resendFor)
-	for range resendLimit {
-		again, wait := notNow(cmds)
-		if len(again) == 0 || wait && (time.Now().After(end) || !sleep(ctx, &pause)) {
-			break
+	pipe, unsent := s.client.Pipeline(), s.client.Pipeline()
+	var hurried map[int]bool // commands that are not sent again
+	for i, page := range of.pages {
+		first, err := s.stuck.ask(of.kind, page)
+		if err == nil {
+			cmds[i] = build(pipe, i, nil)
+		} else {
+			cmds[i] = build(unsent, i, nil)
+			cmds[i].SetErr(err)
 		}
-		for _, i := range again {
-			cmds[i] = build(pipe, i, cmds[i].Err())
+		if !first {
+			if hurried == nil {
+				hurried = make(map[int]bool)
+			}
+			hurried[i] = true
 		}
-		exec(ctx, pipe)
+	}
+	exec(ctx, pipe, of.access)
+	if !s.once {
+		resend(ctx, of, cmds, hurried, func(again []int) {
+			for _, i := range again {
+				cmds[i] = build(pipe, i, cmds[i].Err())
+			}
+			exec(ctx, pipe, of.access)
+		})
+	}
+	for i, page := range of.pages {
+		s.stuck.note(of.kind, page, cmds[i].Err())
 	}
 	return cmds
 }
 
-// exec sends what pipe has. Each command has its own error then, or an answer: also where no connection could be had
-// because the server refused the sign-in. The client leaves commands without either, as that error is a reply.
-func exec(ctx context.Context, pipe redis.Pipeliner) {
-	cmds, err := pipe.Exec(ctx)
+// resend calls send with commands that are to be sent again, as long as there are any.
+func resend[C redis.Cmder](ctx context.Context, of calls, cmds []C, hurried map[int]bool, send func(again []int)) {
+	pause := resendPause
+	end := time.Now().Add(of.patience())
+	for range resendLimit {
+		again, wait := notNow(cmds, hurried)
+		if len(again) == 0 || wait && (time.Now().After(end) || !sleep(ctx, &pause)) {
+			return
+		}
+		send(again)
+	}
+}
+
+// exec sends what pipe has, if anything. Each command then has an error of its own or an answer,
+// even if the server refused the sign-in: that error is a reply, and the client leaves the commands
+// with neither.
+func exec(ctx context.Context, pipe redis.Pipeliner, a access) {
+	cmds, err := pipe.Exec(context.WithValue(ctx, callKey{}, &call{access: a}))
 	if err == nil {
 		return
 	}
@@ -99,14 +142,14 @@ func answered(cmd redis.Cmder) bool {
 }
 
 // notNow returns the commands that have had no effect but may have one later, and
-// whether it is of use to wait until then.
-func notNow[C redis.Cmder](cmds []C) (again []int, wait bool) {
+// whether it is of use to wait until then. Those that are hurried are not waited for.
+func notNow[C redis.Cmder](cmds []C, hurried map[int]bool) (again []int, wait bool) {
 	for i, cmd := range cmds {
 		switch err := cmd.Err(); {
 		case err == nil:
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			again = append(again, i)
-		case putOff(err):
+		case putOff(err) && !hurried[i]:
 			again = append(again, i)
 			wait = true
 		}
@@ -114,16 +157,21 @@ func notNow[C redis.Cmder](cmds []C) (again []int, wait bool) {
 	return again, wait
 }
 
-// putOff tells whether err is the answer of a server that cannot take the command now:
+// putOff reports whether err is the answer of a server that cannot take the command now:
 // its data is not loaded, it is no primary, or the slot is on its way to another node.
 func putOff(err error) bool {
-	for _, prefix := range [...]string{"TRYAGAIN ", "LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "READONLY ", "MOVED ", "ASK "} {
+	for _, prefix := range [...]string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "READONLY "} {
 		if redis.HasErrorPrefix(err, prefix) {
-			return true
+			return !redis.HasErrorPrefix(err, unserved)
 		}
 	}
-	// Of the first write in a script, before version 7.
-	return isReply(err) && strings.Contains(err.Error(), "-READONLY You can't write against a read only replica")
+	return isBetween(err) || inScript(err, "READONLY ")
+}
+
+// isBetween reports whether err is the answer for keys whose slot is on its way to another node.
+func isBetween(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN ") ||
+		redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }
 
 // sleep pauses for between half of and all of *pause, which doubles. It reports whether

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,14 +15,20 @@ const (
 	// probeBits is how many bits one command reads: three arguments each, where ElastiCache Serverless takes 3,999
 	// in a command, the two that say what is probed included.
 	probeBits = 1330
+	// probeCalls is how many commands one pipeline has at most. It bounds the memory of a probe, to
+	// about a MiB, and how much is sent after the caller has gone.
+	probeCalls = 16
 
 	// Where the header has the sequence and the build, in bits from its start.
 	sequenceBit = 8 * 32
 	buildBit    = 8 * 40
+
+	probeHead = 8 // arguments before those of the bits
 )
 
-// Probe implements [favfilter.Store]: BITFIELD commands in one pipeline, each of which reads the build of the page along with
-// some of the bits, so that a page that is replaced meanwhile is noticed.
+// Probe implements [favfilter.Store]: BITFIELD commands, each of which reads the build of the page
+// along with some of the bits, so that a page that is replaced meanwhile is noticed. Pipelines of
+// at most 16 commands follow one another, and end with ctx.
 func (s *Store) Probe(
 	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
 ) (sequence uint64, ok bool, err error) {
@@ -30,23 +37,91 @@ func (s *Store) Probe(
 	}
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	key, _ := s.keys(id)
-	calls, per := probeCalls(key, known.Shape, hashes)
-	cmds := pipelined(ctx, s, len(calls), func(pipe redis.Pipeliner, i int, _ error) *redis.Cmd {
-		return pipe.Do(ctx, calls[i]...)
-	})
+	p, _ := probeRooms.Get().(*probeRoom)
+	p.key, _ = s.keys(id)
+	p.known, p.page = known, id.Number
 	sequence = favfilter.MaxSequence
-	for i, cmd := range cmds {
-		bits, err := cmd.Int64Slice()
+	most := probeCalls * p.keysPerCall()
+	for first := 0; first == 0 || first < len(hashes); first += most {
+		end := min(first+most, len(hashes))
+		stood, ok, err := p.send(ctx, s, hashes[first:end], found[first:end])
 		if err != nil {
 			return 0, false, fmt.Errorf("probe page %v of filter %s in Redis: %w", id, s.name, err)
 		}
-		if len(bits) < 2 || uint64(bits[1]) != known.Build {
+		if !ok {
+			probeRooms.Put(p)
+			return 0, false, nil
+		}
+		sequence = min(sequence, stood)
+	}
+	probeRooms.Put(p) // after an error it is not sure that the client needs the arguments no longer
+	return sequence, true, nil
+}
+
+// probeRoom is memory for the commands of one pipeline.
+type probeRoom struct {
+	key   string
+	page  uint32
+	known favfilter.Header
+	calls []*probeCall
+}
+
+// probeCall is one command. Its arguments are made once: those that change are pointers.
+type probeCall struct {
+	args []any
+	bits [probeBits]uint64 // from the start of the string
+}
+
+// probeRooms are used again: the arguments of a command take 70 KiB.
+//
+//nolint:gochecknoglobals // a pool
+var probeRooms = sync.Pool{New: func() any { return new(probeRoom) }}
+
+// call returns the c-th command.
+func (p *probeRoom) call(c int) *probeCall {
+	if c == len(p.calls) {
+		call := &probeCall{args: make([]any, 0, probeHead+3*probeBits)}
+		call.args = append(call.args, "BITFIELD", &p.key,
+			"GET", "u63", sequenceBit+1, "GET", "i64", buildBit)
+		for i := range call.bits {
+			call.args = append(call.args, "GET", "u1", &call.bits[i])
+		}
+		p.calls = append(p.calls, call)
+	}
+	return p.calls[c]
+}
+
+func (p *probeRoom) keysPerCall() int { return probeBits / int(p.known.Shape.Hashes) }
+
+// send probes for as many keys as one pipeline takes.
+func (p *probeRoom) send(
+	ctx context.Context, s *Store, hashes []favfilter.Hash, found []bool,
+) (sequence uint64, ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, false, err
+	}
+	per, each := p.keysPerCall(), int(p.known.Shape.Hashes)
+	of := calls{"probe", reads, slices.Repeat([]uint32{p.page}, max(1, (len(hashes)+per-1)/per))}
+	for c := range of.pages {
+		p.call(c).fill(p.known.Shape, hashes[min(c*per, len(hashes)):min((c+1)*per, len(hashes))])
+	}
+	cmds := pipelined(ctx, s, of, func(pipe redis.Pipeliner, c int, _ error) *redis.IntSliceCmd {
+		n := min(per, len(hashes)-c*per)
+		cmd := redis.NewIntSliceCmd(ctx, p.calls[c].args[:probeHead+3*n*each]...)
+		_ = pipe.Process(ctx, cmd) // queues it
+		return cmd
+	})
+	sequence = favfilter.MaxSequence
+	for c, cmd := range cmds {
+		bits, err := cmd.Result()
+		if err != nil {
+			return 0, false, err
+		}
+		if len(bits) < 2 || uint64(bits[1]) != p.known.Build {
 			return 0, false, nil
 		}
 		sequence = min(sequence, uint64(bits[0]))
-		some := found[min(i*per, len(found)):min((i+1)*per, len(found))]
-		each := int(known.Shape.Hashes)
+		some := found[min(c*per, len(found)):min((c+1)*per, len(found))]
 		for n, bits := 0, bits[2:]; n < len(some) && len(bits) >= each; n, bits = n+1, bits[each:] {
 			if !slices.Contains(bits[:each], 0) {
 				some[n] = true
@@ -56,23 +131,15 @@ func (s *Store) Probe(
 	return sequence, true, nil
 }
 
-// probeCalls are commands that read the sequence, the build, and each the bits of per keys.
-func probeCalls(key string, shape favfilter.Shape, hashes []favfilter.Hash) (calls [][]any, per int) {
-	per = probeBits / int(shape.Hashes)
+// fill writes where the bits of the keys are.
+func (p *probeCall) fill(shape favfilter.Shape, hashes []favfilter.Hash) {
+	bits := p.bits[:0]
 	var positions [favfilter.MaxHashes]uint32
-	for first := 0; first == 0 || first < len(hashes); first += per {
-		some := hashes[first:min(first+per, len(hashes))]
-		call := make([]any, 0, 8+3*len(some)*int(shape.Hashes))
-		call = append(call, "BITFIELD", key, "GET", "u63", sequenceBit+1, "GET", "i64", buildBit)
-		for _, h := range some {
-			own := shape.Positions(positions[:0], h)
-			for n := range int(shape.Hashes) {
-				// A key may have fewer: the last stands for those that are wanting.
-				bit := own[min(n, len(own)-1)]
-				call = append(call, "GET", "u1", uint64(bit)+8*favfilter.HeaderBytes)
-			}
+	for _, h := range hashes {
+		own := shape.Positions(positions[:0], h)
+		for n := range int(shape.Hashes) {
+			// A key may have fewer: the last stands for those that are wanting.
+			bits = append(bits, uint64(own[min(n, len(own)-1)])+8*favfilter.HeaderBytes)
 		}
-		calls = append(calls, call)
 	}
-	return calls, per
 }

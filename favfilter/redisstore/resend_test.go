@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -50,13 +52,25 @@ func (a *answer) pipeline(ctx context.Context, cmds []redis.Cmder, next redis.Pr
 	return errors.Join(next(ctx, sent), a.err)
 }
 
+// answer answers cmds without a server: with the error, or with nothing stored.
+func (a *answer) answer(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		if read, ok := cmd.(*redis.SliceCmd); ok && a.times == 0 {
+			read.SetVal(make([]any, len(cmd.Args())-1))
+		} else {
+			cmd.SetErr(a.err)
+		}
+	}
+	return cmds[0].Err()
+}
+
 // What a server puts off is sent again, that alone, and takes effect once.
 func TestPutOff(t *testing.T) {
 	server := redistest.Start(t)
 	for i, text := range []string{
 		"TRYAGAIN Multiple keys request during rehashing of slot",
 		"LOADING Redis is loading the dataset in memory",
-		"CLUSTERDOWN Hash slot not served",
+		"CLUSTERDOWN The cluster is down",
 		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
 		"READONLY You can't write against a read only replica.",
 		"ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica. ",
@@ -104,6 +118,7 @@ func TestNotPutOff(t *testing.T) {
 	for _, err := range []error{
 		reply("ERR unknown command"),
 		reply("OOM command not allowed when used memory > 'maxmemory'."),
+		reply("CLUSTERDOWN Hash slot not served"),
 		reply("WRONGTYPE Operation against a key holding the wrong kind of value"),
 		errors.New("TRYAGAIN is not what a server said"),
 	} {
@@ -117,8 +132,8 @@ func TestNotPutOff(t *testing.T) {
 	}
 }
 
-// A server that puts off for ever is asked for a second, or as long as the context
-// leaves time; its answer is the error. Nothing here reaches the server, so the clock is
+// A server that puts off for ever is asked for a second, reads for a quarter of one, or as long as
+// the context leaves time; its answer is the error. Nothing here reaches the server, so the clock is
 // the bubble's.
 func TestPutOffForEver(t *testing.T) {
 	client := dial(t, redistest.Start(t).Addr())
@@ -138,16 +153,80 @@ func TestPutOffForEver(t *testing.T) {
 			}
 			cancel()
 		}
-		a.sizes = nil
-		began := time.Now()
-		_, err := s.Load(t.Context(), pageIDs(1))
-		if !errors.Is(err, down) || len(a.sizes) < 8 || len(a.sizes) > 20 {
-			t.Errorf("without a deadline: %v after %d pipelines", err, len(a.sizes))
-		}
-		if took := time.Since(began); took < time.Second || took > 1300*time.Millisecond {
-			t.Errorf("without a deadline it took %v, want about a second", took)
+		for name, least := range map[string]time.Duration{"Load": time.Second / 4, "Peek": time.Second / 4, "Replace": time.Second} {
+			a.sizes = nil
+			began := time.Now()
+			err := all[name](t.Context())
+			if !errors.Is(err, down) || len(a.sizes) < 5 || len(a.sizes) > 20 {
+				t.Errorf("%s without a deadline: %v after %d pipelines", name, err, len(a.sizes))
+			}
+			if took := time.Since(began); took < least || took > least+300*time.Millisecond {
+				t.Errorf("%s without a deadline took %v, want about %v", name, took, least)
+			}
 		}
 	})
+}
+
+// A page whose slot puts commands off for as long as a call waits is left alone for a second. Then
+// one command is sent, and not again, and what it is answered decides. Other pages, and other
+// commands for the page, are sent as ever.
+func TestSlotStuck(t *testing.T) {
+	client := dial(t, redistest.Start(t).Addr())
+	s := openStore(t, client, "stuck")
+	ids := pageIDs(2)
+	for _, text := range []string{
+		"TRYAGAIN Multiple keys request during rehashing of slot",
+		"MOVED 1 127.0.0.1:1",
+		"CLUSTERDOWN Hash slot not served",
+	} {
+		a := &answer{err: reply(text), times: -1}
+		h := &hook{pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+			a.sizes = append(a.sizes, len(cmds))
+			return a.answer(cmds)
+		}}
+		client.AddHook(h)
+		synctest.Test(t, func(t *testing.T) {
+			load := func(id favfilter.PageID, sent bool) error {
+				t.Helper()
+				a.sizes = nil
+				began := time.Now()
+				_, err := s.Load(t.Context(), []favfilter.PageID{id})
+				if sent != (len(a.sizes) == 1) || !sent && (len(a.sizes) > 0 || !errors.Is(err, redisstore.ErrUnavailable)) || time.Since(began) > 0 {
+					t.Errorf("%q: load of page %v: %v after %d pipelines and %v", text, id, err, len(a.sizes), time.Since(began))
+				}
+				return err
+			}
+			if _, err := s.Load(t.Context(), ids[:1]); err == nil || !strings.Contains(err.Error(), text) {
+				t.Fatalf("%q: %v", text, err)
+			}
+			for range 3 {
+				if err := load(ids[0], false); !strings.Contains(err.Error(), text) {
+					t.Errorf("the error %v does not say why", err)
+				}
+			}
+			a.times = 0
+			if err := load(ids[1], true); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.LoadWhole(t.Context(), ids[:1]); err != nil {
+				t.Error(err)
+			}
+			a.times = -1
+			time.Sleep(time.Second)
+			_ = load(ids[0], true)
+			_ = load(ids[0], false)
+			a.times = 0
+			time.Sleep(time.Second)
+			for range 3 {
+				if err := load(ids[0], true); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		h.mu.Lock()
+		h.pipeline = nil
+		h.mu.Unlock()
+	}
 }
 
 // A call whose context has no deadline gets one.

@@ -18,11 +18,16 @@ var applySource string
 var replaceSource string
 
 // script is a Lua script and the name the server knows it by.
-type script struct{ source, sha string }
+type script struct {
+	name   string
+	access access
+	source string
+	sha    string
+}
 
-func newScript(source string) script {
+func newScript(name string, a access, source string) script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
-	return script{source, hex.EncodeToString(sum[:])}
+	return script{name, a, source, hex.EncodeToString(sum[:])}
 }
 
 // invocation is one call of a script on the two strings of a page.
@@ -35,12 +40,16 @@ type invocation struct {
 // in the commands. A server forgets its scripts when it restarts or fails over,
 // and in a cluster each node has its own: calls answered NOSCRIPT, which have had no
 // effect, are sent again with the source.
-func (s *Store) run(ctx context.Context, sc script, calls []invocation) []*redis.Cmd {
-	return pipelined(ctx, s, len(calls), func(pipe redis.Pipeliner, i int, last error) *redis.Cmd {
-		bits, regions := s.keys(calls[i].id)
+func (s *Store) run(ctx context.Context, sc script, invocations []invocation) []*redis.Cmd {
+	pages := make([]uint32, len(invocations))
+	for i := range invocations {
+		pages[i] = invocations[i].id.Number
+	}
+	return pipelined(ctx, s, calls{sc.name, sc.access, pages}, func(pipe redis.Pipeliner, i int, last error) *redis.Cmd {
+		bits, regions := s.keys(invocations[i].id)
 		if redis.HasErrorPrefix(last, "NOSCRIPT") {
-			return pipe.Eval(ctx, sc.source, []string{bits, regions}, calls[i].args...)
+			return pipe.Eval(ctx, sc.source, []string{bits, regions}, invocations[i].args...)
 		}
-		return pipe.EvalSha(ctx, sc.sha, []string{bits, regions}, calls[i].args...)
+		return pipe.EvalSha(ctx, sc.sha, []string{bits, regions}, invocations[i].args...)
 	})
 }

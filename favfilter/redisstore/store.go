@@ -16,7 +16,7 @@ import (
 // Store is a [favfilter.Store] on a Redis server or cluster. It is safe for
 // concurrent use. A call whose context has no deadline ends after 3 seconds. What a
 // server cannot do now, because a page is on its way to another node, or data is being
-// loaded, is tried again for about a second.
+// loaded, is tried again: writes for about a second, reads for a quarter of that.
 //
 // It remembers the shape of every page it has met, some 100 bytes each, because
 // the positions of a key follow from the shape: a change of a page that the store
@@ -34,6 +34,8 @@ type Store struct {
 
 	mu     sync.RWMutex
 	shapes map[favfilter.PageID]favfilter.Header
+
+	stuck stuck
 }
 
 var _ favfilter.Store = (*Store)(nil)
@@ -51,7 +53,8 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		return nil, fmt.Errorf("open page store: %w", err)
 	}
 	return &Store{client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
-		apply: newScript(applySource), replace: newScript(replaceSource), peek: newScript(peekSource)}, nil
+		apply: newScript("apply", writes, applySource), replace: newScript("replace", writes, replaceSource),
+		peek: newScript("peek", reads, peekSource)}, nil
 }
 
 // NewReader returns a store like that of [New] for reading from replicas, by a client that asks them. What a replica cannot answer
@@ -71,13 +74,15 @@ func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	var keys [][]string
+	var numbers []uint32
 	for i, id := range ids {
 		if i == 0 || ids[i-1].Number != id.Number {
 			keys = append(keys, make([]string, 0, len(ids)-i))
+			numbers = append(numbers, id.Number)
 		}
 		keys[len(keys)-1] = append(keys[len(keys)-1], s.bitsKey(id))
 	}
-	cmds := pipelined(ctx, s, len(keys), func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
+	cmds := pipelined(ctx, s, calls{"load", reads, numbers}, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
 		return pipe.MGet(ctx, keys[i]...)
 	})
 	for _, cmd := range cmds {

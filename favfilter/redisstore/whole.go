@@ -31,7 +31,11 @@ func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 
 // readWhole reads both strings of n pages.
 func (s *Store) readWhole(ctx context.Context, n int, id func(n int) favfilter.PageID) []*redis.SliceCmd {
-	return pipelined(ctx, s, n, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
+	pages := make([]uint32, n)
+	for i := range pages {
+		pages[i] = id(i).Number
+	}
+	return pipelined(ctx, s, calls{"whole", reads, pages}, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
 		bits, regions := s.keys(id(i))
 		return pipe.MGet(ctx, bits, regions)
 	})

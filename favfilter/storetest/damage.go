@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"slices"
 	"testing"
 
@@ -109,6 +111,53 @@ func shortStrings(t *testing.T, b Backend) {
 		}
 	}
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// otherFormat: what another version of the program has written is neither read nor changed, and
+// gives way to a page that the caller makes.
+func otherFormat(t *testing.T, b Backend) {
+	if b.Overwrite == nil {
+		t.Skip("a page of this store cannot be of another format version")
+	}
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+	bits, _ := b.Strings(t, id)
+	for _, version := range []byte{1, 2, 4} {
+		old := AsFormat(bits, version)
+		b.Overwrite(t, id, "bits", old)
+		wantTorn(t, b, id)
+		l := load(t, b.Store, id)
+		if l.Page != nil || !errors.Is(l.Damage, favfilter.ErrFormat) || string(l.Version) != string(old[:favfilter.HeaderBytes]) {
+			t.Errorf("format version %d loaded as %+v", version, l)
+		}
+		whole, err := b.Store.LoadWhole(t.Context(), []favfilter.PageID{id})
+		if err != nil || whole[0].Page != nil || !errors.Is(whole[0].Damage, favfilter.ErrFormat) {
+			t.Errorf("format version %d loaded whole as %+v, %v", version, whole, err)
+		}
+		peeked, err := b.Store.Peek(t.Context(), []favfilter.PageID{id})
+		if err != nil || !errors.Is(peeked[0].Damage, favfilter.ErrFormat) {
+			t.Errorf("format version %d peeked as %+v, %v", version, peeked, err)
+		}
+	}
+	h := header(13, 100)
+	h.Sequence, h.Build = 1, 77
+	l := load(t, b.Store, id)
+	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version})
+	if err != nil || !done {
+		t.Fatalf("a page of another format version is replaced as seen: %v, %v", done, err)
+	}
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// AsFormat returns the bits string of a page with another format version in its header, which is
+// sound otherwise.
+func AsFormat(bits []byte, version byte) []byte {
+	b := slices.Clone(bits)
+	b[3] = version
+	constant := slices.Concat(b[:24], b[40:60])
+	binary.BigEndian.PutUint32(b[60:], crc32.Checksum(constant, crc32.MakeTable(crc32.Castagnoli)))
+	return b
 }
 
 // wrongCount: the number of keys is not known for sure where keys were removed that

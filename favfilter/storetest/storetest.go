@@ -79,6 +79,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"half a page lost is noticed", halfLost},
 		{"marks of another build are noticed", otherBuild},
 		{"short strings are noticed", shortStrings},
+		{"a page of another format version is not used", otherFormat},
 		{"a count that is wrong stays at 0", wrongCount},
 		{"peek tells what stands there", peeked},
 		{"peek tells how many regions are collided", peekedCollided},

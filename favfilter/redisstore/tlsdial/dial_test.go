@@ -1,4 +1,4 @@
-package redisstore_test
+package tlsdial_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -87,7 +87,7 @@ func (f *tlsFront) client(t *testing.T, conf *tls.Config) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr: f.addr, MaxRetries: -1, DialerRetries: 1, PoolSize: 10,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return redisstore.DialTLS(ctx, network, addr, conf, time.Minute)
+			return tlsdial.Dial(ctx, network, addr, conf, time.Minute)
 		},
 	})
 	t.Cleanup(func() { _ = client.Close() })
@@ -95,7 +95,7 @@ func (f *tlsFront) client(t *testing.T, conf *tls.Config) *redis.Client {
 }
 
 // Connections that the server has closed while they were idle are not used, without any retry.
-func TestDialTLSClosedIdle(t *testing.T) {
+func TestDialClosedIdle(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there, closed connections are found by using them")
@@ -121,7 +121,7 @@ func TestDialTLSClosedIdle(t *testing.T) {
 }
 
 // Who is not who they should be gets nothing.
-func TestDialTLSRefuses(t *testing.T) {
+func TestDialRefuses(t *testing.T) {
 	front := startTLSFront(t, redistest.Start(t).Addr())
 	for says, conf := range map[string]*tls.Config{
 		"unknown authority": nil,
@@ -135,13 +135,13 @@ func TestDialTLSRefuses(t *testing.T) {
 }
 
 // A server that never answers is not waited for.
-func TestDialTLSTimeout(t *testing.T) {
+func TestDialTimeout(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	conn, err := redisstore.DialTLS(t.Context(), "tcp", silent.Addr().String(), nil, 20*time.Millisecond)
+	conn, err := tlsdial.Dial(t.Context(), "tcp", silent.Addr().String(), nil, 20*time.Millisecond)
 	if err == nil {
 		_ = conn.Close()
 		t.Error("it connected")

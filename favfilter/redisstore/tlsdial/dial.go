@@ -1,4 +1,5 @@
-package redisstore
+// Package tlsdial connects clients of Redis with TLS, so that their pools notice closed connections.
+package tlsdial
 
 import (
 	"context"
@@ -8,15 +9,15 @@ import (
 	"time"
 )
 
-// DialTLS connects to addr with TLS 1.2 or later, for a client's Dialer. The name that the
-// certificate must have is conf.ServerName, or else the host in addr; conf may be nil. It
-// ends after timeout; 0: 5 seconds.
+// Dial connects to addr with TLS 1.2 or later, for a client's Dialer. The certificate must be for
+// conf.ServerName, or else for the host in addr; conf may be nil. Dial ends after timeout, or after 5
+// seconds if that is 0.
 //
-// Of the connection, the pool of the client can see whether the server has closed it, as of
-// one without TLS. Of one that crypto/tls makes it cannot: when a server closes its
-// connections, then as many commands as there were connections fail once, which is more
-// than retries hide, and enough for [Guard] to give the node up.
-func DialTLS(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
+// The client's pool can see whether the server has closed the connection, as it can without TLS. The
+// pool does not see that of a connection made by crypto/tls. Then, after a server has closed its
+// connections, as many commands as there were connections fail once. That is more than retries hide,
+// and enough for a circuit breaker to open.
+func Dial(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
 	if timeout == 0 {
 		timeout = 5 * time.Second
 	}
