@@ -24,12 +24,6 @@ const (
 	bulkWriters = 8
 )
 
-// bulkLedger is what a ledger needs for a [Bulk]: *ledger.Ledger has it.
-type bulkLedger interface {
-	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
-	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
-}
-
 // Bulk records very many activities at a rate that [Recorder.Record] does not reach: in transactions as large as the caller
 // makes them, and so that a page which was empty before is made in process and written once, by Finish. What other
 // Recorders see of the activities meanwhile they make from the ledger.
@@ -37,9 +31,7 @@ type bulkLedger interface {
 // Prepare may be called beside everything else, the other methods one at a time. A Recorder has any number of
 // Bulks, and is used meanwhile as ever.
 type Bulk struct {
-	r      *Recorder
-	ledger bulkLedger
-
+	r     *Recorder
 	pages map[uint32]*bulkPage
 	keys  int            // of all pages
 	rows  map[uint64]int // of users, by hash, who have many
@@ -56,13 +48,12 @@ type bulkPage struct {
 	anew     bool // somebody else changed it too, or something of it went: the ledger has to be read for it
 }
 
-// NewBulk returns a Bulk; nil where there is no ledger.
+// NewBulk returns a Bulk, or nil without a ledger.
 func (r *Recorder) NewBulk() *Bulk {
-	l, ok := r.ledger.(bulkLedger)
-	if !ok {
+	if !r.HasLedger() {
 		return nil
 	}
-	return &Bulk{r: r, ledger: l, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), rows: make(map[uint64]int)}
+	return &Bulk{r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), rows: make(map[uint64]int)}
 }
 
 // PreparedBulk is activities made ready for [Bulk.Record].
@@ -80,11 +71,7 @@ func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
 	changes := make([]ledger.Change, 0, len(activities))
 	var rows rowChunks
 	for i, a := range activities {
-		err := b.r.kinds.Check(a)
-		if err == nil {
-			err = a.checkTimes(p.at)
-		}
-		if err != nil {
+		if err := b.r.check(a, p.at); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 		if k, _ := b.r.kinds.Named(a.Kind); k.InLedger() {
@@ -97,7 +84,7 @@ func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
 		}
 	}
 	var err error
-	p.changes, err = b.ledger.Prepare(changes)
+	p.changes, err = b.r.ledger.Prepare(changes)
 	return p, err
 }
 
@@ -121,10 +108,13 @@ func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 	if r.isClosed() {
 		return nil, ErrClosed
 	}
+	if err := r.agreed(); err != nil {
+		return nil, fmt.Errorf("record %d activities: nothing was changed: %w", len(p.activities), err)
+	}
 	result := make([]Outcome, len(p.activities))
 	if len(p.inLedger) > 0 {
 		limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-		receipt, err := b.ledger.RecordPrepared(limited, r.now(), p.changes)
+		receipt, err := r.ledger.RecordPrepared(limited, r.now(), p.changes)
 		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("record %d activities: %w", len(p.activities), unavailable("ledger", err))
@@ -149,8 +139,7 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	r := b.r
 	others := make([]ledger.PageChange, 0, len(pages))
 	for _, p := range pages {
-		r.learnBelow(p)
-		raise(&r.marks.of(p.Page).committed, p.Sequence)
+		r.sequences.of(p.Page).giveOut(p.Sequence)
 		r.placements.note(p.Page, p.Owner)
 		b.count(p)
 		taken, err := b.take(ctx, p)
@@ -232,7 +221,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 // passed. To be called also after an error of Record: what earlier calls have recorded stays.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
-	b.r.owners.leaving.Wait() // each has some seconds
+	b.r.owners.wait(ctx) // each has some seconds, or minutes for a large page
 	if err == nil {
 		b.r.outwait(b.committed)
 		return nil
@@ -249,7 +238,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	pages, late := b.pages, b.late
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
 	for number, page := range pages { // whatever comes: what is read below has lost writes
-		raise(&b.r.marks.of(number).required, page.sequence)
+		b.r.sequences.of(number).require(page.sequence)
 	}
 	var writers errgroup.Group
 	writers.SetLimit(bulkWriters)
@@ -260,7 +249,7 @@ func (b *Bulk) place(ctx context.Context) error {
 			err := do()
 			b.r.bulked.Delete(number) // whatever came of it
 			if err == nil {
-				raise(&b.r.marks.of(number).stood, sequence)
+				b.r.sequences.of(number).standAt(sequence)
 				return nil
 			}
 			mu.Lock()
@@ -302,11 +291,11 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	if p.anew {
 		return r.remake(ctx, number, p.sequence, "bulk")
 	}
-	page, err := r.imageOf(number, p.keys, ledger.Standing{Sequence: p.sequence})
+	page, err := r.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.Standing{Sequence: p.sequence})
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, applyTimeout)
+	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 	defer cancel()
 	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: r.pageID(number), Page: page, Newer: true})
 	switch {

@@ -72,7 +72,7 @@ func (g *rig) wantLive(t *testing.T, live map[Activity]bool) {
 		v := views[user]
 		if v == nil {
 			var err error
-			v, err = g.View(t.Context(), user, g.Kinds().All())
+			v, err = g.View(t.Context(), user, g.Kinds().All(), nil)
 			must(t, err)
 			views[user] = v
 		}
@@ -311,7 +311,7 @@ func TestBulkIsLeftAlone(t *testing.T) {
 		do(live, batch)
 		_, err := b.recordAll(t.Context(), batch)
 		must(t, err)
-		must(t, g.pollOnce(t.Context(), pollTimeout, g.elapsed()))
+		must(t, g.pollOnce(t.Context(), g.newPoll()))
 		if found, standings := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(standings) > 0 {
 			t.Errorf("the scrub looked at %d pages, and would make these anew: %+v", lookedAt(standings), found)
 		}
@@ -377,9 +377,25 @@ func BenchmarkBulkPages(b *testing.B) {
 			}
 		}
 		for number, keys := range pages {
-			_, err := g.imageOf(uint32(number), keys, ledger.Standing{Sequence: 1})
+			_, err := g.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.Standing{Sequence: 1})
 			must(b, err)
 		}
 	}
 	b.ReportMetric(float64(len(all))*float64(b.N)/b.Elapsed().Seconds(), "activities/s")
+}
+
+// A ledger behind another type takes a bulk as well.
+func TestBulkOfAWrappedLedger(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	g.open(t, &countedLedger{Ledger: g.ledger}, g.store)
+	b := g.NewBulk()
+	if b == nil {
+		t.Fatal("there is no bulk")
+	}
+	p, err := b.Prepare([]Activity{add("1", "hide", "p")})
+	must(t, err)
+	_, err = b.Record(t.Context(), p)
+	must(t, err)
+	must(t, b.Finish(t.Context()))
+	g.want(t, "1", "hide", "p", Direct)
 }

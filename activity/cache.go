@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"container/list"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// cache holds what Views have read of the store, the latest used first, so that the next feed of the same viewer
+// cache holds what Views have read of the store, so that the next feed of the same viewer
 // takes no round trip.
 //
 // A page of the ledger is as good as its sequence: it is used only while that is what readers have to see, and while
@@ -19,13 +18,11 @@ import (
 // Windows have no sequence. What this process writes to one is forgotten here before it is acknowledged; what
 // others write is overlooked for the staleness bound at most.
 type cache struct {
-	most  int           // bytes
+	most  int           // bytes of one page or window
 	keeps time.Duration // windows, and writes from being acknowledged; 0: nobody else writes
 
 	mu     sync.Mutex
-	held   map[favfilter.PageID]*list.Element // of holding
-	order  *list.List
-	bytes  int
+	held   *lru[favfilter.PageID, holding]
 	writes [256]uint64 // to windows, by their bucket: what began to be read before the last one may lack it
 
 	hits, misses atomic.Uint64 // views that needed not, and that had to, read the store
@@ -33,10 +30,8 @@ type cache struct {
 
 // holding is a page of the ledger, or the parts of a window.
 type holding struct {
-	id    favfilter.PageID
 	page  *favfilter.Page
 	parts window
-	bytes int
 }
 
 // newCache returns one of so many bytes, nil if that is 0: then there is none.
@@ -44,7 +39,8 @@ func newCache(bytes int, keeps time.Duration) *cache {
 	if bytes == 0 {
 		return nil
 	}
-	return &cache{most: bytes, keeps: keeps, held: make(map[favfilter.PageID]*list.Element), order: list.New()}
+	const share = 16 // a larger one would push out what many others come back for
+	return &cache{most: bytes / share, keeps: keeps, held: newLRU[favfilter.PageID, holding](bytes)}
 }
 
 // delays is how long after its commit a write is acknowledged at the earliest: as long as other processes may
@@ -63,17 +59,15 @@ func (c *cache) page(id favfilter.PageID, want uint64, moves uint32) *favfilter.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.held[id]
-	if e == nil {
+	held, ok := c.held.get(id)
+	if !ok {
 		return nil
 	}
-	page := holdingOf(e).page
-	if h := page.Header(); h.Sequence < want || h.Moves < moves {
-		c.drop(e)
+	if h := held.page.Header(); h.Sequence < want || h.Moves < moves {
+		c.held.drop(id)
 		return nil
 	}
-	c.order.MoveToFront(e)
-	return page
+	return held.page
 }
 
 // window fills in w what is held of it, as of now, and reports whether it could.
@@ -83,17 +77,15 @@ func (c *cache) window(w *window, now int64) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.held[w.id]
-	if e == nil {
+	h, ok := c.held.get(w.id)
+	if !ok {
 		return false
 	}
-	h := holdingOf(e)
 	from, _ := w.ring.Span(0, w.now)
 	if was, _ := h.parts.ring.Span(0, h.parts.now); !was.Equal(from) || c.keeps > 0 && now-h.parts.begun > int64(c.keeps) {
-		c.drop(e)
+		c.held.drop(w.id)
 		return false
 	}
-	c.order.MoveToFront(e)
 	w.loaded, w.parts, w.held = h.parts.loaded, h.parts.parts, true
 	return true
 }
@@ -121,10 +113,10 @@ func (c *cache) putPage(id favfilter.PageID, page *favfilter.Page) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.held[id]; e != nil && holdingOf(e).page.Header().Sequence > page.Header().Sequence {
-		return // who read it was slow
+	if held, ok := c.held.get(id); ok && held.page.Header().Sequence > page.Header().Sequence {
+		return // the reader of this one was slow
 	}
-	c.put(holding{id: id, page: page, bytes: imageBytes(page)})
+	c.put(id, holding{page: page}, imageBytes(page))
 }
 
 // forgetPage gives up what is held of a page, which may be damaged.
@@ -134,9 +126,7 @@ func (c *cache) forgetPage(id favfilter.PageID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.held[id]; e != nil {
-		c.drop(e)
-	}
+	c.held.drop(id)
 }
 
 // putWindow holds a window as it was read, unless it was written to meanwhile.
@@ -144,34 +134,27 @@ func (c *cache) putWindow(w *window) {
 	if c == nil {
 		return
 	}
-	h := holding{id: w.id, parts: *w}
+	bytes := 0
 	for _, part := range w.parts {
 		if part != nil {
-			h.bytes += imageBytes(part)
+			bytes += imageBytes(part)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.writes[bucket(w.id)] == w.writes {
-		c.put(h)
+		c.put(w.id, holding{parts: *w}, bytes)
 	}
 }
 
 // put is called with mu held.
-func (c *cache) put(h holding) {
-	const overhead, share = 512, 16
-	h.bytes += overhead
-	if e := c.held[h.id]; e != nil {
-		c.drop(e)
+func (c *cache) put(id favfilter.PageID, h holding, bytes int) {
+	const overhead = 512
+	if bytes += overhead; bytes > c.most {
+		c.held.drop(id)
+		return
 	}
-	if h.bytes > c.most/share {
-		return // it would push out what many others come back for
-	}
-	c.held[h.id] = c.order.PushFront(h)
-	c.bytes += h.bytes
-	for c.bytes > c.most {
-		c.drop(c.order.Back())
-	}
+	c.held.put(id, h, bytes)
 }
 
 // wrote forgets a window that was written to.
@@ -182,17 +165,7 @@ func (c *cache) wrote(id favfilter.PageID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes[bucket(id)]++
-	if e := c.held[id]; e != nil {
-		c.drop(e)
-	}
-}
-
-// drop is called with mu held.
-func (c *cache) drop(e *list.Element) {
-	h := holdingOf(e)
-	c.order.Remove(e)
-	delete(c.held, h.id)
-	c.bytes -= h.bytes
+	c.held.drop(id)
 }
 
 // count notes whether a View needed the store.
@@ -204,11 +177,6 @@ func (c *cache) count(hit bool) {
 	default:
 		c.misses.Add(1)
 	}
-}
-
-func holdingOf(e *list.Element) holding {
-	h, _ := e.Value.(holding) // nothing else is put in
-	return h
 }
 
 // heldPage is the page of v, if it is held and may be used.

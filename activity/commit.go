@@ -3,16 +3,10 @@ package activity
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // write is one caller's changes. Its results may be read once done is closed.
@@ -27,6 +21,9 @@ type write struct {
 
 	outcomes []Outcome
 	err      error
+
+	open   int   // pages that it waits for
+	failed error // of its pages
 }
 
 func (w *write) finish(err error) {
@@ -38,10 +35,11 @@ func (w *write) finish(err error) {
 type group struct {
 	writes    []*write
 	receipt   ledger.Receipt
-	committed int64                    // when, as [Recorder.elapsed]
-	anew      map[uint32]bool          // pages that are not changed, but made anew, or false: later
-	await     map[uint32]chan struct{} // pages that an earlier group is on its way to
-	there     chan struct{}            // closed when this group is there
+	committed int64           // when, as [Recorder.elapsed]
+	toRebuild map[uint32]bool // pages that are rebuilt instead of changed; false: later
+	await     map[chan struct{}]bool
+	passed    chan struct{} // closed when this group has been at all of its pages once
+	tracking
 }
 
 // commitLoop commits what is queued, group by group, until the Recorder is closed.
@@ -102,21 +100,23 @@ func (r *Recorder) commit(writes []*write) {
 		}
 		return
 	}
-	g := group{
-		writes: writes, receipt: receipt, committed: r.elapsed(),
-		await: make(map[uint32]chan struct{}), there: make(chan struct{}),
+	g := &group{
+		writes: writes, receipt: receipt, committed: r.elapsed(), toRebuild: r.pagesToRebuild(writes, receipt),
+		await: make(map[chan struct{}]bool), passed: make(chan struct{}), tracking: newTracking(),
 	}
-	g.anew = r.anewPages(writes, receipt)
+	next := outcomes(receipt)
+	for _, w := range writes {
+		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
+	}
 	r.settling <- struct{}{}
 	r.mu.Lock()
 	for _, p := range receipt.Pages {
-		r.learnBelow(p)
-		raise(&r.marks.of(p.Page).committed, p.Sequence)
+		r.sequences.of(p.Page).giveOut(p.Sequence)
 		r.placements.note(p.Page, p.Owner)
 		if before := r.tail[p.Page]; before != nil {
-			g.await[p.Page] = before
+			g.await[before] = true
 		}
-		r.tail[p.Page] = g.there
+		r.tail[p.Page] = g.passed
 	}
 	r.mu.Unlock()
 	r.ended.Go(func() { r.settle(g) })
@@ -126,9 +126,9 @@ func (r *Recorder) commit(writes []*write) {
 // the first one's, so that traces tell of it there.
 func onBehalf(writes []*write) context.Context { return context.WithoutCancel(writes[0].ctx) }
 
-// anewPages are the pages of writes that want them made anew. The page that a user who is being deleted has to
+// pagesToRebuild are the pages of writes that want them rebuilt. The page that a user who is being deleted has to
 // themselves is not worth it until all rows are gone: nobody uses it before, as it is behind.
-func (r *Recorder) anewPages(writes []*write, receipt ledger.Receipt) map[uint32]bool {
+func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
 		if !w.deletes {
@@ -147,49 +147,70 @@ func (r *Recorder) anewPages(writes []*write, receipt ledger.Receipt) map[uint32
 	return pages
 }
 
-// settle brings every page of the group to its sequence and answers the callers.
-// Groups reach a page in the order of their transactions, so that writers of one
-// process leave no gap for each other.
-func (r *Recorder) settle(g group) {
-	for _, before := range g.await {
+// settle brings the pages of the group to their sequences, as far as one call of the store does, and answers the callers
+// whose pages stand then. Pages that need more go on in lanes, and so do those that an earlier group has in a lane: nobody
+// else waits for them. Groups reach a page in the order of their transactions, so that writers of one process leave no gap for
+// each other.
+func (r *Recorder) settle(g *group) {
+	for before := range g.await {
 		<-before
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
-	failed := r.applyAll(ctx, g.receipt.Pages, g.anew)
-	cancel()
+	pages, steps := r.joinLanes(ctx, g)
+	repairs, failed := r.applyOnce(ctx, pages, g.toRebuild)
 	r.mu.Lock()
+	begun := make([]uint32, 0, len(repairs))
+	for _, repair := range repairs {
+		s := &step{ctx: ctx, group: g, change: repair.change, repair: repair.do}
+		steps = append(steps, s)
+		r.lanes[s.change.Page] = &lane{}
+		r.enter(s)
+		begun = append(begun, s.change.Page)
+	}
 	for _, p := range g.receipt.Pages {
-		if r.tail[p.Page] == g.there {
+		if r.tail[p.Page] == g.passed {
 			delete(r.tail, p.Page)
 		}
 	}
+	answered := r.track(g, steps, failed, cancel)
 	r.mu.Unlock()
-	close(g.there)
+	close(g.passed)
 	<-r.settling
-	r.answer(g, failed)
+	if len(steps) > 0 {
+		context.AfterFunc(ctx, func() { r.background(func() { r.expire(g) }) })
+	}
+	for _, page := range begun {
+		r.ended.Go(func() { r.runLane(page) })
+	}
+	r.answer(g.committed, answered)
 }
 
-// answer tells the callers how their writes went: first those whose pages all stand, and
+// answer tells callers how their writes went: first those whose pages all stand, and
 // the others when the ledger alone makes sure that they are seen.
-func (r *Recorder) answer(g group, failed map[uint32]error) {
-	r.outwait(g.committed)
-	next := outcomes(g.receipt)
+func (r *Recorder) answer(committed int64, writes []*write) {
+	if len(writes) == 0 {
+		return
+	}
 	var late []*write
-	for _, w := range g.writes {
-		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
-		if len(failed) > 0 && r.failure(w, g.receipt, failed) != nil {
+	waited := false
+	for _, w := range writes {
+		switch {
+		case w.failed != nil:
 			late = append(late, w)
-		} else {
-			w.finish(nil)
+			continue
+		case !w.deletes && !waited: // DeleteUser waits itself, for all that it writes
+			r.outwait(committed)
+			waited = true
 		}
+		w.finish(nil)
 	}
 	if len(late) == 0 {
 		return
 	}
-	seen := r.outlast(g.committed)
+	seen := r.outlast(committed)
 	for _, w := range late {
 		if !seen {
-			w.finish(unavailable("pages", r.failure(w, g.receipt, failed)))
+			w.finish(unavailable("pages", w.failed))
 			continue
 		}
 		r.stats.withoutPage.Add(1)
@@ -234,166 +255,34 @@ func (r *Recorder) outlast(committed int64) bool {
 	return true
 }
 
-// failure returns what went wrong with the pages of w: those that its rows are on, and those that others may take for
-// theirs who have not heard of a move.
-func (r *Recorder) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
-	var errs []error
-	add := func(err error) {
-		if err != nil && !slices.Contains(errs, err) {
-			errs = append(errs, err)
-		}
-	}
+// pagesOf calls each with the pages of w, some of them more than once: those that its rows are on, and those that others may
+// take for theirs who have not heard of a move.
+func (r *Recorder) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
-			add(failed[r.homeOf(row.Hash)])
+			each(r.homeOf(row.Hash))
 			placed, ok := receipt.Placed[row.Hash]
 			if !ok {
 				continue
 			}
-			add(failed[placed.Page])
+			each(placed.Page)
 			for _, page := range placed.Left {
-				add(failed[page])
+				each(page)
 			}
 		}
 	}
-	return errors.Join(errs...)
 }
 
-// applyAll brings the pages to where the transaction left them, and returns the
-// errors of those that could not be.
-func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, anew map[uint32]bool) map[uint32]error {
-	var batches []favfilter.Batch
-	var numbers []uint32 // of the pages of batches
-	repairs := repairs{failed: make(map[uint32]error)}
-	repairs.group.SetLimit(maxRebuilds)
-	for _, p := range pages {
-		now, listed := anew[p.Page]
-		switch {
-		case now:
-			// It stands below until then, so nobody's write can go past with what was in it.
-			repairs.start(p.Page, func() error { return r.remake(ctx, p.Page, p.Sequence, "user deleted") })
-		case listed && len(p.Added) == 0:
-		case len(p.Added)+len(p.Removed) > 0:
-			b, err := r.batch(ctx, p)
-			if err != nil {
-				repairs.fail(p.Page, unavailable("ledger", err))
-				continue
-			}
-			batches, numbers = append(batches, b), append(numbers, p.Page)
-		case r.marks.of(p.Page).stood.Load() < p.Sequence:
-			// Nothing changed, but the write that this one repeats may not have reached
-			// the page.
-			repairs.start(p.Page, func() error { return r.stand(ctx, p.Page, p.Sequence) })
-		}
+// failure returns what went wrong with the pages of w.
+func (r *Recorder) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
+	if len(failed) == 0 {
+		return nil
 	}
-	for i, res := range r.apply(ctx, batches) {
-		b, page := batches[i], numbers[i]
-		if res.Err != nil {
-			repairs.fail(page, res.Err)
-		} else if reason := r.amiss(ctx, page, res); reason != "" {
-			repairs.start(page, func() error { return r.mend(ctx, page, b, res, reason) })
-		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
-			r.tidying.add(page) // how much was cleared is not known any more
+	var errs []error
+	r.pagesOf(w, receipt, func(page uint32) {
+		if err := failed[page]; err != nil && !slices.Contains(errs, err) {
+			errs = append(errs, err)
 		}
-	}
-	failed := repairs.wait()
-	for _, p := range pages {
-		// Also where it failed: the ledger has it, so a page below has lost it.
-		raise(&r.marks.of(p.Page).required, p.Sequence)
-		if now, ok := anew[p.Page]; failed[p.Page] == nil && (now || !ok || len(p.Added) > 0) {
-			raise(&r.marks.of(p.Page).stood, p.Sequence)
-		}
-	}
-	return failed
-}
-
-// apply is Store.Apply, within a time that allows for the number of pages.
-func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout+time.Duration(len(batches))*applyMore)
-	defer cancel()
-	return r.store.Apply(ctx, batches)
-}
-
-// mend brings the page of b to where it has to stand after the store answered res. A page
-// that is a little behind most likely waits for another process, which is quicker to be
-// waited for than a rebuild.
-func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
-	const tries, near = 4, 8
-	for i := range tries {
-		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
-			break
-		}
-		select {
-		case <-time.After(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)): //nolint:gosec // no secret
-		case <-ctx.Done():
-			return fmt.Errorf("apply to page %v: %w", b.ID, ctx.Err())
-		}
-		res = r.apply(ctx, []favfilter.Batch{b})[0]
-		if res.Err != nil {
-			return res.Err
-		}
-		if reason = r.amiss(ctx, page, res); reason == "" {
-			return nil
-		}
-	}
-	return r.remake(ctx, page, b.Sequence, reason)
-}
-
-// repairs are pages of one group that are brought to where they have to stand, some at
-// a time.
-type repairs struct {
-	group  errgroup.Group
-	mu     sync.Mutex
-	failed map[uint32]error
-}
-
-func (s *repairs) start(page uint32, repair func() error) {
-	s.group.Go(func() error {
-		if err := repair(); err != nil {
-			s.fail(page, err)
-		}
-		return nil // others go on
 	})
-}
-
-func (s *repairs) fail(page uint32, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed[page] = err
-}
-
-func (s *repairs) wait() map[uint32]error {
-	_ = s.group.Wait() // always nil: see start
-	return s.failed
-}
-
-// amiss says why the page has to be made anew after the store answered res, "" if it
-// has not.
-func (r *Recorder) amiss(ctx context.Context, page uint32, res favfilter.Result) string {
-	switch {
-	case res.State != favfilter.Applied && res.State != favfilter.Current:
-		return res.State.String()
-	case r.ahead(ctx, page, res.Header.Sequence):
-		return "ahead"
-	case r.overfull(res.Header):
-		return "overfull"
-	case r.oversized(res.Header):
-		return "oversized"
-	default:
-		if res.Cleared > 0 && res.Cleared < enoughCleared {
-			r.tidying.add(page)
-		}
-		return ""
-	}
-}
-
-// batch is what a page has to do to follow the ledger.
-func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
-	b := favfilter.Batch{ID: r.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
-	var err error
-	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
-		return b, err
-	}
-	b.Add, err = r.hashes(ctx, p.Added)
-	return b, err
+	return errors.Join(errs...)
 }

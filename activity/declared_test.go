@@ -104,7 +104,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.losePages(t)
 	broken.fails.Store(true)
 
-	if _, err := plain.View(t.Context(), "1", plain.Kinds().All()); dependency(err) != "ledger" {
+	if _, err := plain.View(t.Context(), "1", plain.Kinds().All(), nil); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
 	}
 	if n := rich.wantHeld(t, l); n != 0 {
@@ -129,12 +129,13 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	plain.now.Add(int64(1e9) * 7200)
 	plain.removeEnded()
 	rich.wantHeld(t, l)
-	if _, err := plain.View(t.Context(), "1", plain.Kinds().All()); dependency(err) != "ledger" {
+	if _, err := plain.View(t.Context(), "1", plain.Kinds().All(), nil); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
 	}
 	rich.wantHeld(t, l)
 
 	broken.fails.Store(false)
+	plain.rebuilds.forgive() // as a poll does that finds the ledger again
 	plain.want(t, "1", "block", "c0", Direct)
 	if n := rich.wantHeld(t, l); n != 1 {
 		t.Error("the page was not made")

@@ -15,6 +15,8 @@ const (
 	CodeOutOfRange    = "out_of_range"
 	CodeWrongEffect   = "wrong_effect"
 	CodeNoLedger      = "no_ledger"
+	CodeTooManyPages  = "too_many_pages"
+	CodeTooManyIDs    = "too_many_ids"
 )
 
 const fieldKind = "kind"

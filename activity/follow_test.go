@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -44,14 +45,20 @@ func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
 // setBack makes page 0 of the store what it was when the returned function was made.
 func setBack(t *testing.T, s favfilter.Store) func() {
 	t.Helper()
+	return setBackPage(t, s, favfilter.PageID{})
+}
+
+// setBackPage is setBack for any page.
+func setBackPage(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
+	t.Helper()
 	load := func() favfilter.Loaded {
-		loaded, err := s.Load(t.Context(), []favfilter.PageID{{}})
+		loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
 		return loaded[0]
 	}
 	old := load().Page
 	return func() {
-		done, err := s.Replace(t.Context(), favfilter.Replacement{Page: old, Seen: load().Version})
+		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: load().Version})
 		must(t, err)
 		if !done {
 			t.Fatal("the page could not be set back")
@@ -92,7 +99,7 @@ type slowLedger struct {
 	Ledger
 	delay      time.Duration
 	fails      atomic.Bool
-	unreadable atomic.Bool // the rows, too
+	unreadable atomic.Bool // pages cannot be read, nor their sequences
 	polls      atomic.Int64
 }
 
@@ -103,8 +110,15 @@ func (l *slowLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledge
 	return l.Ledger.Keys(ctx, page)
 }
 
+func (l *slowLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	if l.unreadable.Load() {
+		return 0, faulttest.ErrInjected
+	}
+	return l.Ledger.Sequence(ctx, page)
+}
+
 func (l *slowLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	if l.polls.Add(1) == 1 { // at Open
 		return l.Ledger.Changed(ctx, since, each)
@@ -236,7 +250,7 @@ type countedLedger struct {
 }
 
 func (l *countedLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	return l.Ledger.Changed(ctx, since, func(page uint32, s ledger.Standing) error {
 		l.pages.Add(1)
@@ -262,6 +276,34 @@ func TestLedgerClock(t *testing.T) {
 	})
 }
 
+// Somebody sets this machine's clock after a poll has read the ledger's: what has passed since then is
+// measured by the monotonic clock.
+func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
+	t.Parallel()
+	for _, set := range []time.Duration{10 * time.Minute, -10 * time.Minute, 24 * time.Hour} {
+		at := time.Now()
+		clock := at.Add(time.Hour).Round(0)
+		wall := at.Round(0)
+		turnBack(&at, set) // as the machine's clock was before it was set
+		if got := wall.Sub(at.Round(0)); got != set {
+			t.Fatalf("turned back by %v, want %v", got, set)
+		}
+		r := &Recorder{}
+		r.follow.clock.Store(&clockReading{clock, at})
+		if got := r.ledgerTime().Sub(clock); got < 0 || got > time.Minute {
+			t.Errorf("set by %v, the ledger's time is %v after what was read just now", set, got)
+		}
+	}
+}
+
+// turnBack changes what a time says of the wall clock, and not what it says of the monotonic clock, which no method
+// of it does.
+func turnBack(at *time.Time, by time.Duration) {
+	const seconds = 30 // the bit of the wall clock's
+	wall := (*uint64)(unsafe.Pointer(at))
+	*wall -= uint64(by/time.Second) << seconds
+}
+
 // clockedLedger has a clock of its own.
 type clockedLedger struct {
 	Ledger
@@ -269,10 +311,10 @@ type clockedLedger struct {
 }
 
 func (l clockedLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	p, err := l.Ledger.Changed(ctx, since, each)
-	p.Ahead += l.by
+	p.Clock = p.Clock.Add(l.by)
 	return p, err
 }
 
@@ -333,7 +375,7 @@ func TestLedgerTimeDoesNotGoBack(t *testing.T) {
 			{-10 * time.Minute, -10 * time.Minute},
 			{10 * time.Minute, 10 * time.Minute},
 		} {
-			r.follow.clock.Store(int64(step.ahead))
+			r.follow.clock.Store(&clockReading{time.Now().Add(step.ahead), time.Now()})
 			if got := r.ledgerTime().Sub(start); got != step.want {
 				t.Errorf("measured to be %v ahead, it is %v, want %v", step.ahead, got, step.want)
 			}

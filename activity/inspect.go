@@ -118,16 +118,16 @@ func (r *Recorder) readSettled(ctx context.Context, number uint32) (*PageInside,
 
 // readInside reads the page first, and the ledger after it: a page that is ahead was changed meanwhile, or is of another.
 func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
-	want := r.marks.of(number).required.Load() // before the read
+	want := r.sequences.of(number).required.Load() // before the read
 	loaded, err := r.loadWhole(ctx, r.pageID(number))
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, s, err := r.ledger.Keys(ctx, number)
+	rows, s, err := r.allKeys(ctx, number)
 	if err != nil {
 		return nil, nil, unavailable("ledger", err)
 	}
-	r.learn(number, s.Sequence)
+	r.sequences.of(number).learn(s.Sequence)
 	p := r.insideOf(number, loaded)
 	p.Ledger = &LedgerPage{Sequence: s.Sequence, Moves: s.Moves}
 	switch {
@@ -240,7 +240,7 @@ func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (Rebuilt, err
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}
 	start := time.Now()
-	f, err := r.rebuild(ctx, number, r.marks.of(number).required.Load(), "asked for", maxFlights)
+	f, err := r.rebuild(ctx, number, r.sequences.of(number).required.Load(), "asked for", maxFlights)
 	if err == nil {
 		err = unavailable("pages", f.storeErr)
 	}

@@ -75,10 +75,7 @@ func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, e
 // readUserPage reads the page of a user, wherever they move meanwhile.
 func (r *Recorder) readUserPage(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
 	for range maxMoves {
-		if r.HasLedger() {
-			r.keepUp(ctx)
-		}
-		page := r.pageOf(hash)
+		page, _, _ := r.keepUp(ctx, hash)
 		inside, rows, err := r.readSettled(ctx, page)
 		if err != nil {
 			return nil, nil, err

@@ -24,19 +24,20 @@ func CheckID(id, field string) error {
 // that no two activities share a key, whatever their ids.
 //
 // It is hashed in two parts, the start, up to the target's id, and that id as it is: a feed check hashes the start of
-// each kind and the ids of its candidates, each once.
+// each kind and the ids of its candidates, each once. The two parts have different seeds, see
+// [favfilter.Start].
 
 // startHash is the hash of a key's start.
-func startHash(seed uint64, kind, owner string, target Target) favfilter.Hash {
+func startHash(seed uint64, kind, owner string, target Target) favfilter.Start {
 	var buf [128]byte
-	return favfilter.HashKeyBytes(seed, appendKeyStart(buf[:0], kind, owner, target))
+	return favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, target))
 }
 
 // hashOf is the hash of a whole key. Of two parts of its text, it is that of [startHash] with the id's.
 func hashOf(seed uint64, key string) favfilter.Hash {
 	owner := strings.Index(key, ":U") + len(":U")
 	end := owner + strings.IndexByte(key[owner:], '_') + len("_U")
-	return favfilter.HashKey(seed, key[:end]).With(favfilter.HashKey(seed, unescape(key[end:])))
+	return favfilter.HashStart(seed, key[:end]).With(favfilter.HashKey(seed, unescape(key[end:])))
 }
 
 // appendKeyStart appends a key up to the target's id.

@@ -104,12 +104,15 @@ func BuiltinKinds() *Kinds {
 	return kinds
 }
 
+// Seen is the name of the kind by which a feed records what it shows.
+const Seen = "seen"
+
 func builtinKinds() []Kind {
 	return []Kind{
 		{Name: "block", Plural: "blocks", Target: User, Effect: Drop, Reverse: "blocked-by"},
 		{Name: "hide", Plural: "hides", Target: Post, Effect: Drop},
 		{Name: "like", Plural: "likes", Target: Post, Effect: Annotate},
-		{Name: "seen", Plural: "seen", Target: Post, Effect: Drop, Window: 30 * 24 * time.Hour},
+		{Name: Seen, Plural: Seen, Target: Post, Effect: Drop, Window: 30 * 24 * time.Hour},
 	}
 }
 

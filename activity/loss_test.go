@@ -211,7 +211,7 @@ func (h *hider) watch(ctx context.Context, t *testing.T) {
 	k, _ := h.Kinds().Named("hide")
 	for ctx.Err() == nil {
 		until := h.acked.Load()
-		v, err := h.View(ctx, h.user, []Kind{k})
+		v, err := h.View(ctx, h.user, []Kind{k}, nil)
 		from := h.undone.Load()
 		if err != nil {
 			if ctx.Err() == nil {
@@ -236,13 +236,13 @@ func TestOneCommandAFeed(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 64)
 	g.record(t, true, add("1", "block", "2"))
 	g.record(t, true, add("1", "seen", "p"))
-	v, err := g.View(t.Context(), "1", g.Kinds().All())
+	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
 	must(t, err)
 	g.open(t, unasked{g.ledger, t}, g.store)
 	before := server.CommandStats()
 	const n = 50
 	for range n {
-		if v, err = g.View(t.Context(), "1", g.Kinds().All()); err != nil {
+		if v, err = g.View(t.Context(), "1", g.Kinds().All(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +268,7 @@ func TestOneCommandAFeed(t *testing.T) {
 	wantCommands(t, server, before, map[string]int64{"evalsha": n})
 	before = server.CommandStats()
 	for i := range n { // a feed that records what it shows: one more for the whole screen
-		v, err := g.View(t.Context(), "1", g.Kinds().All())
+		v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
 		must(t, err)
 		must(t, v.Record(t.Context(), 3, []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}))
 	}

@@ -230,7 +230,7 @@ func TestWithoutLedgerSettings(t *testing.T) {
 func TestWithoutLedgerAndStore(t *testing.T) {
 	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 2})
 	g.useStore(t, downStore{})
-	if _, err := g.View(t.Context(), "1", g.Kinds().All()); dependency(err) != "pages" {
+	if _, err := g.View(t.Context(), "1", g.Kinds().All(), nil); dependency(err) != "pages" {
 		t.Errorf("view: %v", err)
 	}
 	if ready, down := g.Ready(context.Background()); ready || len(down) != 1 {

@@ -150,7 +150,7 @@ func TestImagesNeedTheLedger(t *testing.T) {
 		ending.unreadable.Store(true)
 		p.want(t, "1", "hide", "p", Direct) // within the bound
 		time.Sleep(3 * time.Second)
-		if _, err := p.View(t.Context(), "1", p.Kinds().All()); dependency(err) != "ledger" {
+		if _, err := p.View(t.Context(), "1", p.Kinds().All(), nil); dependency(err) != "ledger" {
 			t.Errorf("error %v", err)
 		}
 		ending.unreadable.Store(false)
@@ -166,6 +166,7 @@ func TestImagesNeedTheLedger(t *testing.T) {
 type hangingLedger struct {
 	Ledger
 	hangs atomic.Bool
+	polls atomic.Int64
 }
 
 func (l *hangingLedger) wait(ctx context.Context) error {
@@ -177,8 +178,9 @@ func (l *hangingLedger) wait(ctx context.Context) error {
 }
 
 func (l *hangingLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
+	l.polls.Add(1)
 	if err := l.wait(ctx); err != nil {
 		return ledger.Progress{}, err
 	}
@@ -241,7 +243,7 @@ func TestCloseIsQuick(t *testing.T) {
 		hanging.hangs.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 2000 {
-			go func() { _, _ = p.View(ctx, fmt.Sprint("u", i), p.Kinds().All()) }()
+			go func() { _, _ = p.View(ctx, fmt.Sprint("u", i), p.Kinds().All(), nil) }()
 		}
 		synctest.Wait()
 		cancel()

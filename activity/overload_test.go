@@ -36,7 +36,7 @@ func TestTooManyRebuilds(t *testing.T) {
 	var refused, answered atomic.Int64
 	for i := range 2 * maxFlights {
 		wg.Go(func() {
-			_, err := g.View(t.Context(), fmt.Sprint("user", i), g.Kinds().All())
+			_, err := g.View(t.Context(), fmt.Sprint("user", i), g.Kinds().All(), nil)
 			switch {
 			case err == nil:
 				answered.Add(1)
@@ -144,15 +144,15 @@ func TestImagesAreBounded(t *testing.T) {
 		if m.get(i, 5) != page || m.get(i, 6) != nil || m.get(0, 5) == nil {
 			t.Fatalf("page %d", i)
 		}
-		if m.bytes > maxImageBytes || len(m.held) != m.order.Len() {
-			t.Fatalf("%d bytes in %d images", m.bytes, len(m.held))
+		if m.held.bytes > maxImageBytes {
+			t.Fatalf("%d bytes in %d images", m.held.bytes, m.held.items.Len())
 		}
 	}
 	if m.get(1, 0) != nil {
 		t.Error("the image used least lately is still there")
 	}
 	m.clear()
-	if m.bytes != 0 || m.get(0, 0) != nil {
-		t.Errorf("%d bytes after clear", m.bytes)
+	if m.held.bytes != 0 || m.get(0, 0) != nil {
+		t.Errorf("%d bytes after clear", m.held.bytes)
 	}
 }

@@ -30,18 +30,6 @@ func newOwners() *owners {
 	return &owners{moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
 }
 
-// moveHeavy has users who fill too much of a shared page leave it: those with more rows than Config.OwnPage.
-// rows are all of the page, in order of hash.
-func (r *Recorder) moveHeavy(page uint32, rows []ledger.Row) {
-	for len(rows) > r.ownPage {
-		n := ofFirst(rows)
-		if n > r.ownPage && !r.ownsPage(rows[0].Hash, page) {
-			r.leave(rows[0].Hash)
-		}
-		rows = rows[n:]
-	}
-}
-
 // isOwn reports whether the page of a transaction is one that the user of the hash has to themselves.
 func isOwn(p ledger.PageChange, hash uint64) bool { return p.Own && p.Owner == hash }
 
@@ -75,9 +63,7 @@ func (r *Recorder) leave(hash uint64) {
 	o.leaving.Add(1)
 	o.moving[hash] = r.background(func() {
 		defer o.leaving.Done()
-		o.turns <- struct{}{}
-		defer func() { <-o.turns }()
-		ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+		ctx, cancel := r.whileOpen(largeTimeout)
 		defer cancel()
 		if err := r.move(ctx, hash, r.ledger.MoveOut); err != nil && !r.isClosed() {
 			// The next rebuild of the page tries again.
@@ -92,10 +78,38 @@ func (r *Recorder) leave(hash uint64) {
 	}
 }
 
+// moveRows waits for a turn, which it does not keep until the pages stand.
+func (r *Recorder) moveRows(
+	ctx context.Context, hash uint64, move func(context.Context, uint64) (ledger.Receipt, error),
+) (ledger.Receipt, error) {
+	select {
+	case r.owners.turns <- struct{}{}:
+		defer func() { <-r.owners.turns }()
+	case <-ctx.Done():
+		return ledger.Receipt{}, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return move(ctx, hash)
+}
+
+// wait waits until nobody is moving any more, or ctx ends.
+func (o *owners) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		o.leaving.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
 // move moves a user out of the shared page or back to it, and sees to it that both pages stand as the ledger
 // has them then.
 func (r *Recorder) move(ctx context.Context, hash uint64, move func(context.Context, uint64) (ledger.Receipt, error)) error {
-	receipt, err := move(ctx, hash)
+	receipt, err := r.moveRows(ctx, hash, move)
 	if err != nil {
 		return unavailable("ledger", err)
 	}

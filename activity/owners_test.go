@@ -47,7 +47,7 @@ func TestHeavyUserLeaves(t *testing.T) {
 		g.recordMany(t, "mate", "hide", 10, posts("m"))
 		bytes := func(user string) int {
 			t.Helper()
-			v, err := g.View(t.Context(), user, g.kinds.All())
+			v, err := g.View(t.Context(), user, g.kinds.All(), nil)
 			must(t, err)
 			return v.Page().Bytes
 		}
@@ -126,24 +126,17 @@ func TestLargePageIsProbed(t *testing.T) {
 		kinds := g.kinds.All()
 		compare := func(when string) {
 			t.Helper()
-			view, err := g.View(t.Context(), "bot", kinds)
+			view, err := g.View(t.Context(), "bot", kinds, nil)
 			must(t, err)
-			rd := g.Begin(t.Context(), "bot", kinds, 10)
-			defer rd.Release()
 			ids := append(targets("b", 2990, 60), targets("fan", 30, 20)...)
 			ids = append(ids, targets("n", 40, 20)...)
-			for _, target := range []Target{User, Post} {
-				for _, id := range ids {
-					rd.Hash(target, id)
-				}
-			}
-			probes := rd.Probes()
-			v, err := rd.View()
+			v, err := g.View(t.Context(), "bot", kinds, seek(ids, ids))
 			must(t, err)
-			if !probes || v.probed == nil || v.Page().Keys != view.Page().Keys || v.Page().Bytes != view.Page().Bytes {
-				t.Errorf("%s: probes %v: %+v, read: %+v", when, probes, v.Page(), view.Page())
+			rd := searchFor(v, ids, ids)
+			defer rd.Release()
+			if v.probed == nil || v.Page().Keys != view.Page().Keys || v.Page().Bytes != view.Page().Bytes {
+				t.Errorf("%s: probed %v: %+v, read: %+v", when, v.probed != nil, v.Page(), view.Page())
 			}
-			rd.Look(len(kinds))
 			for i := range kinds {
 				for n, id := range ids {
 					want := view.Check(i, id)

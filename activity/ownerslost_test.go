@@ -32,14 +32,13 @@ func TestLargePageSetBack(t *testing.T) {
 		back := heldBack(t, g.store, g.pageID(g.pageOf(userHash(g.identity.Seed, "bot"))))
 		g.record(t, true, add("bot", "hide", "late"))
 		back()
-		rd := g.Begin(t.Context(), "bot", []Kind{g.kind(t, "hide")}, 1)
-		defer rd.Release()
-		rd.Hash(Post, "late")
-		_, err := rd.View()
+		if !g.isLarge(g.pageOf(userHash(g.identity.Seed, "bot"))) {
+			t.Error("the page is not probed")
+		}
+		v, err := g.View(t.Context(), "bot", []Kind{g.kind(t, "hide")}, seek(nil, []string{"late"}))
 		must(t, err)
-		rd.Look(1)
-		if !rd.Probes() || !rd.Hit(Post, 0) || rd.Match(0, 0) != Direct {
-			t.Errorf("probes %v: found %v", rd.Probes(), rd.Match(0, 0))
+		if v.Check(0, "late") != Direct || v.Check(0, "b1") != Direct || v.Check(0, "never") != None {
+			t.Errorf("late %v, b1 %v, never %v", v.Check(0, "late"), v.Check(0, "b1"), v.Check(0, "never"))
 		}
 	})
 }

@@ -154,7 +154,7 @@ func TestRebuildsAreShared(t *testing.T) {
 	for range readers {
 		go func() {
 			<-start
-			v, err := g.View(t.Context(), "1", g.Kinds().All()[1:2])
+			v, err := g.View(t.Context(), "1", g.Kinds().All()[1:2], nil)
 			if err == nil && v.Check(0, "p7") == None {
 				err = fmt.Errorf("p7 is missed")
 			}

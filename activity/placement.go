@@ -248,7 +248,7 @@ func (r *Recorder) place(h ledger.Home) {
 	}
 	// First, as a reader who has the placement must not believe a page of before it.
 	for page, moves := range h.Moves {
-		raiseMoves(&r.marks.of(page).moves, moves)
+		r.sequences.of(page).learnMoves(moves)
 	}
 	known := &r.placements.homes[h.Number]
 	for {

@@ -42,6 +42,7 @@ func openPlain(ctx context.Context, c Config) (*Recorder, error) {
 		log:    c.Logger,
 		closed: make(chan struct{}),
 		owners: newOwners(),
+		images: newImages(),
 
 		placements: newPlacements(0),
 		persist:    c.Persist,
@@ -106,7 +107,7 @@ func plainIdentity(ctx context.Context, c Config) (favfilter.Identity, error) {
 	case err != nil:
 		return favfilter.Identity{}, err
 	case found == nil:
-		return favfilter.Identity{Seed: randomBuild(), Pages: cmp.Or(c.Pages, plainPages)}, nil
+		return favfilter.Identity{Seed: favfilter.RandomID(), Pages: cmp.Or(c.Pages, plainPages)}, nil
 	case found.Incarnation != 0:
 		return *found, fmt.Errorf("%w: with a ledger, opened without", favfilter.ErrMismatch)
 	case c.Pages != 0 && c.Pages != found.Pages:

@@ -1,7 +1,11 @@
 package activity
 
 import (
+	"cmp"
 	"context"
+	"iter"
+	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,28 +17,84 @@ import (
 // milliseconds for a feed of 500 posts, and the network next to nothing.
 const largePage = 1 << 20
 
+// probeChunk is how many keys are made and probed at a time. Before each chunk the Recorder looks
+// whether the caller has gone. A feed of 500 posts has some 2,000 keys.
+const probeChunk = 4096
+
+// sought are the hashes of the ids that are looked for in a page that is not read: by target,
+// sorted, each once.
+type sought [Post + 1][]favfilter.Hash
+
+func (s *sought) of(target Target) []favfilter.Hash { return s[target] }
+
+func compareHashes(a, b favfilter.Hash) int {
+	return cmp.Or(cmp.Compare(a.H1, b.H1), cmp.Compare(a.H2, b.H2))
+}
+
+// hashIDs hashes the ids that v is going to be asked for, unless it has.
+func (v *View) hashIDs() {
+	if v.sought != nil {
+		return
+	}
+	v.sought = new(sought)
+	for target, id := range v.ids {
+		v.sought[target] = append(v.sought[target], favfilter.HashKey(v.seed, id))
+	}
+	for _, target := range [...]Target{User, Post} {
+		slices.SortFunc(v.sought[target], compareHashes)
+		v.sought[target] = slices.Compact(v.sought[target])
+	}
+}
+
 // probed is what was found in a page that was not read.
 type probed struct {
 	header favfilter.Header
-	found  map[favfilter.Hash]bool // of all keys that were looked for
+	found  []bool // of the ids that were sought, for one start of keys after another
+}
+
+// has reports whether the key with that id was found. at is the place of the first of ids, for the
+// start of the key. What was not asked for counts as there: nothing that may be there is missed.
+func (p *probed) has(at int, ids []favfilter.Hash, id favfilter.Hash) bool {
+	n, asked := slices.BinarySearchFunc(ids, id, compareHashes)
+	return !asked || p.found[at+n]
+}
+
+// largePages are the headers of pages that were met with and are too large to be read with each feed.
+// Safe for concurrent use.
+type largePages struct{ headers sync.Map } // *favfilter.Header by number
+
+// of returns the header that the page was met with; nil if the page is not known to be large.
+func (l *largePages) of(page uint32) *favfilter.Header {
+	found, _ := l.headers.Load(page)
+	header, _ := found.(*favfilter.Header) // nothing else is put in
+	return header
+}
+
+// note keeps the header of a page that takes more than most bytes, and forgets that of one that does
+// not.
+func (l *largePages) note(page uint32, h favfilter.Header, most uint32) {
+	if h.Shape.Bits/8 <= most {
+		l.headers.Delete(page)
+		return
+	}
+	known := h // here, so that only large pages put it on the heap
+	l.headers.Store(page, &known)
+}
+
+// forget gives up the header, unless another has taken its place.
+func (l *largePages) forget(page uint32, known *favfilter.Header) {
+	l.headers.CompareAndDelete(page, known)
 }
 
 // isLarge reports whether the page is known to be too large to be read.
 func (r *Recorder) isLarge(page uint32) bool {
-	return page >= ledger.OwnPages && r.marks.of(page).large.Load() != nil
+	return page >= ledger.OwnPages && r.large.of(page) != nil
 }
 
 // noteSize remembers a page that is too large to be read. Home pages are not: who makes them so, leaves.
 func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
-	if page < ledger.OwnPages {
-		return
-	}
-	mark := r.marks.of(page)
-	if h.Shape.Bits/8 > r.largePage {
-		known := h // here, so that only large pages put it on the heap
-		mark.large.Store(&known)
-	} else {
-		mark.large.Store(nil)
+	if page >= ledger.OwnPages {
+		r.large.note(page, h, r.largePage)
 	}
 }
 
@@ -43,12 +103,11 @@ func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
 func (r *Recorder) probe(
 	ctx context.Context, v *View, page, moves uint32, want uint64, parts []favfilter.PageID,
 ) (windows []favfilter.Loaded, ok bool) {
-	known := r.marks.of(page).large.Load()
+	known := r.large.of(page)
 	if known == nil || known.Identity != r.identity || known.Moves != moves {
 		return nil, false
 	}
-	found := make([]bool, len(v.keys))
-	sequence := uint64(0)
+	found := &probed{header: *known}
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		windows, err = r.load(ctx, parts[1:])
@@ -57,23 +116,110 @@ func (r *Recorder) probe(
 	both.Go(func() (err error) {
 		limited, cancel := context.WithTimeout(ctx, loadTimeout)
 		defer cancel()
-		sequence, ok, err = r.store.Probe(limited, parts[0], *known, v.keys, found)
+		ok, err = r.probeChunks(limited, v, parts[0], found)
 		return err
 	})
 	switch err := both.Wait(); {
 	case err != nil:
 		return nil, false
 	case !ok:
-		r.marks.of(page).large.CompareAndSwap(known, nil)
+		r.large.forget(page, known)
 		return nil, false
-	case sequence < want || r.ahead(ctx, page, sequence):
+	case found.header.Sequence < want || r.ahead(ctx, page, found.header.Sequence):
 		return nil, false
 	}
-	v.probed = &probed{header: *known, found: make(map[favfilter.Hash]bool, len(found))}
-	v.probed.header.Sequence = sequence
-	for i, key := range v.keys {
-		v.probed.found[key] = found[i]
-	}
+	v.probed = found
 	r.stats.probed.Add(1)
 	return windows, true
+}
+
+// probeChunks probes for all keys that v has to look for, some at a time. p.header is the one that
+// the page is known by; its sequence becomes the lowest that the page stood at meanwhile.
+func (r *Recorder) probeChunks(
+	ctx context.Context, v *View, id favfilter.PageID, p *probed,
+) (ok bool, err error) {
+	known := p.header
+	p.header.Sequence = favfilter.MaxSequence
+	p.found = make([]bool, v.place())
+	keys, first := make([]favfilter.Hash, 0, min(len(p.found), probeChunk)), 0
+	flush := func() (bool, error) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		sequence, ok, err := r.store.Probe(ctx, id, known, keys, p.found[first:first+len(keys)])
+		p.header.Sequence = min(p.header.Sequence, sequence)
+		first += len(keys)
+		keys = keys[:0]
+		return ok, err
+	}
+	for start, ids := range v.starts() {
+		for len(ids) > 0 {
+			n := min(len(ids), probeChunk-len(keys))
+			keys = appendKeys(keys, start, ids[:n])
+			ids = ids[n:]
+			if len(keys) < probeChunk {
+				continue
+			}
+			if ok, err := flush(); !ok || err != nil {
+				return false, err
+			}
+		}
+	}
+	if len(keys) > 0 || first == 0 {
+		return flush()
+	}
+	return true, nil
+}
+
+// starts yields the starts of the keys that v looks for in its page, each with the ids that are
+// sought.
+func (v *View) starts() iter.Seq2[favfilter.Start, []favfilter.Hash] {
+	return func(yield func(favfilter.Start, []favfilter.Hash) bool) {
+		for i := range v.kinds {
+			l := &v.kinds[i]
+			if !l.kind.InLedger() {
+				continue
+			}
+			ids := v.sought.of(l.kind.Target)
+			if !yield(l.direct, ids) || l.twoWay && !yield(l.reverse, ids) {
+				return
+			}
+		}
+	}
+}
+
+// place gives each start its place in probed.found, in the order of starts, and returns how many
+// keys there are.
+func (v *View) place() (keys int) {
+	for i := range v.kinds {
+		l := &v.kinds[i]
+		if !l.kind.InLedger() {
+			continue
+		}
+		ids := len(v.sought.of(l.kind.Target))
+		l.directAt = keys
+		keys += ids
+		if l.twoWay {
+			l.reverseAt = keys
+			keys += ids
+		}
+	}
+	return keys
+}
+
+// contains looks for the key of a kind that the ledger keeps, on one side, with the id of that
+// hash.
+func (v *View) contains(l *lookup, side Match, id favfilter.Hash) bool {
+	start, at := l.direct, l.directAt
+	if side == Reverse {
+		start, at = l.reverse, l.reverseAt
+	}
+	switch {
+	case l.page != nil:
+		return l.page.Contains(start.With(id))
+	case v.probed != nil:
+		return v.probed.has(at, v.sought.of(l.kind.Target), id)
+	default:
+		return false
+	}
 }

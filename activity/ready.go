@@ -2,6 +2,8 @@ package activity
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -19,8 +21,14 @@ func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
 // Kinds returns the kinds that the Recorder knows.
 func (r *Recorder) Kinds() *Kinds { return r.kinds }
 
+// ErrBehind says that the ledger answers, but what changed in it is not read within the staleness
+// bound: polls fail, or one reads every page after its connection was lost. Feeds are right
+// meanwhile, and slower: each asks the ledger for the sequence of its page.
+var ErrBehind = errors.New("changes are not read from the ledger in time")
+
 // Ready reports whether feeds can be answered, which takes the pages or the ledger, and
-// returns an [*UnavailableError] for each of the two that is down.
+// returns an [*UnavailableError] for each of the two that is down. The error of a ledger that
+// answers and cannot be followed wraps [ErrBehind].
 func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
 	if !r.HasLedger() {
 		loaded, err := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
@@ -38,10 +46,22 @@ func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
 	if err := <-ledgerErr; err != nil {
 		down = append(down, unavailable("ledger", err))
 	}
+	if err := r.behind(); err != nil && len(down) == 0 {
+		down = append(down, unavailable("ledger", err))
+	}
 	if storeErr != nil {
 		down = append(down, unavailable("pages", storeErr))
 	}
 	return len(down) < 2, down
+}
+
+// behind returns an error that wraps ErrBehind if the changes in the ledger are not followed.
+func (r *Recorder) behind() error {
+	if r.scrubPace == nil || access(r.follow.access.Load()) != behind {
+		return nil // a passive Recorder polls when it reads
+	}
+	return fmt.Errorf("%w: the last poll that succeeded began %v ago", ErrBehind,
+		time.Duration(r.elapsed()-r.follow.start.Load()).Round(time.Millisecond))
 }
 
 // lookups is the most keys that a feed check tests for one candidate.

@@ -3,8 +3,7 @@ package activity
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -33,6 +32,8 @@ type rebuilds struct {
 	flights map[uint32]*flight
 	reasons map[string]uint64 // flights by what they were for
 	slots   chan struct{}
+	large   chan struct{} // slots of pages that are read in parts, which may take minutes
+	failed  map[uint32]failure
 	ended   sync.WaitGroup
 	told    func(reason string, took time.Duration, err error) // Config.OnRebuild, which may be nil
 }
@@ -47,11 +48,67 @@ type flight struct {
 	err      error           // there is no page
 }
 
+// failure is about a page whose last rebuilds all failed. The next one starts after a pause, so that a page which cannot be made
+// costs the others little. It keeps nobody from a page that stands in the store as it has to. The pause is at least as long as
+// the rebuild took, up to costlyPause. A single failure that took less than cheapFailure has none.
+type failure struct {
+	err   error
+	times int
+	until int64 // the end of the pause, as [Recorder.elapsed]
+	slow  bool  // the ledger took too long: the page is read in parts from now on
+}
+
+const (
+	firstPause   = 100 * time.Millisecond // after the second failure in a row; each further one doubles it
+	longestPause = 2 * time.Second
+	costlyPause  = 10 * time.Second
+	cheapFailure = time.Second
+)
+
+// landed notes how the rebuild of a page ended.
+func (b *rebuilds) landed(number uint32, err error, took time.Duration, now int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.flights, number)
+	if err == nil {
+		delete(b.failed, number)
+		return
+	}
+	f := b.failed[number]
+	f.err = err
+	if f.times > 0 || took >= cheapFailure {
+		pause := min(firstPause<<max(0, min(f.times-1, 16)), longestPause)
+		f.until = now + int64(max(pause, min(took, costlyPause)))
+	}
+	f.times++
+	f.slow = f.slow || errors.Is(err, context.DeadlineExceeded)
+	b.failed[number] = f
+}
+
+// forgive ends all pauses: the ledger can be read again.
+func (b *rebuilds) forgive() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for number, f := range b.failed {
+		f.until, f.times = 0, 0
+		b.failed[number] = f
+	}
+}
+
+// inParts reports whether the page is known to be too much to be read at once.
+func (r *Recorder) inParts(number uint32) bool {
+	r.rebuilds.mu.Lock()
+	defer r.rebuilds.mu.Unlock()
+	return r.rebuilds.failed[number].slow || r.isLarge(number)
+}
+
 func newRebuilds(told func(reason string, took time.Duration, err error)) rebuilds {
 	return rebuilds{
 		told:    told,
 		flights: make(map[uint32]*flight),
 		slots:   make(chan struct{}, maxRebuilds),
+		large:   make(chan struct{}, maxLarge),
+		failed:  make(map[uint32]failure),
 		reasons: make(map[string]uint64),
 	}
 }
@@ -94,6 +151,9 @@ func (r *Recorder) board(number uint32, reason string, most int) (f *flight, joi
 	if f := r.rebuilds.flights[number]; f != nil {
 		return f, true, nil
 	}
+	if f := r.rebuilds.failed[number]; r.elapsed() < f.until {
+		return nil, false, unavailable("ledger", fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times))
+	}
 	if len(r.rebuilds.flights) >= most {
 		return nil, false, fmt.Errorf("rebuild page %d: %w: %d pages wait for that already", number, ErrOverloaded, most)
 	}
@@ -112,24 +172,38 @@ func (b *rebuilds) close() {
 	b.ended.Wait()
 }
 
+// fly makes the page. One that is large gives its slot to others and goes on in one of those for large pages.
 func (r *Recorder) fly(f *flight, number uint32, reason string) {
-	r.rebuilds.slots <- struct{}{}
-	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
-	start := time.Now()
-	f.err = r.remakePage(ctx, number, f)
-	cancel()
-	if took := time.Since(start); r.rebuilds.told != nil {
+	large := r.inParts(number)
+	var start time.Time
+	if !large {
+		start = r.flyIn(r.rebuilds.slots, pageTimeout, f, number, large)
+		large = errors.Is(f.err, ledger.ErrLargePage)
+	}
+	if large {
+		start = r.flyIn(r.rebuilds.large, largeTimeout, f, number, large)
+	}
+	took := time.Since(start)
+	if r.rebuilds.told != nil {
 		r.rebuilds.told(reason, took, cmp.Or(f.err, f.storeErr))
 	}
-	<-r.rebuilds.slots
-	r.rebuilds.mu.Lock()
-	delete(r.rebuilds.flights, number)
-	r.rebuilds.mu.Unlock()
+	r.rebuilds.landed(number, f.err, took, r.elapsed())
 	if f.err == nil {
 		r.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
 			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), tookSince(start))
 	}
 	close(f.done)
+}
+
+// flyIn waits for a slot, and returns when it had one.
+func (r *Recorder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
+	slots <- struct{}{}
+	defer func() { <-slots }()
+	ctx, cancel := context.WithTimeout(r.base, limit)
+	defer cancel()
+	start = time.Now()
+	f.err = r.remakePage(ctx, number, f, large)
+	return start
 }
 
 // tookSince is how long something took, for the log.
@@ -140,26 +214,28 @@ func tookSince(start time.Time) slog.Attr {
 // remakePage is the one mechanism of repair. What stands in the store is read first,
 // and the ledger after it: so the image holds all that the page held, and may
 // replace it at the same sequence, or below one that the ledger never gave out.
-func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) error {
+func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := r.pageID(number)
 	var seen favfilter.Version
-	loaded, storeErr := r.load(ctx, []favfilter.PageID{id})
+	loaded, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id})
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
-	rows, standing, err := r.ledger.Keys(ctx, number)
+	keys, err := r.readKeys(ctx, number, large)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	r.learn(number, standing.Sequence)
-	r.moveHeavy(number, rows) //nolint:contextcheck // who leaves goes on by themselves
-	f.page, err = r.image(ctx, number, rows, standing)
+	r.sequences.of(number).learn(keys.standing.Sequence)
+	for _, hash := range keys.heavy {
+		r.leave(hash) //nolint:contextcheck // who leaves goes on by themselves
+	}
+	f.page, err = r.imageOf(number, keys.hashes, keys.standing)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
 	r.noteSize(number, f.page.Header())
 	expire := time.Duration(0)
-	if len(rows) == 0 {
+	if keys.rows == 0 {
 		expire = emptyExpiry
 	}
 	if storeErr == nil {
@@ -174,18 +250,54 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight) err
 	return nil
 }
 
-// image makes the page of the given rows.
-func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.Standing) (*favfilter.Page, error) {
-	hashes, err := r.hashes(ctx, rows)
-	if err != nil {
-		return nil, err
+// pageKeys is what the ledger has of a page.
+type pageKeys struct {
+	standing ledger.Standing
+	rows     int
+	hashes   [][]favfilter.Hash // of the keys
+	heavy    []uint64           // users who have to leave the page
+}
+
+// readKeys reads the keys of a page: at once, or in parts, which bounds the memory for rows, if it is large.
+func (r *Recorder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
+	users := make(map[uint64]int) // rows of each, where somebody may have too many
+	each := func(rows []ledger.Row) error {
+		hashes, err := r.hashes(ctx, rows)
+		if err != nil {
+			return err
+		}
+		keys.rows += len(rows)
+		keys.hashes = append(keys.hashes, hashes)
+		for rest := rows; len(rest) > 0 && (large || len(rows) > r.ownPage); {
+			n := ofFirst(rest)
+			users[rest[0].Hash] += n
+			rest = rest[n:]
+		}
+		return nil
 	}
-	return r.imageOf(number, hashes, s)
+	if large {
+		keys.standing, err = r.ledger.EachRow(ctx, number, each)
+	} else {
+		var rows []ledger.Row
+		if rows, keys.standing, err = r.ledger.Keys(ctx, number); err == nil {
+			err = each(rows)
+		}
+	}
+	for hash, n := range users {
+		if n > r.ownPage && !r.ownsPage(hash, number) {
+			keys.heavy = append(keys.heavy, hash)
+		}
+	}
+	return keys, err
 }
 
 // imageOf makes the page of the given keys.
-func (r *Recorder) imageOf(number uint32, hashes []favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
-	for keys := len(hashes); ; {
+func (r *Recorder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
+	keys := 0
+	for _, hashes := range parts {
+		keys += len(hashes)
+	}
+	for {
 		shape, err := r.shapeFor(keys)
 		if err != nil {
 			return nil, err
@@ -196,13 +308,15 @@ func (r *Recorder) imageOf(number uint32, hashes []favfilter.Hash, s ledger.Stan
 			Moves:    s.Moves % favfilter.MaxMoves,
 			Number:   r.slotOf(number),
 			Sequence: s.Sequence,
-			Build:    randomBuild(),
+			Build:    favfilter.RandomID(),
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, h := range hashes {
-			page.Insert(h)
+		for _, hashes := range parts {
+			for _, h := range hashes {
+				page.Insert(h)
+			}
 		}
 		if !r.overfull(page.Header()) {
 			return page, nil
@@ -244,7 +358,7 @@ func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.H
 	}
 	hashes := make([]favfilter.Hash, 0, len(rows))
 	seed := r.identity.Seed
-	var start favfilter.Hash
+	var start favfilter.Start
 	var of *ledger.Row // whose start that is: rows of one owner and kind come together
 	for i := range rows {
 		row := &rows[i]
@@ -258,11 +372,4 @@ func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.H
 		hashes = append(hashes, start.With(favfilter.HashKey(seed, row.Target)))
 	}
 	return hashes, nil
-}
-
-// randomBuild is a new page's build id.
-func randomBuild() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint64(b[:])
 }

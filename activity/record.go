@@ -73,6 +73,22 @@ func (a Activity) checkTimes(now time.Time) error {
 	}
 }
 
+// check returns an [*InvalidError] unless the activity can be recorded at that time.
+func (r *Recorder) check(a Activity, at time.Time) error {
+	if err := r.kinds.Check(a); err != nil {
+		return err
+	}
+	if err := a.checkTimes(at); err != nil {
+		return err
+	}
+	if !r.HasLedger() && (!a.Until.IsZero() || !a.Since.IsZero()) {
+		return &InvalidError{
+			Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
+		}
+	}
+	return nil
+}
+
 // Outcome is what became of one activity.
 type Outcome uint8
 
@@ -110,8 +126,9 @@ func (o Outcome) String() string {
 // Without the store, activities that the ledger keeps are acknowledged once the
 // staleness bound has passed since the ledger has them.
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
+	at := r.now()
 	for i, a := range activities {
-		if err := r.kinds.Check(a); err != nil {
+		if err := r.check(a, at); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
@@ -119,16 +136,7 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 	w := &write{ctx: ctx, done: make(chan struct{})}
 	var inLedger []int
 	var windows windowWrites
-	at := r.now()
 	for i, a := range activities {
-		if err := a.checkTimes(at); err != nil {
-			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
-		}
-		if !r.HasLedger() && (!a.Until.IsZero() || !a.Since.IsZero()) {
-			return nil, Within("activities["+strconv.Itoa(i)+"].", &InvalidError{
-				Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
-			})
-		}
 		k, _ := r.kinds.Named(a.Kind)
 		switch {
 		case !k.InLedger():
@@ -191,6 +199,13 @@ func (r *Recorder) write(ctx context.Context, w *write) error {
 	case <-r.closed:
 		return ErrClosed
 	default:
+	}
+	if err := r.agreed(); err != nil {
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+	}
+	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended // one at a time, of many pages
+	if !ours && r.congested(w.changes) {
+		return ErrOverloaded
 	}
 	if r.waiting.Add(1) > maxWaiting {
 		r.waiting.Add(-1)

@@ -21,10 +21,13 @@ import (
 type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
+	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
+	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
 	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error)
 	Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error)
+	EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.Standing, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)
-	Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error)
+	Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error)
 	Homes(ctx context.Context, homes ...uint32) ([]ledger.Home, error)
 	Cut(ctx context.Context) (ledger.Cut, error)
 	SetCut(ctx context.Context, pages uint32) error
@@ -38,11 +41,13 @@ type Ledger interface {
 	Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
 	Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
 	Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error)
+	OfHash(ctx context.Context, hash uint64, after *ledger.Row, limit int) ([]ledger.Row, error)
 	Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error)
 	Declare(ctx context.Context, kinds []ledger.Kind) error
 	Kinds(ctx context.Context) ([]ledger.Kind, error)
 	Ping(ctx context.Context) error
 	Shared() bool
+	Agree(ctx context.Context, s ledger.Settings) error
 }
 
 // Config is what a [Recorder] is made of.
@@ -72,7 +77,8 @@ type Config struct {
 	// StalenessBound is how old what a Recorder knows of the ledger may get while it
 	// answers: a write through another Recorder that did not reach the page, or whose page
 	// was lost, is seen by every View that begins this long after the write was
-	// acknowledged. All Recorders of one ledger must have the same. 10 ms to 1 min,
+	// acknowledged. All Recorders of one ledger must have the same, or Open fails with an error
+	// that wraps ledger.ErrSettingsDiffer; so it does if some have a PageCache. 10 ms to 1 min,
 	// or 0 for the default of 1 s. Negative: every View asks the ledger first, as is
 	// needed where each Recorder has pages of its own, and the ledger is shared.
 	StalenessBound time.Duration
@@ -103,7 +109,7 @@ type Config struct {
 	Persist func(context.Context) error
 
 	// OnRebuild is called when a page has been made anew, or could not be, with why that was to be done, how long it took
-	// once it was its turn, and the error of the ledger, or else of the store, if any. Up to four calls at a time; it must not block.
+	// once it was its turn, and the error of the ledger, or else of the store, if any. Up to six calls at a time; it must not block.
 	OnRebuild func(reason string, took time.Duration, err error)
 
 	// Now is the clock by which activities are recorded and end. Default: the ledger's,
@@ -115,11 +121,12 @@ type Config struct {
 const (
 	// maxGroup is the most changes that share one ledger transaction.
 	maxGroup = 10_000
-	// maxSettling is the number of committed groups whose pages may be on their
-	// way at once.
+	// maxSettling is the number of committed groups that the store may be changed for at
+	// once. Those that wait for a rebuild do not count.
 	maxSettling = 8
-	// maxRebuilds is the number of pages made anew at once.
+	// maxRebuilds is the number of pages made anew at once, and maxLarge that of pages beside them that are read in parts.
 	maxRebuilds = 4
+	maxLarge    = 2
 	// loadTimeout is how long a read of pages may take before the ledger is asked
 	// instead.
 	loadTimeout = time.Second
@@ -127,12 +134,18 @@ const (
 	// longer that of each further one in the same call.
 	applyTimeout = time.Second
 	applyMore    = time.Millisecond
-	// commitTimeout, pageTimeout and pollTimeout bound what goes on without a caller to
-	// wait for it: a transaction, the rebuilds of a group, and a poll of the ledger.
+	// commitTimeout and pageTimeout bound what goes on without a caller to wait for it: a
+	// transaction, and the rebuilds of a group.
 	commitTimeout = 10 * time.Second
 	pageTimeout   = 10 * time.Second
-	pollTimeout   = 2 * time.Second
-	openTimeout   = time.Minute
+	// pollTimeout is how long a poll waits for an answer of the ledger, and for each further
+	// one where it takes several. askTimeout is how long the ledger may take to tell the sequence of
+	// one page. A ledger that hangs delays a feed once, by both.
+	pollTimeout = 1500 * time.Millisecond
+	askTimeout  = 500 * time.Millisecond
+	// largeTimeout bounds the rebuild of a page that is read in parts, and largeLoadTimeout the read of such a page from the store.
+	largeTimeout     = 5 * time.Minute
+	largeLoadTimeout = 10 * time.Second
 
 	defaultBound     = time.Second
 	defaultScrubRate = 500
@@ -167,13 +180,14 @@ type Recorder struct {
 	log     *slog.Logger
 	opened  time.Time
 
-	marks      *watermarks
+	sequences  *sequences
 	owners     *owners
 	placements *placements
 	reshaping  reshaping
 	ownPage    int // keys from which on a user gets a page of their own
 
 	largePage uint32 // bytes from which on a page is probed
+	large     largePages
 	follow    follower
 	declared  declared
 	images    images
@@ -183,23 +197,31 @@ type Recorder struct {
 	asked     asked
 	waiting   atomic.Int64 // writes
 	queue     chan *write
-	settling  chan struct{} // counts groups on their way
+	settling  chan struct{} // counts groups on their way to the store
+	turns     chan struct{} // holds one for each page that a write has mended
+	laneRows  atomic.Int64  // of all lanes
 	rebuilds  rebuilds
-	readings  sync.Pool // of *Reading
+	searches  sync.Pool // of *Search
 	tidying   tidying
-	scrubPace *scrubPace // nil without a ledger
-	bulked    sync.Map   // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
+	// largeWorks says that a large page is compared or tidied in the background.
+	largeWorks atomic.Bool
+	scrubPace  *scrubPace // nil without a ledger
+	bulked     sync.Map   // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
 
 	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
 	stop   context.CancelFunc
 	closed chan struct{}
 	ended  sync.WaitGroup
 
-	storeDown    atomic.Bool  // the store did not answer when it was last asked; as was logged
+	storeDown    atomic.Bool  // the store did not answer when it was last asked
+	unread       episode      // pages cannot be read
+	unrepaired   episode      // pages cannot be repaired
+	uncopied     episode      // replicas cannot be read
 	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
 
-	mu   sync.Mutex
-	tail map[uint32]chan struct{} // of the last group on its way to each page; closed when it is there
+	mu    sync.Mutex
+	tail  map[uint32]chan struct{} // of the last group on its way to each page; closed when it has been there
+	lanes map[uint32]*lane         // of pages that need more than a call of the store
 }
 
 // Open returns a Recorder for the ledger and the store. It reads the sequence of
@@ -219,6 +241,11 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	}
 	if c.Passive {
 		return r, nil
+	}
+	settings := ledger.Settings{StalenessBound: r.follow.bound, HoldsPages: r.cache != nil}
+	if err := r.ledger.Agree(ctx, settings); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("open recorder: %w", err)
 	}
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
 	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
@@ -251,7 +278,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		persist:    c.Persist,
 		log:        c.Logger,
 		opened:     time.Now(),
-		marks:      newWatermarks(id.Pages),
+		sequences:  newSequences(id.Pages),
 		owners:     newOwners(),
 		placements: newPlacements(id.Pages),
 		survey:     newSurvey(id.Pages),
@@ -264,10 +291,12 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		cache:     newCache(c.PageCache, c.delays()),
 		queue:     make(chan *write),
 		settling:  make(chan struct{}, maxSettling),
+		turns:     make(chan struct{}, maxTurns),
 		rebuilds:  newRebuilds(c.OnRebuild),
 		tidying:   newTidying(),
 		closed:    make(chan struct{}),
 		tail:      make(map[uint32]chan struct{}),
+		lanes:     make(map[uint32]*lane),
 	}
 	if r.now == nil {
 		r.now = r.ledgerTime
@@ -288,7 +317,7 @@ func (r *Recorder) learnAll(ctx context.Context) error {
 	if err := r.declare(ctx); err != nil {
 		return err
 	}
-	if err := r.pollOnce(ctx, openTimeout, 0); err != nil {
+	if err := r.pollOnce(ctx, r.newPoll()); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
 	r.follow.changed = nil // all pages; a scrub looks at them

@@ -151,7 +151,7 @@ func (g *rig) check(t testing.TB, user, kind, id string) Match {
 	if !ok {
 		t.Fatalf("no kind %q", kind)
 	}
-	v, err := g.View(t.Context(), user, []Kind{k})
+	v, err := g.View(t.Context(), user, []Kind{k}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestCancelledCaller(t *testing.T) {
 	if _, err := g.Record(ctx, []Activity{add("1", "hide", "p")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("record: %v", err)
 	}
-	if _, err := g.View(ctx, "1", g.Kinds().All()); !errors.Is(err, context.Canceled) {
+	if _, err := g.View(ctx, "1", g.Kinds().All(), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("view: %v", err)
 	}
 	g.record(t, true, add("1", "hide", "q"))
@@ -321,4 +321,13 @@ func TestListing(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
+}
+
+// image makes the page of the given rows.
+func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.Standing) (*favfilter.Page, error) {
+	hashes, err := r.hashes(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	return r.imageOf(number, [][]favfilter.Hash{hashes}, s)
 }

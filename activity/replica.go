@@ -23,7 +23,7 @@ func (r *Recorder) loadView(
 	ctx context.Context, v *View, number uint32, want uint64, parts []favfilter.PageID, known bool,
 ) (loaded []favfilter.Loaded, replica bool, err error) {
 	if r.replica == nil || !known || len(parts) == 0 || r.elapsed() < r.replicaAfter.Load() {
-		loaded, err = r.load(ctx, parts)
+		loaded, err = r.loadWithin(ctx, patience(r.isLarge(number)), parts)
 		return loaded, false, err
 	}
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
@@ -31,13 +31,18 @@ func (r *Recorder) loadView(
 	cancel()
 	if err == nil && (!v.ledger || r.fault(ctx, number, want, standing(loaded[0])) == "") {
 		r.stats.fromReplica.Add(1)
+		if r.uncopied.worked(r.elapsed()) {
+			r.log.InfoContext(ctx, "replicas can be read again")
+		}
 		return loaded, true, nil
 	}
 	if err != nil && ctx.Err() == nil {
-		r.log.WarnContext(ctx, "a replica cannot be read, and is left alone for a while", "error", err)
+		if r.uncopied.failed(r.elapsed()) {
+			r.log.WarnContext(ctx, "a replica cannot be read: feeds come from the primary", "error", err)
+		}
 		r.replicaAfter.Store(r.elapsed() + int64(replicaPause))
 	}
 	r.stats.pastReplica.Add(1)
-	loaded, err = r.load(ctx, parts)
+	loaded, err = r.loadWithin(ctx, patience(r.isLarge(number)), parts)
 	return loaded, false, err
 }

@@ -99,10 +99,14 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	g.wantReads(t, 0, 0, 1)
 }
 
-// deafLedger cannot be asked what changed.
+// deafLedger cannot be asked what changed, nor where a page has to stand.
 type deafLedger struct{ Ledger }
 
-func (deafLedger) Changed(context.Context, uint64, func(uint32, ledger.Standing) error) (ledger.Progress, error) {
+func (deafLedger) Sequence(context.Context, uint32) (uint64, error) {
+	return 0, faulttest.ErrInjected
+}
+
+func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.Standing) error) (ledger.Progress, error) {
 	return ledger.Progress{}, faulttest.ErrInjected
 }
 

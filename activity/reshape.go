@@ -33,9 +33,15 @@ var ErrReshaping = errors.New("a reshape to another number of pages was asked fo
 type reshaping struct {
 	turn chan struct{} // holds one while homes are reshaped: no home again before the first is known here
 
-	mu    sync.Mutex
-	pages uint32 // worked towards in the background; 0: nothing is
-	err   error  // of the last that went on in the background
+	mu  sync.Mutex
+	now *backgroundReshape // nil: there is none
+	err error              // of the last that went on in the background
+}
+
+// backgroundReshape is a reshape that goes on in the background.
+type backgroundReshape struct {
+	pages uint32
+	end   context.CancelCauseFunc
 }
 
 // Reshape changes the number of pages that users share to pages, a power of two from 1 to 2^24, and from a 4096th to
@@ -47,15 +53,26 @@ type reshaping struct {
 // where it is looked for; Reshape may be called again, of any Recorder, and goes on. Several at once share the work. progress is
 // called, one call at a time, with the homes that are done of all, unless it is nil; a home is the users who shared a page at first.
 //
+// The number that was asked for last counts: a reshape to another number, in any process, ends with [ErrReshaping]. So asking for
+// the number that there was before takes a reshape back. More than 16 times what [PagesFor] returns for the keys on pages that
+// users share is refused, with [CodeTooManyPages], without [ForceReshape].
+//
 // Errors are an [*InvalidError] of field "pages", an [*UnavailableError], [ErrReshaping] if another number was asked for meanwhile, or
 // that of ctx.
-func (r *Recorder) Reshape(ctx context.Context, pages uint32, progress func(done, homes int)) error {
+func (r *Recorder) Reshape(
+	ctx context.Context, pages uint32, progress func(done, homes int), options ...ReshapeOption,
+) error {
 	if !r.HasLedger() {
 		return &NoLedgerError{"a reshape"}
 	}
-	if err := r.askFor(ctx, pages); err != nil {
+	if err := r.askFor(ctx, pages, options); err != nil {
 		return fmt.Errorf("reshape to %d pages: %w", pages, err)
 	}
+	return r.reshapeTo(ctx, pages, progress)
+}
+
+// reshapeTo is Reshape to what the ledger was asked for.
+func (r *Recorder) reshapeTo(ctx context.Context, pages uint32, progress func(done, homes int)) error {
 	select {
 	case r.reshaping.turn <- struct{}{}:
 		defer func() { <-r.reshaping.turn }()
@@ -74,20 +91,6 @@ func (r *Recorder) Reshape(ctx context.Context, pages uint32, progress func(done
 		return fmt.Errorf("reshape to %d pages: %w", pages, err)
 	}
 	return nil
-}
-
-// askFor has the ledger know how many pages there are to be.
-func (r *Recorder) askFor(ctx context.Context, pages uint32) error {
-	homes := r.identity.Pages
-	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages ||
-		uint64(pages) > uint64(homes)*ledger.MaxJoined || uint64(homes) > uint64(pages)*ledger.MaxJoined {
-		least, most := max(1, homes/ledger.MaxJoined), min(MaxPages, uint64(homes)*ledger.MaxJoined)
-		return &InvalidError{
-			Code: CodeOutOfRange, Field: "pages",
-			Message: fmt.Sprintf("%d is not a power of two from %d to %d, where the ledger was made with %d", pages, least, most, homes),
-		}
-	}
-	return unavailable("ledger", r.ledger.SetCut(ctx, pages))
 }
 
 // reshape is one call of Reshape.
@@ -226,7 +229,7 @@ func (r *Recorder) tryPlan(ctx context.Context, plan *ledger.ReshapePlan, prepar
 func (r *Recorder) arrive(ctx context.Context, plan *ledger.ReshapePlan, receipt ledger.Receipt, ready prepared) error {
 	for _, p := range receipt.Pages {
 		r.placements.note(p.Page, p.Owner)
-		raise(&r.marks.of(p.Page).committed, p.Sequence)
+		r.sequences.of(p.Page).giveOut(p.Sequence)
 	}
 	r.settleImages(ctx, plan, receipt, ready)
 	if err := r.learnHomes(ctx, plan.Homes...); err != nil {

@@ -39,7 +39,7 @@ func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 		kinds := g.kinds.All()
 		for i := range users {
 			user := fmt.Sprint("u", i)
-			v, err := g.View(t.Context(), user, kinds)
+			v, err := g.View(t.Context(), user, kinds, nil)
 			must(t, err)
 			see := func(kind, id string) bool {
 				for n, k := range kinds {
@@ -217,7 +217,7 @@ func TestReadBetweenReshapeAndPages(t *testing.T) {
 		between.after = func(plan *ledger.ReshapePlan) {
 			mu.Lock()
 			defer mu.Unlock()
-			must(t, c.pollOnce(t.Context(), time.Second, c.elapsed()))
+			must(t, c.pollOnce(t.Context(), c.newPoll()))
 			for i := range 40 {
 				user := fmt.Sprint("u", i)
 				hash := userHash(c.identity.Seed, user)

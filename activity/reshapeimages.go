@@ -46,7 +46,7 @@ func (r *Recorder) prepare(ctx context.Context, plan *ledger.ReshapePlan) (prepa
 	}
 	ready := make(prepared, len(after))
 	for page, p := range after {
-		image, err := r.imageOf(page, p.keys, p.standing)
+		image, err := r.imageOf(page, [][]favfilter.Hash{p.keys}, p.standing)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ type preparing struct {
 
 // readForReshape gives what a page holds to the pages that are to have it after the plan, and returns how much that is.
 func (r *Recorder) readForReshape(ctx context.Context, plan *ledger.ReshapePlan, page uint32, after map[uint32]*preparing) (int, error) {
-	rows, s, err := r.ledger.Keys(ctx, page)
+	rows, s, err := r.allKeys(ctx, page)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (r *Recorder) putNew(ctx context.Context, plan *ledger.ReshapePlan, ready p
 			continue
 		}
 		writers.Go(func() error {
-			limited, cancel := context.WithTimeout(ctx, applyTimeout)
+			limited, cancel := context.WithTimeout(ctx, replaceTimeout(ready[t.Page]))
 			defer cancel()
 			_, err := r.store.Replace(limited, favfilter.Replacement{
 				ID: r.pageID(t.Page), Page: ready[t.Page], Newer: true, Expire: preparedExpiry,
@@ -144,7 +144,7 @@ func (r *Recorder) settleImages(ctx context.Context, plan *ledger.ReshapePlan, r
 			continue
 		}
 		writers.Go(func() error {
-			limited, cancel := context.WithTimeout(ctx, applyTimeout)
+			limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 			defer cancel()
 			raw, _ := page.Encode()
 			expire := time.Duration(0)
@@ -162,7 +162,7 @@ func (r *Recorder) settleImages(ctx context.Context, plan *ledger.ReshapePlan, r
 			}
 			if placed {
 				r.noteSize(p.Page, page.Header())
-				raise(&r.marks.of(p.Page).stood, p.Sequence)
+				r.sequences.of(p.Page).standAt(p.Sequence)
 			}
 			return nil
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -28,8 +27,15 @@ const (
 	// maxRepairs is how many pages a scrub has rebuilt at once: it leaves half of the
 	// slots to feeds and writes.
 	maxRepairs = maxRebuilds / 2
+	// repairPatience is how long the scrub and the sweep wait for a page before they go on to others.
+	repairPatience = time.Second
+	// borneRepairs is how many repairs of a step may fail before the rest is left to another round:
+	// a store that refuses one page refuses most.
+	borneRepairs = 1
 	// epochInterval is how often the store is asked whether it may have lost something.
 	epochInterval = time.Second
+	// alarmInterval is how often it is logged that the store may have lost something.
+	alarmInterval = time.Minute
 	// maxWatched bounds the pages that are looked at after a poll; a scrub gets the rest.
 	maxWatched = 512
 )
@@ -47,6 +53,9 @@ type scrub struct {
 	asked   time.Time // for the epoch
 	unknown bool      // the store did not say its epoch when it was last asked
 	steady  bool      // the store loses nothing while the process lives
+	alarmed time.Time // when it was last logged that the store may have lost something
+
+	unrepaired int // pages of this round that could not be repaired
 }
 
 // scrubPace is how fast a scrub goes.
@@ -120,28 +129,45 @@ func (r *Recorder) askEpoch(s *scrub) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	epoch, err := r.store.Epoch(ctx)
-	r.noteStore(ctx, err)
 	if err != nil {
+		r.noteStore(ctx, err)
 		s.unknown = true
 		return
+	}
+	if r.storeDown.Load() { // who tells its epoch may yet have no page to give
+		_, _ = r.load(ctx, []favfilter.PageID{r.pageID(0)})
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
 		s.hurried = int(r.identity.Pages) + r.placements.census().len()
 		r.stats.alarms.Add(1)
-		r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
+		if time.Since(s.alarmed) > alarmInterval {
+			s.alarmed = time.Now()
+			r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
+		}
 	}
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
-// noteStore notes how the store answered last, and logs when that changes.
+// noteStore notes how the store answered last, and logs when it begins to fail, and when that is
+// over.
 func (r *Recorder) noteStore(ctx context.Context, err error) {
-	down := err != nil
+	r.storeDown.Store(err != nil)
 	switch {
-	case r.storeDown.Swap(down) == down:
-	case down:
+	case err != nil && r.unread.failed(r.elapsed()):
 		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-	default:
+	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
 		r.log.InfoContext(ctx, "pages can be read again")
+	}
+}
+
+// noteRepair notes how the repair of a page went, as noteStore does.
+func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, err error) {
+	switch {
+	case r.isClosed():
+	case err != nil && r.unrepaired.failed(r.elapsed()):
+		r.log.WarnContext(ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err)
+	case err == nil && r.unrepaired.worked(r.elapsed()):
+		r.log.InfoContext(ctx, "pages can be repaired again")
 	}
 }
 
@@ -166,7 +192,7 @@ func (r *Recorder) scrubStep(s *scrub) int {
 	}
 	s.missed += len(pages) - looked
 	r.stats.scrubbed.Add(uint64(looked))
-	r.repair(found)
+	s.unrepaired += r.repair(found, repairPatience, borneRepairs)
 	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
 		r.verify(r.pageNumber(s.pages, rand.IntN(all))) //nolint:gosec // every page in time
@@ -190,13 +216,15 @@ func (r *Recorder) pageNumber(others *census, n int) uint32 {
 // endRound is called after the last page.
 func (r *Recorder) endRound(s *scrub) {
 	r.survey.keep(r.placements.census())
-	if s.missed == 0 {
+	if s.missed == 0 && s.unrepaired == 0 {
 		r.images.clear() // the store is up, and its pages are repaired
+	}
+	if s.missed == 0 {
 		r.stats.scrubRounds.Add(1)
 		r.stats.roundEnd.Store(r.elapsed())
 		r.noteLoad(s.load)
 	}
-	s.missed, s.load = 0, load{}
+	s.missed, s.unrepaired, s.load = 0, 0, load{}
 }
 
 // reasonCorrupt is that of a page that does not hold what its sequence says.
@@ -221,7 +249,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 	want := make([]uint64, len(pages))
 	for i, page := range pages {
 		ids[i] = r.pageID(page)
-		want[i] = r.marks.of(page).required.Load() // before the read
+		want[i] = r.sequences.of(page).required.Load() // before the read
 	}
 	standings, err := r.store.Peek(ctx, ids)
 	if err != nil {
@@ -236,7 +264,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		if st.Err != nil {
 			continue
 		}
-		if st.Missing && (r.marks.of(page).committed.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
+		if st.Missing && (r.sequences.of(page).known.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
 			r.glanced(page, PageUnused, st, 0)
 			continue // nobody on it has done anything, or nobody is on it
 		}
@@ -250,7 +278,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		}
 		r.glanced(page, stateOf(reason), st, behind)
 		if reason == "" {
-			raise(&r.marks.of(page).stood, st.Header.Sequence)
+			r.sequences.of(page).standAt(st.Header.Sequence)
 			continue
 		}
 		found = append(found, misfit{page, want[i], reason})
@@ -258,31 +286,40 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 	return found, standings
 }
 
-// repair rebuilds the pages found, and returns how many it could not.
-func (r *Recorder) repair(found []misfit) (failed int) {
+// repair rebuilds the pages found, in any order, and returns how many it did not. A rebuild that
+// takes longer than patience goes on by itself. After so many failures of the store as are borne,
+// repair begins no other.
+func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (failed int) {
 	var group errgroup.Group
-	var failures atomic.Int64
-	group.SetLimit(maxRepairs)
+	var repaired, refused atomic.Int64
 	for _, m := range found {
-		if r.isClosed() {
+		r.stats.found(m.reason)
+	}
+	group.SetLimit(maxRepairs)
+	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
+		if r.isClosed() || refused.Load() >= int64(borne) {
 			break // what is begun is waited for
 		}
+		m := found[i]
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+			ctx, cancel := context.WithTimeout(r.base, patience)
 			defer cancel()
-			r.stats.found(m.reason)
 			err := r.mendMisfit(ctx, m)
-			if err != nil {
-				failures.Add(1)
+			if err == nil || ctx.Err() == nil {
+				r.noteRepair(ctx, m.page, m.reason, err)
 			}
-			if err != nil && !r.isClosed() {
-				r.log.WarnContext(ctx, "a page could not be repaired", "page", m.page, "reason", m.reason, "error", err)
+			failed, ok := errors.AsType[*UnavailableError](err)
+			switch {
+			case err == nil:
+				repaired.Add(1)
+			case ok && failed.Dependency == "pages":
+				refused.Add(1)
 			}
-			return nil // the others go on
+			return nil // those that are begun go on
 		})
 	}
 	_ = group.Wait() // always nil
-	return int(failures.Load())
+	return len(found) - int(repaired.Load())
 }
 
 // mendMisfit makes the page of a misfit anew.
@@ -293,47 +330,20 @@ func (r *Recorder) mendMisfit(ctx context.Context, m misfit) error {
 	return r.remake(ctx, m.page, m.want, m.reason)
 }
 
-// verify compares the keys of one page with the ledger and makes it anew, for what a header
-// cannot tell: bits and marks that flipped.
-func (r *Recorder) verify(page uint32) {
-	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
-	defer cancel()
-	loaded, err := r.load(ctx, []favfilter.PageID{r.pageID(page)})
-	switch {
-	case err != nil:
-		return
-	case loaded[0].Damage != nil:
-		r.repair([]misfit{{page, 0, "damaged"}})
-		return
-	case loaded[0].Page == nil:
-		return
+// Reasons why a page must not be used.
+const (
+	reasonDamaged = "damaged"
+	reasonForeign = "foreign"
+)
+
+// damageReason tells a damaged page from one of another format version, which another
+// version of this program has written. The latter is no cause for alarm: after an upgrade
+// all pages are such.
+func damageReason(damage error) string {
+	if errors.Is(damage, favfilter.ErrFormat) {
+		return reasonForeign
 	}
-	rows, s, err := r.ledger.Keys(ctx, page)
-	if err != nil {
-		return
-	}
-	h := loaded[0].Page.Header()
-	if h.Sequence != s.Sequence || h.Identity != r.identity {
-		return // changed between the two looks, or a scrub's to find
-	}
-	hashes, err := r.hashes(ctx, rows)
-	if err != nil {
-		return
-	}
-	r.stats.verified.Add(1)
-	whole := int(h.Count) == len(hashes)
-	for _, key := range hashes {
-		whole = whole && loaded[0].Page.Contains(key)
-	}
-	if !whole {
-		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", s.Sequence))
-		r.repair([]misfit{{page, s.Sequence, reasonCorrupt}})
-		return
-	}
-	// Nothing tells whether collision marks are as they should be. Anew, they are.
-	if err := r.remake(ctx, page, s.Sequence, "verified"); err != nil && !r.isClosed() {
-		r.log.WarnContext(ctx, "a page could not be made anew", "page", page, "error", err)
-	}
+	return reasonDamaged
 }
 
 // watch notes pages that other processes changed, to see whether the change arrives.
@@ -362,5 +372,5 @@ func (r *Recorder) sweep() {
 		some, _ := r.inspect(chunk)
 		found = append(found, some...)
 	}
-	r.repair(found)
+	r.repair(found, repairPatience, borneRepairs)
 }

@@ -110,7 +110,7 @@ func TestScrubRepairs(t *testing.T) {
 	}
 	all := uint64(0) // pages that anybody is on
 	for page := range g.identity.Pages {
-		if g.marks.of(page).committed.Load() > 0 {
+		if g.sequences.of(page).known.Load() > 0 {
 			all++
 		}
 	}
@@ -261,7 +261,7 @@ func TestRateLowered(t *testing.T) {
 	b.scrubAll()
 	for _, kind := range []string{"block", "hide", "seen"} {
 		k := b.kind(t, kind)
-		v, err := b.View(t.Context(), "1", []Kind{k})
+		v, err := b.View(t.Context(), "1", []Kind{k}, nil)
 		must(t, err)
 		found := 0
 		for i := range 100_000 {

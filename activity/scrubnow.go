@@ -117,7 +117,7 @@ func (r *Recorder) scrubSome(pages []uint32, p *ScrubProgress) {
 	}
 	p.Unasked += unasked
 	r.stats.scrubbed.Add(uint64(len(pages) - unasked))
-	p.Failed += r.repair(found)
+	p.Failed += r.repair(found, pageTimeout, len(found))
 }
 
 func (p ScrubProgress) clone() ScrubProgress {
@@ -136,6 +136,7 @@ func (r *Recorder) StartScrub(rate int) (started bool, err error) {
 	if r.asked.last.Running {
 		return false, nil
 	}
+	at := time.Now() // before the scrub takes its own time: a later one would look like a scrub of another process
 	begun := r.background(func() {
 		last, err := r.scrubRound(r.base, rate, r.noteScrub)
 		last.Running, last.Err = false, err
@@ -146,7 +147,7 @@ func (r *Recorder) StartScrub(rate int) (started bool, err error) {
 	if !begun {
 		return false, ErrClosed
 	}
-	r.asked.last = ScrubProgress{Running: true, Started: time.Now()}
+	r.asked.last = ScrubProgress{Running: true, Started: at}
 	return true, nil
 }
 

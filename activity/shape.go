@@ -19,7 +19,20 @@ const (
 	aimPage = 2048
 	// MaxPages is the most pages that users may share.
 	MaxPages = 1 << 24
+	// DefaultPages is how many pages new data has.
+	DefaultPages = ledger.DefaultPages
 )
+
+// PagesFor returns the number of pages for so many keys, a power of two: [DefaultPages] at least, [MaxPages] at most.
+func PagesFor(keys uint64) uint32 { return max(DefaultPages, pagesOf(keys)) }
+
+// pagesOf is the smallest power of two of pages that have no more than aimPage keys each on average.
+func pagesOf(keys uint64) uint32 {
+	if keys == 0 {
+		return 1
+	}
+	return uint32(min(uint64(1)<<bits.Len64((keys-1)/aimPage), MaxPages))
+}
 
 // load is what a round of the scrub finds in the pages that users share.
 type load struct {
@@ -32,7 +45,7 @@ func (r *Recorder) weigh(l *load, others *census, page uint32, st favfilter.Stan
 	switch {
 	case page < ledger.OwnPages && !r.placements.of(page).usesHome(page), page >= ledger.OwnPages && others.isOwn(page):
 		return
-	case st.Missing && r.marks.of(page).committed.Load() == 0: // nobody has done anything
+	case st.Missing && r.sequences.of(page).known.Load() == 0: // nobody has done anything
 	case st.Missing, st.Damage != nil:
 		return // it is about to be made anew
 	}
@@ -45,11 +58,11 @@ func (l load) due() uint32 {
 	if l.pages == 0 || l.keys <= uint64(l.pages)*DuePage {
 		return 0
 	}
-	right := uint64(1) << bits.Len64((l.keys-1)/aimPage)
-	if right = min(right, MaxPages); right <= uint64(l.pages) {
+	right := pagesOf(l.keys)
+	if int(right) <= l.pages {
 		return 0
 	}
-	return uint32(right)
+	return right
 }
 
 // noteLoad keeps what a whole round has found, and says so once it is too much.
@@ -74,7 +87,7 @@ type Shape struct {
 	Due         uint32  // how many pages there should be, as these have too many keys; 0: it is well
 
 	Reshaping bool  // in the background of this Recorder
-	Err       error // why that does not get on, or ended early; nil: it does
+	Err       error // why that does not get on, or ended early; nil: it does, or gave way to another number
 }
 
 // Shape asks the ledger how far a reshape is. Errors are an [*UnavailableError].
@@ -94,30 +107,33 @@ func (r *Recorder) Shape(ctx context.Context) (Shape, error) {
 	}
 	r.reshaping.mu.Lock()
 	defer r.reshaping.mu.Unlock()
-	s.Reshaping = r.reshaping.pages != 0
+	s.Reshaping = r.reshaping.now != nil
 	s.Err = r.reshaping.err
 	return s, nil
 }
 
 // StartReshape has [Recorder.Reshape] go on in the background until it is done or the Recorder is closed: what is unavailable is
 // waited for. It reports whether there was anything to start: not if one to as many pages is under way here, or
-// all users are on such pages. Where one to another number is under way here, it returns [ErrReshaping]. For other errors see Reshape.
-func (r *Recorder) StartReshape(ctx context.Context, pages uint32) (started bool, err error) {
+// all users are on such pages. A reshape to another number that is under way, here or in another process, ends: asking for the
+// number that there was before takes a reshape back. For errors see Reshape.
+//
+//nolint:contextcheck // it outlives the call
+func (r *Recorder) StartReshape(ctx context.Context, pages uint32, options ...ReshapeOption) (started bool, err error) {
 	if !r.HasLedger() {
 		return false, &NoLedgerError{"a reshape"}
 	}
 	g := &r.reshaping
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch g.pages {
-	case 0:
-	case pages:
+	if g.now != nil && g.now.pages == pages {
 		return false, nil
-	default:
-		return false, ErrReshaping
 	}
-	if err := r.askFor(ctx, pages); err != nil {
+	if err := r.askFor(ctx, pages, options); err != nil {
 		return false, fmt.Errorf("reshape to %d pages: %w", pages, err)
+	}
+	if g.now != nil {
+		g.now.end(ErrReshaping)
+		g.now = nil
 	}
 	cut, err := r.ledger.Cut(ctx)
 	if err != nil {
@@ -126,42 +142,42 @@ func (r *Recorder) StartReshape(ctx context.Context, pages uint32) (started bool
 	if g.err = nil; cut.Pages == pages && cut.Done == cut.Homes {
 		return false, nil
 	}
-	if !r.background(func() { r.reshapeOn(pages) }) { //nolint:contextcheck // it outlives the call
+	on, end := context.WithCancelCause(r.base)
+	now := &backgroundReshape{pages, end}
+	if !r.background(func() { r.reshapeOn(on, now) }) {
+		end(nil)
 		return false, ErrClosed
 	}
-	g.pages = pages
+	g.now = now
 	return true, nil
 }
 
 // reshapePause is how long a reshape in the background waits for what is unavailable.
 const reshapePause = 2 * time.Second
 
-// reshapeOn reshapes until it is done, or cannot be.
-func (r *Recorder) reshapeOn(pages uint32) {
-	ctx, cancel := context.WithCancel(r.base)
-	defer cancel()
+// reshapeOn reshapes until it is done, or cannot be, or ctx has ended.
+func (r *Recorder) reshapeOn(ctx context.Context, now *backgroundReshape) {
+	defer now.end(nil)
 	go func() {
 		select {
 		case <-r.closed:
-			cancel()
+			now.end(ErrClosed)
 		case <-ctx.Done():
 		}
 	}()
-	r.log.InfoContext(ctx, "reshape begun", "pages", pages)
+	r.log.InfoContext(ctx, "reshape begun", "pages", now.pages)
 	start := time.Now()
 	for {
-		err := r.Reshape(ctx, pages, nil)
-		var down *UnavailableError
-		again := errors.As(err, &down) && !r.isClosed()
-		r.reshaping.mu.Lock()
-		r.reshaping.err = err
-		if !again {
-			r.reshaping.pages = 0
+		// The ledger has been asked. To ask again would take back what others ask for meanwhile.
+		err := r.reshapeTo(ctx, now.pages, nil)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
-		r.reshaping.mu.Unlock()
+		_, again := errors.AsType[*UnavailableError](err)
+		r.reshaping.note(now, err, again)
 		switch {
 		case err == nil:
-			r.log.InfoContext(ctx, "reshape done", slog.Any("pages", pages), tookSince(start))
+			r.log.InfoContext(ctx, "reshape done", slog.Any("pages", now.pages), tookSince(start))
 			return
 		case !again:
 			r.log.WarnContext(ctx, "reshape ended early", "error", err)
@@ -171,5 +187,21 @@ func (r *Recorder) reshapeOn(pages uint32) {
 		if r.rest(ctx, reshapePause) != nil {
 			continue // it ends now
 		}
+	}
+}
+
+// note keeps what came of a reshape in the background, unless another has taken its place. That it gave way to another number
+// is no trouble.
+func (g *reshaping) note(now *backgroundReshape, err error, again bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.now != now {
+		return
+	}
+	if g.err = err; errors.Is(err, ErrReshaping) {
+		g.err = nil
+	}
+	if !again {
+		g.now = nil
 	}
 }

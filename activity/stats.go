@@ -123,7 +123,7 @@ func (r *Recorder) Stats() Stats {
 		Ended:          c.ended.Load(),
 		Waiting:        r.waiting.Load(),
 		PagesDown:      r.storeDown.Load(),
-		LedgerDown:     r.follow.down.Load(),
+		LedgerDown:     access(r.follow.access.Load()) == unreachable,
 	}
 	if r.HasLedger() {
 		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
@@ -151,12 +151,12 @@ func (r *Recorder) sizes(s *Stats) {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	r.images.mu.Lock()
-	s.ImageBytes = r.images.bytes
+	s.ImageBytes = r.images.held.bytes
 	r.images.mu.Unlock()
 	if r.cache != nil {
 		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
 		r.cache.mu.Lock()
-		s.CacheBytes = r.cache.bytes
+		s.CacheBytes = r.cache.held.bytes
 		r.cache.mu.Unlock()
 	}
 	r.rebuilds.mu.Lock()
@@ -164,6 +164,6 @@ func (r *Recorder) sizes(s *Stats) {
 	s.Rebuilding = len(r.rebuilds.flights)
 	r.rebuilds.mu.Unlock()
 	r.reshaping.mu.Lock()
-	s.Reshaping = r.reshaping.pages != 0
+	s.Reshaping = r.reshaping.now != nil
 	r.reshaping.mu.Unlock()
 }

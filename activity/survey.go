@@ -325,6 +325,8 @@ func (r *Recorder) Look(ctx context.Context, most int) error {
 // plainState is how a page stands that no ledger backs. Nobody can tell whether one is missing.
 func (r *Recorder) plainState(st favfilter.Standing) PageState {
 	switch {
+	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
+		return PageForeign
 	case st.Damage != nil:
 		return PageDamaged
 	case st.Missing:

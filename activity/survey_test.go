@@ -135,7 +135,7 @@ func TestSurvey(t *testing.T) {
 					t.Errorf("page %d is %v, and behind by %d", p.Number, p.State, behind)
 				}
 			}
-			if failed := g.repair(found); failed > 0 {
+			if failed := g.repair(found, pageTimeout, len(found)); failed > 0 {
 				t.Errorf("%d could not be repaired", failed)
 			}
 			g.wantSurvey(t, numbersTo(16)...)

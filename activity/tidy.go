@@ -92,10 +92,21 @@ func (r *Recorder) tidyNext() bool {
 	}
 }
 
-// tidy reports false if ledger or store is down.
+// tidy reports false if ledger or store is down, or another large page has to be waited for.
 func (r *Recorder) tidy(page uint32) bool {
+	if r.inParts(page) { // it would keep the other pages waiting
+		begun := r.largeWork(func(ctx context.Context) { r.tidyWithin(ctx, page) })
+		if !begun {
+			r.tidying.add(page)
+		}
+		return begun
+	}
 	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
 	defer cancel()
+	return r.tidyWithin(ctx, page)
+}
+
+func (r *Recorder) tidyWithin(ctx context.Context, page uint32) bool {
 	f, err := r.rebuild(ctx, page, 0, "residue", math.MaxInt)
 	if err == nil && f.storeErr == nil && f.placed {
 		return true

@@ -75,7 +75,7 @@ func TestTidyAgain(t *testing.T) {
 		p.tidying.add(0)
 		time.Sleep(10 * time.Second)
 		cut.unreadable.Store(false)
-		time.Sleep(2 * tidyPause)
+		time.Sleep(longestPause + 2*tidyPause)
 		if p.header(t, 0).Build == build {
 			t.Error("the page was forgotten")
 		}

@@ -11,9 +11,9 @@ import (
 const (
 	// userBatch is how many rows of a user are read at a time, to be exported.
 	userBatch = 1000
-	// deleteBatch is how many are removed at a time. Each time the user's page is made anew, which takes
-	// reading all that is left, and so may the page of each row be, within pageTimeout.
-	deleteBatch = 4000
+	// deleteBatch is how many are removed at a time. Writes of others wait for the transaction, and the page of each row may
+	// have to be made anew, within pageTimeout.
+	deleteBatch = 1000
 )
 
 // Export calls each for every activity of user that the ledger keeps, by kind and target, as they
@@ -74,12 +74,8 @@ func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, 
 		placed := r.placements.of(home)
 		if placed != nil {
 			// Before the pages that are shared: who comes back to one of these is met here.
-			for _, page := range placed.own {
-				rows, _, err := r.ledger.Snapshot(ctx, page)
-				if err == nil {
-					err = r.exportRows(ctx, rows, each)
-				}
-				if err != nil {
+			for hash := range placed.own {
+				if err := r.exportHash(ctx, hash, each); err != nil {
 					return fmt.Errorf("export all users: %w", err)
 				}
 			}
@@ -96,6 +92,20 @@ func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, 
 		}
 	}
 	return unavailable("ledger", fmt.Errorf("export all users: those of home %d moved between pages %d times meanwhile", home, maxMoves))
+}
+
+// exportHash reads the rows of a user who has a page of their own, which may be very many, some at a time.
+func (r *Recorder) exportHash(ctx context.Context, hash uint64, each func(Activity) error) error {
+	for after := (*ledger.Row)(nil); ; {
+		rows, err := r.ledger.OfHash(ctx, hash, after, userBatch)
+		if err != nil {
+			return unavailable("ledger", err)
+		}
+		if err := r.exportRows(ctx, rows, each); err != nil || len(rows) < userBatch {
+			return err
+		}
+		after = &rows[len(rows)-1]
+	}
 }
 
 // sharedRows returns the rows of those users of a home who have no page of their own, and whether that is all of them: none
@@ -166,7 +176,7 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 	hash := userHash(r.identity.Seed, user)
 	touched := make(map[uint32]bool)
 	for _, rows := range []func() ([]ledger.Row, error){
-		func() ([]ledger.Row, error) { return r.ledger.Owned(ctx, hash, user, nil, deleteBatch) },
+		r.ownedInTurn(ctx, hash, user),
 		func() ([]ledger.Row, error) { return r.ledger.Naming(ctx, hash, user, deleteBatch) },
 	} {
 		n, err := r.deleteRows(ctx, hash, rows, touched)
@@ -185,7 +195,7 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		}
 	}
 	for page := range touched {
-		mark := r.marks.of(page)
+		mark := r.sequences.of(page)
 		if want := mark.required.Load(); mark.stood.Load() < want { // making it anew failed
 			if err := r.stand(ctx, page, want); err != nil {
 				return deleted, fmt.Errorf("delete a user: %w", err)
@@ -197,13 +207,26 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
 	page := r.pageOf(hash)
-	if err := r.remake(ctx, page, r.marks.of(page).required.Load(), "user deleted"); err != nil {
+	if err := r.remake(ctx, page, r.sequences.of(page).required.Load(), "user deleted"); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
 	if err := r.persist(ctx); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", unavailable("pages", err))
 	}
+	r.outwait(r.elapsed()) // once for all transactions
 	return deleted, nil
+}
+
+// ownedInTurn returns some rows of a user, and the next ones when it is called again: it does not pass those again that were removed.
+func (r *Recorder) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
+	var after *ledger.Item
+	return func() ([]ledger.Row, error) {
+		rows, err := r.ledger.Owned(ctx, hash, user, after, deleteBatch)
+		if n := len(rows); n > 0 {
+			after = &ledger.Item{Kind: rows[n-1].Kind, Target: rows[n-1].Target}
+		}
+		return rows, err
+	}
 }
 
 // decided is err, but not that nothing was done, where something was.

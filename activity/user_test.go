@@ -162,7 +162,7 @@ func (g *rig) wantCrowd(t *testing.T) {
 		v := views[a.User]
 		if v == nil {
 			var err error
-			v, err = g.View(t.Context(), a.User, g.Kinds().All())
+			v, err = g.View(t.Context(), a.User, g.Kinds().All(), nil)
 			must(t, err)
 			views[a.User] = v
 		}

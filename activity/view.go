@@ -3,6 +3,9 @@ package activity
 import (
 	"context"
 	"fmt"
+	"iter"
+	"sync"
+	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -14,13 +17,15 @@ type View struct {
 	Degraded []Degraded
 
 	cache    *cache
+	searches *sync.Pool // of *Search
 	seed     uint64
 	userHash uint64
-	ledger   bool             // kinds that the ledger keeps are viewed
-	number   uint32           // of the page of these
-	page     *favfilter.Page  // of these; nil if none is viewed, or the page was probed
-	probed   *probed          // instead of the page
-	keys     []favfilter.Hash // that are looked for, if the page may be probed
+	ledger   bool            // kinds that the ledger keeps are viewed
+	number   uint32          // of the page of these
+	page     *favfilter.Page // of these; nil if none is viewed, or the page was probed
+	ids      iter.Seq2[Target, string]
+	sought   *sought // ids, hashed, if the page may be probed
+	probed   *probed // instead of the page
 	kinds    []lookup
 }
 
@@ -46,23 +51,35 @@ type lookup struct {
 	page   *favfilter.Page // of a kind that the ledger keeps
 	window *window         // of one with a window; nil: not to be checked
 	// starts of keys, hashed: of the user's activities, and of those of others with the user.
-	direct, reverse favfilter.Hash
+	direct, reverse favfilter.Start
 	twoWay          bool // there are the latter
+	// places in probed.found of the first id that is sought, for each start.
+	directAt, reverseAt int
 }
 
-// View reads what user has done, and had done to them, of the given kinds: one
-// command to the store, whatever the number of kinds, unless the page has to be
-// rebuilt. Without the store it is read from the ledger, and kinds with a window
-// are degraded. The error is an [*UnavailableError] if neither can be had, or that
-// of ctx.
-func (r *Recorder) View(ctx context.Context, user string, kinds []Kind) (*View, error) {
+// View reads what user has done, and had done to them, of the given kinds: one command to the store,
+// whatever the number of kinds, unless the page has to be rebuilt. Without the store it is read from
+// the ledger, and kinds with a window are degraded.
+//
+// ids yields all that the View is going to be asked for, or is nil. It is used where the page is too
+// large to be read with each feed: the keys of these ids alone are looked for in the store then, and
+// any other id counts as found.
+//
+// The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
+func (r *Recorder) View(
+	ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Target, string],
+) (*View, error) {
 	v := r.newView(user, kinds)
+	v.ids = ids
 	return v, r.fill(ctx, v)
 }
 
 // newView returns a View of which nothing has been read yet.
 func (r *Recorder) newView(user string, kinds []Kind) *View {
-	v := &View{cache: r.cache, seed: r.identity.Seed, userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds))}
+	v := &View{
+		cache: r.cache, searches: &r.searches, seed: r.identity.Seed,
+		userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds)),
+	}
 	for i, k := range kinds {
 		l := &v.kinds[i]
 		l.kind = k
@@ -103,8 +120,7 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 // moves to another page meanwhile.
 func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loaded, storeErr, err error) {
 	for range maxMoves {
-		known := r.HasLedger() && r.keepUp(ctx)
-		page, moves := r.placeOf(v.userHash) // after that: a poll may tell of a move
+		page, moves, known := r.keepUp(ctx, v.userHash)
 		windows, storeErr, err = r.readPage(ctx, v, page, moves, known)
 		if err != nil || !v.ledger || !r.HasLedger() {
 			return windows, storeErr, err
@@ -128,7 +144,7 @@ func (r *Recorder) readPage(
 	v.number = page
 	want := uint64(0)
 	if r.HasLedger() {
-		want = r.marks.of(page).required.Load() // before the read: what is written meanwhile may miss
+		want = r.sequences.of(page).required.Load() // before the read: what is written meanwhile may miss
 	}
 	held := r.heldPage(v, page, moves, want, known)
 	parts := r.partsOf(v, page, held == nil)
@@ -141,9 +157,13 @@ func (r *Recorder) readPage(
 		}
 		return windows, storeErr, ctx.Err()
 	}
-	if v.keys != nil && r.isLarge(page) {
+	if v.ids != nil && v.ledger && r.isLarge(page) {
+		v.hashIDs()
 		if windows, ok := r.probe(ctx, v, page, moves, want, parts); ok {
 			return windows, nil, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
 		}
 	}
 	loaded, replica, storeErr := r.loadView(ctx, v, page, want, parts, known)
@@ -197,10 +217,15 @@ func (r *Recorder) partsOf(v *View, page uint32, read bool) (parts []favfilter.P
 
 // load is Store.Load within loadTimeout, with nothing loaded where the store fails.
 func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return r.loadWithin(ctx, loadTimeout, ids)
+}
+
+// loadWithin is load with another limit.
+func (r *Recorder) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, loadTimeout)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	loaded, err := r.store.Load(limited, ids)
 	if err != nil && ctx.Err() != nil {
@@ -223,13 +248,18 @@ func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l fa
 		return l.Page, nil
 	}
 	if known {
-		if page := r.images.get(number, want); page != nil && page.Header().Moves >= r.marks.of(number).moves.Load() {
+		if page := r.images.get(number, want); page != nil && page.Header().Moves >= r.sequences.of(number).moves.Load() {
 			r.stats.fromImage.Add(1)
 			return page, nil
 		}
 	}
-	f, err := r.rebuild(ctx, number, want, reason, maxFlights)
-	if err != nil {
+	limited, cancel := context.WithTimeout(ctx, pageTimeout) // the rebuild of a large page may take minutes
+	defer cancel()
+	f, err := r.rebuild(limited, number, want, reason, maxFlights)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		return nil, unavailable("ledger", err)
+	case err != nil:
 		return nil, err
 	}
 	return f.page, nil
@@ -249,13 +279,16 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 	h := st.Header
 	switch {
 	case st.Damage != nil:
-		r.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
-		return "damaged"
+		reason := damageReason(st.Damage)
+		if reason == reasonDamaged {
+			r.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
+		}
+		return reason
 	case st.Missing:
 		return "missing"
 	case h.Identity != r.identity || h.Number != r.slotOf(number):
-		return "foreign"
-	case h.Sequence < want || h.Moves < r.marks.of(number).moves.Load():
+		return reasonForeign
+	case h.Sequence < want || h.Moves < r.sequences.of(number).moves.Load():
 		return "behind"
 	case r.ahead(ctx, number, h.Sequence):
 		return "ahead"
@@ -268,31 +301,19 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 // out, as after the ledger was set back. Where the ledger cannot be asked, the
 // page is believed.
 func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bool {
-	if sequence <= r.marks.of(number).committed.Load() {
+	if sequence <= r.sequences.of(number).known.Load() {
 		return false
 	}
-	if r.follow.down.Load() {
-		return false // known not to answer: feeds do not wait for it
+	if access(r.follow.access.Load()) == unreachable {
+		return false // feeds do not wait for it
 	}
 	known, err := r.ledger.Sequence(ctx, number)
 	if err != nil {
 		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
 		return false
 	}
-	r.learn(number, known)
+	r.sequences.of(number).learn(known)
 	return sequence > known
-}
-
-// stand sees to it that the page stands at want or beyond.
-func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
-	loaded, err := r.load(ctx, []favfilter.PageID{r.pageID(number)})
-	if err != nil {
-		return unavailable("pages", err)
-	}
-	if reason := r.fault(ctx, number, want, standing(loaded[0])); reason != "" {
-		return r.remake(ctx, number, want, reason)
-	}
-	return nil
 }
 
 // Checks reports whether the i-th kind that the View was made for can be checked: it is not among
@@ -316,9 +337,9 @@ func (v *View) match(l *lookup, target favfilter.Hash) Match {
 			return Direct
 		}
 		return None
-	case l.kind.InLedger() && v.contains(l, l.direct.With(target)):
+	case l.kind.InLedger() && v.contains(l, Direct, target):
 		return Direct
-	case l.twoWay && v.contains(l, l.reverse.With(target)):
+	case l.twoWay && v.contains(l, Reverse, target):
 		return Reverse
 	default:
 		return None
@@ -332,7 +353,7 @@ func (v *View) Matches(i int, id string) []Match {
 	switch {
 	case first == None:
 		return nil
-	case first == Direct && l.twoWay && v.contains(l, l.reverse.With(favfilter.HashKey(v.seed, id))):
+	case first == Direct && l.twoWay && v.contains(l, Reverse, favfilter.HashKey(v.seed, id)):
 		return []Match{Direct, Reverse}
 	default:
 		return []Match{first}
@@ -374,19 +395,5 @@ func (v *View) header() favfilter.Header {
 		return v.probed.header
 	default:
 		return favfilter.Header{}
-	}
-}
-
-// contains looks for a key of a kind that the ledger keeps. Of a page that was probed, what was not asked for
-// counts as there: nothing that may be there is missed.
-func (v *View) contains(l *lookup, h favfilter.Hash) bool {
-	switch {
-	case l.page != nil:
-		return l.page.Contains(h)
-	case v.probed != nil:
-		found, asked := v.probed.found[h]
-		return found || !asked
-	default:
-		return false
 	}
 }

@@ -113,7 +113,8 @@ type window struct {
 func (r *Recorder) readWindow(ctx context.Context, w *window) {
 	w.parts = make([]*favfilter.Page, len(w.loaded))
 	for i, l := range w.loaded {
-		if l.Damage != nil {
+		// One of another format version counts as empty, too: after an upgrade each feed meets some.
+		if l.Damage != nil && damageReason(l.Damage) == reasonDamaged {
 			r.log.WarnContext(ctx, "a part of a window is damaged and counts as empty", "error", l.Damage)
 		}
 		w.parts[i] = w.ring.Usable(l)

@@ -101,7 +101,7 @@ func TestViewRecords(t *testing.T) {
 		kinds := []Kind{g.kind(t, "hide"), g.kind(t, "seen")}
 		var views []*View
 		for range 3 {
-			v, err := g.View(t.Context(), "1", kinds)
+			v, err := g.View(t.Context(), "1", kinds, nil)
 			must(t, err)
 			views = append(views, v)
 		}
@@ -156,7 +156,7 @@ func TestStoreDown(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	down := downStore{}
 	g.useStore(t, down)
-	v, err := g.View(t.Context(), "1", g.Kinds().All())
+	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
 	must(t, err)
 	if v.Check(0, "2") != Direct || v.Check(3, "p") != None {
 		t.Error("the block is missed, or the window invented")

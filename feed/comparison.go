@@ -115,7 +115,7 @@ func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited 
 	limited, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	now := sighting{start: c.recorder.Now()}
-	view, err := c.recorder.View(limited, c.sample.viewer, c.sample.kinds)
+	view, err := c.recorder.View(limited, c.sample.viewer, c.sample.kinds, nil)
 	if err != nil {
 		return fmt.Errorf("look at a page again: %w", err)
 	}

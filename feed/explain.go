@@ -70,7 +70,7 @@ func Explain(ctx context.Context, r *activity.Recorder, viewer string, post Post
 	if err != nil {
 		return Explanation{}, ofOnePost(err)
 	}
-	view, err := r.View(ctx, viewer, c.all)
+	view, err := r.View(ctx, viewer, c.all, nil)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}

@@ -42,7 +42,7 @@ type Dropped struct {
 }
 
 // notRecorded is why a feed that is answered is degraded after all.
-const notRecorded = "what is kept could not be recorded: the page store is unavailable"
+const notRecorded = "what is kept could not be recorded: "
 
 // Filter checks every candidate against the viewer's activities, which it reads in
 // one round trip. Nothing that was acknowledged before Filter was called is missed, but where the
@@ -67,18 +67,14 @@ func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sam
 	if err != nil {
 		return Answer{}, err
 	}
-	n := ahead(req)
-	reading := r.Begin(ctx, req.Viewer, c.all, 2*n)
-	defer reading.Release()
-	if reading.Probes() {
-		n = len(req.Posts)
-	}
-	hashed := hashAhead(reading, &c, req.Posts[:n])
-	view, err := reading.View()
+	view, err := r.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
-	reading.Look(c.marks)
+	search := view.Search()
+	defer search.Release()
+	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
+	search.Run(c.marks)
 	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed, sampled: sampled}
 	if req.Exact {
 		if err := l.confirm(ctx, r, req.Posts); err != nil {
@@ -89,7 +85,7 @@ func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sam
 	a.Degraded = view.Degraded
 	sampled.answered(&l, a)
 	if req.RecordSeen && len(a.Kept) > 0 {
-		if err := a.recordSeen(ctx, view, c.seen); err != nil {
+		if err := a.recordSeen(ctx, view, c.seen, req.MayRecord); err != nil {
 			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 		}
 	}
@@ -98,14 +94,20 @@ func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sam
 
 // recordSeen records what is kept as the i-th kind of the view. It fails only with ctx: if it cannot be
 // recorded, the answer says so.
-func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int) error {
+func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, may func() error) error {
 	if !view.Checks(i) { // so it is degraded already
 		for n := range a.Degraded {
-			if a.Degraded[n].Kind == seenKind {
+			if a.Degraded[n].Kind == activity.Seen {
 				a.Degraded[n].Reason += ": what is kept could not be recorded either"
 			}
 		}
 		return nil
+	}
+	if may != nil {
+		if err := may(); err != nil {
+			a.Degraded = append(a.Degraded, activity.Degraded{Kind: activity.Seen, Reason: notRecorded + err.Error()})
+			return nil //nolint:nilerr // the answer says it
+		}
 	}
 	ids := make([]string, len(a.Kept))
 	for n, k := range a.Kept {
@@ -113,7 +115,7 @@ func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int) err
 	}
 	err := view.Record(ctx, i, ids)
 	if err != nil && ctx.Err() == nil {
-		a.Degraded = append(a.Degraded, activity.Degraded{Kind: seenKind, Reason: notRecorded})
+		a.Degraded = append(a.Degraded, activity.Degraded{Kind: activity.Seen, Reason: notRecorded + "the page store is unavailable"})
 		return nil
 	}
 	return err
@@ -181,7 +183,7 @@ func (l *look) has(i int, id string, p, n int) bool {
 		return l.confirmed[claim{i, id}]
 	}
 	if p < l.hashed.posts {
-		return l.hashed.reading.Match(i, l.hashed.place(&l.all[i], p, n)) != activity.None
+		return l.hashed.search.Match(i, l.hashed.place(&l.all[i], p, n)) != activity.None
 	}
 	return l.view.Check(i, id) != activity.None
 }
@@ -210,7 +212,7 @@ func (l *look) walk(req Request) Answer {
 		}
 		if shown[p.ID] {
 			l.sampled.dropped(i)
-			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: seenKind})
+			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: activity.Seen})
 			continue
 		}
 		if shown != nil {

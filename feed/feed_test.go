@@ -229,3 +229,64 @@ func mostByChance(mean float64) int {
 	const e = 20.7 // -ln(1e-9)
 	return int(mean + e/3 + math.Sqrt(e*e/9+2*e*mean))
 }
+
+// A request has so many ids at most, and a post so many actors. Whatever a contract allows is
+// answered.
+func TestLimitsOfIDs(t *testing.T) {
+	r := open(t)
+	request := func(posts, actors int) feed.Request {
+		q := feed.Request{Viewer: "1"}
+		for i := range posts {
+			p := feed.Post{ID: fmt.Sprint("p", i), Author: fmt.Sprint("a", i)}
+			for n := range actors {
+				p.Actors = append(p.Actors, fmt.Sprint("x", n))
+			}
+			q.Posts = append(q.Posts, p)
+		}
+		return q
+	}
+	withoutAuthors := request(feed.MaxPosts, 3)
+	for i := range withoutAuthors.Posts {
+		withoutAuthors.Posts[i].Author = ""
+	}
+	withoutAuthors.Kinds = []string{"hide"}
+	oneMore := request(feed.MaxPosts, 2)
+	oneMore.Posts[77].Actors = append(oneMore.Posts[77].Actors, "y")
+	for name, c := range map[string]struct {
+		request        feed.Request
+		field, message string // "": it is answered
+	}{
+		"most posts with their authors":    {request(feed.MaxPosts, 0), "", ""},
+		"most posts and most ids":          {request(feed.MaxPosts, 2), "", ""},
+		"most ids, authors left out":       {withoutAuthors, "", ""},
+		"one id more":                      {oneMore, "posts", "20001 ids of posts, authors and actors, at most 20000"},
+		"most actors":                      {request(3, feed.MaxActors), "", ""},
+		"one actor more":                   {request(3, feed.MaxActors+1), "posts[0].actors", "101 actors, at most 100"},
+		"most actors, on too many posts":   {request(200, feed.MaxActors), "posts", "20400 ids of posts, authors and actors, at most 20000"},
+		"more posts than there may be":     {request(feed.MaxPosts+1, 0), "posts", "5001 posts, at most 5000"},
+		"an id that is wrong is too many ": {feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "p", Actors: make([]string, 101)}}}, "posts[0].actors", "101 actors, at most 100"},
+	} {
+		_, err := feed.Filter(t.Context(), r, c.request)
+		wantRefused(t, name, err, c.field, c.message)
+	}
+	_, err := feed.Explain(t.Context(), r, "1", request(1, feed.MaxActors).Posts[0])
+	wantRefused(t, "explained, most actors", err, "", "")
+	_, err = feed.Explain(t.Context(), r, "1", request(1, feed.MaxActors+1).Posts[0])
+	wantRefused(t, "explained, one actor more", err, "post.actors", "101 actors, at most 100")
+}
+
+// wantRefused checks that a request was refused for a field, or answered where that is empty.
+func wantRefused(t *testing.T, name string, err error, field, message string) {
+	t.Helper()
+	invalid, refused := errors.AsType[*activity.InvalidError](err)
+	code := activity.CodeTooManyIDs
+	if strings.Contains(message, "posts, at most") {
+		code = activity.CodeOutOfRange
+	}
+	switch {
+	case field == "" && err != nil, field != "" && !refused:
+		t.Errorf("%s: error %v, want field %q", name, err, field)
+	case refused && (invalid.Field != field || invalid.Message != message || invalid.Code != code):
+		t.Errorf("%s: refused %+v, want %q, %q", name, invalid, field, message)
+	}
+}

@@ -1,20 +1,39 @@
 package feed
 
 import (
+	"iter"
+
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// hashed are the hashes of what is looked for on the first posts of a request, made while the page is on its way.
+// hashed are the hashes of what is looked for on the first posts of a request.
 type hashed struct {
-	reading *activity.Reading
-	byUser  bool  // ids of users are looked for
-	byPost  bool  // and those of posts
-	posts   int   // how many are hashed
-	users   []int // how many users the posts before each have, their actors too; nil: one each
+	search *activity.Search
+	byUser bool  // ids of users are looked for
+	byPost bool  // and those of posts
+	posts  int   // how many are hashed
+	users  []int // how many users the posts before each have, their actors too; nil: one each
 }
 
-// ahead is how many posts of a request are hashed before it is known which are dropped: all, or where there is a limit,
-// twice as many, which will do unless half of them are.
+// ids yields what the kinds of c are looked for with on the posts.
+func (c *checks) ids(posts []Post) iter.Seq2[activity.Target, string] {
+	return func(yield func(activity.Target, string) bool) {
+		users, ofPosts := c.targets()
+		for p := range posts {
+			if ofPosts && !yield(activity.Post, posts[p].ID) || users && !yield(activity.User, posts[p].Author) {
+				return
+			}
+			for _, actor := range posts[p].Actors {
+				if users && !yield(activity.User, actor) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ahead is how many posts of a request are hashed before it is known which are dropped: all, or where
+// there is a limit, twice as many, which is enough unless half of them are dropped.
 func ahead(req Request) int {
 	if req.Limit > 0 {
 		return min(len(req.Posts), 2*req.Limit)
@@ -32,21 +51,21 @@ func (c *checks) targets() (users, posts bool) {
 }
 
 // hashAhead hashes what c looks for on the first posts of a request.
-func hashAhead(reading *activity.Reading, c *checks, posts []Post) hashed {
-	h := hashed{reading: reading, posts: len(posts)}
+func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
+	h := hashed{search: search, posts: len(posts)}
 	h.byUser, h.byPost = c.targets()
 	if h.byUser {
 		for p := range posts { // also where there is no author
-			reading.Hash(activity.User, posts[p].Author)
+			search.Hash(activity.User, posts[p].Author)
 			for _, a := range posts[p].Actors {
-				reading.Hash(activity.User, a)
+				search.Hash(activity.User, a)
 			}
 		}
 		h.countUsers(posts)
 	}
 	if h.byPost {
 		for p := range posts {
-			reading.Hash(activity.Post, posts[p].ID)
+			search.Hash(activity.Post, posts[p].ID)
 		}
 	}
 	return h
@@ -70,15 +89,15 @@ func (h *hashed) countUsers(posts []Post) {
 // hit reports whether anything may have been found on post p, also where that is not known.
 func (h *hashed) hit(p int) bool {
 	switch {
-	case p >= h.posts || h.byPost && h.reading.Hit(activity.Post, p):
+	case p >= h.posts || h.byPost && h.search.Hit(activity.Post, p):
 		return true
 	case !h.byUser:
 		return false
 	case h.users == nil:
-		return h.reading.Hit(activity.User, p)
+		return h.search.Hit(activity.User, p)
 	}
 	for n := h.users[p]; n < h.users[p+1]; n++ {
-		if h.reading.Hit(activity.User, n) {
+		if h.search.Hit(activity.User, n) {
 			return true
 		}
 	}

@@ -132,7 +132,7 @@ func populate(b *testing.B, r *activity.Recorder) []viewers {
 
 func pageOf(b *testing.B, r *activity.Recorder, user string) uint32 {
 	b.Helper()
-	v, err := r.View(b.Context(), user, r.Kinds().All())
+	v, err := r.View(b.Context(), user, r.Kinds().All(), nil)
 	must(b, err)
 	return v.Page().Number
 }

@@ -8,23 +8,29 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// MaxPosts is the most candidates of one [Request].
-const MaxPosts = 5000
-
-// seenKind is the kind that RecordSeen records.
-const seenKind = "seen"
+const (
+	// MaxPosts is the most candidates of one [Request].
+	MaxPosts = 5000
+	// MaxIDs is the most ids that the candidates of one [Request] have: of posts, authors and actors,
+	// repeated ones included. It allows MaxPosts candidates with an author and two actors each.
+	MaxIDs = 20_000
+	// MaxActors is the most actors of one [Post].
+	MaxActors = 100
+)
 
 // Post is a candidate.
 type Post struct {
 	ID     string
-	Author string   // needed where a kind checked targets users
-	Actors []string // anybody else on the post: who reposted it, is quoted or mentioned
+	Author string // needed where a kind checked targets users
+
+	// Actors are up to MaxActors others on the post: who reposted it, is quoted or mentioned.
+	Actors []string
 }
 
 // Request asks what Viewer gets to see of Posts.
 type Request struct {
 	Viewer   string
-	Posts    []Post   // up to MaxPosts, in the order of the feed
+	Posts    []Post   // up to MaxPosts, with up to MaxIDs ids, in the order of the feed
 	Kinds    []string // to be checked, in this order; nil: every kind that drops
 	Annotate []string // kinds to mark on the posts that are kept
 
@@ -34,6 +40,10 @@ type Request struct {
 	// RecordSeen records the kept posts as seen, in one write more. A post that is there
 	// twice is then kept once.
 	RecordSeen bool
+
+	// MayRecord is called right before RecordSeen records. After an error nothing is recorded, and
+	// [Answer.Degraded] says so. Nil: it may.
+	MayRecord func() error
 
 	// Exact has the ledger confirm, in one query, whatever the filter reports, so that no
 	// post is dropped or marked by a false positive of a kind that the ledger keeps. Kinds
@@ -56,8 +66,8 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	if err := activity.CheckID(req.Viewer, "viewer"); err != nil {
 		return c, err
 	}
-	if len(req.Posts) > MaxPosts {
-		return c, outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts))
+	if err := checkCounts(req.Posts); err != nil {
+		return c, err
 	}
 	if req.Limit < 0 || req.Limit > MaxPosts {
 		return c, outOfRange("limit", fmt.Sprintf("%d is not in 1 to %d", req.Limit, MaxPosts))
@@ -75,6 +85,29 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 		}
 	}
 	return c, nil
+}
+
+// checkCounts bounds what a request costs, before anything is looked up.
+func checkCounts(posts []Post) error {
+	if len(posts) > MaxPosts {
+		return outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(posts), MaxPosts))
+	}
+	ids := len(posts)
+	for i := range posts {
+		actors := len(posts[i].Actors)
+		if actors > MaxActors {
+			return tooMany("posts["+strconv.Itoa(i)+"].actors",
+				fmt.Sprintf("%d actors, at most %d", actors, MaxActors))
+		}
+		if ids += actors; posts[i].Author != "" {
+			ids++
+		}
+	}
+	if ids > MaxIDs {
+		return tooMany("posts",
+			fmt.Sprintf("%d ids of posts, authors and actors, at most %d", ids, MaxIDs))
+	}
+	return nil
 }
 
 func (c *checks) add(kinds *activity.Kinds, req Request) error {
@@ -96,13 +129,14 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 	if c.seen = -1; !req.RecordSeen {
 		return nil
 	}
-	k, ok := kinds.Named(seenKind)
+	k, ok := kinds.Named(activity.Seen)
 	if !ok || k.InLedger() || k.Target != activity.Post {
 		return &activity.InvalidError{
-			Code: activity.CodeUnknownKind, Field: "record_seen", Message: fmt.Sprintf("there is no kind %q of posts with a window", seenKind),
+			Code: activity.CodeUnknownKind, Field: "record_seen",
+			Message: fmt.Sprintf("there is no kind %q of posts with a window", activity.Seen),
 		}
 	}
-	if c.seen = slices.IndexFunc(c.all, func(k activity.Kind) bool { return k.Name == seenKind }); c.seen < 0 {
+	if c.seen = slices.IndexFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen }); c.seen < 0 {
 		c.seen = len(c.all)
 		c.all = append(c.all, k)
 	}
@@ -141,6 +175,10 @@ func (p *Post) check(needAuthor bool) error {
 		}
 	}
 	return nil
+}
+
+func tooMany(field, message string) error {
+	return &activity.InvalidError{Code: activity.CodeTooManyIDs, Field: field, Message: message}
 }
 
 func outOfRange(field, message string) error {

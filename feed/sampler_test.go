@@ -158,7 +158,7 @@ func (s *sampled) key(line string) favfilter.Hash {
 		target = "_U"
 	}
 	seed := s.ledger.Identity().Seed
-	return favfilter.HashKey(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
+	return favfilter.HashStart(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
 }
 
 // tamper makes the page hold what the ledger has without what is lost and with what is made up, at the same sequence: nothing

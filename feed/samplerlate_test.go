@@ -29,9 +29,9 @@ func (l *deaf) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, 
 	return l.Ledger.Lookup(ctx, q)
 }
 
-func (l *deaf) Changed(ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error) {
+func (l *deaf) Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error) {
 	if l.hears.Load() {
-		since = 0 // what it has not heard before
+		since = "" // what it has not heard before
 		return l.Ledger.Changed(ctx, since, each)
 	}
 	p, err := l.Ledger.Changed(ctx, since, func(uint32, ledger.Standing) error { return nil })

@@ -64,9 +64,11 @@ func TestSamplerSkips(t *testing.T) {
 	if got := s.compared(t); got != (feed.SampleStats{Feeds: 18, Candidates: 36, Skipped: 4}) {
 		t.Errorf("then: %+v", got)
 	}
+	many := feed.Post{ID: "a", Actors: []string{"3", "4", "5"}} // an author who is left out counts
+	long := feed.Post{ID: "a", Author: "2", Actors: slices.Repeat([]string{strings.Repeat("x", 256)}, feed.MaxActors)}
 	for i, large := range []feed.Request{
-		{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: slices.Repeat([]string{"3"}, 20_000)}}},
-		{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: slices.Repeat([]string{strings.Repeat("x", 256)}, 5000)}}},
+		{Viewer: "1", Posts: slices.Repeat([]feed.Post{many}, feed.MaxPosts), Kinds: []string{"hide"}},
+		{Viewer: "1", Posts: slices.Repeat([]feed.Post{long}, 50)},
 	} {
 		s.feed(t, large)
 		s.want(t, feed.SampleStats{Skipped: 5 + uint64(i)})

@@ -22,7 +22,7 @@ func slowly(t *testing.T, r *activity.Recorder, req feed.Request) feed.Answer {
 		}
 		kinds = append(kinds, k)
 	}
-	view, err := r.View(t.Context(), req.Viewer, kinds)
+	view, err := r.View(t.Context(), req.Viewer, kinds, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	if _, err := l.Record(b.Context(), time.Time{}, changes); err != nil {
 		b.Fatal(err)
 	}
-	var next uint64
+	var next ledger.Cursor
 	poll := func() (n int) {
 		progress, err := l.Changed(b.Context(), next, func(uint32, ledger.Standing) error { n++; return nil })
 		if err != nil {

@@ -1,35 +1,37 @@
 package ledger
 
 import (
-	"math"
-	"sync/atomic"
+	"slices"
 	"testing"
 )
 
+// A cursor holds for the connection that gave it, and says what its snapshot did not see.
 func TestGeneration(t *testing.T) {
 	t.Parallel()
-	var count atomic.Uint32
-	count.Store(math.MaxUint32 - 1)
-	last := generation(count.Add(1)) // before the numbers begin again
-	first := generation(count.Add(1))
-	const most = 1<<transactionBits - 1
 	for _, c := range []struct {
-		gives, takes       generation
-		transaction, since int64
+		takes   generation
+		cursor  Cursor
+		from    int64
+		running []int64
 	}{
-		{1, 1, 3, 3},
-		{1, 1, most, most},
-		{last, last, most, most},
-		{first, first, 3, 3},
-		{1, 2, 3, 0},
-		{2, 1, most, 0},
-		{last, first, 3, 0},
-		{first, last, 3, 0},
-		{1, 1, most + 1, 0},
-		{1, 1, math.MaxInt64, 0},
+		{1, "", 0, nil},
+		{1, generation(1).cursor("700:700:"), 700, nil},
+		{1, generation(1).cursor("690:700:690"), 700, []int64{690}},
+		{1, generation(1).cursor("690:700:690,699"), 700, []int64{690, 699}},
+		{4294967295, generation(4294967295).cursor("3:9223372036854775807:3"), 9223372036854775807, []int64{3}},
+		{2, generation(1).cursor("690:700:690"), 0, nil},
+		{1, generation(12).cursor("690:700:690"), 0, nil},
+		{12, generation(1).cursor("690:700:690"), 0, nil},
+		{1, "1/", 0, nil},
+		{1, "1/700", 0, nil},
+		{1, "1/690:700", 0, nil},
+		{1, "1/690:x:", 0, nil},
+		{1, "1/690:700:690,x", 0, nil},
+		{1, "1/690:700:690:1", 0, nil},
 	} {
-		if got := c.takes.since(c.gives.next(c.transaction)); got != c.since {
-			t.Errorf("transaction %d of generation %d is %d to %d, want %d", c.transaction, c.gives, got, c.takes, c.since)
+		from, running := c.takes.since(c.cursor)
+		if from != c.from || !slices.Equal(running, c.running) || running == nil {
+			t.Errorf("%q for connection %d: from %d and %#v, want from %d and %v", c.cursor, c.takes, from, running, c.from, c.running)
 		}
 	}
 }

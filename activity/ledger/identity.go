@@ -60,7 +60,7 @@ func identify(meta map[string]string, o Options) (id Identity, write map[string]
 
 func newIdentity(pages uint32) Identity {
 	if pages == 0 {
-		pages = defaultPages
+		pages = DefaultPages
 	}
 	var random [16]byte
 	rand.Read(random[:]) // never fails

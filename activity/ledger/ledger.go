@@ -39,7 +39,8 @@ var (
 )
 
 const (
-	defaultPages = 16384
+	// DefaultPages is the number of pages of a new ledger, if Options do not say.
+	DefaultPages = 16384
 	maxPages     = 1 << 24
 )
 
@@ -72,7 +73,8 @@ type Change struct {
 	Rows   []Row // Since and Until are ignored for a removal
 	Remove bool  // false: record the rows; true: remove them
 	// Ended limits a removal to rows that have ended: of the others none is
-	// removed, so that one recorded anew meanwhile stays. Only with Remove.
+	// removed, so that one recorded anew meanwhile stays. A row has ended when
+	// both the caller's now and the clock of a database server say so. Only with Remove.
 	Ended bool
 	// Limit is the most rows that the owner of Rows[0] may have of that row's kind,
 	// not counting those that have ended; 0: any number. A change that would leave
@@ -171,12 +173,14 @@ type database interface {
 // that no page ever had gives errNoOwnPage.
 type pageReader interface {
 	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
-	keys(ctx context.Context, page uint32) ([]Row, Standing, error) // no times
+	keys(ctx context.Context, page uint32) ([]Row, Standing, error) // no times; ErrLargePage
+	// eachRow passes rows on in parts, which are as of one moment.
+	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (Standing, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
 	// changed returns up to changedAtOnce of the pages that Ledger.Changed
 	// reports, those that come after the one given, which is the last of the
 	// call before. Progress is what the first call, with nil, returns.
-	changed(ctx context.Context, since uint64, after *changedPage) ([]changedPage, Progress, error)
+	changed(ctx context.Context, since Cursor, after *changedPage) ([]changedPage, Progress, error)
 	placements(ctx context.Context, homes []uint32) (*placements, error) // each once; none: all of them
 }
 
@@ -215,6 +219,8 @@ type rowReader interface {
 	counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
 	// owned goes on after a place; the zero Place is before all.
 	owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error)
+	// ofHash goes on after a row of the hash; the zero key is before all.
+	ofHash(ctx context.Context, hash uint64, after key, limit int) ([]Row, error)
 	naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error)
 }
 

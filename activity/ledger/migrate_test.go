@@ -209,7 +209,7 @@ func TestMigrateFirst(t *testing.T) {
 	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || s.Sequence != 7 || len(rows) != 1 || rows[0] != old {
 		t.Errorf("%v at %d, %v, want %v at 7", rows, s.Sequence, err, old)
 	}
-	poll := func(since uint64, want map[uint32]uint64) uint64 {
+	poll := func(since Cursor, want map[uint32]uint64) Cursor {
 		t.Helper()
 		got := map[uint32]uint64{}
 		progress, err := l.Changed(t.Context(), since, func(page uint32, s Standing) error {
@@ -221,7 +221,7 @@ func TestMigrateFirst(t *testing.T) {
 		}
 		return progress.Next
 	}
-	next := poll(0, map[uint32]uint64{0: 7, 1: 3})
+	next := poll("", map[uint32]uint64{0: 7, 1: 3})
 	next = poll(next, map[uint32]uint64{})
 	ends := old
 	ends.Until = time.UnixMicro(50).UTC()

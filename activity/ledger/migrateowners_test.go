@@ -41,7 +41,7 @@ func checkOwners(t *testing.T, l *Ledger) {
 		t.Error(err)
 	}
 	got := map[uint32]Standing{}
-	_, err := l.Changed(t.Context(), 0, func(page uint32, s Standing) error {
+	_, err := l.Changed(t.Context(), "", func(page uint32, s Standing) error {
 		got[page] = s
 		return nil
 	})

@@ -72,6 +72,12 @@ type plan struct {
 	entries []*entry               // each once, in key order: neighbours share database pages
 	tallies []*tally               // in key order
 	placed  map[uint64]whereabouts // by hash: users who may be taken to be elsewhere than on their home page
+	clock   time.Time              // of the database, read in the transaction; zero: it has none of its own
+}
+
+// hasEnded reports whether any change removes rows because they have ended.
+func (p *plan) hasEnded() bool {
+	return slices.ContainsFunc(p.changes, func(c Change) bool { return c.Ended })
 }
 
 // newPlan checks the changes and collects the rows that they name.
@@ -180,9 +186,12 @@ func (p *plan) decide(now time.Time) (changed, refused []bool) {
 	for i, c := range p.changes {
 		mine := named[:len(c.Rows)]
 		named = named[len(c.Rows):]
-		if c.Limit > 0 && !c.Remove {
+		switch {
+		case c.Limit > 0 && !c.Remove:
 			changed[i], refused[i] = c.applyLimited(mine, now)
-		} else {
+		case c.Ended && !p.clock.IsZero() && p.clock.Before(now):
+			changed[i] = c.apply(mine, p.clock)
+		default:
 			changed[i] = c.apply(mine, now)
 		}
 	}

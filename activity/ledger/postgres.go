@@ -57,8 +57,10 @@ func sessionParameters() map[string]string {
 type postgresDatabase struct {
 	id          Identity
 	pool        *pgxpool.Pool
-	polls       *pgxpool.Pool // for changed alone
-	generations atomic.Uint32 // of the connections of polls
+	polls       *pgxpool.Pool            // for changed alone
+	generations atomic.Uint32            // of the connections of polls
+	settings    atomic.Pointer[Settings] // of this process; nil: not declared
+	settingsKey int32
 }
 
 // postgresURL is what a URL says.
@@ -157,7 +159,7 @@ func (u postgresURL) name() string {
 
 // openPostgres brings the schema up to date and makes the pools of connections.
 func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error) {
-	d := &postgresDatabase{}
+	d := &postgresDatabase{settingsKey: settingsKey(u.schema)}
 	if err := d.prepare(ctx, u, o); err != nil {
 		return nil, err
 	}

@@ -26,27 +26,31 @@ func TestPostgres(t *testing.T) {
 	})
 	checkDeadlocks(t, server)
 	for name, test := range map[string]func(t *testing.T){
-		"OpenTogether": testOpenTogether(server),
-		"Schemas":      testSchemas(server),
-		"Encoding":     testEncoding(server),
-		"TooNew":       testTooNew(server),
-		"Replaced":     testReplaced(server),
-		"OutOfOrder":   testOutOfOrder(server),
-		"Locked":       testLocked(server),
-		"Deadlock":     testDeadlock(server),
-		"Conflicts":    testConflicts(server),
-		"Isolation":    testIsolation(server),
-		"PollsApart":   testPollsApart(server),
-		"CommitFails":  testCommitFails(server),
-		"CommitSlow":   testCommitSlow(server),
-		"LookedAgain":  testLookedAgain(server),
-		"DeclareSlow":  testDeclareSlow(server),
-		"MoveRefused":  testMoveConflicts(server),
-		"PlacedAgain":  testPlacedAgain(server),
-		"MoveWaits":    testMoveWaits(server),
-		"ReshapePause": testReshapePause(server),
-		"ReshapeWaits": testReshapeWaits(server),
-		"ReshapeRaces": testReshapeRaces(server),
+		"OpenTogether":              testOpenTogether(server),
+		"Schemas":                   testSchemas(server),
+		"Encoding":                  testEncoding(server),
+		"TooNew":                    testTooNew(server),
+		"Replaced":                  testReplaced(server),
+		"OutOfOrder":                testOutOfOrder(server),
+		"Locked":                    testLocked(server),
+		"Deadlock":                  testDeadlock(server),
+		"Conflicts":                 testConflicts(server),
+		"Isolation":                 testIsolation(server),
+		"PollsApart":                testPollsApart(server),
+		"PollsPastOpenTransactions": testPollsPastOpenTransactions(server),
+		"Settings":                  testSettings(server),
+		"EndedByTheServersClock":    testEndedByTheServersClock(server),
+		"PollsRolledBack":           testPollsRolledBack(server),
+		"CommitFails":               testCommitFails(server),
+		"CommitSlow":                testCommitSlow(server),
+		"LookedAgain":               testLookedAgain(server),
+		"DeclareSlow":               testDeclareSlow(server),
+		"MoveRefused":               testMoveConflicts(server),
+		"PlacedAgain":               testPlacedAgain(server),
+		"MoveWaits":                 testMoveWaits(server),
+		"ReshapePause":              testReshapePause(server),
+		"ReshapeWaits":              testReshapeWaits(server),
+		"ReshapeRaces":              testReshapeRaces(server),
 	} {
 		t.Run(name, test)
 	}
@@ -254,7 +258,7 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 				return err
 			},
 			"Changed": func() error {
-				_, err := polls.Changed(t.Context(), 0, func(uint32, ledger.Standing) error { return nil })
+				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
 				return err
 			},
 			// On new connections: those of before were given up.
@@ -277,7 +281,7 @@ func testOutOfOrder(server *pgtest.Server) func(t *testing.T) {
 		url := server.Schema()
 		l := open(t, url, ledger.Options{Pages: 16})
 		record(t, l, on(3, "a"), on(4, "a"))
-		next := uint64(0)
+		next := ledger.Cursor("")
 		poll := func(want map[uint32]uint64) {
 			t.Helper()
 			got := map[uint32]uint64{}

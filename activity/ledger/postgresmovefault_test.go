@@ -111,7 +111,7 @@ func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 		return page
 	}
 	placed := map[ledger.Row]bool{}
-	_, err = l.Changed(t.Context(), 0, func(page uint32, s ledger.Standing) error {
+	_, err = l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
 		rows, at, err := l.Snapshot(t.Context(), page)
 		if err != nil || at != s {
 			t.Errorf("page %d at %v, %v, and at %v", page, at, err, s)

@@ -92,6 +92,12 @@ func seeks() []seek {
 		{listBeforeRowsSQL, `1, 'a', 'b', 2, 3, 4, 'c'`, []string{"entries_newest"}, true},
 		{countKindsSQL, `1, 'a', 2`, []string{"entries_newest"}, false},
 		{ownedRowsSQL, `1, 'a', 'b', 'c', 5`, []string{"entries_pkey"}, false},
+		{hashRowsSQL, `1, 'a', 'b', 'c', 5`, []string{"entries_pkey"}, false},
+		{pageSQL + atMostSQL, `1, 2, 3`, []string{"entries_pkey", "pages_pkey"}, false},
+		{movedPageSQL + atMostSQL, `1, 2, 3`, []string{"entries_pkey", "owners_pkey", "pages_pkey", "ranges_pkey"}, true},
+		{rangePageSQL + atMostSQL, `16777216, 15`,
+			[]string{"entries_pkey", "owners_page_key", "owners_pkey", "pages_pkey", "ranges_page", "ranges_pkey"}, true},
+		{pageStandingSQL, `1`, []string{"pages_pkey"}, false},
 		{namingRowsSQL, `1, 'a', 5`, []string{"entries_naming"}, false},
 		{allKindsSQL, ``, []string{"kinds_pkey"}, false},
 		{deleteKindSQL, `'a'`, []string{"kinds_pkey"}, false},
@@ -119,7 +125,7 @@ func TestPostgresPlans(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	for _, known := range []string{`SELECT`, `INSERT INTO pages SELECT n, 1, 1 FROM generate_series(1, 20) n`, `VACUUM ANALYZE`,
+	for _, known := range []string{`SET statement_timeout = 0`, `INSERT INTO pages SELECT n, 1, 1 FROM generate_series(1, 20) n`, `VACUUM ANALYZE`,
 		`INSERT INTO owners SELECT n, 16777216 + n FROM generate_series(1, 1000) n`, `VACUUM ANALYZE`} {
 		execute(known)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -136,12 +142,43 @@ func TestPostgresPlans(t *testing.T) {
 					t.Errorf("%s\nseeks by %q, want %q:\n%s", c.sql, found, c.indexes, plan)
 				}
 				// A page that somebody moved out of has no rows for pageSQL: it shall not read them.
-				if c.sql == pageSQL && !strings.Contains(plan, "One-Time Filter: ") {
+				if strings.HasPrefix(c.sql, pageSQL) && !strings.Contains(plan, "One-Time Filter: ") {
 					t.Errorf("%s\nreads the rows of those who moved out:\n%s", c.sql, plan)
 				}
 				if sorts := strings.Contains(plan, "  Sort\n"); sorts && !c.sorts {
 					t.Errorf("%s\nsorts:\n%s", c.sql, plan)
 				}
+			}
+		}
+	}
+}
+
+// TestPostgresPollPlans pins that a poll reads what changed by the index of changes, and all pages in
+// their order, with the values at hand: of many pages, which the planner knows or does not.
+func TestPostgresPollPlans(t *testing.T) {
+	s := pgtest.Start(t, "autovacuum=off")
+	d := openPostgresTest(t, s.Schema())
+	conn, err := d.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, statement := range []string{
+		`SET statement_timeout = 0`, `INSERT INTO pages SELECT n, 1, n + 3 FROM generate_series(0, 199999) n`, `VACUUM ANALYZE pages`,
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ sql, after, from, running, index string }{
+			{changedPagesSQL, "-1", "200001", "{}", "pages_changed"},
+			{changedPagesSQL, "-1", "200001", "{199990,199995}", "pages_changed"},
+			{everyPageSQL, "-1", "", "", "pages_pkey"},
+			{everyPageSQL, "150000", "", "", "pages_pkey"},
+		} {
+			sql := strings.NewReplacer("$1", c.after, "$2", "4096", "$3", c.from, "$4", "'"+c.running+"'").Replace(c.sql)
+			plan := explain(t, conn.Conn(), sql)
+			if found := indexes(plan); !slices.Equal(found, []string{"meta_pkey", c.index}) || strings.Contains(plan, "Seq Scan") {
+				t.Errorf("%s\nreads by %q, want %q:\n%s", sql, found, c.index, plan)
 			}
 		}
 	}

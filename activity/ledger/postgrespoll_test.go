@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // changed returns what Changed reports, and where to go on.
-func changed(t *testing.T, l *ledger.Ledger, since uint64) (map[uint32]uint64, uint64) {
+func changed(t *testing.T, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64, ledger.Cursor) {
 	t.Helper()
 	pages := map[uint32]uint64{}
 	progress, err := l.Changed(t.Context(), since, func(page uint32, s ledger.Standing) error {
@@ -43,7 +44,7 @@ func TestPostgresCrashPoll(t *testing.T) {
 	url := s.Schema()
 	l := open(t, url, ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"), on(5, "a"))
-	pages, first := changed(t, l, 0)
+	pages, first := changed(t, l, "")
 	checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 5: 1})
 	record(t, l, on(4, "a"))
 	pages, next := changed(t, l, first)
@@ -66,6 +67,52 @@ func TestPostgresCrashPoll(t *testing.T) {
 	checkPages(t, "since long before the crash", pages, all)
 }
 
+// testPollsPastOpenTransactions polls while transactions of the server stay open: what others
+// change is reported once, and what these have changed when they commit.
+func testPollsPastOpenTransactions(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"), on(5, "a"), on(7, "a"))
+		idle, writes := raw(t, url), raw(t, url)
+		execute(t, idle, `BEGIN`, `SELECT pg_current_xact_id()`)
+		execute(t, writes, `BEGIN`, `UPDATE pages SET sequence = 2, changed = pg_current_xact_id()::text::bigint WHERE page = 5`)
+		record(t, l, on(4, "a"))
+		pages, next := changed(t, l, "")
+		checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 4: 1, 5: 1, 7: 1})
+		record(t, l, on(6, "a"))
+		pages, next = changed(t, l, next)
+		checkPages(t, "while they are open", pages, map[uint32]uint64{6: 1})
+		pages, next = changed(t, l, next)
+		checkPages(t, "with nothing new", pages, nil)
+		execute(t, writes, `COMMIT`)
+		pages, next = changed(t, l, next)
+		checkPages(t, "after a commit", pages, map[uint32]uint64{5: 2})
+		execute(t, idle, `UPDATE pages SET sequence = 2, changed = pg_current_xact_id()::text::bigint WHERE page = 7`, `COMMIT`)
+		record(t, l, on(8, "a"))
+		pages, next = changed(t, l, next)
+		checkPages(t, "after the other", pages, map[uint32]uint64{7: 2, 8: 1})
+		pages, _ = changed(t, l, next)
+		checkPages(t, "at last", pages, nil)
+	}
+}
+
+// testPollsRolledBack polls past transactions that change nothing in the end.
+func testPollsRolledBack(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"))
+		conn := raw(t, url)
+		execute(t, conn, `BEGIN`, `UPDATE pages SET sequence = 9, changed = pg_current_xact_id()::text::bigint WHERE page = 3`)
+		_, next := changed(t, l, "")
+		execute(t, conn, `ROLLBACK`)
+		record(t, l, on(4, "a"))
+		pages, _ := changed(t, l, next)
+		checkPages(t, "afterwards", pages, map[uint32]uint64{4: 1})
+	}
+}
+
 // testPollsApart polls while the only other connection waits for a lock.
 func testPollsApart(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
@@ -80,7 +127,7 @@ func testPollsApart(server *pgtest.Server) func(t *testing.T) {
 			done <- err
 		}()
 		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
-		pages, _ := changed(t, l, 0)
+		pages, _ := changed(t, l, "")
 		checkPages(t, "meanwhile", pages, map[uint32]uint64{3: 1})
 		ended, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -90,6 +137,36 @@ func testPollsApart(server *pgtest.Server) func(t *testing.T) {
 		execute(t, other, `COMMIT`)
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// testEndedByTheServersClock has a process whose clock is ahead remove what has ended by it: what has not ended by the
+// server's stays, and is not found either, so that nobody tries again and again.
+func testEndedByTheServersClock(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		l := open(t, server.Schema(), ledger.Options{Pages: 16})
+		now := time.Now()
+		ends := func(target string, until time.Time) ledger.Change {
+			c := on(3, target)
+			c.Rows[0].Until = until
+			return c
+		}
+		lives, over := ends("lives", now.Add(5*time.Minute)), ends("over", now.Add(-time.Second))
+		record(t, l, lives, over)
+		ahead := now.Add(10 * time.Minute)
+		rows, err := l.Ended(t.Context(), ahead, 10)
+		if err != nil || len(rows) != 1 || rows[0].Target != "over" {
+			t.Errorf("ended: %v, %v, want the one that is over", rows, err)
+		}
+		remove := func(c ledger.Change) ledger.Change { return ledger.Change{Rows: c.Rows, Remove: true, Ended: true} }
+		receipt, err := l.Record(t.Context(), ahead, []ledger.Change{remove(lives), remove(over)})
+		if err != nil || !slices.Equal(receipt.Changed, []bool{false, true}) {
+			t.Errorf("removed %v, %v, want the one that is over", receipt.Changed, err)
+		}
+		left, _, err := l.Snapshot(t.Context(), 3)
+		if err != nil || len(left) != 1 || left[0].Target != "lives" {
+			t.Errorf("left: %v, %v, want the one that lives", left, err)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestPostgresPrimary(t *testing.T) {
 		if want == here {
 			record(t, l, on(3, "a"))
 			checkSequence(t, l, 3, 1)
-			pages, _ := changed(t, l, 0)
+			pages, _ := changed(t, l, "")
 			checkPages(t, parameter, pages, map[uint32]uint64{3: 1})
 		}
 	}

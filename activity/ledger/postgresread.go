@@ -25,23 +25,40 @@ func (d *postgresDatabase) read(
 	})
 }
 
-func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
-	if page >= OwnPages {
-		below := d.id.hashes(0).greatest
-		return d.page(ctx, rangePageSQL, page, int64(below))
+// snapshot reads a page at once, and one that is large in parts.
+func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Standing, error) {
+	rows, s, err := d.atOnce(ctx, page)
+	if !errors.Is(err, ErrLargePage) {
+		return rows, s, err
 	}
-	hashes := d.id.hashes(page)
-	args := []any{page, stored(hashes.least), stored(hashes.greatest)}
-	rows, s, err = d.page(ctx, pageSQL, args...)
-	if err == nil && s.Moves > 0 {
-		return d.page(ctx, movedPageSQL, args...)
-	}
-	return rows, s, err
+	s, err = d.eachRow(ctx, page, func(some []Row) error {
+		rows = append(rows, some...)
+		return nil
+	})
+	return inOrder(rows), s, err
 }
 
 func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, Standing, error) {
-	rows, s, err := d.snapshot(ctx, page)
+	rows, s, err := d.atOnce(ctx, page)
 	return withoutTimes(rows), s, err
+}
+
+// atOnce reads a page in one statement, if that is not large.
+func (d *postgresDatabase) atOnce(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+	hashes := d.id.hashes(page)
+	args := []any{page, stored(hashes.least), stored(hashes.greatest)}
+	if page >= OwnPages {
+		rows, s, err = d.page(ctx, rangePageSQL+atMostSQL, page, int64(d.id.hashes(0).greatest))
+	} else {
+		rows, s, err = d.page(ctx, pageSQL+atMostSQL, args...)
+	}
+	if err == nil && page < OwnPages && s.Moves > 0 {
+		rows, s, err = d.page(ctx, movedPageSQL+atMostSQL, args...)
+	}
+	if err == nil && len(rows) > LargePage {
+		return nil, Standing{}, ErrLargePage
+	}
+	return rows, s, err
 }
 
 // page runs a query of where a page stands, and its rows or one without an owner.
@@ -60,12 +77,16 @@ func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) 
 	if err == nil && !found {
 		err = errNoOwnPage
 	}
-	// They come in this order from the index, but need not.
+	return inOrder(rows), s, err
+}
+
+// inOrder sorts rows. They come in this order from the index, but need not.
+func inOrder(rows []Row) []Row {
 	order := func(a, b Row) int { return a.key().compare(b.key()) }
 	if !slices.IsSortedFunc(rows, order) {
 		slices.SortFunc(rows, order)
 	}
-	return rows, s, err
+	return rows
 }
 
 func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
@@ -128,6 +149,10 @@ func (d *postgresDatabase) counts(ctx context.Context, hash uint64, owner string
 
 func (d *postgresDatabase) owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error) {
 	return d.rows(ctx, ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
+}
+
+func (d *postgresDatabase) ofHash(ctx context.Context, hash uint64, after key, limit int) ([]Row, error) {
+	return d.rows(ctx, hashRowsSQL, stored(hash), after.owner, after.kind, after.target, limit)
 }
 
 func (d *postgresDatabase) naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {

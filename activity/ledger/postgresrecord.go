@@ -138,6 +138,14 @@ func (d *postgresDatabase) lock(
 	if len(p.tallies) > 0 {
 		queueTallies(b, p.tallies, now)
 	}
+	if p.hasEnded() {
+		b.Queue(clockSQL).QueryRow(func(row pgx.Row) error {
+			var us int64
+			err := row.Scan(&us)
+			p.clock = time.UnixMicro(us)
+			return err
+		})
+	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
 	}

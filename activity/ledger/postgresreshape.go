@@ -138,6 +138,13 @@ func (d *postgresDatabase) lockShape(
 	standing = make(map[uint32]footing, len(homes))
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
+	b.Queue(lockCutSQL).QueryRow(func(row pgx.Row) error {
+		var asked string
+		if err := row.Scan(&asked); err != nil {
+			return err
+		}
+		return p.checkAsked(asked)
+	})
 	b.Queue(createPagesSQL, homes)
 	b.Queue(lockPagesSQL, homes).Query(scanFootings(standing))
 	d.queueIncarnation(b)

@@ -7,6 +7,18 @@ const (
 	// server's or the database's default is.
 	beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
+	// beginSnapshotSQL begins a transaction whose statements all see the same.
+	beginSnapshotSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`
+
+	// declareSQL, with a query, makes the cursor that fetchSQL reads.
+	declareSQL = `DECLARE held NO SCROLL CURSOR FOR `
+	fetchSQL   = `FETCH FORWARD 10000 FROM held` // rowsAtOnce
+
+	pageStandingSQL = `SELECT sequence, moves FROM pages WHERE page = $1`
+
+	// atMostSQL ends a query of a page: one row more than LargePage says that there are more.
+	atMostSQL = ` LIMIT 50001`
+
 	// createPagesSQL sees to it that there are rows to lock. They are made in
 	// order of page, as they are locked, so that writers cannot wait for each
 	// other in a circle.
@@ -17,6 +29,8 @@ const (
 	lockPagesSQL = `SELECT page, sequence, moves, coalesce(least, 0) FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
 
 	incarnationSQL = `SELECT value FROM meta WHERE name = 'incarnation'`
+
+	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 	// lookupRowsSQL finds which of the rows exist. OFFSET keeps the inner SELECT
 	// what it is: one seek a row, in the row's partition alone.
@@ -119,6 +133,10 @@ const (
 		FROM generate_series($1::bigint, $3::bigint) AS span (home)
 		ON CONFLICT (home) DO UPDATE SET pages = excluded.pages, reshaped_at = excluded.reshaped_at`
 
+	// lockCutSQL reads what is asked for, and locks it first of all locks of a reshape: a reshape for an earlier number
+	// commits before SetCut does, or not at all. Reshapes take turns, so that SetCut waits for few of them.
+	lockCutSQL = `SELECT value FROM meta WHERE name = 'cut' FOR UPDATE`
+
 	// readCutSQL reads what is asked for, how many homes were ever reshaped, and how many of them are so cut.
 	readCutSQL = `SELECT coalesce((SELECT value FROM meta WHERE name = 'cut'), ''), (SELECT count(*) FROM homes),
 		(SELECT count(*) FROM homes WHERE pages = coalesce((SELECT value::bigint FROM meta WHERE name = 'cut'), $1::bigint))`
@@ -174,24 +192,38 @@ const (
 
 	pageSequenceSQL = `SELECT sequence FROM pages WHERE page = $1`
 
-	// changedPagesSQL reads Next, the clock and pages as of one moment. Every
-	// transaction that is not visible to it either runs, and is not below xmin,
-	// the first that runs, or has not begun, and will be above. (Transactions of
-	// other databases of the server hold xmin back, too: then pages are reported
-	// again, but none is missed.) In order of page, and not of changed, as a page
-	// goes back in that when the older of two transactions commits last.
-	changedPagesSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-			(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-			(SELECT value FROM meta WHERE name = 'incarnation'), p.page, p.sequence, p.moves, p.changed
-		FROM (SELECT) AS once LEFT JOIN (
-			SELECT page, sequence, moves, changed FROM pages
-			WHERE changed >= $1 AND page > $2 AND sequence > 0 ORDER BY page LIMIT $3) AS p ON true
-		ORDER BY p.page`
+	// changedPagesSQL reads the snapshot, the clock and pages as of one moment. Every transaction
+	// that a snapshot does not see is either in its list of those that ran, or at its xmax or
+	// above. $3 and $4 are these two of the snapshot to go on from: what it saw is not read again,
+	// however long some transaction of the server stays open. Pages come in order of page, and
+	// not of changed: a page goes back in that order when the older of two transactions commits
+	// last.
+	changedPagesSQL = pollBegin + `
+				SELECT page, sequence, moves, changed FROM (
+					(SELECT page, sequence, moves, changed FROM pages
+						WHERE changed >= $3 AND page > $1 AND sequence > 0 ORDER BY page LIMIT $2)
+					UNION ALL
+					(SELECT p.page, p.sequence, p.moves, p.changed FROM unnest($4::bigint[]) AS ran (transaction),
+						LATERAL (SELECT page, sequence, moves, changed FROM pages
+							WHERE changed = ran.transaction AND page > $1 AND sequence > 0 OFFSET 0) AS p)
+				) AS found ORDER BY page LIMIT $2` + pollEnd
+
+	// everyPageSQL is changedPagesSQL for the first poll of a connection. A condition that all
+	// pages meet would have a planner without statistics sort all of them for each part.
+	everyPageSQL = pollBegin + `
+				SELECT page, sequence, moves, changed FROM pages
+				WHERE page > $1 AND sequence > 0 ORDER BY page LIMIT $2` + pollEnd
+
+	pollBegin = `SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+				(SELECT value FROM meta WHERE name = 'incarnation'), p.page, p.sequence, p.moves, p.changed
+			FROM (SELECT) AS once LEFT JOIN (`
+	pollEnd = `) AS p ON true ORDER BY p.page`
 
 	// endedRowsSQL, listNewestRowsSQL and listBeforeRowsSQL: see sqlitesql.go. For
 	// kind <> '' see entries_newest.
 	endedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE until <= $1 ORDER BY until, hash, owner, kind, target LIMIT $2`
+		WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
+		ORDER BY until, hash, owner, kind, target LIMIT $2`
 
 	listNewestRowsSQL = `SELECT target, since, until FROM entries
 		WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND (until IS NULL OR until > $4)
@@ -217,6 +249,9 @@ const (
 	ownedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash = $1 AND owner = $2 AND (kind, target) > ($3, $4) ORDER BY kind, target LIMIT $5`
 
+	hashRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE hash = $1 AND (owner, kind, target) > ($2, $3, $4) ORDER BY owner, kind, target LIMIT $5`
+
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE target_hash = $1 AND target = $2 ORDER BY hash, owner, kind LIMIT $3`
 
@@ -237,6 +272,15 @@ const (
 		ON CONFLICT (id) DO UPDATE SET value = excluded.value`
 
 	deleteCheckpointSQL = `DELETE FROM checkpoints WHERE id = $1`
+
+	unlockSettingsSQL = `SELECT pg_advisory_unlock_all()`
+	lockSettingsSQL   = `SELECT pg_advisory_lock_shared($1, $2)`
+
+	// otherSettingsSQL reads one of the settings that others hold a lock for. Locks with two keys
+	// have objsubid 2.
+	otherSettingsSQL = `SELECT (SELECT objid::bigint FROM pg_locks
+		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid <> $2::bigint::oid
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1)`
 
 	allMetaSQL = `SELECT name, value FROM meta`
 

@@ -28,7 +28,8 @@ func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Stand
 }
 
 // Keys is Snapshot without times: the rows have neither Since nor Until. It is for making pages, which have no times
-// either, and with SQLite takes a third to a fifth of the time.
+// either, and with SQLite takes a third to a fifth of the time. For a page of more than LargePage rows it returns ErrLargePage,
+// wrapped.
 func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -64,13 +65,18 @@ func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, er
 	return sequence, nil
 }
 
+// Cursor is a point in the history of a ledger, from which Changed goes on. It is opaque. The
+// zero value is the beginning. A Cursor is valid for the Ledger that returned it.
+type Cursor string
+
 // Progress is how far a Changed has come.
 type Progress struct {
-	Next uint64 // the since to go on with
-	// Ahead is how far the database's clock is ahead of this process's, less
-	// than 0 where it is behind: right to half the time that its first answer
-	// took. A database in this process has no other clock: 0.
-	Ahead time.Duration
+	Next Cursor // the since to go on with
+	// Clock is the database's time at the moment At of this process, right to half the time
+	// that the database's first answer took. At has a reading of the monotonic clock, so what
+	// has passed since then does not depend on who sets this machine's clock. A database in
+	// this process has no other clock: both are the same moment.
+	Clock, At time.Time
 }
 
 // changedPage is a page, where it has to stand, and when that was set: in a
@@ -81,8 +87,8 @@ type changedPage struct {
 	changed  uint64
 }
 
-// Changed calls each for every page whose sequence was raised at or after the
-// point since: 0, for every page that ever changed, or the Next of an earlier
+// Changed calls each for every page whose sequence was raised after the point
+// since: "", for every page that ever changed, or the Next of an earlier
 // call on the same Ledger. The sequence is one at which the page stood at some time during the call. What
 // was recorded before the call began is in it.
 //
@@ -90,12 +96,13 @@ type changedPage struct {
 // is reported by the next one, in whichever order transactions commit and
 // however long they take. A page may be reported more than once, and all are
 // if the ledger was set back to before since, or PostgreSQL was connected to
-// anew meanwhile.
+// anew meanwhile. A transaction that stays open, on this ledger or beside it, does not have pages
+// reported again that others changed.
 //
 // No transaction is open meanwhile: each may take its time and use the ledger.
 // An error of each ends the call and is returned as it is.
 func (l *Ledger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s Standing) error,
+	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
 ) (progress Progress, err error) {
 	for after := (*changedPage)(nil); ; {
 		var some []changedPage
@@ -110,10 +117,6 @@ func (l *Ledger) Changed(
 		if err != nil {
 			return Progress{}, fmt.Errorf("ledger: read changed pages: %w", interrupted(ctx, err))
 		}
-		if after == nil && progress.Next < since {
-			since = 0
-			continue
-		}
 		for _, c := range some {
 			if err := each(c.page, c.standing); err != nil {
 				return Progress{}, err
@@ -126,8 +129,8 @@ func (l *Ledger) Changed(
 	}
 }
 
-// Ended returns rows whose Until is not after now, those that ended first
-// first, and at most limit of them, which is at least 1. They are there until
+// Ended returns rows whose Until is not after now, nor after the clock of a database server,
+// those that ended first first, and at most limit of them, which is at least 1. They are there until
 // they are removed; a Change with Ended does that safely.
 func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
 	if err = checkLimit(limit); err == nil {

@@ -186,7 +186,7 @@ func (l *Ledger) decide(ctx context.Context, s span, p *ReshapePlan) error {
 // count a move, but for pages that are new: that is how others notice who have not heard of it.
 //
 // The Receipt's Pages are those that were raised; the rest of it is empty. If anything that the plan rests on has
-// changed, the error wraps ErrChanged. That is so of a plan that was carried out, too: then
+// changed, the number that SetCut asked for included, the error wraps ErrChanged. That is so of a plan that was carried out, too: then
 // the homes' next plan is Done, or too soon. For other errors see Record.
 func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, err error) {
 	if p.Done {
@@ -211,6 +211,14 @@ func (l *Ledger) Reshape(ctx context.Context, p *ReshapePlan) (receipt Receipt, 
 
 // span are the homes of the plan.
 func (p *ReshapePlan) span() span { return span{p.Homes[0], p.Homes[len(p.Homes)-1]} }
+
+// checkAsked compares what is asked for, in a transaction that nobody changes it in, with what the plan is for.
+func (p *ReshapePlan) checkAsked(asked string) error {
+	if asked != strconv.FormatUint(uint64(p.Pages), 10) {
+		return fmt.Errorf("%s pages are asked for, not %d: %w", asked, p.Pages, ErrChanged)
+	}
+	return nil
+}
 
 // check compares how things stand, in a transaction that has the homes to itself, with what the plan rests on: where nobody has reshaped
 // them since, the pause is over as it was then.

@@ -5,38 +5,84 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"modernc.org/sqlite"
 )
 
-func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Standing, error) {
-	return d.page(ctx, page, d.read.snapshot, scanRows)
+func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
+		rows, err = d.heldRows(ctx, tx, held, d.read.snapshot, scanRows)
+		return err
+	})
+	return rows, s, err
 }
 
 // keys reads all targets of an owner and kind as one value: what a row costs is little then.
-func (d *sqliteDatabase) keys(ctx context.Context, page uint32) ([]Row, Standing, error) {
-	rows, s, err := d.page(ctx, page, d.read.keys, scanGroups)
-	if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == tooBig {
-		rows, s, err = d.snapshot(ctx, page)
-		return withoutTimes(rows), s, err
-	}
+func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
+		if err := d.checkLarge(ctx, tx, held); err != nil {
+			return err
+		}
+		rows, err = d.heldRows(ctx, tx, held, d.read.keys, scanGroups)
+		if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == tooBig {
+			rows, err = d.heldRows(ctx, tx, held, d.read.snapshot, scanRows)
+			rows = withoutTimes(rows)
+		}
+		return err
+	})
 	return rows, s, err
 }
 
 // tooBig is the code of SQLite's error where a value would be of more than a billion bytes.
 const tooBig = 18
 
-// page reads where a page stands, and its rows by a statement for ranges of hashes.
-func (d *sqliteDatabase) page(
-	ctx context.Context, page uint32, stmt *sql.Stmt, scan func(*sql.Rows, error) ([]Row, error),
-) ([]Row, Standing, error) {
+// eachRow reads rows one by one, in one transaction.
+func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (Standing, error) {
+	return d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
+		c := chunks{rows: make([]Row, 0, rowsAtOnce), each: each}
+		var r scanned
+		into := r.all()
+		for _, in := range held {
+			rows, err := tx.StmtContext(ctx, d.read.snapshot).QueryContext(ctx, stored(in.least), stored(in.greatest))
+			err = eachRow(rows, err, func(rows *sql.Rows) error {
+				if err := rows.Scan(into...); err != nil {
+					return err
+				}
+				return c.add(r.row())
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return c.flush()
+	})
+}
+
+// checkLarge returns ErrLargePage if ranges of hashes have more than LargePage rows.
+func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hashRange) error {
+	count := tx.StmtContext(ctx, d.read.countRange)
+	most := LargePage + 1
+	for _, in := range held {
+		var n int
+		if err := count.QueryRowContext(ctx, stored(in.least), stored(in.greatest), most).Scan(&n); err != nil {
+			return err
+		}
+		if most -= n; most <= 0 {
+			return ErrLargePage
+		}
+	}
+	return nil
+}
+
+// inPage runs do in a transaction that reads, with the ranges of hashes that a page has, and returns where the page stands.
+func (d *sqliteDatabase) inPage(ctx context.Context, page uint32, do func(tx *sql.Tx, held []hashRange) error) (Standing, error) {
 	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, Standing{}, err
+		return Standing{}, err
 	}
 	defer tx.Rollback() // nothing to commit
 
@@ -45,23 +91,32 @@ func (d *sqliteDatabase) page(
 		err = errNoOwnPage
 	}
 	if err != nil {
-		return nil, Standing{}, err
+		return Standing{}, err
 	}
 	held, err := d.held(ctx, tx, page, s)
 	if err != nil {
-		return nil, Standing{}, err
+		return Standing{}, err
 	}
-	var rows []Row
+	if err := do(tx, held); err != nil {
+		return Standing{}, err
+	}
+	return s, nil
+}
+
+// heldRows reads the rows of ranges of hashes.
+func (d *sqliteDatabase) heldRows(
+	ctx context.Context, tx *sql.Tx, held []hashRange, stmt *sql.Stmt, scan func(*sql.Rows, error) ([]Row, error),
+) (rows []Row, _ error) {
 	for _, r := range held {
 		//nolint:rowserrcheck // scan does
 		found, err := tx.StmtContext(ctx, stmt).QueryContext(ctx, stored(r.least), stored(r.greatest))
 		some, err := scan(found, err)
 		if err != nil {
-			return nil, Standing{}, err
+			return nil, err
 		}
 		rows = append(rows, some...)
 	}
-	return rows, s, nil
+	return rows, nil
 }
 
 func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
@@ -74,15 +129,18 @@ func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, err
 
 // changed counts transactions: they commit in the order of their counts, and
 // Next, which is read first, is that of the first one not seen.
-func (d *sqliteDatabase) changed(ctx context.Context, since uint64, after *changedPage) ([]changedPage, Progress, error) {
-	var p Progress
-	if err := d.read.progress.QueryRowContext(ctx).Scan(&p.Next); err != nil {
+func (d *sqliteDatabase) changed(ctx context.Context, since Cursor, after *changedPage) ([]changedPage, Progress, error) {
+	var next int64
+	if err := d.read.progress.QueryRowContext(ctx).Scan(&next); err != nil {
 		return nil, Progress{}, err
 	}
-	args := []any{int64(since), -1, changedAtOnce}
-	if since > math.MaxInt64 {
-		return nil, p, nil // there is no such transaction
+	now := time.Now()
+	p := Progress{Next: Cursor(strconv.FormatInt(next, 10)), Clock: now, At: now}
+	first, err := strconv.ParseInt(string(since), 10, 64)
+	if err != nil || first > next {
+		first = 0 // the ledger was set back
 	}
+	args := []any{first, -1, changedAtOnce}
 	if after != nil {
 		args = []any{after.changed, after.page, changedAtOnce}
 	}
@@ -148,6 +206,11 @@ func (d *sqliteDatabase) counts(ctx context.Context, hash uint64, owner string, 
 
 func (d *sqliteDatabase) owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error) {
 	rows, err := d.read.owned.QueryContext(ctx, stored(hash), owner, after.Kind, after.Target, limit)
+	return scanRows(rows, err)
+}
+
+func (d *sqliteDatabase) ofHash(ctx context.Context, hash uint64, after key, limit int) ([]Row, error) {
+	rows, err := d.read.ofHash.QueryContext(ctx, stored(hash), after.owner, after.kind, after.target, limit)
 	return scanRows(rows, err)
 }
 

@@ -90,6 +90,13 @@ func (d *sqliteDatabase) reserve(ctx context.Context, n int) (first uint32, err 
 func (d *sqliteDatabase) reshape(ctx context.Context, p *ReshapePlan) (pages []PageChange, err error) {
 	err = d.transact(ctx, func(t transaction) error {
 		detached := context.WithoutCancel(ctx)
+		var asked string
+		if err := t.QueryRowContext(detached, askedSQL).Scan(&asked); err != nil {
+			return fmt.Errorf("look up the number of pages: %w", err)
+		}
+		if err := p.checkAsked(asked); err != nil {
+			return err
+		}
 		s, err := d.shapeOf(detached, t.Tx, p.span())
 		if err != nil {
 			return fmt.Errorf("look up homes: %w", err)

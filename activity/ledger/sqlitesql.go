@@ -70,6 +70,12 @@ const (
 	ownedSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash = ? AND owner = ? AND (kind, target) > (?, ?) ORDER BY kind, target LIMIT ?`
 
+	ofHashSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE hash = ? AND (owner, kind, target) > (?, ?, ?) ORDER BY owner, kind, target LIMIT ?`
+
+	// countRangeSQL counts rows of a range of hashes, no further than it is asked to.
+	countRangeSQL = `SELECT count(*) FROM (SELECT 1 FROM entries WHERE hash BETWEEN ? AND ? LIMIT ?)`
+
 	namingSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE target_hash = ? AND target = ? ORDER BY hash, owner, kind LIMIT ?`
 
@@ -104,6 +110,9 @@ const (
 
 	setHomeSQL = `INSERT INTO homes (home, pages, reshaped_at) VALUES (?, ?, ?)
 		ON CONFLICT (home) DO UPDATE SET pages = excluded.pages, reshaped_at = excluded.reshaped_at`
+
+	// askedSQL reads what is asked for.
+	askedSQL = `SELECT value FROM meta WHERE name = 'cut'`
 
 	// cutSQL reads what is asked for, how many homes are so cut of those that were ever reshaped, and how many those are.
 	cutSQL = `SELECT coalesce((SELECT value FROM meta WHERE name = 'cut'), ''), (SELECT count(*) FROM homes),
@@ -205,7 +214,7 @@ type writeStatements struct {
 // readStatements are prepared on the readers' connections.
 type readStatements struct {
 	snapshot, keys, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
-	count, counts, owned, naming, kinds                                                           *sql.Stmt
+	count, counts, owned, ofHash, countRange, naming, kinds                                       *sql.Stmt
 	owners                                                                                        *sql.Stmt
 	lookup                                                                                        batched
 }
@@ -233,6 +242,8 @@ func (d *sqliteDatabase) prepare(ctx context.Context) error {
 		{d.readers, countSQL, &r.count},
 		{d.readers, countsSQL, &r.counts},
 		{d.readers, ownedSQL, &r.owned},
+		{d.readers, ofHashSQL, &r.ofHash},
+		{d.readers, countRangeSQL, &r.countRange},
 		{d.readers, namingSQL, &r.naming},
 		{d.readers, kindsSQL, &r.kinds},
 		{d.readers, ownersSQL, &r.owners},

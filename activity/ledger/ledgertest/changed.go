@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -14,7 +13,7 @@ import (
 )
 
 // changes returns what Changed reports.
-func changes(t tester, l *ledger.Ledger, since uint64) (map[uint32]uint64, ledger.Progress) {
+func changes(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64, ledger.Progress) {
 	t.Helper()
 	sequences := map[uint32]uint64{}
 	pages, progress := standings(t, l, since)
@@ -25,7 +24,7 @@ func changes(t tester, l *ledger.Ledger, since uint64) (map[uint32]uint64, ledge
 }
 
 // standings returns what Changed reports, with the moves.
-func standings(t tester, l *ledger.Ledger, since uint64) (map[uint32]ledger.Standing, ledger.Progress) {
+func standings(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ledger.Standing, ledger.Progress) {
 	t.Helper()
 	pages := map[uint32]ledger.Standing{}
 	progress, err := l.Changed(context.Background(), since, func(page uint32, s ledger.Standing) error {
@@ -56,7 +55,7 @@ func (s suite) changed(t *testing.T) {
 	want[7] = 2
 
 	got := map[uint32]uint64{}
-	_, err := l.Changed(t.Context(), 0, func(page uint32, s ledger.Standing) error {
+	_, err := l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
 		_, again := got[page]
 		got[page] = s.Sequence
 		if page%3000 == 1 && !again {
@@ -76,7 +75,7 @@ func (s suite) changed(t *testing.T) {
 	}
 	stop := errors.New("enough")
 	calls := 0
-	_, err = l.Changed(t.Context(), 0, func(uint32, ledger.Standing) error { calls++; return stop })
+	_, err = l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { calls++; return stop })
 	if !errors.Is(err, stop) || calls != 1 {
 		t.Errorf("error %v after %d calls, want the one given at the first", err, calls)
 	}
@@ -85,15 +84,15 @@ func (s suite) changed(t *testing.T) {
 // changedSince goes on from one call to the next.
 func (s suite) changedSince(t *testing.T) {
 	l := s.make(t, 16)
-	poll := func(since uint64, want map[uint32]uint64) uint64 {
+	poll := func(since ledger.Cursor, want map[uint32]uint64) ledger.Cursor {
 		t.Helper()
 		got, progress := changes(t, l, since)
 		if !maps.Equal(got, want) {
-			t.Errorf("changed since %d: %v, want %v", since, got, want)
+			t.Errorf("changed since %q: %v, want %v", since, got, want)
 		}
 		return progress.Next
 	}
-	next := poll(0, map[uint32]uint64{})
+	next := poll("", map[uint32]uint64{})
 	record(t, l, remove(block(9, "never there"))) // changes nothing
 	next = poll(next, map[uint32]uint64{})
 	record(t, l, add(block(3, "a")), remove(block(9, "never there")), add(block(4, "a")))
@@ -106,7 +105,7 @@ func (s suite) changedSince(t *testing.T) {
 	second := poll(first, map[uint32]uint64{4: 3})
 	poll(second, map[uint32]uint64{})
 	poll(next, map[uint32]uint64{3: 1, 4: 3}) // from before
-	poll(0, map[uint32]uint64{3: 1, 4: 3})
+	poll("", map[uint32]uint64{3: 1, 4: 3})
 }
 
 // changedSetBack goes on from a point that the ledger has not come to, as one
@@ -114,9 +113,9 @@ func (s suite) changedSince(t *testing.T) {
 func (s suite) changedSetBack(t *testing.T) {
 	l := s.make(t, 16)
 	record(t, l, add(block(3, "a")))
-	for _, since := range []uint64{1 << 40, math.MaxInt64, math.MaxUint64} {
+	for _, since := range []ledger.Cursor{"1099511627776", "9223372036854775807", "1/", "1/3", "1/a:b:c", "x"} {
 		if got, _ := changes(t, l, since); !maps.Equal(got, map[uint32]uint64{3: 1}) {
-			t.Errorf("changed since %d: %v, want all pages", since, got)
+			t.Errorf("changed since %q: %v, want all pages", since, got)
 		}
 	}
 }
@@ -128,7 +127,7 @@ func (s suite) changedAhead(t *testing.T) {
 	record(t, l, add(block(3, "a")), add(block(4, "a")))
 	var answer time.Duration
 	began := time.Now()
-	progress, err := l.Changed(t.Context(), 0, func(page uint32, _ ledger.Standing) error {
+	progress, err := l.Changed(t.Context(), "", func(page uint32, _ ledger.Standing) error {
 		if answer == 0 {
 			answer = time.Since(began)
 		}
@@ -139,8 +138,12 @@ func (s suite) changedAhead(t *testing.T) {
 		}
 		return nil
 	})
-	if off := progress.Ahead.Abs(); err != nil || off > answer+time.Millisecond || off > 0 && !l.Shared() {
-		t.Errorf("the clock is %v ahead by an answer that took %v, error %v", progress.Ahead, answer, err)
+	ahead := progress.Clock.Sub(progress.At)
+	if off := ahead.Abs(); err != nil || off > answer+time.Millisecond || off > 0 && !l.Shared() {
+		t.Errorf("the clock is %v ahead by an answer that took %v, error %v", ahead, answer, err)
+	}
+	if at := progress.At.Sub(began); at < 0 || at > answer {
+		t.Errorf("the clock was read %v after the call began, whose first answer took %v", at, answer)
 	}
 }
 
@@ -208,7 +211,7 @@ func (s suite) concurrentChanged(t *testing.T) {
 
 	l := handles[len(handles)-1]
 	known := map[uint32]uint64{}
-	next := uint64(0)
+	next := ledger.Cursor("")
 	for more := true; more; {
 		select {
 		case <-written:

@@ -231,7 +231,7 @@ func (r *receipts) check(t *testing.T, l *ledger.Ledger) {
 			}
 		}
 	}
-	stands, _ := standings(t, l, 0)
+	stands, _ := standings(t, l, "")
 	for page, s := range stands {
 		for n := range s.Sequence {
 			if !told[page][n+1] {

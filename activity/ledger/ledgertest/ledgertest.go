@@ -47,6 +47,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 		{"RecordCancelledAnywhere", suite.recordCancelledAnywhere},
 		{"Hashes", suite.hashes},
 		{"Reopen", suite.reopen},
+		{"LargePage", suite.largePage},
 		{"Ended", suite.ended},
 		{"EndedInvalid", suite.endedInvalid},
 		{"EndedSwept", suite.endedSwept},
@@ -243,6 +244,9 @@ func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, seque
 	}
 	if s.Sequence != sequence {
 		t.Errorf("page %d at sequence %d, want %d", page, s.Sequence, sequence)
+	}
+	if parts, in := eachRow(t, l, page, nil); !slices.Equal(parts, rows) || in != s {
+		t.Errorf("page %d holds %v at %v in parts, want %v at %v", page, parts, in, rows, s)
 	}
 	alone, err := l.Sequence(context.Background(), page)
 	if err != nil || alone != sequence {

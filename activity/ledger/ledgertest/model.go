@@ -317,7 +317,7 @@ func (m *model) check(t tester, l *ledger.Ledger) {
 			t.Errorf("there is a page %d, which nobody had", page)
 		}
 	}
-	if got, _ := standings(t, l, 0); !maps.Equal(got, all) {
+	if got, _ := standings(t, l, ""); !maps.Equal(got, all) {
 		t.Errorf("changed %v, want %v", got, all)
 	}
 	m.checkHomes(t, l)

@@ -39,7 +39,7 @@ func (s suite) move(t *testing.T) {
 	other.Hash++
 	other.Owner = "u33"
 	record(t, l, add(one, other))
-	_, progress := changes(t, l, 0)
+	_, progress := changes(t, l, "")
 	shared := func(sequence uint64) ledger.PageChange { return ledger.PageChange{Page: 3, Sequence: sequence} }
 	check := func(receipt ledger.Receipt, err error, changed []bool, want ...ledger.PageChange) {
 		t.Helper()
@@ -177,7 +177,7 @@ func (s suite) moveRestored(t *testing.T) {
 	l = open(t, url, ledger.Options{Restored: true})
 	m.id = l.Identity()
 	m.check(t, l)
-	_, progress := changes(t, l, 0)
+	_, progress := changes(t, l, "")
 	recordAt(t, l, m, at(0), add(block(3, "b")), remove(block(4, "a")))
 	moved(t, l, m, block(5, "").Hash, true)
 	m.check(t, l)

@@ -77,7 +77,7 @@ func (s suite) randomPlaces(t *testing.T) {
 					return
 				}
 				m.check(rt, l)
-				now, _ := standings(rt, l, 0)
+				now, _ := standings(rt, l, "")
 				for page, was := range sequences {
 					if is := now[page]; is.Sequence < was.Sequence || is.Moves < was.Moves || is.Sequence == was.Sequence && is.Moves != was.Moves {
 						rt.Errorf("page %d went from %v to %v", page, was, is)

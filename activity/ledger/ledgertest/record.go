@@ -64,7 +64,7 @@ func (s suite) recordNoEffect(t *testing.T) {
 		for page := range uint32(16) {
 			checkPage(t, l, page, nil, 0)
 		}
-		got, progress := changes(t, l, 0)
+		got, progress := changes(t, l, "")
 		later, _ := changes(t, l, progress.Next)
 		if len(got)+len(later) > 0 {
 			t.Errorf("changed: %v, then %v, want no page", got, later)
@@ -77,7 +77,7 @@ func (s suite) recordNoEffect(t *testing.T) {
 	recorded := []ledger.Change{remove(block(5, "a")), add(block(3, "a"))}
 	checkReceipt(t, record(t, l, recorded...), m.record(recorded))
 	m.check(t, l)
-	if got, _ := changes(t, l, 0); !maps.Equal(got, map[uint32]uint64{3: 1}) {
+	if got, _ := changes(t, l, ""); !maps.Equal(got, map[uint32]uint64{3: 1}) {
 		t.Errorf("changed: %v, want page 3 at 1", got)
 	}
 }

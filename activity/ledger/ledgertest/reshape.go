@@ -111,7 +111,7 @@ func (s suite) reshape(t *testing.T) {
 	l := open(t, url, ledger.Options{Pages: 4})
 	low, high := block(4, "a"), block(6, "a") // the two halves of home 1
 	record(t, l, add(low, high))
-	_, progress := changes(t, l, 0)
+	_, progress := changes(t, l, "")
 	const first = ledger.OwnPages
 	reshape := func(pages uint32, home uint32, want ...ledger.PageChange) {
 		t.Helper()
@@ -259,6 +259,19 @@ func (s suite) reshapeChanged(t *testing.T) {
 	moved(t, l, m, block(4, "").Hash, true)
 	refused(plan, ledger.ErrChanged)
 	plan.Expect[page]++
+	receipt, err = l.Reshape(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkReceipt(t, receipt, m.reshape(want))
+	m.check(t, l)
+	// Another number is asked for: a plan for the earlier number is void until that number is asked for again.
+	setCut(t, l, m, 16)
+	s.pass(t, url)
+	plan, want = planned(t, l, m, 2)
+	setCut(t, l, m, 4)
+	refused(plan, ledger.ErrChanged)
+	setCut(t, l, m, 16)
 	receipt, err = l.Reshape(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,182 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// applyAll brings the pages to where the transaction left them, and returns the
+// errors of those that could not be.
+func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
+	repairs, failed := r.applyOnce(ctx, pages, toRebuild)
+	var group errgroup.Group
+	var mu sync.Mutex
+	group.SetLimit(maxRebuilds)
+	for _, repair := range repairs {
+		group.Go(func() error {
+			err := repair.do(ctx)
+			r.reached(repair.change, toRebuild, err)
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[repair.change.Page] = err
+			}
+			return nil // others go on
+		})
+	}
+	_ = group.Wait() // always nil
+	return failed
+}
+
+// repair is what is left to do for a page after one call of the store.
+type repair struct {
+	change ledger.PageChange
+	do     func(ctx context.Context) error
+}
+
+// applyOnce changes pages by one call of the store. It returns those that need more, and the errors of those that
+// failed; all others stand where the transaction left them.
+func (r *Recorder) applyOnce(
+	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
+) (repairs []repair, failed map[uint32]error) {
+	failed = make(map[uint32]error)
+	var batches []favfilter.Batch
+	var changes []ledger.PageChange // of batches
+	for _, p := range pages {
+		now, listed := toRebuild[p.Page]
+		switch {
+		case now:
+			// It stands below until then, so nobody's write can go past with what was in it.
+			repairs = append(repairs, repair{p, func(ctx context.Context) error {
+				return r.remake(ctx, p.Page, p.Sequence, "user deleted")
+			}})
+		case listed && len(p.Added) == 0:
+			r.reached(p, toRebuild, nil)
+		case len(p.Added)+len(p.Removed) > 0:
+			b, err := r.batch(ctx, p)
+			if err != nil {
+				failed[p.Page] = unavailable("ledger", err)
+				r.reached(p, toRebuild, err)
+				continue
+			}
+			batches, changes = append(batches, b), append(changes, p)
+		case r.sequences.of(p.Page).stood.Load() < p.Sequence:
+			// Nothing changed, but the write that this one repeats may not have reached
+			// the page.
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.stand(ctx, p.Page, p.Sequence) }})
+		default:
+			r.reached(p, toRebuild, nil)
+		}
+	}
+	for i, res := range r.apply(ctx, batches) {
+		b, p := batches[i], changes[i]
+		if res.Err != nil {
+			failed[p.Page] = res.Err
+		} else if reason := r.faultOf(ctx, p.Page, res); reason != "" {
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.mend(ctx, p.Page, b, res, reason) }})
+			continue
+		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
+			r.tidying.add(p.Page) // how much was cleared is not known any more
+		}
+		r.reached(p, toRebuild, res.Err)
+	}
+	return repairs, failed
+}
+
+// reached notes that a page stands where a transaction left it, or why it does not.
+func (r *Recorder) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
+	// Also where it failed: the ledger has it, so a page below has lost it.
+	r.sequences.of(p.Page).require(p.Sequence)
+	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
+		r.sequences.of(p.Page).standAt(p.Sequence)
+	}
+}
+
+// apply is Store.Apply, within a time that allows for the number of pages.
+func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if len(batches) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout+time.Duration(len(batches))*applyMore)
+	defer cancel()
+	return r.store.Apply(ctx, batches)
+}
+
+// mend brings the page of b to where it has to stand after the store answered res. A page
+// that is a little behind most likely waits for another process, which is quicker to be
+// waited for than a rebuild.
+func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
+	tries, near := 4, uint64(8)
+	if r.inParts(page) { // a rebuild takes so long that others go on meanwhile
+		tries, near = 12, 1024
+	}
+	for i := range tries {
+		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
+			break
+		}
+		select {
+		case <-time.After(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)): //nolint:gosec // no secret
+		case <-ctx.Done():
+			return fmt.Errorf("apply to page %v: %w", b.ID, ctx.Err())
+		}
+		res = r.apply(ctx, []favfilter.Batch{b})[0]
+		if res.Err != nil {
+			return res.Err
+		}
+		if reason = r.faultOf(ctx, page, res); reason == "" {
+			return nil
+		}
+	}
+	return r.remake(ctx, page, b.Sequence, reason)
+}
+
+// faultOf says why the page must be rebuilt after the store answered res, "" if it
+// has not.
+func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
+	switch {
+	case res.State != favfilter.Applied && res.State != favfilter.Current:
+		return res.State.String()
+	case r.ahead(ctx, page, res.Header.Sequence):
+		return "ahead"
+	case r.overfull(res.Header):
+		return "overfull"
+	case r.oversized(res.Header):
+		return "oversized"
+	default:
+		if res.Cleared > 0 && res.Cleared < enoughCleared {
+			r.tidying.add(page)
+		}
+		return ""
+	}
+}
+
+// batch is what a page has to do to follow the ledger.
+func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
+	b := favfilter.Batch{ID: r.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
+	var err error
+	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
+		return b, err
+	}
+	b.Add, err = r.hashes(ctx, p.Added)
+	return b, err
+}
+
+// stand sees to it that the page stands at want or beyond.
+func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
+	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.pageID(number)})
+	if err != nil {
+		return unavailable("pages", err)
+	}
+	if reason := r.fault(ctx, number, want, standing(loaded[0])); reason != "" {
+		return r.remake(ctx, number, want, reason)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// replaceMore is how much longer than applyTimeout each MiB of a page may take to be put in place.
+const replaceMore = 250 * time.Millisecond
+
+// replaceTimeout is how long a page may take to be put in place.
+func replaceTimeout(page *favfilter.Page) time.Duration {
+	return applyTimeout + time.Duration(imageBytes(page)>>20)*replaceMore
+}
+
+// patience is how long a page may take to be read whole.
+func patience(large bool) time.Duration {
+	if large {
+		return largeLoadTimeout
+	}
+	return loadTimeout
+}
+
+// allKeys reads the rows of a page, however many, without times. Those of one user and kind come together in parts.
+func (r *Recorder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.Standing, error) {
+	rows, s, err := r.ledger.Keys(ctx, number)
+	if !errors.Is(err, ledger.ErrLargePage) {
+		return rows, s, err
+	}
+	s, err = r.ledger.EachRow(ctx, number, func(some []ledger.Row) error {
+		for _, row := range some {
+			if n := len(rows); n > 0 && rows[n-1].Owner == row.Owner {
+				row.Owner = rows[n-1].Owner // one string for all
+			}
+			row.Since, row.Until = time.Time{}, time.Time{}
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	return rows, s, err
+}
+
+// largeWork begins work on a large page that nobody waits for, and reports whether it did: one at a time, with a rest after it
+// of idleShare times what it took.
+func (r *Recorder) largeWork(do func(ctx context.Context)) bool {
+	if !r.largeWorks.CompareAndSwap(false, true) {
+		return false
+	}
+	begun := r.background(func() {
+		defer r.largeWorks.Store(false)
+		ctx, cancel := r.whileOpen(largeTimeout)
+		defer cancel()
+		start := time.Now()
+		do(ctx)
+		_ = r.rest(r.base, idleShare*time.Since(start)) // or it is closed
+	})
+	if !begun {
+		r.largeWorks.Store(false)
+	}
+	return begun
+}
+
+// whileOpen is a context that ends after the limit, or when the Recorder is closed.
+func (r *Recorder) whileOpen(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(r.base, limit)
+	go func() {
+		select {
+		case <-r.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}

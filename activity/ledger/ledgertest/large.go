@@ -1,0 +1,125 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// eachRow reads a page in parts, in order. After the first part it calls meanwhile, unless that is nil.
+func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledger.Row, ledger.Standing) {
+	t.Helper()
+	var rows []ledger.Row
+	s, err := l.EachRow(context.Background(), page, func(some []ledger.Row) error {
+		if rows = append(rows, some...); meanwhile != nil {
+			meanwhile()
+			meanwhile = nil
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("read page %d in parts: %v", page, err)
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows, s
+}
+
+// largePage reads more rows than a statement returns, on a shared page and on a user's own, as of one moment.
+func (s suite) largePage(t *testing.T) {
+	l := s.make(t, 1)
+	const heavy = math.MaxUint64
+	var rows []ledger.Row
+	for i := range ledger.LargePage {
+		rows = append(rows, ledger.Row{Hash: heavy, Owner: "u", Kind: "hide", Target: fmt.Sprintf("p%06d", i), Since: at(int64(i))})
+	}
+	changes := make([]ledger.Change, len(rows))
+	for i := range rows {
+		changes[i] = add(rows[i])
+	}
+	prepared, err := l.Prepare(changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.RecordPrepared(t.Context(), time.Now(), prepared); err != nil {
+		t.Fatal(err)
+	}
+	keys, _, err := l.Keys(t.Context(), 0)
+	if err != nil || len(keys) != len(rows) {
+		t.Fatalf("%d of %d keys, %v", len(keys), len(rows), err)
+	}
+	one := ledger.Row{Hash: heavy, Owner: "u", Kind: "like", Target: "one more", Since: at(0)}
+	record(t, l, add(one))
+	rows = append(rows, one)
+	for _, page := range []uint32{0, ledger.OwnPages} {
+		if _, _, err := l.Keys(t.Context(), page); !errors.Is(err, ledger.ErrLargePage) {
+			t.Errorf("keys of page %d: %v", page, err)
+		}
+		whole, before, err := l.Snapshot(t.Context(), page)
+		if err != nil || !slices.Equal(whole, rows) {
+			t.Errorf("page %d: %d of %d rows, %v", page, len(whole), len(rows), err)
+		}
+		parts, standing := eachRow(t, l, page, func() {
+			record(t, l, remove(rows[len(rows)-2]), add(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later", Since: at(0)}))
+		})
+		if !slices.Equal(parts, rows) || standing != before {
+			t.Errorf("page %d: %d of %d rows at %v, which stood at %v", page, len(parts), len(rows), standing, before)
+		}
+		record(t, l, add(rows[len(rows)-2]), remove(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later"}))
+		if page == 0 {
+			if _, err := l.MoveOut(t.Context(), heavy); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.largePageEnds(t, l)
+	checkHash(t, l, rows)
+}
+
+// largePageEnds has reads end early, which leaves the ledger as it was.
+func (suite) largePageEnds(t *testing.T, l *ledger.Ledger) {
+	refused := errors.New("enough")
+	for range 20 { // more often than there are connections
+		if _, err := l.EachRow(t.Context(), ledger.OwnPages, func([]ledger.Row) error { return refused }); !errors.Is(err, refused) {
+			t.Fatalf("error %v, want that of each", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := l.EachRow(ctx, ledger.OwnPages, func([]ledger.Row) error {
+			cancel()
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want that of the context", err)
+		}
+	}
+	if _, err := l.EachRow(t.Context(), ledger.OwnPages+1, nil); err == nil {
+		t.Error("a page that there is not is read in parts")
+	}
+}
+
+// checkHash goes through the rows of a hash, some at a time.
+func checkHash(t *testing.T, l *ledger.Ledger, rows []ledger.Row) {
+	t.Helper()
+	const limit = 7000
+	var got []ledger.Row
+	for after := (*ledger.Row)(nil); ; after = &got[len(got)-1] {
+		some, err := l.OfHash(t.Context(), rows[0].Hash, after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, some...); len(some) < limit {
+			break
+		}
+	}
+	if !slices.Equal(got, rows) {
+		t.Errorf("%d of %d rows of a hash", len(got), len(rows))
+	}
+	if _, err := l.OfHash(t.Context(), rows[0].Hash, nil, 0); err == nil {
+		t.Error("a limit of 0 is not refused")
+	}
+}

@@ -1,0 +1,98 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// testSettings has processes declare settings, agree, differ, leave, and lose their connections.
+func testSettings(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		agree := func(l *ledger.Ledger, s ledger.Settings, other *ledger.Settings) {
+			t.Helper()
+			err := l.Agree(t.Context(), s)
+			switch {
+			case other == nil && err != nil:
+				t.Errorf("%v: %v", s, err)
+			case other == nil:
+			case !errors.Is(err, ledger.ErrSettingsDiffer):
+				t.Errorf("%v: error %v, want that settings differ", s, err)
+			case !strings.Contains(err.Error(), s.String()) || !strings.Contains(err.Error(), other.String()):
+				t.Errorf("error %q, want one that names %q and %q", err, s, other)
+			}
+		}
+		second := ledger.Settings{StalenessBound: time.Second}
+		minute := ledger.Settings{StalenessBound: time.Minute}
+		holding := ledger.Settings{StalenessBound: time.Second, HoldsPages: true}
+
+		a, b := open(t, url, ledger.Options{Pages: 16}), open(t, url, ledger.Options{})
+		agree(a, second, nil)
+		agree(a, second, nil)
+		agree(b, second, nil)
+		for _, other := range []ledger.Settings{minute, holding, {}, {HoldsPages: true}, {StalenessBound: time.Second + time.Microsecond}} {
+			agree(open(t, url, ledger.Options{}), other, &second)
+		}
+		elsewhere := open(t, server.Schema(), ledger.Options{Pages: 16})
+		agree(elsewhere, minute, nil)
+
+		conn := raw(t, url)
+		// leave closes a ledger, and waits until the server has noticed: so many declarations of what
+		// it declared are left then.
+		leave := func(l *ledger.Ledger, number int64, left int) {
+			t.Helper()
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, conn, fmt.Sprintf(
+				`SELECT count(*) = %d FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = %d`, left, number))
+		}
+		leave(a, 1_000_000, 1)
+		agree(b, holding, nil) // nobody else is left: it may change
+		c := open(t, url, ledger.Options{})
+		agree(c, second, &holding)
+		agree(c, holding, nil)
+		agree(b, holding, nil)
+
+		// The connections of both are lost. Somebody with other settings comes first.
+		leave(c, 1_000_000+1<<31, 1)
+		execute(t, conn, `SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid::bigint = `+ //
+			`(1000000 + (1::bigint << 31))`)
+		await(t, conn, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = 1000000 + (1::bigint << 31))`)
+		d := open(t, url, ledger.Options{})
+		agree(d, minute, nil)
+		poll := func() error {
+			_, err := b.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+			return err
+		}
+		if err := poll(); !errors.Is(err, ledger.ErrSettingsDiffer) {
+			t.Errorf("a poll after the connection was lost: error %v, want that settings differ", err)
+		}
+		if _, err := b.Sequence(t.Context(), 0); err != nil {
+			t.Errorf("other calls: %v", err)
+		}
+		leave(d, 60_000_000, 1) // of the other schema
+		if err := poll(); err != nil {
+			t.Errorf("a poll when the other one has gone: %v", err)
+		}
+		agree(open(t, url, ledger.Options{}), minute, &holding)
+	}
+}
+
+// A ledger of one process has nobody to agree with.
+func TestSettingsOfAFile(t *testing.T) {
+	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
+	for _, bound := range []time.Duration{time.Second, time.Minute} {
+		if err := l.Agree(t.Context(), ledger.Settings{StalenessBound: bound}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package activity
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// An lru holds what a list of all that was put holds, from the last used on, up to its bytes.
+func TestLRU(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type item struct{ key, value, bytes int }
+		const most = 100
+		l := newLRU[int, int](most)
+		var model []item // the least recently used first
+		find := func(key int) int { return slices.IndexFunc(model, func(i item) bool { return i.key == key }) }
+		drop := func(key int) (item, bool) {
+			n := find(key)
+			if n < 0 {
+				return item{}, false
+			}
+			found := model[n]
+			model = slices.Delete(model, n, n+1)
+			return found, true
+		}
+		for value := range rapid.IntRange(0, 100).Draw(t, "steps") {
+			key := rapid.IntRange(0, 9).Draw(t, "key")
+			switch rapid.IntRange(0, 20).Draw(t, "step") {
+			case 0:
+				l.clear()
+				model = nil
+			case 1, 2:
+				l.drop(key)
+				drop(key)
+			case 3, 4, 5, 6, 7, 8:
+				found, ok := l.get(key)
+				want, wantOK := drop(key)
+				if wantOK {
+					model = append(model, want)
+				}
+				if ok != wantOK || found != want.value {
+					t.Fatalf("%d: %d, %v, want %d, %v", key, found, ok, want.value, wantOK)
+				}
+			default:
+				bytes := rapid.IntRange(0, most+10).Draw(t, "bytes")
+				l.put(key, value, bytes)
+				drop(key)
+				model = append(model, item{key, value, bytes})
+			}
+			sum := func() (n int) {
+				for _, i := range model {
+					n += i.bytes
+				}
+				return n
+			}
+			for sum() > most && len(model) > 1 {
+				model = model[1:]
+			}
+			if l.bytes != sum() || l.items.Len() != len(model) {
+				t.Fatalf("%d bytes of %d values, want %d of %d", l.bytes, l.items.Len(), sum(), len(model))
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// probeWatch is a store that tells of its probes, and of the pages that are read.
+type probeWatch struct {
+	favfilter.Store
+
+	keys   []favfilter.Hash
+	probes []int // how many keys each looked for
+	loads  atomic.Int64
+	after  func() // of each probe; the store takes no notice of the context
+}
+
+func (s *probeWatch) Probe(
+	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
+) (uint64, bool, error) {
+	s.keys = append(s.keys, hashes...)
+	s.probes = append(s.probes, len(hashes))
+	sequence, ok, err := s.Store.Probe(context.WithoutCancel(ctx), id, known, hashes, found)
+	if s.after != nil {
+		s.after()
+	}
+	return sequence, ok, err
+}
+
+func (s *probeWatch) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.loads.Add(1)
+	return s.Store.Load(context.WithoutCancel(ctx), ids)
+}
+
+// probedRig is a rig with a user, "bot", whose page is probed.
+func probedRig(t *testing.T, store favfilter.Store) *rig {
+	t.Helper()
+	g := crowded(t, store, 1)
+	g.recordMany(t, "bot", "hide", 3000, posts("b"))
+	g.recordMany(t, "bot", "block", 100, posts("u"))
+	g.settleMoves()
+	g.want(t, "bot", "hide", "b1", Direct) // the page is met
+	return g
+}
+
+// ledgerKinds are the kinds that a large page is probed for: block, hide and like.
+func (g *rig) ledgerKinds() (kinds []Kind) {
+	for _, k := range g.kinds.All() {
+		if k.InLedger() {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// seek yields ids of users and posts, for a View.
+func seek(users, posts []string) iter.Seq2[Target, string] {
+	return func(yield func(Target, string) bool) {
+		for _, id := range users {
+			if !yield(User, id) {
+				return
+			}
+		}
+		for _, id := range posts {
+			if !yield(Post, id) {
+				return
+			}
+		}
+	}
+}
+
+// searchFor looks for them by every kind of the View.
+func searchFor(v *View, users, posts []string) *Search {
+	s := v.Search()
+	for target, id := range seek(users, posts) {
+		s.Hash(target, id)
+	}
+	s.Run(len(v.kinds))
+	return s
+}
+
+// An id that is there often is probed once by each kind.
+func TestProbeLooksForEachKeyOnce(t *testing.T) {
+	watch := &probeWatch{Store: &favfilter.Memory{}}
+	g := probedRig(t, watch)
+	watch.keys = nil
+	kinds := g.ledgerKinds()
+	users := slices.Repeat(targets("u", 90, 20), 50)
+	posts := slices.Repeat(targets("b", 2990, 20), 50)
+	v, err := g.View(t.Context(), "bot", kinds, seek(users, posts))
+	must(t, err)
+	if v.probed == nil {
+		t.Fatal("the page was not probed")
+	}
+	seen := make(map[favfilter.Hash]bool)
+	for _, key := range watch.keys {
+		if seen[key] {
+			t.Fatal("a key was probed twice")
+		}
+		seen[key] = true
+	}
+	if want := 20*2 + 20*2; len(seen) != want { // both sides of a block; hide and like
+		t.Errorf("%d keys were probed, want %d", len(seen), want)
+	}
+	rd := searchFor(v, users, posts)
+	defer rd.Release()
+	for n := range 1000 {
+		if got, want := rd.Hit(User, n), n%20 < 10; got != want {
+			t.Errorf("user %d of the request: found %v, want %v", n, got, want)
+		}
+		if got, want := rd.Hit(Post, n), n%20 < 10; got != want {
+			t.Errorf("post %d of the request: found %v, want %v", n, got, want)
+		}
+	}
+	for i, k := range kinds { // what was not looked for counts as there
+		if v.Check(i, fmt.Sprint("other", k.Name)) == None {
+			t.Errorf("%s: an id that was not hashed is missed", k.Name)
+		}
+	}
+}
+
+// A caller who goes while a large page is probed is noticed before the next keys, also by a store
+// that takes no notice.
+func TestProbeEndsWithItsCaller(t *testing.T) {
+	watch := &probeWatch{Store: &favfilter.Memory{}}
+	g := probedRig(t, watch)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch.probes, watch.after = nil, cancel
+	watch.loads.Store(0)
+	_, err := g.View(ctx, "bot", g.ledgerKinds(), seek(targets("u", 0, 15_000), targets("b", 0, 5000)))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	if len(watch.probes) != 1 || watch.probes[0] > 4096 || watch.loads.Load() > 0 {
+		t.Errorf("probes of %v keys, and %d reads, after the caller had gone", watch.probes, watch.loads.Load())
+	}
+}
+
+// What a probed view of 20,000 ids allocates is bounded.
+func TestProbeAllocates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector allocates too")
+	}
+	g := probedRig(t, redisStore(t, redistest.Start(t)))
+	users, posts := targets("u", 0, 15_000), targets("b", 0, 5000)
+	look := func() uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		v, err := g.View(t.Context(), "bot", g.ledgerKinds(), seek(users, posts))
+		must(t, err)
+		searchFor(v, users, posts).Release()
+		runtime.ReadMemStats(&after)
+		if v.probed == nil {
+			t.Fatal("the page was not probed")
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	first, second := look(), look()
+	t.Logf("20,000 ids, 40,000 keys: %d KiB allocated, then %d KiB", first>>10, second>>10)
+	const most = 12 << 20
+	if second > most {
+		t.Errorf("%d bytes, want at most %d", second, most)
+	}
+}

@@ -1,0 +1,61 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// verify compares the keys of one page with the ledger and makes it anew, for what a header
+// cannot tell: bits and marks that flipped. The scrub does not wait for a large page.
+func (r *Recorder) verify(page uint32) {
+	large := r.inParts(page)
+	if !large {
+		ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+		defer cancel()
+		large = errors.Is(r.verifyWithin(ctx, page, false), ledger.ErrLargePage)
+	}
+	if large {
+		r.largeWork(func(ctx context.Context) { _ = r.verifyWithin(ctx, page, true) })
+	}
+}
+
+// verifyWithin returns why the page could not be compared, which a later round does.
+func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) error {
+	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.pageID(page)})
+	if err != nil {
+		return err
+	}
+	if loaded[0].Damage != nil {
+		r.repair([]misfit{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has a limit of its own
+	}
+	if loaded[0].Page == nil {
+		return nil
+	}
+	keys, err := r.readKeys(ctx, page, large)
+	if err != nil {
+		return err
+	}
+	h := loaded[0].Page.Header()
+	if h.Sequence != keys.standing.Sequence || h.Identity != r.identity {
+		return nil // changed between the two looks, or a scrub's to find
+	}
+	r.stats.verified.Add(1)
+	count, whole := 0, true
+	for _, hashes := range keys.hashes {
+		count += len(hashes)
+		whole = whole && lacking(loaded[0].Page, hashes) == 0
+	}
+	if !whole || int(h.Count) != count {
+		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", h.Sequence))
+		r.repair([]misfit{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
+		return nil
+	}
+	// Nothing tells whether collision marks are as they should be. Anew, they are.
+	const reason = "verified"
+	r.noteRepair(ctx, page, reason, r.remake(ctx, page, h.Sequence, reason))
+	return nil
+}
