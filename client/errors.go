@@ -57,7 +57,8 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
-		return retryable(e.Status) || e.Status == http.StatusInternalServerError || e.Code == "unavailable" || e.Code == "overloaded"
+		return retryable(e.Status) || e.Status == http.StatusInternalServerError || e.Code == "unavailable" ||
+			e.Code == "overloaded" || e.Code == "audit_unavailable"
 	case ErrOverloaded:
 		return e.Status == http.StatusTooManyRequests || e.Code == "overloaded"
 	case ErrDenied:
@@ -73,7 +74,7 @@ func (e *Error) Is(target error) bool {
 			return true
 		}
 		switch e.Code { // of an activity in a batch, or a stream, what is not about the request itself
-		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "internal":
+		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "audit_unavailable", "internal":
 			return false
 		}
 		return e.Status == 0

@@ -8,15 +8,20 @@ import (
 
 // Post is a candidate for a feed.
 type Post struct {
-	ID     string   `json:"id"`
-	Author string   `json:"author,omitzero"` // needed where a kind that is checked targets users
-	Actors []string `json:"actors,omitzero"` // others on it: who reposted it, is quoted or mentioned
+	ID     string `json:"id"`
+	Author string `json:"author,omitzero"` // needed where a kind that is checked targets users
+
+	// Actors are up to 100 others on it: who reposted it, is quoted or mentioned.
+	Actors []string `json:"actors,omitzero"`
 }
 
 // FilterRequest asks what a viewer gets to see.
 type FilterRequest struct {
 	Viewer string `json:"viewer"`
-	Posts  []Post `json:"posts"` // up to 5,000, in the order of the feed
+
+	// Posts are up to 5,000, in the order of the feed, with up to 20,000 ids of posts, authors and
+	// actors, repeated ones included.
+	Posts []Post `json:"posts"`
 
 	Kinds    []string `json:"kinds,omitzero"`    // to check, in this order; nil: every one that drops; empty: none
 	Annotate []string `json:"annotate,omitzero"` // to mark on what is kept

@@ -55,10 +55,23 @@ func (c *Client) Pages(ctx context.Context) (Pages, error) {
 }
 
 // Reshape has the service change the number of pages, a power of two from 1 to 2^24, in the background. [Client.Pages] says how far it is.
+// It needs a token with the scope ops:write. The number that was asked for last counts: Reshape to the number that there was before
+// stops a reshape and takes it back. More than 16 times the pages that are due for the keys there are is an [*Error] with the
+// code "too_many_pages": see [Client.ForceReshape].
 func (c *Client) Reshape(ctx context.Context, pages uint32) (Pages, error) {
+	return c.reshape(ctx, pages, false)
+}
+
+// ForceReshape is Reshape to any number of pages, however many are due.
+func (c *Client) ForceReshape(ctx context.Context, pages uint32) (Pages, error) {
+	return c.reshape(ctx, pages, true)
+}
+
+func (c *Client) reshape(ctx context.Context, pages uint32, force bool) (Pages, error) {
 	body := struct {
 		Pages uint32 `json:"pages"`
-	}{pages}
+		Force bool   `json:"force,omitzero"`
+	}{pages, force}
 	var p Pages
 	err := c.do(ctx, &call{method: http.MethodPut, path: []string{"v1", "pages"}, body: body, into: &p, sound: p.sound})
 	return p, err

@@ -160,7 +160,10 @@ func TestServiceCalls(t *testing.T) {
 	if p := must(c.Reshape(ctx, 32)); p.Pages != 32 {
 		t.Errorf("pages %+v", p)
 	}
-	if s := must(c.Stats(ctx)); s.Requests.Total != 5 || s.Feeds.Dropped["block"] != 0 || !strings.HasPrefix(string(s.Recorder), "{") {
+	if p := must(c.ForceReshape(ctx, 64)); p.Pages != 64 {
+		t.Errorf("pages %+v", p)
+	}
+	if s := must(c.Stats(ctx)); s.Requests.Total != 6 || s.Feeds.Dropped["block"] != 0 || !strings.HasPrefix(string(s.Recorder), "{") {
 		t.Errorf("stats %+v", s)
 	}
 }

@@ -33,6 +33,7 @@ type accessFlags struct {
 	TLSKey         string      `help:"${tls_key}"       placeholder:"FILE"`
 	TLSClientCA    string      `help:"${tls_client_ca}" placeholder:"FILE"`
 	AuditLog       string      `default:"off"           help:"${audit_log}" placeholder:"FILE"`
+	AuditFailure   string      `default:"refuse"        enum:"refuse,drop"  help:"${audit_failure}" placeholder:"ACTION"`
 	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
 }
 
@@ -52,25 +53,23 @@ func accessHelp() map[string]string {
 		"tls_client_ca": "PEM file of the roots that clients' certificates have to come from. Default: clients need none",
 		"audit_log": "File that gets a JSON line for each write, explanation and refused request, with ids hashed; - for standard output, " +
 			"off for none.",
+		"audit_failure": "What happens while the audit log cannot be written, because its disk is full or its reader stands still. " +
+			"refuse: what belongs into it is answered 503, with nothing done. drop: it is done, and lines are lost and counted.",
 		"id_key_file": "File of the key that ids in logs are hashed with; it is made where there is none. Instances whose hashes are to be " +
 			"the same need the same. Default: <data-dir>/id.key",
 	}
 }
 
-// Validate is called by kong when all flags are set.
-func (f *accessFlags) Validate() error {
+// check returns what is wrong with the flags, with the files that they name, and with the address.
+func (f *accessFlags) check(ctx context.Context, addr string) error {
 	var all checks
 	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: and --tls-key go together, and one is missing")
 	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: needs --tls-cert")
 	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: is for tokens, and there is no --auth-file")
 	all.wantf(f.AuditLog != "", "--audit-log: is empty: want a file, - or off")
-	return all.err()
-}
-
-// check returns what is wrong with the files that the flags name, and with the address.
-func (f *accessFlags) check(ctx context.Context, addr string) error {
 	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
-	return err
+	all.note(err)
+	return all.err()
 }
 
 // checkExposure refuses an address that other machines can reach where no token is asked for, unless that was asked
@@ -81,7 +80,7 @@ func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed b
 		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
 	}
 	if err != nil {
-		return false, fmt.Errorf("--addr: %w", err)
+		return false, fmt.Errorf("--addr: %w: want <host>:<port>", err)
 	}
 	ips := []netip.Addr{netip.IPv4Unspecified()} // what no host stands for
 	if host != "" {
@@ -126,7 +125,7 @@ func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (
 		host, _, _ := net.SplitHostPort(addr)
 		g.access.Hosts = []string{localhost, host}
 	}
-	if f.TLSCert != "" {
+	if f.TLSCert != "" && f.TLSKey != "" {
 		files := access.CertificateFiles{Cert: f.TLSCert, Key: f.TLSKey, ClientCA: f.TLSClientCA}
 		if g.certificates, err = access.OpenCertificates(files, log); err != nil {
 			all.note(usageError{fmt.Errorf("--tls-cert: %w", err)})
@@ -147,9 +146,9 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 	switch f.AuditLog {
 	case auditOff:
 	case auditStdout:
-		g.access.Audit = access.NewAudit(std.out, log)
+		g.access.Audit = access.NewAudit(std.out, access.AuditFailure(f.AuditFailure), log)
 	default:
-		if g.access.Audit, err = access.OpenAudit(f.AuditLog, log); err != nil {
+		if g.access.Audit, err = access.OpenAudit(f.AuditLog, access.AuditFailure(f.AuditFailure), log); err != nil {
 			return usageError{fmt.Errorf("--audit-log: %w", err)}
 		}
 	}

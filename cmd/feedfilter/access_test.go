@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -304,11 +306,11 @@ func TestGateReload(t *testing.T) {
 
 // TestScopesOfTokens holds the scopes that `token new` takes against those that there are.
 func TestScopesOfTokens(t *testing.T) {
-	node, err := commandNamed(model(t), []string{"token", "new"})
+	command, err := kong.Trace(testParser(t), []string{"token", "new"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, flag := range node.Flags {
+	for _, flag := range command.Flags() {
 		if want := fmt.Sprint(access.Scopes()); flag.Name == "scope" && fmt.Sprint(flag.EnumSlice()) != want {
 			t.Errorf("it takes %v, want %s", flag.EnumSlice(), want)
 		}

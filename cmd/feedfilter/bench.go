@@ -8,17 +8,6 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// benchCmds are "bench", which is "bench goals", and what else there is to measure.
-type benchCmds struct {
-	Goals  benchCmd  `cmd:"" default:"withargs"     help:"${bench_goals}"`
-	Growth growthCmd `cmd:"" help:"${bench_growth}"`
-}
-
-// Help is shown by kong below the summary.
-func (*benchCmds) Help() string {
-	return "Without a command it is \"bench goals\", whose flags it takes."
-}
-
 type benchCmd struct {
 	Redis      string        `help:"${bench_redis}"  placeholder:"URL"`
 	Filter     string        `help:"${bench_filter}" placeholder:"NAME"`
@@ -30,7 +19,6 @@ type benchCmd struct {
 	FalsePositiveRate float64 `default:"0.001" help:"${rate}" placeholder:"RATE"`
 
 	Result resultFlags `embed:""`
-	Plot   string      `help:"${bench_plot}" placeholder:"DIR"`
 
 	LogLevel string `default:"warn"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
 	Config   string `help:"${config}" placeholder:"FILE"`
@@ -45,8 +33,8 @@ func (*benchCmd) Help() string {
 		"says itself, so nobody else should use it meanwhile; to find the filter's keys, all of its keys are looked at."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *benchCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *benchCmd) Check(context.Context) error {
 	var all checks
 	n, d, r := c.Activities, c.Duration, c.FalsePositiveRate
 	all.wantf(n >= 1000 && n <= 1e8, "--activities: %d is not in 1000 to 100000000", n)
@@ -59,7 +47,7 @@ func (c *benchCmd) Validate() error {
 
 // place is where the pages are.
 func (c *benchCmd) place() *benchPlace {
-	return &benchPlace{dataFlags{Redis: c.Redis, Filter: c.Filter, LogLevel: c.LogLevel}, bench.Filters}
+	return &benchPlace{dataFlags{Redis: c.Redis, Filter: c.Filter, LogLevel: c.LogLevel}}
 }
 
 // Run measures and prints.
@@ -68,7 +56,10 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return benchError(ctx, err)
 	}
-	return show(report, c.Plot, c.Result.json(), std)
+	if c.Result.json() {
+		return writeJSON(std.out, report)
+	}
+	return report.WriteText(std.out)
 }
 
 // measure runs the benchmark on data of its own, and removes that.
@@ -80,9 +71,6 @@ func (c *benchCmd) measure(ctx context.Context, std stdio) (report *bench.Report
 	}
 	if config.Users == 0 {
 		config.Users = c.Activities / 100
-	}
-	if c.Plot != "" {
-		config.Sizes = bench.MoreSizes()
 	}
 	err = inScratch(func(dir string) error {
 		config.Dir = dir

@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/bench"
-	"github.com/feedfilter/feedfilter/internal/chart"
 )
 
 const (
@@ -28,11 +25,7 @@ const (
 )
 
 // benchPlace is the Redis that is measured on.
-type benchPlace struct {
-	dataFlags
-
-	filters func(name string) []string // all that are used, given the name of the first
-}
+type benchPlace struct{ dataFlags }
 
 // validate refuses filters that may be in use.
 func (p *benchPlace) validate() error {
@@ -47,7 +40,7 @@ func (p *benchPlace) validateFilter() error {
 	if !strings.HasPrefix(p.Filter, benchPrefix) {
 		return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", p.Filter, benchPrefix)
 	}
-	for _, name := range p.filters(p.Filter) {
+	for _, name := range bench.Filters(p.Filter) {
 		if _, err := redisstore.New(nil, name); err != nil {
 			return fmt.Errorf("--filter: %w", err)
 		}
@@ -82,7 +75,7 @@ func (p *benchPlace) use(ctx context.Context, dir string, std stdio, do func(ben
 		return err
 	}
 	server := &bench.Server{Client: clients.pages}
-	names := p.filters(name)
+	names := bench.Filters(name)
 	switch there, err := server.Holds(ctx, names...); {
 	case err != nil:
 		return err
@@ -152,43 +145,4 @@ func steps(std stdio) func(string) {
 		return func(string) {}
 	}
 	return func(step string) { std.note("measuring: " + step) }
-}
-
-// measured is what a benchmark has found.
-type measured interface {
-	WriteText(w io.Writer) error
-	Charts() map[string]*chart.Chart
-}
-
-// show prints what was found, and draws it in a directory, unless that is "".
-func show(report measured, dir string, forPrograms bool, std stdio) error {
-	if dir != "" {
-		if err := plot(report.Charts(), dir, std); err != nil {
-			return fmt.Errorf("--plot %s: %w", dir, err)
-		}
-	}
-	if forPrograms {
-		return writeJSON(std.out, report)
-	}
-	return report.WriteText(std.out)
-}
-
-// plot writes the charts, each of which appears when it is whole.
-func plot(charts map[string]*chart.Chart, dir string, std stdio) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	for name, drawn := range charts {
-		out, err := createOutput(filepath.Join(dir, name), std)
-		if err != nil {
-			return err
-		}
-		if err := drawn.WriteSVG(out.file); err != nil {
-			return errors.Join(err, out.discard())
-		}
-		if err := out.commit(); err != nil {
-			return errors.Join(err, out.discard())
-		}
-	}
-	return nil
 }

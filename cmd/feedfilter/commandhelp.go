@@ -11,13 +11,10 @@ func resultHelp() map[string]string {
 // aboutHelp is the text on the flags of the commands that say what settings and commands there are.
 func aboutHelp() map[string]string {
 	return map[string]string{
-		"config_check":   "Say what is wrong with the settings of the service, all of it, and exit with 2; or ok.",
+		"config_check":   "Name every mistake in the settings of the service and exit with 2, or print ok.",
 		"config_print":   "Print all settings of the service, and where each comes from.",
-		"config_secrets": "Print passwords and tokens instead of ***. Default: off",
+		"config_secrets": "Print passwords instead of ***. Default: off",
 
-		"man_dir": "Directory to write the pages of all commands to, as feedfilter.1 and feedfilter-<command>.1; it is made. " +
-			"Default: none",
-		"man_command":      "Command whose page is printed, such as serve or bench growth.",
 		"completion_shell": "bash, zsh or fish.",
 	}
 }
@@ -38,19 +35,18 @@ func migrateHelp() map[string]string {
 		"scan_rate": "Most of these commands a second, up to 1000000; 0: as fast as they are answered, four at a time.",
 		"on_error_member": "What happens at a member that can never be recorded, such as an id of 300 bytes: stop, or skip it and " +
 			"report it.",
-		"compare_sets":  "Compare with an app's exact sets in Redis.",
-		"compare_file":  "Compare with a CSV or NDJSON file, sorted by user.",
-		"compare_what":  "File of activities as import takes it, those of a user one after another; - for standard input.",
-		"file_kind":     "Kind to compare, such as block; others in the file are left out.",
-		"sample":        "Candidates that are tried on each user with whom the user has nothing to do, 0 to 500.",
-		"settle":        "How long what the app writes may take to be in both places, up to 10m.",
-		"differences":   "File for all differences, NDJSON; - is standard output. Default: the first 20 on standard error",
+		"compare_sets": "Compare with an app's exact sets in Redis.",
+		"compare_file": "Compare with a CSV or NDJSON file, sorted by user.",
+		"compare_what": "File of activities as import takes it, those of a user one after another; - for standard input.",
+		"file_kind":    "Kind to compare, such as block; others in the file are left out.",
+		"sample":       "Candidates that are tried on each user with whom the user has nothing to do, 0 to 500.",
+		"settle":       "How long what the app writes may take to be in both places, up to 10m.",
+		"differences": "File for all differences, as NDJSON that import takes: what is missing to be added, what is too much to be removed; " +
+			"- is standard output, and the report goes to standard error. Default: the first 20 on standard error",
 		"export_kind":   "Only this kind. Default: all",
 		"export_format": "ndjson, or resp: commands of Redis that make a set of each user.",
 		"export_keys":   "For resp: what the keys are to look like, with {user} where the id is to stand: 'blocks:{user}'. Default: none",
 		"export_scores": "For resp: make sorted sets, with seconds or milliseconds since 1970 as scores; or ignore.",
-		"repair": "Add what is missing, and give what is in the ledger alone an end a minute away, unless the sets have it then. " +
-			"Default: off",
 	}
 }
 
@@ -62,6 +58,7 @@ func insideHelp() map[string]string {
 		"inspect_user":   "Id of the user.",
 		"inspect_kind":   "Kind of the activity, such as block.",
 		"inspect_target": "Id of the user or post that it is about.",
+		"reshape_force":  "Allow more than 16 times the pages that are due for the keys there are.",
 		"rebuild_page":   "Number of the page to make anew. Default: see below",
 		"rebuild_user":   "Make anew the page that this user is on. Default: see below",
 		"rebuild_all":    "Make all pages anew. Default: off",
@@ -87,9 +84,6 @@ func doctorHelp() map[string]string {
 // benchHelp is the text on the flags of bench alone.
 func benchHelp() map[string]string {
 	return map[string]string{
-		"bench_goals":  "Measure feed checks, writes and rebuilds, and compare them with the project's goals: the default.",
-		"bench_growth": "Measure how a feed check's cost grows with candidates, users and activities.",
-
 		"bench_redis": "Redis to measure on, as serve has it. Default: pages in the process",
 		"bench_filter": "Name of the filter that is made, and removed at the end: begins with bench- and does not exist. " +
 			"Default: bench- and a random number",
@@ -97,15 +91,6 @@ func benchHelp() map[string]string {
 		"bench_users":      "Users who have them, 10 or more; few have most. Default: one for 100 activities",
 		"bench_duration":   "About how long each figure is measured, 10ms to 10m.",
 		"bench_seed":       "Number that the activities and feeds follow from.",
-		"bench_plot":       "Directory for charts, as SVG, of the cost against the number of candidates; it is made. Default: none",
-
-		"growth_redis":      "Redis to measure on, as serve has it.",
-		"growth_candidates": "Most candidates of a feed, 10 to 5000.",
-		"growth_users":      "Most users, 1000 to 10000000.",
-		"growth_activities": "Most activities of a viewer, 1 to 10000000.",
-		"growth_mean":       "Activities a user, each side of a block counted, on average: 1 to 100.",
-		"growth_memory":     "MB of Redis' memory that the pages of all users may take; more is simulated.",
-		"growth_plot":       "Directory for charts, as SVG; it is made. Default: none",
 	}
 }
 
@@ -125,11 +110,9 @@ func planHelp() map[string]string {
 		"plan_id_bytes":   "Length of the ids of users and posts, 1 to 256. It matters to exact sets.",
 		"plan_pages": "Number of pages, a power of two from 1 to 2^24. Default: 16384, or as many as take 2048 keys each " +
 			"on average",
-		"plan_replicas": "Replicas of each shard, 0 to 5.",
-		"plan_fill":     "Share to use of the memory that is not reserved (75 % of a node's), 0.1 to 1.",
-		"plan_nodes":    "Type of the nodes, such as cache.r7g.large. Default: the cheapest that does",
-		"plan_prices":   "JSON file of prices in place of the command's own: see docs/SIZING.md. Default: none",
-		"plan_chart": "File for a chart of memory and cost against the number of users, in SVG; - is standard output, " +
-			"and nothing else is printed. Default: none",
+		"plan_replicas":  "Replicas of each shard, 0 to 5.",
+		"plan_fill":      "Share to use of the memory that is not reserved (75 % of a node's), 0.1 to 1.",
+		"plan_node_gib":  "GiB of memory of a node, 0.1 to 100000.",
+		"plan_node_gbit": "Gbit/s that a node can move each way at all times, to 10000. Default 0: unknown, and not kept to",
 	}
 }

@@ -32,8 +32,8 @@ type compareFlags struct {
 	Result      resultFlags   `embed:""`
 }
 
-// Validate is called by kong when all flags are set.
-func (f *compareFlags) Validate() error {
+// Check implements [settings.Checker].
+func (f *compareFlags) Check(context.Context) error {
 	if f.Sample < 0 || f.Sample > maxSample {
 		return fmt.Errorf("--sample: %d is not in 0 to %d", f.Sample, maxSample)
 	}
@@ -44,9 +44,8 @@ func (f *compareFlags) Validate() error {
 }
 
 type compareSetsCmd struct {
-	Sets   setsFlags    `embed:""`
-	With   compareFlags `embed:""`
-	Repair bool         `help:"${repair}"`
+	Sets setsFlags    `embed:""`
+	With compareFlags `embed:""`
 }
 
 // Help is shown by kong below the summary.
@@ -54,8 +53,8 @@ func (*compareSetsCmd) Help() string {
 	return "For each member of each set a feed is asked for, to see that the member is dropped (or marked), and for each user the " +
 		"service's list is compared with the set. Differences are looked at again until they are gone or --settle has passed, so the app may " +
 		"go on writing to both. With candidates that have nothing to do with a user, the rate of false positives is measured. Exits with 1 " +
-		"if anything differs, or if more is dropped by chance than may be. Without --server, users are found of whom there is no set any " +
-		"more, too."
+		"if anything differs, or if more is dropped by chance than may be. Nothing is changed: --differences writes what feedfilter import " +
+		"takes to make the service as the sets are. Without --server, users are found of whom there is no set any more, too."
 }
 
 // Run compares.
@@ -65,7 +64,7 @@ func (c *compareSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 		return fmt.Errorf("compare: %w", err)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	comparison := &migrate.Comparison{Source: sets, Repair: c.Repair}
+	comparison := &migrate.Comparison{Source: sets}
 	err = c.With.run(ctx, std, comparison, c.Sets.Kind)
 	noteOthers(sets, std)
 	return err
@@ -73,13 +72,7 @@ func (c *compareSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 
 // run compares with what flags say.
 func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison, kind string) (err error) {
-	if f.Service.Server == "" {
-		f.Data.ScrubRate = 1
-		if err := f.Data.checkThere(); err != nil {
-			return fmt.Errorf("compare: %w", err)
-		}
-	}
-	service, d, halt, err := f.Service.reach(ctx, &f.Data, std)
+	service, d, halt, err := f.reach(ctx, std)
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
@@ -92,7 +85,7 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 			return d.recorder.Export(ctx, "", each)
 		}
 	}
-	list, err := f.list(std)
+	list, err := f.list(c.Kind.Name, std)
 	if err != nil {
 		return fmt.Errorf("compare: --differences: %w", err)
 	}
@@ -106,17 +99,30 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	if err = errors.Join(err, list.end(err)); err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	if err := f.print(std.out, c.Kind.Name, sum, time.Since(start)); err != nil {
+	report := std.out
+	if f.Differences == "-" {
+		report = std.err // standard output is an import's
+	}
+	if err := f.print(report, c.Kind.Name, sum, time.Since(start)); err != nil {
 		return err
 	}
 	return f.judge(sum)
 }
 
+// reach returns the service that --server names, or one over the data, which it leaves as it is.
+func (f *compareFlags) reach(ctx context.Context, std stdio) (s *migrate.Service, d *data, halt func() error, err error) {
+	if f.Service.Server == "" {
+		f.Data.passive = true
+		if err := f.Data.checkThere(); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return f.Service.reach(ctx, &f.Data, std)
+}
+
 // judge returns an error unless the service may be relied on.
 func (f *compareFlags) judge(sum migrate.Compared) error {
 	switch {
-	case sum.Differences() > 0 && sum.Repaired == sum.Differences():
-		return fmt.Errorf("compare: %d activities differed, and were repaired: compare again", sum.Differences())
 	case sum.Differences() > 0:
 		return fmt.Errorf("compare: %d activities differ", sum.Differences())
 	case sum.RateLow > f.Data.FalsePositiveRate:
@@ -143,10 +149,9 @@ func (f *compareFlags) print(out io.Writer, kind string, sum migrate.Compared, t
   extra     %d (in the ledger alone)
   leaving   %d (in the ledger alone, for some minutes more)
   invalid   %d (can never be recorded)
-  repaired  %d
   dropped by chance: %d of %d clean candidates, %.2g (%.2g to %.2g with 99 %% confidence)
 `, sum.Activities, sum.Groups, took.Round(time.Millisecond),
-		sum.Missed, sum.Unlisted, sum.Ending, sum.Extra, sum.Leaving, sum.Invalid, sum.Repaired,
+		sum.Missed, sum.Unlisted, sum.Ending, sum.Extra, sum.Leaving, sum.Invalid,
 		sum.FalsePositives, sum.Clean, sum.Rate, sum.RateLow, sum.RateHigh)
 	return err
 }

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A comparison says what differs, repairs it, and ends with 0 only if nothing does.
+// A comparison says what differs, ends with 0 only if nothing does, and writes what import takes to make it so.
 func TestCompare(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -35,13 +38,18 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(text), `{"user":"1","kind":"block","target":"2","difference":"extra","repaired":false}
-{"user":"4","kind":"block","target":"1","difference":"missed","repaired":false}
+	if got, want := string(text), `{"user":"1","kind":"block","target":"2","op":"remove"}
+{"user":"4","kind":"block","target":"1","op":"add"}
 `; got != want {
 		t.Errorf("the differences are\n%s, want\n%s", got, want)
 	}
-	wantContains(t, command(1, "compare", "sets", "--settle", "0s", "--repair").stderr, "2 activities differed, and were repaired")
-	wantContains(t, command(0, "compare", "sets").stdout, "leaving   1")
+	r = command(1, "compare", "sets", "--settle", "0s", "--differences", "-")
+	if r.stdout != string(text) {
+		t.Errorf("standard output has\n%s", r.stdout)
+	}
+	wantContains(t, r.stderr, "missed    1", "extra     1")
+	wantContains(t, feedfilter(t, 0, "import", "--data-dir", dir, differences).stdout, "2 changed")
+	wantContains(t, command(0, "compare", "sets").stdout, "missed    0", "extra     0")
 
 	file := filepath.Join(dir, "blocks.csv")
 	writeFile(t, file, "1,block,3\n1,hide,p\n4,block,1\n")
@@ -49,7 +57,7 @@ func TestCompare(t *testing.T) {
 	wantContains(t, r.stdout, "compared 2 activities of 2 users")
 	writeFile(t, file, "1,block,3\n4,block,9\n")
 	r = feedfilter(t, 1, "compare", "file", "--data-dir", dir, "--kind", "block", "--settle", "0s", file)
-	wantContains(t, r.stderr, `"target":"9","difference":"missed"`, `"target":"1","difference":"extra"`)
+	wantContains(t, r.stderr, `missed: user "4", target "9"`, `extra: user "4", target "1"`)
 }
 
 // What cannot be done is said before anything is.
@@ -72,4 +80,67 @@ func TestCompareRefused(t *testing.T) {
 	}
 	r := feedfilter(t, 1, "import", "sets", "--data-dir", t.TempDir(), "--from", "redis://127.0.0.1:1", "--keys", "{user}", "--kind", "block")
 	wantContains(t, r.stderr, "import {user}: --from: redis at 127.0.0.1:1: ")
+}
+
+// Commands that read change nothing of their own accord: no scrub, nothing that ended is removed, nothing is rebuilt.
+func TestReadersArePassive(t *testing.T) {
+	server := redistest.Start(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "blocks.csv")
+	writeFile(t, file, "user,kind,target,until\n1,block,2,\n1,block,3,2100-01-01T00:00:00Z\n")
+	feedfilter(t, 0, "import", "--data-dir", dir, "--pages", "4", "--redis", server.URL(), file)
+	db, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	count := func(t *testing.T) (rows int) {
+		t.Helper()
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM entries`).Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	if _, err := db.ExecContext(t.Context(), `UPDATE entries SET until = 1 WHERE until IS NOT NULL`); err != nil {
+		t.Fatal(err)
+	}
+	before := count(t)
+	if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	std := stdio{os.Stdin, os.Stdout, os.Stderr}
+	flags := dataFlags{
+		DataDir: dir, Redis: server.URL(), Filter: "feed", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500,
+		OwnPage: activity.MinOwnPage, LogLevel: "error",
+	}
+	for name, open := range map[string]func() (*data, func() error, error){
+		"export": func() (*data, func() error, error) {
+			d, err := (&exportCmd{Data: flags}).open(t.Context(), std)
+			return d, d.close, err
+		},
+		"compare": func() (*data, func() error, error) {
+			_, d, halt, err := (&compareFlags{Data: flags}).reach(t.Context(), std)
+			return d, halt, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, halt, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stats := d.recorder.Stats(); stats.ScrubRate != 0 {
+				t.Errorf("%d pages a second are to be scrubbed", stats.ScrubRate)
+			}
+			if err := halt(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	wantContains(t, feedfilter(t, 0, "export", "--data-dir", dir, "--redis", server.URL(), "--to", "-").stdout, `"target":"2"`)
+	wantKeys(t, server)
+	writeFile(t, file, "1,block,2\n")
+	feedfilter(t, 0, "compare", "file", "--data-dir", dir, "--redis", server.URL(), "--kind", "block", "--settle", "0s", file)
+	if after := count(t); after != before || before != 4 {
+		t.Errorf("%d rows became %d", before, after)
+	}
 }

@@ -7,51 +7,50 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/activityfile"
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
 // shownDifferences is how many differences are shown where no file is to have them.
 const shownDifferences = 20
 
-// differenceList takes differences, to a file or as notes.
+// differenceList takes differences to a file, as lines that import takes, or shows the first.
 type differenceList struct {
 	std   stdio
+	kind  string
 	file  *output // nil: the first are shown
 	lines *bufio.Writer
 	n     int
 	err   error
 }
 
-func (f *compareFlags) list(std stdio) (*differenceList, error) {
-	l := &differenceList{std: std}
-	if f.Differences == "" {
-		return l, nil
+func (f *compareFlags) list(kind string, std stdio) (l *differenceList, err error) {
+	l = &differenceList{std: std, kind: kind}
+	if f.Differences != "" {
+		if l.file, err = createOutput(f.Differences, std); err == nil {
+			l.lines = bufio.NewWriter(l.file.file)
+		}
 	}
-	var err error
-	if l.file, err = createOutput(f.Differences, std); err != nil {
-		return nil, err
-	}
-	l.lines = bufio.NewWriter(l.file.file)
-	return l, nil
+	return l, err
 }
 
+// add writes what import has to do about a difference: add what the service lacks, remove what it alone has.
 func (l *differenceList) add(d migrate.Difference) {
 	l.n++
-	if l.file == nil && l.n > shownDifferences {
+	if l.file == nil {
+		if l.n <= shownDifferences {
+			l.std.note(fmt.Sprintf("%s: user %q, target %q", d.What, d.User, d.Target))
+		}
 		return
 	}
-	line, err := json.Marshal(d)
-	switch {
-	case l.err != nil || err != nil:
-		l.err = errors.Join(l.err, err)
-	case l.file == nil:
-		l.std.note(string(line))
-	default:
-		_, l.err = l.lines.Write(append(line, '\n'))
+	line, err := activityfile.Line(activity.Activity{
+		User: d.User, Kind: l.kind, Target: d.Target, Remove: d.What == migrate.Extra,
+	})
+	if _, failed := l.lines.Write(line); err == nil {
+		err = failed
 	}
+	l.err = errors.Join(l.err, err)
 }
 
 // end completes the list, or removes it after an error.
@@ -60,7 +59,7 @@ func (l *differenceList) end(failed error) error {
 		if more := l.n - shownDifferences; more > 0 {
 			l.std.note(fmt.Sprintf("and %d more: --differences lists all", more))
 		}
-		return l.err
+		return nil
 	}
 	err := errors.Join(l.err, l.lines.Flush())
 	if err == nil && failed == nil {
@@ -79,25 +78,25 @@ type compareFileCmd struct {
 // Help is shown by kong below the summary.
 func (*compareFileCmd) Help() string {
 	return "As compare sets does, with a file such as an export of a SQL table, sorted by user, in place of sets. A file is older than " +
-		"what the app has written since, so nothing is repaired from it: have the app settle what --differences lists, or compare with " +
-		"another export, and go by what differs both times."
+		"what the app has written since, so what differs may be the app's writes since: compare with another export, and import what differs " +
+		"both times."
 }
 
 // Run compares.
 func (c *compareFileCmd) Run(ctx context.Context, std stdio) error {
-	if c.Format == "" && formatOf(c.File) == "" {
+	if c.Format == "" && activityfile.FormatOf(c.File) == "" {
 		return usageError{fmt.Errorf("%s: the name does not tell the format: give --format csv or --format ndjson", c.File)}
 	}
-	source, err := openSource(c.File, c.Format, std.in)
+	source, err := activityfile.Open(c.File, c.Format, std.in)
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	defer source.close()
+	defer source.Close()
 	kinds, err := c.With.Data.kinds()
 	if err != nil {
 		return err
 	}
-	lines, err := newReader(ctx, source, kinds, checkpoint{})
+	lines, err := activityfile.NewReader(ctx, source, kinds, activityfile.Checkpoint{})
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
@@ -106,19 +105,19 @@ func (c *compareFileCmd) Run(ctx context.Context, std stdio) error {
 }
 
 // next returns the next activity of the kind.
-func (c *compareFileCmd) next(lines *reader) (m migrate.Member, ok bool, err error) {
+func (c *compareFileCmd) next(lines *activityfile.Reader) (m migrate.Member, ok bool, err error) {
 	for {
 		var a activity.Activity
-		a, err = lines.peek()
+		a, err = lines.Peek()
 		switch {
 		case errors.Is(err, io.EOF):
 			return m, false, nil
 		case err != nil:
 			return m, false, err
 		case a.Remove:
-			return m, false, fmt.Errorf("line %d: a file to compare with has no removals", lines.pos.Line)
+			return m, false, fmt.Errorf("line %d: a file to compare with has no removals", lines.Position().Line)
 		}
-		lines.accept()
+		lines.Accept()
 		if a.Kind == c.Kind {
 			return migrate.Member{Pair: migrate.Pair{User: a.User, Target: a.Target}, Since: a.Since}, true, nil
 		}

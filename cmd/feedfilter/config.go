@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -22,10 +21,7 @@ type configCheckCmd struct {
 	Serve serveCmd `embed:""`
 }
 
-// Check returns what Check of serve does.
-func (c *configCheckCmd) Check(ctx context.Context) error { return c.Serve.Check(ctx) }
-
-// Run says that all is right: who gets here has passed all checks.
+// Run prints ok: settings that are wrong do not come this far.
 func (*configCheckCmd) Run(std stdio) error {
 	_, err := fmt.Fprintln(std.out, "ok")
 	return err
@@ -37,20 +33,17 @@ type configPrintCmd struct {
 	ShowSecrets bool        `help:"${config_secrets}"`
 }
 
-// Check returns what Check of serve does.
-func (c *configPrintCmd) Check(ctx context.Context) error { return c.Serve.Check(ctx) }
-
 // Help is shown by kong below the summary.
 func (*configPrintCmd) Help() string {
-	return "As text, with what sets each: a flag, a variable, the file or the default. As JSON, as a file for --config, which refuses " +
-		"secrets that are masked: give --show-secrets for one that is to be used."
+	return "Text shows what sets each setting: a flag, a variable, the file or the default. JSON is a file for " +
+		"--config. Masked passwords in it are refused: --show-secrets prints a file that can be used."
 }
 
 // Run prints the settings.
 func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
 	own := map[string]bool{"output": true, "show-secrets": true}
 	var shown []settings.Setting
-	for _, s := range chosen.settings.Settings {
+	for _, s := range chosen.command.Settings {
 		if own[s.Name] {
 			continue
 		}

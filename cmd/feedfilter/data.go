@@ -18,6 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/kindfile"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/tracing"
 )
@@ -58,8 +59,8 @@ type dataFlags struct {
 	tracer *tracing.Tracer   // nil unless requests are followed
 }
 
-// Validate is called by kong when all flags are set.
-func (f *dataFlags) Validate() error {
+// Check implements [settings.Checker].
+func (f *dataFlags) Check(context.Context) error {
 	var c checks
 	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
 	c.wantf(f.DataDir != "", "--data-dir: is empty: want a directory")
@@ -80,8 +81,9 @@ func (f *dataFlags) Validate() error {
 	return c.err()
 }
 
-// Check returns what a look at the files that flags name tells of them.
-func (f *dataFlags) Check(context.Context) error {
+// checkFiles returns what is wrong with the file of kinds and with the name of the filter, which
+// doctor reports as findings instead.
+func (f *dataFlags) checkFiles() error {
 	var c checks
 	_, err := f.kinds()
 	c.note(err)
@@ -101,7 +103,7 @@ func (f *dataFlags) kinds() (*activity.Kinds, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--kinds: %w", err)}
 	}
-	kinds, err := parseKinds(file)
+	kinds, err := kindfile.Parse(file)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--kinds %s: %w", f.Kinds, err)}
 	}
@@ -211,10 +213,19 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		c.Persist = d.windows.Flush
 	}
 	d.recorder, err = activity.Open(ctx, c)
-	if errors.Is(err, ledger.ErrKindHasData) || errors.Is(err, ledger.ErrKindTaken) {
-		err = fmt.Errorf("--kinds: %w", err)
+	return d, flagged(err)
+}
+
+// flagged names the flags that an error of [activity.Open] is about.
+func flagged(err error) error {
+	switch {
+	case errors.Is(err, ledger.ErrKindHasData), errors.Is(err, ledger.ErrKindTaken):
+		return fmt.Errorf("--kinds: %w", err)
+	case errors.Is(err, ledger.ErrSettingsDiffer):
+		return fmt.Errorf("--staleness-bound, --page-cache, --redis: %w", err)
+	default:
+		return err
 	}
-	return d, err
 }
 
 func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) error {

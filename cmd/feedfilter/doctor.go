@@ -28,8 +28,8 @@ func (*doctorCmd) Help() string {
 		"refuses to tell is skipped, and is no failure."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *doctorCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *doctorCmd) Check(context.Context) error {
 	if c.Timeout < 100*time.Millisecond || c.Timeout > time.Hour {
 		return fmt.Errorf("--timeout: %v is not in 100ms to 1h", c.Timeout)
 	}

@@ -28,26 +28,25 @@ func TestDoctorCluster(t *testing.T) {
 	g.wantOnly(t)
 	g.want(t, "network", "ok", "3 addresses")
 	g.want(t, "server", "ok", "Redis", "each of 3 nodes")
-	g.want(t, "cluster", "ok", "state ok, 16384 of 16384 slots assigned, 3 nodes")
-	g.want(t, "role", "ok", "primary (each of 3 nodes)")
-	g.want(t, "scripts", "ok", "each of 3 nodes")
-	g.want(t, "page read", "ok", "16 pages")
+	g.want(t, "topology", "warn", "state ok, 16384 of 16384 slots assigned, 3 nodes; primary; no replica (each of 3 nodes)")
+	g.want(t, "commands", "ok", "each of 3 nodes")
+	g.want(t, "commands", "ok", "16 pages")
 
 	one := nodes[0]
 	g = diagnose(t, nil, "--redis", one.URL())
-	g.wantOnly(t, "cluster")
-	g.want(t, "cluster", "fail", "is a node of a cluster", "redis+cluster://"+one.Addr())
-	g.want(t, "page read", "skip", "see cluster")
+	g.wantOnly(t, "topology")
+	g.want(t, "topology", "fail", "is a node of a cluster", "redis+cluster://"+one.Addr())
+	g.want(t, "commands", "skip", "a node of a cluster")
 	g = diagnose(t, nil, "--redis", "redis+cluster://"+redistest.Start(t).Addr())
-	g.wantOnly(t, "cluster")
-	g.want(t, "cluster", "fail", "no node of a cluster", "--redis redis://127.0.0.1:")
+	g.wantOnly(t, "topology")
+	g.want(t, "topology", "fail", "no node of a cluster", "--redis redis://127.0.0.1:")
 
 	do(t, one, "CONFIG SET maxmemory-policy allkeys-lru")
 	do(t, nodes[1], "ACL SETUSER default -evalsha")
 	g = diagnose(t, nil, "--redis", c.URL())
-	g.wantOnly(t, "eviction", "scripts")
-	g.want(t, "eviction", "fail", one.Addr()+": policy allkeys-lru (1 of 3 nodes)")
-	g.want(t, "scripts", "fail", nodes[1].Addr()+": NOPERM", "(1 of 3 nodes)")
+	g.wantOnly(t, "memory", "commands")
+	g.want(t, "memory", "fail", one.Addr()+": ", "policy allkeys-lru (1 of 3 nodes)")
+	g.want(t, "commands", "fail", nodes[1].Addr()+": NOPERM", "(1 of 3 nodes)")
 	do(t, one, "CONFIG SET maxmemory-policy noeviction")
 	do(t, nodes[1], "ACL SETUSER default +evalsha")
 
@@ -56,21 +55,21 @@ func TestDoctorCluster(t *testing.T) {
 	}
 	g = diagnose(t, nil, "--redis", strings.Replace(c.URL(), "://", "://svc:pass@", 1))
 	g.wantOnly(t)
-	g.want(t, "cluster", "ok", "state ok")
+	g.want(t, "topology", "warn", "state ok", "no replica")
 	do(t, nodes[2], "ACL SETUSER svc off")
 	g = diagnose(t, nil, "--redis", strings.Replace(c.URL(), "://", "://svc:pass@", 1))
 	g.want(t, "server", "fail", nodes[2].Addr()+": WRONGPASS")
 
 	do(t, one, "CLUSTER DELSLOTS 0")
 	g = diagnose(t, nil, "--redis", c.URL())
-	g.want(t, "cluster", "fail", one.Addr()+": ", "16383 of 16384", "Assign the slots")
+	g.want(t, "topology", "fail", one.Addr()+": ", "16383 of 16384", "Assign the slots")
 	do(t, one, "CLUSTER ADDSLOTS 0")
 
 	nodes[2].Kill()
 	g = diagnose(t, nil, "--redis", c.URL())
 	g.want(t, "network", "warn", "2 of 3", nodes[2].Addr())
 	g.want(t, "server", "fail", nodes[2].Addr(), "Bring the node back")
-	g.want(t, "role", "ok", one.Addr()+": primary")
+	g.want(t, "topology", "warn", one.Addr()+": state ok", "primary")
 }
 
 // A replica is no place for pages, and has to be there.
@@ -81,13 +80,13 @@ func TestDoctorReplica(t *testing.T) {
 	g := diagnose(t, nil, "--redis", s.URL())
 	g.wantOnly(t)
 	g.want(t, "sentinel", "ok", "1 of 1 say that primary is at "+primary.Addr())
-	g.want(t, "replication", "ok", "1 replica in step")
+	g.want(t, "topology", "ok", "replicas in step: 1")
 	g.want(t, "sign-in", "ok", primary.Addr())
-	g.want(t, "page read", "ok")
+	g.want(t, "commands", "ok")
 
 	g = diagnose(t, nil, "--redis", replica.URL())
-	g.wantOnly(t, "role", "scripts")
-	g.want(t, "role", "fail", "a replica of "+primary.Addr(), "Name the primary")
+	g.wantOnly(t, "topology", "commands")
+	g.want(t, "topology", "fail", "a replica of "+primary.Addr(), "Name the primary")
 
 	sentinel := s.Sentinels()[0]
 	g = diagnose(t, nil, "--redis", "redis+sentinel://"+sentinel.Addr()+"/other")
@@ -97,7 +96,7 @@ func TestDoctorReplica(t *testing.T) {
 	g.wantOnly(t, "sentinel")
 	g.want(t, "sentinel", "fail", "Name sentinels")
 	g = diagnose(t, nil, "--redis", "redis://"+sentinel.Addr())
-	g.want(t, "cluster", "fail", "is a sentinel", "redis+sentinel://"+sentinel.Addr()+"/<primary>")
+	g.want(t, "topology", "fail", "is a sentinel", "redis+sentinel://"+sentinel.Addr()+"/<primary>")
 
 	primary.Kill()
 	g = diagnose(t, nil, "--redis", s.URL())
@@ -167,10 +166,10 @@ func TestDoctorTLS(t *testing.T) {
 	g.want(t, "tls", "fail", "other.test", "a name in --redis that the certificate has")
 	g = diagnose(t, nil, "--redis", "redis://"+addr)
 	g.wantOnly(t, "sign-in")
-	g.want(t, "sign-in", "fail", "speaks TLS", "rediss://")
+	g.want(t, "sign-in", "fail", "wants TLS (rediss://")
 	g = diagnose(t, nil, "--redis", "rediss://"+server.Addr()+"?dial_timeout=200ms")
 	g.wantOnly(t, "tls")
-	g.want(t, "tls", "fail", "without TLS", "redis://")
+	g.want(t, "tls", "fail", "TLS handshake", "use redis:// in place of rediss://")
 }
 
 // A cache of ElastiCache is found by its name, and signed in to with IAM.
@@ -275,45 +274,13 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	}
 }
 
-// Feeds may be read from replicas: who answers is told, and that a service goes on without them.
-func TestDoctorElastiCacheReplicas(t *testing.T) {
+// A cache without an endpoint for reads keeps a service that is to read from replicas from starting.
+func TestDoctorElastiCacheReader(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
-	c := redistest.StartCluster(t, 1, 1)
-	primary, err := c.Primary(t.Context(), "any")
-	if err != nil {
-		t.Fatal(err)
-	}
-	standing := redistest.Start(t)
-	a.PutGroup("group", awstest.Group{Cluster: true, Addr: primary.Addr()})
-	a.PutGroup("alone", awstest.Group{Addr: standing.Addr(), Reader: standing.Addr()}) // what a reader endpoint is without replicas
-	a.PutGroup("unreachable", awstest.Group{Addr: standing.Addr(), Reader: "127.0.0.1:1"})
-	a.PutGroup("none", awstest.Group{Addr: standing.Addr()})
-	run := func(name string) diagnosis {
-		t.Helper()
-		r := runCommand(t, a.Env(), "feedfilter", "doctor", "--output=json", "--data-dir", t.TempDir(), "--redis", "elasticache://"+name+"?reader=true")
-		var err error
-		if r.code != 0 {
-			err = os.ErrInvalid
-		}
-		return readDiagnosis(t, []byte(r.stdout), err)
-	}
-	run("group").want(t, "page read", "ok", "; from replicas too")
-	g := run("alone")
-	g.wantOnly(t)
-	g.want(t, "page read", "warn", "16 pages", "primaries answered: no replica does", "Add replicas")
-	g = run("unreachable")
-	g.wantOnly(t)
-	g.want(t, "page read", "warn", "16 pages", "from replicas: ", "feeds are read from primaries", "See to the replicas")
-	g = run("none") // which keeps a service from starting
-	g.wantOnly(t, "page read")
-	g.want(t, "page read", "fail", "no endpoint for reads from replicas", "Leave out reader=true")
-	replicas, err := c.ReplicasOf(t.Context(), primary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, replica := range replicas {
-		replica.Kill()
-	}
-	run("group").want(t, "page read", "warn", "primaries answered: no replica does", "Add replicas")
+	a.PutGroup("none", awstest.Group{Addr: redistest.Start(t).Addr()})
+	r := runCommand(t, a.Env(), "feedfilter", "doctor", "--output=json", "--data-dir", t.TempDir(), "--redis", "elasticache://none?reader=true")
+	g := readDiagnosis(t, []byte(r.stdout), os.ErrInvalid)
+	g.wantOnly(t, "aws")
+	g.want(t, "aws", "fail", "no endpoint for reads from replicas", "Leave out reader=true")
 }

@@ -15,7 +15,7 @@ import (
 
 // TestCommandsInDocuments has every command that a document shows understood, in blocks and within lines.
 func TestCommandsInDocuments(t *testing.T) {
-	app, understood := model(t), 0
+	app, understood := testParser(t).Model, 0
 	for name, text := range doctest.Documents(t, "../..") {
 		// The reference is made of the commands, and the changes keep what is no more.
 		if name == "docs/COMMAND.md" || name == "CHANGELOG.md" {
@@ -80,14 +80,10 @@ func names(node *kong.Node, words []string) bool {
 // understand has the command understand arguments, in which words stand for what a reader puts there.
 func understand(t *testing.T, line string) error {
 	t.Helper()
-	parser, err := newParser(&cli{}, stdio{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	// Files that a document names are not there.
 	line = regexp.MustCompile(`--(config|kinds) \S+`).ReplaceAllString(line, "")
 	line = strings.NewReplacer("'", "", " ...", "", "--redis URL", "--redis redis://127.0.0.1", "URL", "http://127.0.0.1:8080",
 		" N", " 1024", "$port", "8080").Replace(line)
-	_, err = settings.Resolve(t.Context(), parser, envPrefix, strings.Fields(line))
+	_, err := settings.Parse(t.Context(), testParser(t), envPrefix, strings.Fields(line))
 	return err
 }

@@ -28,38 +28,22 @@ func (*exportCmd) Help() string {
 		"what has an end. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *exportCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *exportCmd) Check(context.Context) error {
+	var all checks
 	if c.User != nil {
-		if err := activity.CheckID(*c.User, "--user"); err != nil {
-			return err
-		}
+		all.note(activity.CheckID(*c.User, "--user"))
 	}
-	return nil
-}
-
-// Check returns what a look at the files that flags name tells of them.
-func (c *exportCmd) Check(ctx context.Context) error {
-	if err := c.Data.Check(ctx); err != nil {
-		return err
+	all.note(c.Data.checkFiles())
+	if kinds, err := c.Data.kinds(); err == nil {
+		all.note(c.Lines.check(kinds))
 	}
-	kinds, err := c.Data.kinds()
-	if err != nil {
-		return err
-	}
-	return c.Lines.check(kinds)
+	return all.err()
 }
 
 // Run exports to a file or to standard output.
 func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
-	if err := c.Data.checkThere(); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	c.Data.ScrubRate = 1 // pages are none of an export's business
-	d, err := c.Data.open(ctx, c.Data.logger(std), nil)
-	if errors.Is(err, ledger.ErrInUse) {
-		return fmt.Errorf("%w; or get what one user has from it, at /v1/users/{user}/export", err)
-	}
+	d, err := c.open(ctx, std)
 	if err != nil {
 		return err
 	}
@@ -80,6 +64,19 @@ type exporter interface {
 	Export(ctx context.Context, user string, each func(activity.Activity) error) error
 }
 
+// open opens the data, and leaves it as it is.
+func (c *exportCmd) open(ctx context.Context, std stdio) (*data, error) {
+	if err := c.Data.checkThere(); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	c.Data.passive = true
+	d, err := c.Data.open(ctx, c.Data.logger(std), nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		err = fmt.Errorf("%w; or get what one user has from it, at /v1/users/{user}/export", err)
+	}
+	return d, err
+}
+
 // export writes the output, and returns how many activities are in it.
 func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int, err error) {
 	out, err := createOutput(c.To, std)
@@ -93,16 +90,6 @@ func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int
 		err = errors.Join(err, out.discard())
 	}
 	return n, err
-}
-
-// exported is a line of an export.
-type exported struct {
-	User   string    `json:"user"`
-	Kind   string    `json:"kind"`
-	Target string    `json:"target"`
-	Op     string    `json:"op"`
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"`
 }
 
 // write writes the activities to to, and returns how many. It ends early with ctx.

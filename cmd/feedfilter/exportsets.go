@@ -1,12 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/activityfile"
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
@@ -22,8 +22,8 @@ type exportFormat struct {
 	Scores  string `default:"ignore"      enum:"ignore,seconds,milliseconds" help:"${export_scores}" placeholder:"UNIT"`
 }
 
-// Validate is called by kong when all flags are set.
-func (f *exportFormat) Validate() error {
+// Check implements [settings.Checker].
+func (f *exportFormat) Check(context.Context) error {
 	if f.Format != formatRESP {
 		return nil
 	}
@@ -59,8 +59,7 @@ func (f *exportFormat) line(a activity.Activity) ([]byte, error) {
 	case f.Format == formatRESP:
 		return f.command(a), nil
 	}
-	line, err := json.Marshal(exported{a.User, a.Kind, a.Target, opAdd, a.Since.UTC(), a.Until.UTC()})
-	return append(line, '\n'), err
+	return activityfile.Line(a)
 }
 
 // command adds an activity to a set, in the protocol of Redis; nil: it has an end, which a set cannot have.

@@ -20,8 +20,8 @@ type healthCmd struct {
 	Config  string        `help:"${config}"                placeholder:"FILE"`
 }
 
-// Validate is called by kong when all flags are set.
-func (c *healthCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *healthCmd) Check(context.Context) error {
 	var all checks
 	_, err := directly(c.URL, 0, nil)
 	all.wantf(err == nil, "--url: %w", err)

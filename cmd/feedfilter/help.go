@@ -8,10 +8,20 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// exitStatus is printed below the help of the program.
+const exitStatus = `
+Exit status:
+  0        All was done, and all is as it has to be.
+  1        It failed, or something was found not to be as it has to be.
+  2        The settings cannot be followed; nothing was begun.
+  128 + n  Signal number n ended it early: 130 is SIGINT, 143 SIGTERM.
+`
+
 const description = "Filters feeds: users block each other, hide, like and see posts, and a feed check " +
-	"tells which of hundreds of candidates a viewer must not see.\n\nEvery flag of a command that has --config can also be set in the " +
-	"environment, as FEEDFILTER_<FLAG>, or in a file, a JSON object of flags by name; a flag wins over the environment, and " +
-	"that over the file. Names that nothing goes by are refused."
+	"tells which of hundreds of candidates a viewer must not see.\n\n" +
+	"Every flag of a command that has --config can also be set in the environment, as FEEDFILTER_<FLAG>, " +
+	"or in a file, a JSON object of flags by name. A flag wins over the environment, and the environment " +
+	"over the file. Unknown names are refused."
 
 // helpTexts are the texts on flags and arguments, by the names that the tags have for them. Defaults that the tags give are added
 // by withDefault.
@@ -120,6 +130,15 @@ func serviceHelp() map[string]string {
 		"server": "Where a service runs that is to do it, such as http://127.0.0.1:8080: needed where its ledger is SQLite or its " +
 			"pages are in its process. Default: this command does it",
 	}
+}
+
+// printHelp prints kong's help, and below that of the program its exit statuses.
+func printHelp(options kong.HelpOptions, command *kong.Context) error {
+	err := kong.DefaultHelpPrinter(options, command)
+	if err == nil && command.Selected() == nil {
+		_, err = fmt.Fprint(command.Stdout, exitStatus)
+	}
+	return err
 }
 
 // withDefault is the text on a flag with its default and its variable.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
+	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
 // How many lines are recorded at a time, in one transaction of the ledger. The more they are, the fewer times a part of the ledger that
@@ -38,17 +39,15 @@ func (*importCmd) Help() string {
 		"the same SQLite ledger meanwhile; on Postgres it may."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *importCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *importCmd) Check(context.Context) error {
 	var all checks
 	all.wantf(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
-	all.wantf(c.File == "" || c.Format != "" || formatOf(c.File) != "",
+	all.wantf(c.File == "" || c.Format != "" || activityfile.FormatOf(c.File) != "",
 		"%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
+	all.note(c.Data.checkFiles())
 	return all.err()
 }
-
-// Check returns what a look at the files that flags name tells of them.
-func (c *importCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run imports the file.
 func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
@@ -56,11 +55,11 @@ func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
 }
 
 func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkpoints) (err error) {
-	source, err := openSource(c.File, c.Format, std.in)
+	source, err := activityfile.Open(c.File, c.Format, std.in)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	defer source.close()
+	defer source.Close()
 	log := c.Data.logger(std)
 	d, err := c.Data.open(ctx, log, func(d *data) error {
 		err := c.Data.keepPages(ctx, d, log)
@@ -77,7 +76,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		return fmt.Errorf("import %s: nothing was imported: %w", c.File, err)
 	}
 	if d.ledger == nil {
-		source.id = "" // a checkpoint would be in the ledger
+		source.ID = "" // a checkpoint would be in the ledger
 	}
 	logDamage(ctx, log, d)
 	im := &importer{
@@ -127,7 +126,7 @@ func (c *importCmd) caveat(d *data) string {
 
 // importer brings one file into a Recorder, a batch at a time and in order.
 type importer struct {
-	source   *source
+	source   *activityfile.File
 	recorder *activity.Recorder
 	notes    checkpoints
 	caveat   string // about activities that the ledger does not keep; "": there is nothing to say
@@ -147,18 +146,18 @@ type importer struct {
 func (im *importer) run(ctx context.Context, restart bool) error {
 	reader, err := im.begin(ctx, restart)
 	if err != nil {
-		return fmt.Errorf("import %s: %w", im.source.name, err)
+		return fmt.Errorf("import %s: %w", im.source.Name, err)
 	}
-	im.done.Position = reader.pos
+	im.done.Position = reader.Position()
 	start, before := time.Now(), im.done.Imported
-	im.progress = newProgress(im.std, im.source.size, reader.pos.Offset)
+	im.progress = newProgress(im.std, im.source.Size, reader.Position().Offset)
 	im.bulk = im.recorder.NewBulk()
 	if err = im.follow(ctx, reader); err != nil {
 		err = errors.Join(err, im.finish(context.WithoutCancel(ctx)))
 	}
 	im.progress.end()
 	if err != nil {
-		return fmt.Errorf("import %s: %w; %s", im.source.name, err, im.outcome())
+		return fmt.Errorf("import %s: %w; %s", im.source.Name, err, im.outcome())
 	}
 	im.warn()
 	im.took, im.recorded = time.Since(start), im.done.Imported-before
@@ -198,10 +197,10 @@ func (im *importer) warn() {
 }
 
 // begin returns a reader that stands where the import has to go on.
-func (im *importer) begin(ctx context.Context, restart bool) (*reader, error) {
-	kinds, id := im.recorder.Kinds(), im.source.id
+func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
+	kinds, id := im.recorder.Kinds(), im.source.ID
 	if id == "" {
-		return newReader(ctx, im.source, kinds, checkpoint{})
+		return activityfile.NewReader(ctx, im.source, kinds, activityfile.Checkpoint{})
 	}
 	if restart {
 		// Before anything is recorded again: who continued at the old checkpoint
@@ -214,22 +213,22 @@ func (im *importer) begin(ctx context.Context, restart bool) (*reader, error) {
 	if im.done, err = loadCheckpoint(ctx, im.notes, id); err != nil {
 		return nil, err
 	}
-	reader, err := newReader(ctx, im.source, kinds, im.done)
-	if err == nil && reader.pos.Offset > 0 {
-		im.std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.source.name, reader.pos.Line, im.done.Imported))
+	reader, err := activityfile.NewReader(ctx, im.source, kinds, im.done.Checkpoint)
+	if err == nil && reader.Position().Offset > 0 {
+		im.std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.source.Name, reader.Position().Line, im.done.Imported))
 	}
 	return reader, err
 }
 
 // follow records what reader reads until its end, a bad line, an error or the end
 // of ctx. A batch that was begun is finished.
-func (im *importer) follow(ctx context.Context, reader *reader) error {
+func (im *importer) follow(ctx context.Context, reader *activityfile.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Reading goes on in a goroutine of its own: a read of standard input may wait
 	// for ever, and cannot be called off.
 	batches := make(chan batch)
-	go reader.batches(ctx, im.batch, !im.skip, im.prepare, batches)
+	go im.read(ctx, reader, batches)
 	for {
 		select {
 		case <-ctx.Done():
@@ -238,7 +237,7 @@ func (im *importer) follow(ctx context.Context, reader *reader) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err := im.take(context.WithoutCancel(ctx), b); err != nil || b.last {
+			if err := im.take(context.WithoutCancel(ctx), b); err != nil || b.Last {
 				return err
 			}
 		}
@@ -248,18 +247,18 @@ func (im *importer) follow(ctx context.Context, reader *reader) error {
 // take records a batch and notes that it is done.
 func (im *importer) take(ctx context.Context, b batch) error {
 	outcomes, err := im.record(ctx, &b)
-	if err == nil && b.last {
+	if err == nil && b.Last {
 		err = im.finish(ctx) // before it is noted to be done
 	}
 	if err != nil {
 		return err
 	}
-	for _, bad := range b.bad {
+	for _, bad := range b.Bad {
 		im.progress.note(bad.Error())
 	}
-	im.done.Position = b.end
+	im.done.Position = b.End
 	im.done.Imported += int64(len(outcomes))
-	for i, a := range b.activities {
+	for i, a := range b.Activities {
 		switch outcomes[i] {
 		case activity.Changed:
 			im.done.Changed++
@@ -272,13 +271,13 @@ func (im *importer) take(ctx context.Context, b batch) error {
 		}
 	}
 	if im.skip {
-		im.done.Skipped += int64(len(b.bad))
+		im.done.Skipped += int64(len(b.Bad))
 	}
-	im.progress.advance(b.end.Offset, len(outcomes))
+	im.progress.advance(b.End.Offset, len(outcomes))
 	if err := im.note(ctx, b); err != nil {
 		return err
 	}
-	return b.err
+	return b.Err
 }
 
 // finish has feeds see all that was recorded.
@@ -291,24 +290,24 @@ func (im *importer) finish(ctx context.Context) error {
 
 // note leaves the checkpoint of a batch in the ledger, and removes it after the last.
 func (im *importer) note(ctx context.Context, b batch) error {
-	if im.source.id == "" {
+	if im.source.ID == "" {
 		return nil
 	}
 	switch {
-	case b.last && b.err == nil:
-		return im.notes.SetCheckpoint(ctx, im.source.id, "")
-	case b.sum == nil:
+	case b.Last && b.Err == nil:
+		return im.notes.SetCheckpoint(ctx, im.source.ID, "")
+	case b.SHA256 == nil:
 		return nil
 	default:
-		im.done.Format, im.done.SHA256, im.done.Columns = im.source.format, b.sum, b.columns
-		return saveCheckpoint(ctx, im.notes, im.source.id, im.done)
+		im.done.Format, im.done.SHA256, im.done.Columns = im.source.Format, b.SHA256, b.Columns
+		return saveCheckpoint(ctx, im.notes, im.source.ID, im.done)
 	}
 }
 
 // outcome says, for an error, how far the import has come and how it goes on.
 func (im *importer) outcome() string {
 	n := fmt.Sprintf("%d activities before line %d are imported", im.done.Imported, im.done.Position.Line)
-	if im.source.id == "" {
+	if im.source.ID == "" {
 		return n + ", and it cannot be continued"
 	}
 	return n + "; run the same command again to continue"

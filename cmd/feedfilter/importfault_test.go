@@ -12,6 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/activityfile"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
@@ -26,11 +27,11 @@ func importOnce(t *testing.T, file string, l *ledger.Ledger, store favfilter.Sto
 		return err
 	}
 	defer r.Close()
-	source, err := openSource(file, "", nil)
+	source, err := activityfile.Open(file, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.close()
+	defer source.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func wantPages(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[
 	hide, _ := r.Kinds().Named("hide")
 	for row := range state {
 		f := strings.Fields(row)
-		v, err := r.View(t.Context(), f[0], []activity.Kind{block, hide})
+		v, err := r.View(t.Context(), f[0], []activity.Kind{block, hide}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,18 +19,16 @@ type insideFlags struct {
 	Result  resultFlags  `embed:""`
 }
 
-// Validate is called by kong when all flags are set. What is embedded in an embedded struct that is not exported, it does not see.
-func (f *insideFlags) Validate() error {
+// Check implements [settings.Checker] for the commands that embed the flags.
+func (f *insideFlags) Check(ctx context.Context) error {
 	var all checks
 	all.wantf(f.Service.Server != "" || f.Data.Redis != "",
 		"--redis or --server: without --redis the pages are in the service's process, and only the service can look there")
-	all.note(f.Service.Validate())
-	all.note(f.Data.Validate())
+	all.note(f.Service.Check(ctx))
+	all.note(f.Data.Check(ctx))
+	all.note(f.Data.checkFiles())
 	return all.err()
 }
-
-// Check returns what a look at the files that flags name tells of them.
-func (f *insideFlags) Check(ctx context.Context) error { return f.Data.Check(ctx) }
 
 // open opens the data, and changes nothing.
 func (f *insideFlags) open(ctx context.Context, std stdio) (*data, error) {

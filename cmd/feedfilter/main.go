@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
@@ -41,11 +43,9 @@ type cli struct {
 	Token      tokenCmds     `cmd:"" help:"Make and look at tokens, which --auth-file asks for."`
 	HashID     hashIDCmd     `cmd:"" help:"Print what logs show of ids."`
 	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
-	Bench      benchCmds     `cmd:"" help:"Measure feed checks and writes on this machine."`
+	Bench      benchCmd      `cmd:"" help:"Measure feed checks, writes and rebuilds, and compare them with the project's goals."`
 	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
 	Completion completionCmd `cmd:"" help:"Print what a shell needs to complete command lines of feedfilter."`
-	Complete   completeCmd   `cmd:"" hidden:""`
-	Man        manCmd        `cmd:"" help:"Print the man page of feedfilter or one of its commands, or write all."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
@@ -71,27 +71,37 @@ func run(args []string, std stdio) int {
 	if err == nil {
 		return 0
 	}
-	std.complain(err)
+	if _, told := errors.AsType[toldError](err); !told {
+		stop() // a signal ends the process if nobody reads std.err
+		complain(std.err, err)
+	}
 	return exitCode(err)
 }
 
-// complain writes what went wrong: a line, or one for each mistake in the settings.
-func (std stdio) complain(err error) {
+// toldError is one that the command has told of itself.
+type toldError struct{ error }
+
+func (e toldError) Unwrap() error { return e.error }
+
+// complain writes what went wrong: a line, or one for each mistake in the settings. There is
+// nowhere to report that it fails.
+func complain(to io.Writer, err error) {
+	note := func(line string) { _, _ = fmt.Fprintln(to, line) }
 	var wrong *settings.MistakesError
 	if !errors.As(err, &wrong) {
 		// One line: errors that were joined have one each, and pgx's are a list.
-		std.note("feedfilter: " + strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error()))
+		note("feedfilter: " + strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error()))
 		return
 	}
 	help := "(see " + wrong.Command + " --help)"
 	if len(wrong.Mistakes) == 1 {
-		std.note(fmt.Sprintf("feedfilter: %v %s", wrong.Mistakes[0], help))
+		note(fmt.Sprintf("feedfilter: %s %s", wrong.Mistakes[0], help))
 		return
 	}
 	for _, mistake := range wrong.Mistakes {
-		std.note("feedfilter: " + mistake.String())
+		note("feedfilter: " + mistake)
 	}
-	std.note(fmt.Sprintf("feedfilter: %d mistakes %s", len(wrong.Mistakes), help))
+	note(fmt.Sprintf("feedfilter: %d mistakes %s", len(wrong.Mistakes), help))
 }
 
 func execute(ctx context.Context, args []string, std stdio) error {
@@ -99,8 +109,8 @@ func execute(ctx context.Context, args []string, std stdio) error {
 	if err != nil {
 		return err
 	}
-	chosen.settings.Command.BindTo(ctx, (*context.Context)(nil))
-	return chosen.settings.Command.Run(std, chosen)
+	chosen.command.BindTo(ctx, (*context.Context)(nil))
+	return chosen.command.Run(std, chosen)
 }
 
 // invocation is a command line, and what it came to.
@@ -108,7 +118,7 @@ type invocation struct {
 	args     []string
 	std      stdio
 	commands *cli
-	settings *settings.Resolved
+	command  *settings.Command
 }
 
 // invoke finds out which command is to run, and with what settings.
@@ -118,11 +128,12 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := settings.Resolve(ctx, parser, envPrefix, meant(args), tokenVariable)
+	kongcompletion.Register(parser) // ends the process if a shell asks
+	command, err := settings.Parse(ctx, parser, envPrefix, meant(args), tokenVariable)
 	if err != nil {
 		return nil, err
 	}
-	return &invocation{args, std, commands, resolved}, nil
+	return &invocation{args, std, commands, command}, nil
 }
 
 // meant are args, where they are what other programs take in place of "version" and "--help".
@@ -147,14 +158,13 @@ func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 		kong.Name("feedfilter"),
 		kong.Description(description),
 		kong.Help(printHelp),
-		kong.DefaultEnvars(envPrefix),
 		flagHelp(),
 		kong.ValueFormatter(withDefault),
 		kong.Writers(std.out, std.err))
 	if err != nil {
 		return nil, err
 	}
-	settings.Own(parser)
+	settings.Variables(parser.Model.Node, envPrefix)
 	addExamples(parser.Model.Node, examples())
 	return parser, nil
 }

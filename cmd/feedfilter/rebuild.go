@@ -36,12 +36,12 @@ func (*rebuildCmd) Help() string {
 		"writes go on meanwhile. The scrub, and whoever reads a page that is amiss, do this by themselves."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *rebuildCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *rebuildCmd) Check(ctx context.Context) error {
 	if c.Page == nil && c.User == "" && !c.All {
 		return errors.New("--page, --user or --all: say what to make anew")
 	}
-	return c.insideFlags.Validate()
+	return c.insideFlags.Check(ctx)
 }
 
 // rebuilder makes pages anew: in this process, or by way of a service.

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/feedfilter/feedfilter/elasticache"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
@@ -143,7 +143,7 @@ func parseSingle(text string) (*redis.Options, error) {
 	o.DialerRetries = 1 // the retries of commands dial again
 	if o.TLSConfig != nil {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return redisstore.DialTLS(ctx, network, addr, o.TLSConfig, o.DialTimeout)
+			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
 		}
 	}
 	return o, nil
@@ -169,7 +169,7 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 	if o.TLSConfig != nil {
 		o.TLSConfig.MinVersion = tls.VersionTLS12
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return redisstore.DialTLS(ctx, network, addr, o.TLSConfig, o.DialTimeout)
+			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
 		}
 	}
 	o.ContextTimeoutEnabled = true

@@ -71,9 +71,9 @@ func (r *reloader) run(ctx context.Context) {
 
 // keep has next say of a setting what it was.
 func (r *reloader) keep(next *invocation, flag string) {
-	for i, was := range r.now.settings.Settings {
+	for i, was := range r.now.command.Settings {
 		if was.Name == flag {
-			next.settings.Settings[i] = was
+			next.command.Settings[i] = was
 		}
 	}
 }
@@ -81,9 +81,9 @@ func (r *reloader) keep(next *invocation, flag string) {
 // changes are the settings that differ in next.
 func (r *reloader) changes(next *invocation) []changedSetting {
 	changed := []changedSetting{} // which the log shows as an empty list
-	for i, was := range r.now.settings.Settings {
+	for i, was := range r.now.command.Settings {
 		// The flags are the same, and so is their order.
-		if is := next.settings.Settings[i]; !reflect.DeepEqual(was.Value, is.Value) {
+		if is := next.command.Settings[i]; !reflect.DeepEqual(was.Value, is.Value) {
 			changed = append(changed, changedSetting{was.Name, was.Masked(), is.Masked()})
 		}
 	}
@@ -111,9 +111,5 @@ func mistakesOf(err error) []string {
 	if !ok {
 		return []string{err.Error()}
 	}
-	lines := make([]string, len(wrong.Mistakes))
-	for i, m := range wrong.Mistakes {
-		lines[i] = m.String()
-	}
-	return lines
+	return wrong.Mistakes
 }

@@ -10,13 +10,17 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/client"
 )
 
 type reshapeCmd struct {
 	Data    dataFlags    `embed:""`
 	Service serviceFlags `embed:""`
 	Result  resultFlags  `embed:""`
+
+	Force bool `help:"${reshape_force}"`
 }
 
 // Help is shown by kong below the summary.
@@ -25,19 +29,18 @@ func (*reshapeCmd) Help() string {
 		"on when the command is run again. With a ledger on Postgres it runs beside the services, and needs their " +
 		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger is the service's alone: have that do it, with --server, or " +
 		"stop it first. A group that was moved within the last minute waits until that is over. Services that were given " +
-		"--pages have to be given the new number when they start again, or none."
+		"--pages have to be given the new number when they start again, or none. The number that was asked for last counts: to stop a " +
+		"reshape, and take it back, ask for the number that there was before. A service needs a token with ops:read and ops:write."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *reshapeCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *reshapeCmd) Check(context.Context) error {
 	var all checks
 	all.wantf(c.Data.Pages != nil, "--pages: say how many there are to be")
 	all.wantf(c.Service.Server != "" || c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
+	all.note(c.Data.checkFiles())
 	return all.err()
 }
-
-// Check returns what a look at the files that flags name tells of them.
-func (c *reshapeCmd) Check(ctx context.Context) error { return c.Data.Check(ctx) }
 
 // Run changes the number of pages.
 func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
@@ -53,6 +56,9 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+	if tooMany(err) {
+		return usageError{fmt.Errorf("reshape: %w; --force allows it", err)}
+	}
 	if err != nil {
 		return fmt.Errorf("reshape: %w; %s", err, c.outcome(bar))
 	}
@@ -66,6 +72,15 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, took.Round(time.Millisecond))
 	return err
+}
+
+// tooMany reports whether many more pages were asked for than are due.
+func tooMany(err error) bool {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		return refused.Code == activity.CodeTooManyPages
+	}
+	refused, ok := errors.AsType[*activity.InvalidError](err)
+	return ok && refused.Code == activity.CodeTooManyPages
 }
 
 // outcome says, for an error, how far the reshape has come and how it goes on.
@@ -98,7 +113,11 @@ func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *homesBar) (
 	if err := d.pingRedis(ctx); err != nil {
 		return err
 	}
-	return d.recorder.Reshape(ctx, pages, bar.show)
+	var options []activity.ReshapeOption
+	if c.Force {
+		options = append(options, activity.ForceReshape)
+	}
+	return d.recorder.Reshape(ctx, pages, bar.show, options...)
 }
 
 // homesBar shows on a terminal how far a reshape has come, or whatever else goes through so many of something. Without a

@@ -21,7 +21,11 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 		return err
 	}
 	defer service.Close()
-	s, err := service.Reshape(ctx, pages)
+	ask := service.Reshape
+	if c.Force {
+		ask = service.ForceReshape
+	}
+	s, err := ask(ctx, pages)
 	silent, troubled := 0, ""
 	for {
 		switch {

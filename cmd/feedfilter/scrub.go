@@ -25,12 +25,12 @@ func (*scrubCmd) Help() string {
 		"a second, and what is damaged, missing or behind is made anew. It exits with 1 if something could not be, or could not be looked at."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *scrubCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *scrubCmd) Check(ctx context.Context) error {
 	if c.Service.Server == "" && c.Data.Ledger == noLedger {
 		return errors.New("--ledger: without one, there is nothing to compare pages with")
 	}
-	return c.insideFlags.Validate()
+	return c.insideFlags.Check(ctx)
 }
 
 // Run compares every page with the ledger.

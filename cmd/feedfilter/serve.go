@@ -18,6 +18,8 @@ const (
 	maxHeaderBytes = 64 << 10
 	// highestLimit is the highest of --max-requests and --max-connections.
 	highestLimit = 1_000_000
+	// closeTimeout is how long closing everything may take at the end, once requests are done.
+	closeTimeout = 8 * time.Second
 )
 
 // timeouts are how long a client may keep a connection waiting. Handlers that stream
@@ -43,29 +45,32 @@ type serveCmd struct {
 	Watch           watchFlags    `embed:""`
 }
 
-// Validate is called by kong when all flags are set.
-func (c *serveCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *serveCmd) Check(ctx context.Context) error {
 	var all checks
 	all.wantf(c.ShutdownTimeout >= 0, "--shutdown-timeout: %v is negative", c.ShutdownTimeout)
 	all.wantf(c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
 	all.wantf(c.MaxConnections >= 1 && c.MaxConnections <= highestLimit,
 		"--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
-	_, _, err := net.SplitHostPort(c.Addr)
-	all.wantf(err == nil, "--addr: %w: want <host>:<port>", err)
+	all.note(c.Access.check(ctx, c.Addr))
+	all.note(c.Data.checkFiles())
 	return all.err()
-}
-
-// Check returns what cannot be told from the flags alone.
-func (c *serveCmd) Check(ctx context.Context) error {
-	return errors.Join(c.Data.Check(ctx), c.Access.check(ctx, c.Addr))
 }
 
 // Run serves until ctx ends, then lets the requests in flight finish.
 func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err error) {
 	hup := hangups()
 	signal.Ignore(syscall.SIGPIPE) // by which whoever reads the log, or the audit log, would take the service along
-	r := &running{serveCmd: c}
-	defer func() { err = errors.Join(err, r.close()) }()
+	lines := c.Data.serviceLog(std.err)
+	defer func() {
+		if err != nil {
+			complain(lines, err)
+			err = toldError{err}
+		}
+		lines.Close(logClose)
+	}()
+	r := &running{serveCmd: c, lines: &heldLines{to: lines}, dropped: lines.Dropped}
+	defer func() { err = errors.Join(err, r.closeWithin(closeTimeout)) }()
 	if err := r.open(ctx, std); err != nil {
 		return err
 	}

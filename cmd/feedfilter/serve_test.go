@@ -67,7 +67,8 @@ func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
 
 // TestLogsNobodyReads has the processes end that a service pipes its log and its audit log to. It goes on, and counts what is lost.
 func TestLogsNobodyReads(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--pages=16", "--audit-log=-")
+	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--pages=16", "--audit-log=-",
+		"--audit-failure=drop")
 	audit, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

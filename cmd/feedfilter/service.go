@@ -27,8 +27,8 @@ type serviceFlags struct {
 	Client clientFlags `embed:""`
 }
 
-// Validate is called by kong when all flags are set.
-func (f *serviceFlags) Validate() error {
+// Check implements [settings.Checker].
+func (f *serviceFlags) Check(context.Context) error {
 	if f.Server == "" {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -18,6 +19,8 @@ import (
 type running struct {
 	*serveCmd
 
+	dropped  func() uint64 // lines of the log
+	lines    *heldLines    // of the log
 	log      *slog.Logger
 	level    *slog.LevelVar
 	gate     *gate
@@ -42,14 +45,29 @@ func (r *running) close() error {
 	return errors.Join(errs...)
 }
 
+// closeWithin is close, and gives up on what takes longer, such as a disk that hangs. The process
+// ends then all the same; what was acknowledged is safe.
+func (r *running) closeWithin(limit time.Duration) error {
+	closed := make(chan error, 1)
+	go func() { closed <- r.close() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-timer.C:
+		r.lines.release()
+		return fmt.Errorf("close: not done in %v, given up", limit)
+	}
+}
+
 // open opens the data, and what says who may ask for it. What is open after an error is closed by close.
 func (r *running) open(ctx context.Context, std stdio) (err error) {
-	lines := &heldLines{to: std.err}
 	r.onClose(func() error {
-		lines.release()
+		r.lines.release()
 		return nil
 	})
-	r.log, r.level = r.Data.leveledLogger(lines)
+	r.log, r.level = r.Data.leveledLogger(r.lines)
 	if r.gate, err = r.Access.open(ctx, r.Addr, r.log); err != nil {
 		return err
 	}
@@ -59,7 +77,9 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 		return r.gate.close()
 	})
 	r.Data.meters = r.Data.newMeters(r.gate)
+	r.Data.meters.LogLines(r.dropped)
 	r.log = r.Watch.logger(r.log)
+	slog.SetDefault(r.log) // dependencies that log by package log would write to standard error themselves
 	if r.Data.tracer, err = r.Watch.tracer(ctx, r.log); err != nil {
 		return err
 	}
@@ -77,9 +97,9 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	if err := r.listen(ctx); err != nil {
 		return err
 	}
-	first, _ := r.Data.leveledLogger(std.err)
+	first, _ := r.Data.leveledLogger(r.lines.to)
 	logListening(ctx, first, r.listener.Addr(), r.data)
-	lines.release()
+	r.lines.release()
 	return nil
 }
 

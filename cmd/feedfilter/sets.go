@@ -27,8 +27,8 @@ type setsFlags struct {
 	ScanRate  int    `default:"0"         help:"${scan_rate}"                placeholder:"N"`
 }
 
-// Validate is called by kong when all flags are set.
-func (f *setsFlags) Validate() error {
+// Check implements [settings.Checker].
+func (f *setsFlags) Check(context.Context) error {
 	if f.From == "" { // the flags of another command
 		return nil
 	}

@@ -33,7 +33,7 @@ type tokenCmds struct {
 func tokenHelp() map[string]string {
 	return map[string]string{ //nolint:gosec // words about tokens, and none
 		"token_name":    "Name of the token, which logs show: 1 to 64 letters, digits, '-', '_' or '.'.",
-		"token_scope":   "What it allows, once or more: feed:read, activity:write or ops:read.",
+		"token_scope":   "What it allows, once or more: feed:read, activity:write, ops:read or ops:write.",
 		"token_ttl":     "How long it is good for, such as 2160h for 90 days. Default: for ever",
 		"token_rate":    "Requests a second, such as 100, or 100:500 with up to 500 at once. Default: serve's --rate-limit",
 		"token_append":  "Token file to add it to; it is made where there is none. Default: the entry is printed",
@@ -47,11 +47,11 @@ func tokenHelp() map[string]string {
 }
 
 type tokenNewCmd struct {
-	Name     string         `help:"${token_name}"                     placeholder:"NAME"     required:""`
-	Scope    []access.Scope `enum:"feed:read,activity:write,ops:read" help:"${token_scope}"  placeholder:"SCOPE" required:""`
-	TTL      time.Duration  `help:"${token_ttl}"                      placeholder:"DURATION"`
-	Rate     access.Rate    `help:"${token_rate}"                     placeholder:"RATE"`
-	AuthFile string         `help:"${token_append}"                   placeholder:"FILE"`
+	Name     string         `help:"${token_name}"                               placeholder:"NAME"     required:""`
+	Scope    []access.Scope `enum:"feed:read,activity:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""`
+	TTL      time.Duration  `help:"${token_ttl}"                                placeholder:"DURATION"`
+	Rate     access.Rate    `help:"${token_rate}"                               placeholder:"RATE"`
+	AuthFile string         `help:"${token_append}"                             placeholder:"FILE"`
 }
 
 // Help is shown by kong below the summary.
@@ -60,8 +60,8 @@ func (*tokenNewCmd) Help() string {
 		"the file takes the token within some seconds. Two of these commands on one file at a time may lose one's token."
 }
 
-// Validate is called by kong when all flags are set.
-func (c *tokenNewCmd) Validate() error {
+// Check implements [settings.Checker].
+func (c *tokenNewCmd) Check(context.Context) error {
 	if c.TTL < 0 {
 		return fmt.Errorf("--ttl: %v is negative", c.TTL)
 	}

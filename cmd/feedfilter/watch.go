@@ -28,8 +28,8 @@ func watchHelp() map[string]string {
 	}
 }
 
-// Validate is called by kong when all flags are set.
-func (f *watchFlags) Validate() error {
+// Check implements [settings.Checker].
+func (f *watchFlags) Check(context.Context) error {
 	var all checks
 	all.wantf(f.SampleRate >= 0 && f.SampleRate <= 1, "--sample-rate: %g is not in 0 to 1", f.SampleRate)
 	all.wantf(f.TraceSample >= 0 && f.TraceSample <= 1, "--trace-sample: %g is not in 0 to 1", f.TraceSample)

@@ -40,7 +40,8 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	// Of windows little is lost. Here it is all there is, so somebody should know.
 	switch r := d.windows.Restored(); {
 	case r.SetAside != "":
-		return fmt.Errorf("the filter was damaged, and is set aside as %s: start again to go on without what it held: %w", r.SetAside, r.Damage)
+		return fmt.Errorf("the filter cannot be read, and is set aside as %s: start again to go on without what it held: %w",
+			r.SetAside, r.Damage)
 	case r.Damaged > 0:
 		return fmt.Errorf("%d pages of the filter were damaged: start again to go on without what they held: %w", r.Damaged, r.Damage)
 	}
@@ -76,7 +77,7 @@ func logDamage(ctx context.Context, log *slog.Logger, d *data) {
 	}
 	switch r := d.windows.Restored(); {
 	case r.SetAside != "":
-		log.ErrorContext(ctx, "the file of windows was damaged, and is set aside", "file", r.SetAside, "error", r.Damage)
+		log.ErrorContext(ctx, "the file of windows cannot be read, and is set aside", "file", r.SetAside, "error", r.Damage)
 	case r.Damaged > 0:
 		log.WarnContext(ctx, "windows were damaged, and are lost", "pages", r.Damaged, "error", r.Damage)
 	}

@@ -170,7 +170,7 @@ func TestServeDamagedWindows(t *testing.T) {
 	file := filepath.Join(dir, "windows.db")
 	writeFile(t, file, strings.Repeat("no database\n", 1000))
 	s := serve(t, "--data-dir", dir, "--pages=1")
-	line := s.awaitLog("the file of windows was damaged, and is set aside")
+	line := s.awaitLog("the file of windows cannot be read, and is set aside")
 	if line["level"] != "ERROR" || line["file"] != file+".damaged" {
 		t.Errorf("logged %v", line)
 	}
@@ -216,7 +216,7 @@ func TestImportDamagedWindows(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "windows.db"), strings.Repeat("no database\n", 1000))
 	writeFile(t, dir+"/a.csv", "1,seen,q\n")
 	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir)
-	wantContains(t, r.stderr, "the file of windows was damaged, and is set aside", "windows.db.damaged")
+	wantContains(t, r.stderr, "the file of windows cannot be read, and is set aside", "windows.db.damaged")
 	serve(t, "--data-dir", dir).wantSeen("1", "q", true)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedfilter/feedfilter/internal/access"
 )
@@ -41,7 +44,7 @@ func TestAudit(t *testing.T) {
 	file := filepath.Join(dir, "audit.log")
 	quiet := slog.New(slog.DiscardHandler)
 	log := func(a *access.Audit, n int) { a.Log(t.Context(), slog.Int("n", n)) }
-	a, err := access.OpenAudit(file, quiet)
+	a, err := access.OpenAudit(file, access.AuditDrop, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +63,7 @@ func TestAudit(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if a, err = access.OpenAudit(file, quiet); err != nil { // appends
+	if a, err = access.OpenAudit(file, access.AuditDrop, quiet); err != nil { // appends
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -87,7 +90,7 @@ func TestAudit(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info, err)
 	}
-	if _, err := access.OpenAudit(filepath.Join(dir, "no", "such", "dir"), quiet); err == nil {
+	if _, err := access.OpenAudit(filepath.Join(dir, "no", "such", "dir"), access.AuditDrop, quiet); err == nil {
 		t.Error("a file in no directory is opened")
 	}
 }
@@ -98,7 +101,7 @@ func TestAuditReopenFails(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	a, err := access.OpenAudit(filepath.Join(dir, "audit.log"), slog.New(slog.DiscardHandler))
+	a, err := access.OpenAudit(filepath.Join(dir, "audit.log"), access.AuditDrop, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,7 @@ func (f *failing) Write(p []byte) (int, error) {
 func TestAuditFailures(t *testing.T) {
 	var log bytes.Buffer
 	out := &failing{}
-	a := access.NewAudit(out, slog.New(slog.NewJSONHandler(&log, nil)))
+	a := access.NewAudit(out, access.AuditDrop, slog.New(slog.NewJSONHandler(&log, nil)))
 	for _, full := range []bool{false, true, true, true, false, true} {
 		out.full = full
 		a.Log(t.Context())
@@ -142,7 +145,7 @@ func TestAuditFailures(t *testing.T) {
 	if err := errors.Join(a.Reopen(), a.Close()); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(out.String(), "\n"); a.Failures() != 4 || n != 2 {
+	if n := strings.Count(out.String(), "\n"); a.Failures() != 4 || n != 3 { // one tells of the first three
 		t.Errorf("%d failures, %d lines", a.Failures(), n)
 	}
 	if errs, infos := strings.Count(log.String(), `"ERROR"`), strings.Count(log.String(), `"INFO"`); errs != 2 || infos != 1 {
@@ -150,14 +153,61 @@ func TestAuditFailures(t *testing.T) {
 	}
 }
 
+// TestAuditRefuses has the disk full of a log that must not lose lines. Requests are refused until
+// the line that could not be written is in the log, and nothing is lost.
+func TestAuditRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		out := &filling{room: 10}
+		a := access.NewAudit(out, access.AuditRefuse, slog.New(slog.NewJSONHandler(&log, nil)))
+		if err := a.Check(); err != nil {
+			t.Error(err)
+		}
+		a.Log(t.Context(), slog.Int("n", 1)) // a part of it fits
+		if err := a.Check(); !errors.Is(err, access.ErrAuditBehind) {
+			t.Errorf("with a full disk: %v", err)
+		}
+		a.Log(t.Context(), slog.Int("n", 2)) // was in flight
+		out.set(1 << 10)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if err := a.Check(); err != nil {
+			t.Errorf("with a disk that has room again: %v", err)
+		}
+		a.Log(t.Context(), slog.Int("n", 3))
+		if n := strings.Count(out.String(), "\n"); n != 4 || a.Failures() != 0 || !strings.Contains(log.String(), `"lost":0`) {
+			t.Errorf("%d failures, %q, logged %s", a.Failures(), out, &log)
+		}
+		for i := range 3 {
+			if n := strings.Count(out.String(), fmt.Sprintf(`"n":%d}`, i+1)); n != 1 {
+				t.Errorf("line %d is there %d times: %q", i+1, n, out)
+			}
+		}
+		out.set(0)
+		a.Log(t.Context())
+		if err := a.Close(); err == nil || !strings.Contains(err.Error(), "1 lines") {
+			t.Errorf("closed with a full disk: %v", err)
+		}
+	})
+}
+
 // filling is a file on a disk that takes some more bytes.
 type filling struct {
 	bytes.Buffer
 
+	mu   sync.Mutex
 	room int
 }
 
+func (f *filling) set(room int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.room = room
+}
+
 func (f *filling) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	n, _ := f.Buffer.Write(p[:min(len(p), f.room)])
 	f.room -= n
 	if n < len(p) {
@@ -169,7 +219,7 @@ func (f *filling) Write(p []byte) (int, error) {
 // A line of which a part was written takes no other one with it.
 func TestAuditTornLine(t *testing.T) {
 	out := &filling{room: 1 << 10}
-	a := access.NewAudit(out, slog.New(slog.DiscardHandler))
+	a := access.NewAudit(out, access.AuditDrop, slog.New(slog.DiscardHandler))
 	for n, room := range []int{1 << 10, 20, 0, 1, 1 << 10, 1 << 10, 1, 1 << 10} {
 		out.room = room
 		a.Log(t.Context(), slog.Int("n", n))
@@ -180,13 +230,14 @@ func TestAuditTornLine(t *testing.T) {
 	}
 	for line := range strings.Lines(out.String()) {
 		var l struct {
-			N int `json:"n"`
+			N    int `json:"n"`
+			Lost int `json:"lost"`
 		}
 		if json.Unmarshal([]byte(line), &l) == nil {
-			whole = append(whole, l.N)
+			whole = append(whole, l.N-l.Lost)
 		}
 	}
-	if want := []int{0, 4, 5, 7}; !slices.Equal(whole, want) || a.Failures() != 4 {
+	if want := []int{0, -3, 4, 5, -1, 7}; !slices.Equal(whole, want) || a.Failures() != 4 {
 		t.Errorf("%d failures, and of %q lines %v can be read, want %v", a.Failures(), out, whole, want)
 	}
 
@@ -195,7 +246,7 @@ func TestAuditTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 2 {
-		a, err := access.OpenAudit(file, slog.New(slog.DiscardHandler))
+		a, err := access.OpenAudit(file, access.AuditDrop, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

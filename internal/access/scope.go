@@ -10,7 +10,8 @@ const (
 	FeedRead      Scope = "feed:read"      // ask for feeds, and read what users did
 	ActivityWrite Scope = "activity:write" // record, undo, and delete users
 	OpsRead       Scope = "ops:read"       // see how the service is, and explain a post
+	OpsWrite      Scope = "ops:write"      // change the number of pages, rebuild pages, and scrub
 )
 
-// Scopes returns all there are.
-func Scopes() []Scope { return []Scope{FeedRead, ActivityWrite, OpsRead} }
+// Scopes returns all scopes.
+func Scopes() []Scope { return []Scope{FeedRead, ActivityWrite, OpsRead, OpsWrite} }

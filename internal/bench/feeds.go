@@ -12,8 +12,9 @@ const KeysPerCandidate = 4
 
 const (
 	// minKeys is how many distinct keys the feeds of one size look for, at least: a processor learns the answers of few.
-	minKeys  = 1 << 16
-	minFeeds = 64
+	minKeys = 1 << 16
+	// MinFeeds is how many feeds of one size there are, at least.
+	MinFeeds = 64
 )
 
 // Feed is the candidates of one feed, and what must be dropped of them.
@@ -25,16 +26,14 @@ type Feed struct {
 
 // Feeds makes feeds of n candidates for the viewers in turn, with 65,536 distinct keys or more together. Of twenty candidates the
 // viewer has hidden one, half a one is by somebody who blocks the viewer or is blocked, and half a one was seen; the others are new.
-func (p *Population) Feeds(n int) []*Feed { return p.feedsOf(p.viewers, n, p.blockers()) }
-
-// feedsOf are Feeds of some of the viewers, by whom others are blocked as blockers has it.
-func (p *Population) feedsOf(viewers []int, n int, by map[int][]int) []*Feed {
-	feeds := make([]*Feed, max(minFeeds, 1+minKeys/(KeysPerCandidate*n)))
+func (p *Population) Feeds(n int) []*Feed {
+	by := p.blockers()
+	feeds := make([]*Feed, max(MinFeeds, 1+minKeys/(KeysPerCandidate*n)))
 	rng := rand.New(rand.NewPCG(p.seed, 3)) //nolint:gosec // to be the same each time
 	fresh := 0
 	for i := range feeds {
-		u := viewers[i%len(viewers)]
-		f := &Feed{Viewer: userID(u), Posts: make([]feed.Post, n), Drop: make([]bool, n)}
+		u := p.Viewers[i%len(p.Viewers)]
+		f := &Feed{Viewer: UserID(u), Posts: make([]feed.Post, n), Drop: make([]bool, n)}
 		for c := range f.Posts {
 			fresh++
 			f.Posts[c] = feed.Post{ID: "p" + strconv.Itoa(70_000_000_000+fresh), Author: "u" + strconv.Itoa(50_000_000+fresh)}
@@ -49,17 +48,17 @@ func (p *Population) feedsOf(viewers []int, n int, by map[int][]int) []*Feed {
 func (p *Population) hit(post *feed.Post, u, c int, by []int, rng *rand.Rand) bool {
 	switch c % 40 {
 	case 7, 27:
-		if n := rng.IntN(int(p.counts[u])); p.act(u, n).Kind == Hide {
-			post.ID = hiddenID(u, n)
+		if n := rng.IntN(int(p.Counts[u])); p.Activity(u, n).Kind == Hide {
+			post.ID = HiddenID(u, n)
 			return true
 		}
 	case 13:
-		if n := p.blocks(u); n > 0 && (len(by) == 0 || rng.IntN(2) == 0) {
-			post.Author = userID(p.blocked(u, rng.IntN(n)))
+		if n := p.Blocks(u); n > 0 && (len(by) == 0 || rng.IntN(2) == 0) {
+			post.Author = UserID(p.Blocked(u, rng.IntN(n)))
 			return true
 		}
 		if len(by) > 0 {
-			post.Author = userID(by[rng.IntN(len(by))])
+			post.Author = UserID(by[rng.IntN(len(by))])
 			return true
 		}
 	case 33:
@@ -71,34 +70,17 @@ func (p *Population) hit(post *feed.Post, u, c int, by []int, rng *rand.Rand) bo
 
 // blockers are who blocks each of the viewers.
 func (p *Population) blockers() map[int][]int {
-	by := make(map[int][]int, len(p.viewers))
-	for _, u := range p.viewers {
+	by := make(map[int][]int, len(p.Viewers))
+	for _, u := range p.Viewers {
 		by[u] = nil
 	}
-	for u := range p.counts {
-		for b := range p.blocks(u) {
-			v := p.blocked(u, b)
+	for u := range p.Counts {
+		for b := range p.Blocks(u) {
+			v := p.Blocked(u, b)
 			if _, asks := by[v]; asks {
 				by[v] = append(by[v], u)
 			}
 		}
 	}
 	return by
-}
-
-// Hidden makes, for each of the viewers in turn, a feed of up to n posts that the viewer has hidden and that are in no other feed
-// of Hidden: all of them have to be dropped.
-func (p *Population) Hidden(n int) []*Feed {
-	feeds := make([]*Feed, 0, len(p.viewers))
-	for _, u := range p.viewers {
-		f := &Feed{Viewer: userID(u)}
-		for i := range int(p.counts[u]) {
-			if a := p.act(u, i); a.Kind == Hide && len(f.Posts) < n {
-				f.Posts = append(f.Posts, feed.Post{ID: a.Target, Author: "u" + strconv.Itoa(90_000_000+i)})
-				f.Drop = append(f.Drop, true)
-			}
-		}
-		feeds = append(feeds, f)
-	}
-	return feeds
 }

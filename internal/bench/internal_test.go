@@ -6,16 +6,6 @@ import (
 	"time"
 )
 
-func TestParseStat(t *testing.T) {
-	const stat = "4711 (a) b (c) S 1 4711 4711 0 -1 4194560 9 0 0 0 250 50 0 0 20 0 5 0 1 2 3"
-	if got, err := parseStat([]byte(stat)); err != nil || got != 3*time.Second {
-		t.Errorf("got %v, %v, want 3s", got, err)
-	}
-	if got, err := parseStat([]byte("4711 (x) S 1")); err == nil {
-		t.Errorf("got %v of too little", got)
-	}
-}
-
 func TestSignificant(t *testing.T) {
 	for x, want := range map[float64]string{
 		0: "0", 1: "1", 2.5: "2.5", 0.12345: "0.123", 12.345: "12.3", 99.96: "100", 1234.5: "1,234", 150_000: "150,000",

@@ -25,18 +25,20 @@ const (
 	spreadUser = 1.531
 	mostUser   = 0.015
 
-	blockEvery   = 10   // one of so many activities is a block, the others are hides
-	blockStride  = 7919 // a prime: whom a user blocks
-	viewerCount  = 512
+	// BlockEvery is how many activities one block is among; the others are hides.
+	BlockEvery  = 10
+	blockStride = 7919 // a prime: whom a user blocks
+	// ViewerCount is how many users ask for feeds, if there are so many.
+	ViewerCount  = 512
 	seenByViewer = 100
 )
 
 // Population is users and what they did: the same for the same arguments, on every machine.
 type Population struct {
-	counts  []int32 // of activities, by user
-	viewers []int   // users who ask for feeds
-	seed    uint64
-	entries int
+	Counts  []int32 // of activities, by user
+	Viewers []int   // users who ask for feeds
+
+	seed uint64
 }
 
 // Entry is one key that is held: a block leaves two, "block" with the one and "blocked-by" with the other.
@@ -49,8 +51,8 @@ func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 		return nil, fmt.Errorf("a population of %d users with %d entries: want 3 users to 10 million, and one entry for each to 1 billion",
 			users, entries)
 	}
-	p := &Population{counts: make([]int32, users), seed: seed}
-	activities := float64(entries) * blockEvery / (blockEvery + 1)
+	p := &Population{Counts: make([]int32, users), seed: seed}
+	activities := float64(entries) * BlockEvery / (BlockEvery + 1)
 	weights, sum := make([]float64, users), 0.0
 	for i := range weights {
 		z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/float64(users)-1)
@@ -65,85 +67,58 @@ func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 		if i == users-1 {
 			n = most
 		}
-		p.counts[u] = int32(max(1, math.Round(n)))
-		p.entries += int(p.counts[u]) + p.blocks(u)
+		p.Counts[u] = int32(max(1, math.Round(n)))
 	}
-	p.viewers = rng.Perm(users)[:min(users, viewerCount)]
+	p.Viewers = rng.Perm(users)[:min(users, ViewerCount)]
 	return p, nil
 }
 
 // Users is the number of users.
-func (p *Population) Users() int { return len(p.counts) }
+func (p *Population) Users() int { return len(p.Counts) }
 
-// join adds users with so many activities each. They are the viewers from then on. Whom others block changes.
-func (p *Population) join(counts ...int) {
-	p.viewers = nil
-	for _, n := range counts {
-		p.viewers = append(p.viewers, len(p.counts))
-		p.counts = append(p.counts, int32(n))
+// Entries counts the entries, without the posts that viewers have seen.
+func (p *Population) Entries() int {
+	n := 0
+	for u, count := range p.Counts {
+		n += int(count) + p.Blocks(u)
 	}
-	p.entries = 0
-	for u, n := range p.counts {
-		p.entries += int(n) + p.blocks(u)
-	}
+	return n
 }
 
-// OfViewers are the activities that concern viewers, as theirs or as done to them.
-func (p *Population) OfViewers() iter.Seq[activity.Activity] {
-	return func(yield func(activity.Activity) bool) {
-		asks := make(map[int]bool, len(p.viewers))
-		for _, u := range p.viewers {
-			asks[u] = true
-			for n := range int(p.counts[u]) {
-				if !yield(p.act(u, n)) {
-					return
-				}
-			}
-		}
-		for u := range p.counts {
-			for b := range p.blocks(u) {
-				if v := p.blocked(u, b); asks[v] && !asks[u] && !yield(activity.Activity{User: userID(u), Kind: Block, Target: userID(v)}) {
-					return
-				}
-			}
-		}
-	}
-}
+// Blocks is how many others u blocks.
+func (p *Population) Blocks(u int) int { return min(int(p.Counts[u])/BlockEvery, len(p.Counts)-1) }
 
-// Entries is the number of entries, what viewers have seen not counted.
-func (p *Population) Entries() int { return p.entries }
-
-// blocks is how many others u blocks.
-func (p *Population) blocks(u int) int { return min(int(p.counts[u])/blockEvery, len(p.counts)-1) }
-
-// blocked is the b-th that u blocks, b below blocks.
-func (p *Population) blocked(u, b int) int {
-	others := len(p.counts) - 1
+// Blocked is the b-th user whom u blocks; b is below Blocks(u).
+func (p *Population) Blocked(u, b int) int {
+	others := len(p.Counts) - 1
 	stride := blockStride
 	if others%blockStride == 0 {
 		stride = 1
 	}
-	return (u + 1 + b*stride%others) % len(p.counts)
+	return (u + 1 + b*stride%others) % len(p.Counts)
 }
 
-// act is the n-th activity of u.
-func (p *Population) act(u, n int) activity.Activity {
-	if b := n / blockEvery; n%blockEvery == blockEvery-1 && b < p.blocks(u) {
-		return activity.Activity{User: userID(u), Kind: Block, Target: userID(p.blocked(u, b))}
+// Activity is the n-th activity of u.
+func (p *Population) Activity(u, n int) activity.Activity {
+	if b := n / BlockEvery; n%BlockEvery == BlockEvery-1 && b < p.Blocks(u) {
+		return activity.Activity{User: UserID(u), Kind: Block, Target: UserID(p.Blocked(u, b))}
 	}
-	return activity.Activity{User: userID(u), Kind: Hide, Target: hiddenID(u, n)}
+	return activity.Activity{User: UserID(u), Kind: Hide, Target: HiddenID(u, n)}
 }
 
-// Ids are text, as a service has to take it: of numbers alone a Redis set of up to 512 would take less.
-func userID(u int) string { return string(appendUser(nil, u)) }
+// UserID is the id of user u. It is text, as a service has to take it: a Redis set of up to 512 numbers takes less.
+func UserID(u int) string { return string(AppendUser(nil, u)) }
 
-func appendUser(dst []byte, u int) []byte {
+// AppendUser appends the id of user u.
+func AppendUser(dst []byte, u int) []byte {
 	return strconv.AppendInt(append(dst, 'u'), int64(1_000_000+u), 10)
 }
 
-func hiddenID(u, n int) string { return string(appendHidden(nil, u, n)) }
+// HiddenID is the id of the post that is hidden by the n-th activity of u.
+func HiddenID(u, n int) string { return string(AppendHidden(nil, u, n)) }
 
-func appendHidden(dst []byte, u, n int) []byte {
+// AppendHidden appends that id.
+func AppendHidden(dst []byte, u, n int) []byte {
 	return strconv.AppendInt(append(dst, 'p'), int64(10_000_000_000+u*100_000+n), 10)
 }
 
@@ -152,17 +127,17 @@ func seenID(u, n int) string { return "s" + strconv.Itoa(10_000_000_000+u*100_00
 // Activities are all activities, those of different users mixed.
 func (p *Population) Activities() iter.Seq[activity.Activity] {
 	return func(yield func(activity.Activity) bool) {
-		turns := make([]int32, 0, p.entries)
-		for u, n := range p.counts {
+		turns := make([]int32, 0, p.Entries())
+		for u, n := range p.Counts {
 			for range n {
 				turns = append(turns, int32(u))
 			}
 		}
 		rng := rand.New(rand.NewPCG(p.seed, 2)) //nolint:gosec // to be the same each time
 		rng.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
-		next := make([]int, len(p.counts))
+		next := make([]int, len(p.Counts))
 		for _, u := range turns {
-			if !yield(p.act(int(u), next[u])) {
+			if !yield(p.Activity(int(u), next[u])) {
 				return
 			}
 			next[u]++
@@ -187,9 +162,9 @@ func (p *Population) AllEntries() iter.Seq[Entry] {
 // Seen is what viewers have seen, viewer by viewer.
 func (p *Population) Seen() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		for _, u := range p.viewers {
+		for _, u := range p.Viewers {
 			for n := range seenByViewer {
-				if !yield(Entry{userID(u), Seen, seenID(u, n)}) {
+				if !yield(Entry{UserID(u), Seen, seenID(u, n)}) {
 					return
 				}
 			}

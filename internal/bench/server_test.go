@@ -50,10 +50,6 @@ func TestRemoveFromCluster(t *testing.T) { testRemove(t, redistest.StartCluster(
 func TestServer(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := bench.Server{Client: client}
-	pid, err := s.PID(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	if v := s.Version(t.Context()); !strings.HasPrefix(v, "redis ") && !strings.HasPrefix(v, "valkey ") {
 		t.Errorf("version %q", v)
 	}
@@ -66,7 +62,7 @@ func TestServer(t *testing.T) {
 	if grown := after - before; err != nil || grown < 10<<20 || grown > 13<<20 {
 		t.Errorf("10 MiB more take %d bytes more, %v", grown, err)
 	}
-	meters := map[string]bench.Meter{"INFO": s.CPU, "/proc": bench.ProcessCPU(pid)}
+	meters := map[string]bench.Meter{"INFO": s.CPU}
 	for name, meter := range meters {
 		begun := time.Now()
 		for first := time.Duration(-1); ; {

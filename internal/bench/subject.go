@@ -7,6 +7,8 @@ import (
 	"iter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -60,6 +62,9 @@ func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	return &Subject{Recorder: r, config: config, ledger: l}, nil
 }
 
+// Identity is that of the ledger.
+func (s *Subject) Identity() ledger.Identity { return s.ledger.Identity() }
+
 // Close ends the subject. What it has put in the store stays.
 func (s *Subject) Close() error {
 	s.Recorder.Close()
@@ -84,63 +89,51 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (
 	start := time.Now()
 	bulk := s.Recorder.NewBulk()
 	ready := make(chan *activity.PreparedBulk)
-	prepared := make(chan error, 1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error {
 		defer close(ready)
-		prepared <- prepare(ctx, bulk, all, func(p *activity.PreparedBulk, of int) {
-			n += of
-			select {
-			case ready <- p:
-			case <-ctx.Done():
+		for batch := range batches(all) {
+			n += len(batch)
+			prepared, err := bulk.Prepare(batch)
+			if err != nil {
+				return err
 			}
-		})
-	}()
-	for p := range ready {
-		if err == nil {
-			if _, err = bulk.Record(ctx, p); err != nil {
-				cancel(err)
+			select {
+			case ready <- prepared:
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
 		}
-	}
-	if failed := <-prepared; err == nil {
-		err = failed
-	}
-	if err == nil {
-		err = bulk.Finish(ctx)
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+		return nil
+	})
+	both.Go(func() error {
+		for prepared := range ready {
+			if _, err := bulk.Record(ctx, prepared); err != nil {
+				return err
+			}
+		}
+		return bulk.Finish(ctx)
+	})
+	err = both.Wait()
 	return n, time.Since(start), err
 }
 
-// prepare makes activities ready, some at a time, and hands them on.
-func prepare(
-	ctx context.Context, bulk *activity.Bulk, all iter.Seq[activity.Activity], ready func(p *activity.PreparedBulk, of int),
-) error {
-	var batch []activity.Activity
-	flush := func() error {
-		p, err := bulk.Prepare(batch)
-		if err == nil {
-			ready(p, len(batch))
+// batches are as many activities as are recorded at a time.
+func batches(all iter.Seq[activity.Activity]) iter.Seq[[]activity.Activity] {
+	return func(yield func([]activity.Activity) bool) {
+		var batch []activity.Activity
+		for a := range all {
+			if batch = append(batch, a); len(batch) == batchSize {
+				if !yield(batch) {
+					return
+				}
+				batch = make([]activity.Activity, 0, batchSize) // what is ready has the last
+			}
 		}
-		batch = make([]activity.Activity, 0, batchSize) // what is ready has the last
-		return err
-	}
-	for a := range all {
-		if batch = append(batch, a); len(batch) < batchSize {
-			continue
-		}
-		if err := errors.Join(flush(), context.Cause(ctx)); err != nil {
-			return err
+		if len(batch) > 0 {
+			yield(batch)
 		}
 	}
-	if len(batch) == 0 {
-		return nil
-	}
-	return flush()
 }
 
 // RecordSeen records what the viewers of p have seen.

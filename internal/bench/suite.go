@@ -13,11 +13,8 @@ import (
 // goroutines is how many check feeds at a time where throughput is measured.
 const goroutines = 16
 
-// Sizes are the feeds that goals are set for; MoreSizes those of charts.
+// Sizes are the feeds that goals are set for.
 func Sizes() []int { return []int{50, 200, 500, 1000} }
-
-// MoreSizes are the sizes that a chart is drawn from.
-func MoreSizes() []int { return []int{10, 20, 50, 100, 200, 500, 1000, 2000, 5000} }
 
 // Config is what [Run] measures, and where.
 type Config struct {

@@ -14,8 +14,8 @@ import (
 
 const (
 	manyKeys = 100
-	// keyRate is the false-positive rate of a key, at the default rate of a candidate.
-	keyRate = 0.001 / KeysPerCandidate
+	// KeyRate is the false-positive rate of a key, at the default rate of a candidate.
+	KeyRate = 0.001 / KeysPerCandidate
 	// rebuildKeys is how many keys the page has that is made anew.
 	rebuildKeys = 5000
 )
@@ -37,7 +37,7 @@ func (s *suite) fill(ctx context.Context, store favfilter.Store) ([]Row, error) 
 		if err != nil {
 			return nil, err
 		}
-		if err := warm(ctx, *s.Server, spare); err != nil {
+		if err := Warm(ctx, *s.Server, spare); err != nil {
 			return nil, err
 		}
 	}
@@ -60,9 +60,9 @@ func (s *suite) fill(ctx context.Context, store favfilter.Store) ([]Row, error) 
 	}, nil
 }
 
-// warm has the server learn the scripts, and connections made: what is there once, however many activities. It writes to
+// Warm has the server learn the scripts, and connections made: what is there once, however many activities. It writes to
 // page 0 of the store.
-func warm(ctx context.Context, server Server, store favfilter.Store) error {
+func Warm(ctx context.Context, server Server, store favfilter.Store) error {
 	w := &writer{store: store, id: favfilter.PageID{Number: 0}, keys: 1}
 	for range minRounds {
 		if err := errors.Join(w.prepare(ctx, 0), w.write(ctx, 0)); err != nil {
@@ -86,7 +86,7 @@ func (s *suite) writes(ctx context.Context) error {
 	record := Call{Name: "one activity, its ledger commit included", Do: func(ctx context.Context, _ int) error {
 		hides++
 		_, err := s.subject.Recorder.Record(ctx, []activity.Activity{
-			{User: userID(hides % s.people.Users()), Kind: Hide, Target: "w" + strconv.Itoa(hides)},
+			{User: UserID(hides % s.people.Users()), Kind: Hide, Target: "w" + strconv.Itoa(hides)},
 		})
 		return err
 	}}
@@ -111,13 +111,13 @@ func (s *suite) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shape, err := favfilter.ShapeFor(pageEntries*5/4, keyRate)
+	shape, err := favfilter.ShapeFor(pageEntries*5/4, KeyRate)
 	if err != nil {
 		return err
 	}
 	w := &writer{store: store, id: favfilter.PageID{Number: 2}}
 	var buf []byte
-	first := favfilter.HashKey(1, "hide:Uu1000001_P")
+	first := favfilter.HashStart(1, "hide:Uu1000001_P")
 	keys := 0
 	call := Call{Name: "import into pages", Do: func(ctx context.Context, round int) error {
 		w.sequence = uint64(round + 1)
@@ -157,7 +157,7 @@ func (s *suite) rebuild(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, subject.Close()) }()
 	_, _, err = subject.Record(ctx, func(yield func(activity.Activity) bool) {
 		for i := range rebuildKeys {
-			if !yield(activity.Activity{User: userID(i % 50), Kind: Hide, Target: hiddenID(i%50, i/50)}) {
+			if !yield(activity.Activity{User: UserID(i % 50), Kind: Hide, Target: HiddenID(i%50, i/50)}) {
 				return
 			}
 		}
@@ -177,7 +177,7 @@ func (s *suite) rebuild(ctx context.Context) (err error) {
 			return err
 		},
 		Do: func(ctx context.Context, _ int) error {
-			view, err := subject.Recorder.View(ctx, userID(0), []activity.Kind{hide})
+			view, err := subject.Recorder.View(ctx, UserID(0), []activity.Kind{hide}, nil)
 			if err == nil && view.Page().Keys != rebuildKeys {
 				err = fmt.Errorf("the page has %d keys of %d", view.Page().Keys, rebuildKeys)
 			}

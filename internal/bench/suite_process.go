@@ -89,21 +89,22 @@ func (s *suite) process(ctx context.Context) (err error) {
 
 // lookUp looks for all that concerns the candidates of f.
 func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f *Feed) error {
-	reading := r.Begin(ctx, f.Viewer, kinds, 0)
-	defer reading.Release()
-	for p := range f.Posts {
-		reading.Hash(activity.User, f.Posts[p].Author)
-	}
-	for p := range f.Posts {
-		reading.Hash(activity.Post, f.Posts[p].ID)
-	}
-	if _, err := reading.View(); err != nil {
+	view, err := r.View(ctx, f.Viewer, kinds, nil)
+	if err != nil {
 		return err
 	}
-	reading.Look(len(kinds))
+	search := view.Search()
+	defer search.Release()
+	for p := range f.Posts {
+		search.Hash(activity.User, f.Posts[p].Author)
+	}
+	for p := range f.Posts {
+		search.Hash(activity.Post, f.Posts[p].ID)
+	}
+	search.Run(len(kinds))
 	found := 0
 	for p := range f.Posts {
-		if reading.Hit(activity.User, p) || reading.Hit(activity.Post, p) {
+		if search.Hit(activity.User, p) || search.Hit(activity.Post, p) {
 			found++
 		}
 	}

@@ -11,43 +11,49 @@ import (
 	"github.com/feedfilter/feedfilter/elasticache"
 )
 
-// recallTime is what is left to see what a service would do that AWS does not answer.
+// recallTime is left for what a service does while AWS does not answer.
 const recallTime = 4 * time.Second
 
-// checkAWS asks AWS where the cache is.
+// checkAWS asks AWS where the cache is. Where AWS does not answer, it goes by what AWS said last, as a service does.
 func (d *Doctor) checkAWS(ctx context.Context) finding {
 	config := d.servers.Managed.Config
 	config.Logger = d.config.Logger
 	file := config.File
 	config.File = ""
-	cache, err := d.openAWS(ctx, config, file != "")
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if end, ok := ctx.Deadline(); ok && file != "" {
+		limited, cancel = context.WithDeadline(ctx, end.Add(-min(recallTime, time.Until(end)/2)))
+	}
+	defer cancel()
+	cache, err := d.openAWS(limited, config)
 	if err == nil {
-		return d.judgeAWS(cache, &config, okf)
+		return d.judgeAWS(cache, &config)
 	}
-	if file == "" {
+	text, noFile := os.ReadFile(file)
+	dir, noDir := os.MkdirTemp("", "feedfilter-doctor-")
+	if noDir == nil {
+		d.closers = append(d.closers, func() error { return os.RemoveAll(dir) }) // once the cache is closed
+	}
+	if noFile != nil || noDir != nil {
 		return fail(words(err), awsTodo(err))
 	}
-	cache, date, recalled := d.recall(ctx, config, file)
-	switch {
-	case cache == nil:
-		return fail(words(err), awsTodo(err))
-	case !recalled:
-		return d.judgeAWS(cache, &config, okf)
+	config.File = filepath.Join(dir, filepath.Base(file))          // a copy: what AWS says is written there
+	if err := os.WriteFile(config.File, text, 0o600); err != nil { //nolint:gosec // in a directory that was made for it
+		return fail(words(err), "Free the disk of temporary files.")
 	}
-	return d.judgeAWS(cache, &config, func(format string, args ...any) finding {
-		return warn(fmt.Sprintf("%s; a service that is started now goes by what AWS said last, at %s, as %s has it: %s",
-			words(err), date.UTC().Format("2006-01-02 15:04 UTC"), file, fmt.Sprintf(format, args...)),
-			awsTodo(err)+" Without that file no service starts.")
-	})
+	cache, refused := d.openAWS(ctx, config)
+	if refused != nil {
+		return fail(words(err), awsTodo(err))
+	}
+	f := d.judgeAWS(cache, &config)
+	if f.status != OK {
+		return f
+	}
+	return warn(fmt.Sprintf("%s; a service that is started now goes by what AWS said last, as %s has it: %s", words(err), file, f.found),
+		awsTodo(err)+" Without that file no service starts.")
 }
 
-// openAWS has AWS describe the cache; in less than the time there is, if something else can be tried yet.
-func (d *Doctor) openAWS(ctx context.Context, config elasticache.Config, more bool) (*elasticache.Cache, error) {
-	if end, ok := ctx.Deadline(); ok && more {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, end.Add(-min(recallTime, time.Until(end)/2)))
-		defer cancel()
-	}
+func (d *Doctor) openAWS(ctx context.Context, config elasticache.Config) (*elasticache.Cache, error) {
 	cache, err := elasticache.Open(ctx, config)
 	if err == nil {
 		d.closers = append(d.closers, func() error { cache.Close(); return nil })
@@ -55,38 +61,13 @@ func (d *Doctor) openAWS(ctx context.Context, config elasticache.Config, more bo
 	return cache, err
 }
 
-// recall opens the cache as a service does that AWS does not answer, by what is in file, and tells when that was written; recalled
-// is false if AWS has answered now. It returns nil if there is nothing to go by. A copy of the file is opened: what AWS says is
-// written there.
-func (d *Doctor) recall(
-	ctx context.Context, config elasticache.Config, file string,
-) (cache *elasticache.Cache, date time.Time, recalled bool) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, date, false
+// judgeAWS takes over what is known of the cache.
+func (d *Doctor) judgeAWS(cache *elasticache.Cache, config *elasticache.Config) finding {
+	if d.servers.Managed.Reader {
+		if _, _, err := d.servers.Managed.Options(cache, true); err != nil {
+			return fail(words(err), "Leave out reader=true in --redis.")
+		}
 	}
-	if info, err := os.Stat(file); err == nil {
-		date = info.ModTime()
-	}
-	dir, err := os.MkdirTemp("", "feedfilter-doctor-")
-	if err != nil {
-		return nil, date, false
-	}
-	d.closers = append(d.closers, func() error { return os.RemoveAll(dir) }) // once the cache is closed
-	config.File = filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(config.File, text, 0o600); err != nil { //nolint:gosec // in a directory that was made for it
-		return nil, date, false
-	}
-	before, _ := os.Stat(config.File)
-	if cache, err = d.openAWS(ctx, config, false); err != nil {
-		return nil, date, false
-	}
-	after, err := os.Stat(config.File)
-	return cache, date, err == nil && os.SameFile(before, after)
-}
-
-// judgeAWS takes over what is known of the cache, and says it by means of say.
-func (d *Doctor) judgeAWS(cache *elasticache.Cache, config *elasticache.Config, say func(format string, args ...any) finding) finding {
 	single, cluster, err := d.servers.Managed.Options(cache, false)
 	if err != nil {
 		return fail(words(err), "Correct --redis.")
@@ -100,7 +81,7 @@ func (d *Doctor) judgeAWS(cache *elasticache.Cache, config *elasticache.Config, 
 	if cache.TLS() {
 		encrypted = "TLS"
 	}
-	return say("%s: %s, %s, at %s", config.String(), mode, encrypted, cache.Addr())
+	return okf("%s: %s, %s, at %s", config.String(), mode, encrypted, cache.Addr())
 }
 
 func awsTodo(err error) string {

@@ -50,3 +50,41 @@ type Managed struct {
 	// Options returns those of a client of the cache, one of the two; with reader, of a client that reads from replicas.
 	Options func(cache *elasticache.Cache, reader bool) (*redis.Options, *redis.ClusterOptions, error)
 }
+
+// Status is what a check came to. A greater one is worse.
+type Status int
+
+// What a check comes to.
+const (
+	OK   Status = iota
+	Skip        // it could not be made, or is not called for
+	Warn        // the service runs, but not as well as it could, or not for long
+	Fail        // the service does not start or does not work
+)
+
+func (s Status) String() string { return [...]string{"ok", "skip", "warn", "fail"}[s] }
+
+// Result is what a check found.
+type Result struct {
+	Name   string
+	Status Status
+	Found  string        // a line of printable text, as is Todo
+	Todo   string        // what to do, in a sentence or two; "" if there is nothing to do
+	Took   time.Duration // how long the check took
+}
+
+// Report is what all checks found.
+type Report struct {
+	Results []Result
+}
+
+// Count is the number of checks that came to s.
+func (r *Report) Count(s Status) int {
+	n := 0
+	for _, result := range r.Results {
+		if result.Status == s {
+			n++
+		}
+	}
+	return n
+}

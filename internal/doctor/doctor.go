@@ -40,9 +40,8 @@ type examined struct {
 	pages      redis.UniversalClient
 	clusterErr error // why the cluster's nodes are not known
 
-	ledger    *ledger.Inspection // nil: not known
-	ledgerErr error
-	closers   []func() error
+	ledger  *ledger.Inspection // nil: not known
+	closers []func() error
 }
 
 // New returns a Doctor who looks at what c says.
@@ -132,14 +131,10 @@ func (d *Doctor) all() []check {
 			return skipf("there is none (--ledger none)")
 		}})
 	} else {
-		checks = append(checks,
-			check{name: "ledger", limit: ledgerLimit, look: d.checkLedger},
-			check{name: "ledger schema", look: d.checkSchema},
-			check{name: "ledger pages", look: d.checkPageCount},
-			check{name: "durability", look: d.checkDurability})
+		checks = append(checks, check{name: "ledger", limit: ledgerLimit, look: d.checkLedger})
 	}
 	if d.config.Redis != nil {
-		checks = append(checks, check{name: "page read", look: d.checkPageRead})
+		checks = append(checks, check{name: "commands", look: d.checkCommands})
 	}
 	return append(checks, check{name: "clocks", look: d.checkClocks})
 }
@@ -158,13 +153,8 @@ func (d *Doctor) redisChecks() []check {
 	return append(checks,
 		check{name: "sign-in", look: d.checkSignIn},
 		check{name: "server", look: d.checkServer},
-		check{name: "cluster", look: d.checkCluster},
-		check{name: "role", look: d.across(d.judgeRole)},
-		check{name: "memory", look: d.across(judgeMemory)},
-		check{name: "eviction", look: d.across(d.judgeEviction)},
-		check{name: "replication", look: d.across(d.judgeReplication)},
-		check{name: "scripts", look: d.checkScripts},
-		check{name: "round trip", look: d.checkRoundTrip})
+		check{name: "topology", look: d.checkTopology},
+		check{name: "memory", look: func(context.Context) finding { return summarize(d.nodes, d.judgeMemory) }})
 }
 
 // checkConfiguration says what is to be looked at.

@@ -51,12 +51,8 @@ func printable(text string) string {
 // someNodes is how many nodes one finding names.
 const someNodes = 3
 
-// across makes a check of each node one check of all: the worst finding, with those that have it, or what there is
-// if nothing is wrong. Nodes that did not answer are the business of the check "server".
-func (d *Doctor) across(judge func(*server) finding) func(context.Context) finding {
-	return func(context.Context) finding { return summarize(d.nodes, judge) }
-}
-
+// summarize makes the findings on all nodes one: the worst, with the nodes that have it. Nodes that did not answer are the business of
+// the check "server".
 func summarize(nodes []*server, judge func(*server) finding) finding {
 	var worst []finding // those that are as bad as it gets
 	var names []string

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,26 +34,22 @@ func ledgerName(text string) string {
 // checkLedger looks at the ledger, without opening it.
 func (d *Doctor) checkLedger(ctx context.Context) finding {
 	i, err := ledger.Inspect(ctx, d.config.Ledger)
-	if err != nil {
-		d.ledgerErr = err
-		if f := d.judgeFile(i.Name); errors.Is(err, fs.ErrNotExist) && f.status == Fail {
-			return f
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return warn("none has been made yet at "+i.Name,
-				"Nothing, if this is a first start: the service makes one. Otherwise correct --ledger or --data-dir.")
-		}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		todo := "See that the server runs, takes connections of this machine, and has that user and database."
 		if strings.HasPrefix(d.config.Ledger, "sqlite:") {
 			todo = "See to the file and its permissions, or correct --ledger or --data-dir."
 		}
 		return fail(words(err), todo)
 	}
-	d.ledger = &i
 	if f := d.judgeFile(i.Name); f.status == Fail {
 		return f
 	}
-	return judgeInspection(i)
+	if err != nil {
+		return warn("none has been made yet at "+i.Name,
+			"Nothing, if this is a first start: the service makes one. Otherwise correct --ledger or --data-dir.")
+	}
+	d.ledger = &i
+	return worse(judgeInspection(i), judgeSchema(i), d.judgePages(i), judgeDurability(i))
 }
 
 // judgeFile sees whether a ledger in a file can be written to, or made: files are made beside it, too.
@@ -91,62 +88,38 @@ func judgeInspection(i ledger.Inspection) finding {
 	return okf("%s", found)
 }
 
-// checkSchema compares the ledger's tables with those that this program knows.
-func (d *Doctor) checkSchema(context.Context) finding {
-	switch i := d.ledger; {
-	case i == nil:
-		return d.noLedger()
+// judgeSchema compares the ledger's tables with those that this program knows.
+func judgeSchema(i ledger.Inspection) finding {
+	switch {
 	case i.Schema > i.Known:
-		return fail(fmt.Sprintf("version %d, and this program knows those up to %d", i.Schema, i.Known),
+		return fail(fmt.Sprintf("schema version %d, and this program knows those up to %d", i.Schema, i.Known),
 			"Use the version of feedfilter that made the ledger what it is, or a later one.")
 	case i.Schema < i.Known:
-		return warn(fmt.Sprintf("version %d, of %d", i.Schema, i.Known),
+		return warn(fmt.Sprintf("schema version %d, of %d", i.Schema, i.Known),
 			"Nothing: the service brings it up to date when it starts. Versions of feedfilter from before do not start on it then.")
-	default:
-		return okf("version %d, the latest that this program knows", i.Schema)
 	}
+	return okf("schema version %d", i.Schema)
 }
 
-// noLedger is the finding of what depends on a ledger that could not be looked at.
-func (d *Doctor) noLedger() finding {
-	if errors.Is(d.ledgerErr, fs.ErrNotExist) {
-		return skipf("there is no ledger yet")
-	}
-	return skipf("the ledger cannot be read")
-}
-
-// checkPageCount compares the number of pages with what is asked for.
-func (d *Doctor) checkPageCount(context.Context) finding {
-	if d.ledger == nil {
-		return d.noLedger()
-	}
-	made, cut, asked := d.ledger.Identity.Pages, d.ledger.Cut, d.config.Pages
+// judgePages compares the number of pages with what is asked for.
+func (d *Doctor) judgePages(i ledger.Inspection) finding {
+	made, now, asked := i.Identity.Pages, cmp.Or(i.Cut, i.Identity.Pages), d.config.Pages
 	switch {
 	case made == 0:
-		return skipf("not told by a ledger of that version")
-	case cut != 0 && cut != made:
-		if asked != 0 && asked != made && asked != cut {
-			return fail(fmt.Sprintf("made with %d, reshaped to %d, %d are asked for", made, cut, asked),
-				fmt.Sprintf("Leave out --pages, or give --pages %d.", cut))
-		}
-		return okf("%d, made with %d", cut, made)
-	case asked != 0 && asked != made:
-		return fail(fmt.Sprintf("made with %d, %d are asked for", made, asked), fmt.Sprintf("Leave out --pages, or give --pages %d.", made))
+		return okf("") // not told by a ledger of that version
+	case asked != 0 && asked != made && asked != now:
+		return fail(fmt.Sprintf("made with %d pages, has %d, %d are asked for", made, now, asked),
+			fmt.Sprintf("Leave out --pages, or give --pages %d.", now))
+	case made != now:
+		return okf("%d pages, made with %d", now, made)
 	}
-	return okf("%d", made)
+	return okf("%d pages", now)
 }
 
-// checkDurability sees whether what a server has committed outlives its crash.
-func (d *Doctor) checkDurability(context.Context) finding {
-	if d.ledger == nil {
-		return d.noLedger()
-	}
-	return judgeDurability(*d.ledger)
-}
-
+// judgeDurability judges whether what a server has committed outlives its crash.
 func judgeDurability(i ledger.Inspection) finding {
 	if i.Engine != "PostgreSQL" {
-		return okf("each commit is synced to disk")
+		return okf("") // each commit is synced to disk
 	}
 	for _, setting := range []struct {
 		name string
@@ -164,7 +137,7 @@ func judgeDurability(i ledger.Inspection) finding {
 	return okf("fsync on, synchronous_commit %s", i.SynchronousCommit)
 }
 
-// apart is how far this machine's clock is ahead of another, with how far the difference may be wrong.
+// apart is how far this machine's clock is ahead of another, and how far that may be wrong.
 type apart struct {
 	whose         string
 	ahead, within time.Duration
@@ -172,25 +145,14 @@ type apart struct {
 
 func (a apart) least() time.Duration { return max(0, a.ahead.Abs()-a.within) }
 
-func (a apart) String() string {
-	word := "ahead of"
-	if a.ahead < 0 {
-		word = "behind"
-	}
-	return fmt.Sprintf("%.1f s %s %s", a.ahead.Abs().Seconds(), word, a.whose)
-}
-
 // checkClocks compares this machine's clock with those of the servers.
 func (d *Doctor) checkClocks(ctx context.Context) finding {
 	var all []apart
 	if d.seed != nil {
 		for _, n := range d.nodes {
-			if n.err != nil {
-				continue
-			}
 			began := d.config.Now()
 			at, err := n.client.Time(ctx).Result()
-			if err != nil {
+			if n.err != nil || err != nil {
 				continue // it does not tell, or failed, which is another check's business
 			}
 			half := d.config.Now().Sub(began) / 2
@@ -205,30 +167,26 @@ func (d *Doctor) checkClocks(ctx context.Context) finding {
 	return d.judgeClocks(all)
 }
 
-// judgeClocks: by which clock `until` and windows go depends on the ledger. One on PostgreSQL gives the time.
+// judgeClocks: a ledger on PostgreSQL gives the time that `until` and windows go by; without one, this machine does.
 func (d *Doctor) judgeClocks(all []apart) finding {
 	if len(all) == 0 {
 		return skipf("there is no other clock to compare with")
 	}
-	worst := all[0]
-	var others []string
-	for _, a := range all {
-		if kind, _, _ := strings.Cut(a.whose, " "); !slices.Contains(others, kind) {
-			others = append(others, kind)
-		}
-		if a.least() > worst.least() {
-			worst = a
-		}
+	worst := slices.MaxFunc(all, func(a, b apart) int { return cmp.Compare(a.least(), b.least()) })
+	found := fmt.Sprintf("this machine is %.1f s ahead of %s", worst.ahead.Seconds(), worst.whose)
+	if worst.ahead < 0 {
+		found = fmt.Sprintf("this machine is %.1f s behind %s", -worst.ahead.Seconds(), worst.whose)
 	}
-	iam := d.servers.Managed != nil && d.servers.Managed.Config.User != ""
-	shared := strings.HasPrefix(d.config.Ledger, "postgres")
-	switch least := worst.least(); {
-	case least > tokenSkew && iam:
-		return fail("this machine is "+worst.String(), "Set its clock (NTP): AWS refuses what is signed more than 5 minutes off.")
-	case least <= clockSkew:
-		return okf("within a second of %s", strings.Join(others, " and "))
-	case shared:
-		return okf("this machine is %s; times are the ledger's, so nothing depends on it", worst)
+	switch {
+	case worst.least() > tokenSkew && d.servers.Managed != nil && d.servers.Managed.Config.User != "":
+		return fail(found, "Set its clock (NTP): AWS refuses what is signed more than 5 minutes off.")
+	case worst.least() <= clockSkew:
+		return okf("within a second of every server")
+	case strings.HasPrefix(d.config.Ledger, "postgres"):
+		return okf("%s; times are the ledger's, so nothing depends on it", found)
 	}
-	return warn("this machine is "+worst.String(), "Set its clock (NTP): `until` and `seen` end by it.")
+	return warn(found, "Set its clock (NTP): `until` and `seen` end by it.")
 }
+
+// tokenSkew is how far this machine's clock may be off for AWS to take what it signs.
+const tokenSkew, clockSkew = 5 * time.Minute, time.Second

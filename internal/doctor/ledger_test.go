@@ -34,13 +34,6 @@ func TestJudgesLedger(t *testing.T) {
 	if f := judgeInspection(ledger.Inspection{Standby: true, ReadOnly: true}); f.status != Fail || !strings.Contains(f.todo, "Name the primary") {
 		t.Errorf("a standby: %+v", f)
 	}
-	const ms = time.Millisecond
-	if f := judgeRoundTrips([]time.Duration{9 * ms, ms, ms}); f.status != OK || f.found != "1.00 ms, 9.00 ms at most, of 3" {
-		t.Errorf("%+v", f)
-	}
-	if f := judgeRoundTrips([]time.Duration{ms, 3 * ms, 3 * ms}); f.status != Warn {
-		t.Errorf("%+v", f)
-	}
 }
 
 // The clock matters where times are this machine's, and where AWS looks at it.
@@ -55,8 +48,8 @@ func TestJudgesClocks(t *testing.T) {
 		ahead, within time.Duration
 		want          string
 	}{
-		{plain, "sqlite:f", 900 * time.Millisecond, 0, "ok within a second of Redis"},
-		{plain, "sqlite:f", 1200 * time.Millisecond, 300 * time.Millisecond, "ok within a second of Redis"},
+		{plain, "sqlite:f", 900 * time.Millisecond, 0, "ok within a second of every server"},
+		{plain, "sqlite:f", 1200 * time.Millisecond, 300 * time.Millisecond, "ok within a second of every server"},
 		{plain, "sqlite:f", -1200 * time.Millisecond, 0, "warn this machine is 1.2 s behind Redis at h:6379"},
 		{plain, "", time.Minute, 0, "warn this machine is 60.0 s ahead of Redis at h:6379"},
 		{plain, "postgres://h/d", time.Hour, 0, "ok this machine is 3600.0 s ahead of Redis at h:6379; times are the ledger's, so nothing depends on it"},

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,34 +56,6 @@ func infoFields(text string) map[string]string {
 		}
 	}
 	return all
-}
-
-// numbers reads those fields of what a server tells that are whole numbers and never negative, and notes which are not.
-type numbers struct {
-	all map[string]string
-	odd []string
-}
-
-// get returns a field; false: it was not told, or is not understood.
-func (n *numbers) get(name string) (int64, bool) {
-	text := n.all[name]
-	if text == "" {
-		return 0, false
-	}
-	value, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || value < 0 {
-		n.odd = append(n.odd, fmt.Sprintf("%s is %q", name, text))
-		return 0, false
-	}
-	return value, true
-}
-
-// oddly is what was not understood, to be added to a finding; "": nothing.
-func (n *numbers) oddly() string {
-	if len(n.odd) == 0 {
-		return ""
-	}
-	return "; not understood: " + andMore(n.odd[:min(len(n.odd), someNodes)], len(n.odd)-someNodes)
 }
 
 const (
@@ -181,8 +152,8 @@ func judgeEngine(n *server) finding {
 	return okf("%s %s", name, version)
 }
 
-// checkCluster sees whether the servers are a cluster exactly if they are taken for one, and whether it is whole.
-func (d *Doctor) checkCluster(context.Context) finding {
+// checkTopology compares what the servers are with what --redis takes them for, and judges each one's place.
+func (d *Doctor) checkTopology(context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
@@ -196,46 +167,8 @@ func (d *Doctor) checkCluster(context.Context) finding {
 	case d.servers.Cluster != nil && mode == modeStandalone:
 		return fail(addr+" is no node of a cluster", "Use --redis "+d.urlOf("redis", d.userInfo(), addr)+".")
 	}
-	switch {
-	case d.servers.Cluster == nil && d.nodes[0].err != nil:
-		return skipf("no server can be asked")
-	case d.servers.Cluster == nil:
-		return okf("none, as --redis says")
-	case d.clusterErr != nil:
+	if d.clusterErr != nil {
 		return fail(words(d.clusterErr), "See to the nodes that --redis names: none tells who serves what.")
 	}
-	return summarize(d.nodes, judgeCluster)
-}
-
-// judgeCluster judges what a node thinks of its cluster.
-func judgeCluster(n *server) finding {
-	const slots = 16384
-	state, told := n.cluster["cluster_state"]
-	if !told {
-		return skipf("not told")
-	}
-	fields := &numbers{all: n.cluster}
-	found := "state " + state
-	assigned, counted := fields.get("cluster_slots_assigned")
-	if counted {
-		found += fmt.Sprintf(", %d of %d slots assigned", assigned, slots)
-	}
-	if known, ok := fields.get("cluster_known_nodes"); ok {
-		found += fmt.Sprintf(", %d nodes", known)
-	}
-	failing, _ := fields.get("cluster_slots_fail")
-	suspect, _ := fields.get("cluster_slots_pfail")
-	if failing > 0 || suspect > 0 {
-		found += fmt.Sprintf(", %d slots on nodes that do not answer", min(failing, slots)+min(suspect, slots))
-	}
-	found += fields.oddly()
-	switch {
-	case counted && assigned < slots:
-		return fail(found, "Assign the slots that nobody serves: pages in them have no place (redis-cli --cluster fix).")
-	case state != "ok", failing > 0:
-		return fail(found, "Bring back the nodes that failed, or have their replicas take over.")
-	case suspect > 0:
-		return warn(found, "See to the nodes that do not answer the others.")
-	}
-	return okf("%s", found)
+	return summarize(d.nodes, d.judgeNode)
 }

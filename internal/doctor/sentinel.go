@@ -16,9 +16,9 @@ func (d *Doctor) checkSentinel(ctx context.Context) finding {
 	if len(d.reached) == 0 {
 		return skipf("no connection")
 	}
-	votes := make(map[string]int)
 	var first error
 	var failed []string
+	agree := 0
 	for _, addr := range d.reached {
 		primary, err := d.askSentinel(ctx, addr)
 		if err != nil {
@@ -26,9 +26,9 @@ func (d *Doctor) checkSentinel(ctx context.Context) finding {
 			failed = append(failed, addr+": "+words(err))
 			continue
 		}
-		votes[primary]++
-		if votes[primary] > votes[d.primary] {
-			d.primary = primary
+		d.primary = cmp.Or(d.primary, primary)
+		if primary == d.primary {
+			agree++
 		}
 	}
 	if d.primary == "" {
@@ -38,8 +38,8 @@ func (d *Doctor) checkSentinel(ctx context.Context) finding {
 		d.primary = ""
 		return fail("the primary: "+words(err), networkTodo(err))
 	}
-	found := fmt.Sprintf("%d of %d say that %s is at %s", votes[d.primary], len(d.reached), d.servers.Failover.MasterName, d.primary)
-	if votes[d.primary] < len(d.reached) {
+	found := fmt.Sprintf("%d of %d say that %s is at %s", agree, len(d.reached), d.servers.Failover.MasterName, d.primary)
+	if agree < len(d.reached) {
 		return warn(found, "See to the sentinels that do not: they do not count in an election.")
 	}
 	return okf("%s", found)

@@ -3,15 +3,12 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
 // checkSignIn gets an answer from a server, the first that gives one.
@@ -26,19 +23,17 @@ func (d *Doctor) checkSignIn(ctx context.Context) finding {
 	var first error
 	for _, addr := range addrs {
 		client := d.client(addr)
+		began := time.Now()
 		err := client.Ping(ctx).Err()
 		if err == nil {
 			d.closers = append(d.closers, client.Close)
 			d.seed = client
 			d.nodes = []*server{{addr: addr, client: client}}
 			d.pages = client
-			return okf("%s answered %s", addr, d.who())
+			return okf("%s answered %s, in %s", addr, d.who(), milliseconds(time.Since(began)))
 		}
 		_ = client.Close()
 		first = cmp.Or(first, err)
-	}
-	if d.dialTLS() == nil && !isRedisReply(first) && speaksTLS(ctx, addrs[0]) {
-		return fail("the server speaks TLS, and --redis does not say so", "Use rediss:// in place of redis://.")
 	}
 	return fail(words(first), d.signInTodo(first))
 }
@@ -121,6 +116,10 @@ func (d *Doctor) signInTodo(err error) string {
 	if todo := stateTodo(err); todo != "" {
 		return todo
 	}
+	if d.dialTLS() == nil {
+		return "See whether the server hangs, and what it logs, or wants TLS (rediss:// in place of redis://); " +
+			"a firewall may also hold connections."
+	}
 	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
 }
 
@@ -183,17 +182,6 @@ func (d *Doctor) userInfo() string {
 func isRedisReply(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok
-}
-
-// speaksTLS tells whether what hangs up on plain connections takes those with TLS.
-func speaksTLS(ctx context.Context, addr string) bool {
-	conn, err := redisstore.DialTLS(ctx, "tcp", addr, nil, time.Second)
-	if err == nil {
-		_ = conn.Close() // nothing was sent
-		return true
-	}
-	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return untrusted
 }
 
 // errorOf names the node in an error that does not.

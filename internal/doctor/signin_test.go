@@ -38,7 +38,7 @@ func (r reply) Error() string { return string(r) }
 // RedisError marks it as such.
 func (reply) RedisError() {}
 
-// Servers that refuse everybody, and what is no server, are told for what they are, by sign-in and by scripts.
+// Servers that refuse everybody, and what is no server, are told for what they are, by sign-in and by commands.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Redis: &Servers{Single: &redis.Options{}}})
@@ -60,7 +60,7 @@ func TestStates(t *testing.T) {
 		if todo := d.signInTodo(c.err); !strings.Contains(todo, c.says) {
 			t.Errorf("sign-in, %v: %s", c.err, todo)
 		}
-		if f := d.judgeScript(c.err); f.status != Fail || !strings.Contains(f.todo, c.says) {
+		if f := d.judgeCommand(c.err); f.status != Fail || !strings.Contains(f.todo, c.says) {
 			t.Errorf("scripts, %v: %+v", c.err, f)
 		}
 	}

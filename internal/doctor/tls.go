@@ -6,10 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"net/netip"
 	"time"
 
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 )
 
 // leastValidity is how long a certificate should hold yet.
@@ -24,7 +23,7 @@ func (d *Doctor) dialTLS() func(ctx context.Context, network, addr string) (net.
 		return d.servers.Cluster.Dialer
 	case d.servers.Failover != nil && d.servers.Failover.TLSConfig != nil:
 		return func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return redisstore.DialTLS(ctx, network, addr, d.servers.Failover.TLSConfig, d.servers.Failover.DialTimeout)
+			return tlsdial.Dial(ctx, network, addr, d.servers.Failover.TLSConfig, d.servers.Failover.DialTimeout)
 		}
 	case d.servers.Single != nil && (d.cache != nil || d.servers.Single.TLSConfig != nil):
 		return d.servers.Single.Dialer
@@ -48,10 +47,6 @@ func (d *Doctor) checkTLS(ctx context.Context) finding {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			d.reached = nil
-			if speaksPlain(ctx, network, addr) {
-				return fail("the server at "+addr+" answers without TLS, and --redis asks for it",
-					"Use redis:// in place of rediss://, or the port that has TLS.")
-			}
 			return fail(words(err), tlsTodo(err))
 		}
 		_ = conn.Close() // nothing was sent
@@ -70,28 +65,6 @@ func (d *Doctor) checkTLS(ctx context.Context) finding {
 		return warn(f.found, "Have the certificate renewed.")
 	}
 	return f
-}
-
-// speaksPlain tells whether a server answers who does not encrypt. Nothing secret is sent.
-func speaksPlain(ctx context.Context, network, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, network, addr)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	var answer [1]byte
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return false
-	}
-	if _, err := conn.Read(answer[:]); err != nil {
-		return false
-	}
-	return answer[0] == '+' || answer[0] == '-'
 }
 
 func nameOf(c *x509.Certificate) string {
@@ -114,7 +87,7 @@ func tlsTodo(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "Have this machine trust who issued the certificate: SSL_CERT_FILE names a file of authorities."
 	}
-	return "See to the server's TLS settings, and that nothing between it and this machine cuts connections."
+	return "See that the server has TLS at this port, or use redis:// in place of rediss://."
 }
 
 // judgePlain judges connections without TLS: whoever is on the way can read passwords.
@@ -122,7 +95,6 @@ func judgePlain(ctx context.Context, network string, addrs []string) finding {
 	if network == "unix" {
 		return okf("none, on a socket of this machine")
 	}
-	where := "on this machine"
 	for _, addr := range addrs {
 		host, _, _ := net.SplitHostPort(addr)
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -130,21 +102,11 @@ func judgePlain(ctx context.Context, network string, addrs []string) finding {
 			return skipf("none; %s: %v", addr, err)
 		}
 		for _, ip := range ips {
-			if f := judgePlainTo(ip.Unmap()); f != "" {
-				return warn("none, and "+f, "Encrypt: enable TLS at the server, and use rediss:// in --redis.")
-			}
-			if !ip.Unmap().IsLoopback() {
-				where = "on a private network"
+			if ip = ip.Unmap(); !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() {
+				return warn("none, and "+ip.String()+" is a public address",
+					"Encrypt: enable TLS at the server, and use rediss:// in --redis.")
 			}
 		}
 	}
-	return okf("none, %s", where)
-}
-
-// judgePlainTo says what is wrong with an address; "": nothing.
-func judgePlainTo(ip netip.Addr) string {
-	if ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() {
-		return ""
-	}
-	return ip.String() + " is a public address"
+	return okf("none, on a private network")
 }

@@ -9,8 +9,8 @@ import (
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
-		"127.0.0.1:6379":     "ok none, on this machine",
-		"[::1]:6379":         "ok none, on this machine",
+		"127.0.0.1:6379":     "ok none, on a private network",
+		"[::1]:6379":         "ok none, on a private network",
 		"10.1.2.3:6379":      "ok none, on a private network",
 		"192.0.2.1:6379":     "warn none, and 192.0.2.1 is a public address",
 		"[2001:db8::1]:6379": "warn none, and 2001:db8::1 is a public address",

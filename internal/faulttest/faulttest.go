@@ -63,6 +63,16 @@ func (l Ledger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Sta
 	return l.rows(func() ([]ledger.Row, ledger.Standing, error) { return l.Ledger.Keys(ctx, page) })
 }
 
+// EachRow counts, and may fail.
+func (l Ledger) EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.Standing, error) {
+	return Do(l.Faults, func() (ledger.Standing, error) { return l.Ledger.EachRow(ctx, page, each) })
+}
+
+// OfHash counts, and may fail.
+func (l Ledger) OfHash(ctx context.Context, hash uint64, after *ledger.Row, limit int) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.OfHash(ctx, hash, after, limit) })
+}
+
 func (l Ledger) rows(read func() ([]ledger.Row, ledger.Standing, error)) ([]ledger.Row, ledger.Standing, error) {
 	type page struct {
 		rows     []ledger.Row
@@ -82,7 +92,7 @@ func (l Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
 
 // Changed counts, and may fail.
 func (l Ledger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {
 	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
 }

@@ -7,14 +7,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 )
-
-// seenKind is the kind that record_seen records.
-const seenKind = "seen"
 
 // audited is what an audit line says of a request beside what every request has.
 type audited struct {
@@ -22,6 +20,7 @@ type audited struct {
 	user, target string               // ids
 	counts       map[string]*opCounts // of the activities asked for, by kind; nil: of one, or none
 	pages        int
+	force        bool
 	changed      int
 }
 
@@ -77,19 +76,36 @@ func (k *call) noteDeleted(n int) {
 }
 
 // noteReshape says that the request is to change the number of pages.
-func (k *call) noteReshape(pages int) {
+func (k *call) noteReshape(pages int, force bool) {
 	if k.audit != nil {
-		k.audit.op, k.audit.pages = "reshape", pages
+		k.audit.op, k.audit.pages, k.audit.force = "reshape", pages, force
 	}
 }
 
-// toAudit is what of a request is to be audited, where it is of a route that writes or explains; else nil.
+// audited reports whether requests of the route are audited: those that write, or explain.
+func (r route) audited() bool {
+	writes := r.method != http.MethodGet &&
+		(slices.Contains(r.scopes, access.ActivityWrite) || slices.Contains(r.scopes, access.OpsWrite))
+	return writes || r.path == explainPath || r.path == opsKeyPath
+}
+
+// toAudit is what of a request is to be audited; nil if it is not.
 func (s *service) toAudit(r route) *audited {
-	writes := r.method != http.MethodGet && slices.Contains(r.scopes, access.ActivityWrite)
-	if s.access.Audit == nil || !writes && r.path != explainPath && r.path != opsKeyPath {
+	if s.access.Audit == nil || !r.audited() {
 		return nil
 	}
 	return new(audited)
+}
+
+// mayAudit refuses a request whose line the audit log would not take. It is asked before anything
+// is done.
+func (s *service) mayAudit() error {
+	if err := s.access.Audit.Check(); err != nil {
+		return &refusal{
+			problem: problem{Code: codeAuditUnavailable, Message: err.Error() + ": request not processed, retry"}, after: time.Second,
+		}
+	}
+	return nil
 }
 
 // noteSeen has a feed audited that records what it shows.
@@ -97,8 +113,8 @@ func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
 	if s.access.Audit == nil {
 		return
 	}
-	k.audit = &audited{op: opAdd, user: viewer, counts: map[string]*opCounts{seenKind: {add: len(a.Kept)}}}
-	if !slices.ContainsFunc(a.Degraded, func(d activity.Degraded) bool { return d.Kind == seenKind }) {
+	k.audit = &audited{op: opAdd, user: viewer, counts: map[string]*opCounts{activity.Seen: {add: len(a.Kept)}}}
+	if !slices.ContainsFunc(a.Degraded, func(d activity.Degraded) bool { return d.Kind == activity.Seen }) {
 		k.audit.changed = len(a.Kept)
 	}
 }
@@ -128,11 +144,15 @@ func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, 
 	if refused != nil {
 		attrs = append(attrs, slog.String("reason", refused.Message), slog.Uint64("suppressed", suppressed))
 	}
+	if refused != nil {
+		s.access.Audit.LogRefused(r.Context(), attrs...)
+		return
+	}
 	s.access.Audit.Log(r.Context(), attrs...)
 }
 
 func (a *audited) attrs(ids *access.IDs) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 7)
+	attrs := make([]slog.Attr, 0, 8)
 	for _, field := range []struct{ name, value string }{
 		{"op", a.op}, {"kind", a.kind}, {"user", ids.Hash(a.user)}, {"target", ids.Hash(a.target)},
 	} {
@@ -142,6 +162,9 @@ func (a *audited) attrs(ids *access.IDs) []slog.Attr {
 	}
 	if a.pages > 0 {
 		attrs = append(attrs, slog.Int("pages", a.pages))
+	}
+	if a.force {
+		attrs = append(attrs, slog.Bool("force", true))
 	}
 	if a.counts != nil {
 		counts := make([]any, 0, len(a.counts))

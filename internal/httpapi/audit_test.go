@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,8 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
@@ -46,7 +50,7 @@ func audited(t *testing.T, log *slog.Logger) audits {
 	t.Helper()
 	a := audits{ids: access.NewIDs(), out: new(bytes.Buffer)}
 	c := httpapi.Config{Logger: log}
-	c.Access.IDs, c.Access.Audit = a.ids, access.NewAudit(a.out, slog.New(slog.DiscardHandler))
+	c.Access.IDs, c.Access.Audit = a.ids, access.NewAudit(a.out, access.AuditRefuse, slog.New(slog.DiscardHandler))
 	a.service, _ = guarded(t, c, nil)
 	return a
 }
@@ -94,7 +98,15 @@ func TestAudit(t *testing.T) {
 		{"GET", "/v1/ops/users/u/keys/block/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "op": "inspect", "kind": "block", "user": u, "target": v, "changed": 0.0, "token": "ops"}},
 		{"GET", "/v1/ops/users/u/keys/zqx/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "status": 422.0, "code": "unknown_kind", "changed": 0.0, "token": "ops"}},
 		{"GET", "/v1/ops/users/u", "", "ops", "", nil},
-		{"PUT", "/v1/pages", `{"pages":16}`, "activity", "", map[string]any{"route": "/v1/pages", "op": "reshape", "pages": 16.0, "changed": 0.0}},
+		{"PUT", "/v1/pages", `{"pages":16}`, "fleet", "", map[string]any{"route": "/v1/pages", "op": "reshape", "pages": 16.0, "changed": 0.0, "token": "fleet"}},
+		{"PUT", "/v1/pages", `{"pages":16,"force":true}`, "fleet", "", map[string]any{
+			"route": "/v1/pages", "op": "reshape", "pages": 16.0, "force": true, "changed": 0.0, "token": "fleet"}},
+		{"POST", "/v1/ops/pages/0/rebuild", "", "fleet", "", map[string]any{
+			"route": "/v1/ops/pages/:number/rebuild", "changed": 0.0, "token": "fleet"}},
+		{"POST", "/v1/ops/scrub", "", "fleet", "", map[string]any{"route": "/v1/ops/scrub", "status": 202.0, "changed": 0.0, "token": "fleet"}},
+		{"PUT", "/v1/pages", `{"pages":16}`, "activity", "", map[string]any{
+			"route": "/v1/pages", "status": 403.0, "code": "forbidden", "token": "activity",
+			"reason": "the token does not have the scope that this needs: ops:write", "suppressed": 0.0}},
 		{"DELETE", "/v1/users/u", "", "activity", "", map[string]any{"route": "/v1/users/:user", "op": "delete_user", "user": u, "changed": 2.0}},
 		{"PUT", "/v1/users/u/blocks/u", "", "activity", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 422.0, "code": "self_block", "changed": 0.0}},
 		{"PUT", "/v1/users/u/blocks/v", "", "feed", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 403.0, "code": "forbidden", "token": "feed",
@@ -245,4 +257,55 @@ func TestNoIDsInLogs(t *testing.T) {
 	if !slices.ContainsFunc(a.take(t), func(l map[string]any) bool { return l["user"] == a.ids.Hash(user) }) {
 		t.Error("the audit log does not have the user's hash")
 	}
+}
+
+// TestAuditUnavailable has the audit log fail while a stream is open. Its lines are refused, and
+// recorded again when the log is back.
+func TestAuditUnavailable(t *testing.T) {
+	out := &brokenLog{}
+	c := httpapi.Config{}
+	c.Access.Audit = access.NewAudit(out, access.AuditRefuse, slog.New(slog.DiscardHandler))
+	s := newService(t, c, activity.BuiltinKinds())
+	stream := s.duplex(t, s.start(t))
+	put := func() int { return s.do(t, "PUT", "/v1/users/1/blocks/2", "").Status }
+	wantLine := func(target, want string) {
+		t.Helper()
+		stream.write(activityLine("1", "block", target, "add") + "\n")
+		if got := stream.line(); !strings.HasPrefix(got, want) {
+			t.Errorf("block of %s: %s, want %s", target, got, want)
+		}
+	}
+	wantLine("3", yes)
+	out.broken.Store(true)
+	if status := put(); status != 200 { // nobody knew yet
+		t.Errorf("%d", status)
+	}
+	if status := put(); status != 503 {
+		t.Errorf("%d", status)
+	}
+	wantLine("4", `{"error":{"code":"audit_unavailable"`)
+	out.broken.Store(false)
+	for end := time.Now().Add(time.Minute); put() != 200; {
+		if time.Now().After(end) {
+			t.Fatal("blocks are refused for a minute")
+		}
+	}
+	wantLine("4", yes)
+	if n := strings.Count(out.String(), `"status":200`); n != 2 {
+		t.Errorf("%d lines of blocks: %s", n, out)
+	}
+}
+
+// brokenLog takes no line while it is broken.
+type brokenLog struct {
+	lockedBuffer
+
+	broken atomic.Bool
+}
+
+func (b *brokenLog) Write(line []byte) (int, error) {
+	if b.broken.Load() {
+		return 0, errors.New("no space left")
+	}
+	return b.lockedBuffer.Write(line)
 }

@@ -63,7 +63,7 @@ func (r *refusal) headers(h http.Header) {
 type refusals map[string]*atomic.Uint64
 
 func refusalCodes() []string {
-	return []string{codeUnauthenticated, codeForbidden, codeRateLimited, codeMisdirected, codeCrossOrigin}
+	return []string{codeUnauthenticated, codeForbidden, codeRateLimited, codeMisdirected, codeCrossOrigin, codeAuditUnavailable}
 }
 
 func newRefusals() refusals {
@@ -78,7 +78,7 @@ func newRefusals() refusals {
 type accessStats struct {
 	Refused       map[string]uint64   `json:"refused"` // requests that were not let in, by the code of their error
 	TokenFile     *access.ReloadStats `json:"token_file,omitempty"`
-	AuditFailures uint64              `json:"audit_failures"` // lines that could not be written
+	AuditFailures uint64              `json:"audit_failures"` // lines that were lost
 }
 
 func (s *service) accessStats() accessStats {
@@ -158,7 +158,12 @@ func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 			leaveBody(c)
 			return err
 		}
-		k.audit = s.toAudit(r)
+		if k.audit = s.toAudit(r); k.audit != nil {
+			if err := s.mayAudit(); err != nil {
+				leaveBody(c)
+				return err
+			}
+		}
 		return next(c)
 	}
 }

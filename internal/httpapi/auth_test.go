@@ -48,11 +48,12 @@ func tokensOf(t testing.TB, entries ...string) (tokens *access.Tokens, file stri
 // as are the headers of a request with a token.
 func as(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// guarded is a service that asks for tokens: one of each scope, named as that is, all, and old, which has expired.
+// guarded is a service that asks for tokens: one of each scope (that of ops:write is fleet), all, and old, which has expired.
 func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service, file string) {
 	t.Helper()
 	c.Access.Tokens, file = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
-		tokenEntry("all", "feed:read,activity:write,ops:read", ""), tokenEntry("old", "feed:read,activity:write,ops:read", `,"expires":"2020-01-01T00:00:00Z"`))
+		tokenEntry("fleet", "ops:write", ""), tokenEntry("all", "feed:read,activity:write,ops:read,ops:write", ""),
+		tokenEntry("old", "feed:read,activity:write,ops:read,ops:write", `,"expires":"2020-01-01T00:00:00Z"`))
 	return newLogged(t, c, kinds, c.Logger), file
 }
 
@@ -64,15 +65,16 @@ func TestScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := guarded(t, httpapi.Config{}, kinds)
-	const anybody, read, write, ops = "none feed activity ops all old wrong", "feed all", "activity all", "ops all"
+	const anybody, read, write = "none feed activity ops fleet all old wrong", "feed all", "activity all"
+	const ops, fleet = "ops all", "fleet all"
 	may := map[string]string{
 		"GET /healthz": anybody, "GET /readyz": anybody,
-		"GET /openapi.json": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody,
+		"GET /openapi.json": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody, "GET /docs/*": anybody,
 		"GET /ops": anybody, "GET /ops/*": anybody,
 		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages": ops, "GET /v1/ops/pages/:number": ops,
 		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
-		"POST /v1/ops/pages/:number/rebuild": write, "POST /v1/ops/scrub": write,
-		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops all", "GET /v1/pages": ops, "PUT /v1/pages": write,
+		"POST /v1/ops/pages/:number/rebuild": fleet, "POST /v1/ops/scrub": fleet,
+		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops fleet all", "GET /v1/pages": ops, "PUT /v1/pages": fleet,
 		"POST /v1/feed/filter": read, "POST /v1/feed/explain": "feed ops all",
 		"GET /v1/users/:user": read, "DELETE /v1/users/:user": write, "GET /v1/users/:user/export": read, "POST /v1/users/:user/preview": read,
 		"POST /v1/activities": write, "POST /v1/users/:user/seen": write,
@@ -108,7 +110,7 @@ func TestScopes(t *testing.T) {
 		}
 		method, path, _ := strings.Cut(name, " ")
 		path = strings.NewReplacer(":user", "u", ":target", "x").Replace(path)
-		for _, token := range []string{"none", "feed", "activity", "ops", "all", "old", "wrong"} {
+		for _, token := range []string{"none", "feed", "activity", "ops", "fleet", "all", "old", "wrong"} {
 			headers := as(token)
 			if token == "none" {
 				headers = nil
@@ -184,7 +186,7 @@ func TestForbidden(t *testing.T) {
 	counts, _ := a.JSON["access"].(map[string]any)
 	refused, _ := counts["refused"].(map[string]any)
 	file, _ := counts["token_file"].(map[string]any)
-	if refused["forbidden"] != 3.0 || refused["unauthenticated"] != 1.0 || len(refused) != 5 || file["failing"] != false || file["reloads"] != 0.0 {
+	if refused["forbidden"] != 3.0 || refused["unauthenticated"] != 1.0 || len(refused) != 6 || file["failing"] != false || file["reloads"] != 0.0 {
 		t.Errorf("counted: %v", counts)
 	}
 	exported := s.do(t, "GET", "/metrics", "", as("ops")...).Body

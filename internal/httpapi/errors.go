@@ -34,13 +34,13 @@ const (
 	codeUnavailable          = "unavailable"
 	codeLimitReached         = "limit_reached"
 	codeStuck                = "stuck"
-	codeReshaping            = "reshaping"
 	codeInternal             = "internal"
 	codeUnauthenticated      = "unauthenticated"
 	codeForbidden            = "forbidden"
 	codeCrossOrigin          = "cross_origin"
 	codeMisdirected          = "misdirected"
 	codeRateLimited          = "rate_limited"
+	codeAuditUnavailable     = "audit_unavailable"
 )
 
 // statusGone is logged, and never sent, for a client that did not wait for its
@@ -91,7 +91,7 @@ func (p problem) status() int {
 		return http.StatusMethodNotAllowed
 	case activity.CodeNoLedger:
 		return http.StatusNotImplemented
-	case codeLimitReached, codeStuck, codeReshaping:
+	case codeLimitReached, codeStuck:
 		return http.StatusConflict
 	case codeTimeout:
 		return http.StatusRequestTimeout
@@ -99,9 +99,10 @@ func (p problem) status() int {
 		return http.StatusRequestEntityTooLarge
 	case codeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
-	case activity.CodeUnknownKind, activity.CodeSelfBlock, activity.CodeUnsupportedOp, activity.CodeWrongEffect, codeUnknownOp:
+	case activity.CodeUnknownKind, activity.CodeSelfBlock, activity.CodeUnsupportedOp, activity.CodeWrongEffect,
+		activity.CodeTooManyPages, activity.CodeTooManyIDs, codeUnknownOp:
 		return http.StatusUnprocessableEntity
-	case codeUnavailable, codeOverloaded:
+	case codeUnavailable, codeOverloaded, codeAuditUnavailable:
 		return http.StatusServiceUnavailable
 	case codeInternal:
 		return http.StatusInternalServerError
@@ -146,8 +147,6 @@ func describe(err error) problem {
 		return problem{Code: codeNotFound, Message: "there is no such page"}
 	case errors.Is(err, errStuck):
 		return problem{Code: codeStuck, Message: errStuck.Error()}
-	case errors.Is(err, activity.ErrReshaping):
-		return problem{Code: codeReshaping, Message: "a reshape to another number of pages is under way, or was asked for since"}
 	case errors.Is(err, activity.ErrOverloaded):
 		return problem{Code: codeOverloaded, Message: "the service has too much to do, and has done nothing of this"}
 	case errors.Is(err, activity.ErrClosed):

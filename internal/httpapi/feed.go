@@ -111,6 +111,7 @@ func (s *service) filter(c echo.Context) error {
 		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
 			return err
 		}
+		req.MayRecord = s.access.Audit.Check
 	}
 	if err := s.userMay(req.Viewer); err != nil {
 		return err

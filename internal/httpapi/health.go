@@ -103,6 +103,8 @@ func downOf(err error) down {
 		d.Reason = "it does not answer in time"
 	case is:
 		d.Reason = "it cannot be reached"
+	case errors.Is(err, activity.ErrBehind):
+		d.Reason = "its changes are not read in time; each feed asks it for its page"
 	}
 	return d
 }

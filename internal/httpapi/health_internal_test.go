@@ -23,6 +23,7 @@ func TestDown(t *testing.T) {
 		{dial(&net.DNSError{Err: "no such host", Name: "redis", IsNotFound: true}), "it cannot be reached"},
 		{dial(os.ErrDeadlineExceeded), "it does not answer in time"},
 		{context.DeadlineExceeded, "it does not answer in time"},
+		{fmt.Errorf("polls: %w", activity.ErrBehind), "its changes are not read in time; each feed asks it for its page"},
 		{errors.New("OOM command not allowed"), "it does not work (see the log)"},
 	} {
 		err := fmt.Errorf("ask: %w", &activity.UnavailableError{Dependency: "pages", Err: c.err})

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -216,31 +215,7 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 // newLogged is newService, whose recorder logs, too, from goroutines of its own.
 func newLogged(t testing.TB, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	ended := make(chan struct{})
-	s := &service{
-		ledger: &faultyLedger{Ledger: l, switched: switched{ended: ended}},
-		store:  &faultyStore{Store: &favfilter.Memory{}, switched: switched{ended: ended}},
-	}
-	s.recorder, err = activity.Open(t.Context(), activity.Config{
-		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
-		Now:            s.now,
-		Logger:         log,
-		StalenessBound: 100 * time.Millisecond, // what a write takes while the store is down
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.recorder.Close)
-	t.Cleanup(func() { close(ended) })
-	c.Recorder = s.recorder
-	s.tokens = c.Access.Tokens
-	s.Handler = httpapi.New(c)
-	return s
+	return newOfPages(t, 16, c, kinds, log)
 }
 
 func open(t testing.TB) *service {

@@ -22,6 +22,10 @@ const (
 	maxMessage = 200
 )
 
+// maxTexts is the most strings of one list in a request. No request takes more, and most take
+// fewer.
+const maxTexts = activity.MaxPreviewed
+
 // errNull says that there is a null. No field of any request takes one.
 var errNull = errors.New("null where a value is needed")
 
@@ -34,7 +38,7 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 		// Of every type in a request. One function for them all would have to take
 		// an interface, at the cost of an allocation a value.
 		json.WithUnmarshalers(json.JoinUnmarshalers(
-			notNull[string](), notNull[*string](), notNull[[]string](),
+			element[string](maxTexts), notNull[*string](), notNull[[]string](),
 			notNull[postsRequest](),
 			notNull[*int](), notNull[bool](),
 			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](), notNull[pagesRequest](), notNull[scrubRequest](),
@@ -61,7 +65,7 @@ func notNull[T any]() *json.Unmarshalers {
 var errTooMany = errors.New("too many values")
 
 // element refuses a null for a T in an array, and the array when it has more than most of
-// them: empty objects take fifty times the room of their text.
+// them: empty objects take fifty times the room of their text, and empty strings thirty times.
 func element[T any](most int64) *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
 		kind, before := dec.StackIndex(dec.StackDepth())
@@ -97,8 +101,9 @@ func explainJSON(err error) error {
 		field := fieldOf(bad.JSONPointer)
 		switch {
 		case errors.Is(bad, errTooMany): // named by the first of them, as in "posts[5000]"
-			array, index, _ := strings.Cut(field, "[")
-			return refuse(activity.CodeOutOfRange, array, "more than "+strings.TrimSuffix(index, "]")+" values")
+			last := max(0, strings.LastIndexByte(field, '['))
+			most := strings.Trim(field[last:], "[]")
+			return refuse(activity.CodeOutOfRange, field[:last], "more than "+most+" values")
 		case errors.Is(bad, json.ErrUnknownName):
 			return refuse(codeUnknownField, field, "there is no such field")
 		case errors.Is(bad, errNull):

@@ -109,6 +109,9 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	if err := s.pace(callOf(c), len(k.results)); err != nil {
 		return s.refuseLines(c, k, err)
 	}
+	if err := s.mayAudit(); err != nil {
+		return s.refuseLines(c, k, err)
+	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
 	results, err := s.recordLines(ctx, callOf(c), k)
@@ -128,7 +131,7 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	return nil
 }
 
-// refuseLines sets the result of all sound lines, whose token is no longer good for them.
+// refuseLines sets the result of all sound lines, which are not recorded because of err.
 func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 	if c.Request().Context().Err() != nil {
 		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.activities), errGone, err)

@@ -10,6 +10,7 @@ import (
 
 type pagesRequest struct {
 	Pages *int `json:"pages"`
+	Force bool `json:"force"`
 }
 
 // pagesAnswer has the fields of an [activity.Shape], in words of the API.
@@ -50,10 +51,14 @@ func (s *service) reshape(c echo.Context) error {
 	case *req.Pages < 1 || *req.Pages > activity.MaxPages:
 		return refuse(activity.CodeOutOfRange, "pages", "not a power of two from 1 to 16777216")
 	}
-	callOf(c).noteReshape(*req.Pages)
+	callOf(c).noteReshape(*req.Pages, req.Force)
+	var options []activity.ReshapeOption
+	if req.Force {
+		options = append(options, activity.ForceReshape)
+	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	started, err := s.recorder.StartReshape(ctx, uint32(*req.Pages))
+	started, err := s.recorder.StartReshape(ctx, uint32(*req.Pages), options...)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,18 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
@@ -28,8 +37,15 @@ func TestPages(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 200 || a.JSON["reshaping"] != true {
 		t.Errorf("the same again: %d %s", a.Status, a.Body)
 	}
-	if a := s.do(t, "PUT", "/v1/pages", `{"pages":32}`); a.Status != 409 || a.Code != "reshaping" {
-		t.Errorf("another number: %d %s", a.Status, a.Body)
+	if a := s.do(t, "PUT", "/v1/pages", `{"pages":32}`); a.Status != 202 || a.JSON["pages"] != 32.0 || a.JSON["reshaping"] != true {
+		t.Errorf("another number, in its place: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "PUT", "/v1/pages", `{"pages":16}`); a.Status != 200 || a.JSON["pages"] != 16.0 || a.JSON["reshaping"] != false ||
+		a.JSON["trouble"] != nil {
+		t.Errorf("the number of before, which takes it back: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 202 || a.JSON["pages"] != 64.0 || a.JSON["reshaping"] != true {
+		t.Errorf("after all: %d %s", a.Status, a.Body)
 	}
 	s.await(t, "it says what it waits for", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["trouble"] != "what this call needs is unavailable: pages" || a.JSON["reshaped"] != 0.0 {
@@ -48,6 +64,78 @@ func TestPages(t *testing.T) {
 		s.want(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"%d","posts":[{"id":"p","author":"x"}]}`, i), 200,
 			`{"posts":[],"dropped":[{"id":"p","kind":"block","actor":"x"}],"degraded":[]}`)
 	}
+}
+
+// TestPagesForced: many more pages than are due are refused, with both numbers, unless that is forced; a reshape to them can be
+// taken back while it goes on.
+func TestPagesForced(t *testing.T) {
+	s := newOfPages(t, 256, httpapi.Config{}, nil, nil)
+	s.want(t, "PUT", "/v1/users/1/blocks/x", "", 200, yes)
+	for _, body := range []string{`{"pages":524288}`, `{"pages":524288,"force":false}`} {
+		a := s.do(t, "PUT", "/v1/pages", body)
+		if a.Status != 422 || a.Code != "too_many_pages" || a.Field != "pages" || !strings.Contains(a.Body, "524288 pages, at most 262144 without force") {
+			t.Errorf("%s: %d %s", body, a.Status, a.Body)
+		}
+	}
+	for _, body := range []string{`{"pages":16,"force":null}`, `{"pages":16,"force":1}`} {
+		if a := s.do(t, "PUT", "/v1/pages", body); a.Status != 400 || a.Field != "force" {
+			t.Errorf("%s: %d %s", body, a.Status, a.Body)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["pages"] != 256.0 || a.JSON["reshaping"] != false {
+		t.Errorf("what was refused changed something: %s", a.Body)
+	}
+	if a := s.do(t, "PUT", "/v1/pages", `{"pages":524288,"force":true}`); a.Status != 202 || a.JSON["pages"] != 524288.0 {
+		t.Fatalf("forced: %d %s", a.Status, a.Body)
+	}
+	s.await(t, "it is under way", func() error {
+		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaped"] == 0.0 {
+			return errors.New(a.Body)
+		}
+		return nil
+	})
+	if a := s.do(t, "PUT", "/v1/pages", `{"pages":256}`); a.Status != 202 || a.JSON["pages"] != 256.0 {
+		t.Fatalf("taken back: %d %s", a.Status, a.Body)
+	}
+	s.await(t, "everybody is back", func() error {
+		a := s.do(t, "GET", "/v1/pages", "")
+		if a.JSON["reshaped"] != 256.0 || a.JSON["reshaping"] != false || a.JSON["shared_pages"] != 256.0 || a.JSON["trouble"] != nil {
+			return errors.New(a.Body)
+		}
+		return nil
+	})
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"x"}]}`, 200,
+		`{"posts":[],"dropped":[{"id":"p","kind":"block","actor":"x"}],"degraded":[]}`)
+}
+
+// newOfPages is newLogged of so many pages.
+func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ended := make(chan struct{})
+	s := &service{
+		ledger: &faultyLedger{Ledger: l, switched: switched{ended: ended}},
+		store:  &faultyStore{Store: &favfilter.Memory{}, switched: switched{ended: ended}},
+	}
+	s.recorder, err = activity.Open(t.Context(), activity.Config{
+		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
+		Now:            s.now,
+		Logger:         log,
+		StalenessBound: 100 * time.Millisecond, // what a write takes while the store is down
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.recorder.Close)
+	t.Cleanup(func() { close(ended) })
+	c.Recorder = s.recorder
+	s.tokens = c.Access.Tokens
+	s.Handler = httpapi.New(c)
+	return s
 }
 
 func (s *service) await(t *testing.T, what string, check func() error) {

@@ -9,6 +9,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
+// docsPath is where the API's description for people is.
+const docsPath = "/docs"
+
 // route is one method of one path: the one place that says what there is, and who may use it.
 type route struct {
 	method, path string
@@ -25,29 +28,31 @@ func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
 	ops := []access.Scope{access.OpsRead}
+	fleet := []access.Scope{access.OpsWrite} // routes that run the fleet rather than serve a user
 	opsPage := page(echo.WrapHandler(opspage.New()))
 	all := []route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
 		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
-		{http.MethodGet, "/docs", page(s.docs), nil, true},
-		{http.MethodGet, "/docs/style.css", page(s.docsStyle), nil, true},
+		{http.MethodGet, docsPath, page(docs), nil, true},
+		{http.MethodGet, docsPath + "/style.css", page(docsFile), nil, true},
+		{http.MethodGet, docsPath + "/*", page(docsFile), nil, true},
 		{http.MethodGet, opspage.Path, opsPage, nil, true}, // static: it has no data of its own
 		{http.MethodGet, opspage.Path + "/*", opsPage, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodGet, "/metrics", s.scrape, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
-		{http.MethodGet, "/v1/kinds", s.kinds, []access.Scope{access.FeedRead, access.ActivityWrite, access.OpsRead}, true},
+		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},
 		{http.MethodGet, "/v1/pages", s.pages, ops, false},
-		{http.MethodPut, "/v1/pages", s.reshape, write, false},
+		{http.MethodPut, "/v1/pages", s.reshape, fleet, false},
 		{http.MethodGet, "/v1/users/:user", s.user, read, false},
 		{http.MethodDelete, "/v1/users/:user", s.deleteUser, write, false},
 		{http.MethodGet, "/v1/users/:user/export", s.export, read, false},
 		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
 		{http.MethodPost, "/v1/activities", s.batch, write, false},
 	}
-	all = append(all, s.opsRoutes(ops, write)...)
+	all = append(all, s.opsRoutes(ops, fleet)...)
 	for _, k := range s.recorder.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {

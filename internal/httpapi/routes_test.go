@@ -1,43 +1,117 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
+	"net/http"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/inspect"
+	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// TestEveryRouteIsDescribed: each route has its place in calls, and nothing else is there.
-func TestEveryRouteIsDescribed(t *testing.T) {
-	r, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 1})
+// describedBy returns the service's routes, and the operations of its description by "<method> <path>", as routes have them.
+func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]operation) {
+	t.Helper()
+	r, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 1, Kinds: kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	s := &service{recorder: r}
-	described := calls(r.Kinds())
-	for _, r := range s.routes() {
+	text, err := openapi.Document(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]operation `json:"paths"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	operations := make(map[string]operation)
+	for path, item := range document.Paths {
+		path = strings.NewReplacer("{", ":", "}", "").Replace(path)
+		for method, o := range item {
+			operations[strings.ToUpper(method)+" "+path] = o
+		}
+	}
+	return (&service{recorder: r}).routes(), operations
+}
+
+// operation is what a route decides of its description.
+type operation struct {
+	ID        string                `json:"operationId"` //nolint:tagliatelle // the specification's name
+	Tags      []string              `json:"tags"`
+	Summary   string                `json:"summary"`
+	Security  []map[string][]string `json:"security"`
+	Body      any                   `json:"requestBody"` //nolint:tagliatelle // the same
+	Text      string                `json:"description"`
+	Params    []parameter           `json:"parameters"`
+	Responses map[string]struct {
+		Description string `json:"description"`
+	} `json:"responses"`
+}
+
+type parameter struct {
+	Name   string         `json:"name"`
+	Text   string         `json:"description"`
+	Schema map[string]any `json:"schema"`
+}
+
+// has reports whether the operation has an answer with the code.
+func (o operation) has(code string) bool {
+	return strings.Contains(o.Responses[strconv.Itoa(problem{Code: code}.status())].Description, "`"+code+"`")
+}
+
+// TestEveryRouteIsDescribed: each route has its operation, and nothing else is there. Scopes, and the errors that all routes of a sort
+// have, are those of the route.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	routes, described := describedBy(t, activity.BuiltinKinds())
+	for _, r := range routes {
 		route := r.method + " " + r.path
-		if r.below() {
-			if route != "GET /ops/*" {
+		if strings.HasSuffix(r.path, "/*") {
+			if route != "GET /ops/*" && route != "GET /docs/*" {
 				t.Errorf("%s is left out of the description: only files of a page may be", route)
 			}
 			continue
 		}
-		c, ok := described[route]
+		o, ok := described[route]
 		delete(described, route)
 		if !ok {
-			t.Errorf("%s is not described: add it to calls, in openapicalls.go", route)
+			t.Errorf("%s is not described: add it to internal/openapi/openapi.yaml", route)
 			continue
 		}
-		if c.id == "" || c.tag == "" || c.summary == "" || len(c.answers) == 0 {
-			t.Errorf("%s is described without its id, tag, summary or answers", route)
+		if o.ID == "" || len(o.Tags) != 1 || o.Summary == "" {
+			t.Errorf("%s is described without its id, tag or summary", route)
+		}
+		var security []map[string][]string
+		for _, scope := range r.scopes {
+			security = append(security, map[string][]string{"token": {string(scope)}})
+		}
+		if !reflect.DeepEqual(o.Security, security) {
+			t.Errorf("%s: the description has the scopes %v, the route has %v", route, o.Security, r.scopes)
+		}
+		body := o.Body != nil
+		for code, want := range map[string]bool{
+			codeInternal: true, codeMisdirected: true, codeUnauthenticated: len(r.scopes) > 0, codeForbidden: len(r.scopes) > 0,
+			codeRateLimited: len(r.scopes) > 0, codeCrossOrigin: r.method != http.MethodGet, codeAuditUnavailable: r.audited(),
+			codeOverloaded: !r.free, codeMalformedJSON: body, codeUnsupportedMediaType: body, codeTooLarge: body,
+			codeUnexpectedBody: !body && o.has(codeTimeout), activity.CodeInvalidID: o.has(activity.CodeInvalidID) || strings.Contains(r.path, ":"),
+		} {
+			if o.has(code) != want {
+				t.Errorf("%s: the description has the error %s: %t, want %t", route, code, !want, want)
+			}
 		}
 	}
 	for route := range described {
@@ -45,17 +119,52 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsDescribed: codes that calls may be answered with have a text, and are in docs/API.md.
+// schemasOf returns the schemas of the description, of the built-in kinds.
+func schemasOf(t *testing.T) map[string]any {
+	t.Helper()
+	text, err := openapi.Document(activity.BuiltinKinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Components struct {
+			Schemas map[string]any `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	return document.Components.Schemas
+}
+
+// within returns what is in v at a path of names, separated by dots.
+func within(t *testing.T, v any, path string) any {
+	t.Helper()
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := v.(map[string]any)
+		if v = object[name]; v == nil {
+			t.Fatalf("the description has no %s of %s", name, path)
+		}
+	}
+	return v
+}
+
+// TestEveryCodeIsDescribed: codes that calls may be answered with are in the description, with their status, and in docs/API.md.
 func TestEveryCodeIsDescribed(t *testing.T) {
-	texts := codeTexts()
+	schema := within(t, schemasOf(t), "Error.properties.error.properties.code")
+	texts, _ := within(t, schema, "x-enumDescriptions").(map[string]any)
+	if values, _ := within(t, schema, "enum").([]any); len(values) != len(texts) {
+		t.Errorf("%d codes, %d texts", len(values), len(texts))
+	}
 	text, err := os.ReadFile("../../docs/API.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, list, _ := strings.Cut(string(text), "\n## Errors\n")
 	for code := range allCodes(t) {
-		if texts[code] == "" {
-			t.Errorf("the code %q has no text: add it to codeTexts, in openapierrors.go", code)
+		about, _ := texts[code].(string)
+		if status := strconv.Itoa(problem{Code: code}.status()); !strings.HasPrefix(about, status+": ") {
+			t.Errorf("openapi.yaml describes the code %q as %q, want its status %s before the text", code, about, status)
 		}
 		if !strings.Contains(list, "`"+code+"`") {
 			t.Errorf("docs/API.md lacks the code %q", code)
@@ -63,15 +172,82 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 		delete(texts, code)
 	}
 	for code := range texts {
-		t.Errorf("there is a text on the code %q, and no such code", code)
+		t.Errorf("openapi.yaml describes the code %q, which does not exist", code)
 	}
-	for route, c := range calls(activity.BuiltinKinds()) {
-		for _, code := range c.codes {
-			if codeTexts()[code] == "" {
-				t.Errorf("%s: there is no code %q", route, code)
+}
+
+// TestLimitsAreDescribed: limits in the description are those of the code.
+func TestLimitsAreDescribed(t *testing.T) {
+	schemas := schemasOf(t)
+	for path, want := range map[string]float64{
+		"ID.maxLength":                                        activity.MaxIDBytes,
+		"Post.properties.actors.maxItems":                     feed.MaxActors,
+		"FilterRequest.properties.posts.maxItems":             feed.MaxPosts,
+		"FilterRequest.properties.limit.maximum":              feed.MaxPosts,
+		"FilterAnswer.properties.posts.maxItems":              feed.MaxPosts,
+		"FilterAnswer.properties.dropped.maxItems":            feed.MaxPosts,
+		"FilterAnswer.properties.next.maximum":                feed.MaxPosts - 1,
+		"List.properties.items.maxItems":                      activity.MaxListed,
+		"Posts.properties.posts.maxItems":                     maxPosts,
+		"Recorded.properties.recorded.maximum":                maxPosts,
+		"Batch.properties.activities.maxItems":                maxBatch,
+		"Results.properties.results.maxItems":                 maxBatch,
+		"PreviewRequest.properties.targets.maxItems":          activity.MaxPreviewed,
+		"PagesRequest.properties.pages.maximum":               activity.MaxPages,
+		"Pages.properties.pages.maximum":                      activity.MaxPages,
+		"OpsScrubRequest.properties.rate.maximum":             activity.MaxScrubRate,
+		"OpsMap.properties.cells.maxItems":                    inspect.MaxCells,
+		"OpsHistory.properties.time.maxItems":                 daySteps,
+		"OpsHistory.properties.step_seconds.maximum":          60,
+		"PageNumber.maximum":                                  math.MaxUint32,
+		"OpsPage.properties.drawing.properties.cells.maximum": inspect.MaxCells,
+	} {
+		if got := within(t, schemas, path); got != want {
+			t.Errorf("%s is %v, want %v", path, got, want)
+		}
+	}
+	_, operations := describedBy(t, activity.BuiltinKinds())
+	for route, want := range map[string]struct {
+		param     string
+		low, high float64
+	}{
+		"GET /v1/users/:user/blocks": {"limit", 1, activity.MaxListed},
+		"GET /v1/ops/pages":          {"cells", minMapCells, inspect.MaxCells},
+		"GET /v1/ops/pages/:number":  {"cells", 0, inspect.MaxCells},
+	} {
+		p := operations[route].parameter(want.param)
+		if p.Schema["minimum"] != want.low || p.Schema["maximum"] != want.high {
+			t.Errorf("%s: the parameter is %v, want %+v", route, p, want)
+		}
+	}
+	text := func(path string) string { return within(t, schemas, path+".description").(string) }
+	for about, numbers := range map[string][]int{
+		text("ID"):                                {activity.MaxIDBytes},
+		text("FilterRequest.properties.posts"):    {feed.MaxIDs},
+		text("PageNumber"):                        {activity.MaxPages},
+		operations["POST /v1/activities"].Text:    {maxBatch, maxLine >> 10},
+		operations["DELETE /v1/users/:user"].Text: {int(deleteTimeout.Minutes())},
+		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {defaultListed},
+		operations["GET /v1/ops/pages"].parameter("cells").Text:          {minMapCells, inspect.MaxCells, defaultCells},
+		operations["GET /v1/ops/pages/:number"].parameter("cells").Text:  {inspect.MaxCells, defaultCells},
+	} {
+		for _, n := range numbers {
+			if !slices.Contains(strings.FieldsFunc(strings.ReplaceAll(about, ",", ""), notInNumber), strconv.Itoa(n)) {
+				t.Errorf("%q does not name %d", about, n)
 			}
 		}
 	}
+}
+
+func notInNumber(r rune) bool { return r < '0' || r > '9' }
+
+// parameter returns the parameter with the name.
+func (o operation) parameter(name string) parameter {
+	i := slices.IndexFunc(o.Params, func(p parameter) bool { return p.Name == name })
+	if i < 0 {
+		return parameter{}
+	}
+	return o.Params[i]
 }
 
 // allCodes are the constants code... of this package, and Code... of activity, as their source has them.

@@ -17,6 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
 // Config is what a handler is made of. Recorder is needed; the rest has defaults.
@@ -102,7 +103,7 @@ type service struct {
 	failed   atomic.Uint64 // requests answered 5xx, but for those refused for overload
 	about    About
 
-	reference func() (reference, error) // makes it once
+	description func() ([]byte, error) // as GET /openapi.json answers it; made once
 }
 
 // Handler answers all routes. Its limit on requests may change while it does.
@@ -164,9 +165,8 @@ func newService(c Config) *service {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.reference = sync.OnceValues(s.makeReference)
+	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Recorder.Kinds()) })
 	s.measure(c.Metrics)
-	s.reference = sync.OnceValues(s.makeReference)
 	return s
 }
 

@@ -17,6 +17,37 @@ func TestTooMany(t *testing.T) {
 	if a.Status != 200 || len(a.JSON["posts"].([]any)) != 5000 {
 		t.Errorf("5,000 posts: %d %.200s", a.Status, a.Body)
 	}
+	for name, c := range map[string]struct {
+		path, body string
+		field      string // "": it is answered
+		message    string
+	}{
+		"most ids": {
+			"/v1/feed/filter", `{"viewer":"1","posts":[` + repeated(5000, `{"id":"p","author":"2","actors":["3","4"]}`) + `]}`, "", "",
+		},
+		"more ids": {
+			"/v1/feed/filter", `{"viewer":"1","posts":[` + repeated(5000, `{"id":"p","author":"2","actors":["3","4","5"]}`) + `]}`,
+			"posts", "25000 ids of posts, authors and actors, at most 20000",
+		},
+		"most ids in a body": {
+			"/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2","actors":[` + repeated(209_000, `"3"`) + `]}]}`,
+			"posts[0].actors", "209000 actors, at most 100",
+		},
+		"most actors": {
+			"/v1/feed/explain", `{"viewer":"1","post":{"id":"p","author":"2","actors":[` + repeated(100, `"3"`) + `]}}`, "", "",
+		},
+		"more actors": {
+			"/v1/feed/explain", `{"viewer":"1","post":{"id":"p","author":"2","actors":[` + repeated(101, `"3"`) + `]}}`,
+			"post.actors", "101 actors, at most 100",
+		},
+	} {
+		a := s.do(t, "POST", c.path, c.body)
+		switch {
+		case c.field == "" && a.Status == 200:
+		case a.Status != 422 || a.Code != "too_many_ids" || a.Field != c.field || !strings.Contains(a.Body, c.message):
+			t.Errorf("%s: %d %.200s", name, a.Status, a.Body)
+		}
+	}
 	a = s.do(t, "POST", "/v1/activities", `{"activities":[`+repeated(10_001, line)+`]}`)
 	if a.Status != 400 || a.Code != "out_of_range" || a.Field != "activities" {
 		t.Errorf("10,001 activities: %d %s", a.Status, a.Body)

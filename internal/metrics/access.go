@@ -55,10 +55,19 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 	r.registry.MustRegister(c)
 }
 
-// Audit adds how many lines of the audit log could not be written.
+// LogLines adds how many lines of the service's log were dropped.
+func (r *Registry) LogLines(dropped func() uint64) {
+	c := &source{}
+	total := c.counter("feedfilter_log_dropped_total",
+		"Lines of the log that were dropped, because its reader stands still or it cannot be written.")
+	c.collect = func(to sink) { to.send(total, float64(dropped())) }
+	r.registry.MustRegister(c)
+}
+
+// Audit adds how many lines of the audit log were lost.
 func (r *Registry) Audit(failures func() uint64) {
 	c := &source{}
-	failed := c.counter("feedfilter_audit_failures_total", "Lines of the audit log that could not be written.")
+	failed := c.counter("feedfilter_audit_failures_total", "Lines of the audit log that were lost.")
 	c.collect = func(to sink) { to.send(failed, float64(failures())) }
 	r.registry.MustRegister(c)
 }

@@ -38,6 +38,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.TokenFile(func() (uint64, uint64) { return 0, 0 })
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
 	r.Audit(func() uint64 { return 0 })
+	r.LogLines(func() uint64 { return 0 })
 	r.Certificate(func() time.Time { return time.Unix(1, 0) })
 	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })

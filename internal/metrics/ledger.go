@@ -11,7 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// Ledger returns l with its calls counted and measured. What takes no time, Identity and Shared, is not.
+// Ledger returns l with its calls counted and measured. What asks no server, Identity, Shared
+// and Prepare, is not.
 func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
 	seconds := prometheus.NewHistogramVec(
 		durations("feedfilter_ledger_call_seconds", "How long calls of the ledger took, by operation; the count is how many."),
@@ -25,29 +26,33 @@ func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn 
 		return call{seconds.WithLabelValues(name), failed.WithLabelValues(name)}
 	}
 	return &measuredLedger{
-		next:        l,
-		record:      operation("record"),
-		snapshot:    operation("snapshot"),
-		keys:        operation("keys"),
-		sequence:    operation("sequence"),
-		changed:     operation("changed"),
-		homes:       operation("homes"),
-		cut:         operation("cut"),
-		setCut:      operation("set_cut"),
-		planReshape: operation("plan_reshape"),
-		reshape:     operation("reshape"),
-		moveOut:     operation("move_out"),
-		moveIn:      operation("move_in"),
-		ended:       operation("ended"),
-		list:        operation("list"),
-		lookup:      operation("lookup"),
-		count:       operation("count"),
-		counts:      operation("counts"),
-		owned:       operation("owned"),
-		naming:      operation("naming"),
-		declare:     operation("declare"),
-		kinds:       operation("kinds"),
-		ping:        operation("ping"),
+		next:           l,
+		record:         operation("record"),
+		recordPrepared: operation("record_prepared"),
+		snapshot:       operation("snapshot"),
+		keys:           operation("keys"),
+		eachRow:        operation("each_row"),
+		sequence:       operation("sequence"),
+		changed:        operation("changed"),
+		homes:          operation("homes"),
+		cut:            operation("cut"),
+		setCut:         operation("set_cut"),
+		planReshape:    operation("plan_reshape"),
+		reshape:        operation("reshape"),
+		moveOut:        operation("move_out"),
+		moveIn:         operation("move_in"),
+		ended:          operation("ended"),
+		list:           operation("list"),
+		lookup:         operation("lookup"),
+		count:          operation("count"),
+		counts:         operation("counts"),
+		owned:          operation("owned"),
+		ofHash:         operation("of_hash"),
+		naming:         operation("naming"),
+		declare:        operation("declare"),
+		kinds:          operation("kinds"),
+		ping:           operation("ping"),
+		agree:          operation("agree"),
 	}
 }
 
@@ -63,6 +68,7 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it i
 	switch {
 	case *err == nil, errors.Is(*err, context.Canceled): // who does not wait any more says nothing of the ledger
 	case errors.Is(*err, ledger.ErrChanged): // an answer: plan it again
+	case errors.Is(*err, ledger.ErrLargePage): // an answer: read it in parts
 	default:
 		c.failed.Inc()
 	}
@@ -73,8 +79,8 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it i
 type measuredLedger struct {
 	next activity.Ledger
 
-	record, snapshot, keys, sequence, changed, homes, cut, setCut, planReshape, reshape, moveOut, moveIn call
-	ended, list, lookup, count, counts, owned, naming, declare, kinds, ping                              call
+	record, recordPrepared, snapshot, keys, eachRow, ofHash, sequence, changed, homes, cut, setCut, planReshape, reshape, moveOut, moveIn call
+	ended, list, lookup, count, counts, owned, naming, declare, kinds, ping, agree                                                        call
 }
 
 func (l *measuredLedger) Identity() ledger.Identity { return l.next.Identity() }
@@ -84,6 +90,17 @@ func (l *measuredLedger) Shared() bool { return l.next.Shared() }
 func (l *measuredLedger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (receipt ledger.Receipt, err error) {
 	defer l.record.done(time.Now(), &err)
 	return l.next.Record(ctx, now, changes)
+}
+
+func (l *measuredLedger) Prepare(changes []ledger.Change) (*ledger.Prepared, error) {
+	return l.next.Prepare(changes)
+}
+
+func (l *measuredLedger) RecordPrepared(
+	ctx context.Context, now time.Time, p *ledger.Prepared,
+) (receipt ledger.Receipt, err error) {
+	defer l.recordPrepared.done(time.Now(), &err)
+	return l.next.RecordPrepared(ctx, now, p)
 }
 
 func (l *measuredLedger) Snapshot(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.Standing, err error) {
@@ -96,16 +113,39 @@ func (l *measuredLedger) Keys(ctx context.Context, page uint32) (rows []ledger.R
 	return l.next.Keys(ctx, page)
 }
 
+func (l *measuredLedger) EachRow(
+	ctx context.Context, page uint32, each func(rows []ledger.Row) error,
+) (s ledger.Standing, err error) {
+	defer l.eachRow.done(time.Now(), &err)
+	return l.next.EachRow(ctx, page, each)
+}
+
+func (l *measuredLedger) OfHash(ctx context.Context, hash uint64, after *ledger.Row, limit int) (rows []ledger.Row, err error) {
+	defer l.ofHash.done(time.Now(), &err)
+	return l.next.OfHash(ctx, hash, after, limit)
+}
+
 func (l *measuredLedger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	defer l.sequence.done(time.Now(), &err)
 	return l.next.Sequence(ctx, page)
 }
 
 func (l *measuredLedger) Changed(
-	ctx context.Context, since uint64, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (progress ledger.Progress, err error) {
-	defer l.changed.done(time.Now(), &err)
-	return l.next.Changed(ctx, since, each)
+	start := time.Now()
+	progress, err = l.next.Changed(ctx, since, each)
+	counted := err
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		counted = cause // a poll that got no answer in time is cancelled, which is a failure here
+	}
+	l.changed.done(start, &counted)
+	return progress, err
+}
+
+func (l *measuredLedger) Agree(ctx context.Context, s ledger.Settings) (err error) {
+	defer l.agree.done(time.Now(), &err)
+	return l.next.Agree(ctx, s)
 }
 
 func (l *measuredLedger) Homes(ctx context.Context, homes ...uint32) (found []ledger.Home, err error) {

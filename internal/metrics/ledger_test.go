@@ -100,7 +100,7 @@ func TestLedgerTotal(t *testing.T) {
 	before, fails := values(t, r), 0
 	for of := range methods.Methods() {
 		name := of.Name
-		if name == "Identity" || name == "Shared" {
+		if name == "Identity" || name == "Shared" || name == "Prepare" {
 			continue
 		}
 		method := m.MethodByName(name)
@@ -146,7 +146,7 @@ func TestLedgerTotal(t *testing.T) {
 		}
 		before = after
 	}
-	if fails < methods.NumMethod()-5 { // but for those, and where nothing is asked for
+	if fails < methods.NumMethod()-7 { // but for those, and where nothing is asked for
 		t.Errorf("%d of %d methods fail", fails, methods.NumMethod())
 	}
 }

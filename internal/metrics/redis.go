@@ -28,7 +28,7 @@ const (
 	failNetwork = "network"
 	failTimeout = "timeout"
 	failPool    = "pool"    // no connection was free in time
-	failBreaker = "breaker" // not sent: the node failed lately
+	failBreaker = "breaker" // not sent: the node failed lately, or refused the like
 	failReply   = "reply"   // the server answered with an error
 )
 
@@ -74,7 +74,11 @@ func (r *Registry) Redis() *Redis {
 func (d *Redis) states() *source {
 	c := &source{}
 	open := c.gauge("feedfilter_redis_breaker_open",
-		"Whether a node is left alone because it failed, or is tried again for the first time.", labelClient, labelNode)
+		"Whether a node is not read because it failed or refused reads, or is tried again for the first time.",
+		labelClient, labelNode)
+	openForWrites := c.gauge("feedfilter_redis_writes_breaker_open",
+		"Whether a node is not written to because it failed or refused writes, or is tried again for the first time.",
+		labelClient, labelNode)
 	connections := c.gauge("feedfilter_redis_pool_connections",
 		"Connections to Redis, for single commands and for pipelines: in use, and idle.", labelClient, labelNode, "pool", "state")
 	pool := []string{labelClient, labelNode, "pool"}
@@ -98,6 +102,9 @@ func (d *Redis) states() *source {
 		for client, breakers := range d.breakers {
 			for node, isOpen := range breakers.Open() {
 				to.send(open, truth(isOpen), client, node)
+			}
+			for node, isOpen := range breakers.OpenForWrites() {
+				to.send(openForWrites, truth(isOpen), client, node)
 			}
 		}
 		for name, node := range d.nodes {

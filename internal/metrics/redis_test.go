@@ -105,6 +105,9 @@ func TestRedisOfFeeds(t *testing.T) {
 	if open := got["feedfilter_redis_breaker_open"+label(server)]; open != 1 {
 		t.Errorf("breaker %v, want 1", open)
 	}
+	if open := got["feedfilter_redis_writes_breaker_open"+label(server)]; open != 1 {
+		t.Errorf("breaker for writes %v, want 1", open)
+	}
 	if n := got["feedfilter_redis_errors_total"+label(server, `reason="network"`)]; n < 5 {
 		t.Errorf("%v failures of the network, want 5 at least", n)
 	}

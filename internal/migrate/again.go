@@ -72,34 +72,24 @@ func (c *Comparison) look(ctx context.Context, p Pair, has bool) (suspect, error
 	return s, err
 }
 
-// report counts the differences that are left, and repairs them if it is to.
-func (c *Comparison) report(ctx context.Context) error {
+// report counts the differences that are left.
+func (c *Comparison) report() {
 	for _, p := range slices.SortedFunc(maps.Keys(c.suspects), Pair.compare) {
-		d := Difference{User: p.User, Kind: c.Kind.Name, Target: p.Target}
 		switch s := c.suspects[p]; {
 		case s.missed:
-			d.Difference = Missed
 			c.sum.Missed++
+			c.Found(Difference{p, Missed})
 		case s.unlisted:
-			d.Difference = Unlisted
 			c.sum.Unlisted++
+			c.Found(Difference{p, Unlisted})
 		case s.ending:
-			d.Difference = Ending
 			c.sum.Ending++
+			c.Found(Difference{p, Ending})
 		default:
-			d.Difference = Extra
 			c.sum.Extra++
+			c.Found(Difference{p, Extra})
 		}
-		if c.Repair {
-			if err := settle(ctx, c.Source, c.Service, c.Kind, p); err != nil {
-				return err
-			}
-			d.Repaired = true
-			c.sum.Repaired++
-		}
-		c.Found(d)
 	}
-	return nil
 }
 
 func (p Pair) compare(q Pair) int {

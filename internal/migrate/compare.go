@@ -31,10 +31,6 @@ type Comparison struct {
 	Sample int           // clean candidates that are tried for each user
 	Settle time.Duration // how long what the app is writing may take to be in both places
 
-	// Repair has the service follow the source in what differs: what is missing is added, what is too much is
-	// given an end a minute away, unless the source has it then. For a source that can be read again.
-	Repair bool
-
 	Found func(Difference)     // is told of each difference, one at a time
 	Done  func(activities int) // is told how many more were compared; the same
 
@@ -52,7 +48,7 @@ const (
 	// Unlisted: the source has it, and the ledger does not. A feed shows it, for another reason: the same between the same two the
 	// other way round, or by chance.
 	Unlisted = "unlisted"
-	// Ending: the source has it, and in the ledger it ends within minutes: a repair did not come to its end.
+	// Ending: the source has it, and in the ledger it ends within minutes: an import did not come to its end.
 	Ending = "ending"
 	// Extra: the ledger has it, and the source does not.
 	Extra = "extra"
@@ -60,11 +56,9 @@ const (
 
 // Difference is a pair that is in one place alone.
 type Difference struct {
-	User       string `json:"user"`
-	Kind       string `json:"kind"`
-	Target     string `json:"target"`
-	Difference string `json:"difference"`
-	Repaired   bool   `json:"repaired"`
+	Pair
+
+	What string // Missed, Unlisted, Ending or Extra
 }
 
 // Compared is what a comparison has come to.
@@ -78,7 +72,6 @@ type Compared struct {
 	Ending   int64 `json:"ending"`
 	Extra    int64 `json:"extra"`
 	Leaving  int64 `json:"leaving"` // in the ledger alone, and at their end within minutes: no difference
-	Repaired int64 `json:"repaired"`
 
 	// Clean candidates that were tried, and how many of them were dropped by chance.
 	Clean          int64   `json:"clean"`
@@ -106,7 +99,7 @@ func (c *Comparison) Run(ctx context.Context) (Compared, error) {
 	}
 	c.sum.rate()
 	if err == nil {
-		err = c.report(ctx)
+		c.report()
 	}
 	return c.sum, err
 }

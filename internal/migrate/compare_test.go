@@ -40,7 +40,7 @@ func TestCompare(t *testing.T) {
 	w.until(t, "6", "8", time.Hour)
 	w.until(t, "6", "9", 30*time.Second) // too much, and leaving
 
-	sum, found := w.compare(t, "block", sets(t, app), false)
+	sum, found := w.compare(t, "block", sets(t, app))
 	wantLines(t, "found", found, []string{"missed 1 3", "extra 1 9", "unlisted 4 5", "ending 6 7"})
 	sum.Clean, sum.RateHigh = 0, 0 // who is tried is random
 	want := migrate.Compared{Groups: 4, Activities: 6, Invalid: 1, Missed: 1, Unlisted: 1, Ending: 1, Extra: 1, Leaving: 1}
@@ -48,17 +48,11 @@ func TestCompare(t *testing.T) {
 		t.Errorf("compared %+v, want %+v", sum, want)
 	}
 
-	sum, found = w.compare(t, "block", sets(t, app), true)
-	if sum.Repaired != 4 || len(found) != 4 {
-		t.Errorf("repaired %+v %q", sum, found)
+	w.record(t, "1 block 3", "4 block 5", "6 block 7", "-1 block 9") // as an import of what was found does
+	sum, found = w.compare(t, "block", sets(t, app))
+	if sum.Differences() != 0 || sum.Leaving != 1 {
+		t.Errorf("when it was imported: %+v %q, want nothing but one that leaves", sum, found)
 	}
-	sum, found = w.compare(t, "block", sets(t, app), false)
-	if sum.Differences() != 0 || sum.Leaving != 2 {
-		t.Errorf("after the repair %+v %q, want nothing but two that leave", sum, found)
-	}
-	wantLines(t, "recorded", w.recorded(t), []string{
-		"1 block 2", "1 block 3", "1 block 9 ends", "4 block 5", "5 block 4", "6 block 7", "6 block 8 ends", "6 block 9 ends",
-	})
 }
 
 // Kinds of posts, and kinds that mark what is kept.
@@ -71,7 +65,7 @@ func TestCompareKinds(t *testing.T) {
 		app.SAdd(t.Context(), kind+":1", "p1", "p2", "1")
 		app.SAdd(t.Context(), kind+":2", "p1", "p3")
 		w.record(t, "1 "+kind+" p1", "1 "+kind+" 1", "2 "+kind+" p1", "2 "+kind+" p9", "3 "+kind+" p9")
-		sum, found := w.compare(t, kind, s, false)
+		sum, found := w.compare(t, kind, s)
 		wantLines(t, kind, found, []string{"missed 1 p2", "missed 2 p3", "extra 2 p9"})
 		if sum.Activities != 5 {
 			t.Errorf("%s: %+v", kind, sum)
@@ -88,13 +82,14 @@ func TestCompareReversed(t *testing.T) {
 		s.Keys, s.Reverse = pattern(t, kind+":{user}"), true
 		app.SAdd(t.Context(), kind+":"+target, "1", "2", "3")
 		w.record(t, "1 "+kind+" "+target, "3 "+kind+" "+target)
-		sum, found := w.compare(t, kind, s, true)
+		sum, found := w.compare(t, kind, s)
 		wantLines(t, kind, found, []string{"missed 2 " + target})
 		if sum.Activities != 3 {
 			t.Errorf("%s: %+v", kind, sum)
 		}
-		if sum, found := w.compare(t, kind, s, false); sum.Differences() > 0 {
-			t.Errorf("%s, repaired: %+v %q", kind, sum, found)
+		w.record(t, "2 "+kind+" "+target)
+		if sum, found := w.compare(t, kind, s); sum.Differences() > 0 {
+			t.Errorf("%s, recorded: %+v %q", kind, sum, found)
 		}
 	}
 }
@@ -105,10 +100,10 @@ func TestCompareAll(t *testing.T) {
 	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2", "3 block 4", "3 block 5", "6 block 7", "3 hide p")
-	if sum, found := w.compare(t, "block", sets(t, app), false); sum.Differences() > 0 {
+	if sum, found := w.compare(t, "block", sets(t, app)); sum.Differences() > 0 {
 		t.Errorf("by the sets %+v %q", sum, found)
 	}
-	c, found := w.comparison(w.kind(t, "block"), sets(t, app), true)
+	c, found := w.comparison(w.kind(t, "block"), sets(t, app))
 	c.All = func(ctx context.Context, each func(activity.Activity) error) error {
 		return w.recorder.Export(ctx, "", each)
 	}
@@ -116,7 +111,6 @@ func TestCompareAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLines(t, "by the ledger", *found, []string{"extra 3 4", "extra 3 5", "extra 6 7"})
-	wantLines(t, "repaired", w.recorded(t), []string{"1 block 2", "3 block 4 ends", "3 block 5 ends", "3 hide p", "6 block 7 ends"})
 }
 
 // What is on its way from the one place to the other is no difference.
@@ -134,31 +128,12 @@ func TestCompareOnItsWay(t *testing.T) {
 			w.record(t, "-1 block 5") // too
 		}
 	}}
-	c, found := w.comparison(w.kind(t, "block"), source, false)
+	c, found := w.comparison(w.kind(t, "block"), source)
 	c.Settle = time.Minute
 	sum, err := c.Run(t.Context())
 	if err != nil || sum.Differences() > 0 {
 		t.Errorf("%+v %q, %v", sum, *found, err)
 	}
-}
-
-// A repair that meets a change does what the source says then.
-func TestRepairMeetsChange(t *testing.T) {
-	app := redistest.Start(t).Client()
-	sadd(t, app, "1", "2")
-	w := newWorld(t, 0)
-	w.record(t, "1 block 2", "1 block 3")
-	source := &hooked{Sets: sets(t, app), before: func(call int) {
-		if call == 3 { // 1 is the second look, 2 the repair's, and this one after it was given an end
-			sadd(t, app, "1", "3")
-		}
-	}}
-	c, found := w.comparison(w.kind(t, "block"), source, true)
-	if _, err := c.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantLines(t, "found", *found, []string{"extra 1 3"})
-	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2", "1 block 3"})
 }
 
 // records is a source that is read once, "1 2" for each pair.
@@ -176,15 +151,15 @@ func records(lines ...string) *migrate.Records {
 func TestCompareRecords(t *testing.T) {
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2", "1 block 4", "7 block 8")
-	sum, found := w.compare(t, "block", records("1 2", "1 3", "7 8"), false)
+	sum, found := w.compare(t, "block", records("1 2", "1 3", "7 8"))
 	wantLines(t, "found", found, []string{"missed 1 3", "extra 1 4"})
 	if sum.Groups != 2 || sum.Activities != 3 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, found := w.compare(t, "block", records(), false); sum != (migrate.Compared{RateHigh: 1}) || found != nil {
+	if sum, found := w.compare(t, "block", records()); sum != (migrate.Compared{RateHigh: 1}) || found != nil {
 		t.Errorf("of nothing: %+v %q", sum, found)
 	}
-	c, _ := w.comparison(w.kind(t, "block"), records("1 2", "7 8", "1 3"), false)
+	c, _ := w.comparison(w.kind(t, "block"), records("1 2", "7 8", "1 3"))
 	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" do not follow each other`) {
 		t.Errorf("unsorted: %v", err)
 	}
@@ -241,7 +216,7 @@ func TestCompareFalsePositives(t *testing.T) {
 	w := newWorld(t, 0)
 	w.importAll(t, "block", sets(t, app))
 	w.service = newService(t, w.url, chance{http.DefaultTransport, "b7"})
-	c, found := w.comparison(w.kind(t, "block"), sets(t, app), false)
+	c, found := w.comparison(w.kind(t, "block"), sets(t, app))
 	c.Sample = 100
 	sum, err := c.Run(t.Context())
 	if err != nil || sum.Differences() > 0 {
@@ -278,6 +253,6 @@ func TestCompareOtherSide(t *testing.T) {
 	w := newWorld(t, 0)
 	w.record(t, "1 block 2")
 	w.service = newService(t, w.url, blind{"2"})
-	_, found := w.compare(t, "block", sets(t, app), false)
+	_, found := w.compare(t, "block", sets(t, app))
 	wantLines(t, "found", found, []string{"missed 1 2"})
 }

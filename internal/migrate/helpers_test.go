@@ -146,9 +146,9 @@ func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *mig
 }
 
 // compare compares, and returns "missed 1 2" for each difference.
-func (w *world) compare(t *testing.T, kind string, source migrate.Source, repair bool) (migrate.Compared, []string) {
+func (w *world) compare(t *testing.T, kind string, source migrate.Source) (migrate.Compared, []string) {
 	t.Helper()
-	c, found := w.comparison(w.kind(t, kind), source, repair)
+	c, found := w.comparison(w.kind(t, kind), source)
 	sum, err := c.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -156,11 +156,11 @@ func (w *world) compare(t *testing.T, kind string, source migrate.Source, repair
 	return sum, *found
 }
 
-func (w *world) comparison(kind client.Kind, source migrate.Source, repair bool) (c *migrate.Comparison, found *[]string) {
+func (w *world) comparison(kind client.Kind, source migrate.Source) (c *migrate.Comparison, found *[]string) {
 	found = new([]string)
 	return &migrate.Comparison{
-		Source: source, Service: w.service, Kind: kind, Sample: 5, Repair: repair, Done: func(int) {},
-		Found: func(d migrate.Difference) { *found = append(*found, d.Difference+" "+d.User+" "+d.Target) },
+		Source: source, Service: w.service, Kind: kind, Sample: 5, Done: func(int) {},
+		Found: func(d migrate.Difference) { *found = append(*found, d.What+" "+d.User+" "+d.Target) },
 	}, found
 }
 

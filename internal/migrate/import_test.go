@@ -73,7 +73,7 @@ func TestImportLongIDs(t *testing.T) {
 	if sum := w.importAll(t, "block", sets(t, app)); sum.Changed != 1000 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, found := w.compare(t, "block", sets(t, app), false); sum.Differences() > 0 || sum.Activities != 1000 {
+	if sum, found := w.compare(t, "block", sets(t, app)); sum.Differences() > 0 || sum.Activities != 1000 {
 		t.Errorf("%+v %.2q", sum, found)
 	}
 }
@@ -169,7 +169,7 @@ func TestImportLimit(t *testing.T) {
 	if sum := w.importAll(t, "block", sets(t, app)); sum.OverLimit != 1 || sum.Changed != 2 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, _ := w.compare(t, "block", sets(t, app), false); sum.Missed != 1 {
+	if sum, _ := w.compare(t, "block", sets(t, app)); sum.Missed != 1 {
 		t.Errorf("%+v, want what was refused to be missed", sum)
 	}
 }

@@ -70,6 +70,12 @@ type tab struct {
 // host, or if the console has errors.
 func open(t *testing.T, browser *chromium, server, hash string, l look) *tab {
 	t.Helper()
+	return visit(t, browser, server, "/ops"+hash, l)
+}
+
+// visit is open for any page of the service.
+func visit(t *testing.T, browser *chromium, server, path string, l look) *tab {
+	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser.ctx)
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx, server: server}
@@ -91,7 +97,7 @@ func open(t *testing.T, browser *chromium, server, hash string, l look) *tab {
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 640,
 	})
-	do(b, chromedp.Navigate(server+"/ops"+hash))
+	do(b, chromedp.Navigate(server+path))
 	t.Cleanup(func() { b.check() })
 	return b
 }

@@ -54,7 +54,7 @@ func newFake(t *testing.T) *fake {
 	mux.HandleFunc("GET /v1/ops/pages/{number}", f.answer("ops:read", func(*http.Request) any { return f.page }))
 	mux.HandleFunc("GET /v1/kinds", f.answer("ops:read", func(*http.Request) any { return builtIn() }))
 	mux.HandleFunc("POST /v1/feed/explain", f.answer("ops:read", func(*http.Request) any { return f.explain }))
-	mux.HandleFunc("POST /v1/ops/pages/{number}/rebuild", f.answer("activity:write", func(r *http.Request) any {
+	mux.HandleFunc("POST /v1/ops/pages/{number}/rebuild", f.answer("ops:write", func(r *http.Request) any {
 		f.posted = append(f.posted, r.URL.Path)
 		return object{"number": 4711, "sequence": 18, "keys": 2103, "bytes": 7752, "took_ms": 3.1}
 	}))

@@ -32,4 +32,5 @@ func TestPage(t *testing.T) {
 	}
 	t.Run("plain", testPlain(b, plain))
 	t.Run("real", testReal(b, whole))
+	t.Run("reference", testReference(b, plain))
 }

@@ -41,7 +41,7 @@ func (s *service) guarded(t *testing.T) httpapi.Access {
 	t.Helper()
 	s.token, s.reader = access.NewToken(), access.NewToken()
 	file := filepath.Join(t.TempDir(), "tokens.json")
-	text := fmt.Sprintf(`{"tokens":[{"name":"all","hash":%q,"scopes":["feed:read","activity:write","ops:read"]},{"name":"reader","hash":%q,"scopes":["feed:read"]}]}`,
+	text := fmt.Sprintf(`{"tokens":[{"name":"all","hash":%q,"scopes":["feed:read","activity:write","ops:read","ops:write"]},{"name":"reader","hash":%q,"scopes":["feed:read"]}]}`,
 		access.HashToken(s.token), access.HashToken(s.reader))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -375,6 +375,6 @@ func testRebuild(b *chromium) func(*testing.T) {
 		value[bool](tab, "(sessionStorage.setItem('feedfilter.token', 't'), true)")
 		tab.click(".head button")
 		tab.click("dialog[open] .main")
-		tab.until("document.body.innerText.includes('does not have the scope activity:write')")
+		tab.until("document.body.innerText.includes('does not have the scope ops:write')")
 	}
 }

@@ -1,6 +1,3 @@
-// Package sizing foretells what a deployment takes: memory, shards, network and money, for pages as the
-// service makes them and, beside them, for exact sets and RedisBloom. docs/SIZING.md says what the model
-// is, and how far it was checked.
-//
-// Everything here is a function of its arguments and safe for concurrent use.
+// Package sizing computes what a deployment takes: memory and nodes of Redis, the ledger in PostgreSQL, and the service. Beside it
+// stands what other ways of keeping the same take in Redis. docs/SIZING.md has the model, and how far tests compare it with servers.
 package sizing

@@ -2,13 +2,13 @@ package sizing
 
 import (
 	"fmt"
-	"strings"
+	"math"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// seen is the kind with a window that is known to be large.
+// seen is the only kind with a window whose size the input tells.
 const seen = "seen"
 
 // Ranges of an [Input].
@@ -31,19 +31,20 @@ type Input struct {
 	FeedsPerSecond    float64 `json:"feeds_per_second"`      // at the busiest: 0 to MaxFeeds
 
 	Spread     float64 `json:"spread"`     // standard deviation of what a user has, over the mean: 0 to MaxSpread
-	Pages      uint32  `json:"pages"`      // a power of two to favfilter.MaxPages; 0: chosen, and set by New
+	Pages      uint32  `json:"pages"`      // a power of two to favfilter.MaxPages; 0: New chooses
 	Candidates int     `json:"candidates"` // of a feed: 1 to MaxCandidates
 	IDBytes    int     `json:"id_bytes"`   // of users and posts: 1 to activity.MaxIDBytes
 
-	Replicas int     `json:"replicas"`        // of each shard: 0 to MaxReplicas
-	Fill     float64 `json:"fill"`            // of the memory that is not reserved, the share to use: 0.1 to 1
-	Node     string  `json:"nodes,omitempty"` // the type of node; "": the cheapest that does
+	Replicas int     `json:"replicas"`  // of each shard: 0 to MaxReplicas
+	Fill     float64 `json:"fill"`      // share to use of the node memory that is not reserved: 0.1 to 1
+	NodeGiB  float64 `json:"node_gib"`  // memory of a node: 0.1 to 1e5
+	NodeGbit float64 `json:"node_gbit"` // bandwidth of a node in Gbit/s each way, to 1e4; 0: unknown, not kept to
 
 	Filter string          `json:"filter"` // its name
 	Kinds  *activity.Kinds `json:"-"`      // nil: the built-in ones
 }
 
-// InputError is about a value of an [Input] that is out of range, or cannot be.
+// InputError is about a value of an [Input] that is out of range, or impossible with the others.
 type InputError struct {
 	Field   string // its name in JSON
 	Problem string
@@ -51,76 +52,74 @@ type InputError struct {
 
 func (e *InputError) Error() string { return e.Field + ": " + e.Problem }
 
-// Plan is what a deployment takes, in each way of keeping what users do.
+// Plan is what a deployment takes. Sizes are in bytes.
 type Plan struct {
-	Input         Input    `json:"input"`
-	KeysPerPage   float64  `json:"keys_per_page"`       // on average
-	KeysPage99    float64  `json:"keys_per_page_p99"`   // of 99 % of pages, at most
-	PagesMemory   float64  `json:"pages_bytes"`         // of Redis' memory, for what the ledger keeps
-	WindowsMemory float64  `json:"windows_bytes"`       // of Redis' memory, for what was seen
-	FeedRead99    float64  `json:"feed_read_p99_bytes"` // by 99 % of feed checks, at most
-	Ways          []Way    `json:"ways"`                // the filter's first
-	Prices        Origin   `json:"prices"`
-	Notes         []string `json:"notes"` // what was assumed, and what was not checked
+	Input         Input   `json:"input"`
+	KeysPerPage   float64 `json:"keys_per_page"`       // on average
+	KeysPage99    float64 `json:"keys_per_page_p99"`   // of 99 % of pages, at most
+	PagesMemory   float64 `json:"pages_bytes"`         // of Redis, for what the ledger keeps
+	WindowsMemory float64 `json:"windows_bytes"`       // of Redis, for what was seen
+	FeedRead99    float64 `json:"feed_read_p99_bytes"` // by 99 % of feed checks, at most
+
+	Ways    []Way    `json:"ways"` // of keeping it in Redis; the filter's is the first
+	Ledger  Ledger   `json:"ledger"`
+	Service Service  `json:"service"`
+	Notes   []string `json:"notes"` // what the plan assumes, and leaves out
 }
 
-// Origin says which prices were used.
-type Origin struct {
-	Date   string `json:"date"`
-	Region string `json:"region"`
-	Source string `json:"source"`
-}
-
-// Way is one way of keeping what users do.
+// Way is one way of keeping in Redis what users do.
 type Way struct {
 	Name        string  `json:"name"`
-	Undo        bool    `json:"undo"` // what was done can be undone
+	Undo        bool    `json:"undo"` // activities can be undone
 	Memory      float64 `json:"memory_bytes"`
-	PerActivity float64 `json:"bytes_per_activity,omitempty"` // of the ledger's kinds; windows not counted
+	PerActivity float64 `json:"bytes_per_activity,omitempty"` // of the ledger's kinds, without windows
 	FeedRequest float64 `json:"feed_request_bytes"`           // to the server, for a feed check
 	FeedReply   float64 `json:"feed_reply_bytes"`             // from the server
 	FeedCPU     float64 `json:"feed_cpu_us"`                  // of the server
-	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: none of the nodes does
-	NoCluster   string  `json:"no_cluster,omitempty"`         // why: what there would be too many of, and what makes them so many
-	Serverless  Cache   `json:"serverless"`
+	FeedECPU    float64 `json:"feed_ecpu"`                    // of a serverless ElastiCache
+	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: it takes more than the most shards
+	NoCluster   string  `json:"no_cluster,omitempty"`         // why
 
-	// scatter is the root of the sum of the squares of what each page, or user, takes: by chance a shard gets more
-	// than its part of the memory.
+	// scatter is the root of the sum of the squares of what each page, or user, takes: chance gives some shards more than others.
 	scatter float64
 }
 
 // Fleet is a cluster of nodes.
 type Fleet struct {
-	Node     string  `json:"node"`
-	Shards   int     `json:"shards"`
-	Nodes    int     `json:"nodes"`              // replicas included
-	Limit    string  `json:"limit"`              // what made it so many shards: memory, CPU or network
-	Memory   float64 `json:"shard_memory_share"` // of the fullest shard's node, what is reserved not counted
-	CPU      float64 `json:"shard_cpu_share"`    // of one core, of a shard
-	Gbit     float64 `json:"shard_gbit_out"`     // Gbit/s from a shard
-	GbitIn   float64 `json:"shard_gbit_in"`
-	USDMonth float64 `json:"usd_per_month"`
+	Shards int     `json:"shards"`
+	Nodes  int     `json:"nodes"`                  // replicas included
+	Limit  string  `json:"limit"`                  // what needs so many shards: memory, CPU or network
+	Memory float64 `json:"shard_memory_share"`     // of the fullest shard's node, without the reserve
+	CPU    float64 `json:"shard_cpu_share"`        // of one core, of a shard
+	Reads  float64 `json:"shard_reads_per_second"` // feed checks
+	Gbit   float64 `json:"shard_gbit_out"`         // Gbit/s from a shard
+	GbitIn float64 `json:"shard_gbit_in"`
 }
 
-// Cache is a cache without nodes.
-type Cache struct {
-	GB       float64 `json:"gb"` // 10^9 bytes
-	FeedECPU float64 `json:"feed_ecpu"`
-	USDMonth float64 `json:"usd_per_month"`
+// Ledger is what PostgreSQL takes.
+type Ledger struct {
+	Rows  float64 `json:"rows"`
+	Bytes float64 `json:"bytes"` // on disk, with indexes
 }
 
-// New returns the plan for in, at those prices, or an [*InputError].
-func New(in Input, prices Prices) (*Plan, error) {
+// Service is what the processes of feedfilter take together, but for Memory.
+type Service struct {
+	Cores  float64 `json:"cores"`
+	Memory float64 `json:"process_bytes"` // of each process, for what it knows of pages
+}
+
+// New returns the plan for in, or an [*InputError].
+func New(in Input) (*Plan, error) {
 	if in.Kinds == nil {
 		in.Kinds = activity.BuiltinKinds()
 	}
-	if err := in.check(prices); err != nil {
+	if err := in.check(); err != nil {
 		return nil, err
 	}
 	if in.Pages == 0 {
 		in.Pages = PagesFor(in.entries())
 	}
-	p := &Plan{Input: in, Prices: Origin{prices.Date, prices.Region, prices.Source}}
+	p := &Plan{Input: in}
 	filter, err := p.filter()
 	if err != nil {
 		return nil, err
@@ -128,15 +127,22 @@ func New(in Input, prices Prices) (*Plan, error) {
 	p.Ways = []Way{filter, in.exactSets(), in.valkeySets(), in.bloom()}
 	for i := range p.Ways {
 		w := &p.Ways[i]
-		w.Cluster, w.NoCluster = in.fleet(w, prices)
-		w.Serverless = in.cache(w, prices.Serverless)
+		if w.PerActivity /= in.Users * in.ActivitiesPerUser; in.ActivitiesPerUser == 0 {
+			w.PerActivity = 0
+		}
+		w.FeedECPU = max(1, (w.FeedRequest+w.FeedReply)/1000)
+		in.fleet(w)
 	}
-	p.Notes = p.notes(prices)
+	p.Ledger = Ledger{in.entries(), in.entries() * (rowBytes + 2*float64(2*in.IDBytes))}
+	p.Service = Service{
+		in.FeedsPerSecond * float64(in.Candidates) * candidateCPU / 1e6 / cpuTarget, float64(in.Pages) * knownBytes,
+	}
+	p.Notes = in.notes()
 	return p, nil
 }
 
 // check checks the ranges.
-func (in *Input) check(prices Prices) error {
+func (in *Input) check() error {
 	for _, r := range []struct {
 		name             string
 		value, low, high float64
@@ -152,6 +158,8 @@ func (in *Input) check(prices Prices) error {
 		{"id_bytes", float64(in.IDBytes), 1, activity.MaxIDBytes},
 		{"replicas", float64(in.Replicas), 0, MaxReplicas},
 		{"fill", in.Fill, 0.1, 1},
+		{"node_gib", in.NodeGiB, 0.1, 1e5},
+		{"node_gbit", in.NodeGbit, 0, 1e4},
 	} {
 		if !(r.value >= r.low && r.value <= r.high) { // also refuses NaN
 			return &InputError{r.name, fmt.Sprintf("%g is not in %g to %g", r.value, r.low, r.high)}
@@ -163,18 +171,15 @@ func (in *Input) check(prices Prices) error {
 	if n := in.Pages; n > favfilter.MaxPages || n&(n-1) != 0 {
 		return &InputError{"pages", fmt.Sprintf("%d is not a power of two from 1 to %d", n, favfilter.MaxPages)}
 	}
-	if _, ok := prices.node(in.Node); !ok && in.Node != "" {
-		return &InputError{"nodes", fmt.Sprintf("the prices have no %q, but %s", in.Node, strings.Join(prices.types(), ", "))}
-	}
 	return nil
 }
 
-// keysAUser is how many keys a user has in the page: two-way activities are kept with both users.
+// keysAUser is how many keys a user has in the page: both users have a key of a two-way activity.
 func (in *Input) keysAUser() float64 { return in.ActivitiesPerUser * (1 + in.TwoWay) }
 
 func (in *Input) entries() float64 { return in.Users * in.keysAUser() }
 
-// lookups is how many keys a feed check tests for a candidate: those of the ledger's kinds, and of others.
+// lookups is how many keys a feed check tests for a candidate: of the ledger's kinds, and of others.
 func (in *Input) lookups() (ledger, windows int) {
 	for _, k := range in.Kinds.All() {
 		switch {
@@ -190,8 +195,48 @@ func (in *Input) lookups() (ledger, windows int) {
 	return ledger, windows
 }
 
-// keyRate is the share of the rate that each key has.
+// keyRate is each key's part of the rate.
 func (in *Input) keyRate() float64 {
 	ledger, windows := in.lookups()
 	return in.FalsePositiveRate / float64(max(1, ledger+windows))
+}
+
+// fleet gives w the nodes that it needs.
+func (in *Input) fleet(w *Way) {
+	free := in.NodeGiB * (1 << 30) * (1 - reserved)
+	cpu := in.FeedsPerSecond * w.FeedCPU / 1e6
+	out := in.FeedsPerSecond * w.FeedReply * 8 / 1e9
+	into := in.FeedsPerSecond * w.FeedRequest * 8 / 1e9
+	f := &Fleet{Shards: shardsFor(w.Memory, free*in.Fill, w.scatter), Limit: "memory"}
+	if n := shardsFor(cpu, cpuTarget, 0); n > f.Shards {
+		f.Shards, f.Limit = n, "CPU"
+	}
+	if n := shardsFor(max(out, into), in.NodeGbit, 0); n > f.Shards {
+		f.Shards, f.Limit = n, "network"
+	}
+	if f.Shards > maxShards {
+		w.NoCluster = fmt.Sprintf("over %d shards (%s)", maxShards, f.Limit)
+		return
+	}
+	shards := float64(f.Shards)
+	f.Nodes, f.Memory = f.Shards*(1+in.Replicas), ofShard(w.Memory, f.Shards, w.scatter)/free
+	f.CPU, f.Reads, f.Gbit, f.GbitIn = cpu/shards, in.FeedsPerSecond/shards, out/shards, into/shards
+	w.Cluster = f
+}
+
+// shardsFor is how many shards share a total, if none may have more than most; a most of 0 is no limit.
+func shardsFor(total, most, scatter float64) int {
+	if total <= 0 || most <= 0 {
+		return 1
+	}
+	n := max(1, int(min(maxShards, math.Ceil(total/most))))
+	for n <= maxShards && ofShard(total, n, scatter) > most {
+		n++
+	}
+	return n
+}
+
+// ofShard is what the fullest of n shards has of a total: the mean and three standard deviations.
+func ofShard(total float64, n int, scatter float64) float64 {
+	return (total + 3*scatter*math.Sqrt(float64(n-1))) / float64(n)
 }

@@ -1,22 +1,21 @@
 package sizing
 
-import "math/bits"
-
-// What Redis takes for a key besides its name and its value, in bytes: the entry of the main dictionary (40 in a
-// cluster, which links the keys of a slot), the object, and its bucket. Buckets are 8 bytes, and a dictionary has
-// one to two of them for each entry: counted as two.
-const (
-	entryBytes  = 48
-	objectBytes = 16
-	bucketBytes = 16
-	// expiryBytes is the entry and the bucket of a key's time to live.
-	expiryBytes = 32 + bucketBytes
-	// embeddedBytes is the length of the longest value that shares the object's block.
-	embeddedBytes = 44
+import (
+	"math/bits"
+	"strconv"
 )
 
-// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four classes for each
-// doubling. (Builds with a quantum of 8 take less for some blocks below 128.)
+// What Redis takes for a key besides its name and value, in bytes: the entry of the dictionary (40 in a cluster, which links the
+// keys of a slot), the object, and buckets of 8 bytes, of which a dictionary has one to two an entry.
+const (
+	entryBytes    = 48
+	objectBytes   = 16
+	bucketBytes   = 16
+	expiryBytes   = 32 + bucketBytes // of a key's time to live
+	embeddedBytes = 44               // the longest value that shares the object's block
+)
+
+// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four classes for each doubling.
 func sizeClass(n int) int {
 	switch {
 	case n <= 8:
@@ -42,7 +41,7 @@ func textBytes(n int) int {
 	return sizeClass(header + n + 1)
 }
 
-// keyBytes is what a key of n bytes takes in the main dictionary, its value aside.
+// keyBytes is what a key of n bytes takes without its value.
 func keyBytes(n int) int { return entryBytes + bucketBytes + textBytes(n) }
 
 // stringBytes is what a key and a string of so many bytes take.
@@ -54,18 +53,5 @@ func stringBytes(key, value int) int {
 }
 
 // Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the opening of n of them.
-func bulk(n int) int  { return 1 + digits(n) + 2 + n + 2 }
-func array(n int) int { return 1 + digits(n) + 2 }
-
-const (
-	missingBytes = 3 // an answer that there is no such string
-	numberBytes  = 4 // an answer of 0 or 1
-)
-
-func digits(n int) int {
-	d := 1
-	for ; n >= 10; n /= 10 {
-		d++
-	}
-	return d
-}
+func bulk(n int) int  { return array(n) + n + 2 }
+func array(n int) int { return 1 + len(strconv.Itoa(n)) + 2 }

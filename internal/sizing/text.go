@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
 
-const (
-	barWidth  = 50
-	noteWidth = 100
-)
-
-// WriteText writes the plan as a table, a chart of bars and notes, in ASCII, for people.
+// WriteText writes the plan as tables and notes, in ASCII, for people.
 func (p *Plan) WriteText(w io.Writer) error {
 	var b strings.Builder
 	in := &p.Input
@@ -22,24 +18,12 @@ func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "--pages %d: %s keys a page on average, up to %s on 99 %% of them; 99 %% of feed checks read up to %s\n\n",
 		in.Pages, count(math.Round(p.KeysPerPage)), count(p.KeysPage99), size(p.FeedRead99))
 	p.table(&b)
-	for _, c := range []struct {
-		title string
-		value func(Way) (float64, string)
-	}{
-		{"Memory", func(w Way) (float64, string) { return w.Memory, size(w.Memory) }},
-		{"Cost a month, cluster", func(w Way) (float64, string) {
-			if w.Cluster == nil {
-				return 0, "-"
-			}
-			return w.Cluster.USDMonth, dollars(w.Cluster.USDMonth)
-		}},
-	} {
-		b.WriteString("\n" + c.title + "\n")
-		p.bars(&b, c.value)
-	}
+	fmt.Fprintf(&b, "\nPostgreSQL: %s rows, %s on disk with indexes\n", count(math.Round(p.Ledger.Rows)), size(p.Ledger.Bytes))
+	fmt.Fprintf(&b, "service: %s cores in all, half busy; %s of memory in each process for what it knows of pages\n",
+		short(p.Service.Cores), size(p.Service.Memory))
 	b.WriteString("\nAssumed\n")
 	for _, note := range p.Notes {
-		b.WriteString(wrap("  - ", note, noteWidth))
+		b.WriteString("  - " + note + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -47,48 +31,18 @@ func (p *Plan) WriteText(w io.Writer) error {
 
 // table writes a row for each figure and a column for each way.
 func (p *Plan) table(b *strings.Builder) {
-	in := &p.Input
 	var text strings.Builder
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	row := func(name string, cell func(Way) string) {
-		var nameSb54 strings.Builder
+		cells := append(make([]string, 0, 1+len(p.Ways)), name)
 		for _, w := range p.Ways {
-			nameSb54.WriteString("\t" + cell(w))
+			cells = append(cells, cell(w))
 		}
-		name += nameSb54.String()
-		_, _ = io.WriteString(out, name+"\n") // into text, which takes everything
+		_, _ = io.WriteString(out, strings.Join(cells, "\t")+"\n") // into text, which takes everything
 	}
-	row("", func(w Way) string { return w.Name })
-	row("memory", func(w Way) string { return size(w.Memory) })
-	row("  bytes an activity", func(w Way) string {
-		if w.PerActivity == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.1f", w.PerActivity)
-	})
-	row("  bytes a key", func(w Way) string {
-		if w.PerActivity == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.1f", w.PerActivity/(1+in.TwoWay))
-	})
-	row("can undo", func(w Way) string { return map[bool]string{true: "yes", false: "no"}[w.Undo] })
-	row("a feed check", func(Way) string { return "" })
-	row("  bytes to Redis", func(w Way) string { return size(w.FeedRequest) })
-	row("  bytes from Redis", func(w Way) string { return size(w.FeedReply) })
-	row("  CPU of Redis", func(w Way) string { return short(w.FeedCPU) + " us" })
-	clusterRows(row)
-	row("serverless", func(Way) string { return "" })
-	row("  ECPU a feed check", func(w Way) string { return short(w.Serverless.FeedECPU) })
-	row("  a month", func(w Way) string { return dollars(w.Serverless.USDMonth) })
-	_ = out.Flush()
-	for line := range strings.Lines(text.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	perActivity := func(keys float64) func(w Way) string {
+		return func(w Way) string { return strconv.FormatFloat(w.PerActivity/keys, 'f', 1, 64) }
 	}
-}
-
-// clusterRows are the rows on the nodes.
-func clusterRows(row func(name string, cell func(Way) string)) {
 	cluster := func(name string, cell func(*Fleet) string) {
 		row(name, func(w Way) string {
 			if w.Cluster == nil {
@@ -97,66 +51,63 @@ func clusterRows(row func(name string, cell func(Way) string)) {
 			return cell(w.Cluster)
 		})
 	}
-	row("cluster", func(w Way) string {
-		if w.Cluster == nil {
-			return w.NoCluster
-		}
-		return w.Cluster.Node
-	})
+	row("", func(w Way) string { return w.Name })
+	row("memory", func(w Way) string { return size(w.Memory) })
+	row("  bytes an activity", perActivity(1))
+	row("  bytes a key", perActivity(1+p.Input.TwoWay))
+	row("can undo", func(w Way) string { return map[bool]string{true: "yes", false: "no"}[w.Undo] })
+	row("a feed check", func(Way) string { return "" })
+	row("  bytes to Redis", func(w Way) string { return size(w.FeedRequest) })
+	row("  bytes from Redis", func(w Way) string { return size(w.FeedReply) })
+	row("  CPU of Redis", func(w Way) string { return short(w.FeedCPU) + " us" })
+	row("  ECPU if serverless", func(w Way) string { return short(w.FeedECPU) })
+	row("nodes of "+count(p.Input.NodeGiB)+" GiB", func(w Way) string { return w.NoCluster })
 	cluster("  shards x nodes", func(f *Fleet) string { return fmt.Sprintf("%d x %d", f.Shards, f.Nodes/f.Shards) })
 	cluster("  set by", func(f *Fleet) string { return f.Limit })
 	cluster("  fullest shard, memory", func(f *Fleet) string { return percent(f.Memory) })
 	cluster("  a shard, CPU", func(f *Fleet) string { return percent(f.CPU) })
+	cluster("  a shard, reads a second", func(f *Fleet) string { return count(math.Round(f.Reads)) })
 	cluster("  a shard, network in/out", func(f *Fleet) string { return short(f.GbitIn) + "/" + short(f.Gbit) + " Gbit/s" })
-	cluster("  a month", func(f *Fleet) string { return dollars(f.USDMonth) })
-}
-
-// bars writes a bar for each way, as long as its value.
-func (p *Plan) bars(b *strings.Builder, value func(Way) (float64, string)) {
-	most := 0.0
-	for _, w := range p.Ways {
-		v, _ := value(w)
-		most = max(most, v)
-	}
-	for _, w := range p.Ways {
-		v, text := value(w)
-		length := 0
-		if v > 0 {
-			length = max(1, int(math.Round(v/most*barWidth)))
-		}
-		fmt.Fprintf(b, "  %-13s %s %s\n", w.Name, strings.Repeat("#", length), text)
+	_ = out.Flush()
+	for line := range strings.Lines(text.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 }
 
-// wrap is the text in lines of so many characters, the first after lead, the others as far in.
-func wrap(lead, text string, width int) string {
-	var b strings.Builder
-	line := strings.TrimRight(lead, " ")
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width {
-			b.WriteString(line + "\n")
-			line = strings.Repeat(" ", len(lead)-1)
-		}
-		line += " " + word
+// notes say what the plan assumes, and what it leaves out.
+func (in *Input) notes() []string {
+	notes := []string{
+		fmt.Sprintf("%g %% of the activities are two-way; what a user has is spread by %g times the mean.", 100*in.TwoWay, in.Spread),
+		"Pages were just rebuilt, with room for a twentieth more keys. Those that grew take less.",
+		fmt.Sprintf("%.0f %% of a node is left to the server, %.0f %% of the rest is used. Cores are %.0f %% busy.",
+			100*reserved, 100*in.Fill, 100*cpuTarget),
+		"Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra.",
 	}
-	return b.String() + line + "\n"
+	if in.NodeGbit == 0 {
+		notes = append(notes, "Not checked: what a node's network can move (--node-gbit).")
+	}
+	var unsized []string
+	for _, k := range in.Kinds.All() {
+		if !k.InLedger() && (k.Name != seen || in.SeenPerDay == 0) {
+			unsized = append(unsized, k.Name)
+		}
+	}
+	if len(unsized) > 0 {
+		notes = append(notes, "Not sized, since nothing says how much of it there is: "+strings.Join(unsized, ", ")+".")
+	}
+	return notes
 }
 
 // count is a number with commas, and up to two digits after the point.
 func count(n float64) string {
-	text := fmt.Sprintf("%.2f", n)
-	whole, rest, _ := strings.Cut(text, ".")
-	var b strings.Builder
-	for i, c := range whole {
-		if i > 0 && (len(whole)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
+	whole, rest, _ := strings.Cut(strconv.FormatFloat(n, 'f', 2, 64), ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
 	}
 	if rest = strings.TrimRight(rest, "0"); rest != "" {
-		b.WriteString("." + rest)
+		return whole + "." + rest
 	}
-	return b.String()
+	return whole
 }
 
 // short is a number to three digits, without an exponent unless it is tiny.
@@ -173,8 +124,6 @@ func short(n float64) string {
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
-
-func dollars(n float64) string { return "$" + count(math.Round(n)) }
 
 // size is a number of bytes with its unit.
 func size(n float64) string {

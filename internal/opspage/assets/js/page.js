@@ -142,14 +142,14 @@ function bar(share) {
 
 /** makeAnew has the page made anew from the ledger, if that is wanted. */
 async function makeAnew(which, done, button, app) {
-  const sure = await confirmed('Make this page anew?', 'It is read from the ledger and replaced. Feeds and writes go on meanwhile; nothing is lost by it. The token needs the scope activity:write.', 'Make it anew');
+  const sure = await confirmed('Make this page anew?', 'It is read from the ledger and replaced. Feeds and writes go on meanwhile; nothing is lost by it. The token needs the scope ops:write.', 'Make it anew');
   if (!sure) return;
   button.disabled = true;
   try {
     const made = await ask(`v1/ops/pages/${encodeURIComponent(which)}/rebuild`, { method: 'POST' });
     fill(done, notice('ok', `Made anew in ${number(made.took_ms)} ms: ${plural(made.keys, 'key')}, ${together(bytes(made.bytes))}, at sequence ${count(made.sequence)}.`));
   } catch (error) {
-    fill(done, notice('bad', problemWords(error, 'activity:write')));
+    fill(done, notice('bad', problemWords(error, 'ops:write')));
   } finally {
     button.disabled = false;
   }

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+const (
+	stateViewers = 20
+	// slowFeed is far below what a feed takes that waits for Redis, and far above what one takes
+	// that does not.
+	slowFeed = 250 * time.Millisecond
+)
+
+func command(t *testing.T, s *redistest.Server, args ...any) {
+	t.Helper()
+	if err := s.Client().Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// awaitReply waits until a read is answered with an error that begins so; "": with none.
+func awaitReply(t *testing.T, s *redistest.Server, prefix string) {
+	t.Helper()
+	probe := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DisableIdentity: true})
+	defer func() { _ = probe.Close() }()
+	eventuallyIn(t, "the answer "+prefix, func() error {
+		err := probe.MGet(t.Context(), "filler").Err()
+		if err == nil && prefix == "" || err != nil && prefix != "" && strings.HasPrefix(err.Error(), prefix) {
+			return nil
+		}
+		return fmt.Errorf("a read is answered %w", err)
+	})
+}
+
+func eventuallyIn(t *testing.T, what string, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := servertest.Await(ctx, what, func(context.Context) error { return try() }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stateRig is what a service is made of, on one Redis.
+type stateRig struct {
+	recorder *activity.Recorder
+	log      *stateLog
+	hidden   map[string][]string // posts, by viewer
+}
+
+// openStates opens a Recorder on the Redis at url the way that the service does.
+func openStates(t *testing.T, url string, replicas redis.UniversalClient) *stateRig {
+	t.Helper()
+	g := &stateRig{log: &stateLog{}, hidden: make(map[string][]string)}
+	log := slog.New(slog.NewTextHandler(g.log, nil))
+	servers, err := parseRedis(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := servers.connect(t.Context(), log, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clients.close() })
+	store, err := redisstore.New(clients.pages, "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replica favfilter.Store
+	if replicas != nil {
+		redisstore.Guard(replicas, log)
+		if replica, err = redisstore.NewReader(replicas, "feed"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	g.recorder, err = activity.Open(t.Context(), activity.Config{
+		Ledger: l, Store: store, Replica: replica, StalenessBound: 200 * time.Millisecond, Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.recorder.Close)
+	for n := range stateViewers {
+		g.hide(t, strconv.Itoa(n), "before")
+	}
+	return g
+}
+
+// hide records that a viewer hides a post, and returns how long that took.
+func (g *stateRig) hide(t *testing.T, viewer, post string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	_, err := g.recorder.Record(t.Context(), []activity.Activity{{User: viewer, Kind: "hide", Target: post}})
+	if err != nil {
+		t.Fatalf("hide: %v", err)
+	}
+	g.hidden[viewer] = append(g.hidden[viewer], post)
+	return time.Since(began)
+}
+
+// feed asks for a feed of a viewer, and checks that exactly what is hidden is dropped.
+func (g *stateRig) feed(t *testing.T, viewer string) (took time.Duration, degraded bool) {
+	t.Helper()
+	q := feed.Request{Viewer: viewer, Posts: []feed.Post{{ID: "shown", Author: "a"}}}
+	for _, id := range g.hidden[viewer] {
+		q.Posts = append(q.Posts, feed.Post{ID: id, Author: "a"})
+	}
+	began := time.Now()
+	a, err := feed.Filter(t.Context(), g.recorder, q)
+	took = time.Since(began)
+	if err != nil || len(a.Dropped) != len(g.hidden[viewer]) {
+		t.Fatalf("feed of %s: %+v, %v; want %q dropped", viewer, a, err, g.hidden[viewer])
+	}
+	return took, len(a.Degraded) > 0
+}
+
+// during asks for feeds while Redis is in a state, from its first second on, and for a write.
+// Feeds of the viewers of degraded have to say so, and no others.
+func (g *stateRig) during(t *testing.T, degraded func(viewer string) bool) {
+	t.Helper()
+	for n, began := 0, time.Now(); time.Since(began) < time.Second; n++ {
+		g.feed(t, strconv.Itoa(n%stateViewers))
+	}
+	var slowest time.Duration
+	for try := range 5 { // on a machine that may be busy
+		slowest = 0
+		for n := range stateViewers {
+			viewer := strconv.Itoa(n)
+			took, is := g.feed(t, viewer)
+			slowest = max(slowest, took)
+			if want := degraded(viewer); is != want {
+				t.Errorf("feed of %s: degraded %v, want %v", viewer, is, want)
+			}
+		}
+		t.Logf("try %d: the slowest of %d feeds took %v", try, stateViewers, slowest)
+		if slowest < slowFeed {
+			break
+		}
+	}
+	if slowest >= slowFeed {
+		t.Errorf("a feed took %v, again and again", slowest)
+	}
+}
+
+// writes records while Redis is in a state that refuses writes.
+func (g *stateRig) writes(t *testing.T) {
+	t.Helper()
+	for n := range 3 { // to one page
+		if took := g.hide(t, "0", fmt.Sprint("during-", n)); took > 1500*time.Millisecond {
+			t.Errorf("a write took %v", took)
+		}
+	}
+	var slowest time.Duration
+	for range 5 {
+		slowest = 0
+		for range 10 {
+			took, _ := g.feed(t, "0")
+			slowest = max(slowest, took)
+		}
+		if slowest < slowFeed {
+			break
+		}
+	}
+	if slowest >= slowFeed {
+		t.Errorf("a feed whose page lacks a write took %v, again and again", slowest)
+	}
+}
+
+// after waits until feeds are read from Redis again, and writes reach it.
+func (g *stateRig) after(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	eventuallyIn(t, "feeds from Redis", func() error {
+		before := g.recorder.Stats()
+		for n := range stateViewers {
+			if _, degraded := g.feed(t, strconv.Itoa(n)); degraded {
+				return errors.New("a feed is degraded")
+			}
+		}
+		if now := g.recorder.Stats(); now.FromLedger != before.FromLedger || now.FromImage != before.FromImage {
+			return errors.New("a feed was answered from the ledger")
+		}
+		return nil
+	})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("feeds came from Redis again after %v", took)
+	}
+	eventuallyIn(t, "writes that reach Redis", func() error {
+		before := g.recorder.Stats().WithoutPage
+		g.hide(t, "1", fmt.Sprint("after-", time.Now().UnixNano()))
+		if g.recorder.Stats().WithoutPage != before {
+			return errors.New("a write was acknowledged without its page")
+		}
+		return nil
+	})
+	t.Logf("feeds and writes use Redis %v after the end", time.Since(began))
+}
+
+// stateLog is what a service logs.
+type stateLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *stateLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *stateLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// wantFew checks that nothing was logged again and again.
+func (l *stateLog) wantFew(t *testing.T, says string) {
+	t.Helper()
+	counts := make(map[string]int)
+	for line := range strings.Lines(l.String()) {
+		_, rest, _ := strings.Cut(line, " level=")
+		event := rest
+		for _, end := range []string{" error=", " page="} {
+			event, _, _ = strings.Cut(event, end)
+		}
+		counts[strings.TrimSpace(event)]++
+	}
+	for event, n := range counts {
+		if n > 2 {
+			t.Errorf("logged %d times: %s", n, event)
+		}
+	}
+	if !strings.Contains(l.String(), says) {
+		t.Errorf("the log does not say %q", says)
+	}
+	if t.Failed() {
+		text := l.String()
+		t.Logf("%.8000s", text)
+	}
+}

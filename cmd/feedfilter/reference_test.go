@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/feedfilter/feedfilter/internal/settings"
+)
+
+// updated reports whether tests write what they compare with, as `make docs` has them do.
+func updated() bool { return os.Getenv("UPDATE") != "" }
+
+// testParser is the parser that the command uses.
+func testParser(t *testing.T) *kong.Kong {
+	t.Helper()
+	parser, err := newParser(&cli{}, stdio{os.Stdin, os.Stdout, os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parser
+}
+
+// TestCommandReference compares docs/COMMAND.md with what --help prints.
+func TestCommandReference(t *testing.T) {
+	const name = "../../docs/COMMAND.md"
+	t.Setenv("COLUMNS", "100")
+	parser, text := testParser(t), &bytes.Buffer{}
+	parser.Stdout = text
+	text.WriteString("# Commands\n\nWhat `--help` prints. `make docs` writes this page.\n")
+	for _, node := range append([]*kong.Node{parser.Model.Node}, parser.Model.Leaves(true)...) {
+		fmt.Fprintf(text, "\n## %s\n\n```text\n", node.FullPath())
+		command, err := kong.Trace(parser, strings.Fields(node.Path()))
+		if err == nil {
+			err = command.PrintUsage(false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("```\n")
+	}
+	if updated() {
+		if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(is, text.Bytes()) {
+		t.Error("docs/COMMAND.md differs from the commands: run make docs")
+	}
+}
+
+// TestExamples has every command show examples in its help, and understand them.
+func TestExamples(t *testing.T) {
+	shown, all := make(map[string]bool), examples()
+	for _, node := range testParser(t).Model.Leaves(true) {
+		if len(all[node.Path()]) == 0 {
+			t.Errorf("%s has no example: add one to examples.txt", node.FullPath())
+		}
+		for _, line := range all[node.Path()] {
+			shown[line] = true
+			if !strings.Contains(node.Detail, "\n    "+line) {
+				t.Errorf("the help of %s lacks %s", node.FullPath(), line)
+			}
+		}
+	}
+	for command, lines := range all {
+		for _, line := range lines {
+			found := regexp.MustCompile(`(?:^|[ (])feedfilter( [^|>&)]*)`).FindStringSubmatch(line)
+			if found == nil {
+				t.Errorf("%s is no example", line)
+				continue
+			}
+			// The file of settings that an example names is not there.
+			args := strings.Fields(regexp.MustCompile(`--config \S+`).ReplaceAllString(found[1], ""))
+			chosen, err := settings.Parse(t.Context(), testParser(t), envPrefix, args)
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+				continue
+			}
+			// "bench" is "bench goals"; "config" shows one of its commands.
+			if path := chosen.Selected().Path(); !strings.HasPrefix(path, command) && !strings.HasPrefix(command, path) {
+				t.Errorf("%s is an example of %s, not of %s", line, path, command)
+			}
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestCloseWithin has something not close: the process ends all the same, and says so.
+func TestCloseWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		r := &running{lines: &heldLines{to: &log}}
+		hangs := make(chan struct{})
+		r.onClose(func() error {
+			<-hangs
+			return nil
+		})
+		if _, err := r.lines.Write([]byte("held\n")); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := r.closeWithin(8 * time.Second); err == nil || time.Since(start) != 8*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if log.String() != "held\n" {
+			t.Errorf("logged: %q", &log)
+		}
+		close(hangs)
+		if err := r.closeWithin(8 * time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,373 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// answerTime is how long a service may take to answer while its logs stand still. On an idle
+// machine an answer takes milliseconds, and one second right after a log stopped.
+const answerTime = 10 * time.Second
+
+func withField(name string, value any) func(map[string]any) bool {
+	return func(line map[string]any) bool { return line[name] == value }
+}
+
+// serveInto starts a service whose standard error, or standard output, are pipes; nil: nothing.
+func serveInto(t *testing.T, stderr, stdout *stalledPipe, args ...string) *service {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0", "--pages=16"}, args...)...)
+	cmd.Stderr = stderr.writer()
+	if stdout != nil {
+		cmd.Stdout = stdout.writer()
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	_, first := stderr.until(withField("msg", "listening"))
+	return &service{t: t, cmd: cmd, first: first}
+}
+
+// answer sends a request with an id, and returns status and body of an answer that comes in time.
+func (s *service) answer(method, path, body, id string) (int, string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), answerTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr()+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("X-Request-ID", id)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatalf("%s %s: no answer: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: no answer: %v", method, path, err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// wantAnswers has reads answered as ever.
+func (s *service) wantAnswers() {
+	s.t.Helper()
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"3"}]}`, 200},
+		{"GET", "/healthz", "", 200},
+		{"GET", "/readyz", "", 200},
+		{"GET", "/metrics", "", 200},
+		{"GET", "/v1/users/1/blocks", "", 200},
+		{"GET", "/nothing", "", 404}, // which is logged from level info on
+	} {
+		if status, text := s.answer(c.method, c.path, c.body, "read"); status != c.status {
+			s.t.Errorf("%s %s: %d %s", c.method, c.path, status, text)
+		}
+	}
+}
+
+// metric returns the value of a metric without labels.
+func (s *service) metric(name string) int {
+	s.t.Helper()
+	_, text := s.answer("GET", "/metrics", "", "metrics")
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(text)
+	if found == nil {
+		s.t.Fatalf("there is no metric %s", name)
+	}
+	value, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return int(value)
+}
+
+// ends waits for the end of the process, and returns its exit code.
+func (s *service) ends(within time.Duration) int {
+	s.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.cmd.Wait() // the exit code says it
+	}()
+	select {
+	case <-done:
+	case <-time.After(within):
+		_ = s.cmd.Process.Signal(syscall.SIGKILL)
+		<-done
+		s.t.Fatalf("it was still there %v after the signal", within)
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// TestLogStandsStill has the reader of standard error stand still. The service answers as ever,
+// reloads, counts the lines that it drops, says so when the reader is back, and ends in time.
+func TestLogStandsStill(t *testing.T) {
+	for _, level := range []string{"debug", "info"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			log := newStalledPipe(t)
+			s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--log-level", level)
+			log.fill()
+			s.wantAnswers()
+			for n := 0; s.metric("feedfilter_log_dropped_total") == 0; n++ {
+				var all sync.WaitGroup
+				for i := range 500 {
+					if i%8 == 0 {
+						all.Wait()
+					}
+					all.Go(func() {
+						if status, text := s.answer("GET", "/nothing", "", fmt.Sprintf("r%d-%d", n, i)); status != 404 {
+							t.Errorf("%d %s", status, text)
+						}
+					})
+				}
+				all.Wait()
+				if status, text := s.answer("PUT", fmt.Sprintf("/v1/users/1/blocks/%d", n+2), "", "put"); status != 200 {
+					t.Errorf("%d %s", status, text)
+				}
+			}
+			s.wantAnswers()
+			s.signal(syscall.SIGHUP)
+			s.wantAnswers()
+			dropped := s.metric("feedfilter_log_dropped_total")
+
+			before, told := log.until(withField("msg", "log lines dropped"))
+			if told["dropped"].(float64) < float64(dropped) {
+				t.Errorf("%v: the metric was %d", told, dropped)
+			}
+			wantOrder(t, before)
+			s.answer("GET", "/nothing", "", "after")
+			log.until(withField("request_id", "after"))
+
+			log.fill()
+			s.signal(syscall.SIGTERM)
+			if code := s.ends(10 * time.Second); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// wantOrder has the requests of the first round begin with the first, and none twice.
+func wantOrder(t *testing.T, lines []map[string]any) {
+	t.Helper()
+	seen := make(map[any]bool)
+	var last time.Time
+	for _, line := range lines {
+		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(line["time"]))
+		if err != nil {
+			t.Fatalf("%v: %v", line, err)
+		}
+		if at.Before(last.Add(-time.Second)) { // a line gets its time before its place
+			t.Errorf("%v comes after a line of %v", line, last)
+		}
+		last = at
+		if id, _ := line["request_id"].(string); strings.HasPrefix(id, "r") && id != "read" {
+			if seen[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			seen[id] = true
+		}
+	}
+	if !seen["r0-0"] {
+		t.Error("the first line is missing")
+	}
+}
+
+// TestAuditStandsStill has the reader of the audit log stand still. Writes are refused before they
+// have an effect, and each that was answered has its line when the reader is back.
+func TestAuditStandsStill(t *testing.T) {
+	audit, log := newStalledPipe(t), newStalledPipe(t)
+	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)
+	put := func(n int) (int, string) {
+		t.Helper()
+		return s.answer("PUT", fmt.Sprintf("/v1/users/1/blocks/b%d", n), "", fmt.Sprintf("put-%d", n))
+	}
+	if status, text := put(0); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	audit.until(withField("request_id", "put-0"))
+	audit.fill()
+
+	answered := []string{}
+	n := 1
+	for status := 0; status != 503; n++ {
+		var text string
+		switch status, text = put(n); {
+		case status == 200:
+			answered = append(answered, fmt.Sprintf("put-%d", n))
+		case status != 503 || !strings.Contains(text, `"audit_unavailable"`):
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	refused := n - 1
+	wantRefused(t, s, refused, len(answered)+1)
+	s.wantAnswers()
+	s.signal(syscall.SIGHUP)
+	s.wantAnswers()
+	if n := s.metric("feedfilter_audit_failures_total"); n != 0 {
+		t.Errorf("%d lines are lost", n)
+	}
+
+	for _, id := range answered {
+		audit.until(withField("request_id", id))
+	}
+	for status := 503; status != 200; n++ { // until the service has noticed
+		status, _ = put(n)
+	}
+	audit.until(withField("request_id", fmt.Sprintf("put-%d", n-1)))
+
+	audit.fill()
+	log.fill()
+	s.signal(syscall.SIGTERM)
+	if code := s.ends(10 * time.Second); code != 0 { // no line was lost
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// wantRefused has everything refused that is to be in the audit log, and nothing recorded.
+func wantRefused(t *testing.T, s *service, n, blocks int) {
+	t.Helper()
+	for _, c := range [][3]string{
+		{"PUT", fmt.Sprintf("/v1/users/1/blocks/b%d", n), ""},
+		{"POST", "/v1/activities", `{"activities":[{"user":"1","kind":"block","target":"z","op":"add"}]}`},
+		{"DELETE", "/v1/users/1", ""},
+		{"POST", "/v1/users/1/seen", `{"posts":["p"]}`},
+		{"POST", "/v1/feed/explain", `{"viewer":"1","post":{"id":"p","author":"3"}}`},
+		{"GET", "/v1/ops/users/1/keys/block/2", ""},
+	} {
+		if status, text := s.answer(c[0], c[1], c[2], "refused"); status != 503 || !strings.Contains(text, `"audit_unavailable"`) {
+			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
+		}
+	}
+	status, text := s.answer("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"3"}],"record_seen":true}`, "seen")
+	if status != 200 || !strings.Contains(text, `{"kind":"seen","reason":"`) || !strings.Contains(text, `"posts":[{"id":"p"}]`) {
+		t.Errorf("a feed that is to record what it shows: %d %s", status, text)
+	}
+	if _, text := s.answer("GET", "/v1/users/1/blocks?limit=1000", "", "list"); strings.Count(text, `"target"`) != blocks {
+		t.Errorf("want %d blocks: %s", blocks, text)
+	}
+}
+
+// TestAuditDrops has the reader stand still of an audit log that may have gaps: all is done, and counted.
+func TestAuditDrops(t *testing.T) {
+	audit, log := newStalledPipe(t), newStalledPipe(t)
+	s := serveInto(t, log, audit, "--data-dir", t.TempDir(), "--audit-log=-", "--audit-failure=drop")
+	audit.fill()
+	for n := 0; s.metric("feedfilter_audit_failures_total") == 0; n++ {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 100 {
+					if status, text := s.answer("PUT", "/v1/users/1/blocks/2", "", "put"); status != 200 {
+						t.Errorf("%d %s", status, text)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	s.wantAnswers()
+	lost := s.metric("feedfilter_audit_failures_total")
+	if _, told := audit.until(withField("msg", "lines lost")); told["lost"] != float64(lost) {
+		t.Errorf("%v, %d are counted", told, lost)
+	}
+	s.answer("PUT", "/v1/users/1/blocks/3", "", "after")
+	audit.until(withField("request_id", "after"))
+
+	audit.fill()
+	s.answer("PUT", "/v1/users/1/blocks/3", "", "last")
+	log.fill()
+	s.signal(syscall.SIGTERM)
+	if code := s.ends(10 * time.Second); code != 1 { // the last line was lost
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestAuditPipeWithoutReader has nobody read a named pipe: it is refused at the start, and at SIGHUP
+// the service goes on with the one before.
+func TestAuditPipeWithoutReader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), answerTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--audit-log", path)
+	if text, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(text), "--audit-log") {
+		t.Errorf("at the start: %v: %s", err, text)
+	}
+
+	audit, log := newStalledPipe(t), newStalledPipe(t)
+	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)
+	if err := os.Remove(audit.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, audit.path); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGHUP)
+	log.until(withField("msg", "settings reloaded"))
+	if status, text := s.answer("PUT", "/v1/users/1/blocks/2", "", "put"); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	audit.until(withField("request_id", "put"))
+	s.signal(syscall.SIGTERM)
+	if code := s.ends(10 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestAuditMovesOnFromPipe has SIGHUP put a file in place of a pipe whose reader stands still. All
+// that waited gets there.
+func TestAuditMovesOnFromPipe(t *testing.T) {
+	audit, log := newStalledPipe(t), newStalledPipe(t)
+	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)
+	audit.fill()
+	for n := range 2 {
+		s.answer("PUT", fmt.Sprintf("/v1/users/1/blocks/b%d", n), "", fmt.Sprintf("put-%d", n))
+	}
+	if err := os.Remove(audit.path); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGHUP)
+	log.until(withField("msg", "settings reloaded"))
+	for status := 503; status != 200; { // until the service has noticed
+		status, _ = s.answer("PUT", "/v1/users/1/blocks/b2", "", "put-2")
+	}
+	text, err := os.ReadFile(audit.path)
+	if err != nil || !strings.Contains(string(text), `"put-0"`) || !strings.Contains(string(text), `"put-2"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%q", line)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+// Package activityfile reads activities from CSV and NDJSON files, in batches, and goes on at a
+// checkpoint.
+package activityfile
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Formats of a file of activities.
+const (
+	CSV    = "csv"
+	NDJSON = "ndjson"
+)
+
+// FormatOf returns the format that a file's extension stands for, "" if none.
+func FormatOf(name string) string {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".csv":
+		return CSV
+	case ".ndjson", ".jsonl":
+		return NDJSON
+	default:
+		return ""
+	}
+}
+
+// File is an open file of activities.
+type File struct {
+	Name   string
+	Format string
+	Size   int64  // in bytes; -1: not known
+	ID     string // of its checkpoint; "": it cannot be read a second time
+
+	file *os.File
+}
+
+// Open opens the named file, or standard input for "-". An empty format is that of the extension.
+func Open(name, format string, stdin *os.File) (*File, error) {
+	if format == "" {
+		format = FormatOf(name)
+	}
+	if name == "-" {
+		return &File{Name: "stdin", Format: format, Size: -1, file: stdin}, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Name: name, Format: format, Size: -1, file: file}
+	if err := f.identify(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return f, nil
+}
+
+// identify fills in Size and ID. A file goes by its path, so that it is still the
+// same one when it has grown; that its content is, too, is for its checkpoint to say.
+func (f *File) identify() error {
+	info, err := f.file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory", f.Name)
+	case !info.Mode().IsRegular():
+		return nil
+	}
+	path, err := filepath.Abs(f.Name)
+	if err != nil {
+		return err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	f.Size, f.ID = info.Size(), "import "+path
+	return nil
+}
+
+// Close closes the file.
+func (f *File) Close() { _ = f.file.Close() } // it was only read
+
+// Checkpoint is a place between two lines of a file. The hash tells whether all before is unchanged.
+type Checkpoint struct {
+	Position Position `json:"position"`
+	SHA256   []byte   `json:"sha256"` // of the file up to Position
+	Format   string   `json:"format"`
+	Columns  []string `json:"columns"` // of a CSV file
+}
+
+// Position is a place between two lines of a file.
+type Position struct {
+	Offset int64 `json:"offset"` // bytes
+	Line   int64 `json:"line"`   // of what follows, from 1
+}
+
+// pass reads in up to the checkpoint and returns the hash of what it read. A file
+// that is not what it was up to there is refused: nobody knows what of it is
+// recorded. What follows may have changed.
+func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash.Hash, error) {
+	sum := sha256.New()
+	if c.Position.Offset == 0 {
+		return sum, nil
+	}
+	if c.Format != format {
+		return nil, fmt.Errorf("an earlier import read it as %s up to line %d: --restart begins at its start, as %s",
+			c.Format, c.Position.Line, format)
+	}
+	_, err := io.CopyN(sum, contextReader{ctx, in}, c.Position.Offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if err != nil || !bytes.Equal(sum.Sum(nil), c.SHA256) {
+		return nil, fmt.Errorf("the file was changed before line %d, where an earlier import stopped: --restart begins at its start",
+			c.Position.Line)
+	}
+	return sum, nil
+}
+
+// contextReader reads until ctx ends.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // of one call
+	in  io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.in.Read(p)
+}

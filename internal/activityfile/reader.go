@@ -1,0 +1,226 @@
+package activityfile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// What a line does, as op.
+const (
+	Add    = "add"
+	Remove = "remove"
+)
+
+// maxRecord is the length of the longest line, in bytes. Two ids of 256 bytes, all
+// escaped, take some 4 KiB.
+const maxRecord = 64 << 10
+
+// LineError is a line that is no activity.
+type LineError struct {
+	File string
+	Line int64
+	Err  error
+}
+
+// Error names the file and the line.
+func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
+
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Reader reads activities from a File. It knows at which byte and line of the file
+// it stands, and the hash of all before.
+type Reader struct {
+	name  string
+	in    *bufio.Reader
+	parse func(line []byte) (record, error)
+	kinds *activity.Kinds
+
+	pos Position
+	sum hash.Hash // SHA-256 up to pos
+
+	pending int  // length of what Peek found, or its first part
+	partial bool // the rest of its line, too long for the buffer, belongs to it
+	whole   bool // pos is at the end of a line, not in one that was cut off
+
+	csv     csvLines
+	columns []string // of a CSV file, once its first record is read
+}
+
+// NewReader returns a reader that stands at c, or at the file's start if c is zero.
+func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint) (*Reader, error) {
+	sum, err := c.pass(ctx, f.file, f.Format)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{
+		name:    f.Name,
+		in:      bufio.NewReaderSize(f.file, maxRecord),
+		kinds:   kinds,
+		pos:     c.Position,
+		sum:     sum,
+		csv:     newCSVLines(),
+		columns: c.Columns,
+		whole:   true,
+	}
+	r.parse = r.parseJSON
+	if f.Format == CSV {
+		r.parse = r.parseCSV
+	}
+	r.pos.Line = max(r.pos.Line, 1)
+	return r, nil
+}
+
+// record is what the formats have in common.
+type record struct {
+	User   string `json:"user"`
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Op     string `json:"op"`
+	Since  string `json:"since"`
+	Until  string `json:"until"`
+}
+
+var (
+	errBlank  = errors.New("nothing but white space, or the header")
+	errTooBig = fmt.Errorf("the line is longer than %d bytes", maxRecord-1)
+)
+
+// Peek returns the activity that follows. The reader stays where it is; Accept moves
+// it on. The error is a [*LineError] if there is something else, io.EOF at the end of the file.
+func (r *Reader) Peek() (activity.Activity, error) {
+	for {
+		line, err := r.line()
+		if err != nil {
+			return activity.Activity{}, err
+		}
+		r.pending = len(line)
+		r.partial = len(line) == maxRecord && line[len(line)-1] != '\n'
+		a, err := r.activity(line)
+		switch {
+		case errors.Is(err, errBlank):
+			r.Accept()
+		case err != nil:
+			return activity.Activity{}, &LineError{r.name, r.pos.Line, err}
+		default:
+			return a, nil
+		}
+	}
+}
+
+func (r *Reader) activity(line []byte) (activity.Activity, error) {
+	if r.partial {
+		return activity.Activity{}, errTooBig
+	}
+	if r.pos.Offset == 0 {
+		line = bytes.TrimPrefix(line, []byte("\ufeff"))
+	}
+	if len(bytes.TrimSpace(line)) == 0 {
+		return activity.Activity{}, errBlank
+	}
+	rec, err := r.parse(line)
+	if err != nil {
+		return activity.Activity{}, err
+	}
+	a := activity.Activity{User: rec.User, Kind: rec.Kind, Target: rec.Target, Remove: rec.Op == Remove}
+	if rec.Op != Add && rec.Op != Remove {
+		return a, fmt.Errorf("op: %q is neither add nor remove", rec.Op)
+	}
+	if a.Since, a.Until, err = rec.times(time.Now()); err != nil {
+		return a, err
+	}
+	return a, r.kinds.Check(a)
+}
+
+// Accept moves the reader past what Peek found.
+func (r *Reader) Accept() {
+	for {
+		part, _ := r.in.Peek(r.pending) // it was there before
+		r.sum.Write(part)
+		r.pos.Offset += int64(len(part))
+		r.pos.Line += int64(bytes.Count(part, []byte{'\n'}))
+		r.whole = bytes.HasSuffix(part, []byte{'\n'})
+		_, _ = r.in.Discard(len(part))
+		if !r.partial || r.whole {
+			return
+		}
+		line, err := r.line()
+		if err != nil {
+			return // the next Peek meets it again
+		}
+		r.pending = len(line)
+	}
+}
+
+// line returns what follows up to the end of the line and with it, or maxRecord bytes
+// of that. It is valid until the next call.
+func (r *Reader) line() ([]byte, error) {
+	searched := 0
+	for {
+		there, _ := r.in.Peek(r.in.Buffered())
+		if i := bytes.IndexByte(there[searched:], '\n'); i >= 0 {
+			return there[:searched+i+1], nil
+		}
+		searched = len(there)
+		if searched == maxRecord {
+			return there, nil
+		}
+		if _, err := r.in.Peek(searched + 1); err != nil {
+			if there, _ = r.in.Peek(searched); errors.Is(err, io.EOF) && searched > 0 {
+				return there, nil
+			}
+			return nil, err
+		}
+	}
+}
+
+// Position returns where the reader stands.
+func (r *Reader) Position() Position { return r.pos }
+
+// Batch is a number of lines, with the place where they end.
+type Batch struct {
+	Activities []activity.Activity
+	Bad        []error  // lines that are no activities: each a [*LineError]
+	End        Position // of the file, after the batch
+	SHA256     []byte   // of the file up to End; nil: not the end of a line
+	Columns    []string // of a CSV file
+	Last       bool     // nothing follows
+	Err        error    // why nothing follows, if it is not the end of the file
+}
+
+// Batch reads up to size lines. With stop, the first bad line ends the last batch, which ends before
+// that line.
+func (r *Reader) Batch(size int, stop bool) Batch {
+	var b Batch
+	for !b.Last && len(b.Activities)+len(b.Bad) < size {
+		a, err := r.Peek()
+		var bad *LineError
+		switch {
+		case err == nil:
+			b.Activities = append(b.Activities, a)
+			r.Accept()
+		case errors.Is(err, io.EOF):
+			b.Last = true
+		case errors.As(err, &bad) && !stop:
+			b.Bad = append(b.Bad, bad)
+			r.Accept()
+		case errors.As(err, &bad):
+			b.Bad = append(b.Bad, bad)
+			b.Last, b.Err = true, fmt.Errorf("stopped at line %d", bad.Line)
+		default:
+			b.Last, b.Err = true, err
+		}
+	}
+	b.End, b.Columns = r.pos, r.columns
+	if r.whole {
+		b.SHA256 = r.sum.Sum(nil)
+	}
+	return b
+}

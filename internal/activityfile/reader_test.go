@@ -1,0 +1,156 @@
+package activityfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// line is what a reader finds in a file, good or bad.
+type line struct {
+	activity activity.Activity
+	problem  string
+	number   int64
+}
+
+// readAll reads what follows c, in batches, and returns the lines and the checkpoint
+// after each batch with the number of lines up to it.
+func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, ends []Checkpoint, counts []int) {
+	t.Helper()
+	s, err := Open(name, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r, err := NewReader(t.Context(), s, activity.BuiltinKinds(), c)
+	if err != nil {
+		t.Fatalf("at %+v: %v", c.Position, err)
+	}
+	for {
+		b := r.Batch(size, false)
+		if b.Err != nil {
+			t.Fatal(b.Err)
+		}
+		for _, a := range b.Activities {
+			lines = append(lines, line{activity: a})
+		}
+		for _, bad := range b.Bad {
+			var problem *LineError
+			if !errors.As(bad, &problem) {
+				t.Fatalf("problem %v names no line", bad)
+			}
+			lines = append(lines, line{problem: problem.Err.Error(), number: problem.Line})
+		}
+		if b.SHA256 != nil {
+			ends = append(ends, Checkpoint{Position: b.End, SHA256: b.SHA256, Format: s.Format, Columns: b.Columns})
+			counts = append(counts, len(lines))
+		}
+		if b.Last {
+			return lines, ends, counts
+		}
+	}
+}
+
+// From the end of any batch, reading goes on as if it had never stopped, whatever
+// is in the file.
+func TestReaderContinues(t *testing.T) {
+	long := strings.Repeat("x", maxRecord)
+	pool := []string{
+		"1,hide,p1\n", "1,hide,p2\r\n", `"1","block","2",remove` + "\n", "\n", "\r\n", "op,target,user,kind\n", "user,kind,target\n",
+		"1,hide,\"p\n3\",add\n", "1,hide,\"p4\n", "1,nope,p5\n", "1,hide\n", "1,hide,p6,\n", long + "\n", long[1:] + "\n", "\"" + long + "\n",
+	}
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.SampledFrom([]string{"", "\ufeff"}).Draw(rt, "mark") +
+			strings.Join(rapid.SliceOfN(rapid.SampledFrom(pool), 0, 20).Draw(rt, "lines"), "") +
+			rapid.SampledFrom([]string{"", "1,hide,p7", "1,hide,\"p8", "\r"}).Draw(rt, "end")
+		size := rapid.IntRange(1, 5).Draw(rt, "batch")
+		name := filepath.Join(dir, "file.csv")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			rt.Fatal(err)
+		}
+		lines, ends, counts := readAll(t, name, Checkpoint{}, 1)
+		for i, c := range ends {
+			before := text[:c.Position.Offset]
+			if sum := sha256.Sum256([]byte(before)); !bytes.Equal(sum[:], c.SHA256) {
+				rt.Fatalf("checkpoint %d: the hash is not that of the first %d bytes", i, len(before))
+			}
+			if want := int64(strings.Count(before, "\n") + 1); c.Position.Line != want {
+				rt.Fatalf("checkpoint %d at byte %d: line %d, want %d", i, len(before), c.Position.Line, want)
+			}
+			rest, _, _ := readAll(t, name, c, size)
+			want := slices.Clone(lines[counts[i]:])
+			if !slices.Equal(sorted(rest), sorted(want)) {
+				rt.Fatalf("checkpoint %d at byte %d: read %+v, want %+v", i, len(before), rest, want)
+			}
+		}
+	})
+}
+
+// sorted puts lines in an order that does not depend on which batch they were in:
+// problems, by their numbers, after activities, which keep their order.
+func sorted(lines []line) []line {
+	slices.SortStableFunc(lines, func(a, b line) int { return int(a.number - b.number) })
+	return lines
+}
+
+func TestReaderLineLengths(t *testing.T) {
+	const start = `{"user":"1","kind":"hide","target":"p"}`
+	for _, c := range []struct {
+		name   string
+		length int // without the line's end
+		end    string
+		good   bool
+	}{
+		{"longest", maxRecord - 1, "\n", true},
+		{"longest without an end", maxRecord - 1, "", true},
+		{"too long by one", maxRecord, "\n", false},
+		{"too long by one, without an end", maxRecord, "", false},
+		{"too long for two buffers", 2*maxRecord + 1, "\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := start + strings.Repeat(" ", c.length-len(start)) + c.end
+			if c.end != "" {
+				text += start
+			}
+			name := filepath.Join(t.TempDir(), "file.ndjson")
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			lines, _, _ := readAll(t, name, Checkpoint{}, 1)
+			if good := lines[0].problem == ""; good != c.good {
+				t.Errorf("line of %d bytes: %+v, want good: %t", c.length, lines[0], c.good)
+			}
+			if c.end != "" && (len(lines) != 2 || lines[1].problem != "") {
+				t.Errorf("the line after it was not read: %d lines", len(lines))
+			}
+		})
+	}
+}
+
+// A quote too many costs its line, and no other.
+func TestReaderUnclosedQuote(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file.csv")
+	text := "1,hide,\"p\n\"," + strings.Repeat("x", maxRecord) + "\n1,hide,p\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines, _, _ := readAll(t, name, Checkpoint{}, 1)
+	want := []line{
+		{problem: "extraneous or missing \" in quoted-field", number: 1},
+		{problem: "the line is longer than 65535 bytes", number: 2},
+		{activity: activity.Activity{User: "1", Kind: "hide", Target: "p"}},
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("read %+v, want %+v", lines, want)
+	}
+}

@@ -1,0 +1,39 @@
+package httpapi
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+// A body of nothing but empty strings takes no more memory than one that is answered.
+func TestListsOfTextAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector allocates too")
+	}
+	list := `[` + strings.TrimSuffix(strings.Repeat(`"",`, 349_000), ",") + `]`
+	for field, c := range map[string]struct {
+		body string
+		into any
+	}{
+		"targets":            {`{"kind":"block","targets":` + list + `}`, new(previewRequest)},
+		"posts":              {`{"posts":` + list + `}`, new(postsRequest)},
+		"post.actors":        {`{"viewer":"1","post":{"id":"p","actors":` + list + `}}`, new(explainRequest)},
+		"posts[1].actors":    {`{"viewer":"1","posts":[{},{"actors":` + list + `}]}`, new(filterRequest)},
+		"posts[0].actors[0]": {`{"posts":[{"actors":[null]}]}`, new(filterRequest)},
+	} {
+		options := strict()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := explainJSON(json.UnmarshalRead(strings.NewReader(c.body), c.into, options))
+		runtime.ReadMemStats(&after)
+		if p := describe(err); p.Field != field || p.status() != 400 {
+			t.Errorf("%s: %+v", field, p)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+			t.Errorf("%s: %d KiB for a body of %d KiB", field, got>>10, len(c.body)>>10)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// Package kindfile reads a file of kinds of activities. docs/KINDS.md says what is in one.
+package kindfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// maxKinds is the most kinds of a file: a feed check tests the keys of all that drop.
+const maxKinds = 100
+
+// Parse returns the built-in kinds and those that the file adds, as JSON:
+//
+//	{"kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
+//
+// The entry of a built-in kind may set its limit, or its window and parts, and must not contradict
+// the rest. The error joins all mistakes, each with its kind.
+func Parse(file []byte) (*activity.Kinds, error) {
+	entries, err := splitKinds(file)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(activity.BuiltinKinds().All())
+	builtin, named := len(all), make(map[string]bool)
+	var errs []error
+	for i, text := range entries {
+		e := readKindEntry(text)
+		at := slices.IndexFunc(all[:builtin], func(k activity.Kind) bool { return k.Name == e.name })
+		var k activity.Kind
+		switch {
+		case e.fields == nil: // not an object
+		case e.name != "" && named[e.name]:
+			e.mistake("the file has it twice")
+		case at >= 0:
+			k = e.amended(all[at])
+		default:
+			k = e.added()
+		}
+		named[e.name] = true
+		if len(e.mistakes) > 0 {
+			errs = append(errs, e.err(i))
+			continue
+		}
+		with := slices.Clone(all)
+		if at >= 0 {
+			with[at] = k
+		} else {
+			with = append(with, k)
+		}
+		if _, err := activity.NewKinds(with...); err != nil { // one more at a time, so that all that are wrong are named
+			errs = append(errs, err)
+			continue
+		}
+		all = with
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return activity.NewKinds(all...)
+}
+
+// splitKinds returns the text of each kind.
+func splitKinds(file []byte) ([]jsontext.Value, error) {
+	var f struct {
+		Kinds []jsontext.Value `json:"kinds"`
+	}
+	err := json.Unmarshal(file, &f, json.RejectUnknownMembers(true))
+	if invalid, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		line := 1 + bytes.Count(file[:min(int(invalid.ByteOffset), len(file))], []byte{'\n'})
+		what := invalid.Err.Error()
+		if errors.Is(invalid, jsontext.ErrDuplicateName) {
+			what = fmt.Sprintf("duplicate field %q", invalid.JSONPointer.LastToken())
+		}
+		return nil, fmt.Errorf("line %d: not JSON: %s", line, what)
+	}
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && errors.Is(wrong, json.ErrUnknownName) {
+		return nil, fmt.Errorf("unknown field %q beside kinds", wrong.JSONPointer.LastToken())
+	}
+	switch {
+	case err != nil || f.Kinds == nil:
+		return nil, errors.New(`not of the form {"kinds": [{...}, ...]}`)
+	case len(f.Kinds) > maxKinds:
+		return nil, fmt.Errorf("%d kinds, %d at most", len(f.Kinds), maxKinds)
+	default:
+		return f.Kinds, nil
+	}
+}
+
+// kindEntry is a kind as a file has it.
+type kindEntry struct {
+	name     string
+	fields   map[string]jsontext.Value // that were not read yet
+	mistakes []string
+}
+
+func readKindEntry(text jsontext.Value) *kindEntry {
+	e := &kindEntry{}
+	if text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &e.fields) != nil {
+		e.fields = nil
+		e.mistake("not an object")
+		return e
+	}
+	if !e.read("name", &e.name, "text") {
+		e.missing("name")
+	}
+	return e
+}
+
+// added is a new kind, as the entry says.
+func (e *kindEntry) added() activity.Kind {
+	k := activity.Kind{Name: e.name, Plural: e.name + "s"}
+	e.settle(&k)
+	if k.Target == 0 {
+		e.missing("target")
+	}
+	if k.Effect == 0 {
+		e.missing("effect")
+	}
+	return k
+}
+
+// amended is a built-in kind with the settings of the entry.
+func (e *kindEntry) amended(was activity.Kind) activity.Kind {
+	k := was
+	e.settle(&k)
+	fixed := k
+	fixed.Limit = was.Limit
+	if !was.InLedger() {
+		fixed.Window, fixed.Parts = was.Window, was.Parts
+	}
+	if fixed != was {
+		e.mistake("it is built in: only its limit, or its window and parts, can be set")
+	}
+	return k
+}
+
+// settle sets what the entry has fields for.
+func (e *kindEntry) settle(k *activity.Kind) {
+	var window, comment string
+	var twoWay bool
+	e.read("comment", &comment, "text")
+	e.read("plural", &k.Plural, "text")
+	choose(e, "target", &k.Target, activity.User, activity.Post)
+	choose(e, "effect", &k.Effect, activity.Drop, activity.Annotate)
+	if e.read("two_way", &twoWay, "true or false") && twoWay != (k.Reverse != "") {
+		k.Reverse = ""
+		if twoWay {
+			k.Reverse = k.Name + "-by"
+		}
+	}
+	if e.read("window", &window, "text") {
+		var err error
+		if k.Window, err = parseDays(window); err != nil {
+			e.mistake("window: " + err.Error())
+		}
+	}
+	if e.read("parts", &k.Parts, "a whole number") && k.Parts == 0 {
+		e.mistake("parts: 0 is not 1 or more")
+	}
+	if e.read("limit", &k.Limit, "a whole number from 1 to 4294967295") && k.Limit == 0 {
+		e.mistake("limit: 0 is not 1 or more")
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.fields)) {
+		e.mistake(fmt.Sprintf("unknown field %q", name))
+	}
+}
+
+// read reads a field, which is to be what want says, and reports whether it is there.
+func (e *kindEntry) read(name string, to any, want string) bool {
+	value, ok := e.fields[name]
+	delete(e.fields, name)
+	if ok && (value.Kind() == jsontext.KindNull || json.Unmarshal(value, to) != nil) {
+		e.mistake(name + ": not " + want)
+		return false
+	}
+	return ok
+}
+
+// choose reads a field that names one of two.
+func choose[T interface {
+	comparable
+	fmt.Stringer
+}](e *kindEntry, name string, to *T, one, other T) {
+	var text string
+	if !e.read(name, &text, "text") {
+		return
+	}
+	switch text {
+	case one.String():
+		*to = one
+	case other.String():
+		*to = other
+	default:
+		e.mistake(fmt.Sprintf("%s: %q is neither %v nor %v", name, text, one, other))
+	}
+}
+
+func (e *kindEntry) mistake(what string) { e.mistakes = append(e.mistakes, what) }
+
+// missing says that a field is, unless something was said of it already.
+func (e *kindEntry) missing(name string) {
+	if !slices.ContainsFunc(e.mistakes, func(m string) bool { return strings.HasPrefix(m, name+": ") }) {
+		e.mistake(name + ": missing")
+	}
+}
+
+// err names the mistakes, and the kind, which is the i-th.
+func (e *kindEntry) err(i int) error {
+	kind := fmt.Sprintf("kind %q", e.name)
+	if e.name == "" {
+		kind = fmt.Sprintf("kind number %d", i+1)
+	}
+	return fmt.Errorf("%s: %s", kind, strings.Join(e.mistakes, ", "))
+}

@@ -1,0 +1,264 @@
+package kindfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// withBuiltin are the built-in kinds, changed, and more.
+func withBuiltin(change func(name string, k *activity.Kind), more ...activity.Kind) []activity.Kind {
+	all := slices.Clone(activity.BuiltinKinds().All())
+	for i := range all {
+		change(all[i].Name, &all[i])
+	}
+	return append(all, more...)
+}
+
+func TestParse(t *testing.T) {
+	asIs := func(string, *activity.Kind) {}
+	limited := func(name string, k *activity.Kind) {
+		switch name {
+		case "block":
+			k.Limit = 5000
+		case "seen":
+			k.Window, k.Parts = 36*time.Hour, 6
+		}
+	}
+	for name, c := range map[string]struct {
+		file string
+		want []activity.Kind
+	}{
+		"none": {`{"kinds": []}`, withBuiltin(asIs)},
+		"one-way": {
+			`{"kinds":[{"name":"mute","target":"user","effect":"drop","limit":7}]}`,
+			withBuiltin(asIs, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Limit: 7}),
+		},
+		"not both": {
+			`{"kinds":[{"name":"mute","target":"user","effect":"drop","two_way":false}]}`,
+			withBuiltin(asIs, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop}),
+		},
+		"two-way": {
+			`{"kinds":[{"two_way":true,"effect":"annotate","target":"user","comment":"why","name":"ally","plural":"allies"}]}`,
+			withBuiltin(asIs, activity.Kind{
+				Name: "ally", Plural: "allies", Target: activity.User, Effect: activity.Annotate, Reverse: "ally-by",
+			}),
+		},
+		"window": {
+			`{"kinds":[{"name":"glimpse","target":"post","effect":"annotate","window":"1d12h","parts":64}]}`,
+			withBuiltin(asIs, activity.Kind{
+				Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: 36 * time.Hour, Parts: 64,
+			}),
+		},
+		"two of them, escaped": {
+			`{"kinds":[{"name":"\u0061","target":"post","effect":"drop"},
+				{"name":"b","plural":"a","target":"post","effect":"drop"}]}`,
+			withBuiltin(asIs,
+				activity.Kind{Name: "a", Plural: "as", Target: activity.Post, Effect: activity.Drop},
+				activity.Kind{Name: "b", Plural: "a", Target: activity.Post, Effect: activity.Drop}),
+		},
+		"built-in kinds": {
+			`{"kinds":[{"name":"block","limit":5000},{"name":"seen","window":"36h","parts":6},
+				{"name":"like","comment":"as it is","plural":"likes","target":"post","effect":"annotate","two_way":false}]}`,
+			withBuiltin(limited),
+		},
+		"a built-in kind said again": {
+			`{"kinds":[{"name":"block","plural":"blocks","target":"user","effect":"drop","two_way":true,"limit":5000},
+				{"name":"seen","plural":"seen","target":"post","effect":"drop","window":"1d12h","parts":6}]}`,
+			withBuiltin(limited),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds, err := Parse([]byte(c.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := kinds.All(); !slices.Equal(got, c.want) {
+				t.Errorf("%s:\nread as %+v\nwant    %+v", c.file, got, c.want)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	const form = `not of the form {"kinds": [{...}, ...]}`
+	const name32 = "abcdefghijklmnopqrstuvwxyzabcdef"
+	// kind is a file of one kind that is right but for more.
+	kind := func(more string) string {
+		return `{"kinds":[{"name":"mute","target":"user","effect":"drop"` + more + `}]}`
+	}
+	post := func(name string) string { return `{"kinds":[{"name":"` + name + `","target":"post","effect":"drop"}]}` }
+	for _, c := range []struct{ file, want string }{
+		{``, "line 1: not JSON: unexpected EOF"},
+		{`nope`, "line 1: not JSON: "},
+		{"{\n\"kinds\":[\n{]}", "line 3: not JSON: "},
+		{`{"kinds":[]} {}`, "line 1: not JSON: invalid character '{' after top-level value"},
+		{`{"kinds":[]`, "line 1: not JSON: unexpected EOF"},
+		{"{\"kinds\":[],\n\"k\":1}", `unknown field "k" beside kinds`},
+		{`{"kinds":[],"kinds":[]}`, `line 1: not JSON: duplicate field "kinds"`},
+		{`{"Kinds":[]}`, `unknown field "Kinds" beside kinds`},
+		{`{}`, form},
+		{`null`, form},
+		{`[]`, form},
+		{`{"kinds":null}`, form},
+		{`{"kinds":{}}`, form},
+		{`{"kinds":[` + strings.Repeat("1,", maxKinds) + `1]}`, "101 kinds, 100 at most"},
+
+		{
+			`{"kinds":[null,1,{}]}`,
+			"kind number 1: not an object\nkind number 2: not an object\nkind number 3: name: missing, target: missing, effect: missing",
+		},
+		{`{"kinds":[{"name":1}]}`, "kind number 1: name: not text, target: missing, effect: missing"},
+		{kind(`,"name":"n"`), `line 1: not JSON: duplicate field "name"`},
+		{kind(`,"limit":1,"limit":1`), `line 1: not JSON: duplicate field "limit"`},
+		{kind(`,"Limit":1`), `kind "mute": unknown field "Limit"`},
+		{kind(`,"b":1,"a":null`), `kind "mute": unknown field "a", unknown field "b"`},
+		{kind(`,"limit":null`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
+		{kind(`,"limit":0`), `kind "mute": limit: 0 is not 1 or more`},
+		{kind(`,"limit":-1`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
+		{kind(`,"limit":4294967296`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
+		{kind(`,"limit":1.5`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
+		{kind(`,"limit":"1"`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
+		{kind(`,"parts":0`), `kind "mute": parts: 0 is not 1 or more`},
+		{kind(`,"parts":null`), `kind "mute": parts: not a whole number`},
+		{kind(`,"parts":3`), `kind "mute": 3 parts: 1 to 64, and only of a window`},
+		{kind(`,"window":"1d","parts":65`), `kind "mute": 65 parts: 1 to 64, and only of a window`},
+		{kind(`,"window":"1d","parts":-1`), `kind "mute": -1 parts: 1 to 64, and only of a window`},
+		{kind(`,"window":"1d","limit":1`), `kind "mute": a limit, but what has a window is not counted`},
+		{kind(`,"window":"1d","two_way":true`), `kind "mute": two-way kinds need the ledger, so have no window`},
+		{kind(`,"window":"0d"`), `kind "mute": window: "0d" is not a time such as 30d, 12h or 1d12h`},
+		{kind(`,"window":""`), `kind "mute": window: "" is not a time`},
+		{kind(`,"window":30`), `kind "mute": window: not text`},
+		{kind(`,"window":null`), `kind "mute": window: not text`},
+		{kind(`,"window":"999ms"`), `kind "mute": window 999ms is not in 1 s to 100 years`},
+		{kind(`,"window":"36501d"`), `kind "mute": window 876024h0m0s is not in 1 s to 100 years`},
+		{kind(`,"comment":null`), `kind "mute": comment: not text`},
+		{kind(`,"two_way":1`), `kind "mute": two_way: not true or false`},
+		{kind(`,"two_way":null`), `kind "mute": two_way: not true or false`},
+		{kind(`,"plural":null`), `kind "mute": plural: not text`},
+		{kind(`,"plural":""`), `kind "mute": name "": not 1 to 32 bytes`},
+		{kind(`,"plural":"blocks"`), `kind "mute": the plural "blocks" is taken`},
+		{kind(`,"plural":"preview"`), `kind "mute": the name is taken: by a field of answers, or by a route`},
+		{kind(`,"plural":"a/b"`), `kind "mute": name "a/b": only lower-case letters and dashes`},
+		{kind(`,"comment":"` + "\xff" + `"`), "line 1: not JSON: invalid UTF-8"},
+		{
+			`{"kinds":[{"name":"mute","target":"author","effect":null}]}`,
+			`kind "mute": target: "author" is neither user nor post, effect: not text`,
+		},
+		{
+			`{"kinds":[{"name":"mute","target":1,"effect":"Drop"}]}`,
+			`kind "mute": target: not text, effect: "Drop" is neither drop nor annotate`,
+		},
+		{
+			`{"kinds":[{"name":"report","target":"post","effect":"drop","two_way":true}]}`,
+			`kind "report": two-way, but its target is no user`,
+		},
+		{post("id"), `kind "id": the name is taken: by a field of answers, or by a route`},
+		{post(""), `kind "": name "": not 1 to 32 bytes`},
+		{post(name32 + "g"), `kind "` + name32 + `g": name "` + name32 + `g": not 1 to 32 bytes`},
+		{post(name32), `kind "` + name32 + `": name "` + name32 + `s": not 1 to 32 bytes`}, // its plural
+		{post("Mute"), `kind "Mute": name "Mute": only lower-case letters and dashes`},
+		{post("a b"), `kind "a b": name "a b": only lower-case letters and dashes`},
+		{post("blocked-by"), `kind "blocked-by": the name "blocked-by" is taken`},
+		{
+			`{"kinds":[{"name":"a","target":"user","effect":"drop","two_way":true},{"name":"a-by","target":"post","effect":"drop"}]}`,
+			`kind "a-by": the name "a-by" is taken`,
+		},
+		{
+			`{"kinds":[{"name":"a-by","target":"post","effect":"drop"},{"name":"a","target":"user","effect":"drop","two_way":true}]}`,
+			`kind "a": the name "a-by" is taken`,
+		},
+		{`{"kinds":[{"name":"block","limit":1},{"name":"block","limit":2}]}`, `kind "block": the file has it twice`},
+		{
+			`{"kinds":[{"name":"block","window":"1d"}]}`,
+			`kind "block": it is built in: only its limit, or its window and parts, can be set`,
+		},
+		{`{"kinds":[{"name":"block","two_way":false}]}`, `kind "block": it is built in`},
+		{`{"kinds":[{"name":"hide","effect":"annotate"}]}`, `kind "hide": it is built in`},
+		{`{"kinds":[{"name":"hide","target":"user"}]}`, `kind "hide": it is built in`},
+		{`{"kinds":[{"name":"like","plural":"liked"}]}`, `kind "like": it is built in`},
+		{`{"kinds":[{"name":"like","parts":2}]}`, `kind "like": it is built in`},
+		{`{"kinds":[{"name":"seen","limit":2}]}`, `kind "seen": a limit, but what has a window is not counted`},
+	} {
+		kinds, err := Parse([]byte(c.file))
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%.200s:\nread as %v, error %v\nwant error %s", c.file, kinds, err, c.want)
+		}
+	}
+}
+
+// All that is wrong is said at once, each with its kind, and what is right is not.
+func TestParseNamesEveryMistake(t *testing.T) {
+	_, err := Parse([]byte(`{"kinds":[
+		{"name":"good","target":"post","effect":"drop"},
+		{"name":"mute","target":"users","effect":"none","two_way":"yes","window":"1e9d","parts":0,"limit":0,"until":1},
+		{"name":"block","limit":0,"effect":"annotate"},
+		{"name":"x","target":"user","effect":"drop","plural":"goods"},
+		{"target":"post","effect":"drop"},
+		{"name":"seen","limit":3},
+		{"name":"good","target":"post","effect":"drop"},
+		{"name":"y","target":"post","effect":"drop","plural":"likes"}]}`))
+	want := strings.Join([]string{
+		`kind "mute": target: "users" is neither user nor post, effect: "none" is neither drop nor annotate, two_way: not true or false, ` +
+			`window: "1e9d" is not a time such as 30d, 12h or 1d12h, parts: 0 is not 1 or more, limit: 0 is not 1 or more, unknown field "until"`,
+		`kind "block": limit: 0 is not 1 or more, it is built in: only its limit, or its window and parts, can be set`,
+		`kind "x": the plural "goods" is taken`,
+		`kind number 5: name: missing`,
+		`kind "seen": a limit, but what has a window is not counted`,
+		`kind "good": the file has it twice`,
+		`kind "y": the plural "likes" is taken`,
+	}, "\n")
+	if got := fmt.Sprint(err); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestParseDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"30d": 30 * day, "12h": 12 * time.Hour, "1d12h": 36 * time.Hour, "0d1s": time.Second, "1d0s": day,
+		"1d1h1m1s": day + time.Hour + time.Minute + time.Second,
+		"65535d":   65535 * day, "1.5h": 90 * time.Minute, "": 0, "d": 0, "0d": 0, "0": 0, "-1d": 0, "+1d": 0, "1d-1h": 0, "1d-12h": 0, "-12h": 0,
+		"1e9d": 0, "65536d": 0, "99999999999999999999d": 0, "65535d2562047h": 0, "2562048h": 0,
+		"1.5d": 0, "1d1d": 0, "12h1d": 0, "1D": 0, " 1d": 0,
+		"1d ": 0, "1": 0, "1 d": 0, "1w": 0, "1d1": 0, "\u0663d": 0,
+	} {
+		got, err := parseDays(text)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q is %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+// Whatever a file has, there is an answer: kinds that are as they have to be, with the built-in ones
+// first, or an error.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{"kinds":[{"name":"mute","target":"user","effect":"drop","two_way":true,"limit":7},{"name":"seen","window":"1d12h","parts":3}]}`,
+		`{"kinds":[{"name":"a","plural":"b","target":"post","effect":"annotate","window":"7d","comment":"\u00e4"},null,1]}`,
+		`{"kinds":[{"name":"a","name":"b"}]}`, `{"kinds":{}} x`, `{"kinds":[{"name":"a-by"},{"name":"a","two_way":true}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	builtin := activity.BuiltinKinds().All()
+	f.Fuzz(func(t *testing.T, file []byte) {
+		kinds, err := Parse(file)
+		if err != nil {
+			return
+		}
+		all := kinds.All()
+		if _, err := activity.NewKinds(all...); err != nil {
+			t.Errorf("read, but not as it has to be: %v", err)
+		}
+		for i, was := range builtin {
+			k := all[i]
+			k.Limit, k.Window, k.Parts = was.Limit, was.Window, was.Parts
+			if k != was || all[i].InLedger() != was.InLedger() {
+				t.Errorf("%s became %+v", was.Name, all[i])
+			}
+		}
+	})
+}

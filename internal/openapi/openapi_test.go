@@ -1,0 +1,139 @@
+package openapi_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/openapi"
+)
+
+// TestDocument: a kind gets its routes, names and errors; nothing of the template is left. What else the document says, the tests of
+// httpapi hold against the service.
+func TestDocument(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},
+		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := openapi.Document(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !jsontext.Value(document).IsValid() {
+		t.Error("the document is no JSON, or has a name twice")
+	}
+	for _, want := range []string{
+		`"/v1/users/{user}/super-likes/{target}"`, `"operationId": "recordSuperLike"`, `"operationId": "recordGlimpse"`, "`limit_reached`",
+		`["block", "hide", "like", "seen", "super-like", "glimpse"]`, "after 1h0m0s",
+		`"Feeds of both users leave out posts with the other as author or actor. Recording an activity again sets its end, or removes it."`,
+	} {
+		if !strings.Contains(string(document), want) {
+			t.Errorf("the document lacks %s", want)
+		}
+	}
+	for _, never := range []string{"{{", "}}\"", "<no value>", "/glimpses/{target}"} {
+		if strings.Contains(string(document), never) {
+			t.Errorf("the document has %s", never)
+		}
+	}
+}
+
+// TestSource: the file is YAML before it is filled in, in lines that can be read.
+func TestSource(t *testing.T) {
+	source, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	if err := yaml.Unmarshal(source, &document); err != nil || document["paths"] == nil {
+		t.Errorf("openapi.yaml: %v", err)
+	}
+	for line := range strings.Lines(string(source)) {
+		if len(line) > 101 {
+			t.Errorf("longer than 100 columns: %s", line)
+		}
+	}
+}
+
+// TestPageFiles: files come as they are stored, and uncompressed to who does not read gzip.
+func TestPageFiles(t *testing.T) {
+	for name, kind := range map[string]string{
+		"index.html": "text/html", "style.css": "text/css", "start.js": "text/javascript", "swagger-ui/swagger-ui.css": "text/css",
+		"swagger-ui/swagger-ui-bundle.js": "text/javascript", "swagger-ui/LICENSE": "text/plain",
+	} {
+		plain, err := openapi.PageFile(name, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plain.Encoding != "" || plain.Type != kind+"; charset=utf-8" || len(plain.Content) == 0 {
+			t.Errorf("%s: %q, %q, %d bytes", name, plain.Encoding, plain.Type, len(plain.Content))
+		}
+		zipped, err := openapi.PageFile(name, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if zipped.Encoding == "" {
+			continue
+		}
+		z, err := gzip.NewReader(bytes.NewReader(zipped.Content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err := io.ReadAll(z); err != nil || !bytes.Equal(content, plain.Content) {
+			t.Errorf("%s: %d bytes out of gzip, want %d: %v", name, len(content), len(plain.Content), err)
+		}
+	}
+	for _, name := range []string{"", "none", "swagger-ui", "../openapi.yaml", "../../openapi.go", "/etc/passwd"} {
+		if f, err := openapi.PageFile(name, true); err == nil {
+			t.Errorf("%q: %d bytes", name, len(f.Content))
+		}
+	}
+}
+
+// TestVendored: nobody has changed what scripts/swagger-ui put there.
+func TestVendored(t *testing.T) {
+	const directory = "page/swagger-ui"
+	list, err := os.ReadFile(filepath.Join(directory, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := make(map[string]string)
+	for line := range strings.Lines(string(list)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		sums[name] = sum
+	}
+	files, err := os.ReadDir(directory)
+	if err != nil || len(files) != len(sums)+1 {
+		t.Fatalf("%d files, %d sums: %v", len(files), len(sums), err)
+	}
+	for name, want := range sums {
+		content, err := os.ReadFile(filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s has the sum %x, want %s", name, sum, want)
+		}
+	}
+	version, err := os.ReadFile(filepath.Join(directory, "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("../../scripts/swagger-ui")
+	if err != nil || !strings.Contains(string(script), "version="+string(version)) {
+		t.Errorf("scripts/swagger-ui fetches another version than %s: %v", version, err)
+	}
+}

@@ -1,0 +1,66 @@
+package opspage_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// testReference opens the reference of the API, which needs no token, and makes a call there, which does. As with the operations page,
+// nothing is asked of other hosts, and the browser finds nothing to report: the policy of the service lets all of it pass.
+func testReference(browser *chromium, s *service) func(*testing.T) {
+	return func(t *testing.T) {
+		res, err := http.Get(s.URL + "/openapi.json") //nolint:noctx // the server is this test's
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		var document struct {
+			Paths map[string]map[string]any `json:"paths"`
+		}
+		if err := json.NewDecoder(res.Body).Decode(&document); err != nil {
+			t.Fatal(err)
+		}
+		operations := 0
+		for _, item := range document.Paths {
+			operations += len(item)
+		}
+
+		b := visit(t, browser, s.URL, "/docs", look{dark: true})
+		b.until(fmt.Sprintf("document.querySelectorAll('.opblock').length === %d", operations))
+		b.want(".info", "Drops from a feed what its viewer must not see.")
+		b.until("document.documentElement.classList.contains('dark-mode')")
+		b.shoot("reference")
+
+		const call = "#operations-Service-getKinds "
+		b.click(call + ".opblock-summary-control")
+		b.until("document.querySelector('" + call + ".opblock-description')")
+		b.want(call+".opblock-description", "Needs a token with feed:read or activity:write or ops:read or ops:write.")
+		b.click(call + ".try-out__btn")
+		b.click(call + ".execute")
+		b.until("document.querySelector('" + call + ".live-responses-table .response .response-col_status')?.innerText.startsWith('401')")
+		b.click(".auth-wrapper .authorize")
+		b.until("document.querySelector('.auth-container input')")
+		value[bool](b, fmt.Sprintf(`(() => {
+			const input = document.querySelector('.auth-container input')
+			Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(input, %q) // past React's own
+			return input.dispatchEvent(new Event('input', { bubbles: true }))
+		})()`, s.token))
+		b.click(".auth-btn-wrapper .authorize")
+		b.click(".auth-btn-wrapper .btn-done")
+		b.click(call + ".execute")
+		b.until("document.querySelector('" + call + ".live-responses-table .response .response-col_status')?.innerText.startsWith('200')")
+		b.want(call+".live-responses-table", `"name": "block"`)
+		b.shoot("reference-call")
+
+		b.until("document.querySelectorAll('.models .json-schema-2020-12').length > 20")
+		value[bool](b, `(() => {
+			const error = [...document.querySelectorAll('.models .json-schema-2020-12')].find((m) => m.querySelector('.json-schema-2020-12__title')?.innerText === 'Error')
+			error.querySelector('.json-schema-2020-12-expand-deep-button').click()
+			return true
+		})()`)
+		b.until("document.querySelector('.models').innerText.includes('404: there is nothing at this path.')")
+		b.shoot("reference-error")
+	}
+}
