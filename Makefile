@@ -57,8 +57,8 @@ docs: ## Write docs/COMMAND.md, and what tests expect of --help, from the comman
 	UPDATE=1 $(GO) test -count=1 -timeout 5m -run '^TestCommandReference$$|^TestScripts$$/^(help|completion)$$' ./cmd/feedfilter
 
 .PHONY: growth
-growth: deps ## Measure how cost grows: prints tables and draws docs/growth-*.svg, in some five minutes.
-	GO='$(GO)' scripts/growth
+growth: deps ## Measure how cost grows (integration/peers): prints tables and draws docs/growth-*.svg, in some five minutes.
+	cd integration/peers && $(GO) run . -growth -activities 200000 -users 4000 -duration 1s -plot '$(CURDIR)/docs' $(PEERS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (30s).
@@ -110,6 +110,10 @@ deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and w
 .PHONY: uplot
 uplot: ## Fetch the operations page's chart library anew, at the version in scripts/uplot; needs npm.
 	@scripts/uplot
+
+.PHONY: swagger-ui
+swagger-ui: ## Fetch the page of the API's description anew, at the version in scripts/swagger-ui; needs npm.
+	@scripts/swagger-ui
 
 .PHONY: screens
 screens: deps ## Take pictures of the operations page in all states, into SCREENS (./screens).

@@ -70,7 +70,7 @@ func (b *beside) writeTokens() error {
 	for turn := now - 1; turn <= now+1; turn++ {
 		digest := sha256.Sum256([]byte(tokenOf(turn)))
 		tokens = append(tokens, map[string]any{
-			"name": tokenOf(turn), "hash": "sha256:" + hex.EncodeToString(digest[:]), "scopes": []string{"feed:read", "activity:write", "ops:read"},
+			"name": tokenOf(turn), "hash": "sha256:" + hex.EncodeToString(digest[:]), "scopes": []string{"feed:read", "activity:write", "ops:read", "ops:write"},
 		})
 	}
 	return b.replace("tokens.json", map[string]any{"tokens": tokens})

@@ -12,10 +12,13 @@ import (
 	"time"
 )
 
-// clockSkew is how far ahead the wall clock of one instance runs.
-const clockSkew = 10 * time.Minute
+// The wall clock of one instance is set ahead by clockSkew and back again, each time after clockPeriod.
+const (
+	clockSkew   = 10 * time.Minute
+	clockPeriod = 4 * time.Second
+)
 
-// skewedCommand builds the command with another time.Now: its wall clock is ahead, and
+// skewedCommand builds the command with another time.Now: its wall clock is set ahead and back, and
 // what measures time is not.
 func skewedCommand(t *testing.T) string {
 	t.Helper()
@@ -37,7 +40,8 @@ func skewedCommand(t *testing.T) string {
 	if strings.Count(string(text), now) != 1 {
 		t.Fatalf("%s: time.Now is not as it was: the overlay has to be adapted", source)
 	}
-	skewed := strings.Replace(string(text), now, now+fmt.Sprintf("\tsec += %d\n", int(clockSkew.Seconds())), 1)
+	skewed := strings.Replace(string(text), now, now+
+		fmt.Sprintf("\tif mono/%d%%2 == 0 {\n\t\tsec += %d\n\t}\n", clockPeriod, int(clockSkew.Seconds())), 1)
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -58,15 +62,51 @@ func skewedCommand(t *testing.T) string {
 	return binary
 }
 
-// assertSkewed fails the test unless the wall clock of the instance is ahead.
+// assertSkewed fails the test unless the wall clock of the instance is set ahead and back.
 func (i *instance) assertSkewed(ctx context.Context, t *testing.T) {
 	t.Helper()
-	r := i.send(ctx, "GET", "/healthz", nil)
-	date, err := time.Parse(time.RFC1123, r.date)
-	if r.err != nil || err != nil {
-		t.Fatalf("the clock of instance %d: %v, %v", i.index, r.err, err)
-	}
-	if ahead := date.Sub(r.done); (ahead - clockSkew).Abs() > time.Minute {
-		t.Fatalf("the clock of instance %d is %v ahead, want %v", i.index, ahead, clockSkew)
+	right, ahead := false, false
+	for deadline := time.Now().Add(10 * clockPeriod); !right || !ahead; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the clock of instance %d is right: %v, and %v ahead: %v; want both, in turns", i.index, right, clockSkew, ahead)
+		}
+		r := i.send(ctx, "GET", "/healthz", nil)
+		date, err := time.Parse(time.RFC1123, r.date)
+		if r.err != nil || err != nil {
+			t.Fatalf("the clock of instance %d: %v, %v", i.index, r.err, err)
+		}
+		off := date.Sub(r.done)
+		right = right || off.Abs() < time.Minute
+		ahead = ahead || (off-clockSkew).Abs() < time.Minute
+		if err := wait(ctx, clockPeriod/8); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
+
+// recordTimed records hides that end when the test is over, by half of clockSkew.
+func (w *world) recordTimed() {
+	w.t.Helper()
+	until := time.Now().Add(*chaosDuration + clockSkew/2).UTC().Format(time.RFC3339)
+	for n := range timedHides {
+		path := fmt.Sprintf("/v1/users/%s/hides/%d?until=%s", timedUser, n, until)
+		if err := w.instances[0].send(w.t.Context(), "PUT", path, nil).ok(new(any)); err != nil {
+			w.t.Fatalf("record a hide that ends: %v", err)
+		}
+	}
+}
+
+// checkTimed has each instance list them: none has ended.
+func (w *world) checkTimed(ctx context.Context) {
+	for _, i := range w.instances {
+		listed, err := i.lists(ctx, timedUser)
+		if err != nil || len(listed) != timedHides {
+			w.tally.violatedf("clock", "instance %d lists %d of %d hides that have not ended, error %v", i.index, len(listed), timedHides, err)
+		}
+	}
+}
+
+const (
+	timedUser  = "timed"
+	timedHides = 40
+)

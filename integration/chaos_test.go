@@ -76,6 +76,7 @@ func (w *world) conclude(growth *sampler, faults map[string]int) {
 	ctx := w.t.Context()
 	growth.take(ctx)
 	w.load.checkAtRest(ctx)
+	w.checkTimed(ctx)
 	w.load.checkRates()
 	for _, wrong := range growth.check(ctx) {
 		w.tally.violatedf("growth", "%s", wrong)

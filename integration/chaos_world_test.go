@@ -34,7 +34,7 @@ const (
 	chaosPages = 32
 	chaosUsers = 48
 	fleetSize  = 3
-	// skewedInstance is the one whose wall clock is ahead.
+	// skewedInstance is the one whose wall clock is set.
 	skewedInstance = 1
 )
 
@@ -104,6 +104,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	for _, i := range w.instances {
 		w.load.targets = append(w.load.targets, i.target)
 	}
+	w.recordTimed()
 	return w
 }
 

@@ -271,7 +271,8 @@ func imageOf(t *testing.T, raw []byte, rows [][]string) image {
 		if slices.Contains([]string{"hide", "like", "report", "mark"}, kind) {
 			sort = "P"
 		}
-		page.Insert(favfilter.HashKey(h.Seed, kind+":U"+escape.Replace(owner)+"_"+sort).With(favfilter.HashKey(h.Seed, target)))
+		start := favfilter.HashStart(h.Seed, kind+":U"+escape.Replace(owner)+"_"+sort)
+		page.Insert(start.With(favfilter.HashKey(h.Seed, target)))
 	}
 	encoded, _ := page.Encode()
 	return image{encoded[favfilter.HeaderBytes:], int(page.Header().Count)}

@@ -39,7 +39,6 @@ func documents() map[string]document {
 			console: "it sets the shell up, as the drills do",
 		},
 		"docs/DEPLOY.md":              {console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
-		"docs/COMMAND.md":             {console: "they are examples without data; TestExamples of cmd/feedfilter has each understood"},
 		"CONTRIBUTING.md":             {console: makes},
 		"integration/README.md":       {console: makes},
 		"integration/peers/README.md": {console: makes},
@@ -122,7 +121,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 			if b.Info == "console" && d.console == "" {
 				t.Errorf("%s:%d: these commands are not run, and documents() has no reason for that: make them sh, or give one", name, b.Line)
 			}
-			if problem := wrongWith(b); problem != "" && name != "docs/COMMAND.md" { // which has usages, as text
+			if problem := wrongWith(b); problem != "" && name != "docs/COMMAND.md" { // which has help, as text
 				t.Errorf("%s:%d: %s", name, b.Line, problem)
 			}
 		}

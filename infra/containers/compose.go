@@ -31,7 +31,7 @@ func checkCompose(ctx context.Context, name string) error {
 	for _, s := range p.Services {
 		f.want(slices.Contains(s.SecurityOpt, "no-new-privileges:true"), "%s without new privileges", s.Name)
 		f.want(!s.Privileged && s.NetworkMode == "" && s.Pid == "", "%s to have a world of its own", s.Name)
-		f.want(strings.Contains(s.Image, ":") || s.Build != nil, "a tag of %s", s.Image)
+		f.want(tagOf(s.Image) != "" || s.Build != nil, "a tag of %s", s.Image)
 		f.want(!strings.Contains(strings.Join(s.Command, " "), secret), "no password in the arguments of %s", s.Name)
 		if s.Name == "feedfilter" {
 			continue // its image has its own

@@ -35,7 +35,7 @@ func checkDockerfile(name string) error {
 	for _, s := range stages {
 		first, rest, path := strings.Cut(s.BaseName, "/")
 		f.want(!path || !strings.ContainsAny(first, ".:") && rest != "", "no registry named: %s", s.BaseName)
-		f.want(s.BaseName == "scratch" || strings.Contains(s.BaseName, ":") && !strings.HasSuffix(s.BaseName, ":latest"), "a tag of %s", s.BaseName)
+		f.want(s.BaseName == "scratch" || tagOf(s.BaseName) != "" && tagOf(s.BaseName) != "latest", "a tag of %s", s.BaseName)
 	}
 	final := stages[len(stages)-1]
 	f.want(len(stages) == 2 && final.BaseName == "scratch", "two stages, the last from scratch")

@@ -4,6 +4,8 @@
 //	containers dockerfile <Dockerfile>          prints its RUN instructions of the build, a line each
 //	containers context <directory> <new one>    copies what a build gets, by .dockerignore
 //	containers compose <compose.yaml>
+//	containers images <Dockerfile> <compose.yaml>              prints the images that they pull
+//	containers pinned <Dockerfile> <compose.yaml> <exceptions> wants a digest of each
 //	containers chart                            what helm template prints, from standard input
 package main
 
@@ -24,7 +26,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: containers dockerfile|context|compose|chart")
+		return errors.New("usage: containers dockerfile|context|compose|images|pinned|chart")
 	}
 	switch name, args := args[0], args[1:]; {
 	case name == "dockerfile" && len(args) == 1:
@@ -33,6 +35,14 @@ func run(args []string) error {
 		return copyContext(args[0], args[1])
 	case name == "compose" && len(args) == 1:
 		return checkCompose(context.Background(), args[0])
+	case name == "images" && len(args) == 2:
+		all, err := images(context.Background(), args[0], args[1])
+		for _, image := range all {
+			fmt.Println(image)
+		}
+		return err
+	case name == "pinned" && len(args) == 3:
+		return checkPinned(context.Background(), args[0], args[1], args[2])
 	case name == "chart" && len(args) == 0:
 		text, err := io.ReadAll(os.Stdin)
 		if err != nil {

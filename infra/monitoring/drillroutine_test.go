@@ -139,7 +139,7 @@ func (d *drill) within(most time.Duration, what string, holds func() bool) {
 func withToken(d *drill) {
 	file := d.path("feedfilter-tokens.json")
 	d.settings["auth-file"] = file
-	make := exec.Command(filepath.Join(d.bin, "feedfilter"), "token", "new", "--name", "app-1", "--scope", "feed:read,activity:write,ops:read",
+	make := exec.Command(filepath.Join(d.bin, "feedfilter"), "token", "new", "--name", "app-1", "--scope", "feed:read,activity:write,ops:read,ops:write",
 		"--auth-file", file) //nolint:gosec // our own
 	token, err := make.Output()
 	if err != nil {
@@ -195,6 +195,10 @@ func routines() []routine {
 			d.follow("Change the number of pages", 1, map[string]string{"65536": "128"})
 			if text := string(d.must(http.MethodGet, "/v1/pages", nil)); !regexp.MustCompile(`"pages":128\b`).MatchString(text) {
 				d.t.Errorf("the pages are %s", text)
+			}
+			d.follow("Change the number of pages", 2, map[string]string{"16384": "64"})
+			if text := string(d.must(http.MethodGet, "/v1/pages", nil)); !regexp.MustCompile(`"pages":64\b`).MatchString(text) {
+				d.t.Errorf("taken back, the pages are %s", text)
 			}
 			for u := range 50 {
 				d.shows(fmt.Sprint("u", u+1), "p3", "0", "1", "2", "3")

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/bits-and-blooms/bloom/v3"
 	"github.com/cespare/xxhash/v2"
 	"github.com/greatroar/blobloom"
 
+	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
@@ -77,7 +79,7 @@ func (r *run) cpu(ctx context.Context) error {
 		return err
 	}
 	feeds := r.people.Feeds(cpuSize)
-	usages, err := bench.Use(ctx, r.duration, []bench.Meter{bench.ProcessCPU(pid), bench.OwnCPU}, r.calls(feeds)...)
+	usages, err := bench.Use(ctx, r.duration, []bench.Meter{processCPU(pid), bench.OwnCPU}, r.calls(feeds)...)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (r *run) throughput(ctx context.Context) error {
 
 // removals has viewers unhide posts, and counts how many are dropped still.
 func (r *run) removals(ctx context.Context) error {
-	feeds := r.people.Hidden(removed)
+	feeds := hidden(r.people, removed)
 	for _, p := range r.peers {
 		from, ok := p.peer.(remover)
 		if !ok {
@@ -235,3 +237,19 @@ func inProcess(name string, feeds []*bench.Feed, has func(key []byte) bool) benc
 }
 
 func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// hidden makes, for each viewer in turn, a feed of up to n posts that the viewer has hidden: all of them have to be dropped.
+func hidden(p *bench.Population, n int) []*bench.Feed {
+	feeds := make([]*bench.Feed, 0, len(p.Viewers))
+	for _, u := range p.Viewers {
+		f := &bench.Feed{Viewer: bench.UserID(u)}
+		for i := range int(p.Counts[u]) {
+			if a := p.Activity(u, i); a.Kind == bench.Hide && len(f.Posts) < n {
+				f.Posts = append(f.Posts, feed.Post{ID: a.Target, Author: "u" + strconv.Itoa(90_000_000+i)})
+				f.Drop = append(f.Drop, true)
+			}
+		}
+		feeds = append(feeds, f)
+	}
+	return feeds
+}

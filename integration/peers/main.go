@@ -28,6 +28,7 @@ type options struct {
 	serverArgs        []string
 	json, growth      bool
 	plot              string
+	limits            growthLimits
 }
 
 func main() {
@@ -51,8 +52,12 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.server, "redis-server", "", "redis-server to run; default: that on the PATH")
 	more := flags.String("redis-args", "", `further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
 	skip := flags.String("skip", "", "peers to leave out, by the words in parentheses in the table, separated by commas")
-	flags.BoolVar(&o.growth, "growth", false, "measure only how the time of feed checks grows, with 10 to 5,000 candidates")
-	flags.StringVar(&o.plot, "plot", "", "with -growth, directory for a chart of it, growth-peers.svg; it has to exist")
+	flags.BoolVar(&o.growth, "growth", false, "measure only how the cost of feed checks grows: with candidates, users and activities, and beside the peers")
+	flags.StringVar(&o.plot, "plot", "", "with -growth, directory for charts of it, growth-*.svg; it has to exist")
+	flags.IntVar(&o.limits.users, "grow-users", 1e7, "with -growth, most users, 1,000 or more")
+	flags.IntVar(&o.limits.activities, "grow-activities", 1e6, "with -growth, most activities of one viewer")
+	flags.IntVar(&o.limits.mean, "grow-mean", 50, "with -growth, activities a user")
+	flags.IntVar(&o.limits.memory, "grow-memory", 512, "with -growth, MB of Redis memory for the pages of all users; more is simulated")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -62,6 +67,9 @@ func parse(args []string) (options, error) {
 	}
 	if !(o.rate >= 1e-8 && o.rate <= 0.1) {
 		return o, fmt.Errorf("-rate: %g is not in 1e-8 to 0.1", o.rate)
+	}
+	if g := o.limits; min(g.users/1000, g.activities, g.mean, g.memory) < 1 {
+		return o, errors.New("-grow-users is at least 1000, every other limit of -growth at least 1")
 	}
 	if o.plot != "" && !o.growth {
 		return o, errors.New("-plot: there is a chart with -growth only")
@@ -94,7 +102,7 @@ func execute(ctx context.Context, args []string, out *os.File) error {
 		return err
 	}
 	if o.plot != "" {
-		if err := report.draw(o.plot); err != nil {
+		if err := drawCharts(o.plot, report.charts()); err != nil {
 			return err
 		}
 	}

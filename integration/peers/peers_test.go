@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/internal/bench"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -108,12 +111,13 @@ func TestThroughputTable(t *testing.T) {
 	}
 }
 
-// With -growth there is the time of every size, a chart of the peers that are there, and nothing else.
+// With -growth there is the time of every size, how the cost of ours grows, charts of both, and nothing else.
 func TestGrowth(t *testing.T) {
 	dir := t.TempDir()
-	r := small(t, "-growth", "-plot", dir, "-skip", "lua,counting,postgres")
+	r := small(t, "-growth", "-plot", dir, "-skip", "lua,counting,postgres",
+		"-grow-users", "2000", "-grow-activities", "3000", "-grow-mean", "10", "-grow-memory", "1")
 	for _, p := range r.Peers {
-		for _, n := range bench.MoreSizes() {
+		for _, n := range moreSizes() {
 			if f := p.Times[n]; p.Absent == "" && (f.Micros <= 0 || f.P99 < f.Micros || f.XPing <= 0) {
 				t.Errorf("%s at %d candidates: %+v", p.Name, n, f)
 			}
@@ -122,18 +126,78 @@ func TestGrowth(t *testing.T) {
 			t.Errorf("%s: feeds a second were measured", p.Name)
 		}
 	}
-	svg, err := os.ReadFile(filepath.Join(dir, "growth-peers.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, word := range []string{"PING", "ours", "sets", "flat"} {
-		if !strings.Contains(string(svg), ">"+word+"<") {
-			t.Errorf("%s is not in the chart", word)
+	checkGrowth(t, r.Growth)
+	for name, words := range map[string][]string{
+		"growth-peers.svg":      {"PING", "ours", "sets", "flat"},
+		"growth-candidates.svg": {"99th percentile", "candidates"},
+		"growth-users.svg":      {"median, 16,384 pages", "Redis, simulated"},
+		"growth-activities.svg": {"activities of the viewer"},
+	} {
+		svg, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := xml.Unmarshal(svg, new(struct{})); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(string(svg), ">"+word+"<") {
+				t.Errorf("%s: no %q", name, word)
+			}
 		}
 	}
 	var b strings.Builder
-	if err := r.writeGrowth(&b); err != nil || !strings.Contains(b.String(), "| 5,000 |") && !strings.Contains(b.String(), " 5,000 |") {
-		t.Errorf("%v\n%s", err, b.String())
+	if err := r.writeGrowth(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{" 5,000 |", "Simulated: ", "| **simulated** |", " own page, read |", "RedisBloom"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// checkGrowth checks that each point has its figures, and that just those are simulated whose pages would take more than 1 MB.
+// Times themselves are not looked at.
+func checkGrowth(t *testing.T, g *growthReport) {
+	t.Helper()
+	for name, s := range map[string]series{"candidates": g.Candidates, "users": g.Users, "activities": g.Activities} {
+		for _, p := range s.Points {
+			if p.Check <= 0 || p.P99 < p.Check || p.Ping <= 0 || p.XPing < 0.99*p.Check/p.Ping || p.XPing > 1.01*p.Check/p.Ping {
+				t.Errorf("%s: %+v", name, p)
+			}
+			if p.Read < 300 || p.Read > 100_000 {
+				t.Errorf("%s: %g bytes are read for %d", name, p.Read, p.At)
+			}
+			if p.Simulated == (p.Memory > 0) || p.Computed > 1e6 != p.Simulated {
+				t.Errorf("%s: %+v: a simulated point, and no other, has no memory of its own", name, p)
+			}
+			if p.Computed > 0 && !p.Simulated && (p.Memory < p.Computed/1.5 || p.Memory > 1.5*p.Computed) {
+				t.Errorf("%g bytes of memory, computed %g", p.Memory, p.Computed)
+			}
+		}
+	}
+	if len(g.Candidates.Points) != len(moreSizes()) || len(g.Users.Points) != 2 || len(g.Activities.Points) != 6 {
+		t.Fatalf("points: %d, %d, %d", len(g.Candidates.Points), len(g.Users.Points), len(g.Activities.Points))
+	}
+	// The reply has the page, whatever is asked of it.
+	if few, many := g.Candidates.Points[0].Read, g.Candidates.Points[6].Read; many > 1.2*few || few > 1.2*many {
+		t.Errorf("feeds of 10 read %g bytes, of 1,000 %g", few, many)
+	}
+	for i, how := range map[int]string{0: sharedRead, 5: ownRead} {
+		if p := g.Activities.Points[i]; p.How != how {
+			t.Errorf("the page of a viewer with %d activities: %q, want %q", p.At, p.How, how)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const stat = "4711 (a) b (c) S 1 4711 4711 0 -1 4194560 9 0 0 0 250 50 0 0 20 0 5 0 1 2 3"
+	if got, err := parseStat([]byte(stat)); err != nil || got != 3*time.Second {
+		t.Errorf("got %v, %v, want 3s", got, err)
+	}
+	if got, err := parseStat([]byte("4711 (x) S 1")); err == nil {
+		t.Errorf("got %v of too little", got)
 	}
 }
 
@@ -153,6 +217,33 @@ func TestWrongPeer(t *testing.T) {
 	}
 }
 
+// reserving is a peer that takes all its memory when it is opened, as RedisBloom does.
+type reserving struct{ sets }
+
+func (reserving) load(context.Context, *bench.Population) error { return nil }
+
+func (reserving) loadSeen(context.Context, *bench.Population) error { return nil }
+
+// What a peer takes when it is opened is its memory, too.
+func TestMemoryBeforeLoading(t *testing.T) {
+	people, err := bench.NewPopulation(20, 1000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redistest.Start(t).Client()
+	r := &run{people: people, server: bench.Server{Client: client}}
+	const reserved = 1 << 20
+	err = r.join(t.Context(), candidate{contender: contender{name: "reserving"}, open: func(ctx context.Context) (peer, error) {
+		return reserving{sets{client}}, client.SetRange(ctx, "reserved", reserved-1, "x").Err()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.report.Peers[0].Bytes * float64(people.Entries()); got < reserved || got > 1.5*reserved {
+		t.Errorf("a peer that reserves %d bytes takes %.0f", reserved, got)
+	}
+}
+
 func TestSkip(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r := small(t, "-skip", "lua,counting,postgres,sets,bf,cf")
@@ -165,7 +256,7 @@ func TestSkip(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-plot", "."}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
+	for _, args := range [][]string{{"-plot", "."}, {"-growth", "-grow-users", "999"}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
 		if err := execute(t.Context(), args, os.Stdout); err == nil {
 			t.Errorf("%v: no error", args)
 		}

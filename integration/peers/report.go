@@ -21,6 +21,7 @@ type report struct {
 	Pings   []float64         `json:"pings"` // medians, by Sizes
 	PingCPU cpu               `json:"ping_cpu"`
 	Peers   []*result         `json:"peers"`
+	Growth  *growthReport     `json:"growth,omitzero"`
 	Process []inProcessFigure `json:"process"`
 	Goals   []bench.Row       `json:"goals"`
 	// PingsPerSecond is how many PINGs 16 goroutines make a second, in turn with feed checks of so many candidates.

@@ -95,15 +95,18 @@ func (r *run) steps() []step {
 		{"CPU", r.cpu}, {"throughput", r.throughput}, {"removals", r.removals}, {"writes", r.writes}, {"in process", r.process},
 	}
 	if r.growth {
-		return steps[:3]
+		return append([]step{{"growth", r.grow}}, steps[:3]...)
 	}
 	return steps
 }
 
+// moreSizes are the sizes of feeds that charts are drawn from.
+func moreSizes() []int { return []int{10, 20, 50, 100, 200, 500, 1000, 2000, 5000} }
+
 // sizes are those of the feeds whose time is measured.
 func (r *run) sizes() []int {
 	if r.growth {
-		return bench.MoreSizes()
+		return moreSizes()
 	}
 	return bench.Sizes()
 }
@@ -158,30 +161,39 @@ func (r *run) load(ctx context.Context) error {
 			continue
 		}
 		note("  " + c.name)
-		result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
-		r.report.Peers = append(r.report.Peers, result)
-		p, err := c.open(ctx)
-		if errors.Is(err, errAbsent) {
-			result.Absent = err.Error()
-			continue
+		if err := r.join(ctx, c); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("open %s: %w", c.name, err)
-		}
-		if err := r.fill(ctx, p, result); err != nil {
-			return fmt.Errorf("load %s: %w", c.name, err)
-		}
-		c.peer = p
-		r.peers = append(r.peers, c.contender)
 	}
 	return nil
 }
 
-func (r *run) fill(ctx context.Context, p peer, result *result) error {
+// join opens a peer and loads it. Memory is measured from before it is opened: some peers take all they need by then.
+func (r *run) join(ctx context.Context, c candidate) error {
+	result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
+	r.report.Peers = append(r.report.Peers, result)
 	before, err := r.server.Memory(ctx)
 	if err != nil {
 		return err
 	}
+	p, err := c.open(ctx)
+	if errors.Is(err, errAbsent) {
+		result.Absent = err.Error()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", c.name, err)
+	}
+	if err := r.fill(ctx, p, result, before); err != nil {
+		return fmt.Errorf("load %s: %w", c.name, err)
+	}
+	c.peer = p
+	r.peers = append(r.peers, c.contender)
+	return nil
+}
+
+// fill loads a peer, and notes what it takes beyond the memory of before.
+func (r *run) fill(ctx context.Context, p peer, result *result, before int64) error {
 	begun := time.Now()
 	if err := p.load(ctx, r.people); err != nil {
 		return err
@@ -201,7 +213,7 @@ func (r *run) fill(ctx context.Context, p peer, result *result) error {
 			return nil // another has stored it
 		}
 		entries = r.all()
-	case *counting:
+	case *counting, *module, cuckoo: // they take what seen posts need at once
 		entries = r.all()
 	case *postgres:
 		before, entries = 0, r.all()

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/sizing"
+)
+
+const (
+	// headroom and ownPage are what package activity makes pages with.
+	headroom, ownPage = 1.05, 2048
+	// firstOwn is the first number of pages that a crowd makes for one user alone, past those that a ledger gives out here.
+	firstOwn = 1 << 20
+	// peekSize is how many pages are looked at in one command.
+	peekSize = 256
+)
+
+// crowd is the pages that a population would have, made from it with no ledger. Each holds the keys that it would have by way of the
+// ledger, and stands at the sequence of the page that it replaces, so that a Recorder whose ledger has the users who ask for feeds, and
+// nobody else, believes it.
+type crowd struct {
+	people   *bench.Population
+	identity favfilter.Identity
+
+	page []uint32 // the shared page of each user
+	by   []int32  // how many block each user
+	keys []int    // of each shared page, without those of users who have their own
+	own  []int32  // users who have a page of their own
+}
+
+func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
+	c := &crowd{
+		people: p, identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		page: make([]uint32, p.Users()), by: make([]int32, p.Users()), keys: make([]int, id.Pages),
+	}
+	buf := make([]byte, 0, 32)
+	for u := range c.page {
+		buf = bench.AppendUser(buf[:0], u)
+		c.page[u] = id.Page(favfilter.HashKeyBytes(id.Seed, buf).H1)
+		for b := range p.Blocks(u) {
+			c.by[p.Blocked(u, b)]++
+		}
+	}
+	for u, page := range c.page {
+		if c.heavy(u) {
+			c.own = append(c.own, int32(u))
+		} else {
+			c.keys[page] += c.held(u)
+		}
+	}
+	return c
+}
+
+// held is how many keys are kept with u.
+func (c *crowd) held(u int) int { return int(c.people.Counts[u]) + int(c.by[u]) }
+
+// heavy says that u has a page of their own.
+func (c *crowd) heavy(u int) bool { return c.held(u) > ownPage }
+
+// memory is what Redis takes for all pages of that filter, by calculation, in bytes.
+func (c *crowd) memory(filter string) (float64, error) {
+	total := 0.0
+	add := func(part string, page uint32, keys int) error {
+		bytes, _, err := sizing.PageBytes("fav:{"+filter+"/"+strconv.FormatUint(uint64(page), 10)+"}"+part, keys, bench.KeyRate)
+		total += bytes
+		return err
+	}
+	for page, keys := range c.keys {
+		if keys == 0 {
+			continue
+		}
+		if err := add("", uint32(page), keys); err != nil {
+			return 0, err
+		}
+	}
+	for i, u := range c.own {
+		if err := add(":"+ownPart(i), c.page[u], c.held(int(u))); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// viewersPages are the pages that viewers share with others.
+func (c *crowd) viewersPages() map[uint32]bool {
+	pages := make(map[uint32]bool)
+	for _, u := range c.people.Viewers {
+		if !c.heavy(u) {
+			pages[c.page[u]] = true
+		}
+	}
+	return pages
+}
+
+// put puts pages in place: those that are wanted, or all and those of one user alone, where wanted is nil.
+func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint32]bool) error {
+	viewers := make(map[int]bool)
+	for _, u := range c.people.Viewers {
+		viewers[u] = true
+	}
+	members, blocked := c.members(wanted)
+	for first := 0; first < len(members); first += peekSize {
+		some := members[first:min(len(members), first+peekSize)]
+		ids := make([]favfilter.PageID, len(some))
+		for i := range ids {
+			ids[i].Number = uint32(first + i)
+		}
+		standings, err := store.Peek(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for i, users := range some {
+			if len(users)+len(blocked[first+i]) == 0 {
+				continue
+			}
+			keys := c.appendKeys(nil, users)
+			keys = c.appendBlocked(keys, blocked[first+i])
+			if err := c.replace(ctx, store, ids[i], standings[i], keys); err != nil {
+				return err
+			}
+		}
+	}
+	if wanted != nil {
+		return nil
+	}
+	for i, u := range c.own { // the ledger has moved the viewers among them; who blocks the others is left out
+		if viewers[int(u)] {
+			continue
+		}
+		id := favfilter.PageID{Number: c.page[u], Part: ownPart(i)}
+		if err := c.replace(ctx, store, id, favfilter.Standing{Missing: true}, c.appendKeys(nil, []int32{u})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ownPart(i int) string { return "own-" + strconv.Itoa(firstOwn+i) }
+
+// blockedUser is one key: who is blocked, and by whom.
+type blockedUser struct{ user, by int32 }
+
+// members are, by page, the users who share it, and those of them whom others block. Pages that are not wanted have none.
+func (c *crowd) members(wanted map[uint32]bool) (users [][]int32, blocked [][]blockedUser) {
+	users, blocked = make([][]int32, c.identity.Pages), make([][]blockedUser, c.identity.Pages)
+	makes := func(u int) bool { return (wanted == nil || wanted[c.page[u]]) && !c.heavy(u) }
+	for u, page := range c.page {
+		if makes(u) {
+			users[page] = append(users[page], int32(u))
+		}
+		for b := range c.people.Blocks(u) {
+			if v := c.people.Blocked(u, b); makes(v) {
+				blocked[c.page[v]] = append(blocked[c.page[v]], blockedUser{int32(v), int32(u)})
+			}
+		}
+	}
+	return users, blocked
+}
+
+// appendKeys appends the keys of what the users did.
+func (c *crowd) appendKeys(keys []favfilter.Hash, users []int32) []favfilter.Hash {
+	var buf []byte
+	seed := c.identity.Seed
+	for _, u := range users {
+		blocks := c.people.Blocks(int(u))
+		block, hide := c.start(bench.Block, int(u), "_U"), c.start(bench.Hide, int(u), "_P")
+		for n := range int(c.people.Counts[u]) {
+			start := hide
+			if b := n / bench.BlockEvery; n%bench.BlockEvery == bench.BlockEvery-1 && b < blocks {
+				start, buf = block, bench.AppendUser(buf[:0], c.people.Blocked(int(u), b))
+			} else {
+				buf = bench.AppendHidden(buf[:0], int(u), n)
+			}
+			keys = append(keys, start.With(favfilter.HashKeyBytes(seed, buf)))
+		}
+	}
+	return keys
+}
+
+// start is the hash of the start of a user's keys of a kind.
+func (c *crowd) start(kind string, user int, target string) favfilter.Start {
+	start := append(bench.AppendUser([]byte(kind+":U"), user), target...)
+	return favfilter.HashStartBytes(c.identity.Seed, start)
+}
+
+// appendBlocked appends the keys of what others did to users.
+func (c *crowd) appendBlocked(keys []favfilter.Hash, blocked []blockedUser) []favfilter.Hash {
+	var buf []byte
+	for _, b := range blocked {
+		buf = bench.AppendUser(buf[:0], int(b.by))
+		keys = append(keys, c.start(bench.BlockedBy, int(b.user), "_U").With(favfilter.HashKeyBytes(c.identity.Seed, buf)))
+	}
+	return keys
+}
+
+// replace puts a page of those keys in place of what stands there.
+func (c *crowd) replace(
+	ctx context.Context, store favfilter.Store, id favfilter.PageID, there favfilter.Standing, keys []favfilter.Hash,
+) error {
+	if there.Err != nil || there.Damage != nil {
+		return fmt.Errorf("page %v: %w", id, firstOf(there.Err, there.Damage))
+	}
+	h, seen := there.Header, favfilter.Version("")
+	if there.Missing {
+		h = favfilter.Header{Identity: c.identity, Number: id.Number}
+	} else {
+		text, err := h.AppendBinary(nil)
+		if err != nil {
+			return err
+		}
+		seen = favfilter.Version(text)
+	}
+	page, err := pageOf(favfilter.Header{
+		Identity: h.Identity, Number: h.Number, Moves: h.Moves, Sequence: h.Sequence, Build: h.Build + 1,
+	}, keys)
+	if err != nil {
+		return err
+	}
+	switch placed, err := store.Replace(ctx, favfilter.Replacement{ID: id, Page: page, Seen: seen}); {
+	case err != nil:
+		return err
+	case !placed:
+		return fmt.Errorf("page %v was changed while it was made", id)
+	}
+	return nil
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// pageOf makes a page of the keys, with header h but for the shape, as a Recorder would.
+func pageOf(h favfilter.Header, keys []favfilter.Hash) (*favfilter.Page, error) {
+	for n := len(keys); ; n = n*9/8 + 1 {
+		var err error
+		if h.Shape, err = favfilter.ShapeFor(int(float64(n)*headroom)+1, bench.KeyRate); err != nil {
+			return nil, err
+		}
+		page, err := favfilter.NewPage(h)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			page.Insert(key)
+		}
+		if full := page.Header(); full.Set <= full.Shape.Limit(bench.KeyRate) {
+			return page, nil
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+const crowdPages = 8
+
+// crowdOf is people of whom some have a page of their own, a subject, and the crowd that they are.
+func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
+	t.Helper()
+	people, err := bench.NewPopulation(300, 20_000, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join(people, ownPage*3) // who does not ask
+	join(people, ownPage*2, 1, 100, ownPage-400)
+	subject, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{Store: store, File: filepath.Join(t.TempDir(), "l.db"), Pages: crowdPages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := subject.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := newCrowd(people, subject.Identity())
+	if len(c.own) < 2 || c.heavy(people.Viewers[3]) {
+		t.Fatalf("%d users have a page of their own", len(c.own))
+	}
+	return subject, c
+}
+
+// The pages of a crowd are those that an import would have made: the same keys, so the same bits.
+func TestCrowdIsWhatAnImportMakes(t *testing.T) {
+	imported, made := &favfilter.Memory{}, &favfilter.Memory{}
+	subject, c := crowdOf(t, imported)
+	if _, _, err := subject.Record(t.Context(), c.people.Activities()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.put(t.Context(), made, nil); err != nil {
+		t.Fatal(err)
+	}
+	var ids []favfilter.PageID
+	for page := range uint32(crowdPages) {
+		ids = append(ids, favfilter.PageID{Number: page})
+	}
+	want, got := peek(t, imported, ids), peek(t, made, ids)
+	for i := range ids {
+		w, g := want[i].Header, got[i].Header
+		if g.Count != w.Count || g.Set != w.Set || g.Shape != w.Shape || w.Count == 0 {
+			t.Errorf("page %d: %d keys, %d bits set of %d, want %d, %d of %d", i, g.Count, g.Set, g.Shape.Bits, w.Count, w.Set, w.Shape.Bits)
+		}
+		if int(g.Count) != c.keys[i] {
+			t.Errorf("page %d: %d keys were counted, %d are there", i, c.keys[i], g.Count)
+		}
+	}
+	for _, u := range c.own {
+		var owns []favfilter.PageID
+		for n := range len(c.own) {
+			owns = append(owns, favfilter.PageID{Number: c.page[u], Part: "own-" + strconv.Itoa(n)})
+		}
+		standings, err := imported.Peek(t.Context(), owns)
+		if err != nil || !slices.ContainsFunc(standings, func(s favfilter.Standing) bool { return int(s.Header.Count) == c.held(int(u)) }) {
+			t.Errorf("user %d has no page of their own with %d keys: %+v, %v", u, c.held(int(u)), standings, err)
+		}
+	}
+}
+
+func peek(t *testing.T, store favfilter.Store, ids []favfilter.PageID) []favfilter.Standing {
+	t.Helper()
+	standings, err := store.Peek(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range standings {
+		if s.Missing || s.Damage != nil {
+			t.Fatalf("page %v: %+v", ids[i], s)
+		}
+	}
+	return standings
+}
+
+// Where the viewers' pages alone are there, their feeds are read from them, with all that others have on them: nothing is rebuilt.
+func TestViewersPagesAreBelieved(t *testing.T) {
+	store := &favfilter.Memory{}
+	subject, c := crowdOf(t, store)
+	if _, _, err := subject.Record(t.Context(), ofViewers(c.people)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.put(t.Context(), store, c.viewersPages()); err != nil {
+		t.Fatal(err)
+	}
+	if err := subject.RecordSeen(t.Context(), c.people); err != nil {
+		t.Fatal(err)
+	}
+	before := subject.Recorder.Stats().Rebuilds
+	if err := verify(t.Context(), subject, c.people.Feeds(growthFeed)); err != nil {
+		t.Error(err)
+	}
+	if after := subject.Recorder.Stats().Rebuilds; !maps.Equal(after, before) {
+		t.Errorf("pages were made anew: %v", after)
+	}
+	hide, _ := subject.Recorder.Kinds().Named(bench.Hide)
+	for _, u := range c.people.Viewers {
+		v, err := subject.Recorder.View(t.Context(), bench.UserID(u), []activity.Kind{hide}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := c.keys[c.page[u]]
+		if c.heavy(u) {
+			want = c.held(u)
+		}
+		if v.Page().Keys != want {
+			t.Errorf("viewer %d reads %d keys, want %d", u, v.Page().Keys, want)
+		}
+	}
+}
+
+// What is computed is about what Redis takes.
+func TestCrowdMemory(t *testing.T) {
+	client := redistest.Start(t).Client()
+	store, err := redisstore.New(client, "crowd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, c := crowdOf(t, store)
+	if _, _, err := subject.Record(t.Context(), ofViewers(c.people)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.put(t.Context(), store, nil); err != nil {
+		t.Fatal(err)
+	}
+	computed, err := c.memory("crowd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := client.Keys(t.Context(), "fav:{crowd/*").Result()
+	if err != nil || len(keys) != 2*(crowdPages+len(c.own)) {
+		t.Fatalf("%d strings, %v", len(keys), err)
+	}
+	used := int64(0)
+	for _, key := range keys {
+		n, err := client.MemoryUsage(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		used += n
+	}
+	if share := computed / float64(used); share < 0.98 || share > 1.05 {
+		t.Errorf("computed %.0f bytes, Redis has %d", computed, used)
+	}
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/sizing"
+)
+
+const (
+	// growthFeed is how many candidates a feed has where something else grows.
+	growthFeed = 500
+	// growthPages is the number of pages of new data, unless it is said.
+	growthPages = 16384
+	// sharedPages is how many pages there are where the activities of one viewer grow.
+	sharedPages = 16
+	// readCalls is how many feed checks the bytes that are read are counted over.
+	readCalls = 64
+)
+
+// Names of the filters that growth uses.
+const candidatesFilter, usersFilter, viewerFilter = "growth", "growth-u", "growth-v"
+
+// growthLimits are how far data grows.
+type growthLimits struct {
+	users, activities int // in all, and of one viewer
+	mean              int // activities a user, each side of a block counted
+	memory            int // MB of Redis memory for the pages of one point; what takes more is simulated
+}
+
+// growthReport tells how the cost of a feed check grows.
+type growthReport struct {
+	Candidates series `json:"candidates"`
+	Users      series `json:"users"`
+	Activities series `json:"activities"` // of the viewer
+}
+
+// series is what grows with one thing.
+type series struct {
+	Data string `json:"data"` // what it was measured on
+	// Simulated says what the points that are not held whole are; "": there are none.
+	Simulated string `json:"simulated,omitzero"`
+	Points    []cost `json:"points"`
+}
+
+// cost is a point of a [series].
+type cost struct {
+	At    int     `json:"at"`
+	Pages uint32  `json:"pages"`
+	Check float64 `json:"check_us"` // median
+	P99   float64 `json:"check_p99_us"`
+	Ping  float64 `json:"ping_us"` // median, of those that took turns with it
+	XPing float64 `json:"x_ping"`  // of the medians
+	Read  float64 `json:"bytes_read"`
+	// Memory is Redis', in bytes: of all pages, or, where the activities of a viewer grow, of the viewer's page. It is 0 where
+	// the pages are not all there.
+	Memory    float64 `json:"memory_bytes,omitzero"`
+	Computed  float64 `json:"memory_computed_bytes,omitzero"` // the same by calculation
+	Simulated bool    `json:"simulated,omitzero"`             // most pages are not there
+	How       string  `json:"how,omitzero"`                   // the viewer's page is looked at
+}
+
+// growth measures how the cost of feed checks grows with their candidates, with the users, and with the viewer's activities.
+// It has a Redis server of its own.
+type growth struct {
+	*run
+
+	client  *redis.Client
+	server  bench.Server
+	report  growthReport
+	ledgers int // made so far
+}
+
+// grow measures the cost of our feed checks, and stops the server that it used.
+func (r *run) grow(ctx context.Context) error {
+	redisServer := redistest.Start(r.host, r.serverArgs...) //nolint:contextcheck // the host has it
+	defer redisServer.Kill()
+	g := &growth{run: r, client: redisServer.Client()}
+	g.server.Client = g.client
+	for _, s := range []step{
+		{"candidates", g.candidates}, {"users", g.users}, {"activities of the viewer", g.activities},
+	} {
+		note("  " + s.name)
+		if err := s.do(ctx); err != nil {
+			return fmt.Errorf("growth with %s: %w", s.name, err)
+		}
+	}
+	r.report.Growth = &g.report
+	return nil
+}
+
+// store opens an empty filter on a server that knows all scripts.
+func (g *growth) store(ctx context.Context, filter string) (*redisstore.Store, error) {
+	store, err := redisstore.New(g.client, filter)
+	if err != nil {
+		return nil, err
+	}
+	if err := bench.Warm(ctx, g.server, store); err != nil {
+		return nil, err
+	}
+	return store, g.server.Remove(ctx, filter)
+}
+
+// subject makes one with no activities.
+func (g *growth) subject(ctx context.Context, store favfilter.Store, pages uint32) (*bench.Subject, error) {
+	g.ledgers++
+	file := filepath.Join(g.dir, fmt.Sprintf("growth-%d.db", g.ledgers))
+	return bench.OpenSubject(ctx, bench.SubjectConfig{Store: store, File: file, Pages: pages})
+}
+
+// measure times checks, in turn with each other and with a PING, and counts what they read.
+func (g *growth) measure(ctx context.Context, checks []bench.Call) ([]cost, error) {
+	calls := append([]bench.Call{g.server.Ping()}, checks...)
+	samples, err := bench.Interleave(ctx, g.duration*time.Duration(len(calls)), calls...)
+	if err != nil {
+		return nil, err
+	}
+	g.run.pings = append(g.run.pings, samples[0])
+	ping := inMicros(samples[0].Median())
+	costs := make([]cost, len(checks))
+	for i, check := range checks {
+		costs[i] = cost{Check: inMicros(samples[i+1].Median()), P99: inMicros(samples[i+1].Quantile(0.99)), Ping: ping}
+		costs[i].XPing = costs[i].Check / ping
+		if costs[i].Read, err = g.read(ctx, check); err != nil {
+			return nil, err
+		}
+	}
+	return costs, nil
+}
+
+// read is how many bytes a call reads from the servers, on average.
+func (g *growth) read(ctx context.Context, c bench.Call) (float64, error) {
+	var sent [3]int64 // twice with nothing in between but the question itself
+	for i := range sent {
+		if i == 2 {
+			for round := range readCalls {
+				if err := c.Do(ctx, round); err != nil {
+					return 0, err
+				}
+			}
+		}
+		var err error
+		if sent[i], err = g.server.Sent(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return float64((sent[2]-sent[1])-(sent[1]-sent[0])) / readCalls, nil
+}
+
+// verify has the subject decide on the feeds: nothing may be kept that has to be dropped.
+func verify(ctx context.Context, subject *bench.Subject, feeds []*bench.Feed) error {
+	for _, f := range feeds {
+		dropped := make([]bool, len(f.Posts))
+		if err := subject.Check(ctx, f, dropped); err != nil {
+			return err
+		}
+		if missed, _ := f.Wrong(dropped); missed > 0 {
+			return fmt.Errorf("%d candidates of %d were kept that viewer %s must not see", missed, len(f.Posts), f.Viewer)
+		}
+	}
+	return nil
+}
+
+// candidates measures feeds of all sizes.
+func (g *growth) candidates(ctx context.Context) (err error) {
+	const users = 4000
+	people, err := bench.NewPopulation(users, users*g.limits.mean, g.seed)
+	if err != nil {
+		return err
+	}
+	store, err := g.store(ctx, candidatesFilter)
+	if err != nil {
+		return err
+	}
+	pages := bench.PagesFor(people.Entries())
+	subject, err := g.subject(ctx, store, pages)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, subject.Close()) }()
+	before, err := g.server.Memory(ctx)
+	if err != nil {
+		return err
+	}
+	if _, _, err := subject.Record(ctx, people.Activities()); err != nil {
+		return err
+	}
+	after, err := g.server.Memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := subject.RecordSeen(ctx, people); err != nil {
+		return err
+	}
+	sizes := moreSizes()
+	checks := make([]bench.Call, len(sizes))
+	for i, n := range sizes {
+		feeds := people.Feeds(n)
+		if err := verify(ctx, subject, feeds[:bench.MinFeeds]); err != nil {
+			return err
+		}
+		checks[i] = growthCall(subject, feeds, n)
+	}
+	costs, err := g.measure(ctx, checks)
+	for i := range costs {
+		costs[i].At, costs[i].Pages, costs[i].Memory = sizes[i], pages, float64(after-before)
+	}
+	g.report.Candidates = series{Points: costs, Data: fmt.Sprintf("%s activities of %s users, ledger in SQLite; %v a point",
+		bench.Significant(float64(people.Entries())), bench.Significant(users), g.duration)}
+	return err
+}
+
+// users measures feeds of 500 candidates with more and more users, on the number of pages that there are by default and, where that is
+// another, on the one that a plan would say.
+func (g *growth) users(ctx context.Context) error {
+	s := &g.report.Users
+	all := upTo(g.limits.users, []int{1e3, 1e4, 1e5, 1e6, 1e7})
+	s.Data = fmt.Sprintf("feeds of %d, %d activities a user; %v a point. The ledger has what concerns the viewers alone: "+
+		"a feed check does not read it", growthFeed, g.limits.mean, g.duration)
+	planned := make([]cost, 0, len(all))
+	for _, n := range all {
+		people, err := bench.NewPopulation(n, n*g.limits.mean, g.seed)
+		if err != nil {
+			return err
+		}
+		cost, err := g.among(ctx, people, growthPages)
+		if err != nil {
+			return fmt.Errorf("%d users: %w", n, err)
+		}
+		s.Points = append(s.Points, cost)
+		if pages := sizing.PagesFor(float64(people.Entries())); pages != growthPages {
+			if cost, err = g.among(ctx, people, pages); err != nil {
+				return fmt.Errorf("%d users on %d pages: %w", n, pages, err)
+			}
+			planned = append(planned, cost)
+		}
+	}
+	s.Points = append(s.Points, planned...)
+	for _, p := range s.Points {
+		if p.Simulated {
+			s.Simulated = fmt.Sprintf("all pages would take more than %s MB. Only those that the %d viewers are on were made, "+
+				"each with all the keys that it would have, and are read as ever; the memory of all is by calculation",
+				bench.Significant(float64(g.limits.memory)), bench.ViewerCount)
+		}
+	}
+	return nil
+}
+
+// among measures feeds of some of the people, on so many pages.
+func (g *growth) among(ctx context.Context, people *bench.Population, pages uint32) (at cost, err error) {
+	store, err := g.store(ctx, usersFilter)
+	if err != nil {
+		return at, err
+	}
+	subject, err := g.subject(ctx, store, pages)
+	if err != nil {
+		return at, err
+	}
+	defer func() {
+		err = errors.Join(err, subject.Close(), g.server.Remove(context.WithoutCancel(ctx), usersFilter))
+	}()
+	before, err := g.server.Memory(ctx)
+	if err != nil {
+		return at, err
+	}
+	crowd := newCrowd(people, subject.Identity())
+	computed, err := crowd.memory(usersFilter)
+	if err != nil {
+		return at, err
+	}
+	if _, _, err := subject.Record(ctx, ofViewers(people)); err != nil {
+		return at, err
+	}
+	var wanted map[uint32]bool // nil: all
+	if computed > float64(g.limits.memory)*1e6 {
+		wanted = crowd.viewersPages()
+	}
+	if err := crowd.put(ctx, store, wanted); err != nil {
+		return at, err
+	}
+	after, err := g.server.Memory(ctx)
+	if err != nil {
+		return at, err
+	}
+	if err := subject.RecordSeen(ctx, people); err != nil {
+		return at, err
+	}
+	feeds := people.Feeds(growthFeed)
+	if err := verify(ctx, subject, feeds); err != nil {
+		return at, err
+	}
+	costs, err := g.measure(ctx, []bench.Call{growthCall(subject, feeds, growthFeed)})
+	if err != nil {
+		return at, err
+	}
+	costs[0].At, costs[0].Pages, costs[0].Computed, costs[0].Simulated = people.Users(), pages, computed, wanted != nil
+	if wanted == nil {
+		costs[0].Memory = float64(after - before)
+	}
+	return costs[0], nil
+}
+
+// growthCall is a check of feeds of n candidates.
+func growthCall(subject *bench.Subject, feeds []*bench.Feed, n int) bench.Call {
+	return bench.Call{
+		Name: fmt.Sprintf("feed check of %d candidates", n),
+		Do:   func(ctx context.Context, round int) error { return subject.Check(ctx, feeds[round%len(feeds)], nil) },
+	}
+}
+
+// join adds users with so many activities each, who are the only viewers from then on. Whom others block changes.
+func join(p *bench.Population, counts ...int) {
+	p.Viewers = nil
+	for _, n := range counts {
+		p.Viewers = append(p.Viewers, len(p.Counts))
+		p.Counts = append(p.Counts, int32(n))
+	}
+}
+
+// ofViewers are the activities of viewers, and the blocks of viewers by others.
+func ofViewers(p *bench.Population) iter.Seq[activity.Activity] {
+	return func(yield func(activity.Activity) bool) {
+		asks := make(map[int]bool, len(p.Viewers))
+		for _, u := range p.Viewers {
+			asks[u] = true
+			for n := range int(p.Counts[u]) {
+				if !yield(p.Activity(u, n)) {
+					return
+				}
+			}
+		}
+		for u := range p.Counts {
+			for b := range p.Blocks(u) {
+				v := p.Blocked(u, b)
+				if a := (activity.Activity{User: bench.UserID(u), Kind: bench.Block, Target: bench.UserID(v)}); asks[v] && !asks[u] && !yield(a) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// upTo returns the numbers below most, and most.
+func upTo(most int, ascending []int) []int {
+	points := make([]int, 0, len(ascending)+1)
+	for _, n := range ascending {
+		if n < most {
+			points = append(points, n)
+		}
+	}
+	return append(points, most)
+}

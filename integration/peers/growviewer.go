@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/bench"
+)
+
+// How a viewer's page is looked at.
+const (
+	sharedRead = "shared page, read"
+	ownRead    = "own page, read"
+	ownProbed  = "own page, probed"
+)
+
+// Who has so many activities is timed in one of so many rounds: a PING that follows on megabytes takes longer.
+const slowFrom, slowEvery = 300_000, 8
+
+// watched is a store that notes which page of the ledger was looked at last.
+type watched struct {
+	favfilter.Store
+
+	mu     sync.Mutex
+	page   favfilter.PageID
+	probed bool
+}
+
+func (w *watched) note(id favfilter.PageID, probed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.page, w.probed = id, probed
+}
+
+// Load notes the first page that is read, unless that is of a window.
+func (w *watched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if len(ids) > 0 && (ids[0].Part == "" || strings.HasPrefix(ids[0].Part, "own-")) {
+		w.note(ids[0], false)
+	}
+	return w.Store.Load(ctx, ids)
+}
+
+// Probe notes the page.
+func (w *watched) Probe(
+	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
+) (sequence uint64, ok bool, err error) {
+	w.note(id, true)
+	return w.Store.Probe(ctx, id, known, hashes, found)
+}
+
+// last is the page, and how it was looked at.
+func (w *watched) last() (id favfilter.PageID, how string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.probed:
+		how = ownProbed
+	case w.page.Part != "":
+		how = ownRead
+	default:
+		how = sharedRead
+	}
+	return w.page, how
+}
+
+// viewersWith is how many viewers have so many activities.
+func viewersWith(activities int) int {
+	switch {
+	case activities <= 1000:
+		return 8
+	case activities <= 10_000:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// activities measures feeds of 500 candidates of viewers with more and more activities, all of them recorded, among others on 16 pages.
+func (g *growth) activities(ctx context.Context) (err error) {
+	const others = 1280
+	people, err := bench.NewPopulation(others, others*g.limits.mean, g.seed)
+	if err != nil {
+		return err
+	}
+	all := upTo(g.limits.activities, []int{1, 10, 100, 1000, 2000, 3000, 1e4, 1e5, 3e5, 1e6, 3e6, 1e7})
+	var counts []int
+	for _, n := range all {
+		counts = append(counts, slices.Repeat([]int{n}, viewersWith(n))...)
+	}
+	join(people, counts...)
+	store, err := g.store(ctx, viewerFilter)
+	if err != nil {
+		return err
+	}
+	spy := &watched{Store: store}
+	subject, err := g.subject(ctx, spy, sharedPages)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, subject.Close()) }()
+	if _, _, err := subject.Record(ctx, people.Activities()); err != nil {
+		return err
+	}
+	if err := subject.RecordSeen(ctx, people); err != nil {
+		return err
+	}
+	viewers := people.Viewers
+	checks, pages := make([]bench.Call, len(all)), make([]cost, len(all))
+	for i, n := range all {
+		people.Viewers, viewers = viewers[:viewersWith(n)], viewers[viewersWith(n):]
+		feeds := people.Feeds(growthFeed)
+		if err := verify(ctx, subject, feeds); err != nil {
+			return err
+		}
+		if pages[i], err = g.pagesOf(ctx, subject, spy, feeds[:viewersWith(n)]); err != nil { // one feed of each viewer
+			return err
+		}
+		checks[i] = growthCall(subject, feeds, growthFeed)
+		if n >= slowFrom {
+			checks[i].Every = slowEvery
+		}
+	}
+	costs, err := g.measure(ctx, checks)
+	for i := range costs {
+		costs[i].At, costs[i].Pages, costs[i].How, costs[i].Memory = all[i], sharedPages, pages[i].How, pages[i].Memory
+	}
+	g.report.Activities = series{Points: costs, Data: fmt.Sprintf("feeds of %d, on %d pages with %s activities of others, "+
+		"all recorded in a ledger in SQLite; %v a point", growthFeed, sharedPages, bench.Significant(others*float64(g.limits.mean)), g.duration)}
+	return err
+}
+
+// pagesOf tells how the pages of the feeds' viewers are looked at, and what they take on average.
+func (g *growth) pagesOf(ctx context.Context, subject *bench.Subject, spy *watched, feeds []*bench.Feed) (of cost, err error) {
+	for _, f := range feeds {
+		if err := subject.Check(ctx, f, nil); err != nil {
+			return of, err
+		}
+		page, how := spy.last()
+		bytes, err := g.pageMemory(ctx, page)
+		if err != nil {
+			return of, err
+		}
+		of.How = how
+		of.Memory += bytes / float64(len(feeds))
+	}
+	return of, nil
+}
+
+// pageMemory is what the two strings of a page take of Redis' memory, in bytes.
+func (g *growth) pageMemory(ctx context.Context, id favfilter.PageID) (float64, error) {
+	name := "fav:{" + viewerFilter + "/" + strconv.FormatUint(uint64(id.Number), 10) + "}:"
+	if id.Part != "" {
+		name += id.Part + ":"
+	}
+	total := int64(0)
+	for _, half := range []string{"bits", "regions"} {
+		n, err := g.client.MemoryUsage(ctx, name+half).Result()
+		if err != nil {
+			return 0, fmt.Errorf("memory of page %v: %w", id, err)
+		}
+		total += n
+	}
+	return float64(total), nil
+}
