@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -62,7 +63,7 @@ type PreparedBulk struct {
 	at         time.Time
 	changes    *ledger.Prepared
 	inLedger   []int // the activities that the ledger keeps
-	windows    windowWrites
+	seen       seen.Batch
 }
 
 // Prepare checks activities and makes them ready. Errors are those of [Recorder.Record] for what is not valid.
@@ -80,7 +81,7 @@ func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
 			changes = append(changes, c)
 			p.inLedger = append(p.inLedger, i)
 		} else {
-			p.windows.add(b.r, k, a, i)
+			b.r.addSeen(&p.seen, k, a, i)
 		}
 	}
 	var err error
@@ -127,7 +128,7 @@ func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 			return nil, err
 		}
 	}
-	if err := r.recordWindows(ctx, p.windows, p.at, result); err != nil {
+	if err := r.recordSeen(ctx, &p.seen, p.at, result); err != nil {
 		return nil, err
 	}
 	r.stats.record(p.activities, result)

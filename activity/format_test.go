@@ -151,7 +151,7 @@ func TestWindowsOfFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 4)
 	g.record(t, true, add("1", "seen", "p"))
 	seen := g.kind(t, "seen")
-	ids := g.rings["seen"].Pages(g.windowID(userHash(g.identity.Seed, "1"), seen), g.Recorder.now())
+	ids := g.seen.Window("seen", userHash(g.identity.Seed, "1"), g.Recorder.now()).Pages()
 	loaded, err := g.store.Load(t.Context(), ids)
 	must(t, err)
 	old.put(t, fmt.Sprintf("fav:{feed/%d}:%s:", ids[0].Number, ids[0].Part), loaded[0].Page)

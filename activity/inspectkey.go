@@ -200,28 +200,22 @@ func (r *Recorder) verdict(s *KeySide, k Kind) Verdict {
 
 // inspectWindow looks for the key in the parts of the user's window that stand, the newest first.
 func (r *Recorder) inspectWindow(ctx context.Context, in *KeyInside) error {
-	hash, now, ring := userHash(r.identity.Seed, in.User), r.now(), r.rings[in.Kind.Name]
-	pages := ring.Pages(r.windowID(hash, in.Kind), now)
-	limited, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	loaded, err := r.store.Load(limited, pages)
+	parts, err := r.partsSeen(ctx, in.Kind, userHash(r.identity.Seed, in.User))
 	if err != nil {
-		return unavailable("pages", err)
+		return err
 	}
-	for i, l := range loaded {
-		page := ring.Usable(l)
-		if page == nil && l.Damage == nil {
+	for _, part := range parts {
+		if part.Page == nil && part.Damage == nil {
 			continue
 		}
-		from, before := ring.Span(i, now)
 		s := KeySide{
-			Side: "direct", Kind: in.Kind.Name, Owner: in.User, Target: in.Target, Page: pages[i].String(), Number: pages[i].Number,
-			State: PageSound, From: from, Forgotten: before.Add(in.Kind.Window),
+			Side: "direct", Kind: in.Kind.Name, Owner: in.User, Target: in.Target, Page: part.ID.String(), Number: part.ID.Number,
+			State: PageSound, From: part.From, Forgotten: part.Forgotten,
 		}
-		if l.Damage != nil {
+		if part.Damage != nil {
 			s.State = PageDamaged
 		}
-		r.trace(&s, in.Kind, page)
+		r.trace(&s, in.Kind, part.Page)
 		in.Sides = append(in.Sides, s)
 	}
 	return nil

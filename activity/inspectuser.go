@@ -120,17 +120,16 @@ func (r *Recorder) inspectWindows(ctx context.Context, u *UserInside) error {
 		if k.InLedger() {
 			continue
 		}
-		ring := r.rings[k.Name]
-		loaded, err := r.load(ctx, ring.Pages(r.windowID(u.Hash, k), r.now()))
+		parts, err := r.partsSeen(ctx, k, u.Hash)
 		if err != nil {
-			return unavailable("pages", err)
+			return err
 		}
 		w := UserWindow{Kind: k.Name}
-		for _, l := range loaded {
-			if page := ring.Usable(l); page != nil {
+		for _, part := range parts {
+			if part.Page != nil {
 				w.Pages++
-				w.Keys += int(page.Header().Count)
-				w.Bytes += bitsBytes(page)
+				w.Keys += int(part.Page.Header().Count)
+				w.Bytes += bitsBytes(part.Page)
 			}
 		}
 		u.FeedBytes += w.Bytes

@@ -144,15 +144,15 @@ func TestImagesAreBounded(t *testing.T) {
 		if m.get(i, 5) != page || m.get(i, 6) != nil || m.get(0, 5) == nil {
 			t.Fatalf("page %d", i)
 		}
-		if m.held.bytes > maxImageBytes {
-			t.Fatalf("%d bytes in %d images", m.held.bytes, m.held.items.Len())
+		if images, bytes := m.Size(); bytes > maxImageBytes {
+			t.Fatalf("%d bytes in %d images", bytes, images)
 		}
 	}
 	if m.get(1, 0) != nil {
 		t.Error("the image used least lately is still there")
 	}
-	m.clear()
-	if m.held.bytes != 0 || m.get(0, 0) != nil {
-		t.Errorf("%d bytes after clear", m.held.bytes)
+	m.Clear()
+	if _, bytes := m.Size(); bytes != 0 || m.get(0, 0) != nil {
+		t.Errorf("%d bytes after clear", bytes)
 	}
 }

@@ -54,7 +54,7 @@ func openPlain(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	r.survey = newSurvey(r.identity.Pages)
-	if err := r.openRings(); err != nil {
+	if err := r.openWindows(); err != nil {
 		return nil, err
 	}
 	r.ended.Go(func() { r.every(keepInterval, r.keepFilter) })

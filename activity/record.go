@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
 const (
@@ -135,12 +136,12 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 	outcomes := make([]Outcome, len(activities))
 	w := &write{ctx: ctx, done: make(chan struct{})}
 	var inLedger []int
-	var windows windowWrites
+	var batch seen.Batch
 	for i, a := range activities {
 		k, _ := r.kinds.Named(a.Kind)
 		switch {
 		case !k.InLedger():
-			windows.add(r, k, a, i)
+			r.addSeen(&batch, k, a, i)
 			continue
 		case r.HasLedger():
 			w.changes = append(w.changes, r.change(k, a, at))
@@ -163,7 +164,7 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 			outcomes[i] = w.outcomes[n]
 		}
 	}
-	if err := r.recordWindows(ctx, windows, at, outcomes); err != nil {
+	if err := r.recordSeen(ctx, &batch, at, outcomes); err != nil {
 		return nil, err
 	}
 	r.stats.record(activities, outcomes)

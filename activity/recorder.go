@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -172,8 +173,8 @@ type Recorder struct {
 	rate     float64            // false-positive rate of a candidate
 	keyRate  float64            // of one key
 
-	rings map[string]*favfilter.Ring // of kinds with a window, by name
-	plain *favfilter.Filter          // instead of a ledger
+	seen  *seen.Windows     // of kinds with a window
+	plain *favfilter.Filter // instead of a ledger
 
 	now     func() time.Time
 	persist func(context.Context) error
@@ -311,7 +312,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 
 // learnAll tells the ledger of the kinds, and reads what it has of the pages.
 func (r *Recorder) learnAll(ctx context.Context) error {
-	if err := r.openRings(); err != nil {
+	if err := r.openWindows(); err != nil {
 		return err
 	}
 	if err := r.declare(ctx); err != nil {

@@ -94,7 +94,7 @@ func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
 func (g *rig) useStore(t testing.TB, s favfilter.Store) {
 	t.Helper()
 	g.Recorder.store = s
-	if err := g.openRings(); err != nil {
+	if err := g.openWindows(); err != nil {
 		t.Fatal(err)
 	}
 }

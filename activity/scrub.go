@@ -217,7 +217,7 @@ func (r *Recorder) pageNumber(others *census, n int) uint32 {
 func (r *Recorder) endRound(s *scrub) {
 	r.survey.keep(r.placements.census())
 	if s.missed == 0 && s.unrepaired == 0 {
-		r.images.clear() // the store is up, and its pages are repaired
+		r.images.Clear() // the store is up, and its pages are repaired
 	}
 	if s.missed == 0 {
 		r.stats.scrubRounds.Add(1)

@@ -244,7 +244,7 @@ func TestRateLowered(t *testing.T) {
 		must(t, err)
 		return &rig{Recorder: r, ledger: l, store: store}
 	}
-	batch := seen("1", posts("s"), 10)
+	batch := sightings("1", posts("s"), 10)
 	for i := range 3000 {
 		batch = append(batch, add("1", "hide", fmt.Sprint("h", i)))
 	}
@@ -255,7 +255,7 @@ func TestRateLowered(t *testing.T) {
 	b := open(0.0001)
 	defer b.Close()
 	for i := range 4 {
-		_, err = b.Record(t.Context(), seen("1", posts(fmt.Sprint("t", i)), 1000))
+		_, err = b.Record(t.Context(), sightings("1", posts(fmt.Sprint("t", i)), 1000))
 		must(t, err)
 	}
 	b.scrubAll()

@@ -69,11 +69,7 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	switch {
 	case l.window != nil:
 		s.keys = appendKeys(s.keys[:0], start, hashes)
-		for _, part := range l.window.parts {
-			if part != nil {
-				part.ContainsAll(s.keys, hits)
-			}
-		}
+		l.window.ContainsAll(s.keys, hits)
 	case l.page != nil:
 		s.keys = appendKeys(s.keys[:0], start, hashes)
 		l.page.ContainsAll(s.keys, hits)

@@ -150,14 +150,10 @@ func (r *Recorder) sizes(s *Stats) {
 	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
-	r.images.mu.Lock()
-	s.ImageBytes = r.images.held.bytes
-	r.images.mu.Unlock()
+	_, s.ImageBytes = r.images.Size()
 	if r.cache != nil {
 		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
-		r.cache.mu.Lock()
-		s.CacheBytes = r.cache.held.bytes
-		r.cache.mu.Unlock()
+		_, s.CacheBytes = r.cache.held.Size()
 	}
 	r.rebuilds.mu.Lock()
 	s.Rebuilds = maps.Clone(r.rebuilds.reasons)

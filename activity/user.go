@@ -184,15 +184,8 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 			return deleted, fmt.Errorf("delete a user: %w", decided(deleted, err))
 		}
 	}
-	for _, k := range r.kinds.All() {
-		if k.InLedger() {
-			continue
-		}
-		err := r.rings[k.Name].Forget(ctx, r.windowID(hash, k), r.now())
-		r.cache.wrote(r.windowID(hash, k))
-		if err != nil {
-			return deleted, fmt.Errorf("delete a user: %w", unavailable("pages", err))
-		}
+	if err := r.seen.Forget(ctx, hash, r.now()); err != nil {
+		return deleted, fmt.Errorf("delete a user: %w", unavailable("pages", err))
 	}
 	for page := range touched {
 		mark := r.sequences.of(page)

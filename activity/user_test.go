@@ -141,7 +141,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		if k.InLedger() {
 			continue
 		}
-		loaded, err := g.store.Load(t.Context(), g.rings[k.Name].Pages(g.windowID(hash, k), g.Recorder.now()))
+		loaded, err := g.store.Load(t.Context(), g.seen.Window(k.Name, hash, g.Recorder.now()).Pages())
 		must(t, err)
 		if slices.ContainsFunc(loaded, func(l favfilter.Loaded) bool { return l.Version != "" }) {
 			t.Errorf("the window of %s is there", k.Name)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -16,7 +17,6 @@ type View struct {
 	// Degraded names the kinds that cannot be checked, and why: their matches are None.
 	Degraded []Degraded
 
-	cache    *cache
 	searches *sync.Pool // of *Search
 	seed     uint64
 	userHash uint64
@@ -49,7 +49,7 @@ const (
 type lookup struct {
 	kind   Kind
 	page   *favfilter.Page // of a kind that the ledger keeps
-	window *window         // of one with a window; nil: not to be checked
+	window *seen.Window    // of one with a window; nil: not to be checked
 	// starts of keys, hashed: of the user's activities, and of those of others with the user.
 	direct, reverse favfilter.Start
 	twoWay          bool // there are the latter
@@ -77,7 +77,7 @@ func (r *Recorder) View(
 // newView returns a View of which nothing has been read yet.
 func (r *Recorder) newView(user string, kinds []Kind) *View {
 	v := &View{
-		cache: r.cache, searches: &r.searches, seed: r.identity.Seed,
+		searches: &r.searches, seed: r.identity.Seed,
 		userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds)),
 	}
 	for i, k := range kinds {
@@ -103,14 +103,12 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 		switch {
 		case l.kind.InLedger():
 			l.page = v.page
-		case storeErr != nil && !l.window.held:
+		case l.window.Held():
+		case storeErr != nil:
 			l.window = nil
 			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
-		case !l.window.held:
-			n := len(l.window.loaded)
-			l.window.loaded, loaded = loaded[:n], loaded[n:]
-			r.readWindow(ctx, l.window)
-			r.cache.putWindow(l.window)
+		default:
+			loaded = l.window.Fill(ctx, loaded)
 		}
 	}
 	return nil
@@ -203,14 +201,9 @@ func (r *Recorder) partsOf(v *View, page uint32, read bool) (parts []favfilter.P
 		if l.kind.InLedger() {
 			continue
 		}
-		l.window = &window{ring: r.rings[l.kind.Name], id: r.windowID(v.userHash, l.kind), now: r.now()}
-		if r.cache.window(l.window, r.elapsed()) {
-			continue
+		if l.window = r.seen.Window(l.kind.Name, v.userHash, r.now()); !l.window.Held() {
+			parts = append(parts, l.window.Pages()...)
 		}
-		l.window.writes, l.window.begun = r.cache.mark(l.window.id), r.elapsed()
-		pages := l.window.ring.Pages(l.window.id, l.window.now)
-		l.window.loaded = make([]favfilter.Loaded, len(pages))
-		parts = append(parts, pages...)
 	}
 	return parts
 }
@@ -333,7 +326,7 @@ func (v *View) Check(i int, id string) Match {
 func (v *View) match(l *lookup, target favfilter.Hash) Match {
 	switch {
 	case l.window != nil:
-		if l.window.contains(l.direct.With(target)) {
+		if l.window.Contains(l.direct.With(target)) {
 			return Direct
 		}
 		return None

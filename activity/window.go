@@ -4,152 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Activities of a kind with a window live in pages of their own, a ring of them for each
-// user and kind, without a ledger. They are not shared as the ledger's pages are: what
-// a feed reads of them is what its viewer has seen, and a user's can be deleted.
-
-// windowWriters is how many windows one call writes at a time.
-const windowWriters = 16
-
-// openRings makes the ring of every kind with a window.
-func (r *Recorder) openRings() error {
-	identity := r.identity
-	identity.Incarnation = 0 // windows outlive a restored ledger
-	r.rings = make(map[string]*favfilter.Ring)
+// openWindows opens the windows of all kinds that have one.
+func (r *Recorder) openWindows() (err error) {
+	c := seen.Config{
+		Store: r.store, Identity: r.identity, FalsePositiveRate: r.keyRate, Cache: r.cache.room(), Log: r.log,
+	}
+	if r.cache != nil {
+		c.Overlook = r.cache.keeps
+	}
 	for _, k := range r.kinds.All() {
-		if k.InLedger() {
-			continue
+		if !k.InLedger() {
+			c.Kinds = append(c.Kinds, seen.Kind{Name: k.Name, Length: k.Window, Parts: k.Parts})
 		}
-		ring, err := favfilter.NewRing(r.store, identity, favfilter.RingConfig{
-			Length: k.Window, Parts: k.Parts, FalsePositiveRate: r.keyRate,
-		})
-		if err != nil {
-			return fmt.Errorf("kind %q: %w", k.Name, err)
-		}
-		r.rings[k.Name] = ring
 	}
-	return nil
+	r.seen, err = seen.Open(c)
+	return err
 }
 
-// windowID is that of the pages of a user's window.
-func (r *Recorder) windowID(hash uint64, k Kind) favfilter.PageID {
-	return favfilter.PageID{Number: r.homeOf(hash), Part: k.Name + "-" + strconv.FormatUint(hash, 16)}
-}
-
-// windowWrites are the activities of one call that go to windows, by page.
-type windowWrites struct {
-	pages map[favfilter.PageID]*windowWrite
-	order []*windowWrite
-}
-
-type windowWrite struct {
-	id     favfilter.PageID
-	kind   Kind
-	keys   []favfilter.Hash
-	result []int // the place of each key's answer
-}
-
-// add notes that activity number i of a call, of kind k, is to be written.
-func (ws *windowWrites) add(r *Recorder, k Kind, a Activity, i int) {
-	id := r.windowID(userHash(r.identity.Seed, a.User), k)
-	if ws.pages == nil {
-		ws.pages = make(map[favfilter.PageID]*windowWrite)
-	}
-	w := ws.pages[id]
-	if w == nil {
-		w = &windowWrite{id: id, kind: k}
-		ws.pages[id] = w
-		ws.order = append(ws.order, w)
-	}
+// addSeen has activity number i of a call, of a kind with a window, written with b.
+func (r *Recorder) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.identity.Seed
-	w.keys = append(w.keys, startHash(seed, k.Name, a.User, k.Target).With(favfilter.HashKey(seed, a.Target)))
-	w.result = append(w.result, i)
+	key := startHash(seed, k.Name, a.User, k.Target).With(favfilter.HashKey(seed, a.Target))
+	b.Add(k.Name, userHash(seed, a.User), key, i)
 }
 
-// recordWindows writes ws as of now, and sets outcomes for what was new.
-func (r *Recorder) recordWindows(ctx context.Context, ws windowWrites, now time.Time, outcomes []Outcome) error {
-	writers, ctx := errgroup.WithContext(ctx)
-	writers.SetLimit(windowWriters)
-	for _, w := range ws.order {
-		writers.Go(func() error {
-			fresh, err := r.rings[w.kind.Name].Add(ctx, w.id, now, w.keys, nil)
-			r.cache.wrote(w.id) // also where it failed: it may have taken effect
-			if err != nil {
-				return fmt.Errorf("record %s: %w", w.kind.Name, unavailable("pages", err))
-			}
-			for n, isNew := range fresh { // each place belongs to one write
-				if isNew {
-					outcomes[w.result[n]] = Changed
-				}
-			}
-			return nil
-		})
+// recordSeen writes b as of now, and sets outcomes for what was new.
+func (r *Recorder) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, outcomes []Outcome) error {
+	fresh, err := r.seen.Record(ctx, b, now)
+	for _, i := range fresh {
+		outcomes[i] = Changed
 	}
-	return writers.Wait()
+	return unavailable("pages", err)
 }
 
-// window is a View's look at a user's window.
-type window struct {
-	ring   *favfilter.Ring
-	id     favfilter.PageID
-	now    time.Time
-	loaded []favfilter.Loaded // of ring.Pages(id, now)
-	parts  []*favfilter.Page  // what of that is usable, nil where nothing is
-
-	held   bool   // it is the cache's, and needs not be read
-	writes uint64 // to windows like it before it was read, as the cache counts
-	begun  int64  // when it began to be read, as elapsed
-}
-
-// readWindow finds what of w.loaded is usable.
-func (r *Recorder) readWindow(ctx context.Context, w *window) {
-	w.parts = make([]*favfilter.Page, len(w.loaded))
-	for i, l := range w.loaded {
-		// One of another format version counts as empty, too: after an upgrade each feed meets some.
-		if l.Damage != nil && damageReason(l.Damage) == reasonDamaged {
-			r.log.WarnContext(ctx, "a part of a window is damaged and counts as empty", "error", l.Damage)
-		}
-		w.parts[i] = w.ring.Usable(l)
+// partsSeen reads the parts of a user's window from the store.
+func (r *Recorder) partsSeen(ctx context.Context, k Kind, user uint64) ([]seen.Part, error) {
+	w := r.seen.Window(k.Name, user, r.now())
+	loaded, err := r.load(ctx, w.Pages())
+	if err != nil {
+		return nil, unavailable("pages", err)
 	}
-}
-
-func (w *window) contains(h favfilter.Hash) bool {
-	for _, part := range w.parts {
-		if part != nil && part.Contains(h) {
-			return true
-		}
-	}
-	return false
-}
-
-// Part is a part of a window that reports an id.
-type Part struct {
-	Page      string    // its name among the pages
-	From      time.Time // it holds what was recorded from then on
-	Before    time.Time // and before then
-	Forgotten time.Time // when it goes
+	w.Fill(ctx, loaded)
+	return w.Parts(), nil
 }
 
 // Parts are the parts of the i-th kind's window that report id, the newest first.
-func (v *View) Parts(i int, id string) (parts []Part) {
+func (v *View) Parts(i int, id string) (parts []seen.Part) {
 	l := &v.kinds[i]
 	if l.window == nil {
 		return nil
 	}
-	w := l.window
-	h := l.direct.With(favfilter.HashKey(v.seed, id))
-	for n, page := range w.ring.Pages(w.id, w.now) {
-		if w.parts[n] != nil && w.parts[n].Contains(h) {
-			from, before := w.ring.Span(n, w.now)
-			parts = append(parts, Part{Page: page.String(), From: from, Before: before, Forgotten: before.Add(l.kind.Window)})
+	key := l.direct.With(favfilter.HashKey(v.seed, id))
+	for _, part := range l.window.Parts() {
+		if part.Page != nil && part.Page.Contains(key) {
+			parts = append(parts, part)
 		}
 	}
 	return parts
@@ -168,10 +82,5 @@ func (v *View) Record(ctx context.Context, i int, targets []string) error {
 	for n, target := range targets {
 		keys[n] = l.direct.With(favfilter.HashKey(v.seed, target))
 	}
-	_, err := l.window.ring.Add(ctx, l.window.id, l.window.now, keys, l.window.loaded)
-	v.cache.wrote(l.window.id)
-	if err != nil {
-		return fmt.Errorf("record %s: %w", l.kind.Name, unavailable("pages", err))
-	}
-	return nil
+	return unavailable("pages", l.window.Add(ctx, keys))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-func seen(user string, ids func(i int) string, n int) (batch []Activity) {
+func sightings(user string, ids func(i int) string, n int) (batch []Activity) {
 	for i := range n {
 		batch = append(batch, add(user, "seen", ids(i)))
 	}
@@ -42,7 +42,7 @@ func TestWindowsAreOneUsers(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	g.want(t, "2", "seen", "p", None)
 	g.want(t, "1", "seen", "p", Direct)
-	ids := g.rings["seen"].Pages(g.windowID(userHash(g.identity.Seed, "1"), g.kind(t, "seen")), g.Recorder.now())
+	ids := g.seen.Window("seen", userHash(g.identity.Seed, "1"), g.Recorder.now()).Pages()
 	loaded, err := g.store.Load(t.Context(), ids)
 	must(t, err)
 	if keys := loaded[0].Page.Header().Count; keys != 1 {
@@ -59,7 +59,7 @@ func TestWindowTakesAnyNumber(t *testing.T) {
 		for round := range 30 {
 			ids := posts(fmt.Sprint(round, "/"))
 			n := []int{1000, 1, 17, 400, 16}[round%5]
-			outcomes, err := g.Record(t.Context(), seen("1", ids, n))
+			outcomes, err := g.Record(t.Context(), sightings("1", ids, n))
 			must(t, err)
 			total += n
 			old += n - count(outcomes, Changed)
@@ -126,7 +126,7 @@ func TestWindowRepeatsAndRaces(t *testing.T) {
 			wg.Go(func() {
 				for i := range 15 {
 					ids := posts(fmt.Sprintf("%d/%d/", w, i))
-					if _, err := g.Record(t.Context(), seen("1", ids, 1+i%3*10)); err != nil {
+					if _, err := g.Record(t.Context(), sightings("1", ids, 1+i%3*10)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -141,7 +141,7 @@ func TestWindowRepeatsAndRaces(t *testing.T) {
 				}
 			}
 		}
-		changed, err := g.Record(t.Context(), seen("1", posts("0/0/"), 1))
+		changed, err := g.Record(t.Context(), sightings("1", posts("0/0/"), 1))
 		if err != nil || !slices.Equal(changed, []Outcome{Unchanged}) {
 			t.Errorf("seen again: %v, %v", changed, err)
 		}

@@ -73,12 +73,18 @@ func DecodePage(raw, marks []byte) (*Page, error) {
 // Header returns the page's header as it stands.
 func (p *Page) Header() Header { return p.header }
 
+// Size returns how large the page is, its collision bitmap included, whether that was loaded or not.
+func (p *Page) Size() Size {
+	size := sizeOf(p.header, len(p.raw), 0)
+	if size.Regions > 0 {
+		size.Bytes += uint32(p.marksBytes())
+	}
+	return size
+}
+
 // Standing is the page as [Store.Peek] tells of it.
 func (p *Page) Standing() Standing {
-	s := Standing{Header: p.header, Size: sizeOf(p.header, len(p.raw), 0)}
-	if s.Size.Regions > 0 {
-		s.Size.Bytes += uint32(p.marksBytes())
-	}
+	s := Standing{Header: p.header, Size: p.Size()}
 	for i := range p.layers {
 		s.Collided += uint32(p.layers[i].marks.Count())
 	}

@@ -115,7 +115,7 @@ func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Re
 			reason.Certainty = Unconfirmed
 			parts := view.Parts(i, id) // the newest first
 			for _, part := range parts {
-				reason.Parts = append(reason.Parts, part.Page)
+				reason.Parts = append(reason.Parts, part.ID.String())
 			}
 			reason.Since, reason.Until = parts[len(parts)-1].From, parts[0].Forgotten
 		}

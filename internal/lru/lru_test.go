@@ -1,18 +1,21 @@
-package activity
+package lru_test
 
 import (
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// An lru holds what a list of all that was put holds, from the last used on, up to its bytes.
-func TestLRU(t *testing.T) {
+// A Cache holds what a list of all that was put holds, from the last used on, up to its bytes.
+func TestCache(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type item struct{ key, value, bytes int }
 		const most = 100
-		l := newLRU[int, int](most)
+		largest := rapid.SampledFrom([]int{most / 2, most + 10}).Draw(t, "largest")
+		l := lru.New[int, int](most, largest)
 		var model []item // the least recently used first
 		find := func(key int) int { return slices.IndexFunc(model, func(i item) bool { return i.key == key }) }
 		drop := func(key int) (item, bool) {
@@ -28,13 +31,13 @@ func TestLRU(t *testing.T) {
 			key := rapid.IntRange(0, 9).Draw(t, "key")
 			switch rapid.IntRange(0, 20).Draw(t, "step") {
 			case 0:
-				l.clear()
+				l.Clear()
 				model = nil
 			case 1, 2:
-				l.drop(key)
+				l.Drop(key)
 				drop(key)
 			case 3, 4, 5, 6, 7, 8:
-				found, ok := l.get(key)
+				found, ok := l.Get(key)
 				want, wantOK := drop(key)
 				if wantOK {
 					model = append(model, want)
@@ -44,9 +47,11 @@ func TestLRU(t *testing.T) {
 				}
 			default:
 				bytes := rapid.IntRange(0, most+10).Draw(t, "bytes")
-				l.put(key, value, bytes)
+				l.Put(key, value, bytes)
 				drop(key)
-				model = append(model, item{key, value, bytes})
+				if bytes <= largest {
+					model = append(model, item{key, value, bytes})
+				}
 			}
 			sum := func() (n int) {
 				for _, i := range model {
@@ -57,8 +62,8 @@ func TestLRU(t *testing.T) {
 			for sum() > most && len(model) > 1 {
 				model = model[1:]
 			}
-			if l.bytes != sum() || l.items.Len() != len(model) {
-				t.Fatalf("%d bytes of %d values, want %d of %d", l.bytes, l.items.Len(), sum(), len(model))
+			if values, bytes := l.Size(); bytes != sum() || values != len(model) {
+				t.Fatalf("%d bytes of %d values, want %d of %d", bytes, values, sum(), len(model))
 			}
 		}
 	})

@@ -1,0 +1,279 @@
+package seen_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/activity/seen"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/lru"
+)
+
+const (
+	seed = 7
+	part = time.Hour
+)
+
+func key(id string) favfilter.Hash { return favfilter.HashKey(seed, id) }
+
+func config(store favfilter.Store) seen.Config {
+	return seen.Config{
+		Store: store, Identity: favfilter.Identity{Seed: seed, Pages: 16},
+		Kinds:             []seen.Kind{{Name: "seen", Length: 3 * part, Parts: 3}, {Name: "read", Length: 6 * part, Parts: 3}},
+		FalsePositiveRate: 1e-9, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func open(t testing.TB, c seen.Config) *seen.Windows {
+	t.Helper()
+	ws, err := seen.Open(c)
+	must(t, err)
+	return ws
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns the user's window, read from the store unless it is held.
+func read(t testing.TB, ws *seen.Windows, store favfilter.Store, kind string, user uint64, now time.Time) *seen.Window {
+	t.Helper()
+	w := ws.Window(kind, user, now)
+	if w.Held() {
+		return w
+	}
+	loaded, err := store.Load(t.Context(), w.Pages())
+	must(t, err)
+	other := favfilter.Loaded{Version: "of another page"}
+	if rest := w.Fill(t.Context(), append(loaded, other)); len(rest) != 1 || rest[0].Version != other.Version {
+		t.Fatalf("%d of the pages of others are left", len(rest))
+	}
+	return w
+}
+
+func record(t testing.TB, ws *seen.Windows, kind string, user uint64, now time.Time, ids ...string) (fresh []int) {
+	t.Helper()
+	var b seen.Batch
+	for i, id := range ids {
+		b.Add(kind, user, key(id), i)
+	}
+	fresh, err := ws.Record(t.Context(), &b, now)
+	must(t, err)
+	slices.Sort(fresh)
+	return fresh
+}
+
+// TestModel records, reads and forgets as a map of times would that forgets what has gone by.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		store := &favfilter.Memory{}
+		now := time.Unix(1_000_000*3600, 0)
+		store.Now = func() time.Time { return now }
+		c := config(store)
+		if rapid.Bool().Draw(r, "cache") {
+			c.Cache = lru.New[favfilter.PageID, any](1<<20, 1<<20)
+		}
+		ws := open(t, c)
+		lengths := map[string]time.Duration{"seen": 3 * part, "read": 6 * part}
+		type entry struct {
+			kind string
+			user uint64
+			id   string
+		}
+		model := make(map[entry]time.Time)
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			e := entry{
+				rapid.SampledFrom([]string{"seen", "read"}).Draw(r, "kind"),
+				rapid.Uint64Range(0, 3).Draw(r, "user") << 60, strconv.Itoa(rapid.IntRange(0, 5).Draw(r, "id")),
+			}
+			switch rapid.IntRange(0, 9).Draw(r, "step") {
+			case 0:
+				must(t, ws.Forget(t.Context(), e.user, now))
+				for of := range model {
+					if of.user == e.user {
+						delete(model, of)
+					}
+				}
+			case 1, 2:
+				now = now.Add(time.Duration(rapid.IntRange(0, 7*60).Draw(r, "minutes")) * time.Minute)
+			case 3, 4:
+				w := read(t, ws, store, e.kind, e.user, now)
+				must(t, w.Add(t.Context(), []favfilter.Hash{key(e.id)}))
+				model[e] = now
+			default:
+				record(t, ws, e.kind, e.user, now, e.id)
+				model[e] = now
+			}
+			for id := range 6 {
+				e.id = strconv.Itoa(id)
+				at, known := model[e]
+				slice := lengths[e.kind] / 3
+				kept := known && now.Sub(at) <= lengths[e.kind]
+				gone := !known || now.Sub(at.Truncate(slice)) >= lengths[e.kind]+slice
+				w := read(t, ws, store, e.kind, e.user, now)
+				found := []bool{false}
+				w.ContainsAll([]favfilter.Hash{key(e.id)}, found)
+				switch got := w.Contains(key(e.id)); {
+				case got != found[0]:
+					r.Fatalf("%v: Contains says %v, ContainsAll %v", e, got, found[0])
+				case kept && !got:
+					r.Fatalf("%v is missed after %v", e, now.Sub(at))
+				case gone && got:
+					r.Fatalf("%v is there after %v", e, now.Sub(at))
+				}
+			}
+		}
+	})
+}
+
+// Who records is told what was new, in each window of its own.
+func TestRecordTellsWhatIsNew(t *testing.T) {
+	store := &favfilter.Memory{}
+	ws, now := open(t, config(store)), time.Now()
+	if fresh := record(t, ws, "seen", 1, now, "a", "b", "a"); !slices.Equal(fresh, []int{0, 1}) {
+		t.Errorf("new are %v", fresh)
+	}
+	if fresh := record(t, ws, "seen", 1, now, "b", "c"); !slices.Equal(fresh, []int{1}) {
+		t.Errorf("new are %v", fresh)
+	}
+	var b seen.Batch
+	for i := range 100 { // of more users than are written at once
+		b.Add("seen", uint64(i)<<57, key("p"), i)
+		b.Add("read", uint64(i)<<57, key("p"), 100+i)
+	}
+	fresh, err := ws.Record(t.Context(), &b, now)
+	must(t, err)
+	if slices.Sort(fresh); len(fresh) != 200 || fresh[199] != 199 {
+		t.Errorf("%d are new: %v", len(fresh), fresh)
+	}
+}
+
+// Parts tell when a key was recorded at the earliest, and when it goes.
+func TestParts(t *testing.T) {
+	store := &favfilter.Memory{}
+	now := time.Unix(500_000*3600, 0).Add(10 * time.Minute)
+	store.Now = func() time.Time { return now }
+	ws := open(t, config(store))
+	record(t, ws, "seen", 1<<63, now, "a")
+	now = now.Add(part)
+	record(t, ws, "seen", 1<<63, now, "b")
+	parts := read(t, ws, store, "seen", 1<<63, now).Parts()
+	if len(parts) != 4 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	start := time.Unix(500_000*3600, 0).UTC()
+	for i, want := range []struct {
+		id   string
+		from time.Time
+	}{{"b", start.Add(part)}, {"a", start}} {
+		p := parts[i]
+		if p.Page == nil || !p.Page.Contains(key(want.id)) || !p.From.Equal(want.from) || !p.Before.Equal(want.from.Add(part)) ||
+			!p.Forgotten.Equal(want.from.Add(4*part)) || p.ID.Number != 8 {
+			t.Errorf("part %d: %+v, want %s from %v", i, p, want.id, want.from)
+		}
+	}
+	if parts[2].Page != nil || parts[3].Page != nil {
+		t.Error("a part has a page that nothing was recorded in")
+	}
+}
+
+// slow is a store in which something happens right after a read.
+type slow struct {
+	favfilter.Store
+	after func()
+}
+
+func (s *slow) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, err := s.Store.Load(ctx, ids)
+	if after := s.after; after != nil {
+		s.after = nil
+		after()
+	}
+	return loaded, err
+}
+
+// What was read before a write of this process, and arrives after it, is not held.
+func TestSlowReadIsNotHeld(t *testing.T) {
+	store := &slow{Store: &favfilter.Memory{}}
+	c := config(store)
+	c.Cache = lru.New[favfilter.PageID, any](1<<20, 1<<20)
+	ws, now := open(t, c), time.Now()
+	store.after = func() { record(t, ws, "seen", 1, now, "b") }
+	read(t, ws, store, "seen", 1, now)
+	if w := read(t, ws, store, "seen", 1, now); !w.Contains(key("b")) {
+		t.Error("a write that was acknowledged is missed")
+	}
+	if w := ws.Window("seen", 1, now); !w.Held() || !w.Contains(key("b")) {
+		t.Error("the window is not held")
+	}
+}
+
+// What other processes record is overlooked for the time that is allowed at most.
+func TestOverlook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &favfilter.Memory{}
+		c := config(store)
+		c.Cache, c.Overlook = lru.New[favfilter.PageID, any](1<<20, 1<<20), time.Second
+		ours, now := open(t, c), time.Now()
+		theirs := open(t, config(store))
+		read(t, ours, store, "seen", 1, now)
+		record(t, theirs, "seen", 1, now, "a")
+		time.Sleep(c.Overlook)
+		if !ours.Window("seen", 1, now).Held() {
+			t.Error("the window is not held for as long as is allowed")
+		}
+		time.Sleep(time.Nanosecond)
+		if w := read(t, ours, store, "seen", 1, now); !w.Contains(key("a")) {
+			t.Error("what another process recorded is missed for longer")
+		}
+	})
+}
+
+// Windows that take more than the cache lets one value have are read each time.
+func TestLargeWindowIsNotHeld(t *testing.T) {
+	store := &favfilter.Memory{}
+	c := config(store)
+	c.Cache = lru.New[favfilter.PageID, any](1<<20, 4096)
+	ws, now := open(t, c), time.Now()
+	record(t, ws, "seen", 1, now, "a")
+	read(t, ws, store, "seen", 1, now)
+	if !ws.Window("seen", 1, now).Held() {
+		t.Error("a small window is not held")
+	}
+	var many []string
+	for i := range 2000 {
+		many = append(many, fmt.Sprint(i))
+	}
+	record(t, ws, "seen", 1, now, many...)
+	if w := read(t, ws, store, "seen", 1, now); ws.Window("seen", 1, now).Held() || !w.Contains(key("1999")) {
+		t.Error("a large window is held, or lacks something")
+	}
+}
+
+// A store that fails is reported with the kind.
+func TestStoreFails(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ws, now := open(t, config(&favfilter.Memory{})), time.Now()
+	var b seen.Batch
+	b.Add("read", 1, key("a"), 0)
+	if _, err := ws.Record(ctx, &b, now); err == nil {
+		t.Error("a write with an ended context succeeds")
+	}
+	bad := config(&favfilter.Memory{})
+	bad.Kinds[1].Parts = 65
+	if _, err := seen.Open(bad); err == nil || err.Error()[:11] != `kind "read"` {
+		t.Errorf("65 parts: %v", err)
+	}
+}
