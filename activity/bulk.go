@@ -49,11 +49,8 @@ type bulkPage struct {
 	anew     bool // somebody else changed it too, or something of it went: the ledger has to be read for it
 }
 
-// NewBulk returns a Bulk, or nil without a ledger.
+// NewBulk returns a Bulk.
 func (r *Recorder) NewBulk() *Bulk {
-	if !r.HasLedger() {
-		return nil
-	}
 	return &Bulk{r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), rows: make(map[uint64]int)}
 }
 

@@ -41,14 +41,6 @@ func (c *Config) delays() time.Duration {
 	return max(0, c.StalenessBound)
 }
 
-// room is what windows share with pages; nil: there is none.
-func (c *cache) room() *lru.Cache[favfilter.PageID, any] {
-	if c == nil {
-		return nil
-	}
-	return c.held
-}
-
 // get returns the page of that name, or nil.
 func (c *cache) get(id favfilter.PageID) *favfilter.Page {
 	value, _ := c.held.Get(id)

@@ -68,23 +68,6 @@ type poll struct {
 // milliseconds to read, and all pages of a large filter take seconds.
 const longPoll = 4096
 
-// elapsedAhead is how far elapsed may be ahead of the clock, of this process or of another, where that stands still meanwhile: a
-// nanosecond for each call until it goes on.
-const elapsedAhead = time.Microsecond
-
-// elapsed is the time since the Recorder was opened, by the monotonic clock, which does not
-// jump when somebody sets the machine's. No two calls return the same: of two moments
-// it can always be told which came first.
-func (r *Recorder) elapsed() int64 {
-	for {
-		last := r.follow.last.Load()
-		now := max(int64(time.Since(r.opened)), last+1)
-		if r.follow.last.CompareAndSwap(last, now) {
-			return now
-		}
-	}
-}
-
 // jitter is by how much a measurement of the ledger's clock may be before an earlier one.
 const jitter = time.Second
 
@@ -114,10 +97,6 @@ func (r *Recorder) ledgerTime() time.Time {
 // fail or take too long, it asks the ledger for the sequence of the page. Where the ledger
 // cannot be reached, known is false, and what stands in the store is believed.
 func (r *Recorder) keepUp(ctx context.Context, user uint64) (page, moves uint32, known bool) {
-	if !r.HasLedger() {
-		page, moves = r.placeOf(user)
-		return page, moves, false
-	}
 	now := r.pollUp(ctx)
 	page, moves = r.placeOf(user) // after that: a poll may tell of a move
 	switch now {
@@ -325,18 +304,4 @@ func (f *follower) pollInterval() time.Duration {
 		return defaultBound / 2
 	}
 	return f.bound / 2
-}
-
-// every calls do at the interval until the Recorder is closed.
-func (r *Recorder) every(interval time.Duration, do func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			do()
-		case <-r.closed:
-			return
-		}
-	}
 }

@@ -174,7 +174,7 @@ func TestWindowsOfFormatTwo(t *testing.T) {
 func TestWithoutLedgerOfFormatTwo(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisStore(t, server)
-	g := openWithout(t, Config{Store: store, Pages: 2})
+	g := openWithout(t, PlainConfig{Store: store, Pages: 2})
 	for i := range 50 {
 		g.record(t, true, add(fmt.Sprint(i), "hide", "p"))
 	}
@@ -188,7 +188,7 @@ func TestWithoutLedgerOfFormatTwo(t *testing.T) {
 	before := snapshot(t, client)
 	refused := func(when string) {
 		t.Helper()
-		_, err := Open(t.Context(), Config{Store: redisStore(t, server), Pages: 2})
+		_, err := OpenPlain(t.Context(), PlainConfig{Store: redisStore(t, server), Pages: 2})
 		if !errors.Is(err, favfilter.ErrFormat) || !strings.Contains(err.Error(), "another format version: 2, this version reads 3") {
 			t.Errorf("%s: error %v, want ErrFormat", when, err)
 		}

@@ -27,7 +27,8 @@ var ErrNoPage = errors.New("there is no such page")
 // PageInside is what a page says, beside what the ledger says of it.
 type PageInside struct {
 	Number uint32
-	Own    bool // of one user alone
+	ID     favfilter.PageID // where it stands in the store
+	Own    bool             // of one user alone
 	State  PageState
 	Damage error // why it cannot be read; nil: it can, or there is none
 
@@ -81,7 +82,7 @@ func (r *Recorder) InspectPage(ctx context.Context, number uint32) (*PageInside,
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
 	}
 	p, rows, err := r.readSettled(ctx, number)
-	if err == nil && p.Ledger != nil {
+	if err == nil {
 		err = r.compare(ctx, p, rows)
 	}
 	if err != nil {
@@ -95,18 +96,11 @@ func (r *Recorder) hasPage(number uint32) bool {
 	if number < ledger.OwnPages {
 		return number < r.identity.Pages
 	}
-	return r.HasLedger() && r.placements.census().has(number)
+	return r.placements.census().has(number)
 }
 
 // readSettled reads a page and its rows, again while a write to it is on its way.
 func (r *Recorder) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
-	if !r.HasLedger() {
-		loaded, err := r.loadWhole(ctx, favfilter.PageID{Number: number})
-		if err != nil {
-			return nil, nil, err
-		}
-		return r.insideOf(number, loaded), nil, nil
-	}
 	for tries := 1; ; tries++ {
 		p, rows, err := r.readInside(ctx, number)
 		settled := err != nil || p.Page == nil || p.Standing.Header.Sequence == p.Ledger.Sequence
@@ -128,7 +122,8 @@ func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, 
 		return nil, nil, unavailable("ledger", err)
 	}
 	r.sequences.of(number).learn(s.Sequence)
-	p := r.insideOf(number, loaded)
+	p := r.insideOf(number, r.pageID(number), loaded)
+	p.Own = number >= ledger.OwnPages && r.placements.census().isOwn(number)
 	p.Ledger = &LedgerPage{Sequence: s.Sequence, Moves: s.Moves}
 	switch {
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
@@ -146,18 +141,15 @@ func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, 
 }
 
 // insideOf is what a page says by itself.
-func (r *Recorder) insideOf(number uint32, l favfilter.Loaded) *PageInside {
-	p := &PageInside{
-		Number: number, Own: number >= ledger.OwnPages && r.placements.census().isOwn(number),
-		Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int),
-	}
+func (r *reader) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
+	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
 	p.Standing = favfilter.Standing{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
 	if l.Page != nil {
 		p.Standing = l.Page.Standing()
 		shape := p.Standing.Header.Shape
 		p.Limit, p.Capacity = shape.Limit(r.keyRate), shape.Capacity(r.keyRate)
 	}
-	p.State = r.plainState(p.Standing)
+	p.State = r.stateAlone(p.Standing)
 	return p
 }
 
@@ -206,21 +198,6 @@ func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
 	return n
 }
 
-// loadWhole reads one page with its marks.
-func (r *Recorder) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
-	limited, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	loaded, err := r.store.LoadWhole(limited, []favfilter.PageID{id})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return favfilter.Loaded{}, ctx.Err()
-	case err != nil:
-		return favfilter.Loaded{}, unavailable("pages", err)
-	default:
-		return loaded[0], nil
-	}
-}
-
 // Rebuilt is a page that was made anew.
 type Rebuilt struct {
 	Number   uint32
@@ -233,9 +210,6 @@ type Rebuilt struct {
 // RebuildPage makes a page anew from the ledger, whatever is in its place, and returns when it stands there. Errors are
 // [ErrNoPage], a [*NoLedgerError], an [*UnavailableError], or that of ctx.
 func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
-	if !r.HasLedger() {
-		return Rebuilt{}, &NoLedgerError{"to make a page anew"}
-	}
 	if !r.hasPage(number) {
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}

@@ -15,13 +15,6 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
-	t.Helper()
-	p, err := g.InspectPage(t.Context(), page)
-	must(t, err)
-	return p
-}
-
 // somePopulation is known to the last key: on the one page that there is.
 func somePopulation(t *testing.T, g *rig) {
 	t.Helper()

@@ -162,7 +162,7 @@ func (s harmed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 
 // Without a ledger a page that is not there is unused, and one that cannot be read is damaged.
 func TestInspectWithoutLedgerAmiss(t *testing.T) {
-	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 4})
+	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
 	if p := g.inspectOne(t, 1); p.State != PageUnused || !p.Agrees() || p.Damage != nil {
 		t.Errorf("where nothing is: %+v", p)
 	}

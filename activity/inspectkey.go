@@ -74,7 +74,8 @@ type KeySide struct {
 	Removal Removal
 	Verdict Verdict
 
-	Row *Item // what the ledger has; nil: nothing, or it was not asked
+	Confirmed bool  // a ledger says whether it has the row
+	Row       *Item // what the ledger has; nil: nothing, or there is none to ask
 	// From and Forgotten are those of a part of a window: when what it holds can have been recorded at the earliest, and
 	// when it goes.
 	From, Forgotten time.Time
@@ -84,6 +85,34 @@ type KeySide struct {
 // reads as much as [Recorder.InspectPage] of two pages. Errors are an [*InvalidError] of field "kind", "user" or "target",
 // an [*UnavailableError], or that of ctx.
 func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
+	type read struct {
+		inside *PageInside
+		rows   []ledger.Row
+	}
+	pages := make(map[string]read) // by owner
+	return r.inspectKey(ctx, kind, user, target, func(s *KeySide) (*PageInside, error) {
+		p, ok := pages[s.Owner]
+		if !ok {
+			var err error
+			if p.inside, p.rows, err = r.readUserPage(ctx, userHash(r.identity.Seed, s.Owner)); err != nil {
+				return nil, err
+			}
+			pages[s.Owner] = p
+		}
+		// As of the moment that the page was read at: what was recorded since is in neither.
+		if !slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
+			return row.Target == s.Target && row.Kind == s.Kind && row.Owner == s.Owner
+		}) {
+			return p.inside, nil
+		}
+		return p.inside, r.askOfRow(ctx, s)
+	})
+}
+
+// inspectKey is InspectKey. read returns the page of a side, and notes what the ledger has of it.
+func (r *reader) inspectKey(
+	ctx context.Context, kind, user, target string, read func(s *KeySide) (*PageInside, error),
+) (*KeyInside, error) {
 	k, ok := r.kinds.Named(kind)
 	if !ok {
 		return nil, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", kind)}
@@ -94,7 +123,7 @@ func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*
 	in := &KeyInside{Kind: k, User: user, Target: target}
 	var err error
 	if k.InLedger() {
-		err = r.inspectKey(ctx, in)
+		err = r.inspectSides(in, read)
 	} else {
 		err = r.inspectWindow(ctx, in)
 	}
@@ -104,7 +133,7 @@ func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*
 	return in, nil
 }
 
-func (r *Recorder) inspectKey(ctx context.Context, in *KeyInside) error {
+func (r *reader) inspectSides(in *KeyInside, read func(s *KeySide) (*PageInside, error)) error {
 	k := in.Kind
 	sides := []KeySide{{Side: "direct", Kind: k.Name, Owner: in.User, Target: in.Target}}
 	if k.Reverse != "" {
@@ -113,31 +142,14 @@ func (r *Recorder) inspectKey(ctx context.Context, in *KeyInside) error {
 			KeySide{Side: "reverse", Kind: k.Name, Owner: in.Target, Target: in.User},
 			KeySide{Side: "reverse_mirror", Kind: k.Reverse, Owner: in.User, Target: in.Target})
 	}
-	type read struct {
-		inside *PageInside
-		rows   []ledger.Row
-	}
-	pages := make(map[string]read) // by owner
 	for i := range sides {
 		s := &sides[i]
-		p, ok := pages[s.Owner]
-		if !ok {
-			var err error
-			if p.inside, p.rows, err = r.readUserPage(ctx, userHash(r.identity.Seed, s.Owner)); err != nil {
-				return err
-			}
-			pages[s.Owner] = p
+		inside, err := read(s)
+		if err != nil {
+			return err
 		}
-		// As of the moment that the page was read at: what was recorded since is in neither.
-		if slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
-			return row.Target == s.Target && row.Kind == s.Kind && row.Owner == s.Owner
-		}) {
-			if err := r.askOfRow(ctx, s); err != nil {
-				return err
-			}
-		}
-		s.Page, s.Number, s.State = r.pageID(p.inside.Number).String(), p.inside.Number, p.inside.State
-		r.trace(s, k, p.inside.Page)
+		s.Page, s.Number, s.State, s.Confirmed = inside.ID.String(), inside.Number, inside.State, inside.Ledger != nil
+		r.trace(s, k, inside.Page)
 	}
 	in.Sides = sides
 	return nil
@@ -160,28 +172,27 @@ func (r *Recorder) askOfRow(ctx context.Context, s *KeySide) error {
 }
 
 // trace looks for the key of a side in its page.
-func (r *Recorder) trace(s *KeySide, k Kind, page *favfilter.Page) {
+func (r *reader) trace(s *KeySide, k Kind, page *favfilter.Page) {
 	if page != nil {
 		seed := r.identity.Seed
 		s.Traced = page.Trace(startHash(seed, s.Kind, s.Owner, k.Target).With(favfilter.HashKey(seed, s.Target)))
 	}
-	s.Verdict = r.verdict(s, k)
+	s.Verdict = r.verdict(s)
 	switch {
 	case !s.Traced.Reported:
 		s.Removal = NothingToRemove
 	case !k.InLedger():
 		s.Removal = RemovedByTime
-	case s.Traced.Removable, !r.HasLedger() && s.Traced.Clearable > 0:
+	case s.Traced.Removable, !s.Confirmed && s.Traced.Clearable > 0:
 		s.Removal = RemovedByClearing
-	case r.HasLedger():
+	case s.Confirmed:
 		s.Removal = RemovedByRebuild
 	default:
 		s.Removal = NotRemovable
 	}
 }
 
-func (r *Recorder) verdict(s *KeySide, k Kind) Verdict {
-	confirmed := k.InLedger() && r.HasLedger()
+func (r *reader) verdict(s *KeySide) Verdict {
 	switch reported := s.Traced.Reported; {
 	case s.Row != nil && !s.Row.Until.IsZero() && !s.Row.Until.After(r.now()):
 		return Over
@@ -191,7 +202,7 @@ func (r *Recorder) verdict(s *KeySide, k Kind) Verdict {
 		return Lost
 	case !reported:
 		return Gone
-	case confirmed:
+	case s.Confirmed:
 		return FalsePositive
 	default:
 		return Reported
@@ -199,7 +210,7 @@ func (r *Recorder) verdict(s *KeySide, k Kind) Verdict {
 }
 
 // inspectWindow looks for the key in the parts of the user's window that stand, the newest first.
-func (r *Recorder) inspectWindow(ctx context.Context, in *KeyInside) error {
+func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
 	parts, err := r.partsSeen(ctx, in.Kind, userHash(r.identity.Seed, in.User))
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,16 +20,6 @@ func (in *KeyInside) side(t *testing.T, name string) KeySide {
 	}
 	t.Fatalf("no side %s of %s", name, in.Kind.Name)
 	return KeySide{}
-}
-
-func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
-	t.Helper()
-	in, err := g.InspectKey(t.Context(), kind, user, target)
-	must(t, err)
-	if words := in.Words(); len(words) != max(1, len(in.Sides)) {
-		t.Errorf("%d sides, and of them %q", len(in.Sides), words)
-	}
-	return in
 }
 
 // What an undo is said to do is what it does, and what is said of a key is what a feed and the ledger say of it.
@@ -214,7 +203,7 @@ func TestInspectWindowKey(t *testing.T) {
 // Without a ledger what can be undone is known, and nothing else; also of pages that have grown.
 func TestInspectWithoutLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := openWithout(t, Config{Store: store, Pages: 1, FalsePositiveRate: 0.4})
+		g := openWithout(t, PlainConfig{Store: store, Pages: 1, FalsePositiveRate: 0.4})
 		var batch []Activity
 		for i := range 3000 { // made for 512
 			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
@@ -252,9 +241,6 @@ func TestInspectWithoutLedger(t *testing.T) {
 		u, err := g.InspectUser(t.Context(), "1")
 		if err != nil || u.Keys != nil || u.Page != 0 || u.Inside.Standing.Header.Count == 0 || u.FeedBytes == 0 {
 			t.Errorf("%+v, %v", u, err)
-		}
-		if _, err := g.RebuildPage(t.Context(), 0); !errors.As(err, new(*NoLedgerError)) {
-			t.Errorf("rebuild: %v", err)
 		}
 	})
 }

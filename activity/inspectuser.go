@@ -51,25 +51,34 @@ func (r *Recorder) InspectUser(ctx context.Context, user string) (*UserInside, e
 }
 
 func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, error) {
-	u := &UserInside{User: user, Hash: userHash(r.identity.Seed, user), Lacks: make(map[string]int)}
-	u.Home = r.homeOf(u.Hash)
+	u := r.newUserInside(user)
 	inside, rows, err := r.readUserPage(ctx, u.Hash)
 	if err != nil {
 		return nil, err
 	}
-	u.Page, u.Own, u.Inside = inside.Number, inside.Own, inside
-	if inside.Ledger != nil {
-		if err := r.compare(ctx, inside, rows); err != nil {
-			return nil, err
-		}
-		if err := r.compareUser(ctx, u, rows); err != nil {
-			return nil, err
-		}
+	u.Probed = r.isLarge(inside.Number)
+	u.put(inside)
+	if err := r.compare(ctx, inside, rows); err != nil {
+		return nil, err
 	}
-	if u.Probed = r.isLarge(u.Page); inside.Page != nil && !u.Probed {
-		u.FeedBytes = bitsBytes(inside.Page)
+	if err := r.compareUser(ctx, u, rows); err != nil {
+		return nil, err
 	}
 	return u, r.inspectWindows(ctx, u)
+}
+
+func (r *reader) newUserInside(user string) *UserInside {
+	u := &UserInside{User: user, Hash: userHash(r.identity.Seed, user), Lacks: make(map[string]int)}
+	u.Home = r.homeOf(u.Hash)
+	return u
+}
+
+// put notes the page that the user is on.
+func (u *UserInside) put(inside *PageInside) {
+	u.Page, u.Own, u.Inside = inside.Number, inside.Own, inside
+	if inside.Page != nil && !u.Probed {
+		u.FeedBytes = bitsBytes(inside.Page)
+	}
 }
 
 // readUserPage reads the page of a user, wherever they move meanwhile.
@@ -80,10 +89,8 @@ func (r *Recorder) readUserPage(ctx context.Context, hash uint64) (*PageInside, 
 		if err != nil {
 			return nil, nil, err
 		}
-		if inside.Ledger != nil {
-			if err := r.followMoves(ctx, hash, page, inside.Ledger.Moves); err != nil {
-				return nil, nil, err
-			}
+		if err := r.followMoves(ctx, hash, page, inside.Ledger.Moves); err != nil {
+			return nil, nil, err
 		}
 		if r.pageOf(hash) == page {
 			return inside, rows, nil
@@ -115,7 +122,7 @@ func (r *Recorder) compareUser(ctx context.Context, u *UserInside, rows []ledger
 }
 
 // inspectWindows reads the windows of a user.
-func (r *Recorder) inspectWindows(ctx context.Context, u *UserInside) error {
+func (r *reader) inspectWindows(ctx context.Context, u *UserInside) error {
 	for _, k := range r.kinds.All() {
 		if k.InLedger() {
 			continue

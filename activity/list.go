@@ -38,9 +38,6 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 	if err := CheckID(user, "user"); err != nil {
 		return Listing{}, err
 	}
-	if !r.HasLedger() {
-		return Listing{}, &NoLedgerError{"a list"}
-	}
 	if limit < 1 || limit > MaxListed {
 		return Listing{}, &InvalidError{Code: CodeOutOfRange, Field: "limit", Message: fmt.Sprintf("%d is not in 1 to %d", limit, MaxListed)}
 	}

@@ -14,20 +14,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// openWithout opens a Recorder without a ledger.
-func openWithout(t testing.TB, c Config) *rig {
-	t.Helper()
-	r, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return &rig{Recorder: r, store: c.Store}
-}
-
 func TestWithoutLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := openWithout(t, Config{Store: store, Pages: 4})
+		g := openWithout(t, PlainConfig{Store: store, Pages: 4})
 		g.record(t, true, add("1", "block", "2"))
 		g.record(t, false, add("1", "block", "2"))
 		g.record(t, true, add("1", "hide", "a_b%c"))
@@ -47,9 +36,9 @@ func TestWithoutLedger(t *testing.T) {
 		}
 		look()
 		g.Close()
-		g = openWithout(t, Config{Store: store}) // the store says how it was made
-		if g.Pages() != 4 {
-			t.Errorf("opened again with %d pages", g.Pages())
+		g = openWithout(t, PlainConfig{Store: store}) // the store says how it was made
+		if g.Plain.Pages() != 4 {
+			t.Errorf("opened again with %d pages", g.Plain.Pages())
 		}
 		look()
 		g.record(t, true, undo("1", "block", "2"))
@@ -72,7 +61,7 @@ func TestWithoutLedger(t *testing.T) {
 // present when it came rests on the bits of others, and takes these along when it is undone.
 func TestWithoutLedgerInBulk(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := openWithout(t, Config{Store: store, Pages: 2})
+		g := openWithout(t, PlainConfig{Store: store, Pages: 2})
 		m := bulk{live: map[Activity]bool{}, looked: map[Activity]bool{}, stuck: map[Activity]bool{}}
 		rng := rand.New(rand.NewPCG(1, 9))
 		for range 60 {
@@ -84,7 +73,7 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 			}
 		}
 		for a := range m.live {
-			if g.check(t, a.User, "hide", a.Target) == None && !m.looked[a] {
+			if g.using.check(t, a.User, "hide", a.Target) == None && !m.looked[a] {
 				m.lost++
 			}
 		}
@@ -167,23 +156,18 @@ func (m *bulk) note(t *testing.T, a Activity, o Outcome) {
 
 // TestWithoutLedgerRefuses: what a filter alone cannot do is refused, and changes nothing.
 func TestWithoutLedgerRefuses(t *testing.T) {
-	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 2})
+	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
 	ctx := t.Context()
 	g.record(t, true, add("1", "block", "2"))
 	timed := add("1", "hide", "p")
 	timed.Until = time.Now().Add(time.Hour)
-	for name, call := range map[string]func() error{
-		"list":    func() error { _, err := g.List(ctx, "1", "block", "", 10); return err },
-		"confirm": func() error { _, err := g.Confirm(ctx, "1", nil); return err },
-		"preview": func() error { _, err := g.Preview(ctx, "1", "block", []string{"2"}); return err },
-		"counts":  func() error { _, err := g.Counts(ctx, "1"); return err },
-		"export":  func() error { return g.Export(ctx, "1", func(Activity) error { return nil }) },
-		"delete":  func() error { _, err := g.DeleteUser(ctx, "1"); return err },
-	} {
-		var without *NoLedgerError
-		if err := call(); !errors.As(err, &without) {
-			t.Errorf("%s: %v", name, err)
-		}
+	var without *NoLedgerError
+	if r, err := WithLedger(g.Plain, "a list"); r != nil || !errors.As(err, &without) || without.Call != "a list" {
+		t.Errorf("with a ledger: %v, %v", r, err)
+	}
+	with := newRig(t, &favfilter.Memory{}, 1).Recorder
+	if r, err := WithLedger(with, "a list"); r != with || err != nil {
+		t.Errorf("with a ledger: %v, %v", r, err)
 	}
 	var invalid *InvalidError
 	if _, err := g.Record(ctx, []Activity{add("1", "hide", "q"), timed}); !errors.As(err, &invalid) || invalid.Code != CodeNoLedger ||
@@ -194,7 +178,7 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 	g.want(t, "1", "hide", "q", None)
 	limited, err := NewKinds(Kind{Name: "hide", Plural: "hides", Target: Post, Effect: Drop, Limit: 5})
 	must(t, err)
-	if _, err := Open(ctx, Config{Store: &favfilter.Memory{}, Kinds: limited}); err == nil {
+	if _, err := OpenPlain(ctx, PlainConfig{Store: &favfilter.Memory{}, Kinds: limited}); err == nil {
 		t.Error("a limit is taken without a ledger")
 	}
 }
@@ -202,18 +186,18 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 // TestWithoutLedgerSettings: a filter is not opened as what it is not.
 func TestWithoutLedgerSettings(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := openWithout(t, Config{Store: store, Pages: 4})
+		g := openWithout(t, PlainConfig{Store: store, Pages: 4})
 		g.record(t, true, add("1", "block", "2"))
-		for name, c := range map[string]Config{
+		for name, c := range map[string]PlainConfig{
 			"pages": {Store: store, Pages: 8}, "rate": {Store: store, FalsePositiveRate: 0.1},
 		} {
-			if _, err := Open(t.Context(), c); !errors.Is(err, favfilter.ErrMismatch) {
+			if _, err := OpenPlain(t.Context(), c); !errors.Is(err, favfilter.ErrMismatch) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})
 	store := &favfilter.Memory{}
-	openWithout(t, Config{Store: store, Pages: 4})
+	openWithout(t, PlainConfig{Store: store, Pages: 4})
 	l := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 4)
 	if _, err := Open(t.Context(), Config{Store: store, Ledger: l}); !errors.Is(err, favfilter.ErrMismatch) {
 		t.Errorf("pages without a ledger: %v", err)
@@ -221,16 +205,16 @@ func TestWithoutLedgerSettings(t *testing.T) {
 	store = &favfilter.Memory{}
 	g := newRig(t, store, 1)
 	g.record(t, true, add("1", "block", "2"))
-	if _, err := Open(t.Context(), Config{Store: store}); !errors.Is(err, favfilter.ErrMismatch) {
+	if _, err := OpenPlain(t.Context(), PlainConfig{Store: store}); !errors.Is(err, favfilter.ErrMismatch) {
 		t.Errorf("pages of a ledger: %v", err)
 	}
 }
 
 // TestWithoutLedgerAndStore: without either there is no answer.
 func TestWithoutLedgerAndStore(t *testing.T) {
-	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 2})
+	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
 	g.useStore(t, downStore{})
-	if _, err := g.View(t.Context(), "1", g.Kinds().All(), nil); dependency(err) != "pages" {
+	if _, err := g.View(t.Context(), "1", g.Plain.Kinds().All(), nil); dependency(err) != "pages" {
 		t.Errorf("view: %v", err)
 	}
 	if ready, down := g.Ready(context.Background()); ready || len(down) != 1 {
@@ -249,12 +233,12 @@ func TestWithoutLedgerAndPageZero(t *testing.T) {
 			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: number}, Seen: loaded[0].Version})
 			must(t, err)
 		}
-		a := openWithout(t, Config{Store: store, Pages: 4})
+		a := openWithout(t, PlainConfig{Store: store, Pages: 4})
 		for user := range 64 { // enough for some on each page
 			a.record(t, true, add(fmt.Sprint(user), "hide", "p"))
 		}
 		remove(0)
-		b := openWithout(t, Config{Store: store})
+		b := openWithout(t, PlainConfig{Store: store})
 		if b.identity != a.identity {
 			t.Errorf("without page 0: %+v, it was %+v", b.identity, a.identity)
 		}
@@ -262,7 +246,7 @@ func TestWithoutLedgerAndPageZero(t *testing.T) {
 			remove(number)
 		}
 		a.keepFilter()
-		b = openWithout(t, Config{Store: store})
+		b = openWithout(t, PlainConfig{Store: store})
 		b.record(t, true, add("1", "block", "2"))
 		a.want(t, "2", "block", "1", Reverse)
 	})
@@ -271,25 +255,25 @@ func TestWithoutLedgerAndPageZero(t *testing.T) {
 // TestWithoutLedgerAtOnce: processes that open a new filter at once open one.
 func TestWithoutLedgerAtOnce(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		recorders := make([]*Recorder, 4)
+		filters := make([]*Plain, 4)
 		var wg sync.WaitGroup
-		for i := range recorders {
+		for i := range filters {
 			wg.Go(func() {
-				r, err := Open(t.Context(), Config{Store: store, Pages: 4})
+				r, err := OpenPlain(t.Context(), PlainConfig{Store: store, Pages: 4})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				recorders[i] = r
+				filters[i] = r
 			})
 		}
 		wg.Wait()
-		for _, r := range recorders {
+		for _, r := range filters {
 			if r == nil {
 				t.FailNow()
 			}
-			if r.identity != recorders[0].identity {
-				t.Errorf("%+v and %+v", r.identity, recorders[0].identity)
+			if r.identity != filters[0].identity {
+				t.Errorf("%+v and %+v", r.identity, filters[0].identity)
 			}
 			r.Close()
 		}
@@ -305,14 +289,14 @@ func TestWithoutLedgerOverOne(t *testing.T) {
 		user = fmt.Sprint(i)
 	}
 	g.record(t, true, add(user, "hide", "p"))
-	if _, err := Open(t.Context(), Config{Store: store}); !errors.Is(err, favfilter.ErrMismatch) {
+	if _, err := OpenPlain(t.Context(), PlainConfig{Store: store}); !errors.Is(err, favfilter.ErrMismatch) {
 		t.Errorf("pages of a ledger: %v", err)
 	}
 }
 
 // TestStuckOnOneSide: a block that cannot be undone on one side is not undone on the other.
 func TestStuckOnOneSide(t *testing.T) {
-	g := openWithout(t, Config{Store: &favfilter.Memory{}, Pages: 4})
+	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
 	var batch []Activity
 	for i := range 6000 {
 		batch = append(batch, add(fmt.Sprint("u", i%50), "block", fmt.Sprint("v", i)))
@@ -320,7 +304,7 @@ func TestStuckOnOneSide(t *testing.T) {
 	_, err := g.Record(t.Context(), batch)
 	must(t, err)
 	whole := func(a Activity) bool { // what is not there may look as if it were, so that either match will do
-		return g.check(t, a.User, "block", a.Target) != None && g.check(t, a.Target, "block", a.User) != None
+		return g.using.check(t, a.User, "block", a.Target) != None && g.using.check(t, a.Target, "block", a.User) != None
 	}
 	stuck, lost := 0, 0
 	for i := range batch {

@@ -181,11 +181,6 @@ func (p *placements) census() *census {
 	return c
 }
 
-// homeOf is the home of a user: the number of their home page, in whose slot of the store their windows are.
-func (r *Recorder) homeOf(hash uint64) uint32 {
-	return ledger.Identity{Pages: r.identity.Pages}.Page(hash)
-}
-
 // placeOf is the page of a user, and how often users moved out of it or into it.
 func (r *Recorder) placeOf(hash uint64) (page, moves uint32) {
 	home := r.homeOf(hash)

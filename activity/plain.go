@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -20,59 +25,85 @@ const (
 	keepInterval = time.Second
 )
 
-// NoLedgerError is about a call that needs a ledger, of a [Recorder] that has none.
-type NoLedgerError struct{ Call string }
+// PlainConfig is what a [Plain] is made of.
+type PlainConfig struct {
+	_ struct{} // fields are named
 
-func (e *NoLedgerError) Error() string {
-	return e.Call + " needs a ledger, and there is none: a filter alone cannot tell what it holds"
+	Store favfilter.Store // one filter alone
+	// Pages is the number of pages of a new filter, a power of two; 0: what the store has, or 16384.
+	Pages uint32
+	Kinds *Kinds // none with a limit; default: BuiltinKinds()
+
+	// FalsePositiveRate is as that of [Config].
+	FalsePositiveRate float64
+
+	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
+	// by Record. Default: nothing.
+	Persist func(context.Context) error
+
+	Now    func() time.Time // the clock by which activities are recorded; default: time.Now
+	Logger *slog.Logger     // default: discards
 }
 
-// openPlain makes a Recorder without a ledger: the pages are all there is of every kind. The
-// filter that the store holds says how it was made; a new one gets a random seed, and c.Pages pages.
-func openPlain(ctx context.Context, c Config) (*Recorder, error) {
-	for _, k := range c.Kinds.All() {
+// Plain is [Activities] without a ledger: the pages are all there is of every kind. An activity that looks present is not
+// recorded again, an undo may fail with [Stuck], and what the store loses is lost. A Plain is safe for concurrent use.
+type Plain struct {
+	reader
+
+	filter  *favfilter.Filter
+	persist func(context.Context) error
+	looking sync.Mutex // held by who looks at pages for the survey
+	next    uint32     // page to be looked at then
+}
+
+// OpenPlain returns a Plain. The filter that the store holds says how it was made; a new one gets a random seed, and c.Pages
+// pages. Errors wrap [favfilter.ErrMismatch] where the store holds another filter, or a [*NoLedgerError] where a kind has a
+// limit.
+func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
+	common := Config{FalsePositiveRate: c.FalsePositiveRate, Kinds: c.Kinds, Persist: c.Persist, Logger: c.Logger}
+	common.setDefaults()
+	if err := checkRate(common.FalsePositiveRate); err != nil {
+		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
+	}
+	for _, k := range common.Kinds.All() {
 		if k.Limit > 0 {
-			return nil, fmt.Errorf("kind %q: %w", k.Name, &NoLedgerError{"a limit"})
+			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a limit"})
 		}
 	}
-	r := &Recorder{
-		store:  c.Store,
-		kinds:  c.Kinds,
-		now:    c.Now,
-		log:    c.Logger,
-		closed: make(chan struct{}),
-		owners: newOwners(),
-		images: newImages(),
-
-		placements: newPlacements(0),
-		persist:    c.Persist,
-		opened:     time.Now(),
+	p := &Plain{
+		reader: reader{
+			lifecycle: newLifecycle(ctx), store: c.Store, kinds: common.Kinds, now: c.Now, log: common.Logger,
+			rate:    common.FalsePositiveRate,
+			keyRate: common.FalsePositiveRate / float64(common.Kinds.lookups()),
+		},
+		persist: common.Persist,
 	}
-	r.rate, r.keyRate = c.FalsePositiveRate, c.FalsePositiveRate/float64(c.Kinds.lookups())
-	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if err := r.openFilter(ctx, c); err != nil {
-		return nil, err
+	if p.now == nil {
+		p.now = time.Now
 	}
-	r.survey = newSurvey(r.identity.Pages)
-	if err := r.openWindows(); err != nil {
-		return nil, err
+	if err := p.openFilter(ctx, c); err != nil {
+		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
-	r.ended.Go(func() { r.every(keepInterval, r.keepFilter) })
-	return r, nil
+	p.survey = newSurvey(p.identity.Pages)
+	if err := p.openWindows(nil); err != nil {
+		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
+	}
+	p.ended.Go(func() { p.every(keepInterval, p.keepFilter) })
+	return p, nil
 }
 
 // openFilter opens the filter that the store holds, or makes it. Of several that make it at once, one is
 // the first, and the others take its.
-func (r *Recorder) openFilter(ctx context.Context, c Config) error {
+func (p *Plain) openFilter(ctx context.Context, c PlainConfig) error {
 	for tries := 3; ; tries-- {
 		identity, err := plainIdentity(ctx, c)
 		if err != nil {
 			return err
 		}
-		r.identity = identity
-		r.plain, err = favfilter.Open(ctx, c.Store, favfilter.Config{
+		p.identity = identity
+		p.filter, err = favfilter.Open(ctx, c.Store, favfilter.Config{
 			Capacity:          plainKeys * int(identity.Pages),
-			FalsePositiveRate: r.keyRate,
+			FalsePositiveRate: p.keyRate,
 			Pages:             identity.Pages,
 			Seed:              identity.Seed,
 			PageBy:            ownerOf,
@@ -85,20 +116,20 @@ func (r *Recorder) openFilter(ctx context.Context, c Config) error {
 }
 
 // keepFilter sees to it that the store says how the filter was made, also after it has lost everything.
-func (r *Recorder) keepFilter() {
-	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+func (p *Plain) keepFilter() {
+	ctx, cancel := context.WithTimeout(p.base, loadTimeout)
 	defer cancel()
-	err := r.plain.Keep(ctx)
+	err := p.filter.Keep(ctx)
 	if errors.Is(err, favfilter.ErrMismatch) {
-		r.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
+		p.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
 		return
 	}
-	r.noteStore(ctx, err)
+	p.noteStore(ctx, err)
 }
 
 // plainIdentity is that of the filter in the store, or of a new one. Page 0 tells; where it was lost,
 // any other does.
-func plainIdentity(ctx context.Context, c Config) (favfilter.Identity, error) {
+func plainIdentity(ctx context.Context, c PlainConfig) (favfilter.Identity, error) {
 	found, err := standingIdentity(ctx, c.Store, 1)
 	if err == nil && found == nil {
 		found, err = standingIdentity(ctx, c.Store, max(c.Pages, plainPages))
@@ -141,18 +172,6 @@ func standingIdentity(ctx context.Context, store favfilter.Store, pages uint32) 
 	return nil, nil //nolint:nilnil // an empty store
 }
 
-// refusePlain fails if the store holds a filter without a ledger: its pages would be taken for those of another
-// ledger, and made anew from one that does not have what they hold. Where the store cannot be asked, they are.
-func (r *Recorder) refusePlain(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	loaded, err := r.store.Load(limited, []favfilter.PageID{{}})
-	if err != nil || loaded[0].Page == nil || loaded[0].Page.Header().Incarnation != 0 {
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: without a ledger, opened with one", favfilter.ErrMismatch)
-}
-
 // ownerOf is the id of the user whose page a key is in.
 func ownerOf(key string) string {
 	_, rest, _ := strings.Cut(key, ":U")
@@ -169,36 +188,78 @@ func keysOf(k Kind, a Activity) []string {
 	return keys
 }
 
-// recordPlain records activities in pages that no ledger backs: those numbered in of, in their
-// order. Additions, and removals, that follow on each other share a call of the store.
-func (r *Recorder) recordPlain(ctx context.Context, activities []Activity, of []int, outcomes []Outcome) error {
+// Record records activities as if one after another, and returns what became of each: of an undo that nothing could be done
+// for, [Stuck]. Additions, and removals, that follow on each other share a call of the store. When Record returns nil, every
+// [View] made afterwards has them. Errors are as those of [Recorder.Record].
+func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
+	at := p.now()
+	for i, a := range activities {
+		if err := p.check(a, at); err != nil {
+			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
+		}
+	}
+	outcomes := make([]Outcome, len(activities))
+	var inFilter []int
+	var batch seen.Batch
+	for i, a := range activities {
+		if k, _ := p.kinds.Named(a.Kind); k.InLedger() {
+			inFilter = append(inFilter, i)
+		} else {
+			p.addSeen(&batch, k, a, i)
+		}
+	}
+	if err := p.recordAll(ctx, activities, inFilter, outcomes); err != nil {
+		return nil, fmt.Errorf("record %d activities: %w", len(activities), unavailable("pages", err))
+	}
+	if err := p.recordSeen(ctx, &batch, at, outcomes); err != nil {
+		return nil, err
+	}
+	p.stats.record(activities, outcomes)
+	return outcomes, nil
+}
+
+// check refuses what only a ledger can keep, too.
+func (p *Plain) check(a Activity, at time.Time) error {
+	if err := p.reader.check(a, at); err != nil {
+		return err
+	}
+	if !a.Until.IsZero() || !a.Since.IsZero() {
+		return &InvalidError{
+			Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
+		}
+	}
+	return nil
+}
+
+// recordAll records the activities numbered in of, in their order, and makes them durable.
+func (p *Plain) recordAll(ctx context.Context, activities []Activity, of []int, outcomes []Outcome) error {
 	for len(of) > 0 {
 		remove := activities[of[0]].Remove
 		n := 1
 		for n < len(of) && activities[of[n]].Remove == remove {
 			n++
 		}
-		if err := r.recordRun(ctx, activities, of[:n], remove, outcomes); err != nil {
-			return fmt.Errorf("record %d activities: %w", len(activities), unavailable("pages", err))
+		if err := p.recordRun(ctx, activities, of[:n], remove, outcomes); err != nil {
+			return err
 		}
 		of = of[n:]
 	}
-	return nil
+	return p.persist(ctx) // there is nothing else to make it anew from
 }
 
-func (r *Recorder) recordRun(ctx context.Context, activities []Activity, of []int, remove bool, outcomes []Outcome) error {
+func (p *Plain) recordRun(ctx context.Context, activities []Activity, of []int, remove bool, outcomes []Outcome) error {
 	var keys []string
 	var owner []int
 	for _, i := range of {
-		k, _ := r.kinds.Named(activities[i].Kind)
+		k, _ := p.kinds.Named(activities[i].Kind)
 		for _, key := range keysOf(k, activities[i]) {
 			keys = append(keys, key)
 			owner = append(owner, i)
 		}
 	}
-	change := r.plain.Add
+	change := p.filter.Add
 	if remove {
-		change = r.plain.Remove
+		change = p.filter.Remove
 	}
 	results, err := change(ctx, keys...)
 	if err != nil {
@@ -215,7 +276,7 @@ func (r *Recorder) recordRun(ctx context.Context, activities []Activity, of []in
 		}
 	}
 	if len(back) > 0 {
-		_, err = r.plain.Add(ctx, back...)
+		_, err = p.filter.Add(ctx, back...)
 	}
 	return err
 }
@@ -232,20 +293,161 @@ func plainOutcome(o favfilter.Outcome) Outcome {
 	}
 }
 
-// plainPage returns the page of a View, nil if it is empty.
-func (r *Recorder) plainPage(l favfilter.Loaded) (*favfilter.Page, error) {
+// View reads what user has done, and had done to them, of the given kinds, in one command to the store. ids is not
+// used: no page is too large to be read. The error is an [*UnavailableError] if the store is, unless all kinds have
+// a window, which are degraded then; or that of ctx.
+func (p *Plain) View(
+	ctx context.Context, user string, kinds []Kind, _ iter.Seq2[Target, string],
+) (*View, error) {
+	v := p.newView(user, kinds)
+	v.number = p.homeOf(v.userHash)
+	var ids []favfilter.PageID
+	if v.ledger {
+		ids = append(ids, favfilter.PageID{Number: v.number})
+	}
+	ids = p.appendWindows(ids, v)
+	loaded, storeErr := p.load(ctx, ids)
+	err := ctx.Err()
+	switch {
+	case err != nil:
+	case storeErr != nil:
+		p.stats.fromLedger.Add(1)
+	case len(ids) > 0:
+		p.stats.fromStore.Add(1)
+	}
+	if err == nil && v.ledger {
+		if err = unavailable("pages", storeErr); err == nil {
+			v.page, err = p.page(loaded[0])
+		}
+		loaded = loaded[1:]
+	}
+	if err != nil {
+		return v, fmt.Errorf("read activities: %w", err)
+	}
+	v.take(ctx, loaded, storeErr)
+	return v, nil
+}
+
+// page returns the page of a View, nil if it is empty.
+func (p *Plain) page(l favfilter.Loaded) (*favfilter.Page, error) {
 	switch {
 	case l.Damage != nil:
 		return nil, unavailable("pages", l.Damage)
 	case l.Page == nil:
 		return nil, nil //nolint:nilnil // nobody on it has done anything
-	case l.Page.Header().Identity != r.identity:
+	case l.Page.Header().Identity != p.identity:
 		return nil, unavailable("pages", errors.New("the page is of another filter"))
 	default:
 		return l.Page, nil
 	}
 }
 
-// HasLedger reports whether there is a ledger behind the pages. Without, every call that needs one fails
-// with a [*NoLedgerError].
-func (r *Recorder) HasLedger() bool { return r.plain == nil }
+// Ready reports whether the store answers, with pages of this filter.
+func (p *Plain) Ready(ctx context.Context) (ready bool, down []error) {
+	loaded, err := p.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	if err == nil {
+		_, err = p.page(loaded[0])
+	}
+	if err != nil {
+		return false, []error{unavailable("pages", err)}
+	}
+	return true, nil
+}
+
+// Stats returns the counts as they stand.
+func (p *Plain) Stats() Stats {
+	s := p.stats.counts()
+	s.PagesDown = p.storeDown.Load()
+	s.SharedPages = int(p.identity.Pages)
+	return s
+}
+
+// Survey goes through all pages, in ascending order of number, as [Plain.Look] last found them. It asks nobody.
+func (p *Plain) Survey() iter.Seq[SurveyedPage] {
+	return func(yield func(SurveyedPage) bool) {
+		all := func(uint32) bool { return true }
+		p.survey.eachHome(p.identity.Pages, all, time.Since(p.opened), yield)
+	}
+}
+
+// SurveyTotals returns sums over all pages as they were last looked at.
+func (p *Plain) SurveyTotals() SurveyTotals {
+	t := p.survey.sums()
+	t.Pages = int(p.identity.Pages)
+	return t
+}
+
+// Look looks at up to most pages for Survey: those that were not looked at for longest. Where another call is at it, it
+// does nothing. Errors are an [*UnavailableError], or that of ctx.
+func (p *Plain) Look(ctx context.Context, most int) error {
+	if !p.looking.TryLock() {
+		return nil
+	}
+	defer p.looking.Unlock()
+	for most = min(most, int(p.identity.Pages)); most > 0; {
+		var ids []favfilter.PageID
+		for n := uint32(0); int(n) < min(most, scrubChunk); n++ {
+			ids = append(ids, favfilter.PageID{Number: (p.next + n) % p.identity.Pages})
+		}
+		limited, cancel := context.WithTimeout(ctx, loadTimeout)
+		standings, err := p.store.Peek(limited, ids)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("look at pages: %w", unavailable("pages", err))
+		}
+		for i, st := range standings {
+			if st.Err == nil {
+				p.survey.put(ids[i].Number, newGlance(p.stateAlone(st), st, time.Since(p.opened)), 0)
+			}
+		}
+		p.next = (p.next + uint32(len(ids))) % p.identity.Pages
+		most -= len(ids)
+	}
+	return nil
+}
+
+// InspectPage reads a page, marks included. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
+func (p *Plain) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
+	if number >= p.identity.Pages {
+		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
+	}
+	inside, err := p.readInside(ctx, number)
+	if err != nil {
+		return nil, fmt.Errorf("inspect page %d: %w", number, err)
+	}
+	return inside, nil
+}
+
+func (p *Plain) readInside(ctx context.Context, number uint32) (*PageInside, error) {
+	id := favfilter.PageID{Number: number}
+	loaded, err := p.loadWhole(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return p.insideOf(number, id, loaded), nil
+}
+
+// InspectUser tells where a user is. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
+func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, error) {
+	if err := CheckID(user, "user"); err != nil {
+		return nil, err
+	}
+	u := p.newUserInside(user)
+	inside, err := p.readInside(ctx, u.Home)
+	if err == nil {
+		u.put(inside)
+		err = p.inspectWindows(ctx, u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect a user: %w", err)
+	}
+	return u, nil
+}
+
+// InspectKey tells how an activity stands bit for bit: in each page that has a key of it. Errors are as those of
+// [Recorder.InspectKey].
+func (p *Plain) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
+	return p.inspectKey(ctx, kind, user, target, func(s *KeySide) (*PageInside, error) {
+		return p.readInside(ctx, p.homeOf(userHash(p.identity.Seed, s.Owner)))
+	})
+}

@@ -20,12 +20,12 @@ import (
 
 // checkRate fails if of so many absent keys more were found than the rate of one key explains. Ledgers have random
 // seeds, so which are found is another matter each time.
-func (g *rig) checkRate(t testing.TB, found, keys int) {
+func (r *reader) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
-	if most := mostByChance(g.keyRate * float64(keys)); found > most {
-		t.Errorf("%d false positives of %d keys: %.4f %%, more than the %d that %.4f %% allows", found, keys, 100*float64(found)/float64(keys), most, 100*g.keyRate)
+	if most := mostByChance(r.keyRate * float64(keys)); found > most {
+		t.Errorf("%d false positives of %d keys: %.4f %%, more than the %d that %.4f %% allows", found, keys, 100*float64(found)/float64(keys), most, 100*r.keyRate)
 	}
-	t.Logf("%d false positives of %d keys: %.4f %% of %.4f %%", found, keys, 100*float64(found)/float64(keys), 100*g.keyRate)
+	t.Logf("%d false positives of %d keys: %.4f %% of %.4f %%", found, keys, 100*float64(found)/float64(keys), 100*r.keyRate)
 }
 
 // mostByChance is what a count of rare events, independent of each other, exceeds once in a thousand million times: by
@@ -57,23 +57,6 @@ func TestMostByChance(t *testing.T) {
 			t.Errorf("mean %g: %d, want %d", c.mean, got, c.want)
 		}
 	}
-}
-
-// lookAll counts which of n ids a kind of the user is found with.
-func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
-	t.Helper()
-	k, _ := g.Kinds().Named(kind)
-	v, err := g.View(t.Context(), user, []Kind{k}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for i := range n {
-		if v.Check(0, ids(i)) != None {
-			found++
-		}
-	}
-	return found
 }
 
 func posts(prefix string) func(i int) string {

@@ -9,17 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
-func (r *Recorder) Pages() uint32 { return r.identity.Pages }
-
-// FalsePositiveRate is that of the [Config].
-func (r *Recorder) FalsePositiveRate() float64 { return r.rate }
-
-// StalenessBound is that of the [Config]; 0 where the ledger is asked each time, and without one.
+// StalenessBound is that of the [Config]; 0 where the ledger is asked each time.
 func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
-
-// Kinds returns the kinds that the Recorder knows.
-func (r *Recorder) Kinds() *Kinds { return r.kinds }
 
 // ErrBehind says that the ledger answers, but what changed in it is not read within the staleness
 // bound: polls fail, or one reads every page after its connection was lost. Feeds are right
@@ -30,16 +21,6 @@ var ErrBehind = errors.New("changes are not read from the ledger in time")
 // returns an [*UnavailableError] for each of the two that is down. The error of a ledger that
 // answers and cannot be followed wraps [ErrBehind].
 func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
-	if !r.HasLedger() {
-		loaded, err := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
-		if err == nil {
-			_, err = r.plainPage(loaded[0])
-		}
-		if err != nil {
-			return false, []error{unavailable("pages", err)}
-		}
-		return true, nil
-	}
 	ledgerErr := make(chan error, 1) // both at once: one that hangs leaves no time for the other
 	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
 	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})

@@ -74,22 +74,6 @@ func (a Activity) checkTimes(now time.Time) error {
 	}
 }
 
-// check returns an [*InvalidError] unless the activity can be recorded at that time.
-func (r *Recorder) check(a Activity, at time.Time) error {
-	if err := r.kinds.Check(a); err != nil {
-		return err
-	}
-	if err := a.checkTimes(at); err != nil {
-		return err
-	}
-	if !r.HasLedger() && (!a.Until.IsZero() || !a.Since.IsZero()) {
-		return &InvalidError{
-			Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
-		}
-	}
-	return nil
-}
-
 // Outcome is what became of one activity.
 type Outcome uint8
 
@@ -139,24 +123,14 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 	var batch seen.Batch
 	for i, a := range activities {
 		k, _ := r.kinds.Named(a.Kind)
-		switch {
-		case !k.InLedger():
+		if !k.InLedger() {
 			r.addSeen(&batch, k, a, i)
 			continue
-		case r.HasLedger():
-			w.changes = append(w.changes, r.change(k, a, at))
 		}
+		w.changes = append(w.changes, r.change(k, a, at))
 		inLedger = append(inLedger, i)
 	}
-	switch {
-	case !r.HasLedger():
-		if err := r.recordPlain(ctx, activities, inLedger, outcomes); err != nil {
-			return nil, err
-		}
-		if err := r.persist(ctx); err != nil { // there is nothing else to make it anew from
-			return nil, fmt.Errorf("record %d activities: %w", len(activities), unavailable("pages", err))
-		}
-	case len(inLedger) > 0:
+	if len(inLedger) > 0 {
 		if err := r.write(ctx, w); err != nil {
 			return nil, err
 		}

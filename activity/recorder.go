@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -55,18 +54,13 @@ type Ledger interface {
 type Config struct {
 	_ struct{} // fields are named
 
-	// Ledger is the truth behind the pages; closed by the caller, after the Recorder. Nil: there is
-	// none, and the pages are all there is. Then an activity that looks present is not recorded
-	// again, an undo may fail with [Stuck], what the store loses is lost, and calls that need a
-	// ledger fail with a [*NoLedgerError].
+	// Ledger is the truth behind the pages; closed by the caller, after the Recorder. See [OpenPlain] for
+	// activities without one.
 	Ledger Ledger
-	// Pages is the number of pages of a new filter without a ledger, a power of two; 0: what the
-	// store has, or 16384. With a ledger, that says.
-	Pages uint32
-	Store favfilter.Store // one filter, of this ledger alone
+	Store  favfilter.Store // one filter, of this ledger alone
 	// Replica reads pages of Store from copies that may lag behind it, for Views to be read from first;
 	// nil: there are none. A copy of a page that lacks a write which has to be seen is not used, and costs the
-	// View a second round trip. Of kinds with a window, what the copy lacks is overlooked. Needs a Ledger.
+	// View a second round trip. Of kinds with a window, what the copy lacks is overlooked.
 	Replica favfilter.Store
 	Kinds   *Kinds // default: BuiltinKinds()
 
@@ -86,7 +80,7 @@ type Config struct {
 
 	// OwnPage is the most keys of a user on a page that they share with others: whoever has more gets a page of
 	// their own, so that what a feed reads is bounded by what its viewer and some others did. At least 16; default
-	// 2048. Ignored without a Ledger.
+	// 2048.
 	OwnPage int
 
 	// PageCache is how many bytes of pages that Views have read are held in process, 0 to 2^40, those that were not used
@@ -94,7 +88,7 @@ type Config struct {
 	// the ledger is known to stand where the page does, so a View misses nothing. With a ledger that other processes
 	// write to, all Recorders of it must have a PageCache, or none: with it a write is acknowledged when the
 	// StalenessBound has passed since its commit, because before that others may answer from what they hold; and what
-	// they record in windows is seen here as much later. Default 0: none. Ignored without a Ledger.
+	// they record in windows is seen here as much later. Default 0: none.
 	PageCache int
 
 	// ScrubRate is how many pages a second are compared with the ledger in the
@@ -102,11 +96,11 @@ type Config struct {
 	ScrubRate int
 
 	// Passive has the Recorder do nothing of its own accord: no scrub, nothing made anew before somebody reads it, nothing removed that
-	// has ended. It is for looking inside without changing what is there. Ignored without a Ledger.
+	// has ended. It is for looking inside without changing what is there.
 	Passive bool
 
 	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
-	// by DeleteUser, and by Record where there is no ledger. Default: nothing.
+	// by DeleteUser. Default: nothing.
 	Persist func(context.Context) error
 
 	// OnRebuild is called when a page has been made anew, or could not be, with why that was to be done, how long it took
@@ -165,21 +159,11 @@ const (
 // Writes of concurrent callers share ledger transactions. A Recorder is safe for
 // concurrent use.
 type Recorder struct {
-	ledger   Ledger
-	store    favfilter.Store
-	replica  favfilter.Store // nil: none
-	kinds    *Kinds
-	identity favfilter.Identity // of the pages that the ledger backs
-	rate     float64            // false-positive rate of a candidate
-	keyRate  float64            // of one key
+	reader
 
-	seen  *seen.Windows     // of kinds with a window
-	plain *favfilter.Filter // instead of a ledger
-
-	now     func() time.Time
+	ledger  Ledger
+	replica favfilter.Store // nil: none
 	persist func(context.Context) error
-	log     *slog.Logger
-	opened  time.Time
 
 	sequences  *sequences
 	owners     *owners
@@ -193,8 +177,6 @@ type Recorder struct {
 	declared  declared
 	images    images
 	cache     *cache // nil: there is none
-	stats     counters
-	survey    survey
 	asked     asked
 	waiting   atomic.Int64 // writes
 	queue     chan *write
@@ -202,20 +184,12 @@ type Recorder struct {
 	turns     chan struct{} // holds one for each page that a write has mended
 	laneRows  atomic.Int64  // of all lanes
 	rebuilds  rebuilds
-	searches  sync.Pool // of *Search
 	tidying   tidying
 	// largeWorks says that a large page is compared or tidied in the background.
 	largeWorks atomic.Bool
-	scrubPace  *scrubPace // nil without a ledger
+	scrubPace  *scrubPace // nil if it is passive
 	bulked     sync.Map   // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
 
-	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
-	stop   context.CancelFunc
-	closed chan struct{}
-	ended  sync.WaitGroup
-
-	storeDown    atomic.Bool  // the store did not answer when it was last asked
-	unread       episode      // pages cannot be read
 	unrepaired   episode      // pages cannot be repaired
 	uncopied     episode      // replicas cannot be read
 	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
@@ -232,9 +206,6 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r, err := newRecorder(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open recorder: %w", err)
-	}
-	if !r.HasLedger() {
-		return r, nil
 	}
 	if err := r.refusePlain(ctx); err != nil {
 		r.Close()
@@ -263,26 +234,25 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	if c.Ledger == nil {
-		return openPlain(ctx, c)
-	}
 	id := c.Ledger.Identity()
 	r := &Recorder{
+		reader: reader{
+			lifecycle: newLifecycle(ctx),
+			store:     c.Store,
+			kinds:     c.Kinds,
+			identity:  favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+			rate:      c.FalsePositiveRate,
+			keyRate:   c.FalsePositiveRate / float64(c.Kinds.lookups()),
+			now:       c.Now,
+			log:       c.Logger,
+			survey:    newSurvey(id.Pages),
+		},
 		ledger:     c.Ledger,
-		store:      c.Store,
 		replica:    c.Replica,
-		kinds:      c.Kinds,
-		identity:   favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
-		rate:       c.FalsePositiveRate,
-		keyRate:    c.FalsePositiveRate / float64(c.Kinds.lookups()),
-		now:        c.Now,
 		persist:    c.Persist,
-		log:        c.Logger,
-		opened:     time.Now(),
 		sequences:  newSequences(id.Pages),
 		owners:     newOwners(),
 		placements: newPlacements(id.Pages),
-		survey:     newSurvey(id.Pages),
 		reshaping:  reshaping{turn: make(chan struct{}, 1)},
 		ownPage:    c.OwnPage,
 
@@ -295,7 +265,6 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		turns:     make(chan struct{}, maxTurns),
 		rebuilds:  newRebuilds(c.OnRebuild),
 		tidying:   newTidying(),
-		closed:    make(chan struct{}),
 		tail:      make(map[uint32]chan struct{}),
 		lanes:     make(map[uint32]*lane),
 	}
@@ -305,14 +274,13 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if err := r.learnAll(ctx); err != nil {
 		return nil, err
 	}
-	r.base, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.ended.Go(r.commitLoop)
 	return r, nil
 }
 
 // learnAll tells the ledger of the kinds, and reads what it has of the pages.
 func (r *Recorder) learnAll(ctx context.Context) error {
-	if err := r.openWindows(); err != nil {
+	if err := r.openWindows(r.cache); err != nil {
 		return err
 	}
 	if err := r.declare(ctx); err != nil {
@@ -325,30 +293,40 @@ func (r *Recorder) learnAll(ctx context.Context) error {
 	return nil
 }
 
-// complete fills in the defaults and checks the ranges.
-func (c *Config) complete() error {
+// setDefaults fills in what every filter has.
+func (c *Config) setDefaults() {
 	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
-	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
-	c.OwnPage = cmp.Or(c.OwnPage, defaultOwnPage)
 	if c.Kinds == nil {
 		c.Kinds = BuiltinKinds()
 	}
 	if c.Persist == nil {
 		c.Persist = func(context.Context) error { return nil }
 	}
-	if c.Ledger == nil && c.Now == nil {
-		c.Now = time.Now
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+func checkRate(rate float64) error {
+	if !(rate >= 1e-8 && rate <= 0.5) {
+		return fmt.Errorf("false-positive rate %g is not in 1e-8 to 0.5", rate)
+	}
+	return nil
+}
+
+// complete fills in the defaults and checks the ranges.
+func (c *Config) complete() error {
+	c.setDefaults()
+	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
+	c.OwnPage = cmp.Or(c.OwnPage, defaultOwnPage)
+	if err := checkRate(c.FalsePositiveRate); err != nil {
+		return err
+	}
 	switch {
-	case !(c.FalsePositiveRate >= 1e-8 && c.FalsePositiveRate <= 0.5):
-		return fmt.Errorf("false-positive rate %g is not in 1e-8 to 0.5", c.FalsePositiveRate)
 	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
-	case c.Replica != nil && c.Ledger == nil:
-		return errors.New("replicas are not read without a ledger, which says what they lack")
+	case c.Ledger == nil:
+		return errors.New("there is no ledger: OpenPlain does without")
 	case c.OwnPage < MinOwnPage:
 		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.OwnPage, MinOwnPage)
 	case c.PageCache < 0 || c.PageCache > 1<<40:
@@ -359,40 +337,21 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// background runs do, which Close waits for, unless the Recorder is closed.
-func (r *Recorder) background(do func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	select {
-	case <-r.closed:
-		return false
-	default:
-		r.ended.Go(do)
-		return true
+// refusePlain fails if the store holds a filter without a ledger: its pages would be taken for those of another
+// ledger, and made anew from one that does not have what they hold. Where the store cannot be asked, they are.
+func (r *Recorder) refusePlain(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	loaded, err := r.store.Load(limited, []favfilter.PageID{{}})
+	if err != nil || loaded[0].Page == nil || loaded[0].Page.Header().Incarnation != 0 {
+		return ctx.Err()
 	}
+	return fmt.Errorf("%w: without a ledger, opened with one", favfilter.ErrMismatch)
 }
 
 // Close lets writes on their way finish, refuses new ones with [ErrClosed], and
 // returns when nothing of the Recorder is running.
 func (r *Recorder) Close() {
-	r.mu.Lock()
-	select {
-	case <-r.closed:
-	default:
-		close(r.closed)
-	}
-	r.mu.Unlock()
-	r.ended.Wait()
-	r.stop() // rebuilds still on their way have nobody who waits for them
+	r.lifecycle.Close()
 	r.rebuilds.close()
-}
-
-// isClosed reports whether Close was called: what fails then is nobody's concern.
-func (r *Recorder) isClosed() bool {
-	select {
-	case <-r.closed:
-		return true
-	default:
-		return false
-	}
 }

@@ -94,7 +94,7 @@ func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
 func (g *rig) useStore(t testing.TB, s favfilter.Store) {
 	t.Helper()
 	g.Recorder.store = s
-	if err := g.openWindows(); err != nil {
+	if err := g.openWindows(g.cache); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -132,40 +132,6 @@ func add(user, kind, target string) Activity {
 }
 func undo(user, kind, target string) Activity {
 	return Activity{User: user, Kind: kind, Target: target, Remove: true}
-}
-
-func (g *rig) record(t testing.TB, want bool, a Activity) {
-	t.Helper()
-	changed, err := g.Record(t.Context(), []Activity{a})
-	if err != nil {
-		t.Fatalf("%+v: %v", a, err)
-	}
-	if (changed[0] == Changed) != want {
-		t.Fatalf("%+v: changed %v, want %v", a, changed[0], want)
-	}
-}
-
-func (g *rig) check(t testing.TB, user, kind, id string) Match {
-	t.Helper()
-	k, ok := g.Kinds().Named(kind)
-	if !ok {
-		t.Fatalf("no kind %q", kind)
-	}
-	v, err := g.View(t.Context(), user, []Kind{k}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(v.Degraded) > 0 {
-		t.Fatalf("degraded: %v", v.Degraded)
-	}
-	return v.Check(0, id)
-}
-
-func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
-	t.Helper()
-	if got := g.check(t, user, kind, id); got != want {
-		t.Fatalf("%s of %s with %s: match %d, want %d", kind, user, id, got, want)
-	}
 }
 
 func TestRecordAndView(t *testing.T) {
@@ -330,4 +296,38 @@ func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, 
 		return nil, err
 	}
 	return r.imageOf(number, [][]favfilter.Hash{hashes}, s)
+}
+
+func (g *rig) record(t testing.TB, want bool, a Activity) {
+	t.Helper()
+	using{g.Recorder}.record(t, want, a)
+}
+
+func (g *rig) check(t testing.TB, user, kind, id string) Match {
+	t.Helper()
+	return using{g.Recorder}.check(t, user, kind, id)
+}
+
+func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
+	t.Helper()
+	using{g.Recorder}.want(t, user, kind, id, want)
+}
+
+func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
+	t.Helper()
+	return using{g.Recorder}.lookAll(t, user, kind, ids, n)
+}
+
+func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
+	t.Helper()
+	return using{g.Recorder}.inspectOne(t, page)
+}
+
+func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
+	t.Helper()
+	return using{g.Recorder}.inspectedKey(t, kind, user, target)
+}
+
+func (g *rig) states() map[uint32]PageState {
+	return using{g.Recorder}.states()
 }

@@ -146,9 +146,9 @@ func TestReplicaModel(t *testing.T) {
 	}
 }
 
-// What replicas lack nobody can say without a ledger.
-func TestReplicaNeedsALedger(t *testing.T) {
-	r, err := Open(t.Context(), Config{Store: &favfilter.Memory{}, Replica: &favfilter.Memory{}})
+// A Recorder needs a ledger.
+func TestRecorderNeedsALedger(t *testing.T) {
+	r, err := Open(t.Context(), Config{Store: &favfilter.Memory{}})
 	if err == nil {
 		r.Close()
 		t.Fatal("it was opened")

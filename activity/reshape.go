@@ -62,9 +62,6 @@ type backgroundReshape struct {
 func (r *Recorder) Reshape(
 	ctx context.Context, pages uint32, progress func(done, homes int), options ...ReshapeOption,
 ) error {
-	if !r.HasLedger() {
-		return &NoLedgerError{"a reshape"}
-	}
 	if err := r.askFor(ctx, pages, options); err != nil {
 		return fmt.Errorf("reshape to %d pages: %w", pages, err)
 	}
@@ -159,20 +156,6 @@ func (r *Recorder) planReshape(ctx context.Context, home uint32) (*ledger.Reshap
 		if err := r.rest(ctx, early.Left); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// rest waits, unless ctx ends or the Recorder is closed.
-func (r *Recorder) rest(ctx context.Context, d time.Duration) error {
-	rest := time.NewTimer(d + time.Millisecond)
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.closed:
-		return ErrClosed
 	}
 }
 

@@ -148,18 +148,6 @@ func (r *Recorder) askEpoch(s *scrub) {
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
-// noteStore notes how the store answered last, and logs when it begins to fail, and when that is
-// over.
-func (r *Recorder) noteStore(ctx context.Context, err error) {
-	r.storeDown.Store(err != nil)
-	switch {
-	case err != nil && r.unread.failed(r.elapsed()):
-		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
-		r.log.InfoContext(ctx, "pages can be read again")
-	}
-}
-
 // noteRepair notes how the repair of a page went, as noteStore does.
 func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, err error) {
 	switch {

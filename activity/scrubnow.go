@@ -92,8 +92,6 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 // mayScrub checks what was asked for.
 func (r *Recorder) mayScrub(rate int) error {
 	switch {
-	case !r.HasLedger():
-		return &NoLedgerError{"a scrub"}
 	case rate < 0 || rate > MaxScrubRate:
 		return &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
 	case r.isClosed():

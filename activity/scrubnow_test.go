@@ -109,10 +109,6 @@ func TestScrubNowAmiss(t *testing.T) {
 			t.Errorf("at %d pages a second: %v", rate, err)
 		}
 	}
-	plain := openWithout(t, Config{Store: &favfilter.Memory{}})
-	if _, err := plain.ScrubNow(t.Context(), 1, nil); !errors.As(err, new(*NoLedgerError)) {
-		t.Errorf("without a ledger: %v", err)
-	}
 }
 
 // slowStore is a store that takes its time, and does not know of every third page.

@@ -92,9 +92,6 @@ type Shape struct {
 
 // Shape asks the ledger how far a reshape is. Errors are an [*UnavailableError].
 func (r *Recorder) Shape(ctx context.Context) (Shape, error) {
-	if !r.HasLedger() {
-		return Shape{}, &NoLedgerError{"to tell how many pages there are"}
-	}
 	cut, err := r.ledger.Cut(ctx)
 	if err != nil {
 		return Shape{}, unavailable("ledger", err)
@@ -119,9 +116,6 @@ func (r *Recorder) Shape(ctx context.Context) (Shape, error) {
 //
 //nolint:contextcheck // it outlives the call
 func (r *Recorder) StartReshape(ctx context.Context, pages uint32, options ...ReshapeOption) (started bool, err error) {
-	if !r.HasLedger() {
-		return false, &NoLedgerError{"a reshape"}
-	}
 	g := &r.reshaping
 	g.mu.Lock()
 	defer g.mu.Unlock()

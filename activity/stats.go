@@ -100,9 +100,8 @@ func (c *counters) found(reason string) {
 	c.amiss[reason]++
 }
 
-// Stats returns the counts as they stand.
-func (r *Recorder) Stats() Stats {
-	c := &r.stats
+// counts are the counters as they stand.
+func (c *counters) counts() Stats {
 	s := Stats{
 		Scrubbed:    c.scrubbed.Load(),
 		ScrubRounds: c.scrubRounds.Load(),
@@ -121,31 +120,33 @@ func (r *Recorder) Stats() Stats {
 		FalsePositives: c.falsePositives.Load(),
 		WithoutPage:    c.withoutPage.Load(),
 		Ended:          c.ended.Load(),
-		Waiting:        r.waiting.Load(),
-		PagesDown:      r.storeDown.Load(),
-		LedgerDown:     access(r.follow.access.Load()) == unreachable,
 	}
-	if r.HasLedger() {
-		s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
-		s.ScrubAge = time.Duration(r.elapsed() - c.roundEnd.Load())
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Found = maps.Clone(c.amiss)
+	s.Recorded = maps.Clone(c.recorded)
+	return s
+}
+
+// Stats returns the counts as they stand.
+func (r *Recorder) Stats() Stats {
+	s := r.stats.counts()
+	s.Waiting = r.waiting.Load()
+	s.PagesDown = r.storeDown.Load()
+	s.LedgerDown = access(r.follow.access.Load()) == unreachable
+	s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
+	s.ScrubAge = time.Duration(r.elapsed() - r.stats.roundEnd.Load())
 	if r.scrubPace != nil {
 		s.ScrubRate = int(r.scrubPace.rate.Load())
 	}
 	r.sizes(&s)
-	c.mu.Lock()
-	s.Found = maps.Clone(c.amiss)
-	s.Recorded = maps.Clone(c.recorded)
-	c.mu.Unlock()
 	return s
 }
 
 // sizes fills in how many pages there are, what is held of them, and which are under way.
 func (r *Recorder) sizes(s *Stats) {
 	pages := r.placements.census()
-	if r.HasLedger() {
-		s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
-	}
+	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
 	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
 	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()

@@ -1,8 +1,6 @@
 package activity
 
 import (
-	"context"
-	"fmt"
 	"iter"
 	"math"
 	"sync"
@@ -144,9 +142,6 @@ type survey struct {
 	others map[uint32]glance
 	behind map[uint32]uint64 // changes that pages lack which are behind
 	totals SurveyTotals      // but for Pages and Own
-
-	looking sync.Mutex // held by who looks for want of a scrub
-	next    uint32     // home page to be looked at then
 }
 
 func newSurvey(homes uint32) survey {
@@ -234,13 +229,9 @@ func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, 
 func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		now := time.Since(r.opened)
-		for first := uint32(0); first < r.identity.Pages; first += surveyChunk {
-			chunk := r.survey.chunk(first / surveyChunk)
-			for page := first; page < min(r.identity.Pages, first+surveyChunk); page++ {
-				if r.placements.of(page).usesHome(page) && !yield(r.survey.page(chunk[page-first], page, false, now)) {
-					return
-				}
-			}
+		used := func(page uint32) bool { return r.placements.of(page).usesHome(page) }
+		if !r.survey.eachHome(r.identity.Pages, used, now, yield) {
+			return
 		}
 		others := r.placements.census()
 		for i := range others.len() {
@@ -250,6 +241,19 @@ func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
 			}
 		}
 	}
+}
+
+// eachHome yields the home pages that are used, in ascending order, and reports whether it got to the end.
+func (s *survey) eachHome(pages uint32, used func(page uint32) bool, now time.Duration, yield func(SurveyedPage) bool) bool {
+	for first := uint32(0); first < pages; first += surveyChunk {
+		chunk := s.chunk(first / surveyChunk)
+		for page := first; page < min(pages, first+surveyChunk); page++ {
+			if used(page) && !yield(s.page(chunk[page-first], page, false, now)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // chunk is a copy of the glances at the n-th piece of the home pages.
@@ -282,48 +286,20 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 
 // SurveyTotals returns sums over all pages as they were last looked at.
 func (r *Recorder) SurveyTotals() SurveyTotals {
-	r.survey.mu.RLock()
-	t := r.survey.totals
-	r.survey.mu.RUnlock()
-	if t.Pages = int(r.identity.Pages); r.HasLedger() {
-		pages := r.placements.census()
-		t.Pages, t.Own = pages.homes+pages.len(), len(pages.own)
-	}
+	t, pages := r.survey.sums(), r.placements.census()
+	t.Pages, t.Own = pages.homes+pages.len(), len(pages.own)
 	return t
 }
 
-// Look looks at up to most pages for the survey of a Recorder without a ledger, which no scrub goes through: those that
-// were not looked at for longest. Where another call is at it, and with a ledger, it does nothing. Errors are
-// an [*UnavailableError], or that of ctx.
-func (r *Recorder) Look(ctx context.Context, most int) error {
-	if r.HasLedger() || !r.survey.looking.TryLock() {
-		return nil
-	}
-	defer r.survey.looking.Unlock()
-	for most = min(most, int(r.identity.Pages)); most > 0; {
-		var ids []favfilter.PageID
-		for n := uint32(0); int(n) < min(most, scrubChunk); n++ {
-			ids = append(ids, favfilter.PageID{Number: (r.survey.next + n) % r.identity.Pages})
-		}
-		limited, cancel := context.WithTimeout(ctx, loadTimeout)
-		standings, err := r.store.Peek(limited, ids)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("look at pages: %w", unavailable("pages", err))
-		}
-		for i, st := range standings {
-			if st.Err == nil {
-				r.glanced(ids[i].Number, r.plainState(st), st, 0)
-			}
-		}
-		r.survey.next = (r.survey.next + uint32(len(ids))) % r.identity.Pages
-		most -= len(ids)
-	}
-	return nil
+// sums are the totals, but for Pages and Own.
+func (s *survey) sums() SurveyTotals {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.totals
 }
 
-// plainState is how a page stands that no ledger backs. Nobody can tell whether one is missing.
-func (r *Recorder) plainState(st favfilter.Standing) PageState {
+// stateAlone is how a page stands by what it says itself. Without a ledger nobody can tell whether one is missing.
+func (r *reader) stateAlone(st favfilter.Standing) PageState {
 	switch {
 	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
 		return PageForeign

@@ -15,17 +15,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// states are those of all pages, as the survey has them.
-func (g *rig) states() map[uint32]PageState {
-	states := make(map[uint32]PageState)
-	for p := range g.Survey() {
-		states[p.Number] = p.State
-	}
-	return states
-}
-
 // wantSurvey checks that the survey has every page as it stands in the store, and the right sums.
 func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
+	t.Helper()
+	using{g.Recorder}.wantSurvey(t, g.store, g.pageID, pages...)
+}
+
+// wantSurvey is that of pages that stand in the store as id says.
+func (g using) wantSurvey(t *testing.T, store favfilter.Store, id func(page uint32) favfilter.PageID, pages ...uint32) {
 	t.Helper()
 	var sum SurveyTotals
 	var numbers []uint32
@@ -39,7 +36,7 @@ func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 		if p.Own {
 			sum.Own++
 		}
-		loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{g.pageID(p.Number)})
+		loaded, err := store.LoadWhole(t.Context(), []favfilter.PageID{id(p.Number)})
 		must(t, err)
 		page := loaded[0].Page
 		if page == nil {
@@ -334,7 +331,7 @@ func TestGlance(t *testing.T) {
 // Without a ledger pages are looked at when somebody asks, so many at a time, each in its turn.
 func TestLookWithoutLedger(t *testing.T) {
 	server := redistest.Start(t)
-	g := openWithout(t, Config{Store: redisStore(t, server), Pages: 128})
+	g := openWithout(t, PlainConfig{Store: redisStore(t, server), Pages: 128})
 	for range 3 {
 		_, err := g.Record(t.Context(), someActivities(0))
 		must(t, err)
@@ -345,8 +342,8 @@ func TestLookWithoutLedger(t *testing.T) {
 			t.Errorf("after %d looks: %+v", looked, got)
 		}
 	}
-	g.wantSurvey(t, numbersTo(128)...)
-	hurt := g.pageOf(userHash(g.identity.Seed, "1"))
+	g.wantSurvey(t, g.store, func(page uint32) favfilter.PageID { return favfilter.PageID{Number: page} }, numbersTo(128)...)
+	hurt := g.homeOf(userHash(g.identity.Seed, "1"))
 	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", hurt)).Err())
 	must(t, g.Look(t.Context(), 1000)) // not more often than there are pages
 	if got := g.states()[hurt]; got != PageDamaged {
@@ -364,7 +361,7 @@ func TestLookWithoutLedger(t *testing.T) {
 	if got := g.states()[hurt^1]; got != PageForeign {
 		t.Errorf("page %d, of another filter, is %v", hurt^1, got)
 	}
-	g.Recorder.store = downStore{}
+	g.Plain.store = downStore{}
 	if err := g.Look(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
 		t.Errorf("looked at a store that is down: %v", err)
 	}

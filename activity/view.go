@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -75,7 +74,7 @@ func (r *Recorder) View(
 }
 
 // newView returns a View of which nothing has been read yet.
-func (r *Recorder) newView(user string, kinds []Kind) *View {
+func (r *reader) newView(user string, kinds []Kind) *View {
 	v := &View{
 		searches: &r.searches, seed: r.identity.Seed,
 		userHash: userHash(r.identity.Seed, user), kinds: make([]lookup, len(kinds)),
@@ -98,6 +97,12 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 	if err != nil {
 		return fmt.Errorf("read activities: %w", err)
 	}
+	v.take(ctx, loaded, storeErr)
+	return nil
+}
+
+// take gives the kinds of v what was read: the page, and of windows what was loaded.
+func (v *View) take(ctx context.Context, loaded []favfilter.Loaded, storeErr error) {
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		switch {
@@ -111,7 +116,6 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 			loaded = l.window.Fill(ctx, loaded)
 		}
 	}
-	return nil
 }
 
 // read gives the View the page of the ledger, if that is viewed, and returns the parts of windows. It follows a user who
@@ -120,7 +124,7 @@ func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loade
 	for range maxMoves {
 		page, moves, known := r.keepUp(ctx, v.userHash)
 		windows, storeErr, err = r.readPage(ctx, v, page, moves, known)
-		if err != nil || !v.ledger || !r.HasLedger() {
+		if err != nil || !v.ledger {
 			return windows, storeErr, err
 		}
 		// By what is known now: of what was known when the reading began, users may have moved twice since.
@@ -140,12 +144,13 @@ func (r *Recorder) readPage(
 	ctx context.Context, v *View, page, moves uint32, known bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
 	v.number = page
-	want := uint64(0)
-	if r.HasLedger() {
-		want = r.sequences.of(page).required.Load() // before the read: what is written meanwhile may miss
-	}
+	want := r.sequences.of(page).required.Load() // before the read: what is written meanwhile may miss
 	held := r.heldPage(v, page, moves, want, known)
-	parts := r.partsOf(v, page, held == nil)
+	var parts []favfilter.PageID
+	if v.ledger && held == nil {
+		parts = append(parts, r.pageID(page))
+	}
+	parts = r.appendWindows(parts, v)
 	r.cache.count(len(parts) == 0)
 	if held != nil {
 		v.page = held
@@ -177,25 +182,14 @@ func (r *Recorder) readPage(
 	if !v.ledger {
 		return loaded, storeErr, nil
 	}
-	switch {
-	case r.HasLedger():
-		if v.page, err = r.current(ctx, page, want, loaded[0], known); err == nil {
-			r.cache.putPage(r.pageID(page), v.page)
-		}
-	case storeErr != nil:
-		err = unavailable("pages", storeErr)
-	default:
-		v.page, err = r.plainPage(loaded[0])
+	if v.page, err = r.current(ctx, page, want, loaded[0], known); err == nil {
+		r.cache.putPage(r.pageID(page), v.page)
 	}
 	return loaded[1:], storeErr, err
 }
 
-// partsOf lists the pages that v has to read, that of the ledger first, if it is to be read, and gives each kind with a
-// window what it needs to know of those that are its.
-func (r *Recorder) partsOf(v *View, page uint32, read bool) (parts []favfilter.PageID) {
-	if v.ledger && read {
-		parts = append(parts, r.pageID(page))
-	}
+// appendWindows appends the pages of the windows that v has to read.
+func (r *reader) appendWindows(parts []favfilter.PageID, v *View) []favfilter.PageID {
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		if l.kind.InLedger() {
@@ -206,29 +200,6 @@ func (r *Recorder) partsOf(v *View, page uint32, read bool) (parts []favfilter.P
 		}
 	}
 	return parts
-}
-
-// load is Store.Load within loadTimeout, with nothing loaded where the store fails.
-func (r *Recorder) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return r.loadWithin(ctx, loadTimeout, ids)
-}
-
-// loadWithin is load with another limit.
-func (r *Recorder) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	loaded, err := r.store.Load(limited, ids)
-	if err != nil && ctx.Err() != nil {
-		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
-	}
-	r.noteStore(ctx, err)
-	if err != nil {
-		return make([]favfilter.Loaded, len(ids)), err
-	}
-	return loaded, nil
 }
 
 // current returns the page that was loaded if it may be used, at want or beyond; else

@@ -10,13 +10,11 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// openWindows opens the windows of all kinds that have one.
-func (r *Recorder) openWindows() (err error) {
-	c := seen.Config{
-		Store: r.store, Identity: r.identity, FalsePositiveRate: r.keyRate, Cache: r.cache.room(), Log: r.log,
-	}
-	if r.cache != nil {
-		c.Overlook = r.cache.keeps
+// openWindows opens the windows of all kinds that have one. held is the cache that they share; nil: there is none.
+func (r *reader) openWindows(held *cache) (err error) {
+	c := seen.Config{Store: r.store, Identity: r.identity, FalsePositiveRate: r.keyRate, Log: r.log}
+	if held != nil {
+		c.Cache, c.Overlook = held.held, held.keeps
 	}
 	for _, k := range r.kinds.All() {
 		if !k.InLedger() {
@@ -28,14 +26,14 @@ func (r *Recorder) openWindows() (err error) {
 }
 
 // addSeen has activity number i of a call, of a kind with a window, written with b.
-func (r *Recorder) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
+func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.identity.Seed
 	key := startHash(seed, k.Name, a.User, k.Target).With(favfilter.HashKey(seed, a.Target))
 	b.Add(k.Name, userHash(seed, a.User), key, i)
 }
 
 // recordSeen writes b as of now, and sets outcomes for what was new.
-func (r *Recorder) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, outcomes []Outcome) error {
+func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, outcomes []Outcome) error {
 	fresh, err := r.seen.Record(ctx, b, now)
 	for _, i := range fresh {
 		outcomes[i] = Changed
@@ -44,7 +42,7 @@ func (r *Recorder) recordSeen(ctx context.Context, b *seen.Batch, now time.Time,
 }
 
 // partsSeen reads the parts of a user's window from the store.
-func (r *Recorder) partsSeen(ctx context.Context, k Kind, user uint64) ([]seen.Part, error) {
+func (r *reader) partsSeen(ctx context.Context, k Kind, user uint64) ([]seen.Part, error) {
 	w := r.seen.Window(k.Name, user, r.now())
 	loaded, err := r.load(ctx, w.Pages())
 	if err != nil {

@@ -39,7 +39,7 @@ func openService(ctx context.Context, dir string, limit uint32) (http.Handler, f
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
-	handler := httpapi.New(httpapi.Config{Recorder: r}) //nolint:contextcheck // handlers have their requests' contexts
+	handler := httpapi.New(httpapi.Config{Activities: r}) //nolint:contextcheck // handlers have their requests' contexts
 	return handler, func() { r.Close(); _ = l.Close() }, nil
 }
 

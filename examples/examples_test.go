@@ -60,7 +60,7 @@ func service(t *testing.T, blind bool) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	handler := httpapi.New(httpapi.Config{Recorder: r})
+	handler := httpapi.New(httpapi.Config{Activities: r})
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

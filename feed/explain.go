@@ -56,9 +56,10 @@ type Reason struct {
 // Explain says what a feed of viewer makes of post, by every kind that the Recorder has, and
 // what the ledger knows of it, in one query. Errors are as those of [Filter]; without the ledger there
 // is no explanation.
-func Explain(ctx context.Context, r *activity.Recorder, viewer string, post Post) (Explanation, error) {
-	if !r.HasLedger() {
-		return Explanation{}, &activity.NoLedgerError{Call: "an explanation"}
+func Explain(ctx context.Context, activities activity.Activities, viewer string, post Post) (Explanation, error) {
+	r, err := activity.WithLedger(activities, "an explanation")
+	if err != nil {
+		return Explanation{}, err
 	}
 	req := Request{Viewer: viewer, Posts: []Post{post}}
 	for _, k := range r.Kinds().All() {

@@ -57,17 +57,17 @@ const notRecorded = "what is kept could not be recorded: "
 //
 // Errors are an [*activity.InvalidError], whose field names the part of the request,
 // an [*activity.UnavailableError], or that of ctx.
-func Filter(ctx context.Context, r *activity.Recorder, req Request) (Answer, error) {
-	return filter(ctx, r, req, nil)
+func Filter(ctx context.Context, activities activity.Activities, req Request) (Answer, error) {
+	return filter(ctx, activities, req, nil)
 }
 
 // filter is Filter, which notes in sampled, if it is not nil, what a later look at the answer has to know.
-func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sampled) (Answer, error) {
-	c, err := compile(r.Kinds(), req)
+func filter(ctx context.Context, activities activity.Activities, req Request, sampled *Sampled) (Answer, error) {
+	c, err := compile(activities.Kinds(), req)
 	if err != nil {
 		return Answer{}, err
 	}
-	view, err := r.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
+	view, err := activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
@@ -77,7 +77,11 @@ func filter(ctx context.Context, r *activity.Recorder, req Request, sampled *Sam
 	search.Run(c.marks)
 	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed, sampled: sampled}
 	if req.Exact {
-		if err := l.confirm(ctx, r, req.Posts); err != nil {
+		r, err := activity.WithLedger(activities, "to confirm activities")
+		if err == nil {
+			err = l.confirm(ctx, r, req.Posts)
+		}
+		if err != nil {
 			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 		}
 	}

@@ -77,10 +77,11 @@ type SampleStats struct {
 //
 // It is safe for concurrent use.
 type Sampler struct {
-	recorder *activity.Recorder
-	rate     atomic.Uint64 // the bits of a float64
-	log      *slog.Logger
-	hashID   func(string) string
+	activities activity.Activities
+	recorder   *activity.Recorder // nil without a ledger: nothing is compared
+	rate       atomic.Uint64      // the bits of a float64
+	log        *slog.Logger
+	hashID     func(string) string
 
 	queue chan *sample
 	start func() // once something is to be compared
@@ -92,12 +93,13 @@ type Sampler struct {
 	repaired                                  atomic.Uint64
 }
 
-// NewSampler returns a Sampler of feeds of r, which the caller closes before r. Without a ledger nothing is sampled.
-func NewSampler(r *activity.Recorder, c SamplerConfig) (*Sampler, error) {
-	s := &Sampler{recorder: r, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
+// NewSampler returns a Sampler of feeds of activities, which the caller closes before these. Without a ledger nothing is sampled.
+func NewSampler(activities activity.Activities, c SamplerConfig) (*Sampler, error) {
+	s := &Sampler{activities: activities, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.recorder, _ = activities.(*activity.Recorder)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.start = sync.OnceFunc(func() {
@@ -118,7 +120,7 @@ func (s *Sampler) SetRate(rate float64) error {
 	if !(rate >= 0 && rate <= 1) {
 		return fmt.Errorf("sample rate %g is not in 0 to 1", rate)
 	}
-	if !s.recorder.HasLedger() {
+	if s.recorder == nil {
 		return nil
 	}
 	if rate > 0 {
@@ -153,11 +155,11 @@ func (s *Sampler) Stats() SampleStats {
 // returned as Sampled, else nil. A feed that is not chosen pays a random number for it.
 func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, error) {
 	if rate := math.Float64frombits(s.rate.Load()); rate == 0 || rand.Float64() >= rate { //nolint:gosec // no secret
-		a, err := Filter(ctx, s.recorder, req)
+		a, err := Filter(ctx, s.activities, req)
 		return a, nil, err
 	}
 	sampled := &Sampled{sampler: s, req: req, start: s.recorder.Now()}
-	a, err := filter(ctx, s.recorder, req, sampled)
+	a, err := filter(ctx, s.activities, req, sampled)
 	if err != nil {
 		return Answer{}, nil, err
 	}

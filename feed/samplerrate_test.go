@@ -35,7 +35,7 @@ func TestSampleRate(t *testing.T) {
 			t.Errorf("a rate of %g is taken", rate)
 		}
 	}
-	plain, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}})
+	plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}})
 	if err != nil {
 		t.Fatal(err)
 	}

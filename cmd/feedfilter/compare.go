@@ -82,7 +82,11 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	}
 	if _, once := c.Source.(*migrate.Records); d != nil && !once {
 		c.All = func(ctx context.Context, each func(activity.Activity) error) error {
-			return d.recorder.Export(ctx, "", each)
+			r, err := activity.WithLedger(d.activities, "a comparison")
+			if err != nil {
+				return err
+			}
+			return r.Export(ctx, "", each)
 		}
 	}
 	list, err := f.list(c.Kind.Name, std)

@@ -128,7 +128,7 @@ func TestReadersArePassive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if stats := d.recorder.Stats(); stats.ScrubRate != 0 {
+			if stats := d.activities.Stats(); stats.ScrubRate != 0 {
 				t.Errorf("%d pages a second are to be scrubbed", stats.ScrubRate)
 			}
 			if err := halt(); err != nil {

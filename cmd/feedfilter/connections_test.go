@@ -40,7 +40,7 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(recorder.Close)
-	server := newServer(httpapi.New(httpapi.Config{Recorder: recorder}), slog.New(slog.DiscardHandler), limits)
+	server := newServer(httpapi.New(httpapi.Config{Activities: recorder}), slog.New(slog.DiscardHandler), limits)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

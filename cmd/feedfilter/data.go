@@ -155,12 +155,12 @@ func (f *dataFlags) redisServers() (*redisServers, error) {
 
 // data is an open ledger, the pages, and the Recorder over both.
 type data struct {
-	ledger   *ledger.Ledger // nil without
-	store    favfilter.Store
-	replica  favfilter.Store // nil unless feeds are to read replicas
-	redis    *redisClients   // nil if the pages are held in the process
-	recorder *activity.Recorder
-	windows  *pagefile.File // nil if they are not kept in a file
+	ledger     *ledger.Ledger // nil without
+	store      favfilter.Store
+	replica    favfilter.Store // nil unless feeds are to read replicas
+	redis      *redisClients   // nil if the pages are held in the process
+	activities activity.Activities
+	windows    *pagefile.File // nil if they are not kept in a file
 }
 
 // open opens the data, and makes new data where there is none. Redis need not be up. Before the pages
@@ -180,40 +180,78 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 	if err := f.openStore(ctx, d, log); err != nil {
 		return d, err
 	}
+	if f.Ledger == noLedger {
+		return d, f.openPlain(ctx, d, kinds, log, fill)
+	}
+	if err := f.openLedger(ctx, d); err != nil {
+		return d, err
+	}
+	if err := filled(d, fill); err != nil {
+		return d, err
+	}
+	recorder, err := activity.Open(ctx, f.recorderConfig(d, kinds, log))
+	if err != nil {
+		return d, flagged(err)
+	}
+	d.activities = recorder
+	return d, nil
+}
+
+// filled calls fill, unless it is nil.
+func filled(d *data, fill func(*data) error) error {
+	if fill == nil {
+		return nil
+	}
+	return fill(d)
+}
+
+// openPlain opens the activities of data without a ledger.
+func (f *dataFlags) openPlain(
+	ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger, fill func(*data) error,
+) error {
+	if err := filled(d, fill); err != nil {
+		return err
+	}
+	plain, err := activity.OpenPlain(ctx, activity.PlainConfig{
+		Store: d.store, Pages: f.pages(), Kinds: kinds, FalsePositiveRate: f.FalsePositiveRate, Persist: d.persist(), Logger: log,
+	})
+	if err != nil {
+		return flagged(err)
+	}
+	d.activities = plain
+	return nil
+}
+
+// persist makes what the process holds durable; nil if nothing is kept in a file.
+func (d *data) persist() func(context.Context) error {
+	if d.windows == nil {
+		return nil
+	}
+	return d.windows.Flush
+}
+
+// recorderConfig is that of a Recorder over data whose ledger and store are open.
+func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Logger) activity.Config {
 	c := activity.Config{
-		Pages:             f.pages(),
 		Store:             d.store,
+		Replica:           d.replica,
 		Kinds:             kinds,
 		FalsePositiveRate: f.FalsePositiveRate,
 		StalenessBound:    f.StalenessBound,
 		ScrubRate:         f.ScrubRate,
 		OwnPage:           f.OwnPage,
 		Passive:           f.passive,
+		Persist:           d.persist(),
 		Logger:            log,
 	}
-	if f.Ledger != noLedger {
-		if err := f.openLedger(ctx, d); err != nil {
-			return d, err
-		}
-		f.useLedger(&c, d.ledger)
-		c.Replica = d.replica
-		if d.redis != nil {
-			c.PageCache = f.PageCache << 20
-		}
-		if d.redis == nil && d.ledger.Shared() {
-			c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
-		}
+	f.useLedger(&c, d.ledger)
+	if d.redis != nil {
+		c.PageCache = f.PageCache << 20
 	}
-	if fill != nil {
-		if err := fill(d); err != nil {
-			return d, err
-		}
+	if d.redis == nil && d.ledger.Shared() {
+		c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
 	}
-	if d.windows != nil {
-		c.Persist = d.windows.Flush
-	}
-	d.recorder, err = activity.Open(ctx, c)
-	return d, flagged(err)
+	return c
 }
 
 // flagged names the flags that an error of [activity.Open] is about.
@@ -290,8 +328,8 @@ func (f *dataFlags) checkThere() error {
 // close lets what is on its way finish. Nobody may use the data any more.
 func (d *data) close() error {
 	var errs []error
-	if d.recorder != nil {
-		d.recorder.Close()
+	if d.activities != nil {
+		d.activities.Close()
 	}
 	if d.windows != nil {
 		errs = append(errs, d.windows.Close())

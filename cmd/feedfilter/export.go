@@ -49,11 +49,15 @@ func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	start := time.Now()
-	n, err := c.export(ctx, d.recorder, std)
+	n := 0
+	r, err := activity.WithLedger(d.activities, "an export")
+	if err == nil {
+		n, err = c.export(ctx, r, std)
+	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	noteWindows(d.recorder.Kinds(), std)
+	noteWindows(d.activities.Kinds(), std)
 	took := time.Since(start)
 	std.note(fmt.Sprintf("exported %d activities in %v, %.0f/s", n, took.Round(time.Millisecond), float64(n)/took.Seconds()))
 	return nil

@@ -80,13 +80,13 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	}
 	logDamage(ctx, log, d)
 	im := &importer{
-		source:   source,
-		recorder: d.recorder,
-		notes:    notes(d),
-		caveat:   c.caveat(d),
-		skip:     c.OnError == "skip",
-		batch:    c.batch(d),
-		std:      std,
+		source: source,
+		to:     d.activities,
+		notes:  notes(d),
+		caveat: c.caveat(d),
+		skip:   c.OnError == "skip",
+		batch:  c.batch(d),
+		std:    std,
 	}
 	if err := im.run(ctx, c.Restart); err != nil {
 		return err
@@ -126,13 +126,13 @@ func (c *importCmd) caveat(d *data) string {
 
 // importer brings one file into a Recorder, a batch at a time and in order.
 type importer struct {
-	source   *activityfile.File
-	recorder *activity.Recorder
-	notes    checkpoints
-	caveat   string // about activities that the ledger does not keep; "": there is nothing to say
-	skip     bool   // bad lines, instead of stopping at the first
-	batch    int
-	std      stdio
+	source *activityfile.File
+	to     activity.Activities
+	notes  checkpoints
+	caveat string // about activities that the ledger does not keep; "": there is nothing to say
+	skip   bool   // bad lines, instead of stopping at the first
+	batch  int
+	std    stdio
 
 	bulk     *activity.Bulk // nil without a ledger
 	done     checkpoint     // up to the last batch that was acknowledged
@@ -151,7 +151,9 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 	im.done.Position = reader.Position()
 	start, before := time.Now(), im.done.Imported
 	im.progress = newProgress(im.std, im.source.Size, reader.Position().Offset)
-	im.bulk = im.recorder.NewBulk()
+	if r, ok := im.to.(*activity.Recorder); ok {
+		im.bulk = r.NewBulk()
+	}
 	if err = im.follow(ctx, reader); err != nil {
 		err = errors.Join(err, im.finish(context.WithoutCancel(ctx)))
 	}
@@ -198,7 +200,7 @@ func (im *importer) warn() {
 
 // begin returns a reader that stands where the import has to go on.
 func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
-	kinds, id := im.recorder.Kinds(), im.source.ID
+	kinds, id := im.to.Kinds(), im.source.ID
 	if id == "" {
 		return activityfile.NewReader(ctx, im.source, kinds, activityfile.Checkpoint{})
 	}
@@ -266,7 +268,7 @@ func (im *importer) take(ctx context.Context, b batch) error {
 			im.done.OverLimit++
 		case activity.Unchanged, activity.Stuck:
 		}
-		if kind, _ := im.recorder.Kinds().Named(a.Kind); !kind.InLedger() {
+		if kind, _ := im.to.Kinds().Named(a.Kind); !kind.InLedger() {
 			im.windowed++
 		}
 	}

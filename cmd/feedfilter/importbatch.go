@@ -57,7 +57,7 @@ func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.O
 	case im.bulk != nil:
 		outcomes, err = im.bulk.Record(ctx, b.prepared)
 	default:
-		outcomes, err = im.recorder.Record(ctx, b.Activities)
+		outcomes, err = im.to.Record(ctx, b.Activities)
 	}
 	if err == nil {
 		im.done.Ended, im.done.Skipped = im.done.Ended+int64(b.ended), im.done.Skipped+int64(b.ended)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
@@ -151,20 +152,24 @@ func (c *rebuildCmd) which(ctx context.Context, r rebuilder) ([]uint32, error) {
 func local(d *data) rebuilder {
 	return rebuilder{
 		pages: func(context.Context) (pages []uint32, err error) {
-			for p := range d.recorder.Survey() {
+			for p := range d.activities.Survey() {
 				pages = append(pages, p.Number)
 			}
 			return pages, nil
 		},
 		user: func(ctx context.Context, id string) (uint32, error) {
-			u, err := d.recorder.InspectUser(ctx, id)
+			u, err := d.activities.InspectUser(ctx, id)
 			if err != nil {
 				return 0, err
 			}
 			return u.Page, nil
 		},
 		one: func(ctx context.Context, page uint32) (inspect.Rebuilt, error) {
-			rebuilt, err := d.recorder.RebuildPage(ctx, page)
+			r, err := activity.WithLedger(d.activities, "to make a page anew")
+			if err != nil {
+				return inspect.Rebuilt{}, err
+			}
+			rebuilt, err := r.RebuildPage(ctx, page)
 			return inspect.RebuiltOf(rebuilt), err
 		},
 	}

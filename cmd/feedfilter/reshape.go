@@ -117,7 +117,11 @@ func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *homesBar) (
 	if c.Force {
 		options = append(options, activity.ForceReshape)
 	}
-	return d.recorder.Reshape(ctx, pages, bar.show, options...)
+	r, err := activity.WithLedger(d.activities, "a reshape")
+	if err != nil {
+		return err
+	}
+	return r.Reshape(ctx, pages, bar.show, options...)
 }
 
 // homesBar shows on a terminal how far a reshape has come, or whatever else goes through so many of something. Without a

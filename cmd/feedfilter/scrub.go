@@ -43,7 +43,11 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	} else {
 		rate := c.Data.ScrubRate
 		err = c.look(ctx, std, func(d *data) error {
-			p, err := d.recorder.ScrubNow(ctx, rate, func(p activity.ScrubProgress) { bar.show(p.Done, p.All) })
+			r, err := activity.WithLedger(d.activities, "a scrub")
+			if err != nil {
+				return err
+			}
+			p, err := r.ScrubNow(ctx, rate, func(p activity.ScrubProgress) { bar.show(p.Done, p.All) })
 			done = inspect.ScrubOf(p)
 			return err
 		})

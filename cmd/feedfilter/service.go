@@ -76,7 +76,7 @@ func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, d.close())
 	}
-	handler := httpapi.New(httpapi.Config{Recorder: d.recorder, Logger: log}) //nolint:contextcheck // requests have theirs
+	handler := httpapi.New(httpapi.Config{Activities: d.activities, Logger: log}) //nolint:contextcheck // requests have theirs
 	c, halt, err := inProcess(handler, log)
 	return &migrate.Service{Client: c}, d, func() error { return errors.Join(halt(), d.close()) }, err
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
@@ -105,7 +106,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 
 // listen makes the handlers and takes the address. The address is the log's first line.
 func (r *running) listen(ctx context.Context) (err error) {
-	r.sampler, err = r.Watch.sampler(r.data.recorder, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
+	r.sampler, err = r.Watch.sampler(r.data.activities, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 	})
 	//nolint:contextcheck // handlers have their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
-		Recorder: r.data.recorder, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
+		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
 		Sampler: r.sampler, Trace: r.Data.tracer.Requests(),
 		About:      r.Data.about(),
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
@@ -159,7 +160,7 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 	if err := r.data.pingRedis(ctx); err != nil && ctx.Err() == nil {
 		r.log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
 	}
-	reload := &reloader{now: chosen, kinds: r.data.recorder.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
+	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
 	for {
 		select {
 		case <-hup:
@@ -178,7 +179,12 @@ func (r *running) live() []liveSetting {
 		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.listener.setLimit(r.connections(to.MaxConnections)); return nil }},
-		{flag: "scrub-rate", apply: func(to *serveCmd) error { return r.data.recorder.SetScrubRate(to.Data.ScrubRate) }},
+		{flag: "scrub-rate", apply: func(to *serveCmd) error {
+			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // without a ledger, nothing is scrubbed
+				return recorder.SetScrubRate(to.Data.ScrubRate)
+			}
+			return nil
+		}},
 		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
 		{flag: "rate-limit", apply: func(to *serveCmd) error {
 			if r.gate.access.Tokens != nil { // without, none is limited

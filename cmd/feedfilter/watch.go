@@ -65,7 +65,7 @@ func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
 	}
 }
 
-// sampler compares feeds of the Recorder, and logs ids as hash makes them.
-func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
-	return feed.NewSampler(r, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
+// sampler compares feeds of a, and logs ids as hash makes them.
+func (f *watchFlags) sampler(a activity.Activities, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
+	return feed.NewSampler(a, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
 }

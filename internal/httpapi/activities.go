@@ -50,13 +50,13 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 				return err
 			}
 		}
-		if err := s.recorder.Kinds().Check(a); err != nil {
+		if err := s.activities.Kinds().Check(a); err != nil {
 			return err
 		}
 		callOf(c).note(opOf(remove), k.Name, user, target)
 		ctx, cancel := s.bounded(c)
 		defer cancel()
-		outcomes, err := s.recorder.Record(ctx, []activity.Activity{a})
+		outcomes, err := s.activities.Record(ctx, []activity.Activity{a})
 		if _, single := ofActivity(err); single != nil {
 			return single
 		}
@@ -126,7 +126,11 @@ func (s *service) list(k activity.Kind) echo.HandlerFunc {
 		}
 		ctx, cancel := s.bounded(c)
 		defer cancel()
-		listing, err := s.recorder.List(ctx, user, k.Name, params.Get("cursor"), limit)
+		r, err := activity.WithLedger(s.activities, "a list")
+		if err != nil {
+			return err
+		}
+		listing, err := r.List(ctx, user, k.Name, params.Get("cursor"), limit)
 		if err != nil {
 			return err
 		}
@@ -180,7 +184,7 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 		callOf(c).noteMany(activities)
 		ctx, cancel := s.bounded(c)
 		defer cancel()
-		outcomes, err := s.recorder.Record(ctx, activities)
+		outcomes, err := s.activities.Record(ctx, activities)
 		if err != nil {
 			return err
 		}
@@ -201,7 +205,7 @@ func (s *service) postActivities(user string, k activity.Kind, posts []string) (
 	known := make(map[string]bool, len(posts))
 	for i, post := range posts {
 		a := activity.Activity{User: user, Kind: k.Name, Target: post}
-		if err := s.recorder.Kinds().Check(a); err != nil {
+		if err := s.activities.Kinds().Check(a); err != nil {
 			return nil, at("posts["+strconv.Itoa(i)+"]", err)
 		}
 		if !known[post] {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxBatch = 10_000 // activities of one JSON batch
+	maxBatch = 10_000 // activitiesOf of one JSON batch
 
 	// What a line of a batch does.
 	opAdd    = "add"
@@ -58,7 +58,7 @@ func (s *service) results(activities []activity.Activity, outcomes []activity.Ou
 	results := make([]lineResult, len(outcomes))
 	for i, o := range outcomes {
 		results[i].changed = o == activity.Changed
-		k, _ := s.recorder.Kinds().Named(activities[i].Kind)
+		k, _ := s.activities.Kinds().Named(activities[i].Kind)
 		if err := refused(k, o); err != nil {
 			results[i].problem = describe(err)
 		}
@@ -85,7 +85,7 @@ func (s *service) batch(c echo.Context) error {
 		return err
 	}
 	defer done()
-	activities, err := s.activities(req.Activities)
+	activities, err := s.activitiesOf(req.Activities)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *service) batch(c echo.Context) error {
 	k.noteMany(activities)
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	outcomes, err := s.recorder.Record(ctx, activities)
+	outcomes, err := s.activities.Record(ctx, activities)
 	if err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (s *service) batch(c echo.Context) error {
 	return respond(c, http.StatusOK, batchAnswer{s.results(activities, outcomes)})
 }
 
-// activities checks all lines of a JSON batch.
-func (s *service) activities(lines []batchLine) ([]activity.Activity, error) {
+// activitiesOf checks all lines of a JSON batch.
+func (s *service) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
 	switch {
 	case lines == nil:
 		return nil, refuse(codeMissingField, "activities", "the field is missing")
@@ -113,7 +113,7 @@ func (s *service) activities(lines []batchLine) ([]activity.Activity, error) {
 	activities := make([]activity.Activity, len(lines))
 	for i, line := range lines {
 		var err error
-		if activities[i], err = line.activity(s.recorder.Kinds()); err != nil {
+		if activities[i], err = line.activity(s.activities.Kinds()); err != nil {
 			return nil, activity.Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}

@@ -246,10 +246,10 @@ var descriptions sync.Map
 func (s *service) contractOf(t testing.TB) *contract {
 	t.Helper()
 	s.described.Do(func() {
-		key := fmt.Sprint(s.recorder.Kinds().All())
+		key := fmt.Sprint(s.activities.Kinds().All())
 		d, ok := descriptions.Load(key)
 		if !ok {
-			d = newDescription(t, httpapi.New(httpapi.Config{Recorder: s.recorder}))
+			d = newDescription(t, httpapi.New(httpapi.Config{Activities: s.activities}))
 			descriptions.Store(key, d)
 		}
 		s.contract = &contract{description: d.(*description), seen: make(map[string]bool)}

@@ -46,11 +46,11 @@ func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Con
 		ledger: &faultyLedger{Ledger: &ownedLedger{Ledger: l, before: before}},
 		store:  &faultyStore{Store: &favfilter.Memory{}},
 	}
-	if s.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: s.ledger, Store: s.store, FalsePositiveRate: 1e-8}); err != nil {
+	if s.activities, err = activity.Open(t.Context(), activity.Config{Ledger: s.ledger, Store: s.store, FalsePositiveRate: 1e-8}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.recorder.Close)
-	c.Recorder = s.recorder
+	t.Cleanup(s.activities.Close)
+	c.Activities = s.activities
 	s.Handler = httpapi.New(c)
 	return s
 }
@@ -58,7 +58,7 @@ func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Con
 // record records activities without the service, whatever its timeouts are.
 func (s *service) record(t testing.TB, activities ...activity.Activity) {
 	t.Helper()
-	if _, err := s.recorder.Record(t.Context(), activities); err != nil {
+	if _, err := s.activities.Record(t.Context(), activities); err != nil {
 		t.Fatal(err)
 	}
 }

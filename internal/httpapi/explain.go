@@ -65,7 +65,7 @@ func (s *service) explain(c echo.Context) error {
 	callOf(c).note("explain", "", req.Viewer, req.Post.ID)
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	e, err := feed.Explain(ctx, s.recorder, req.Viewer, feed.Post(*req.Post))
+	e, err := feed.Explain(ctx, s.activities, req.Viewer, feed.Post(*req.Post))
 	if err != nil {
 		return err
 	}

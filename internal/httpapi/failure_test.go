@@ -89,7 +89,7 @@ func TestLedgerDown(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	s := open(t)
-	s.recorder.Close()
+	s.activities.Close()
 	wantDown(t, "put", s.do(t, "PUT", "/v1/users/1/hides/h", ""), "shutting down")
 	wantDown(t, "batch", s.do(t, "POST", "/v1/activities", lines()), "shutting down")
 }

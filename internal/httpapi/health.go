@@ -80,7 +80,7 @@ func (s *service) dependencies(ctx context.Context) (ready bool, down []error) {
 	shared, _, _ := s.asking.Do("", func() (any, error) {
 		ctx, cancel := s.readyContext(context.WithoutCancel(ctx)) // of whoever came first, who may go away
 		defer cancel()
-		ready, down := s.recorder.Ready(ctx)
+		ready, down := s.activities.Ready(ctx)
 		return answer{ready, down}, nil
 	})
 	a, _ := shared.(answer)

@@ -195,11 +195,11 @@ func (l *faultyLedger) Ping(ctx context.Context) error {
 type service struct {
 	http.Handler
 
-	ledger   *faultyLedger
-	store    *faultyStore
-	recorder *activity.Recorder
-	tokens   *access.Tokens // nil: none are asked for
-	ahead    atomic.Int64   // of its clock, in nanoseconds
+	ledger     *faultyLedger
+	store      *faultyStore
+	activities activity.Activities
+	tokens     *access.Tokens // nil: none are asked for
+	ahead      atomic.Int64   // of its clock, in nanoseconds
 
 	described sync.Once
 	contract  *contract // see contractOf

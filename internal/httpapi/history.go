@@ -94,7 +94,7 @@ func newHistory(s *service) *history {
 		fine:    ring{points: make([]point, hourSteps)},
 		long:    ring{points: make([]point, daySteps)},
 	}
-	for _, k := range s.recorder.Kinds().All() {
+	for _, k := range s.activities.Kinds().All() {
 		if k.Effect == activity.Drop {
 			h.kinds = append(h.kinds, k.Name)
 		}
@@ -144,7 +144,7 @@ func (h *history) step(now time.Time) {
 // count reads what has been counted, and what stands.
 func (h *history) count(now time.Time) (counts, point) {
 	s := h.service
-	stats, totals := s.recorder.Stats(), s.recorder.SurveyTotals()
+	stats, totals := s.activities.Stats(), s.activities.SurveyTotals()
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)
 	c := counts{

@@ -22,7 +22,8 @@ type remembering struct {
 	http.Handler
 	t *testing.T
 	*history
-	now time.Time
+	recorder *activity.Recorder
+	now      time.Time
 }
 
 func newRemembering(t *testing.T, pages uint32) *remembering {
@@ -37,9 +38,9 @@ func newRemembering(t *testing.T, pages uint32) *remembering {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	s := newService(Config{Recorder: r})
+	s := newService(Config{Activities: r})
 	s.history.begin(time.Unix(1_000_000, 0))
-	return &remembering{Handler: s.handler(nil), t: t, history: s.history, now: time.Unix(1_000_000, 0)}
+	return &remembering{Handler: s.handler(nil), t: t, history: s.history, recorder: r, now: time.Unix(1_000_000, 0)}
 }
 
 func (r *remembering) do(method, target, body string, status int) {
@@ -84,7 +85,7 @@ func TestHistory(t *testing.T) {
 	if c := r.answer(""); len(c) != 20 || c["window_seconds"] != 900.0 || c["step_seconds"] != 5.0 || len(c["time"].([]any)) != 0 || len(c["feeds"].([]any)) != 0 {
 		t.Errorf("at the start: %v", c)
 	}
-	if _, err := r.service.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
+	if _, err := r.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"2", "3", "4", "5", "6"} {
@@ -117,7 +118,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	all := uint64(0) // the scrub may find a missing page at the moment that a write does
-	for _, n := range r.service.recorder.Stats().Rebuilds {
+	for _, n := range r.recorder.Stats().Rebuilds {
 		all += n
 	}
 	if all == 0 {

@@ -32,7 +32,7 @@ func (s *service) kinds(c echo.Context) error {
 		return err
 	}
 	var answer kindsAnswer
-	for _, k := range s.recorder.Kinds().All() {
+	for _, k := range s.activities.Kinds().All() {
 		a := kindAnswer{
 			Name: k.Name, Plural: k.Plural, Target: k.Target.String(), Effect: k.Effect.String(),
 			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),

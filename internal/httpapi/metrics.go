@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
@@ -41,7 +42,8 @@ func (s *service) measure(to *metrics.Registry) {
 		}
 	}
 	to.Load(s.limits.metrics)
-	to.Recorder(s.recorder.HasLedger(), s.recorder.Stats)
+	_, hasLedger := s.activities.(*activity.Recorder)
+	to.Activities(hasLedger, s.activities.Stats)
 	to.Sampling(func() metrics.Sampling {
 		n := s.sampler.Stats()
 		return metrics.Sampling{
@@ -49,8 +51,8 @@ func (s *service) measure(to *metrics.Registry) {
 			Undecided: n.Undecided, Repaired: n.Repaired, Dropped: map[string]uint64{"skipped": n.Skipped, "error": n.Errors},
 		}
 	})
-	if s.recorder.HasLedger() {
-		to.Survey(s.recorder.Survey)
+	if hasLedger {
+		to.Survey(s.activities.Survey)
 	}
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {

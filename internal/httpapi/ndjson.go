@@ -100,7 +100,7 @@ func (s *service) parseLine(line []byte) (activity.Activity, error) {
 	if err := explainJSON(json.Unmarshal(line, &l, s.strict)); err != nil {
 		return activity.Activity{}, err
 	}
-	return l.activity(s.recorder.Kinds())
+	return l.activity(s.activities.Kinds())
 }
 
 // recordChunk records the sound lines and sets their results. It fails only if the
@@ -146,7 +146,7 @@ func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 // Recorder's clock says: it refuses them all then, and names the first of those.
 func (s *service) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
 	for len(k.activities) > 0 {
-		outcomes, err := s.recorder.Record(ctx, k.activities)
+		outcomes, err := s.activities.Record(ctx, k.activities)
 		i, single := ofActivity(err)
 		if single == nil {
 			of.noteMany(k.activities)

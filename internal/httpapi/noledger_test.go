@@ -12,12 +12,12 @@ import (
 
 func openWithoutLedger(t *testing.T) *service {
 	t.Helper()
-	r, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 1})
+	r, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	return &service{Handler: httpapi.New(httpapi.Config{Recorder: r}), recorder: r}
+	return &service{Handler: httpapi.New(httpapi.Config{Activities: r}), activities: r}
 }
 
 // TestWithoutLedger: the plain filter does what it can, and says of the rest that it cannot.

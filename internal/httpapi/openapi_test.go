@@ -300,7 +300,7 @@ func (s *service) refuseEachCall(t *testing.T) {
 // overloadEachCall makes every call while there are as many in progress as may be.
 func (s *service) overloadEachCall(t *testing.T) {
 	t.Helper()
-	full := &service{Handler: httpapi.New(httpapi.Config{Recorder: s.recorder, MaxRequests: 1}), recorder: s.recorder, contract: s.contractOf(t)}
+	full := &service{Handler: httpapi.New(httpapi.Config{Activities: s.activities, MaxRequests: 1}), activities: s.activities, contract: s.contractOf(t)}
 	full.described.Do(func() {})
 	begun, finish := make(chan struct{}), make(chan struct{})
 	done := make(chan struct{})
@@ -331,8 +331,8 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 	tokens, _ := tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
 		tokenEntry("often", "feed:read,activity:write,ops:read,ops:write", `,"rate":0.001,"burst":1`))
 	closed := &service{
-		Handler:  httpapi.New(httpapi.Config{Recorder: s.recorder, Access: httpapi.Access{Tokens: tokens, Hosts: []string{"example.com"}}}),
-		recorder: s.recorder, contract: s.contractOf(t),
+		Handler:    httpapi.New(httpapi.Config{Activities: s.activities, Access: httpapi.Access{Tokens: tokens, Hosts: []string{"example.com"}}}),
+		activities: s.activities, contract: s.contractOf(t),
 	}
 	closed.described.Do(func() {})
 	closed.do(t, "GET", "/v1/kinds", "", as("often")...) // the one call it may make

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -77,7 +78,7 @@ func (s *service) opsPage(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	inside, err := s.recorder.InspectPage(ctx, page)
+	inside, err := s.activities.InspectPage(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,11 @@ func (s *service) opsRebuild(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	rebuilt, err := s.recorder.RebuildPage(ctx, page)
+	r, err := activity.WithLedger(s.activities, "to make a page anew")
+	if err != nil {
+		return err
+	}
+	rebuilt, err := r.RebuildPage(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,7 @@ func (s *service) opsUser(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	inside, err := s.recorder.InspectUser(ctx, user)
+	inside, err := s.activities.InspectUser(ctx, user)
 	if err != nil {
 		return err
 	}
@@ -131,16 +136,24 @@ func (s *service) opsKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if k, ok := s.recorder.Kinds().Named(kind); ok { // or else it may be anything
+	if k, ok := s.activities.Kinds().Named(kind); ok { // or else it may be anything
 		callOf(c).note("inspect", k.Name, user, target)
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	inside, err := s.recorder.InspectKey(ctx, kind, user, target)
+	inside, err := s.activities.InspectKey(ctx, kind, user, target)
 	if err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.KeyOf(inside, s.recorder.HasLedger()))
+	return respond(c, http.StatusOK, inspect.KeyOf(inside))
+}
+
+// scrubStatus is how far the scrub is that was asked for last.
+func (s *service) scrubStatus() activity.ScrubProgress {
+	if r, ok := s.activities.(*activity.Recorder); ok {
+		return r.ScrubStatus()
+	}
+	return activity.ScrubProgress{}
 }
 
 type scrubRequest struct {
@@ -152,7 +165,7 @@ func (s *service) opsScrub(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.ScrubOf(s.recorder.ScrubStatus()))
+	return respond(c, http.StatusOK, inspect.ScrubOf(s.scrubStatus()))
 }
 
 // opsStartScrub has every page compared with the ledger, in the background.
@@ -174,7 +187,11 @@ func (s *service) opsStartScrub(c echo.Context) error {
 			}
 		}
 	}
-	started, err := s.recorder.StartScrub(rate)
+	r, err := activity.WithLedger(s.activities, "a scrub")
+	if err != nil {
+		return err
+	}
+	started, err := r.StartScrub(rate)
 	if err != nil {
 		return err
 	}
@@ -182,7 +199,7 @@ func (s *service) opsStartScrub(c echo.Context) error {
 	if started {
 		status = http.StatusAccepted
 	}
-	return respond(c, status, inspect.ScrubOf(s.recorder.ScrubStatus()))
+	return respond(c, status, inspect.ScrubOf(s.scrubStatus()))
 }
 
 // opsHealthAnswer is what somebody sees first who wants to know how the service is.
@@ -250,10 +267,9 @@ func (s *service) opsHealth(c echo.Context) error {
 	inProgress, limit := s.limits.requests.taken()
 	a := opsHealthAnswer{
 		Status: statusReady, Down: []down{}, Version: s.about.Version, Uptime: int64(time.Since(s.started).Seconds()),
-		Ledger: s.about.Ledger, PageStore: s.about.PageStore, Rate: s.recorder.FalsePositiveRate(),
-		Staleness: s.recorder.StalenessBound().Milliseconds(),
-		Requests:  opsRequestUsage{inProgress, limit},
-		Sampling:  s.sampler.Stats(),
+		Ledger: s.about.Ledger, PageStore: s.about.PageStore, Rate: s.activities.FalsePositiveRate(),
+		Requests: opsRequestUsage{inProgress, limit},
+		Sampling: s.sampler.Stats(),
 	}
 	ready, errs := s.dependencies(ctx)
 	for _, err := range errs {
@@ -265,7 +281,7 @@ func (s *service) opsHealth(c echo.Context) error {
 	case len(errs) > 0:
 		a.Status = statusDegraded
 	}
-	stats, totals := s.recorder.Stats(), s.recorder.SurveyTotals()
+	stats, totals := s.activities.Stats(), s.activities.SurveyTotals()
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
 		Shared: totals.Pages - totals.Own, Own: totals.Own, LookedAt: totals.Looked, Amiss: totals.Amiss, Keys: totals.Keys,
@@ -273,13 +289,23 @@ func (s *service) opsHealth(c echo.Context) error {
 	}
 	a.Scrub = opsScrubStatus{
 		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
-		Asked: inspect.ScrubOf(s.recorder.ScrubStatus()),
+		Asked: inspect.ScrubOf(s.scrubStatus()),
 	}
-	if shape, err := s.recorder.Shape(ctx); err == nil {
-		a.Reshape = &opsReshape{Pages: shape.Pages, Homes: shape.Homes, Reshaped: shape.Reshaped, Running: shape.Reshaping}
-		if shape.Err != nil {
-			a.Reshape.Trouble = describe(shape.Err).Message
-		}
+	if r, ok := s.activities.(*activity.Recorder); ok {
+		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
 	}
 	return respond(c, http.StatusOK, a)
+}
+
+// reshapeOf is how far a reshape is; nil where the ledger does not tell.
+func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
+	shape, err := r.Shape(ctx)
+	if err != nil {
+		return nil
+	}
+	o := &opsReshape{Pages: shape.Pages, Homes: shape.Homes, Reshaped: shape.Reshaped, Running: shape.Reshaping}
+	if shape.Err != nil {
+		o.Trouble = describe(shape.Err).Message
+	}
+	return o
 }

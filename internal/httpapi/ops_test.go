@@ -47,9 +47,9 @@ func (s *service) pageOf(t *testing.T, number uint32, query string) (p inspect.P
 // lookedAt waits until the scrub has looked at every page since.
 func (s *service) lookedAt(t *testing.T) {
 	t.Helper()
-	from := s.recorder.Stats().ScrubRounds
+	from := s.activities.Stats().ScrubRounds
 	s.await(t, "every page is looked at", func() error {
-		if n := s.recorder.Stats().ScrubRounds; n < from+2 {
+		if n := s.activities.Stats().ScrubRounds; n < from+2 {
 			return fmt.Errorf("%d rounds, from %d", n, from)
 		}
 		return nil
@@ -290,12 +290,12 @@ func TestOpsRefuses(t *testing.T) {
 
 // Without a ledger pages are looked at when they are asked for, and nothing is made anew.
 func TestOpsWithoutLedger(t *testing.T) {
-	recorder, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 64})
+	recorder, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(recorder.Close)
-	s := &service{Handler: httpapi.New(httpapi.Config{Recorder: recorder, About: httpapi.About{Ledger: "none"}}), recorder: recorder}
+	s := &service{Handler: httpapi.New(httpapi.Config{Activities: recorder, About: httpapi.About{Ledger: "none"}}), activities: recorder}
 	for i := range 100 {
 		s.do(t, "PUT", fmt.Sprintf("/v1/users/%d/hides/p", i), "")
 	}

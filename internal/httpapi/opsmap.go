@@ -74,7 +74,7 @@ func (s *service) opsPages(c echo.Context) error {
 	if err := noBody(c); err != nil {
 		return err
 	}
-	totals := s.recorder.SurveyTotals()
+	totals := s.activities.SurveyTotals()
 	cells, err := numberIn(values, "cells", minMapCells, inspect.MaxCells, defaultCells)
 	if err != nil {
 		return err
@@ -92,13 +92,15 @@ func (s *service) opsPages(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	if err := s.recorder.Look(ctx, lookedAtOnce); err != nil {
-		s.logError(c, "look at pages", err) // the map says how old what it shows is
+	if p, ok := s.activities.(*activity.Plain); ok { // which no scrub goes through
+		if err := p.Look(ctx, lookedAtOnce); err != nil {
+			s.logError(c, "look at pages", err) // the map says how old what it shows is
+		}
 	}
 	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Own, From: from, To: to, Cells: []mapCell{}}
 	size := cellSize(max(0, min(to, answer.OwnFrom)-from), to-max(from, answer.OwnFrom), cells)
 	position := -1
-	for p := range s.recorder.Survey() {
+	for p := range s.activities.Survey() {
 		position++
 		if position < from {
 			continue

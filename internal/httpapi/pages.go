@@ -58,7 +58,11 @@ func (s *service) reshape(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	started, err := s.recorder.StartReshape(ctx, uint32(*req.Pages), options...)
+	r, err := activity.WithLedger(s.activities, "a reshape")
+	if err != nil {
+		return err
+	}
+	started, err := r.StartReshape(ctx, uint32(*req.Pages), options...)
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,11 @@ func (s *service) reshape(c echo.Context) error {
 func (s *service) answerPages(c echo.Context, status int) error {
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	shape, err := s.recorder.Shape(ctx)
+	r, err := activity.WithLedger(s.activities, "to tell how many pages there are")
+	if err != nil {
+		return err
+	}
+	shape, err := r.Shape(ctx)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Ki
 		ledger: &faultyLedger{Ledger: l, switched: switched{ended: ended}},
 		store:  &faultyStore{Store: &favfilter.Memory{}, switched: switched{ended: ended}},
 	}
-	s.recorder, err = activity.Open(t.Context(), activity.Config{
+	s.activities, err = activity.Open(t.Context(), activity.Config{
 		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
 		Now:            s.now,
 		Logger:         log,
@@ -130,9 +130,9 @@ func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Ki
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.recorder.Close)
+	t.Cleanup(s.activities.Close)
 	t.Cleanup(func() { close(ended) })
-	c.Recorder = s.recorder
+	c.Activities = s.activities
 	s.tokens = c.Access.Tokens
 	s.Handler = httpapi.New(c)
 	return s

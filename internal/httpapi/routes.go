@@ -53,7 +53,7 @@ func (s *service) routes() []route {
 		{http.MethodPost, "/v1/activities", s.batch, write, false},
 	}
 	all = append(all, s.opsRoutes(ops, fleet)...)
-	for _, k := range s.recorder.Kinds().All() {
+	for _, k := range s.activities.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {
 			all = append(all, route{http.MethodPost, list, s.recordPosts(k), write, false})
@@ -84,7 +84,7 @@ func (s *service) addRoutes(e *echo.Echo) {
 		below[r.path] = true
 	}
 	e.RouteNotFound(opsKeyPath+"/*", echo.NotFoundHandler)
-	for _, k := range s.recorder.Kinds().All() {
+	for _, k := range s.activities.Kinds().All() {
 		// Without a route below it, the last parameter would take the rest of the
 		// path, slashes included.
 		if one := "/v1/users/:user/" + k.Plural + "/:target"; below[one] {

@@ -24,7 +24,7 @@ import (
 // describedBy returns the service's routes, and the operations of its description by "<method> <path>", as routes have them.
 func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]operation) {
 	t.Helper()
-	r, err := activity.Open(t.Context(), activity.Config{Store: &favfilter.Memory{}, Pages: 1, Kinds: kinds})
+	r, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 1, Kinds: kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]opera
 			operations[strings.ToUpper(method)+" "+path] = o
 		}
 	}
-	return (&service{recorder: r}).routes(), operations
+	return (&service{activities: r}).routes(), operations
 }
 
 // operation is what a route decides of its description.

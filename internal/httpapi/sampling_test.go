@@ -18,12 +18,12 @@ import (
 func sampling(t *testing.T, log *slog.Logger) *service {
 	t.Helper()
 	s := open(t)
-	sampler, err := feed.NewSampler(s.recorder, feed.SamplerConfig{Rate: 1, Logger: log})
+	sampler, err := feed.NewSampler(s.activities, feed.SamplerConfig{Rate: 1, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(sampler.Close)
-	s.Handler = httpapi.New(httpapi.Config{Recorder: s.recorder, Logger: log, Sampler: sampler})
+	s.Handler = httpapi.New(httpapi.Config{Activities: s.activities, Logger: log, Sampler: sampler})
 	return s
 }
 

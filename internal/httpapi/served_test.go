@@ -153,7 +153,7 @@ func feedServiceAt(ctx context.Context, dir string, rate float64) (h http.Handle
 	if _, err := recorder.Record(ctx, blocks); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
-	return New(Config{Recorder: recorder}), end, nil //nolint:contextcheck // handlers have their requests' contexts
+	return New(Config{Activities: recorder}), end, nil //nolint:contextcheck // handlers have their requests' contexts
 }
 
 type plainAnswer struct {

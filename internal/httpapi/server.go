@@ -20,13 +20,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// Config is what a handler is made of. Recorder is needed; the rest has defaults.
+// Config is what a handler is made of. Activities are needed; the rest has defaults.
 type Config struct {
 	_ struct{} // fields are named
 
-	Recorder *activity.Recorder // closed by the caller, after the last request
-	Logger   *slog.Logger       // default: discards
-	Sampler  *feed.Sampler      // of the Recorder's feeds; closed by the caller, before that; default: samples none
+	Activities activity.Activities // closed by the caller, after the last request
+	Logger     *slog.Logger        // default: discards
+	Sampler    *feed.Sampler       // of their feeds; closed by the caller, before that; default: samples none
 
 	Trace echo.MiddlewareFunc // stands around every request; nil: nothing does
 
@@ -78,30 +78,30 @@ type About struct {
 
 // service holds what the handlers share. But for limits, counts, rooms and the history, it does not change.
 type service struct {
-	started  time.Time
-	limits   limits
-	feeds    *feedCounts
-	recorder *activity.Recorder
-	sampler  *feed.Sampler
-	log      *slog.Logger
-	maxBody  int64
-	timeout  time.Duration
-	idle     time.Duration
-	strict   json.Options
-	rooms    rooms
-	access   Access
-	origins  *http.CrossOriginProtection
-	refused  refusals
-	noise    *access.Throttle // of refused requests in logs
-	strays   *access.Throttle // of what else goes wrong for strangers
-	downs    *access.Throttle // of dependencies that are down for who asks whether they are
-	asking   singleflight.Group
-	metrics  *metrics.Registry
-	meters   meters
-	scrapes  chan struct{} // holds one for each that is being answered
-	history  *history
-	failed   atomic.Uint64 // requests answered 5xx, but for those refused for overload
-	about    About
+	started    time.Time
+	limits     limits
+	feeds      *feedCounts
+	activities activity.Activities
+	sampler    *feed.Sampler
+	log        *slog.Logger
+	maxBody    int64
+	timeout    time.Duration
+	idle       time.Duration
+	strict     json.Options
+	rooms      rooms
+	access     Access
+	origins    *http.CrossOriginProtection
+	refused    refusals
+	noise      *access.Throttle // of refused requests in logs
+	strays     *access.Throttle // of what else goes wrong for strangers
+	downs      *access.Throttle // of dependencies that are down for who asks whether they are
+	asking     singleflight.Group
+	metrics    *metrics.Registry
+	meters     meters
+	scrapes    chan struct{} // holds one for each that is being answered
+	history    *history
+	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	about      About
 
 	description func() ([]byte, error) // as GET /openapi.json answers it; made once
 }
@@ -119,7 +119,7 @@ func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
 // New returns the handler of all routes, for an [http.Server] that the caller
 // runs. It is safe for concurrent use.
 //
-// Routes of activities follow from the Recorder's kinds: one that the ledger keeps has
+// Routes of activities follow from the kinds: one that the ledger keeps has
 // PUT and DELETE /v1/users/{user}/{plural}/{target} and a list at GET
 // /v1/users/{user}/{plural}; one with a window has POST /v1/users/{user}/{plural}.
 //
@@ -136,23 +136,23 @@ func New(c Config) *Handler {
 
 func newService(c Config) *service {
 	s := &service{
-		recorder: c.Recorder,
-		sampler:  c.Sampler,
-		log:      c.Logger,
-		maxBody:  cmp.Or(c.MaxBodyBytes, 1<<20),
-		timeout:  cmp.Or(c.Timeout, 10*time.Second),
-		idle:     cmp.Or(c.StreamIdle, time.Minute),
-		strict:   strict(),
-		started:  time.Now(),
-		feeds:    newFeedCounts(c.Recorder.Kinds()),
-		access:   c.Access,
-		origins:  http.NewCrossOriginProtection(),
-		refused:  newRefusals(),
-		noise:    access.NewThrottle(),
-		strays:   access.NewThrottle(),
-		downs:    access.NewThrottle(),
-		about:    c.About,
-		scrapes:  make(chan struct{}, maxScrapes),
+		activities: c.Activities,
+		sampler:    c.Sampler,
+		log:        c.Logger,
+		maxBody:    cmp.Or(c.MaxBodyBytes, 1<<20),
+		timeout:    cmp.Or(c.Timeout, 10*time.Second),
+		idle:       cmp.Or(c.StreamIdle, time.Minute),
+		strict:     strict(),
+		started:    time.Now(),
+		feeds:      newFeedCounts(c.Activities.Kinds()),
+		access:     c.Access,
+		origins:    http.NewCrossOriginProtection(),
+		refused:    newRefusals(),
+		noise:      access.NewThrottle(),
+		strays:     access.NewThrottle(),
+		downs:      access.NewThrottle(),
+		about:      c.About,
+		scrapes:    make(chan struct{}, maxScrapes),
 	}
 	s.access.IDs = cmp.Or(s.access.IDs, access.NewIDs())
 	s.history = newHistory(s)
@@ -160,12 +160,12 @@ func newService(c Config) *service {
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
 	if s.sampler == nil {
-		s.sampler, _ = feed.NewSampler(c.Recorder, feed.SamplerConfig{}) // none is a share that there is
+		s.sampler, _ = feed.NewSampler(c.Activities, feed.SamplerConfig{}) // none is a share that there is
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Recorder.Kinds()) })
+	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Activities.Kinds()) })
 	s.measure(c.Metrics)
 	return s
 }

@@ -109,6 +109,6 @@ func (s *service) stats(c echo.Context) error {
 		Access:   s.accessStats(),
 		Feeds:    s.feeds.stats(),
 		Sampling: s.sampler.Stats(),
-		Recorder: s.recorder.Stats(),
+		Recorder: s.activities.Stats(),
 	}, json.Deterministic(true), jsonv1.FormatDurationAsNano(true))
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // deleteTimeout is how long the deletion of a user may take. One whom some hundred thousand
@@ -51,7 +53,11 @@ func (s *service) preview(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	p, err := s.recorder.Preview(ctx, user, req.Kind, req.Targets)
+	r, err := activity.WithLedger(s.activities, "a preview")
+	if err != nil {
+		return err
+	}
+	p, err := r.Preview(ctx, user, req.Kind, req.Targets)
 	if err != nil {
 		return err
 	}
@@ -74,7 +80,11 @@ func (s *service) user(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	counts, err := s.recorder.Counts(ctx, user)
+	r, err := activity.WithLedger(s.activities, "a count")
+	if err != nil {
+		return err
+	}
+	counts, err := r.Counts(ctx, user)
 	if err != nil {
 		return err
 	}
@@ -100,7 +110,11 @@ func (s *service) deleteUser(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), deleteTimeout)
 	defer cancel()
-	deleted, err := s.recorder.DeleteUser(ctx, user)
+	r, err := activity.WithLedger(s.activities, "to delete a user")
+	if err != nil {
+		return err
+	}
+	deleted, err := r.DeleteUser(ctx, user)
 	if err != nil {
 		return err
 	}

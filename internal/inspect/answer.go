@@ -211,16 +211,16 @@ type Position struct {
 	Collided bool   `json:"collided"`
 }
 
-// KeyOf says how an activity stands. ledger says that there is one.
-func KeyOf(in *activity.KeyInside, ledger bool) Key {
+// KeyOf says how an activity stands.
+func KeyOf(in *activity.KeyInside) Key {
 	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: in.Words()}
 	for i := range in.Sides {
-		k.Sides = append(k.Sides, sideOf(&in.Sides[i], in.Kind, ledger && in.Kind.InLedger()))
+		k.Sides = append(k.Sides, sideOf(&in.Sides[i], in.Kind))
 	}
 	return k
 }
 
-func sideOf(in *activity.KeySide, k activity.Kind, ledger bool) Side {
+func sideOf(in *activity.KeySide, k activity.Kind) Side {
 	s := Side{
 		Side: in.Side, Key: in.Key(k), Kind: in.Kind, Owner: in.Owner, Target: in.Target, Page: in.Number, Stored: in.Page,
 		PageState: in.State.String(), Layer: in.Traced.Layer, Reported: in.Traced.Reported, Clearable: in.Traced.Clearable,
@@ -229,7 +229,7 @@ func sideOf(in *activity.KeySide, k activity.Kind, ledger bool) Side {
 	for _, b := range in.Traced.Positions {
 		s.Positions = append(s.Positions, Position(b))
 	}
-	if ledger {
+	if in.Confirmed {
 		has := in.Row != nil
 		s.Ledger = &has
 		if has {

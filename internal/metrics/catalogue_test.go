@@ -27,7 +27,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Load(func() metrics.Load { return metrics.Load{} })
 	some := map[string]uint64{"block": 1}
 	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} })(2)
-	r.Recorder(true, func() activity.Stats { return activity.Stats{Recorded: some} })
+	r.Activities(true, func() activity.Stats { return activity.Stats{Recorded: some} })
 	r.Rebuilds()("missing", time.Second, nil)
 	r.Survey(func() iter.Seq[activity.SurveyedPage] {
 		return slices.Values([]activity.SurveyedPage{{State: activity.PageSound}})

@@ -10,7 +10,7 @@ import (
 )
 
 // Recorder adds what a Recorder counts. Without a ledger, what is about one stays 0, but that it is up, which is left out.
-func (r *Registry) Recorder(hasLedger bool, stats func() activity.Stats) {
+func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
 	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), pages(stats)}
 	for _, s := range sources {
 		r.registry.MustRegister(s)

@@ -53,7 +53,7 @@ func TestRedisOfFeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(recorder.Close)
-	r.Recorder(true, recorder.Stats)
+	r.Activities(true, recorder.Stats)
 	restScrub(t, r, recorder) // or it may find the page missing, too, before it is made
 	if _, err := recorder.Record(t.Context(), []activity.Activity{{User: "1", Kind: "hide", Target: "p"}}); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func wantValues(t *testing.T, r *metrics.Registry, want map[string]float64) {
 // TestRecorderValues has each number of a Recorder under its own name and label, in seconds where it is a time.
 func TestRecorderValues(t *testing.T) {
 	r := metrics.New(metrics.Settings{FalsePositiveRate: 0.25, StalenessBound: 1500 * time.Millisecond})
-	r.Recorder(true, func() activity.Stats {
+	r.Activities(true, func() activity.Stats {
 		return activity.Stats{
 			Scrubbed: 1, ScrubRounds: 2, ScrubAge: 3 * time.Second, ScrubRate: 4, Found: map[string]uint64{"behind": 5}, Verified: 6, Alarms: 7,
 			Polls: 8, PollsFailed: 9, PollAge: 10 * time.Millisecond,
@@ -60,7 +60,7 @@ func TestUp(t *testing.T) {
 		{false, false, false, 1}, {false, true, false, 0},
 	} {
 		r := metrics.New(metrics.Settings{})
-		r.Recorder(c.hasLedger, func() activity.Stats { return activity.Stats{PagesDown: c.pagesDown, LedgerDown: c.ledgerDown} })
+		r.Activities(c.hasLedger, func() activity.Stats { return activity.Stats{PagesDown: c.pagesDown, LedgerDown: c.ledgerDown} })
 		up := map[bool]float64{false: 1, true: 0}
 		want := map[string]float64{"ready": c.ready, `dependency_up{dependency="pages"}`: up[c.pagesDown]}
 		if c.hasLedger {

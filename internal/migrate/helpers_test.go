@@ -53,7 +53,7 @@ func newWorld(t *testing.T, limit uint32) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	server := httptest.NewServer(httpapi.New(httpapi.Config{Recorder: r}))
+	server := httptest.NewServer(httpapi.New(httpapi.Config{Activities: r}))
 	t.Cleanup(server.Close)
 	return &world{r, newService(t, server.URL, server.Client().Transport), server.URL}
 }

@@ -79,7 +79,7 @@ func startReal(t *testing.T, withLedger bool) *service {
 	t.Cleanup(recorder.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	handler := httpapi.New(httpapi.Config{Recorder: recorder, About: about, Access: guard, Background: func(do func(context.Context)) {
+	handler := httpapi.New(httpapi.Config{Activities: recorder, About: about, Access: guard, Background: func(do func(context.Context)) {
 		go func() { defer close(ended); do(ctx) }()
 	}})
 	s.Server, s.recorder = httptest.NewServer(handler), recorder

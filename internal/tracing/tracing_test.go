@@ -53,7 +53,7 @@ func service(t *testing.T, tracer *Tracer, log *slog.Logger) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	return httpapi.New(httpapi.Config{Recorder: r, Logger: log, Trace: tracer.Requests()})
+	return httpapi.New(httpapi.Config{Activities: r, Logger: log, Trace: tracer.Requests()})
 }
 
 // do sends a request as part of a caller's trace, if flags are given.
@@ -195,12 +195,12 @@ func TestWhatIsFollowed(t *testing.T) {
 		exporter := tracetest.NewInMemoryExporter()
 		var logged bytes.Buffer
 		tracer := newTracer(Config{Ratio: c.ratio}, sdktrace.WithSyncer(exporter))
-		plain, err := activity.Open(t.Context(), activity.Config{Store: mustStore(t, client, fmt.Sprint(c))})
+		plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: mustStore(t, client, fmt.Sprint(c))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		log := slog.New(LogHandler(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		do(t, httpapi.New(httpapi.Config{Recorder: plain, Logger: log, Trace: tracer.Requests()}), c.flags, http.MethodGet, "/healthz", "")
+		do(t, httpapi.New(httpapi.Config{Activities: plain, Logger: log, Trace: tracer.Requests()}), c.flags, http.MethodGet, "/healthz", "")
 		plain.Close()
 		if got := len(exporter.GetSpans()) == 1; got != c.want {
 			t.Errorf("ratio %g, traceparent %q: followed %v: %v", c.ratio, c.flags, got, exporter.GetSpans())

@@ -1,0 +1,108 @@
+package activity
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/seen"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// reader is what a [Recorder] and a [Plain] have in common: a filter in a store, and what is read of it.
+type reader struct {
+	*lifecycle
+
+	store    favfilter.Store
+	kinds    *Kinds
+	identity favfilter.Identity // of the pages
+	seen     *seen.Windows      // of kinds with a window
+	rate     float64            // false-positive rate of a candidate
+	keyRate  float64            // of one key
+	now      func() time.Time
+	log      *slog.Logger
+
+	stats     counters
+	survey    survey
+	searches  sync.Pool   // of *Search
+	storeDown atomic.Bool // the store did not answer when it was last asked
+	unread    episode     // pages cannot be read
+}
+
+// Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
+func (r *reader) Pages() uint32 { return r.identity.Pages }
+
+// FalsePositiveRate is that of the [Config].
+func (r *reader) FalsePositiveRate() float64 { return r.rate }
+
+// Kinds returns the kinds that are known.
+func (r *reader) Kinds() *Kinds { return r.kinds }
+
+// Now is the time by which activities are recorded and end.
+func (r *reader) Now() time.Time { return r.now() }
+
+// homeOf is the home of a user: the number of their home page, in whose slot of the store their windows are.
+func (r *reader) homeOf(hash uint64) uint32 {
+	return ledger.Identity{Pages: r.identity.Pages}.Page(hash)
+}
+
+// check returns an [*InvalidError] unless the activity can be recorded at that time.
+func (r *reader) check(a Activity, at time.Time) error {
+	if err := r.kinds.Check(a); err != nil {
+		return err
+	}
+	return a.checkTimes(at)
+}
+
+// load is Store.Load within loadTimeout, with nothing loaded where the store fails.
+func (r *reader) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return r.loadWithin(ctx, loadTimeout, ids)
+}
+
+// loadWithin is load with another limit.
+func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	loaded, err := r.store.Load(limited, ids)
+	if err != nil && ctx.Err() != nil {
+		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
+	}
+	r.noteStore(ctx, err)
+	if err != nil {
+		return make([]favfilter.Loaded, len(ids)), err
+	}
+	return loaded, nil
+}
+
+// loadWhole reads one page with its marks.
+func (r *reader) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
+	limited, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	loaded, err := r.store.LoadWhole(limited, []favfilter.PageID{id})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return favfilter.Loaded{}, ctx.Err()
+	case err != nil:
+		return favfilter.Loaded{}, unavailable("pages", err)
+	default:
+		return loaded[0], nil
+	}
+}
+
+// noteStore notes how the store answered last, and logs when it begins to fail, and when that is
+// over.
+func (r *reader) noteStore(ctx context.Context, err error) {
+	r.storeDown.Store(err != nil)
+	switch {
+	case err != nil && r.unread.failed(r.elapsed()):
+		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
+		r.log.InfoContext(ctx, "pages can be read again")
+	}
+}

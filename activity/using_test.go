@@ -1,0 +1,108 @@
+package activity
+
+import (
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// using is what tests do with activities, with a ledger or without.
+type using struct{ Activities }
+
+// plainRig is activities without a ledger.
+type plainRig struct {
+	*Plain
+	using
+}
+
+func openWithout(t testing.TB, c PlainConfig) *plainRig {
+	t.Helper()
+	p, err := OpenPlain(t.Context(), c)
+	must(t, err)
+	t.Cleanup(p.Close)
+	return &plainRig{p, using{p}}
+}
+
+// useStore puts another store under the open filter.
+func (g *plainRig) useStore(t testing.TB, s favfilter.Store) {
+	t.Helper()
+	g.Plain.store = s
+	must(t, g.openWindows(nil))
+}
+
+func (g using) record(t testing.TB, want bool, a Activity) {
+	t.Helper()
+	changed, err := g.Record(t.Context(), []Activity{a})
+	if err != nil {
+		t.Fatalf("%+v: %v", a, err)
+	}
+	if (changed[0] == Changed) != want {
+		t.Fatalf("%+v: changed %v, want %v", a, changed[0], want)
+	}
+}
+
+func (g using) check(t testing.TB, user, kind, id string) Match {
+	t.Helper()
+	k, ok := g.Kinds().Named(kind)
+	if !ok {
+		t.Fatalf("no kind %q", kind)
+	}
+	v, err := g.View(t.Context(), user, []Kind{k}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Degraded) > 0 {
+		t.Fatalf("degraded: %v", v.Degraded)
+	}
+	return v.Check(0, id)
+}
+
+func (g using) want(t testing.TB, user, kind, id string, want Match) {
+	t.Helper()
+	if got := g.check(t, user, kind, id); got != want {
+		t.Fatalf("%s of %s with %s: match %d, want %d", kind, user, id, got, want)
+	}
+}
+
+// lookAll counts which of n ids a kind of the user is found with.
+func (g using) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
+	t.Helper()
+	k, _ := g.Kinds().Named(kind)
+	v, err := g.View(t.Context(), user, []Kind{k}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i := range n {
+		if v.Check(0, ids(i)) != None {
+			found++
+		}
+	}
+	return found
+}
+
+func (g using) inspectOne(t *testing.T, page uint32) *PageInside {
+	t.Helper()
+	p, err := g.InspectPage(t.Context(), page)
+	must(t, err)
+	return p
+}
+
+func (g using) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
+	t.Helper()
+	in, err := g.InspectKey(t.Context(), kind, user, target)
+	must(t, err)
+	if words := in.Words(); len(words) != max(1, len(in.Sides)) {
+		t.Errorf("%d sides, and of them %q", len(in.Sides), words)
+	}
+	return in
+}
+
+// states are those of all pages, as the survey has them.
+func (g using) states() map[uint32]PageState {
+	states := make(map[uint32]PageState)
+	for p := range g.Survey() {
+		states[p.Number] = p.State
+	}
+	return states
+}
