@@ -22,7 +22,6 @@ type follower struct {
 	// Recorder was opened: what was committed before that is known.
 	start  atomic.Int64
 	wall   atomic.Int64 // what wallAhead returned then
-	last   atomic.Int64 // what elapsed returned last
 	access atomic.Int32 // an access
 	clock  atomic.Pointer[clockReading]
 	differ atomic.Pointer[error] // settings that are not those of other processes, as a poll found; nil: they agree

@@ -154,7 +154,8 @@ func TestRecordTellsWhatIsNew(t *testing.T) {
 	}
 	fresh, err := ws.Record(t.Context(), &b, now)
 	must(t, err)
-	if slices.Sort(fresh); len(fresh) != 200 || fresh[199] != 199 {
+	slices.Sort(fresh)
+	if len(fresh) != 200 || fresh[199] != 199 {
 		t.Errorf("%d are new: %v", len(fresh), fresh)
 	}
 }

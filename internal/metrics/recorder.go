@@ -9,7 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Recorder adds what a Recorder counts. Without a ledger, what is about one stays 0, but that it is up, which is left out.
+// Activities adds what [activity.Activities] count. Without a ledger, what is about one stays 0, but that it is up, which is left
+// out.
 func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
 	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), pages(stats)}
 	for _, s := range sources {
