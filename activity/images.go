@@ -42,13 +42,15 @@ func (m *images) clear() {
 	m.held.clear()
 }
 
-// imageBytes is what a page takes in memory, the collision bitmap included.
+// imageBytes is what a page takes in memory with all its layers, the collision bitmap included.
 func imageBytes(page *favfilter.Page) int {
 	const overhead = 256
-	shape := page.Header().Shape
-	n := int(shape.Bits / 8)
-	if shape.Region > 0 {
-		n += int(shape.Bits) / int(shape.Region) / 8
+	n := 0
+	for _, shape := range page.Layers() {
+		n += int(shape.Bits / 8)
+		if shape.Region > 0 {
+			n += int(shape.Bits) / int(shape.Region) / 8
+		}
 	}
 	return n + overhead
 }
