@@ -130,6 +130,47 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
+// A window counts with all that it holds.
+func TestCacheCountsWindows(t *testing.T) {
+	g, _ := cached(t, 1<<20)
+	const seenPosts = 2000
+	held := func(n int) int {
+		t.Helper()
+		_, err := g.Record(t.Context(), sightings("1", posts("s"), n))
+		must(t, err)
+		g.want(t, "1", "seen", "s0", Direct)
+		return g.Stats().CacheBytes
+	}
+	if few, many := held(1), held(seenPosts); many-few < seenPosts {
+		t.Errorf("%d bytes held of a window with one post, %d of one with %d", few, many, seenPosts)
+	}
+}
+
+// What is held of a page goes when the page turns out to lack what its sequence says.
+func TestCacheForgetsRepairedPages(t *testing.T) {
+	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
+		"repair": func(t *testing.T, g *rig, page uint32) {
+			must(t, g.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
+		},
+		"verify": func(_ *testing.T, g *rig, page uint32) { g.verify(page) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, store := cached(t, 1<<20)
+			g.record(t, true, add("1", "hide", "p"))
+			page := g.pageOf(userHash(g.identity.Seed, "1"))
+			loaded, err := store.Load(t.Context(), []favfilter.PageID{g.pageID(page)})
+			must(t, err)
+			empty, err := favfilter.NewPage(loaded[0].Page.Header())
+			must(t, err)
+			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: g.pageID(page), Page: empty, Seen: loaded[0].Version})
+			must(t, err)
+			g.want(t, "1", "hide", "p", None)
+			mend(t, g, page)
+			g.want(t, "1", "hide", "p", Direct)
+		})
+	}
+}
+
 // What one process acknowledges, every other sees that holds the page as it was before.
 func TestCacheOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +262,11 @@ func TestCacheOfWindowsIsBounded(t *testing.T) {
 		b.want(t, "1", "seen", "x", Direct)
 		a.record(t, true, add("1", "seen", "p"))
 		a.want(t, "1", "seen", "p", Direct)
+		hits := b.Stats().CacheHits
 		b.want(t, "1", "seen", "x", Direct)
+		if n := b.Stats().CacheHits - hits; n != 1 {
+			t.Errorf("%d views of what is held, want 1", n)
+		}
 		time.Sleep(c.StalenessBound + time.Millisecond)
 		b.want(t, "1", "seen", "p", Direct)
 		a.Close()

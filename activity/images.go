@@ -31,7 +31,7 @@ func (m images) put(number uint32, page *favfilter.Page) {
 	m.Put(number, page, imageBytes(page))
 }
 
-// imageBytes is what a page takes in memory, the collision bitmap included.
+// imageBytes is what a page takes in memory with all its layers, the collision bitmap included.
 func imageBytes(page *favfilter.Page) int {
 	const overhead = 256
 	return int(page.Size().Bytes) + overhead

@@ -141,12 +141,17 @@ func TestInvalidRequests(t *testing.T) {
 		{feed.Request{Viewer: "1", Annotate: []string{"hide"}}, "wrong_effect", "annotate[0]"},
 		{feed.Request{Viewer: "1", Kinds: []string{"hide", "hide"}}, "out_of_range", "kinds[1]"},
 		{feed.Request{Viewer: "1", Posts: slices.Repeat([]feed.Post{post}, 5001)}, "out_of_range", "posts"},
+		{feed.Request{Viewer: "1", Limit: -1}, "out_of_range", "limit"},
+		{feed.Request{Viewer: "1", Limit: feed.MaxPosts + 1}, "out_of_range", "limit"},
 	} {
 		_, err := feed.Filter(t.Context(), r, c.req)
 		var invalid *activity.InvalidError
 		if !errors.As(err, &invalid) || invalid.Code != c.code || invalid.Field != c.field {
 			t.Errorf("%v, want %s of %s", err, c.code, c.field)
 		}
+	}
+	if a := filter(t, r, feed.Request{Viewer: "1", Limit: feed.MaxPosts, Posts: []feed.Post{post}}); len(a.Kept) != 1 {
+		t.Errorf("the highest limit: %+v", a)
 	}
 	if a := filter(t, r, feed.Request{Viewer: "1", Kinds: []string{"hide"}, Posts: []feed.Post{{ID: "a"}}}); len(a.Kept) != 1 {
 		t.Errorf("no author needed to check hides: %+v", a)

@@ -286,6 +286,43 @@ func TestRecordSeenWithoutStore(t *testing.T) {
 	if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" {
 		t.Errorf("%+v", a)
 	}
+	if reason := a.Degraded[0].Reason; strings.Count(reason, "could not be recorded") != 1 {
+		t.Errorf("degraded because %q, want it to say that nothing is recorded", reason)
+	}
+}
+
+// TestRecordSeenRefused: who may not record gets the feed all the same, which says so.
+func TestRecordSeenRefused(t *testing.T) {
+	r := open(t)
+	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true}
+	request.MayRecord = func() error { return errors.New("too many writes") }
+	for range 2 { // nothing is recorded by the first
+		a := filter(t, r, request)
+		if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" ||
+			!strings.HasSuffix(a.Degraded[0].Reason, "could not be recorded: too many writes") {
+			t.Errorf("%+v", a)
+		}
+	}
+	request.MayRecord = func() error { return nil }
+	if a := filter(t, r, request); len(a.Kept) != 2 || len(a.Degraded) != 0 {
+		t.Errorf("allowed: %+v", a)
+	}
+	if a := filter(t, r, request); len(a.Kept) != 0 {
+		t.Errorf("after it was recorded: %+v", a)
+	}
+}
+
+// TestCancelled: a feed whose caller has gone is no feed.
+func TestCancelled(t *testing.T) {
+	r := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if a, err := feed.Filter(ctx, r, feed.Request{Viewer: "1", Posts: posts("2", "a")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if e, err := feed.Explain(ctx, r, "1", feed.Post{ID: "a", Author: "2"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("explained: %+v, %v", e, err)
+	}
 }
 
 // blind is a ledger that cannot look anything up.
@@ -315,6 +352,9 @@ func TestExactNeedsTheLedger(t *testing.T) {
 	var down *activity.UnavailableError
 	if _, err := feed.Filter(t.Context(), r, request); !errors.As(err, &down) || down.Dependency != "ledger" {
 		t.Errorf("%v, want the ledger to be unavailable", err)
+	}
+	if e, err := feed.Explain(t.Context(), r, "1", request.Posts[0]); !errors.As(err, &down) {
+		t.Errorf("explained: %+v, %v", e, err)
 	}
 	request.Posts = posts("2", "b") // nothing to confirm
 	if a := filter(t, r, request); len(a.Kept) != 1 {
@@ -360,6 +400,14 @@ func TestExplain(t *testing.T) {
 	}
 	if e, err = feed.Explain(t.Context(), r, "5", feed.Post{ID: "p", Author: "3"}); err != nil || e.Dropped || len(e.Reasons) > 0 {
 		t.Errorf("another viewer: %+v, %v", e, err)
+	}
+	record(t, r, "6 like p", "6 block 7")
+	if e, err = feed.Explain(t.Context(), r, "6", feed.Post{ID: "p", Author: "3"}); err != nil || e.Dropped || len(e.Reasons) != 1 {
+		t.Errorf("a post that is marked alone: %+v, %v", e, err)
+	}
+	twice := feed.Post{ID: "q", Author: "7", Actors: []string{"7"}}
+	if e, err = feed.Explain(t.Context(), r, "6", twice); err != nil || !e.Dropped || len(e.Reasons) != 1 {
+		t.Errorf("an author who is among the actors: %+v, %v", e, err)
 	}
 }
 

@@ -296,6 +296,7 @@ func TestSamplerOfSoundFeeds(t *testing.T) {
 	}{
 		{feed.Request{}, "b c e b f", 10},
 		{feed.Request{Annotate: []string{"like"}}, "b c e b f", 10},
+		{feed.Request{Limit: 1, Kinds: []string{"block"}}, "a", 1},
 		{feed.Request{Limit: 2}, "b c", 3},
 		{feed.Request{Limit: 5}, "b c e b f", 9},
 		{feed.Request{Kinds: []string{"hide"}}, "b c d e b f f f", 10}, //nolint:dupword // they are ids

@@ -221,6 +221,93 @@ func TestCommitFails(t *testing.T) {
 	checkRows(t, l, 10)
 }
 
+// A Record of which any statement fails is refused, with nothing changed.
+func TestStatementsFail(t *testing.T) {
+	l := openFile(t, temporary(t), Options{Pages: 1})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := l.Record(t.Context(), time.Time{}, numbered(10))
+	must(err)
+	changes := numbered(20) // of which 10 are new
+	changes[0].Remove = true
+	trigger := func(event string) string {
+		return "CREATE TRIGGER refuse BEFORE " + event + " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+	}
+	const end = "DROP TRIGGER refuse"
+	for name, c := range map[string]struct{ begin, end string }{
+		"look up rows":    {"ALTER TABLE entries RENAME TO hidden", "ALTER TABLE hidden RENAME TO entries"},
+		"look up pages":   {"ALTER TABLE pages RENAME TO hidden", "ALTER TABLE hidden RENAME TO pages"},
+		"add rows":        {trigger("INSERT ON entries"), end},
+		"remove rows":     {trigger("DELETE ON entries"), end},
+		"raise sequences": {trigger("INSERT ON pages"), end},
+	} {
+		_, err := file(l).writer.ExecContext(t.Context(), c.begin)
+		must(err)
+		if _, err := l.Record(t.Context(), time.Time{}, changes); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		_, err = file(l).writer.ExecContext(t.Context(), c.end)
+		must(err)
+		checkRows(t, l, 10)
+		if sequence, err := l.Sequence(t.Context(), 0); err != nil || sequence != 1 {
+			t.Errorf("%s: the page is at sequence %d, %v, want 1", name, sequence, err)
+		}
+	}
+	_, err = l.Record(t.Context(), time.Time{}, changes)
+	must(err)
+	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 19 || s.Sequence != 2 {
+		t.Errorf("then %d rows at sequence %d, %v, want 19 at 2", len(rows), s.Sequence, err)
+	}
+}
+
+// Whoever reads what the file does not give is told so, and not that there is nothing.
+func TestReadsFail(t *testing.T) {
+	l := openFile(t, temporary(t), Options{Pages: 1})
+	if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err != nil {
+		t.Fatal(err)
+	}
+	each := func([]Row) error { return nil }
+	for table, reads := range map[string]map[string]func() error{
+		"entries": {
+			"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+			"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 0); return err },
+			"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
+		},
+		"pages": {
+			"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+			"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
+			"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
+			"Changed": func() error {
+				_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+				return err
+			},
+		},
+	} {
+		hide := func(from, to string) {
+			t.Helper()
+			if _, err := file(l).writer.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hide(table, "hidden")
+		for name, read := range reads {
+			if read() == nil {
+				t.Errorf("%s without %s: no error", name, table)
+			}
+		}
+		hide("hidden", table)
+		for name, read := range reads {
+			if err := read(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // TestCancelWhileWaiting ends the context of a Record whose turn does not come.
 func TestCancelWhileWaiting(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})

@@ -119,6 +119,11 @@ func TestWrongType(t *testing.T) {
 		if err != nil || (loaded[0].Page == nil) != (want == favfilter.Missing) {
 			t.Errorf("%s string is a list: loaded %+v, %v", which, loaded[0], err)
 		}
+		standing, err := s.Peek(t.Context(), []favfilter.PageID{id})
+		if missing := want == favfilter.Missing; err != nil || standing[0].Missing != missing ||
+			errors.Is(standing[0].Damage, favfilter.ErrDamaged) == missing {
+			t.Errorf("%s string is a list: peeked at %+v, %v", which, standing, err)
+		}
 		replacement := favfilter.Replacement{ID: id, Page: newPage(t, 3, shapeFor(t, 100)), Seen: loaded[0].Version}
 		if done, err := s.Replace(t.Context(), replacement); err != nil || !done {
 			t.Errorf("%s string is a list: replaced %v, %v", which, done, err)

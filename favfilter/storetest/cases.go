@@ -332,6 +332,68 @@ func unguardedFull(t *testing.T, b Backend) {
 	}
 }
 
+// exactlyFull adds keys of which the last one finds as many bits set as the rate allows, and no
+// more. A page that may grow takes it all the same.
+func exactlyFull(t *testing.T, b Backend) {
+	for i, n := range []int{1, 3, 12} { // by script, and by compare-and-swap
+		for j, grow := range []bool{false, true} {
+			id := favfilter.PageID{Number: uint32(10*i + j)}
+			batch := favfilter.Batch{ID: id, Rate: 0.02, Grow: grow}
+			h := header(id.Number, 0)
+			h.Shape = favfilter.Shape{Bits: 1024, Hashes: 5, Region: favfilter.DefaultRegion}
+			page := newPage(t, h)
+			full := batch.Limit(h.Shape)
+			fill(t, page, full-uint32(n-1)*uint32(h.Shape.Hashes))
+			batch.Add = disjoint(t, page, n)
+			want := slices.Repeat([]favfilter.Outcome{favfilter.Added}, n)
+			if !grow {
+				want[n-1] = favfilter.Full
+			}
+			if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil {
+				t.Fatal(err)
+			}
+			res := apply(t, b.Store, batch)
+			wantState(t, res, favfilter.Applied)
+			if !slices.Equal(res.Outcomes, want) || (res.Header.Grown > 0) != grow {
+				t.Errorf("grow %v: %v with %d more layers, want %v", grow, res.Outcomes, res.Header.Grown, want)
+			}
+		}
+	}
+}
+
+// fill inserts keys until exactly so many bits are set.
+func fill(t testing.TB, page *favfilter.Page, set uint32) {
+	t.Helper()
+	for i := range 10_000 {
+		trial := page.Clone()
+		trial.Insert(keyHash(i))
+		if trial.Header().Set <= set {
+			page.Insert(keyHash(i))
+		}
+		if page.Header().Set == set {
+			return
+		}
+	}
+	t.Fatalf("no keys set exactly %d bits", set)
+}
+
+// disjoint returns n keys that share no bit with each other, or with those of page.
+func disjoint(t testing.TB, page *favfilter.Page, n int) (keys []favfilter.Hash) {
+	t.Helper()
+	page = page.Clone()
+	for i := 10_000; i < 100_000 && len(keys) < n; i++ {
+		trial := page.Clone()
+		trial.Insert(keyHash(i))
+		if trial.Header().Set == page.Header().Set+uint32(page.Header().Shape.Hashes) {
+			page, keys = trial, append(keys, keyHash(i))
+		}
+	}
+	if len(keys) < n {
+		t.Fatalf("%d keys that share no bit, want %d", len(keys), n)
+	}
+	return keys
+}
+
 func cancelled(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 9}
 	create(t, b.Store, id, header(9, 100))

@@ -170,6 +170,16 @@ func replayedReplacement(t *testing.T, b Backend) {
 			t.Fatalf("replace: %v, %v", done, err)
 		}
 	}
+	window := favfilter.PageID{Number: 43, Part: "window"} // without collision marks
+	shape := favfilter.Shape{Bits: 1024, Hashes: 5}
+	create(t, b.Store, window, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 1})
+	unmarked := favfilter.Replacement{ID: window, Seen: load(t, b.Store, window).Version}
+	unmarked.Page = newPage(t, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 2})
+	for range 2 {
+		if done, err := b.Store.Replace(t.Context(), unmarked); err != nil || !done {
+			t.Errorf("replace a page without collision marks: %v, %v", done, err)
+		}
+	}
 	for _, newer := range []bool{false, true} {
 		other := favfilter.Replacement{ID: id, Page: twin, Seen: seen, Newer: newer}
 		if done, err := b.Store.Replace(t.Context(), other); err != nil || done {

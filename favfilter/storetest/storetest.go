@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"a replay of old batches changes nothing", replayOld},
 		{"without a guard each key has its outcome", unguardedOutcomes},
 		{"without a guard a full page takes no more", unguardedFull},
+		{"the last key finds a page exactly full", exactlyFull},
 		{"a page grows by layers", grows},
 		{"a page that has grown is replaced and loaded", grownReplaced},
 		{"a page that has grown is not taken for torn", grownStands},
@@ -97,6 +98,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"racing guarded writers", racingGuarded},
 		{"racing writers without a guard", racingUnguarded},
 		{"random batches leave the same bytes as Page.Apply", sameBytes},
+		{"random batches to pages of unusual shapes leave them, too", sameBytesOfShapes},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
 	}
