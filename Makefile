@@ -35,14 +35,20 @@ run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedf
 build: ## Build bin/feedfilter, static and reproducible.
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
 
+# A test that takes long is called TestLong...: test and race leave those out, test-long runs no others.
 .PHONY: test
 # integration takes longest, so it begins first: the others run beside it.
-test: deps ## Run the tests.
-	$(GO) test -timeout 20m $(ARGS) ./integration ./...
+test: deps ## Run the tests, in less than five minutes; those that take longer are test-long's.
+	$(GO) test -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
+
+.PHONY: test-long
+test-long: deps ## Run the tests that take long: faults at every step, chaos, large numbers.
+	$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
+		$$(grep -rl --include='*_test.go' '^func TestLong' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: race
-race: deps ## Run the tests under the race detector, which needs a C compiler.
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(ARGS) $(PACKAGES)
+race: deps ## Run the tests under the race detector, which needs a C compiler, without those of test-long.
+	CGO_ENABLED=1 $(GO) test -race -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
 bench: deps ## Run the benchmarks.
