@@ -124,7 +124,7 @@ swagger-ui: ## Fetch the page of the API's description anew, at the version in s
 .PHONY: screens
 screens: deps ## Take pictures of the operations page in all states, into SCREENS (./screens).
 	mkdir -p $(SCREENS)
-	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run TestPage ./internal/opspage
+	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run 'Test(Long)?Page$$' ./internal/opspage
 
 .PHONY: clean
 clean: ## Remove what was built, the tools and the cached test results too.
