@@ -69,7 +69,7 @@ func TestReshapeBack(t *testing.T) {
 
 // Before the first round of the scrub, the keys are estimated from the ledger, also where users have moved to other pages.
 func TestSharedKeys(t *testing.T) {
-	// With another seed in each run, too few of the users would now and then be on the pages that are sampled.
+	// One seed: with a random one, the pages that are sampled now and then have too few users.
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	must(t, openLedger(t, file, 64).Close())
 	db, err := sql.Open("sqlite", file)

@@ -28,8 +28,8 @@ const (
 	people = 200
 )
 
-// TestLongMonths: half a year of random activities of all kinds, and of feeds of all sorts, against a
-// model of them in plain maps.
+// TestLongMonths: half a year of random activities of all kinds, and of feeds of all sorts, against
+// a model of them in plain maps.
 func TestLongMonths(t *testing.T) {
 	if exact, all := passMonths(t, 1); all && exact < 1_000_000 {
 		t.Errorf("exact feeds looked up %d activities only", exact)
@@ -39,8 +39,8 @@ func TestLongMonths(t *testing.T) {
 // TestMonths is a tenth of [TestLongMonths].
 func TestMonths(t *testing.T) { passMonths(t, 10) }
 
-// passMonths lets half a year pass, in as many steps divided by fewer. It returns how many activities exact
-// feeds looked up, and whether all subtests were run.
+// passMonths lets half a year pass, in as many steps divided by fewer. It returns how many
+// activities exact feeds looked up, and whether all subtests were run.
 func passMonths(t *testing.T, fewer int) (exact int, all bool) {
 	t.Helper()
 	ran := 0

@@ -21,13 +21,14 @@ const (
 	clockPeriod = 4 * time.Second
 )
 
-// skewedOnce is the path of the feedfilter of [buildSkewed], which is built when the first test asks for it.
+// skewedOnce is the path of the feedfilter of [buildSkewed], which is built when the first test
+// asks for it.
 //
 //nolint:gochecknoglobals // as command is: one for all tests
 var skewedOnce = sync.OnceValues(buildSkewed)
 
-// skewedCommand is the path of a command with another time.Now: its wall clock is set ahead and back, and
-// what measures time is not.
+// skewedCommand is the path of a command with another time.Now: its wall clock is set ahead and
+// back, and what measures time is not.
 func skewedCommand(t *testing.T) string {
 	t.Helper()
 	binary, err := skewedOnce()
@@ -37,8 +38,8 @@ func skewedCommand(t *testing.T) string {
 	return binary
 }
 
-// buildSkewed builds it beside the command. All that the compiler reads has the same path and content in
-// each run, so that a later run finds the standard library for that clock in the build cache.
+// buildSkewed builds it beside the command. All files that the compiler reads have the same path and
+// content in each run, so that a later run finds the library for that clock in the build cache.
 func buildSkewed() (binary string, err error) {
 	out, err := exec.Command("go", "env", "GOROOT", "GOCACHE").Output() //nolint:noctx // go test bounds it
 	if err != nil {
@@ -105,7 +106,7 @@ func keepLink(path, target string) error {
 
 // replaceWith has create make a file, which then is at the path from one moment to the next.
 func replaceWith(path string, create func(temporary string) error) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as the rest of the build cache
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	temporary := fmt.Sprint(path, ".", os.Getpid())

@@ -23,6 +23,7 @@ import (
 // caches, and the store that it is made of to its own. All tests of this package run behind
 // them with -elasticache.
 func TestLongElastiCache(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []elasticachetest.Kind{elasticachetest.NodeBased, elasticachetest.Serverless} {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Run("contract", func(t *testing.T) {

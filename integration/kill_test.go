@@ -20,8 +20,9 @@ func TestKilledDuringWrites(t *testing.T) {
 	killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8"), func() {})
 }
 
-// TestLongKilledDuringWrites is the same on Redis, which is there all the time or is restarted with the service.
+// TestLongKilledDuringWrites is the same on Redis, which keeps running or is restarted too.
 func TestLongKilledDuringWrites(t *testing.T) {
+	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		server := startRedis(t)
 		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {})

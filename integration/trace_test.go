@@ -82,16 +82,18 @@ func loadTrace(t testing.TB) *trace {
 	return tr
 }
 
-// TestTrace sends the whole trace over HTTP to a service on Redis and compares a feed of 500 candidates of
-// every person with the model.
+// TestTrace sends the whole trace over HTTP to a service on Redis and compares a feed of 500
+// candidates of every person with the model.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	tr := loadTrace(t)
 	tr.onRedis(t, startRedis(t), len(tr.people))
 }
 
-// TestLongTrace is the same with no flag but where to put the data, and each activity in a request of its own.
+// TestLongTrace is the same with no flag but where to put the data, and with a request for each
+// activity.
 func TestLongTrace(t *testing.T) {
+	t.Parallel()
 	tr := loadTrace(t)
 	s := serve(t, "--data-dir", t.TempDir())
 	tr.putEach(t, s)

@@ -64,7 +64,7 @@ func eventuallyIn(t *testing.T, what string, try func() error) {
 // stateRig is what a service is made of, on one Redis.
 type stateRig struct {
 	recorder *activity.Recorder
-	machine  *activity.Recorder // without Redis: what a write takes here, it takes because of the machine
+	machine  *activity.Recorder // without Redis: only a slow machine makes its writes slow
 	log      *stateLog
 	hidden   map[string][]string // posts, by viewer
 }
@@ -120,7 +120,7 @@ func openRecorder(t *testing.T, c activity.Config) *activity.Recorder {
 }
 
 // measure returns how long do took, less the time for which the machine stood still meanwhile: the
-// longest time that a write took which needs no Redis. Where nothing else runs that is some milliseconds.
+// longest time that a write without Redis took. On an idle machine that is some milliseconds.
 func (g *stateRig) measure(t *testing.T, do func()) time.Duration {
 	t.Helper()
 	var still time.Duration

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// A server is made in a second or two, or less from the template, and started in some 100 ms; the limits
-	// are for machines with far too much to do.
+	// A server is made in a second or two, or less from the template, and started in some 100 ms;
+	// the limits are for machines with far too much to do.
 	makeTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
 	stopTimeout  = 10 * time.Second

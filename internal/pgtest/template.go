@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,8 @@ import (
 // initdbArgs are the arguments of initdb, except for where it makes its files.
 func initdbArgs() []string {
 	return []string{
-		"--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
+		"--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C",
+		"--no-sync", "--no-instructions",
 	}
 }
 
@@ -51,7 +53,7 @@ func (s *Server) template(ctx context.Context) (string, error) {
 		cache = os.TempDir()
 	}
 	key := sha256.Sum256([]byte(string(version) + strings.Join(initdbArgs(), " ")))
-	return filepath.Join(cache, "feedfilter-pgtest", fmt.Sprintf("%x", key[:8])), nil
+	return filepath.Join(cache, "feedfilter-pgtest", hex.EncodeToString(key[:8])), nil
 }
 
 // keepTemplate makes the template from the data of a server that has yet to start, unless another

@@ -15,10 +15,20 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// Run puts a kind of ledger through all that package ledger promises, but for the tests of [RunLong]. fresh
-// returns the URL of a place where there is no ledger yet, another one each
-// time; it cleans up after itself with t.Cleanup. age makes the reshapes of a ledger an hour older, where
-// others may not have heard of them; nil where there are no others.
+type suite struct {
+	fresh func(t *testing.T) (url string)
+	age   func(url string) error
+}
+
+type subtest struct {
+	name string
+	test func(suite, *testing.T)
+}
+
+// Run puts a kind of ledger through all that package ledger promises, but for the tests of [RunLong].
+// fresh returns the URL of a place where there is no ledger yet, another one each time; it cleans up
+// after itself with t.Cleanup. age makes the reshapes of a ledger an hour older, where others may not
+// have heard of them; nil where there are no others.
 func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
 	t.Helper()
 	suite{fresh, age}.run(t, []subtest{
@@ -93,8 +103,8 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 	})
 }
 
-// RunLong runs the tests that [Run] leaves out because they take long, with the same arguments. Call it
-// from a test whose name begins with TestLong.
+// RunLong runs the tests that [Run] leaves out because they take long, with the same arguments.
+// Call it from a test whose name begins with TestLong.
 func RunLong(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
 	t.Helper()
 	suite{fresh, age}.run(t, []subtest{
@@ -107,21 +117,11 @@ func RunLong(t *testing.T, fresh func(t *testing.T) (url string), age func(url s
 	})
 }
 
-type subtest struct {
-	name string
-	test func(suite, *testing.T)
-}
-
 func (s suite) run(t *testing.T, tests []subtest) {
 	t.Helper()
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
 	}
-}
-
-type suite struct {
-	fresh func(t *testing.T) (url string)
-	age   func(url string) error
 }
 
 // pass has a long time pass since the ledger was last reshaped.
