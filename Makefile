@@ -35,10 +35,10 @@ run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedf
 build: ## Build bin/feedfilter, static and reproducible.
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
 
-# A test that takes long is called TestLong...: test and race leave those out, test-long runs no others.
+# A test that takes long is called TestLong...: test and race skip those, test-long runs no others.
 .PHONY: test
 # integration takes longest, so it begins first: the others run beside it.
-test: deps ## Run the tests, in less than five minutes; those that take longer are test-long's.
+test: deps ## Run the tests, without those of test-long.
 	$(GO) test -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
 
 .PHONY: test-long
@@ -47,7 +47,7 @@ test-long: deps ## Run the tests that take long: faults at every step, chaos, la
 		$$(grep -rl --include='*_test.go' '^func TestLong' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: race
-race: deps ## Run the tests under the race detector, which needs a C compiler, without those of test-long.
+race: deps ## Run the tests under the race detector, which needs a C compiler; not those of test-long.
 	CGO_ENABLED=1 $(GO) test -race -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
