@@ -35,14 +35,20 @@ run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedf
 build: ## Build bin/feedfilter, static and reproducible.
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
 
+# A test that takes long is called TestLong...: test and race skip those, test-long runs no others.
 .PHONY: test
 # integration takes longest, so it begins first: the others run beside it.
-test: deps ## Run the tests.
-	$(GO) test -timeout 20m $(ARGS) ./integration ./...
+test: deps ## Run the tests, without those of test-long.
+	$(GO) test -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
+
+.PHONY: test-long
+test-long: deps ## Run the tests that take long: faults at every step, chaos, large numbers.
+	$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
+		$$(grep -rl --include='*_test.go' '^func TestLong' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: race
-race: deps ## Run the tests under the race detector, which needs a C compiler.
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(ARGS) $(PACKAGES)
+race: deps ## Run the tests under the race detector, which needs a C compiler; not those of test-long.
+	CGO_ENABLED=1 $(GO) test -race -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
 bench: deps ## Run the benchmarks.
@@ -118,7 +124,7 @@ swagger-ui: ## Fetch the page of the API's description anew, at the version in s
 .PHONY: screens
 screens: deps ## Take pictures of the operations page in all states, into SCREENS (./screens).
 	mkdir -p $(SCREENS)
-	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run TestPage ./internal/opspage
+	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run 'Test(Long)?Page$$' ./internal/opspage
 
 .PHONY: clean
 clean: ## Remove what was built, the tools and the cached test results too.

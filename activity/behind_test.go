@@ -165,10 +165,7 @@ func TestLongPoll(t *testing.T) {
 
 // A process whose connection for polls is ended reads every page of a large ledger, and goes on
 // seeing what others acknowledged.
-func TestPollsAfterALostConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a quarter of a million pages")
-	}
+func TestLongPollsAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	url := server.Schema()

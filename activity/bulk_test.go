@@ -197,12 +197,9 @@ func TestBulkAmongWriters(t *testing.T) {
 	})
 }
 
-// TestBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes effect. What failed is done
+// TestLongBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes effect. What failed is done
 // again, as an import that is continued does.
-func TestBulkFaultAtEveryStep(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
+func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
 		g, _ := fresh(t)
@@ -262,9 +259,6 @@ func TestBulkFaultAtEveryStep(t *testing.T) {
 		all(t, func(t *testing.T) (*rig, func()) { t.Helper(); return newRig(t, &favfilter.Memory{}, 4), nil })
 	})
 	t.Run("redis and postgres", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("takes a minute")
-		}
 		t.Parallel()
 		redis, postgres := redistest.Start(t), pgtest.Start(t)
 		all(t, func(t *testing.T) (*rig, func()) {

@@ -292,7 +292,12 @@ func TestCacheOfWindowsThatGoBy(t *testing.T) {
 }
 
 // Who reads while somebody writes does not have the next one see less than was acknowledged.
-func TestCacheWhileWritten(t *testing.T) {
+func TestCacheWhileWritten(t *testing.T) { cacheWhileWritten(t, 100) }
+
+func TestLongCacheWhileWritten(t *testing.T) { cacheWhileWritten(t, 300) }
+
+func cacheWhileWritten(t *testing.T, writes int) {
+	t.Helper()
 	g, _ := cached(t, 1<<20)
 	kinds := g.kinds.All()
 	ctx, stop := context.WithCancel(t.Context())
@@ -307,7 +312,7 @@ func TestCacheWhileWritten(t *testing.T) {
 			}
 		})
 	}
-	for i := range times(300, 100) {
+	for i := range writes {
 		id := fmt.Sprint("p", i)
 		g.record(t, true, add("1", "seen", id))
 		g.record(t, true, add("1", "hide", id))

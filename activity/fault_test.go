@@ -18,13 +18,10 @@ import (
 // faultRig makes a rig of one pair of backends, and what loses all its pages.
 type faultRig func(t *testing.T) (g *rig, lose func())
 
-// TestFaultAtEveryStep lets each call of ledger and store fail once, before and after
+// TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after
 // it takes effect, until a run goes by without a fault. After each run the Recorder is
 // started anew: what was acknowledged is there, what was refused is whole or not at all.
-func TestFaultAtEveryStep(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute, and many under the race detector")
-	}
+func TestLongFaultAtEveryStep(t *testing.T) {
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
 		faultAtEveryStep(t, func(*testing.T) faultRig {

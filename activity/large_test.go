@@ -12,10 +12,7 @@ import (
 
 // A page of more rows than the ledger reads at once is made, read, compared, inspected, exported, reshaped and deleted like any
 // other, whether its keys are one user's or many users'.
-func TestLargePage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many rows")
-	}
+func TestLongLargePage(t *testing.T) {
 	for name, users := range map[string]int{"of one user": 1, "of many users": 100} {
 		t.Run(name, func(t *testing.T) {
 			l := openLedger(t, t.TempDir()+"/ledger.db", 1)

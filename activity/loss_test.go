@@ -11,12 +11,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestLosses: whatever the store loses between two calls, nothing that was
+// TestLongLosses: whatever the store loses between two calls, nothing that was
 // acknowledged is missed, nor undone in vain.
-func TestLosses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
+func TestLongLosses(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	for _, c := range []struct {
@@ -126,7 +123,12 @@ func surviveRounds(t *testing.T, g *rig, lose func()) {
 // TestLossesUnderLoad: writers and readers go on while Redis is flushed, halves of
 // pages are deleted, and the server is killed. No view misses what was acknowledged
 // before it was asked for.
-func TestLossesUnderLoad(t *testing.T) {
+func TestLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 60) }
+
+func TestLongLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 200) }
+
+func lossesUnderLoad(t *testing.T, faults int) {
+	t.Helper()
 	server := redistest.Start(t)
 	client := server.Client()
 	g := newRig(t, redisStore(t, server), 4)
@@ -141,7 +143,7 @@ func TestLossesUnderLoad(t *testing.T) {
 		wg.Go(func() { h.watch(ctx, t) })
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
-	for fault := range times(200, 60) {
+	for fault := range faults {
 		next := checks.Load() + 100
 		for checks.Load() < next && !t.Failed() {
 			g.check(t, "calm", "hide", "p") // readers of other pages pace the faults; what they find is chance

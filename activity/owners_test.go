@@ -38,10 +38,7 @@ func (g *rig) recordMany(t testing.TB, user, kind string, n int, target func(i i
 
 // A user who fills a page leaves it: the others read no more than before, and everybody's activities are where they are
 // looked for, are undone, and survive losses, a restart and a rebuild.
-func TestHeavyUserLeaves(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine: TestMovesUnderLoad is of many")
-	}
+func TestLongHeavyUserLeaves(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 1)
 		g.recordMany(t, "mate", "hide", 10, posts("m"))

@@ -20,12 +20,9 @@ func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 	return l[0].Page.Header()
 }
 
-// TestPageFollowsLoad: after every acknowledged write the page is at its rate, and
+// TestLongPageFollowsLoad: after every acknowledged write the page is at its rate, and
 // neither far too large.
-func TestPageFollowsLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
+func TestLongPageFollowsLoad(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.ownPage = math.MaxInt // the user stays
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -78,11 +78,8 @@ func (g *rig) recordAll(t testing.TB, user string, ids func(i int) string, n int
 	}
 }
 
-// TestDeleteAtAnyLoad: plain, 0.2 % to 30 % of deleted keys stay reported.
-func TestDeleteAtAnyLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
+// TestLongDeleteAtAnyLoad: plain, 0.2 % to 30 % of deleted keys stay reported.
+func TestLongDeleteAtAnyLoad(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	const n = 4000
 	g.recordAll(t, "1", posts("p"), n, false)
@@ -155,9 +152,6 @@ func TestFalsePositiveInsert(t *testing.T) {
 // TestBogusDeletes: plain, deleting keys that were never inserted loses live keys,
 // even behind a presence check.
 func TestBogusDeletes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	g := newRig(t, &favfilter.Memory{}, 1)
 	const n = 2000 // few enough to stay on the page, whose sequence is looked at
 	g.recordAll(t, "1", posts("live"), n, false)
@@ -174,12 +168,9 @@ func TestBogusDeletes(t *testing.T) {
 	}
 }
 
-// TestPopulationTurnovers: plain and half full, after two turnovers 46 % of deletes
+// TestLongPopulationTurnovers: plain and half full, after two turnovers 46 % of deletes
 // fail and false positives are 340 times the rate.
-func TestPopulationTurnovers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes two minutes under the race detector, and has nothing to race")
-	}
+func TestLongPopulationTurnovers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	const n, turnovers = 1500, 10
 	g.recordAll(t, "1", posts("0/"), n, false)
@@ -261,8 +252,12 @@ func TestReplays(t *testing.T) {
 
 // TestRacingWriters: plain, a delete between another client's bit and its collision
 // mark loses a key.
-func TestRacingWriters(t *testing.T) {
-	operations := times(100_000, 10_000)
+func TestRacingWriters(t *testing.T) { racingWriters(t, 10_000) }
+
+func TestLongRacingWriters(t *testing.T) { racingWriters(t, 100_000) }
+
+func racingWriters(t *testing.T, operations int) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) { race(t, newRig(t, &favfilter.Memory{}, 4), operations) })
 	t.Run("redis", func(t *testing.T) { race(t, newRig(t, redisStore(t, redistest.Start(t)), 4), operations/5) })
 }

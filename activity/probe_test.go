@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // probeWatch is a store that tells of its probes, and of the pages that are read.
@@ -143,32 +141,5 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 	}
 	if len(watch.probes) != 1 || watch.probes[0] > 4096 || watch.loads.Load() > 0 {
 		t.Errorf("probes of %v keys, and %d reads, after the caller had gone", watch.probes, watch.loads.Load())
-	}
-}
-
-// What a probed view of 20,000 ids allocates is bounded.
-func TestProbeAllocates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector allocates too")
-	}
-	g := probedRig(t, redisStore(t, redistest.Start(t)))
-	users, posts := targets("u", 0, 15_000), targets("b", 0, 5000)
-	look := func() uint64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		v, err := g.View(t.Context(), "bot", g.ledgerKinds(), seek(users, posts))
-		must(t, err)
-		searchFor(v, users, posts).Release()
-		runtime.ReadMemStats(&after)
-		if v.probed == nil {
-			t.Fatal("the page was not probed")
-		}
-		return after.TotalAlloc - before.TotalAlloc
-	}
-	first, second := look(), look()
-	t.Logf("20,000 ids, 40,000 keys: %d KiB allocated, then %d KiB", first>>10, second>>10)
-	const most = 12 << 20
-	if second > most {
-		t.Errorf("%d bytes, want at most %d", second, most)
 	}
 }

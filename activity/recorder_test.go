@@ -99,21 +99,9 @@ func (g *rig) useStore(t testing.TB, s favfilter.Store) {
 	}
 }
 
-// times is how often a test does what takes time: less often where that is short, as under the race detector.
-func times(often, inShort int) int {
-	if testing.Short() {
-		return inShort
-	}
-	return often
-}
-
-// onStores runs the test on the embedded store and on Redis; on Redis alone where time is short, as under the race detector:
-// what the Recorder does beside the test is the same on both.
+// onStores runs the test on the embedded store and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
-	if testing.Short() {
-		run(t, redisStore(t, redistest.Start(t)))
-		return
-	}
+	t.Helper()
 	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
 	t.Run("redis", func(t *testing.T) { run(t, redisStore(t, redistest.Start(t))) })
 }

@@ -73,12 +73,16 @@ func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 
 // The number of pages goes up, down, below the first one, and back, and everything is where it is looked for, also by a Recorder that is opened
 // anew, and in pages that were lost.
-func TestReshape(t *testing.T) {
+func TestReshape(t *testing.T) { reshapes(t, 64, 4, 16) }
+
+func TestLongReshape(t *testing.T) { reshapes(t, 64, 4, 16, 256, 32, 16, 4, 1, 8, 128, 16) }
+
+func reshapes(t *testing.T, numbers ...uint32) {
+	t.Helper()
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 16)
 		check := g.everybody(t, 200)
-		shapes := []uint32{64, 4, 16, 256, 32, 16, 4, 1, 8, 128, 16}
-		for round, pages := range shapes[:times(len(shapes), 3)] {
+		for round, pages := range numbers {
 			when := fmt.Sprint(pages, " pages in round ", round)
 			steps := 0
 			must(t, g.Reshape(t.Context(), pages, func(done, homes int) {

@@ -47,7 +47,12 @@ func (m *meddler) meddle(t *testing.T) {
 
 // The number of pages changes, and users move to pages of their own, at random, while three processes write, undo and look, and
 // pages are lost and set back: nothing is missed, and what is undone is gone. In a bubble no call takes too long.
-func TestReshapeUnderLoad(t *testing.T) {
+func TestReshapeUnderLoad(t *testing.T) { reshapeUnderLoad(t, 10) }
+
+func TestLongReshapeUnderLoad(t *testing.T) { reshapeUnderLoad(t, 25) }
+
+func reshapeUnderLoad(t *testing.T, reshapes int) {
+	t.Helper()
 	for _, heavy := range []bool{false, true} {
 		t.Run(fmt.Sprint("heavy users ", heavy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +74,7 @@ func TestReshapeUnderLoad(t *testing.T) {
 				if heavy {
 					wg.Go(func() { moveAround(t, rigs, []string{"u0", "u1", "u2"}, stop) })
 				}
-				reshapeAround(t, rigs, times(25, 10))
+				reshapeAround(t, rigs, reshapes)
 				close(stop)
 				wg.Wait()
 				for _, g := range rigs {
@@ -125,7 +130,12 @@ func reshapeAround(t *testing.T, rigs []*rig, reshapes int) {
 
 // The same with a staleness bound, by which processes learn of a reshape long after it, and a minute between two: what one has
 // acknowledged, the other finds at once.
-func TestReshapeIsFollowed(t *testing.T) {
+func TestReshapeIsFollowed(t *testing.T) { reshapeIsFollowed(t, 6) }
+
+func TestLongReshapeIsFollowed(t *testing.T) { reshapeIsFollowed(t, 20) }
+
+func reshapeIsFollowed(t *testing.T, rounds int) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
 		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, OwnPage: 16}
@@ -133,7 +143,7 @@ func TestReshapeIsFollowed(t *testing.T) {
 		rng := rand.New(rand.NewPCG(11, 11))
 		live := make(map[Activity]bool)
 		absent, found := 0, 0
-		for round := range times(20, 6) {
+		for round := range rounds {
 			must(t, a.Reshape(t.Context(), 1<<rng.IntN(8), nil))
 			for range 150 {
 				writer, reader := a, b
@@ -169,10 +179,7 @@ func TestReshapeIsFollowed(t *testing.T) {
 
 // Every step of a reshape fails once, before and after it takes effect: what was recorded is found all the same, and the reshape is
 // done when it is called again.
-func TestReshapeFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
+func TestLongReshapeFaults(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := int64(1); ; at++ {
 			g := newRig(t, &favfilter.Memory{}, 4)

@@ -1,8 +1,10 @@
 package activity
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -67,7 +69,14 @@ func TestReshapeBack(t *testing.T) {
 
 // Before the first round of the scrub, the keys are estimated from the ledger, also where users have moved to other pages.
 func TestSharedKeys(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 64)
+	// One seed: with a random one, the pages that are sampled now and then have too few users.
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	must(t, openLedger(t, file, 64).Close())
+	db, err := sql.Open("sqlite", file)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE meta SET value = '1' WHERE name = 'seed'`)
+	must(t, errors.Join(err, db.Close()))
+	g := newRigOn(t, &favfilter.Memory{}, "sqlite:"+file, 64)
 	g.everybody(t, 500) // each with 2 keys of blocks, and 5 of hides
 	for _, pages := range []uint32{64, 512, 1} {
 		must(t, g.Reshape(t.Context(), pages, nil))

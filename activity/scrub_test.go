@@ -244,9 +244,6 @@ func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledg
 
 // In time every page gets its turn to be compared key by key.
 func TestVerifyTakesEveryPage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	g := newRig(t, &favfilter.Memory{}, 128)
 	var batch []Activity
 	for i := range 2000 {

@@ -48,25 +48,33 @@ func openKinds(t testing.TB, l Ledger, s favfilter.Store, kinds *Kinds) *rig {
 	return g
 }
 
-// TestDeleteUser runs on Memory and SQLite, and on Redis and Postgres.
+// deletion is a test of how a user is deleted, from any ledger and any pages.
+type deletion func(t *testing.T, l *ledger.Ledger, s favfilter.Store)
+
 func TestDeleteUser(t *testing.T) {
+	onBoth(t, map[string]deletion{
+		"everything":         deleteUser,
+		"of another's kinds": deleteUserOfAnothersKinds,
+		"among writers":      deleteUserAmongWriters,
+	})
+}
+
+func TestLongDeleteUser(t *testing.T) {
+	onBoth(t, map[string]deletion{"faults": deleteUserFaults})
+}
+
+// onBoth runs each test on Memory and SQLite, and on Redis and Postgres.
+func onBoth(t *testing.T, tests map[string]deletion) {
+	t.Helper()
 	redis, postgres := redistest.Start(t), pgtest.Start(t)
-	for _, c := range []struct {
-		name string
-		run  func(t *testing.T, l *ledger.Ledger, s favfilter.Store)
-	}{
-		{"everything", deleteUser},
-		{"of another's kinds", deleteUserOfAnothersKinds},
-		{"among writers", deleteUserAmongWriters},
-		{"faults", deleteUserFaults},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
 			t.Run("memory and sqlite", func(t *testing.T) {
-				c.run(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{})
+				test(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{})
 			})
 			t.Run("redis and postgres", func(t *testing.T) {
 				must(t, redis.Client().FlushAll(t.Context()).Err())
-				c.run(t, openLedgerAt(t, postgres.Schema(), 4), redisStore(t, redis))
+				test(t, openLedgerAt(t, postgres.Schema(), 4), redisStore(t, redis))
 			})
 		})
 	}
@@ -270,9 +278,6 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 // nothing is left once what is behind has been made anew; and nothing was if it did not fail.
 func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	f := &faulttest.Faults{}
 	g := openKinds(t, faulttest.Ledger{Ledger: l, Faults: f}, faulttest.Store{Store: s, Faults: f}, manyKinds(t))
 	_, err := g.Record(t.Context(), crowd())

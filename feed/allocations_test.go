@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector allocates, too.
+
 package feed_test
 
 import (
@@ -10,9 +14,6 @@ import (
 
 // A feed that is not chosen to be compared with the ledger pays nothing for that others are.
 func TestSamplerAllocations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector allocates too")
-	}
 	r := openOn(t, &favfilter.Memory{})
 	record(t, r, "1 hide a", "1 block b", "1 like c", "1 seen d")
 	s, err := feed.NewSampler(r, feed.SamplerConfig{Rate: 1e-12})
@@ -51,9 +52,6 @@ func TestSamplerAllocations(t *testing.T) {
 // What a feed check allocates does not grow with its candidates, but for the one list of those kept. Times are not
 // compared here, which say as much of the machine; this says whether a key, a hash or a candidate costs memory again.
 func TestFeedAllocations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector allocates too")
-	}
 	r := openOn(t, &favfilter.Memory{})
 	record(t, r, "1 hide a", "1 block b", "1 like c", "1 seen d")
 	const most = 40 // measured: 19, and some where memory that is used again was collected

@@ -63,7 +63,12 @@ func anything(random *rand.Rand) feed.Request {
 
 // Writers, readers, users who move to pages of their own, pages that are lost: as long as the promise is kept, there is
 // neither a miss nor a false positive, however much changes while a feed is answered and compared.
-func TestSamplerRaisesNoFalseAlarm(t *testing.T) {
+func TestSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm(t, 60) }
+
+func TestLongSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm(t, 400) }
+
+func samplerRaisesNoFalseAlarm(t *testing.T, enough uint64) {
+	t.Helper()
 	for _, ownPage := range []int{0, activity.MinOwnPage} {
 		t.Run(fmt.Sprint("own pages from ", ownPage), func(t *testing.T) {
 			store := &favfilter.Memory{}
@@ -72,10 +77,6 @@ func TestSamplerRaisesNoFalseAlarm(t *testing.T) {
 				for i := range 40 { // so that some have enough for a page of their own
 					record(t, s.Recorder, fmt.Sprintf("%d hide q%d", i%4, i/4+i))
 				}
-			}
-			enough := uint64(400)
-			if testing.Short() {
-				enough = 60
 			}
 			writes, stop := shake(t, s.Recorder)
 			var asked atomic.Uint64

@@ -3,11 +3,14 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -18,48 +21,99 @@ const (
 	clockPeriod = 4 * time.Second
 )
 
-// skewedCommand builds the command with another time.Now: its wall clock is set ahead and back, and
-// what measures time is not.
+// skewedOnce is the path of the feedfilter of [buildSkewed], which is built when the first test
+// asks for it.
+//
+//nolint:gochecknoglobals // as command is: one for all tests
+var skewedOnce = sync.OnceValues(buildSkewed)
+
+// skewedCommand is the path of a command with another time.Now: its wall clock is set ahead and
+// back, and what measures time is not.
 func skewedCommand(t *testing.T) string {
 	t.Helper()
-	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	binary, err := skewedOnce()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("build the command with a skewed clock: %v", err)
 	}
-	dir := t.TempDir()
+	return binary
+}
+
+// buildSkewed builds it beside the command. All files that the compiler reads have the same path and
+// content in each run, so that a later run finds the library for that clock in the build cache.
+func buildSkewed() (binary string, err error) {
+	out, err := exec.Command("go", "env", "GOROOT", "GOCACHE").Output() //nolint:noctx // go test bounds it
+	if err != nil {
+		return "", err
+	}
+	paths := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(paths) != 2 {
+		return "", fmt.Errorf("go env GOROOT GOCACHE: %q", out)
+	}
+	dir := filepath.Join(paths[1], "feedfilter-skewed-"+runtime.Version())
 	root := filepath.Join(dir, "goroot") // a Go that the go command has fetched must not be replaced where it is
-	if err := os.Symlink(strings.TrimSpace(string(goroot)), root); err != nil {
-		t.Fatal(err)
+	if err := keepLink(root, paths[0]); err != nil {
+		return "", err
 	}
-	source := filepath.Join(root, "src", "time", "time.go")
+	overlay, err := writeOverlay(dir, filepath.Join(root, "src", "time", "time.go"))
+	if err != nil {
+		return "", err
+	}
+	binary = filepath.Join(filepath.Dir(command), "feedfilter-skewed")
+	build := exec.Command(filepath.Join(root, "bin", "go"), buildArgs(binary, "-overlay", overlay)...) //nolint:noctx // go test bounds it
+	build.Env = append(os.Environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// writeOverlay writes what has the compiler read another time.go, and returns its path.
+func writeOverlay(dir, source string) (overlay string, err error) {
 	text, err := os.ReadFile(source)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	if strings.Count(string(text), now) != 1 {
-		t.Fatalf("%s: time.Now is not as it was: the overlay has to be adapted", source)
+		return "", fmt.Errorf("%s: time.Now is not as it was: the overlay has to be adapted", source)
 	}
-	skewed := strings.Replace(string(text), now, now+
+	other := strings.Replace(string(text), now, now+
 		fmt.Sprintf("\tif mono/%d%%2 == 0 {\n\t\tsec += %d\n\t}\n", clockPeriod, int(clockSkew.Seconds())), 1)
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: write("time.go", skewed)}})
+	replacement := filepath.Join(dir, "time.go")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {source: replacement}})
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	binary := filepath.Join(dir, "feedfilter-skewed")
-	build := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "go"), buildArgs(binary, "-overlay", write("overlay.json", string(overlay)))...)
-	build.Env = append(os.Environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the command with a skewed clock: %v\n%s", err, out)
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, errors.Join(keepFile(replacement, other), keepFile(overlay, string(replace)))
+}
+
+// keepFile makes sure that a file has that text. Another process may do the same.
+func keepFile(path, text string) error {
+	if is, err := os.ReadFile(path); err == nil && string(is) == text {
+		return nil
 	}
-	return binary
+	return replaceWith(path, func(temporary string) error { return os.WriteFile(temporary, []byte(text), 0o600) })
+}
+
+// keepLink makes sure that a symbolic link leads there. Another process may do the same.
+func keepLink(path, target string) error {
+	if is, err := os.Readlink(path); err == nil && is == target {
+		return nil
+	}
+	return replaceWith(path, func(temporary string) error { return os.Symlink(target, temporary) })
+}
+
+// replaceWith has create make a file, which then is at the path from one moment to the next.
+func replaceWith(path string, create func(temporary string) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	temporary := fmt.Sprint(path, ".", os.Getpid())
+	if err := create(temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }
 
 // assertSkewed fails the test unless the wall clock of the instance is set ahead and back.

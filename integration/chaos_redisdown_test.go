@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// TestRedisDown takes Redis away under load: every feed is answered with 200 all the time, from
+// TestLongRedisDown takes Redis away under load: every feed is answered with 200 all the time, from
 // the ledger, and writes are acknowledged and honoured meanwhile, and after Redis is back,
 // empty.
-func TestRedisDown(t *testing.T) {
+func TestLongRedisDown(t *testing.T) {
 	const before, after = 3 * time.Second, 10 * time.Second
 	w := startWorld(t, oneRedis)
 	growth, err := newSampler(t.Context(), w.instances)

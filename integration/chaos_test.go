@@ -16,17 +16,17 @@ var (
 	chaosFaults   = flag.String("chaos.faults", "", "only faults with this in their names; all without it")
 	chaosReport   = flag.String("chaos.report", "", "file to add a line of JSON to for each chaos test")
 	chaosBeside   = flag.Bool("chaos.beside", false, "beside the load, change tokens and settings, scrape, trace, audit, and compare all feeds with the ledger")
-	redisDownFor  = flag.Duration("chaos.redisdown", 5*time.Second, "how long Redis is down in TestRedisDown")
+	redisDownFor  = flag.Duration("chaos.redisdown", 5*time.Second, "how long Redis is down in TestLongRedisDown")
 )
 
-// TestChaosEmbedded kills and stops the embedded service under load.
-func TestChaosEmbedded(t *testing.T) { chaos(t, embedded) }
+// TestLongChaosEmbedded kills and stops the embedded service under load.
+func TestLongChaosEmbedded(t *testing.T) { chaos(t, embedded) }
 
-// TestChaosRedis has everything happen to three instances, a Redis and a Postgres.
-func TestChaosRedis(t *testing.T) { chaos(t, oneRedis) }
+// TestLongChaosRedis has everything happen to three instances, a Redis and a Postgres.
+func TestLongChaosRedis(t *testing.T) { chaos(t, oneRedis) }
 
-// TestChaosCluster has everything happen to three instances, a cluster and a Postgres.
-func TestChaosCluster(t *testing.T) { chaos(t, redisCluster) }
+// TestLongChaosCluster has everything happen to three instances, a cluster and a Postgres.
+func TestLongChaosCluster(t *testing.T) { chaos(t, redisCluster) }
 
 // A long run draws faults less often, so that there is time in which nothing is wrong.
 const longRun = 5 * time.Minute
@@ -59,9 +59,6 @@ func chaos(t *testing.T, on topology) {
 // startWorld starts a world with the seed that was asked for.
 func startWorld(t *testing.T, on topology) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -35,11 +35,15 @@ type deployment struct {
 	postgres *pgtest.Server // nil: embedded
 }
 
-// onBoth runs a test on each deployment there is.
+// onBoth runs a test on each deployment there is, at the same time.
 func onBoth(t *testing.T, test func(t *testing.T, d deployment)) {
 	t.Helper()
-	t.Run("embedded", func(t *testing.T) { test(t, deployment{}) })
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, deployment{})
+	})
 	t.Run("Redis and Postgres", func(t *testing.T) {
+		t.Parallel()
 		test(t, deployment{redis: startRedis(t), postgres: pgtest.Start(t)})
 	})
 }

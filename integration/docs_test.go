@@ -32,8 +32,8 @@ func documents() map[string]document {
 		"docs/QUICKSTART.md":  {servers: true},
 		"docs/KINDS.md":       {},
 		"docs/SIZING.md":      {},
-		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestSecureCluster have what stands in for it"},
-		"docs/MIGRATION.md":   {by: "TestMigrationGuide"},
+		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
+		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
 		"docs/OPERATIONS.md": {
 			by:      "TestDrill and TestDrillRoutine of infra/monitoring",
 			console: "it sets the shell up, as the drills do",

@@ -19,10 +19,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestElastiCache holds the service to its contract behind the rules of both kinds of
+// TestLongElastiCache holds the service to its contract behind the rules of both kinds of
 // caches, and the store that it is made of to its own. All tests of this package run behind
 // them with -elasticache.
-func TestElastiCache(t *testing.T) {
+func TestLongElastiCache(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []elasticachetest.Kind{elasticachetest.NodeBased, elasticachetest.Serverless} {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Run("contract", func(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// TestSecureCluster has a cluster of six nodes with TLS and a password fail over under the load
+// TestLongSecureCluster has a cluster of six nodes with TLS and a password fail over under the load
 // of three services: in order, and because a primary dies. No feed fails, and nothing that was
 // acknowledged is missed.
-func TestSecureCluster(t *testing.T) {
+func TestLongSecureCluster(t *testing.T) {
 	w := startWorld(t, secureCluster)
 	growth, err := newSampler(t.Context(), w.instances)
 	if err != nil {

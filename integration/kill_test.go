@@ -16,9 +16,13 @@ import (
 // written to, at moments that the number of acknowledged writes sets. After each start on
 // the same data, everything acknowledged is reported, and everything undone is not.
 func TestKilledDuringWrites(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) {
-		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8"), func() {})
-	})
+	t.Parallel()
+	killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8"), func() {})
+}
+
+// TestLongKilledDuringWrites is the same on Redis, which keeps running or is restarted too.
+func TestLongKilledDuringWrites(t *testing.T) {
+	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		server := startRedis(t)
 		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {})

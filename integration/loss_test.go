@@ -16,6 +16,7 @@ import (
 // again and again, while users block, unblock and read feeds. No feed misses a block
 // that was acknowledged before it was asked for, on either side.
 func TestRedisLossesUnderLoad(t *testing.T) {
+	t.Parallel()
 	const pages = 16
 	for _, c := range []struct {
 		name string

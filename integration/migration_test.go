@@ -36,7 +36,8 @@ const (
 
 // The guide's commands, in its order, while an app writes and reads as its settings say: 100,000 members of sets are moved, and at no moment
 // a feed shows who was blocked.
-func TestMigrationGuide(t *testing.T) {
+func TestLongMigrationGuide(t *testing.T) {
+	t.Parallel()
 	old, pages, pg := redistest.Start(t), redistest.Start(t), pgtest.Start(t)
 	addr := servertest.Addr(servertest.ReservePort(t))
 	members := fillSets(t, old.Client())

@@ -19,13 +19,10 @@ const (
 	recoveryHides = 10 // of each
 )
 
-// TestRecovery flushes a Redis of 16,384 pages while feeds are read at full speed: each feed is
+// TestLongRecovery flushes a Redis of 16,384 pages while feeds are read at full speed: each feed is
 // right, none fails, and all pages are back in the end. It prints how long that took, and what
 // the feeds noticed of it.
-func TestRecovery(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+func TestLongRecovery(t *testing.T) {
 	server := startRedis(t)
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--scrub-rate", "2000")
 	s.logOnFailure()

@@ -23,13 +23,10 @@ const (
 	reshapeHides = 8 // of each, that stay
 )
 
-// TestReshapeBesideServices changes the number of pages, as a process of its own, by a service, and by a process that is killed, while two services on one Postgres and one
+// TestLongReshapeBesideServices changes the number of pages, as a process of its own, by a service, and by a process that is killed, while two services on one Postgres and one
 // Redis are read and written to: no feed misses anything that was acknowledged, whichever service it is asked of, and what was
 // undone is reported no more often than the rate allows.
-func TestReshapeBesideServices(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+func TestLongReshapeBesideServices(t *testing.T) {
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
 	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
 	l := &reshapeLoad{t: t}

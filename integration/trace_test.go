@@ -82,20 +82,24 @@ func loadTrace(t testing.TB) *trace {
 	return tr
 }
 
-// TestTrace sends the whole trace over HTTP and compares a feed of 500 candidates of
-// every person with the model: with no flag but where to put the data, and on Redis.
+// TestTrace sends the whole trace over HTTP to a service on Redis and compares a feed of 500
+// candidates of every person with the model.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	tr := loadTrace(t)
-	t.Run("embedded", func(t *testing.T) {
-		s := serve(t, "--data-dir", t.TempDir())
-		tr.putEach(t, s)
-		tr.compare(t, s)
-		s.restart()
-		tr.compareSome(t, s, 500)
-	})
-	t.Run("redis", func(t *testing.T) {
-		tr.onRedis(t, startRedis(t), len(tr.people))
-	})
+	tr.onRedis(t, startRedis(t), len(tr.people))
+}
+
+// TestLongTrace is the same with no flag but where to put the data, and with a request for each
+// activity.
+func TestLongTrace(t *testing.T) {
+	t.Parallel()
+	tr := loadTrace(t)
+	s := serve(t, "--data-dir", t.TempDir())
+	tr.putEach(t, s)
+	tr.compare(t, s)
+	s.restart()
+	tr.compareSome(t, s, 500)
 }
 
 // onRedis sends the trace in batches, compares the feeds of that many people, and counts what

@@ -57,11 +57,8 @@ func byKey(a, b ledger.Row) int {
 	return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target))
 }
 
-// TestRecordPrepared does the same to two ledgers, one way and the other: receipts and rows are alike, whatever was there.
-func TestRecordPrepared(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
+// TestLongRecordPrepared does the same to two ledgers, one way and the other: receipts and rows are alike, whatever was there.
+func TestLongRecordPrepared(t *testing.T) {
 	urls := map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
 		"postgres": func(t *testing.T) string { return pgtest.Start(t).Schema() },

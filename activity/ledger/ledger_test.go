@@ -7,8 +7,11 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger/ledgertest"
 )
 
-func TestSQLite(t *testing.T) {
-	ledgertest.Run(t, func(t *testing.T) string {
-		return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
-	}, nil)
+func TestSQLite(t *testing.T) { ledgertest.Run(t, freshFile, nil) }
+
+func TestLongSQLite(t *testing.T) { ledgertest.RunLong(t, freshFile, nil) }
+
+func freshFile(t *testing.T) (url string) {
+	t.Helper()
+	return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 }

@@ -21,7 +21,6 @@ import (
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
-		fewer(t)
 		ledgertest.Run(t, func(*testing.T) string { return server.Schema() }, ageReshapes)
 	})
 	checkDeadlocks(t, server)
@@ -54,6 +53,13 @@ func TestPostgres(t *testing.T) {
 	} {
 		t.Run(name, test)
 	}
+}
+
+func TestLongPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	fewer(t)
+	ledgertest.RunLong(t, func(*testing.T) string { return server.Schema() }, ageReshapes)
+	checkDeadlocks(t, server)
 }
 
 // fewer has random tests make a quarter as many ledgers, unless a number was asked for: here each is two dozen tables, which

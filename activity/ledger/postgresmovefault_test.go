@@ -11,9 +11,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgresMovesDisturbed cuts off and kills a server while users move, homes are reshaped, and rows are
+// TestLongPostgresMovesDisturbed cuts off and kills a server while users move, homes are reshaped, and rows are
 // recorded: every row that was acknowledged is in one page, which is its user's.
-func TestPostgresMovesDisturbed(t *testing.T) {
+func TestLongPostgresMovesDisturbed(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
 	url := s.Schema()

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestLongHeaders sends headers up to what is read of them, and longer ones: those are refused as they come in, and the
+// TestHeaderLengths sends headers up to what is read of them, and longer ones: those are refused as they come in, and the
 // connection ends.
-func TestLongHeaders(t *testing.T) {
+func TestHeaderLengths(t *testing.T) {
 	t.Parallel()
 	addr := serveWith(t, defaultTimeouts(), 10)
 	for name, c := range map[string]struct {

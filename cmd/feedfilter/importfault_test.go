@@ -69,7 +69,7 @@ func wantPages(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[
 
 // Each call of ledger and store fails once, before and after it takes effect; run again, the
 // import ends as if nothing had happened.
-func TestImportFaultAtEveryStep(t *testing.T) {
+func TestLongImportFaultAtEveryStep(t *testing.T) {
 	const lines = 200
 	text, state := churn(lines)
 	for _, after := range []bool{false, true} {

@@ -145,9 +145,6 @@ func TestFileShrinks(t *testing.T) {
 
 // 100,000 windows of some hundred bytes are written, and read at the next start.
 func TestManyPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes 40 MiB")
-	}
 	const n = 100_000
 	x := open(t, filepath.Join(t.TempDir(), "pages.db"))
 	for i := range n {

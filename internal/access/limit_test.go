@@ -2,7 +2,6 @@ package access_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -106,31 +105,6 @@ func TestUsers(t *testing.T) {
 	if u.Take("b", now) == 0 {
 		t.Error("a user is forgotten too soon")
 	}
-}
-
-// TestUsersMemory has 300,000 users come, whose ids are as long as may be.
-func TestUsersMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector takes memory too")
-	}
-	size := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := size()
-	u := access.NewUsers(access.Rate{PerSecond: 1})
-	now, long := time.Now(), strings.Repeat("x", 250)
-	for i := range 300_000 {
-		u.Take(fmt.Sprint(long, i), now)
-	}
-	grown := float64(size()-before) / (1 << 20)
-	t.Logf("%.1f MiB", grown)
-	if grown > 12 {
-		t.Errorf("300,000 users take %.1f MiB", grown)
-	}
-	runtime.KeepAlive(u)
 }
 
 func TestThrottle(t *testing.T) {

@@ -30,13 +30,15 @@ func TestBatch(t *testing.T) {
 		`{"posts":[{"id":"l","like":true}],"dropped":[{"id":"s","kind":"seen"},{"id":"x","kind":"block","actor":"2"}],"degraded":[]}`)
 }
 
-// TestLargestBatch has as many lines as a batch may, in a body of the default length, with ids
+// TestLongLargestBatch has as many lines as a batch may, in a body of the default length, with ids
 // of 20 bytes: without spaces, and with those that some encoders put in.
-func TestLargestBatch(t *testing.T) {
-	size := 10_000
-	if testing.Short() {
-		size = 2000 // under the race detector one transaction of 10,000 may take longer than the ledger gives it
-	}
+func TestLongLargestBatch(t *testing.T) { largeBatch(t, 10_000) }
+
+// Under the race detector one transaction of 10,000 may take longer than the ledger gives it.
+func TestLargeBatch(t *testing.T) { largeBatch(t, 2000) }
+
+func largeBatch(t *testing.T, size int) {
+	t.Helper()
 	s := newService(t, httpapi.Config{Timeout: time.Minute}, nil)
 	for op, sep := range map[string][2]string{"add": {",", ":"}, "remove": {", ", ": "}} {
 		var all []string

@@ -132,9 +132,9 @@ func hides(n int) []activity.Activity {
 	return all
 }
 
-// TestLongExport looks at the parts that an export is sent in, and at what the connection is told for
+// TestExportInParts looks at the parts that an export is sent in, and at what the connection is told for
 // each.
-func TestLongExport(t *testing.T) {
+func TestExportInParts(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour, Timeout: time.Minute}, nil)
 	const n, most = 5000, 33 << 10
 	s.record(t, hides(n)...)

@@ -114,8 +114,8 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestLongLines has lines up to and beyond the limit of 16 KiB, and beyond what is read ahead.
-func TestLongLines(t *testing.T) {
+// TestLineLengths has lines up to and beyond the limit of 16 KiB, and beyond what is read ahead.
+func TestLineLengths(t *testing.T) {
 	const limit = 16 << 10
 	s := open(t)
 	var body []string
@@ -151,8 +151,8 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestLongStream is longer than the limit of a JSON body, and than a chunk.
-func TestLongStream(t *testing.T) {
+// TestStreamLength is longer than the limit of a JSON body, and than a chunk.
+func TestStreamLength(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxBodyBytes: 1000}, nil)
 	var body strings.Builder
 	var want []string

@@ -203,9 +203,6 @@ func TestRedisSignIn(t *testing.T) {
 
 // TestRedisCluster counts by node, and only what was asked of it.
 func TestRedisCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a cluster takes seconds")
-	}
 	cluster := redistest.StartCluster(t, 3, 0)
 	r := metrics.New(metrics.Settings{})
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})

@@ -8,7 +8,6 @@ func TestPage(t *testing.T) {
 	whole, plain := startReal(t, true), startReal(t, false)
 	b := start(t)
 	for name, test := range map[string]func(*chromium) func(*testing.T){
-		"screens":  testScreens,
 		"live":     testLive,
 		"outlook":  testOutlook,
 		"verdicts": testVerdicts,
@@ -32,5 +31,12 @@ func TestPage(t *testing.T) {
 	}
 	t.Run("plain", testPlain(b, plain))
 	t.Run("real", testReal(b, whole))
-	t.Run("reference", testReference(b, plain))
+}
+
+// TestLongPage opens every view in every look, and the reference of the API.
+func TestLongPage(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	t.Run("screens", testScreens(b))
+	t.Run("reference", testReference(b, startReal(t, false)))
 }

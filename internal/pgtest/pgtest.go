@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// A server is made in a second or two and started in some 100 ms; the limits
-	// are for machines with far too much to do.
+	// A server is made in a second or two, or less from the template, and started in some 100 ms;
+	// the limits are for machines with far too much to do.
 	makeTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
 	stopTimeout  = 10 * time.Second
@@ -123,10 +123,8 @@ func (s *Server) makeCluster() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
-	cmd := s.command(ctx, "initdb", "--pgdata", s.data(), "--username", "postgres",
-		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
-	if output, err := servertest.Run(cmd); err != nil {
-		s.t.Fatalf("pgtest: making a cluster with %s: %v\n%s", cmd.Path, err, output)
+	if err := s.initialize(ctx); err != nil {
+		s.t.Fatalf("pgtest: making a cluster: %v", err)
 	}
 }
 

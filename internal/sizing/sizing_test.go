@@ -294,8 +294,12 @@ func readAll(t *testing.T, r *activity.Recorder, users int) {
 func takenBytes(t *testing.T, client *redis.Client) int64 {
 	t.Helper()
 	used := func() int64 {
-		must(t, client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
-		return infoValue(t, client, "memory", "used_memory")
+		least := int64(math.MaxInt64)
+		for range 20 { // a client may connect again in between, and its buffers only add to it
+			must(t, client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+			least = min(least, infoValue(t, client, "memory", "used_memory"))
+		}
+		return least
 	}
 	with := used()
 	must(t, client.FlushAll(t.Context()).Err())

@@ -210,9 +210,6 @@ func retime(changes []ledger.Change) {
 
 // random does all kinds of things to a ledger and to a model.
 func (s suite) random(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	rapid.Check(t, func(rt *rapid.T) {
 		url := s.fresh(t)
 		pages := rapid.SampledFrom([]uint32{1, 2, 16}).Draw(rt, "pages")

@@ -15,16 +15,23 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// Run puts a kind of ledger through all that package ledger promises. fresh
-// returns the URL of a place where there is no ledger yet, another one each
-// time; it cleans up after itself with t.Cleanup. age makes the reshapes of a ledger an hour older, where
-// others may not have heard of them; nil where there are no others.
+type suite struct {
+	fresh func(t *testing.T) (url string)
+	age   func(url string) error
+}
+
+type subtest struct {
+	name string
+	test func(suite, *testing.T)
+}
+
+// Run puts a kind of ledger through all that package ledger promises, but for the tests of [RunLong].
+// fresh returns the URL of a place where there is no ledger yet, another one each time; it cleans up
+// after itself with t.Cleanup. age makes the reshapes of a ledger an hour older, where others may not
+// have heard of them; nil where there are no others.
 func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
-	s := suite{fresh, age}
-	for _, c := range []struct {
-		name string
-		test func(suite, *testing.T)
-	}{
+	t.Helper()
+	suite{fresh, age}.run(t, []subtest{
 		{"Identity", suite.identity},
 		{"Restored", suite.restored},
 		{"PagesInvalid", suite.pagesInvalid},
@@ -59,16 +66,12 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 		{"Move", suite.move},
 		{"MoveAgain", suite.moveAgain},
 		{"MoveOrder", suite.moveOrder},
-		{"MoveHashes", suite.moveHashes},
 		{"MoveRestored", suite.moveRestored},
 		{"MoveCancelledAnywhere", suite.moveCancelledAnywhere},
 		{"MoveMany", suite.moveMany},
 		{"Reshape", suite.reshape},
 		{"ReshapeChanged", suite.reshapeChanged},
 		{"ReshapeTooSoon", suite.reshapeTooSoon},
-		{"ReshapeMoved", suite.reshapeMoved},
-		{"ReshapeEnds", suite.reshapeEnds},
-		{"ReshapeMany", suite.reshapeMany},
 		{"ReshapeCancelledAnywhere", suite.reshapeCancelledAnywhere},
 		{"ReshapeRestored", suite.reshapeRestored},
 		{"Cut", suite.cut},
@@ -97,16 +100,28 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
 		{"ConcurrentChanged", suite.concurrentChanged},
-		{"Random", suite.random},
-		{"RandomPlaces", suite.randomPlaces},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
-	}
+	})
 }
 
-type suite struct {
-	fresh func(t *testing.T) (url string)
-	age   func(url string) error
+// RunLong runs the tests that [Run] leaves out because they take long, with the same arguments.
+// Call it from a test whose name begins with TestLong.
+func RunLong(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
+	t.Helper()
+	suite{fresh, age}.run(t, []subtest{
+		{"MoveHashes", suite.moveHashes},
+		{"ReshapeMoved", suite.reshapeMoved},
+		{"ReshapeEnds", suite.reshapeEnds},
+		{"ReshapeMany", suite.reshapeMany},
+		{"Random", suite.random},
+		{"RandomPlaces", suite.randomPlaces},
+	})
+}
+
+func (s suite) run(t *testing.T, tests []subtest) {
+	t.Helper()
+	for _, c := range tests {
+		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
+	}
 }
 
 // pass has a long time pass since the ledger was last reshaped.

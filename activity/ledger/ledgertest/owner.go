@@ -85,9 +85,6 @@ func (s suite) lookup(t *testing.T) {
 
 // lookupMany looks up as many items as may make a difference.
 func (s suite) lookupMany(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	l := s.make(t, 1)
 	const n = 41_000
 	var changes []ledger.Change

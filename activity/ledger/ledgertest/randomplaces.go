@@ -14,9 +14,6 @@ import (
 // randomPlaces moves users to and fro, one by one and with others, at the ends of all pages that there are on the way, and looks at everything
 // every few steps.
 func (s suite) randomPlaces(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	rapid.Check(t, func(rt *rapid.T) {
 		url := s.fresh(t)
 		pages := rapid.SampledFrom([]uint32{1, 2, 4, 8}).Draw(rt, "pages")

@@ -226,9 +226,6 @@ func (s suite) recordSince(t *testing.T) {
 // recordManySizes records and removes as many rows as may make any difference
 // to a ledger that works in batches.
 func (s suite) recordManySizes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
 	for _, n := range []int{1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 129, 1000, 10_000} {

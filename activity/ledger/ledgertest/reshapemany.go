@@ -11,9 +11,6 @@ import (
 
 // reshapeMany cuts a home into more pages than a statement takes, and joins as many.
 func (s suite) reshapeMany(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of one goroutine")
-	}
 	const most = 512
 	for _, pages := range []uint32{1, most} {
 		url := s.fresh(t)
