@@ -151,3 +151,33 @@ func TestRebuildsClose(t *testing.T) {
 		must(t, l.Close())
 	})
 }
+
+// expiries notes how long the last page that was put in place is kept.
+type expiries struct {
+	favfilter.Store
+	last time.Duration
+}
+
+func (s *expiries) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	s.last = r.Expire
+	return s.Store.Replace(ctx, r)
+}
+
+// A page without keys expires, one with keys does not.
+func TestRebuildExpiry(t *testing.T) {
+	store := &expiries{Store: &favfilter.Memory{}}
+	g := newRig(t, store, 1)
+	rebuild := func() time.Duration {
+		t.Helper()
+		_, err := g.rebuild(t.Context(), 0, 0, "missing", maxFlights)
+		must(t, err)
+		return store.last
+	}
+	if got := rebuild(); got != emptyExpiry {
+		t.Errorf("a page without keys is kept for %v, want %v", got, emptyExpiry)
+	}
+	g.record(t, true, add("1", "hide", "p"))
+	if got := rebuild(); got != 0 {
+		t.Errorf("a page with a key expires after %v", got)
+	}
+}

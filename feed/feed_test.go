@@ -124,6 +124,34 @@ func TestAnnotate(t *testing.T) {
 	}
 }
 
+// TestOwnPosts: viewers never lose posts for being their author or actor, not even by a false
+// positive.
+func TestOwnPosts(t *testing.T) {
+	r := openWith(t, activity.Config{FalsePositiveRate: 0.5})
+	const viewers = 100
+	for i := range viewers {
+		var lines []string
+		for j := range 100 {
+			lines = append(lines, fmt.Sprintf("u%d block v%d", i, 100*i+j))
+		}
+		record(t, r, lines...)
+	}
+	others := 0
+	for i := range viewers {
+		viewer, other := fmt.Sprint("u", i), fmt.Sprint("w", i)
+		own := []feed.Post{{ID: "a", Author: viewer}, {ID: "b", Author: viewer, Actors: []string{viewer}}}
+		request := feed.Request{Viewer: viewer, Posts: own, Kinds: []string{"block"}}
+		if a := filter(t, r, request); len(a.Kept) != len(own) {
+			t.Errorf("%s loses posts of their own: %+v", viewer, a.Dropped)
+		}
+		request.Posts = []feed.Post{{ID: "a", Author: other}}
+		others += len(filter(t, r, request).Dropped)
+	}
+	if others == 0 {
+		t.Error("there are no false positives to try this with")
+	}
+}
+
 func TestInvalidRequests(t *testing.T) {
 	r := open(t)
 	post := feed.Post{ID: "a", Author: "2"}
