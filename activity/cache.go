@@ -87,6 +87,19 @@ func (c *cache) forgetPage(id favfilter.PageID) {
 	c.held.Drop(id)
 }
 
+// keepBuild gives up what is held of a page that was built anew since: another process may have found that it does
+// not hold what its sequence says.
+func (c *cache) keepBuild(id favfilter.PageID, build uint64) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if page := c.get(id); page != nil && page.Header().Build != build {
+		c.held.Drop(id)
+	}
+}
+
 // count notes whether a View needed the store.
 func (c *cache) count(hit bool) {
 	switch {

@@ -171,6 +171,30 @@ func TestCacheForgetsRepairedPages(t *testing.T) {
 	}
 }
 
+// What another process has repaired, at the same sequence, is not answered from what is held of it once
+// the scrub has come by.
+func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, sharedLedger{l}, store, c)
+		a.record(t, true, add("1", "hide", "p"))
+		loaded, err := store.Load(t.Context(), []favfilter.PageID{b.pageID(0)})
+		must(t, err)
+		empty, err := favfilter.NewPage(loaded[0].Page.Header())
+		must(t, err)
+		_, err = store.Replace(t.Context(), favfilter.Replacement{ID: b.pageID(0), Page: empty, Seen: loaded[0].Version})
+		must(t, err)
+		b.want(t, "1", "hide", "p", None) // and holds it
+		must(t, a.Repair(t.Context(), PageAt{Page: 0, Sequence: 1}))
+		b.scrubAll()
+		b.want(t, "1", "hide", "p", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
 // What one process acknowledges, every other sees that holds the page as it was before.
 func TestCacheOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

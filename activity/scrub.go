@@ -260,6 +260,9 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		if reason == "" && r.overfull(st.Header) {
 			reason = "overfull" // the rate was made less
 		}
+		if !st.Missing && st.Damage == nil {
+			r.cache.keepBuild(ids[i], st.Header.Build)
+		}
 		behind := uint64(0)
 		if reason == "behind" {
 			behind = want[i] - min(want[i], st.Header.Sequence)
