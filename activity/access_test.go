@@ -111,7 +111,7 @@ func TestAccessIsLogged(t *testing.T) {
 }
 
 // A long poll is told once, and so is its end.
-func TestLongPollIsLogged(t *testing.T) {
+func TestSlowPollIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 4*longPoll), new(messages)
 		pagesWithChanges(t, l, 2*longPoll)

@@ -127,7 +127,7 @@ func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
 
 // A poll of all pages may take far longer than the bound. Nobody waits for it, and nobody believes a page meanwhile
 // without asking.
-func TestLongPoll(t *testing.T) {
+func TestSlowPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parts = 4
 		l, store := bubbleLedger(t, 2*parts*longPoll), &favfilter.Memory{}

@@ -144,7 +144,7 @@ func TestFileShrinks(t *testing.T) {
 }
 
 // 100,000 windows of some hundred bytes are written, and read at the next start.
-func TestManyPages(t *testing.T) {
+func TestLongManyPages(t *testing.T) {
 	const n = 100_000
 	x := open(t, filepath.Join(t.TempDir(), "pages.db"))
 	for i := range n {
