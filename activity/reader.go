@@ -30,6 +30,7 @@ type reader struct {
 	searches  sync.Pool   // of *Search
 	storeDown atomic.Bool // the store did not answer when it was last asked
 	unread    episode     // pages cannot be read
+	outage    string      // what becomes of feeds then, for the log
 }
 
 // Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
@@ -101,7 +102,7 @@ func (r *reader) noteStore(ctx context.Context, err error) {
 	r.storeDown.Store(err != nil)
 	switch {
 	case err != nil && r.unread.failed(r.elapsed()):
-		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+		r.log.ErrorContext(ctx, "pages cannot be read: "+r.outage, "error", err)
 	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
 		r.log.InfoContext(ctx, "pages can be read again")
 	}

@@ -246,6 +246,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 			now:       c.Now,
 			log:       c.Logger,
 			survey:    newSurvey(id.Pages),
+			outage:    "feeds come from the ledger",
 		},
 		ledger:     c.Ledger,
 		replica:    c.Replica,
