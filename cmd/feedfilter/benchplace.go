@@ -65,7 +65,7 @@ func (p *benchPlace) use(ctx context.Context, dir string, std stdio, do func(ben
 	if err != nil {
 		return err
 	}
-	clients, err := servers.connect(ctx, p.logger(std), dir)
+	clients, err := connect(ctx, servers, nil, p.logger(std), dir)
 	if err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/kindfile"
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
@@ -70,13 +71,13 @@ func (f *dataFlags) Check(context.Context) error {
 	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
 	c.wantf(f.OwnPage >= activity.MinOwnPage, "--own-page: %d is less than %d", f.OwnPage, activity.MinOwnPage)
 	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
-	scheme := schemeOf(f.Ledger)
+	scheme := redisurl.Scheme(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
 	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")
 	servers, err := f.redisServers()
 	c.note(err)
-	reader := servers != nil && servers.managed != nil && servers.managed.reader
+	reader := servers != nil && servers.Managed != nil && servers.Managed.Reader
 	c.wantf(f.Ledger != noLedger || !reader, "--redis: reader=true needs a ledger, which says what replicas lack")
 	return c.err()
 }
@@ -142,11 +143,11 @@ func (f *dataFlags) level() slog.Level {
 }
 
 // redisServers returns nil if the pages are to be held in the process.
-func (f *dataFlags) redisServers() (*redisServers, error) {
+func (f *dataFlags) redisServers() (*redisurl.Servers, error) {
 	if f.Redis == "" {
 		return nil, nil //nolint:nilnil // no Redis is an answer
 	}
-	servers, err := parseRedis(f.Redis)
+	servers, err := redisurl.Parse(f.Redis)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
@@ -275,10 +276,11 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 		d.store = &favfilter.Memory{}
 		return nil
 	}
+	var meter *metrics.Redis
 	if f.meters != nil {
-		servers.meter = f.meters.Redis()
+		meter = f.meters.Redis()
 	}
-	if d.redis, err = servers.connect(ctx, log, f.DataDir); err != nil {
+	if d.redis, err = connect(ctx, servers, meter, log, f.DataDir); err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}
 	if err := errors.Join(f.tracer.Redis(d.redis.pages), f.tracer.Redis(d.redis.replicas)); err != nil {

@@ -77,9 +77,12 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 		return config, usageError{err}
 	}
 	if servers != nil {
-		config.Redis = servers.forDoctor(flags.DataDir)
+		if servers.Managed != nil {
+			servers.Managed.Config.File = descriptionFile(flags.DataDir) // it is read, and not written
+		}
+		config.Redis = servers
 	}
-	if inDirectory := flags.Ledger == ""; inDirectory || servers == nil || servers.managed != nil {
+	if inDirectory := flags.Ledger == ""; inDirectory || servers == nil || servers.Managed != nil {
 		config.DataDir = flags.DataDir
 	}
 	config.Kinds, config.Correct, config.Invalid = c.problem()
@@ -103,15 +106,4 @@ func (c *doctorCmd) problem() (kinds int, todo string, err error) {
 		}
 	}
 	return len(all.All()), "", nil
-}
-
-// forDoctor are the servers, with what the data directory dir has on them.
-func (s *redisServers) forDoctor(dir string) *doctor.Servers {
-	servers := &doctor.Servers{Single: s.single, Cluster: s.cluster, Failover: s.failover, Name: s.addrs()}
-	if s.managed != nil {
-		config := s.managed.config
-		config.File = descriptionFile(dir)
-		servers.Managed = &doctor.Managed{Config: config, Reader: s.managed.reader, Options: s.managed.options}
-	}
-	return servers
 }

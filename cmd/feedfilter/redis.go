@@ -1,280 +1,22 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"regexp"
-	"runtime"
-	"slices"
-	"strconv"
-	"strings"
+	"path/filepath"
+	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/feedfilter/feedfilter/elasticache"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-const (
-	redisPort    = "6379"
-	sentinelPort = "26379"
-)
-
-// redisDefaults are the settings of the client that the query of --redis may change.
-func redisDefaults() map[string]string {
-	return map[string]string{
-		"dial_timeout":      "1s",
-		"read_timeout":      "2s",
-		"write_timeout":     "2s",
-		"max_retries":       "2", // of a command, after a failure of the network
-		"min_retry_backoff": "8ms",
-		"max_retry_backoff": "256ms",
-		"pool_size":         strconv.Itoa(10 * runtime.GOMAXPROCS(0)), // of each node
-	}
-}
-
-// clusterDefaults are those of a cluster's client: it counts redirections and failures of
-// the network together.
-func clusterDefaults() map[string]string {
-	d := redisDefaults()
-	delete(d, "max_retries")
-	d["max_redirects"] = "5"
-	return d
-}
-
-// withDefaults returns the query with what it leaves open.
-func withDefaults(query string, defaults map[string]string) string {
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return query // which fails later
-	}
-	for name, value := range defaults {
-		if !q.Has(name) {
-			q.Set(name, value)
-		}
-	}
-	return q.Encode()
-}
-
-// redisServers are the servers that --redis names, one of the four.
-type redisServers struct {
-	single   *redis.Options
-	cluster  *redis.ClusterOptions
-	failover *redis.FailoverOptions
-	managed  *managedCache
-	meter    *metrics.Redis // nil: what is asked of them is not counted
-}
-
-const redisForms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db>, unix://<socket>, " +
-	"redis+cluster://<host>:<port>,..., rediss+cluster://..., " +
-	"redis+sentinel://<host>:<port>,.../<master>/<db>, rediss+sentinel://..., " +
-	"elasticache://<replication group>?region=<region>&user=<user> or elasticache-serverless://..."
-
-// parseRedis reads the value of --redis. Errors show nothing of it but its scheme and
-// what is wrong in its query: the rest may hold a password.
-func parseRedis(text string) (*redisServers, error) {
-	scheme, rest, _ := strings.Cut(text, "://")
-	if scheme == elastiCache || scheme == elastiCacheServerless {
-		managed, err := parseManaged(text)
-		if err != nil {
-			return nil, fmt.Errorf("%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", err, scheme)
-		}
-		return &redisServers{managed: managed}, nil
-	}
-	transport, topology, _ := strings.Cut(scheme, "+")
-	if !slices.Contains([]string{"redis", "rediss"}, transport) && scheme != "unix" {
-		return nil, fmt.Errorf("%q is not supported: want %s", schemeOf(text), redisForms)
-	}
-	s := &redisServers{}
-	var err error
-	switch topology {
-	case "":
-		s.single, err = parseSingle(text)
-	case "cluster":
-		s.cluster, err = parseCluster(transport, rest)
-	case "sentinel":
-		s.failover, err = parseSentinel(transport, rest)
-	default:
-		return nil, fmt.Errorf("%q is not supported: want %s", schemeOf(text), redisForms)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: want %s", err, redisForms)
-	}
-	return s, nil
-}
-
-// schemeOf is what is shown of a URL that is none of those wanted: its scheme, and nothing of text that has none, such as
-// "host=db password=...".
-func schemeOf(text string) string {
-	scheme, _, _ := strings.Cut(regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`).FindString(text), ":")
-	return scheme
-}
-
-var (
-	errNotURL   = errors.New("not a URL")
-	errDatabase = errors.New("the path is no number of a database")
-	errHosts    = errors.New("the hosts are not <host>:<port>,<host>:<port>,")
-	errReplicas = errors.New("pages are read from primaries alone: no read_only, replica_only or route_ option")
-)
-
-func parseSingle(text string) (*redis.Options, error) {
-	u, err := url.Parse(text)
-	if err != nil || manyColons(u) {
-		return nil, errNotURL
-	}
-	if u.Scheme != "unix" && !isDatabase(strings.Trim(u.Path, "/")) {
-		return nil, errDatabase
-	}
-	u.RawQuery = withDefaults(u.RawQuery, redisDefaults())
-	o, err := redis.ParseURL(u.String())
-	if err != nil {
-		return nil, err
-	}
-	o.ContextTimeoutEnabled = true
-	o.MaintNotificationsConfig = noMaintNotifications()
-	o.DialerRetries = 1 // the retries of commands dial again
-	if o.TLSConfig != nil {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
-		}
-	}
-	return o, nil
-}
-
-func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
-	a, err := splitAuthority(rest, redisPort)
-	if err != nil {
-		return nil, err
-	}
-	if strings.Trim(a.path, "/") != "" {
-		return nil, errors.New("a cluster has no databases to name in a path")
-	}
-	o, err := redis.ParseClusterURL(a.url(transport, "", clusterDefaults()))
-	if err != nil {
-		return nil, err
-	}
-	if o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
-		return nil, errReplicas
-	}
-	o.Addrs = a.hosts
-	o.DialerRetries = cmp.Or(o.DialerRetries, 1)
-	if o.TLSConfig != nil {
-		o.TLSConfig.MinVersion = tls.VersionTLS12
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
-		}
-	}
-	o.ContextTimeoutEnabled = true
-	o.MaintNotificationsConfig = noMaintNotifications()
-	return o, nil
-}
-
-// parseSentinel reads what follows redis+sentinel://. User and password before the hosts
-// are those of Sentinel; those of Redis are in the query.
-func parseSentinel(transport, rest string) (*redis.FailoverOptions, error) {
-	a, err := splitAuthority(rest, sentinelPort)
-	if err != nil {
-		return nil, err
-	}
-	master, database, _ := strings.Cut(strings.Trim(a.path, "/"), "/")
-	if master, err = url.PathUnescape(master); err != nil || master == "" {
-		return nil, errors.New("the path does not begin with the name of a master")
-	}
-	if !isDatabase(database) {
-		return nil, errDatabase
-	}
-	o, err := redis.ParseFailoverURL(a.url(transport, database, redisDefaults()))
-	if err != nil {
-		return nil, err
-	}
-	if o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly {
-		return nil, errReplicas
-	}
-	o.MasterName = master
-	o.SentinelAddrs = a.hosts
-	o.DialerRetries = cmp.Or(o.DialerRetries, 1)
-	o.ContextTimeoutEnabled = true
-	return o, nil
-}
-
-// noMaintNotifications: Valkey rejects the command that asks for them.
-func noMaintNotifications() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
-// manyColons tells whether the host is none, which [url.Parse] lets pass.
-func manyColons(u *url.URL) bool {
-	return strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[")
-}
-
-func isDatabase(text string) bool {
-	return strings.Trim(text, "0123456789") == "" && len(text) < 6
-}
-
-// authority is the part of a URL that has several hosts, which url.Parse does not take.
-type authority struct {
-	user  string // with the @, if any
-	hosts []string
-	path  string
-	query string
-}
-
-func splitAuthority(rest, port string) (authority, error) {
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	at := strings.LastIndex(rest[:end], "@") + 1
-	a := authority{user: rest[:at]}
-	for host := range strings.SplitSeq(rest[at:end], ",") {
-		u, err := url.Parse("redis://" + host)
-		if err != nil || u.Hostname() == "" || u.User != nil || manyColons(u) {
-			return a, errHosts
-		}
-		a.hosts = append(a.hosts, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
-	}
-	u, err := url.Parse(rest[end:])
-	if err != nil || u.Fragment != "" {
-		return a, errNotURL
-	}
-	a.path, a.query = u.EscapedPath(), u.RawQuery
-	for _, name := range []string{"addr", "master_name"} {
-		if u.Query().Has(name) {
-			return a, fmt.Errorf("unexpected option: %s", name)
-		}
-	}
-	if _, err := url.Parse("redis://" + a.user + "host"); err != nil {
-		return a, errNotURL
-	}
-	return a, nil
-}
-
-// url is the URL of the first host, with path and defaults for the query.
-func (a authority) url(transport, path string, defaults map[string]string) string {
-	return transport + "://" + a.user + a.hosts[0] + "/" + path + "?" + withDefaults(a.query, defaults)
-}
-
-// addrs are where the servers are, for people to read.
-func (s *redisServers) addrs() string {
-	switch {
-	case s.managed != nil:
-		return s.managed.config.String()
-	case s.cluster != nil:
-		return strings.Join(s.cluster.Addrs, ",")
-	case s.failover != nil:
-		return strings.Join(s.failover.SentinelAddrs, ",")
-	default:
-		return s.single.Addr
-	}
-}
+// describeTimeout is how long a start waits for AWS to say where the cache is.
+const describeTimeout = 30 * time.Second
 
 // redisClients are clients of the servers that --redis names.
 type redisClients struct {
@@ -284,28 +26,63 @@ type redisClients struct {
 	addrs    string                // for people to read
 }
 
-// connect returns clients that leave servers alone for a while that fail, and tell log. The servers need not be
+// connect returns clients of s that leave servers alone for a while that fail, and tell log. The servers need not be
 // up; but where they are is asked of AWS, if they are a cache there, and kept in the directory dir.
-func (s *redisServers) connect(ctx context.Context, log *slog.Logger, dir string) (*redisClients, error) {
+func connect(
+	ctx context.Context, s *redisurl.Servers, meter *metrics.Redis, log *slog.Logger, dir string,
+) (*redisClients, error) {
 	redis.SetLogger(redisLog{log}) // one for all clients of the process
-	if s.managed != nil {
-		return s.managed.connect(ctx, log, descriptionFile(dir), s.meter)
+	if s.Managed != nil {
+		return connectManaged(ctx, s.Managed, meter, log, descriptionFile(dir))
 	}
-	c := &redisClients{addrs: s.addrs(), pages: s.client()}
-	guardClient(s.meter, meteredPages, c.pages, log)
+	c := &redisClients{addrs: s.Name(), pages: s.Client()}
+	guardClient(meter, meteredPages, c.pages, log)
 	return c, nil
 }
 
-// client returns a client of servers that are no managed cache.
-func (s *redisServers) client() redis.UniversalClient { //nolint:ireturn // one of three
-	switch {
-	case s.cluster != nil:
-		return redis.NewClusterClient(s.cluster)
-	case s.failover != nil:
-		return redis.NewFailoverClient(s.failover)
-	default:
-		return redis.NewClient(s.single)
+// descriptionFile returns where what AWS says of the cache is kept.
+func descriptionFile(dir string) string { return filepath.Join(dir, "elasticache.json") }
+
+// connectManaged asks AWS where the cache is, and keeps the answer in file for a time when AWS cannot be asked.
+func connectManaged(
+	ctx context.Context, m *redisurl.Managed, meter *metrics.Redis, log *slog.Logger, file string,
+) (*redisClients, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	config := m.Config
+	config.Logger, config.File = log, file
+	cache, err := elasticache.Open(ctx, config)
+	if errors.Is(err, elasticache.ErrConfig) {
+		return nil, usageError{err}
 	}
+	if err != nil {
+		return nil, err
+	}
+	c := &redisClients{cache: cache, addrs: fmt.Sprintf("%s (%s)", &m.Config, cache.Addr())}
+	if c.pages, err = managedClient(m, cache, false); err == nil && m.Reader {
+		c.replicas, err = managedClient(m, cache, true)
+	}
+	if err != nil {
+		cache.Close()
+		return nil, usageError{err}
+	}
+	guardClient(meter, meteredPages, c.pages, log)
+	if c.replicas != nil {
+		guardClient(meter, meteredReplicas, c.replicas, log)
+	}
+	return c, nil
+}
+
+//nolint:ireturn // there are two kinds
+func managedClient(m *redisurl.Managed, cache *elasticache.Cache, reader bool) (redis.UniversalClient, error) {
+	single, cluster, err := m.Options(cache, reader)
+	switch {
+	case err != nil:
+		return nil, err
+	case cluster != nil:
+		return redis.NewClusterClient(cluster), nil
+	}
+	return redis.NewClient(single), nil
 }
 
 func (c *redisClients) close() error {

@@ -21,6 +21,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
@@ -74,11 +75,11 @@ func openStates(t *testing.T, url string, replicas redis.UniversalClient) *state
 	t.Helper()
 	g := &stateRig{log: &stateLog{}, hidden: make(map[string][]string)}
 	log := slog.New(slog.NewTextHandler(g.log, nil))
-	servers, err := parseRedis(url)
+	servers, err := redisurl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := servers.connect(t.Context(), log, t.TempDir())
+	clients, err := connect(t.Context(), servers, nil, log, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

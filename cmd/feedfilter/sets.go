@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/internal/migrate"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 const (
@@ -47,9 +48,9 @@ func (f *setsFlags) Check(context.Context) error {
 	return nil
 }
 
-func (f *setsFlags) servers() (*redisServers, error) {
-	servers, err := parseRedis(f.From)
-	if err == nil && servers.managed != nil {
+func (f *setsFlags) servers() (*redisurl.Servers, error) {
+	servers, err := redisurl.Parse(f.From)
+	if err == nil && servers.Managed != nil {
 		err = errors.New("give the endpoint of a cache as rediss:// or rediss+cluster://")
 	}
 	if err != nil {
@@ -69,11 +70,11 @@ func (f *setsFlags) open(ctx context.Context, log *slog.Logger) (sets *migrate.S
 		return nil, nil, fmt.Errorf("--keys: %w", err)
 	}
 	redis.SetLogger(redisLog{log})
-	client := servers.client()
+	client := servers.Client()
 	pinged, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := client.Ping(pinged).Err(); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--from: redis at %s: %w", servers.addrs(), err), client.Close())
+		return nil, nil, errors.Join(fmt.Errorf("--from: redis at %s: %w", servers.Name(), err), client.Close())
 	}
 	return &migrate.Sets{
 		Client: client, Keys: keys, Reverse: f.Reverse, Scores: migrate.Scores(f.Scores), Count: int64(f.ScanCount), Rate: f.ScanRate,

@@ -4,9 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/feedfilter/feedfilter/elasticache"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 // Config is what a service would be started with.
@@ -18,10 +16,10 @@ type Config struct {
 	// Correct says what to do about Invalid.
 	Correct string
 
-	Redis  *Servers // nil: the pages are held in the process
-	Filter string   // name of the filter
-	Pages  uint32   // how many are asked for; 0: as many as there are
-	Kinds  int      // how many are configured
+	Redis  *redisurl.Servers // nil: the pages are held in the process
+	Filter string            // name of the filter
+	Pages  uint32            // how many are asked for; 0: as many as there are
+	Kinds  int               // how many are configured
 
 	Ledger string // as [ledger.Inspect] takes it; "": there is none
 
@@ -30,25 +28,6 @@ type Config struct {
 
 	Logger *slog.Logger     // default: discards
 	Now    func() time.Time // this machine's clock; default: [time.Now]
-}
-
-// Servers hold the pages. Options are those of the service's clients. Of the first four fields one is set.
-type Servers struct {
-	Single   *redis.Options
-	Cluster  *redis.ClusterOptions
-	Failover *redis.FailoverOptions
-	Managed  *Managed
-
-	Name string // where they are, for people to read
-}
-
-// Managed is a cache of Amazon ElastiCache, of which AWS says where it is.
-type Managed struct {
-	Config elasticache.Config // its File is read, and not written
-	Reader bool               // feeds are read from replicas
-
-	// Options returns those of a client of the cache, one of the two; with reader, of a client that reads from replicas.
-	Options func(cache *elasticache.Cache, reader bool) (*redis.Options, *redis.ClusterOptions, error)
 }
 
 // Status is what a check came to. A greater one is worse.

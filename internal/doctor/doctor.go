@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/elasticache"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 // How long a check may take: a server that hangs is noticed, and the next check is begun.
@@ -24,7 +25,7 @@ const (
 // Doctor makes the checks. It is for one use, by one goroutine.
 type Doctor struct {
 	config  Config
-	servers Servers // what is known of them: AWS may have been asked
+	servers redisurl.Servers // what is known of them: AWS may have been asked
 	checks  []check
 	examined
 }
@@ -164,7 +165,7 @@ func (d *Doctor) checkConfiguration(context.Context) finding {
 	}
 	pages := "in the process"
 	if d.config.Redis != nil {
-		pages = "in Redis at " + d.servers.Name
+		pages = "in Redis at " + d.servers.Name()
 	}
 	name := "none"
 	if d.config.Ledger != "" {

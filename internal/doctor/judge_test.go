@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/elasticache"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 // serverOf is one that tells that of itself.
@@ -18,7 +19,7 @@ func serverOf(addr string, lines ...string) *server {
 // What servers tell, and what it comes to.
 func TestJudges(t *testing.T) {
 	t.Parallel()
-	plain := New(Config{Redis: &Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
+	plain := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
 	for _, c := range []struct {
 		judge func(*server) finding
 		info  string
@@ -75,7 +76,7 @@ func TestJudges(t *testing.T) {
 // Of a serverless cache AWS alone has settings.
 func TestJudgesServerless(t *testing.T) {
 	t.Parallel()
-	d := New(Config{Redis: &Servers{Managed: &Managed{Config: elasticache.Config{Name: "c", Serverless: true}}}})
+	d := New(Config{Redis: &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "c", Serverless: true}}}})
 	if f := d.judgeMemory(serverOf("h:1", "used_memory:1", "maxmemory_policy:volatile-lru")); f.status != OK {
 		t.Errorf("%+v", f)
 	}
@@ -90,7 +91,7 @@ func TestJudgesWithoutLedger(t *testing.T) {
 	server := serverOf("h:1", "role:master", "connected_slaves:0", "used_memory:1", "maxmemory_policy:allkeys-lru")
 	evicted := serverOf("h:1", "used_memory:1", "maxmemory_policy:noeviction", "evicted_keys:3")
 	for url, says := range map[string]string{"": "without a ledger", "sqlite:f": "rebuilt"} {
-		d := New(Config{Redis: &Servers{Single: &redis.Options{}}, Ledger: url})
+		d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: url})
 		for _, f := range []finding{d.judgeReplicas(server), d.judgeMemory(evicted)} {
 			if f.status != Warn || !strings.Contains(f.todo, says) {
 				t.Errorf("%q: %+v, want %s", url, f, says)

@@ -13,6 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/elasticache"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 func TestJudgesLedger(t *testing.T) {
@@ -39,11 +40,11 @@ func TestJudgesLedger(t *testing.T) {
 // The clock matters where times are this machine's, and where AWS looks at it.
 func TestJudgesClocks(t *testing.T) {
 	t.Parallel()
-	plain := &Servers{}
-	withIAM := &Servers{Managed: &Managed{Config: elasticache.Config{Name: "g", User: "u"}}}
-	without := &Servers{Managed: &Managed{Config: elasticache.Config{Name: "g"}}}
+	plain := &redisurl.Servers{}
+	withIAM := &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "g", User: "u"}}}
+	without := &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "g"}}}
 	for _, c := range []struct {
-		redis         *Servers
+		redis         *redisurl.Servers
 		ledger        string
 		ahead, within time.Duration
 		want          string

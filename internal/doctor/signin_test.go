@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 // The user that doctor asks for may do what the Terraform module lets its user do, but for what is of no use.
@@ -41,7 +43,7 @@ func (reply) RedisError() {}
 // Servers that refuse everybody, and what is no server, are told for what they are, by sign-in and by commands.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	d := New(Config{Redis: &Servers{Single: &redis.Options{}}})
+	d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})
 	for _, c := range []struct {
 		err  error
 		says string
