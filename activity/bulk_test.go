@@ -294,14 +294,28 @@ func lookedAt(standings []favfilter.Standing) (n int) {
 	return n
 }
 
+// onEveryPage is activities of users such that each page has one. Which page a user is on differs from ledger to ledger.
+func (g *rig) onEveryPage() (batch []Activity) {
+	pages := make(map[uint32]bool)
+	for i := 0; len(pages) < int(g.identity.Pages); i++ {
+		user := fmt.Sprint("everywhere", i)
+		if page := g.pageOf(userHash(g.identity.Seed, user)); !pages[page] {
+			pages[page] = true
+			batch = append(batch, add(user, "hide", "p"))
+		}
+	}
+	return batch
+}
+
 // TestBulkIsLeftAlone: the pages that a bulk is going to put in place are no work for the scrub, which would read the ledger for each of
 // them, and again after every transaction; afterwards they are.
 func TestBulkIsLeftAlone(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b, live := g.NewBulk(), map[Activity]bool{}
 	rng := rand.New(rand.NewPCG(6, 6))
+	everywhere := g.onEveryPage()
 	for range 3 {
-		batch := mixed(rng, 300, false)
+		batch := append(mixed(rng, 300, false), everywhere...)
 		do(live, batch)
 		_, err := b.recordAll(t.Context(), batch)
 		must(t, err)
