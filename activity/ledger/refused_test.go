@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// refusing is a ledger whose database a test can have refuse statements.
+type refusing struct {
+	*Ledger
+	exec   func(t *testing.T, sql string)
+	refuse func(event, table string) (begin, end string) // statements
+}
+
+// onRefusing runs the test on each kind of database.
+func onRefusing(t *testing.T, run func(t *testing.T, l refusing)) {
+	t.Run("sqlite", func(t *testing.T) {
+		l := openFile(t, temporary(t), Options{Pages: 1})
+		run(t, refusing{
+			l, func(t *testing.T, sql string) {
+				t.Helper()
+				if _, err := file(l).writer.ExecContext(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}, func(event, table string) (begin, end string) {
+				return "CREATE TRIGGER refuse BEFORE " + event + " ON " + table + " BEGIN SELECT RAISE(ABORT, 'refused'); END",
+					"DROP TRIGGER refuse"
+			},
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		l, err := Open(t.Context(), pgtest.Start(t).Schema(), Options{Pages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		exec := func(t *testing.T, sql string) {
+			t.Helper()
+			if _, err := l.db.(*postgresDatabase).pool.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$")
+		run(t, refusing{l, exec, func(event, table string) (begin, end string) {
+			return "CREATE TRIGGER refuse BEFORE " + event + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION refuse()",
+				"DROP TRIGGER refuse ON " + table
+		}})
+	})
+}
+
+func rename(from, to string) string { return "ALTER TABLE " + from + " RENAME TO " + to }
+
+// A write of which one statement fails has no effect, and is not acknowledged.
+func TestStatementsFail(t *testing.T) {
+	onRefusing(t, func(t *testing.T, l refusing) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := l.Record(t.Context(), time.Time{}, numbered(10))
+		must(err)
+		changes := numbered(20) // of which 10 are new
+		changes[0].Remove = true
+		type statements struct{ begin, end string }
+		of := func(begin, end string) statements { return statements{begin, end} }
+		raise := "INSERT"
+		if l.Shared() {
+			raise = "UPDATE"
+		}
+		for name, c := range map[string]statements{
+			"look up rows":    {rename("entries", "hidden"), rename("hidden", "entries")},
+			"look up pages":   {rename("pages", "hidden"), rename("hidden", "pages")},
+			"add rows":        of(l.refuse("INSERT", "entries")),
+			"remove rows":     of(l.refuse("DELETE", "entries")),
+			"raise sequences": of(l.refuse(raise, "pages")),
+		} {
+			l.exec(t, c.begin)
+			if _, err := l.Record(t.Context(), time.Time{}, changes); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			l.exec(t, c.end)
+			if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 10 || s.Sequence != 1 {
+				t.Errorf("%s: %d rows at sequence %d, %v, want 10 at 1", name, len(rows), s.Sequence, err)
+			}
+		}
+		_, err = l.Record(t.Context(), time.Time{}, changes)
+		must(err)
+		if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 19 || s.Sequence != 2 {
+			t.Errorf("then %d rows at sequence %d, %v, want 19 at 2", len(rows), s.Sequence, err)
+		}
+	})
+}
+
+// Whoever reads what the database does not give is told so, and not that there is nothing.
+func TestReadsFail(t *testing.T) {
+	onRefusing(t, func(t *testing.T, l refusing) {
+		if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err != nil {
+			t.Fatal(err)
+		}
+		each := func([]Row) error { return nil }
+		query := ListQuery{Hash: numbered(1)[0].Rows[0].Hash, Owner: numbered(1)[0].Rows[0].Owner, Kind: numbered(1)[0].Rows[0].Kind, Limit: 10}
+		for table, reads := range map[string]map[string]func() error{
+			"entries": {
+				"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+				"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 0); return err },
+				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
+				"List":     func() error { _, err := l.List(t.Context(), query); return err },
+			},
+			"pages": {
+				"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
+				"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
+				"Changed": func() error {
+					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+					return err
+				},
+			},
+		} {
+			l.exec(t, rename(table, "hidden"))
+			for name, read := range reads {
+				if read() == nil {
+					t.Errorf("%s without %s: no error", name, table)
+				}
+			}
+			l.exec(t, rename("hidden", table))
+			for name, read := range reads {
+				if err := read(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	})
+}
