@@ -295,7 +295,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	return r, nil
 }
 
-// learnAll declares the kinds to the ledger, and reads the sequences and owners of all pages.
+// learnAll declares the kinds to the ledger, and reads the ledger's state of all pages.
 func (r *Recorder) learnAll(ctx context.Context) error {
 	if err := r.openWindows(r.cache); err != nil {
 		return err
