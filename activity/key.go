@@ -24,8 +24,8 @@ func CheckID(id, field string) error {
 // share a key, whatever their ids.
 //
 // A key is hashed in two parts with different seeds: the start, up to the target's id, and that id
-// unescaped. A feed check hashes the start of each kind once, and the id of each candidate once. See
-// [favfilter.Start].
+// unescaped. A feed check hashes the start of each kind once, and the id of each candidate once.
+// See [favfilter.Start].
 
 // startHash returns the hash of a key's start.
 func startHash(seed uint64, kind, owner string, target Target) favfilter.Start {
