@@ -48,8 +48,8 @@ type Bulk struct {
 type bulkPage struct {
 	sequence uint64
 	keys     []favfilter.Hash
-	// anew is set if another writer changed the page too, or a row of it was removed. The page must
-	// then be rebuilt from the ledger.
+	// anew is set if the page must be rebuilt from the ledger: another writer changed it too, or a
+	// row of it was removed.
 	anew bool
 }
 

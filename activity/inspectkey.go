@@ -165,7 +165,8 @@ func (r *reader) inspectSides(in *KeyInside, read func(s *KeySide) (*PageInside,
 // askOfRow asks the ledger for the times of a side's row, even if that has ended.
 func (r *Recorder) askOfRow(ctx context.Context, s *KeySide) error {
 	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
-		Hash: userHash(r.identity.Seed, s.Owner), Owner: s.Owner, Now: time.Unix(0, 0), // none has ended
+		// No row has ended at that time.
+		Hash: userHash(r.identity.Seed, s.Owner), Owner: s.Owner, Now: time.Unix(0, 0),
 		Items: []ledger.Item{{Kind: s.Kind, Target: s.Target}},
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 			some = append(some, r.pageNumber(pages, n))
 		}
 		begun := time.Now()
-		r.scrubSome(some, &p) //nolint:contextcheck // what is amiss is made anew, whoever goes away
+		r.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes
 		p.Done += len(some)
 		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
 			err = r.rest(ctx, pause)

@@ -14,9 +14,9 @@
 //
 // Every call of the service may be repeated. The client retries a call that is answered 408, 429,
 // 502, 503 or 504, or that has no complete answer. It makes up to Options.MaxAttempts attempts.
-// Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the answer has
-// a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of more
-// than 30 s ends the retries, and so does a wait that would outlast the context.
+// Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the answer
+// has a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of
+// more than 30 s ends the retries, and so does a wait that would outlast the context.
 //
 // Retries have a budget, so that clients do not keep an overloaded service down. It holds ten
 // retries at most, and regains a tenth of a retry with each call that succeeds.

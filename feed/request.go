@@ -59,7 +59,7 @@ type Request struct {
 type checks struct {
 	all   []activity.Kind
 	drops int
-	marks int // the kinds that annotate are all[drops:marks]
+	marks int // kinds that annotate are all[drops:marks]
 	seen  int // index of the kind that RecordSeen records; -1: none
 }
 
