@@ -225,7 +225,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 }
 
 // Finish writes everything that was recorded to the pages. When it returns nil, every [View] that
-// begins afterwards has it, and users with too many keys for a shared page have moved to a
+// begins afterwards has it. Users with too many keys for a shared page have then moved to a
 // dedicated one. If the store does not answer, Finish returns nil once the staleness bound has
 // passed.
 //

@@ -148,8 +148,8 @@ func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[u
 }
 
 // settle changes the group's pages with one call of the store, and answers the callers whose pages
-// are then at their sequences. Pages that need more continue in lanes, as do pages that have a lane
-// from an earlier group, so that no other write waits for them.
+// are then at their sequences. Pages that need more continue in lanes, and so do pages that have a
+// lane from an earlier group. No other write waits for these.
 //
 // Groups reach a page in the order of their transactions. So the writers of one process never leave
 // a gap in a page's sequences.

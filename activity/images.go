@@ -7,9 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// images are pages rebuilt from the ledger while the store was down, so that the next feed of the
-// same viewer does not read the ledger again. An image is used only while its sequence is the
-// required one.
+// images are pages rebuilt from the ledger while the store was down. They save the ledger another
+// read when the viewer returns. An image is used only while its sequence is the required one.
 type images struct {
 	*lru.Cache[uint32, *favfilter.Page] // by the Recorder's page number
 }

@@ -16,8 +16,8 @@ import (
 
 const (
 	// headroom is the capacity of a rebuilt page, relative to its keys. More headroom means fewer
-	// rebuilds and more memory. It is less than a step between the allocator's size classes, which
-	// is an eighth at least, because a page that grows takes each of them in turn.
+	// rebuilds and more memory. It is less than a step between the allocator's size classes, an
+	// eighth at least. A page that grows takes each of these classes in turn.
 	headroom = 1.05
 	// shrinkFactor is how many times too large a page must be to be rebuilt smaller.
 	shrinkFactor = 4
@@ -217,8 +217,8 @@ func tookSince(start time.Time) slog.Attr {
 }
 
 // remakePage is the only repair of pages. It reads the page in the store first, and the ledger
-// after it. So the image has all that the page had, and may replace a page of the same sequence, or
-// one of a sequence that the ledger never gave out.
+// after it. So the image has all that the page had. It may replace a page of the same sequence, or
+// of a sequence that the ledger never gave out.
 func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := r.pageID(number)
 	var seen favfilter.Version

@@ -217,7 +217,7 @@ type Recorder struct {
 // the ledger, to tell pages that are still in the store from lost ones.
 //
 // Open fails with an error that wraps [favfilter.ErrMismatch] if the store holds a filter without a
-// ledger, and with one that wraps ledger.ErrSettingsDiffer as [Config.StalenessBound] says.
+// ledger. It fails with one that wraps ledger.ErrSettingsDiffer as [Config.StalenessBound] says.
 func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r, err := newRecorder(ctx, c)
 	if err != nil {

@@ -169,8 +169,8 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 // left: call DeleteUser again, of any Recorder. Activities recorded with the user meanwhile may
 // stay.
 //
-// Some windows stay until they end: those of kinds that this Recorder does not have, or had with
-// another length or number of parts, and those cached in the process of another Recorder.
+// Some windows stay until they end: those cached in the process of another Recorder, and those of
+// kinds that this Recorder does not have, or had with another length or number of parts.
 func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
 	if err := CheckID(user, "user"); err != nil {
 		return 0, err

@@ -25,7 +25,7 @@ const (
 // comparison compares one feed with the ledger.
 //
 // A page's sequence tells what the page must hold, because the ledger raises it with every change
-// of the page. If the ledger still has the sequence at which the feed read the page, then the
+// of the page. If the ledger still has the sequence that the feed read, then the
 // ledger has exactly what the page had to report, regardless of clocks. Otherwise the comparison
 // reads the viewer's page again, as a feed does, until the page does not change during a read: a
 // faulty page is still faulty then. Sequences also reveal a page that is stale for longer than the
@@ -176,9 +176,8 @@ func judge(reported bool, found finding, at sighting, same bool) verdict {
 	}
 }
 
-// stale reports whether a read lacks a row that the ledger has had all the time, because it used
-// the page as it was before the first read. The read must have begun a staleness bound after the
-// first.
+// stale reports whether a read used a page older than the first read's, and so lacks a row that the
+// ledger has had all the time. The read must have begun a staleness bound after the first.
 func (o *opened) stale(q *question, found finding, now sighting) bool {
 	return !q.reported && found.item != nil && o.found.item != nil && *found.item == *o.found.item &&
 		now.at.Sequence < o.ledger
