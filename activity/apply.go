@@ -69,8 +69,7 @@ func (r *Recorder) applyOnce(
 			}
 			batches, changes = append(batches, b), append(changes, p)
 		case r.sequences.of(p.Page).stood.Load() < p.Sequence:
-			// Nothing changed, but the write that this one repeats may not have reached
-			// the page.
+			// Nothing changed, but this write may repeat one that has not reached the page.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.stand(ctx, p.Page, p.Sequence) }})
 		default:
 			r.reached(p, toRebuild, nil)
@@ -84,7 +83,7 @@ func (r *Recorder) applyOnce(
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.mend(ctx, p.Page, b, res, reason) }})
 			continue
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
-			r.tidying.add(p.Page) // how much was cleared is not known any more
+			r.tidying.add(p.Page) // the number of cleared bits is unknown
 		}
 		r.reached(p, toRebuild, res.Err)
 	}
@@ -93,7 +92,7 @@ func (r *Recorder) applyOnce(
 
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
 func (r *Recorder) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
-	// Also where it failed: the ledger has it, so a page below has lost it.
+	// Even after an error: the ledger has the change, so a page with a lower sequence lacks it.
 	r.sequences.of(p.Page).require(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
 		r.sequences.of(p.Page).standAt(p.Sequence)

@@ -158,7 +158,7 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	}
 	b.settling.Wait() // transactions reach a page in their order
 	if len(others) > 0 {
-		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // what was committed is carried out
+		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // committed changes must be applied
 	}
 	if b.keys > maxBulkKeys {
 		return b.place(ctx)
@@ -248,7 +248,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	b.settling.Wait()
 	pages, late := b.pages, b.late
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
-	for number, page := range pages { // whatever comes: what is read below has lost writes
+	for number, page := range pages { // in any case: a page with less lacks writes
 		b.r.sequences.of(number).require(page.sequence)
 	}
 	var writers errgroup.Group
@@ -258,7 +258,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	put := func(number uint32, sequence uint64, do func() error) {
 		writers.Go(func() error {
 			err := do()
-			b.r.bulked.Delete(number) // whatever came of it
+			b.r.bulked.Delete(number) // even after an error
 			if err == nil {
 				b.r.sequences.of(number).standAt(sequence)
 				return nil
@@ -266,7 +266,7 @@ func (b *Bulk) place(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			b.late[number] = sequence
-			if len(failed) < bulkWriters { // of ten thousand pages alike, some tell enough
+			if len(failed) < bulkWriters { // a few of many alike are enough
 				failed = append(failed, err)
 			}
 			return nil // the others go on
@@ -286,7 +286,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	_ = writers.Wait() // always nil
 	for hash, n := range b.rows {
 		if n > b.r.ownPage {
-			b.r.leave(hash) //nolint:contextcheck // it goes on by itself
+			b.r.leave(hash) //nolint:contextcheck // continues in the background
 			delete(b.rows, hash)
 		}
 	}

@@ -75,7 +75,7 @@ func (c *cache) putPage(id favfilter.PageID, page *favfilter.Page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held := c.get(id); held != nil && held.Header().Sequence > page.Header().Sequence {
-		return // the reader of this one was slow
+		return // this page was read by a slow reader
 	}
 	const overhead = 512
 	c.held.Put(id, page, imageBytes(page)+overhead)

@@ -169,7 +169,7 @@ func (r *Recorder) compare(ctx context.Context, p *PageInside, rows []ledger.Row
 	kinds := make(map[string]int)
 	var users []UserKeys
 	for len(rows) > 0 {
-		n := 1 // rows of one user and kind come together
+		n := 1 // rows of one user and kind are adjacent
 		for n < len(rows) && rows[n].Owner == rows[0].Owner && rows[n].Kind == rows[0].Kind {
 			n++
 		}

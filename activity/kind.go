@@ -99,7 +99,7 @@ type Kinds struct {
 func BuiltinKinds() *Kinds {
 	kinds, err := NewKinds(builtinKinds()...)
 	if err != nil {
-		panic(err) // what builtinKinds has
+		panic(err) // builtinKinds is invalid
 	}
 	return kinds
 }

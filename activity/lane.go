@@ -183,7 +183,7 @@ func (r *Recorder) track(g *group, steps []*step, failed map[uint32]error, end c
 	for _, w := range g.writes {
 		r.pagesOf(w, g.receipt, func(page uint32) {
 			waiting, open := g.open[page]
-			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once for each page
+			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once per page
 				g.open[page] = append(waiting, w)
 				w.open++
 			}

@@ -101,5 +101,5 @@ func (l *lifecycle) Close() {
 	}
 	l.mu.Unlock()
 	l.ended.Wait()
-	l.stop() // what is still on its way has nobody who waits for it
+	l.stop() // nobody waits for the rest
 }

@@ -352,7 +352,7 @@ func (p *Plain) page(l favfilter.Loaded) (*favfilter.Page, error) {
 	case l.Damage != nil:
 		return nil, unavailable("pages", l.Damage)
 	case l.Page == nil:
-		return nil, nil //nolint:nilnil // nobody on it has done anything
+		return nil, nil //nolint:nilnil // no activities
 	case l.Page.Header().Identity != p.identity:
 		return nil, unavailable("pages", errors.New("the page is of another filter"))
 	default:

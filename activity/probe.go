@@ -68,7 +68,7 @@ type largePages struct{ headers sync.Map }
 // of returns the last known header of the page; nil if the page is not known to be large.
 func (l *largePages) of(page uint32) *favfilter.Header {
 	found, _ := l.headers.Load(page)
-	header, _ := found.(*favfilter.Header) // nothing else is put in
+	header, _ := found.(*favfilter.Header) // no other type is stored
 	return header
 }
 

@@ -76,7 +76,8 @@ func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favf
 	defer cancel()
 	loaded, err := r.store.Load(limited, ids)
 	if err != nil && ctx.Err() != nil {
-		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
+		// A canceled call says nothing about the store.
+		return make([]favfilter.Loaded, len(ids)), err
 	}
 	r.noteStore(ctx, err)
 	if err != nil {

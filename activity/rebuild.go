@@ -122,7 +122,7 @@ func newRebuilds(told func(reason string, took time.Duration, err error)) rebuil
 // refuses to start another.
 func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
 	for {
-		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives whoever boards first
+		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
 		if err != nil {
 			return nil, err
 		}
@@ -140,8 +140,8 @@ func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reas
 			return nil, unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but gave out %d",
 				number, f.page.Header().Sequence, want))
 		}
-		// The flight had left before what this caller waits for was committed, or
-		// what this caller saw was put in place.
+		// The flight started before the commit that this caller waits for, or before the page that
+		// this caller saw was written.
 	}
 }
 
@@ -232,7 +232,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, lar
 	}
 	r.sequences.of(number).learn(keys.standing.Sequence)
 	for _, hash := range keys.heavy {
-		r.leave(hash) //nolint:contextcheck // who leaves goes on by themselves
+		r.leave(hash) //nolint:contextcheck // continues in the background
 	}
 	f.page, err = r.imageOf(number, keys.hashes, keys.standing)
 	if err != nil {

@@ -164,7 +164,7 @@ func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	switch {
 	case k.Reverse != "":
 		row(a.Target, k.Reverse, a.User)
-	case k.Target == User: // whom it names has no row of their own that tells
+	case k.Target == User: // the target has no row of its own
 		own.Names, own.TargetHash = true, userHash(r.identity.Seed, a.Target)
 	}
 	return c
@@ -180,7 +180,8 @@ func (r *Recorder) write(ctx context.Context, w *write) error {
 	if err := r.agreed(); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
-	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended // one at a time, of many pages
+	// Deletions and removals of ended activities change many pages, but run one at a time.
+	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended
 	if !ours && r.congested(w.changes) {
 		return ErrOverloaded
 	}

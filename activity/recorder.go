@@ -17,7 +17,7 @@ import (
 // Ledger lists the methods of *ledger.Ledger that a [Recorder] calls. It is an interface so that
 // tests can make each call fail. The methods are documented at *ledger.Ledger.
 //
-//nolint:revive,interfacebloat // it is one type's, and documented there
+//nolint:revive,interfacebloat // the methods of one type, documented there
 type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
@@ -306,7 +306,7 @@ func (r *Recorder) learnAll(ctx context.Context) error {
 	if err := r.pollOnce(ctx, r.newPoll()); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
-	r.follow.changed = nil // all pages; a scrub looks at them
+	r.follow.changed = nil // these are all pages, which a scrub checks
 	return nil
 }
 

@@ -86,7 +86,7 @@ func (r *Recorder) SetScrubRate(rate int) error {
 	r.scrubPace.rate.Store(int64(rate))
 	select {
 	case r.scrubPace.changed <- struct{}{}:
-	default: // it is to be looked at already
+	default: // the loop has yet to read an earlier change
 	}
 	return nil
 }
@@ -259,11 +259,11 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		}
 		if st.Missing && (r.sequences.of(page).known.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
 			r.glanced(page, PageUnused, st, 0)
-			continue // nobody on it has done anything, or nobody is on it
+			continue // no activities, or no users
 		}
 		reason := r.fault(ctx, page, want[i], st)
 		if reason == "" && r.overfull(st.Header) {
-			reason = "overfull" // the rate was made less
+			reason = "overfull" // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
 			r.cache.keepBuild(ids[i], st.Header.Build)
@@ -294,7 +294,7 @@ func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (fa
 	group.SetLimit(maxRepairs)
 	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
 		if r.isClosed() || refused.Load() >= int64(borne) {
-			break // what is begun is waited for
+			break // rebuilds in progress are still awaited
 		}
 		m := found[i]
 		group.Go(func() error {
@@ -311,7 +311,7 @@ func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (fa
 			case ok && failed.Dependency == "pages":
 				refused.Add(1)
 			}
-			return nil // those that are begun go on
+			return nil // the others continue
 		})
 	}
 	_ = group.Wait() // always nil

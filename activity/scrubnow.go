@@ -108,7 +108,7 @@ func (r *Recorder) mayScrub(rate int) error {
 // scrubSome compares pages, and rebuilds those at fault.
 func (r *Recorder) scrubSome(pages []uint32, p *ScrubProgress) {
 	found, standings := r.inspect(pages)
-	unasked := len(pages) - len(standings) // all, where the store does not answer
+	unasked := len(pages) - len(standings) // all, if the store does not answer
 	for i := range standings {
 		if standings[i].Err != nil {
 			unasked++

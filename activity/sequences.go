@@ -43,7 +43,7 @@ func (s *sequences) of(page uint32) *sequence {
 	if !ok {
 		other, _ = s.others.LoadOrStore(page, new(sequence))
 	}
-	one, _ := other.(*sequence) // nothing else is put in
+	one, _ := other.(*sequence) // no other type is stored
 	return one
 }
 

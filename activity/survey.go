@@ -224,7 +224,7 @@ func (s *survey) keep(others *census) {
 // glanced stores the observed state of a page.
 func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, behind uint64) {
 	if page < ledger.OwnPages && !r.placements.of(page).usesHome(page) {
-		r.survey.put(page, glance{}, 0) // nobody is on it
+		r.survey.put(page, glance{}, 0) // no users
 		return
 	}
 	r.survey.put(page, newGlance(state, st, time.Since(r.opened)), behind)

@@ -94,7 +94,7 @@ func (r *Recorder) tidyNext() bool {
 // tidy rebuilds a page. It returns false if ledger or store is down, or if another large page is in
 // progress.
 func (r *Recorder) tidy(page uint32) bool {
-	if r.inParts(page) { // it would keep the other pages waiting
+	if r.inParts(page) { // other pages would have to wait for it
 		begun := r.largeWork(func(ctx context.Context) { r.tidyWithin(ctx, page) })
 		if !begun {
 			r.tidying.add(page)
@@ -111,6 +111,6 @@ func (r *Recorder) tidyWithin(ctx context.Context, page uint32) bool {
 	if err == nil && f.storeErr == nil && f.placed {
 		return true
 	}
-	r.tidying.add(page) // somebody wrote to it meanwhile, or ledger or store is down
+	r.tidying.add(page) // written to meanwhile, or ledger or store is down
 	return err == nil && f.storeErr == nil
 }

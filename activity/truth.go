@@ -39,7 +39,7 @@ func (r *Recorder) Truth(ctx context.Context, user string, at PageAt, claims []C
 	if err != nil {
 		return Truth{}, fmt.Errorf("read the truth of %d activities: %w", len(claims), err)
 	}
-	// After the evidence: sequences only rise, and a page is never before its ledger.
+	// After the evidence: sequences only rise, and a page is never ahead of its ledger.
 	sequence, err := r.ledger.Sequence(ctx, at.Page)
 	if err != nil {
 		return Truth{}, fmt.Errorf("read the truth of page %d: %w", at.Page, unavailable("ledger", err))
@@ -62,7 +62,7 @@ func (r *Recorder) Repair(ctx context.Context, at PageAt) error {
 // putInPlace rebuilds a page, and unlike other rebuilds does not accept a newer page in its place:
 // a write to a page that lacks keys makes a newer page that lacks them, too.
 func (r *Recorder) putInPlace(ctx context.Context, at PageAt, reason string) error {
-	defer r.cache.forgetPage(r.pageID(at.Page)) // and not before, or a View might hold it again
+	defer r.cache.forgetPage(r.pageID(at.Page)) // not before, or a View might cache it again
 	for range repairTries {
 		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
 		switch {

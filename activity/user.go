@@ -152,7 +152,7 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 	for _, row := range rows {
 		k := kinds[row.Kind]
 		if k.of != "" && k.of != row.Kind || !row.Until.IsZero() && !row.Until.After(now) {
-			continue // the other side of somebody's activity, or over
+			continue // the other side of an activity, or ended
 		}
 		if err := each(Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}); err != nil {
 			return err

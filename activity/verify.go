@@ -41,7 +41,7 @@ func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) er
 	}
 	h := loaded[0].Page.Header()
 	if h.Sequence != keys.standing.Sequence || h.Identity != r.identity {
-		return nil // changed between the two looks, or a scrub's to find
+		return nil // changed between the reads, or left to the scrub
 	}
 	r.stats.verified.Add(1)
 	count, whole := 0, true

@@ -91,7 +91,7 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 			defer close(written)
 			var err error
 			sent, err = writeLines(writer, activities)
-			writer.CloseWithError(err) // nil: the end
+			writer.CloseWithError(err) // nil: end of file
 		}()
 		got := 0
 		defer func() {

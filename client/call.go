@@ -141,7 +141,7 @@ func (c *Client) url(path []string, query url.Values) *url.URL {
 	for _, part := range path {
 		u.Path += "/" + part
 		escaped := url.PathEscape(part)
-		if strings.Trim(part, ".") == "" { // "." and ".." would be taken for the path's own
+		if strings.Trim(part, ".") == "" { // "." and ".." have a meaning in paths
 			escaped = strings.ReplaceAll(part, ".", "%2E")
 		}
 		raw.WriteString("/" + escaped)
@@ -198,7 +198,7 @@ func (c *Client) failure(res *http.Response) error {
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	e.Message = http.StatusText(res.StatusCode)
-	if retryable(res.StatusCode) { // a proxy's, which knows no codes
+	if retryable(res.StatusCode) { // from a proxy, which knows no codes
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, e)

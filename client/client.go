@@ -60,7 +60,7 @@ type Client struct {
 // an option is invalid; the error does not repeat the URL, which may contain a password.
 func New(baseURL string, o Options) (*Client, error) {
 	base, err := url.Parse(baseURL)
-	switch { // the URL may have a password in it
+	switch { // errors do not repeat the URL, which may have a password
 	case err != nil, base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "",
 		base.RawQuery != "", base.Fragment != "", base.User != nil:
 		return nil, errors.New("not of the form http://<host>:<port>")

@@ -189,11 +189,11 @@ func (c *comparison) past(o *opened) {
 	from := c.sample.found.start
 	switch {
 	case o.reported || o.found.item == nil:
-		c.undecided++ // undone since, or a false positive that is gone
+		c.undecided++ // undone since, or a false positive that has gone
 	case o.found.item.Since.After(from.Add(clockSlack)):
 		// Recorded when the feed had begun.
 	case o.found.item.Since.Before(from.Add(-writeTime - c.recorder.StalenessBound())):
-		c.undecided++ // recorded just now with a time long past, or mended
+		c.undecided++ // recorded just now with a time long past, or repaired
 	default:
 		c.late++
 	}

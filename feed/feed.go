@@ -101,7 +101,7 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 // recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends; any
 // other failure is reported in the answer.
 func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, may func() error) error {
-	if !view.Checks(i) { // so it is degraded already
+	if !view.Checks(i) { // it is degraded already
 		for n := range a.Degraded {
 			if a.Degraded[n].Kind == activity.Seen {
 				a.Degraded[n].Reason += ": what is kept could not be recorded either"

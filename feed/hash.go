@@ -57,7 +57,7 @@ func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 	h := hashed{search: search, posts: len(posts)}
 	h.byUser, h.byPost = c.targets()
 	if h.byUser {
-		for p := range posts { // also where there is no author
+		for p := range posts { // even without an author
 			search.Hash(activity.User, posts[p].Author)
 			for _, a := range posts[p].Actors {
 				search.Hash(activity.User, a)

@@ -104,12 +104,12 @@ func (s *sample) deny(confirmed map[claim]bool, i int) {
 func (s *sample) askDropped(p *Post, d Dropped) {
 	i := slices.IndexFunc(s.kinds, func(k activity.Kind) bool { return k.Name == d.Kind })
 	if i < 0 {
-		return // nobody can tell
+		return // nothing can tell
 	}
 	q := question{kind: i, post: p, reported: true}
 	for id := range p.targets(s.kinds[i], s.viewer) {
 		if id == d.Actor {
-			q.actor = id // and not the request's, which is not ours
+			q.actor = id // not d.Actor, whose memory is the request's
 		}
 	}
 	s.answers = append(s.answers, q)

@@ -178,7 +178,7 @@ func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, er
 		return Answer{}, nil, err
 	}
 	if !slices.ContainsFunc(sampled.checks.all[:sampled.checks.marks], activity.Kind.InLedger) {
-		return a, nil, nil // nobody can tell
+		return a, nil, nil // nothing can tell
 	}
 	sampled.end = s.recorder.Now()
 	return a, sampled, nil
@@ -256,7 +256,7 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.misses.Add(uint64(len(c.misses))) // also where the rest could not be read
+	s.misses.Add(uint64(len(c.misses))) // even after an error
 	s.falsePositives.Add(c.falsePositives)
 	if len(c.misses) > 0 {
 		s.report(&c)
