@@ -104,8 +104,8 @@ type Config struct {
 	// 1 to 100,000. The scrub is faster while the store may have lost pages. Default 500.
 	ScrubRate int
 
-	// Passive turns all background work off: no scrub, no rebuild of a page before somebody reads
-	// it, no removal of ended activities. It is for inspection that must not change the data.
+	// Passive turns background maintenance off: no scrub, no rebuild of a page before somebody
+	// reads it, no removal of ended activities. It is for inspection that must not change the data.
 	Passive bool
 
 	// Persist makes the store's contents durable, for a store that writes its changes to disk
@@ -191,7 +191,7 @@ type Recorder struct {
 	waiting   atomic.Int64 // number of writes
 	queue     chan *write
 	settling  chan struct{} // one element for each group in flight to the store
-	turns     chan struct{} // one element for each page that a write has repaired
+	turns     chan struct{} // one element for each page in repair for a write
 	laneRows  atomic.Int64  // sum over all lanes
 	rebuilds  rebuilds
 	tidying   tidying
