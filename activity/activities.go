@@ -5,55 +5,56 @@ import (
 	"iter"
 )
 
-// Activities is what [Recorder] and [Plain] both do: all that a feed takes. What needs a ledger, such as
-// lists and counts, a Recorder does alone; see [WithLedger]. Its methods may be called concurrently.
+// Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
+// need a ledger, such as lists and counts, are methods of Recorder alone; see [WithLedger]. The
+// methods are safe for concurrent use.
 type Activities interface {
 	Inside
 
-	// Record records activities as if one after another, and returns what became of each. See
+	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
-	// View reads what user has done, and had done to them, of the given kinds. See [Recorder.View] and
-	// [Plain.View].
+	// View reads the user's activities of the given kinds, and those of two-way kinds that others
+	// have with the user. See [Recorder.View] and [Plain.View].
 	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Target, string]) (*View, error)
-	// Kinds returns the kinds of activities that are known.
+	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
-	// FalsePositiveRate is the share of clean candidates that a feed check may drop wrongly.
+	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.
 	FalsePositiveRate() float64
-	// Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each dependency
-	// that is down.
+	// Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each
+	// dependency that is down.
 	Ready(ctx context.Context) (ready bool, down []error)
-	// Stats returns the counts as they stand.
+	// Stats returns the current counts.
 	Stats() Stats
-	// Close lets what is on its way finish, and returns when nothing is running any more.
+	// Close waits until all work in flight is done, then returns.
 	Close()
 }
 
-// Inside is what can be seen of the pages, without changing them.
+// Inside inspects the pages without changing them.
 type Inside interface {
-	// Pages returns the number of pages that the filter was made with.
+	// Pages returns the number of pages that the filter was created with.
 	Pages() uint32
-	// Survey goes through all pages as they were last looked at. It asks nobody.
+	// Survey yields every page as last observed. It reads neither the store nor the ledger.
 	Survey() iter.Seq[SurveyedPage]
-	// SurveyTotals returns sums over all pages as they were last looked at.
+	// SurveyTotals returns sums over all pages as last observed.
 	SurveyTotals() SurveyTotals
-	// InspectPage reads a page, and compares it with the ledger, if there is one.
+	// InspectPage reads a page, and compares it with the ledger if there is one.
 	InspectPage(ctx context.Context, number uint32) (*PageInside, error)
-	// InspectUser tells where a user is, and what of theirs their page reports.
+	// InspectUser returns the page of a user, and which of the user's keys that page reports.
 	InspectUser(ctx context.Context, user string) (*UserInside, error)
-	// InspectKey tells how the keys of an activity stand, bit for bit.
+	// InspectKey returns the state of an activity's keys, bit by bit.
 	InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error)
 }
 
-// NoLedgerError is about a call that needs a ledger, where there is none.
+// NoLedgerError reports that Call needs a ledger, and that there is none.
 type NoLedgerError struct{ Call string }
 
 func (e *NoLedgerError) Error() string {
 	return e.Call + " needs a ledger, and there is none: a filter alone cannot tell what it holds"
 }
 
-// WithLedger returns the [Recorder] that a is, for what only that does; else a [*NoLedgerError] about the
-// call.
+// WithLedger returns a as a [*Recorder], for calls that need a ledger. If a is not a Recorder,
+// WithLedger returns a [*NoLedgerError] that names the call.
 func WithLedger(a Activities, call string) (*Recorder, error) {
 	if r, ok := a.(*Recorder); ok {
 		return r, nil

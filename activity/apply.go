@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// applyAll brings the pages to where the transaction left them, and returns the
-// errors of those that could not be.
+// applyAll brings the pages to the sequences of the transaction. It returns the errors of those
+// where that failed.
 func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
 	repairs, failed := r.applyOnce(ctx, pages, toRebuild)
 	var group errgroup.Group
@@ -36,14 +36,14 @@ func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, toRe
 	return failed
 }
 
-// repair is what is left to do for a page after one call of the store.
+// repair is the remaining work for a page after one call of the store.
 type repair struct {
 	change ledger.PageChange
 	do     func(ctx context.Context) error
 }
 
-// applyOnce changes pages by one call of the store. It returns those that need more, and the errors of those that
-// failed; all others stand where the transaction left them.
+// applyOnce changes pages with one call of the store. It returns the pages that need more work, and
+// the errors of those that failed. All other pages have reached the sequence of the transaction.
 func (r *Recorder) applyOnce(
 	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
 ) (repairs []repair, failed map[uint32]error) {
@@ -54,7 +54,7 @@ func (r *Recorder) applyOnce(
 		now, listed := toRebuild[p.Page]
 		switch {
 		case now:
-			// It stands below until then, so nobody's write can go past with what was in it.
+			// Until the rebuild the page is stale, so no write can pass with the old keys in it.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error {
 				return r.remake(ctx, p.Page, p.Sequence, "user deleted")
 			}})
@@ -69,8 +69,7 @@ func (r *Recorder) applyOnce(
 			}
 			batches, changes = append(batches, b), append(changes, p)
 		case r.sequences.of(p.Page).stood.Load() < p.Sequence:
-			// Nothing changed, but the write that this one repeats may not have reached
-			// the page.
+			// Nothing changed, but this write may repeat one that has not reached the page.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.stand(ctx, p.Page, p.Sequence) }})
 		default:
 			r.reached(p, toRebuild, nil)
@@ -84,23 +83,23 @@ func (r *Recorder) applyOnce(
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.mend(ctx, p.Page, b, res, reason) }})
 			continue
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
-			r.tidying.add(p.Page) // how much was cleared is not known any more
+			r.tidying.add(p.Page) // the number of cleared bits is unknown
 		}
 		r.reached(p, toRebuild, res.Err)
 	}
 	return repairs, failed
 }
 
-// reached notes that a page stands where a transaction left it, or why it does not.
+// reached notes that a page has reached the sequence of a transaction, or why it has not.
 func (r *Recorder) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
-	// Also where it failed: the ledger has it, so a page below has lost it.
+	// Even after an error: the ledger has the change, so a page with a lower sequence lacks it.
 	r.sequences.of(p.Page).require(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
 		r.sequences.of(p.Page).standAt(p.Sequence)
 	}
 }
 
-// apply is Store.Apply, within a time that allows for the number of pages.
+// apply is Store.Apply, with a timeout that depends on the number of pages.
 func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	if len(batches) == 0 {
 		return nil
@@ -110,12 +109,12 @@ func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfi
 	return r.store.Apply(ctx, batches)
 }
 
-// mend brings the page of b to where it has to stand after the store answered res. A page
-// that is a little behind most likely waits for another process, which is quicker to be
-// waited for than a rebuild.
+// mend brings the page of b to the required sequence after the store answered res. A page that is a
+// few changes behind most likely waits for another process. Waiting for that takes less time than a
+// rebuild.
 func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
 	tries, near := 4, uint64(8)
-	if r.inParts(page) { // a rebuild takes so long that others go on meanwhile
+	if r.inParts(page) { // a rebuild takes so long that other processes finish first
 		tries, near = 12, 1024
 	}
 	for i := range tries {
@@ -138,8 +137,7 @@ func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res
 	return r.remake(ctx, page, b.Sequence, reason)
 }
 
-// faultOf says why the page must be rebuilt after the store answered res, "" if it
-// has not.
+// faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
 func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
 	switch {
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
@@ -158,7 +156,7 @@ func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Resul
 	}
 }
 
-// batch is what a page has to do to follow the ledger.
+// batch returns the page's change in the form that the store takes.
 func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
 	b := favfilter.Batch{ID: r.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
 	var err error
@@ -169,7 +167,7 @@ func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Ba
 	return b, err
 }
 
-// stand sees to it that the page stands at want or beyond.
+// stand makes sure that the page has at least the sequence want: if not, it rebuilds the page.
 func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
 	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.pageID(number)})
 	if err != nil {

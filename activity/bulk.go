@@ -17,53 +17,58 @@ import (
 )
 
 const (
-	// bulkTimeout bounds a transaction of a bulk, which is longer than a group's.
+	// bulkTimeout bounds a transaction of a bulk, which takes longer than a group's.
 	bulkTimeout = 5 * time.Minute
-	// maxBulkKeys is how many keys a bulk holds in process, 16 bytes each, for pages that it makes.
+	// maxBulkKeys is the number of keys that a bulk holds in process for pages it builds, 16 bytes
+	// each.
 	maxBulkKeys = 8 << 20
-	// bulkWriters is how many pages of a bulk are put in place at once.
+	// bulkWriters is the number of a bulk's pages written at once.
 	bulkWriters = 8
 )
 
-// Bulk records very many activities at a rate that [Recorder.Record] does not reach: in transactions as large as the caller
-// makes them, and so that a page which was empty before is made in process and written once, by Finish. What other
-// Recorders see of the activities meanwhile they make from the ledger.
+// Bulk records very many activities, faster than [Recorder.Record] can. Its transactions are as
+// large as the caller makes them. A page that was empty before is built in process, and Finish
+// writes it once. Until then other Recorders rebuild such pages from the ledger when they need
+// them.
 //
-// Prepare may be called beside everything else, the other methods one at a time. A Recorder has any number of
-// Bulks, and is used meanwhile as ever.
+// Prepare is safe for concurrent use with all other methods. The other methods must be called one
+// at a time. A Recorder may have any number of Bulks, and works as usual meanwhile.
 type Bulk struct {
 	r     *Recorder
 	pages map[uint32]*bulkPage
 	keys  int            // of all pages
-	rows  map[uint64]int // of users, by hash, who have many
+	rows  map[uint64]int // number of rows of users with many, by hash
 
-	settling  sync.WaitGroup // pages of the last transaction that are changed, not made
+	settling  sync.WaitGroup // changes of existing pages by the last transaction
 	late      map[uint32]uint64
-	committed int64 // when the last transaction was, as [Recorder.elapsed]
+	committed int64 // when the last transaction committed, as [Recorder.elapsed]
 }
 
-// bulkPage is a page that had nothing before the bulk.
+// bulkPage is a page that was empty before the bulk.
 type bulkPage struct {
 	sequence uint64
 	keys     []favfilter.Hash
-	anew     bool // somebody else changed it too, or something of it went: the ledger has to be read for it
+	// anew is set if the page must be rebuilt from the ledger: another writer changed it too, or a
+	// row of it was removed.
+	anew bool
 }
 
-// NewBulk returns a Bulk.
+// NewBulk returns a new Bulk.
 func (r *Recorder) NewBulk() *Bulk {
 	return &Bulk{r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), rows: make(map[uint64]int)}
 }
 
-// PreparedBulk is activities made ready for [Bulk.Record].
+// PreparedBulk holds activities that are ready for [Bulk.Record].
 type PreparedBulk struct {
 	activities []Activity
 	at         time.Time
 	changes    *ledger.Prepared
-	inLedger   []int // the activities that the ledger keeps
+	inLedger   []int // indexes of the activities that the ledger keeps
 	seen       seen.Batch
 }
 
-// Prepare checks activities and makes them ready. Errors are those of [Recorder.Record] for what is not valid.
+// Prepare checks activities and prepares them for Record. Errors are those of [Recorder.Record] for
+// invalid activities.
 func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
 	p := &PreparedBulk{activities: activities, at: b.r.now()}
 	changes := make([]ledger.Change, 0, len(activities))
@@ -86,7 +91,8 @@ func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
 	return p, err
 }
 
-// rowChunks keeps rows side by side: a hundred thousand slices of one or two take twice as much.
+// rowChunks stores rows side by side. A hundred thousand slices of one or two rows take twice as
+// much memory.
 type rowChunks struct{ chunk []ledger.Row }
 
 func (c *rowChunks) copy(rows []ledger.Row) []ledger.Row {
@@ -99,8 +105,9 @@ func (c *rowChunks) copy(rows []ledger.Row) []ledger.Row {
 	return c.chunk[from:len(c.chunk):len(c.chunk)]
 }
 
-// Record makes what was prepared durable in the ledger, as if one after another, and returns what became of each. Every View of
-// this Recorder and of others has it when Finish has returned nil. Errors are those of [Recorder.Record].
+// Record makes prepared activities durable in the ledger, as if one after another, and returns the
+// outcome of each. Once Finish has returned nil, every View has them, of this Recorder and of
+// others. Errors are those of [Recorder.Record].
 func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 	r := b.r
 	if r.isClosed() {
@@ -132,7 +139,8 @@ func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 	return result, nil
 }
 
-// follow notes what a transaction did to pages that are to be made, and changes the others.
+// follow adds the changes of a transaction to pages that the bulk builds, and applies those of
+// other pages to the store.
 func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	r := b.r
 	others := make([]ledger.PageChange, 0, len(pages))
@@ -150,7 +158,7 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	}
 	b.settling.Wait() // transactions reach a page in their order
 	if len(others) > 0 {
-		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // what was committed is carried out
+		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // committed changes must be applied
 	}
 	if b.keys > maxBulkKeys {
 		return b.place(ctx)
@@ -158,8 +166,9 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	return nil
 }
 
-// count finds users who are heavy, whom a page that is made in process does not show. It leaves out who has few rows in a
-// transaction: if they have many in all, the next rebuild of the page shows it.
+// count finds heavy users, because pages built in process do not reveal them. It ignores users with
+// few rows in a transaction: if one of them has many rows in all, the next rebuild of the page
+// detects it.
 func (b *Bulk) count(p ledger.PageChange) {
 	const few = 16
 	for rows := p.Added; len(rows) > 0; {
@@ -171,7 +180,7 @@ func (b *Bulk) count(p ledger.PageChange) {
 	}
 }
 
-// take notes the change of a page that is to be made, and reports whether it is one.
+// take adds a change to a page that the bulk builds. It reports whether the page is one of these.
 func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	changed := len(p.Added)+len(p.Removed) > 0
 	page := b.pages[p.Page]
@@ -200,7 +209,8 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	return true, nil
 }
 
-// settle brings pages to where a transaction left them. Those that cannot be brought there are left to Finish.
+// settle brings pages to the sequence that a transaction gave them. Pages where that fails are left
+// to Finish.
 func (b *Bulk) settle(pages []ledger.PageChange) {
 	ctx, cancel := context.WithTimeout(b.r.base, bulkTimeout)
 	defer cancel()
@@ -214,9 +224,12 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 	}
 }
 
-// Finish has every page hold what was recorded: when it returns nil, every [View] made afterwards has it, and who got too
-// many for the page that they share has left it. Where the store does not answer, that is so once the staleness bound has
-// passed. To be called also after an error of Record: what earlier calls have recorded stays.
+// Finish writes everything that was recorded to the pages. When it returns nil, every [View] that
+// begins afterwards has it. Users with too many keys for a shared page have then moved to a
+// dedicated one. If the store does not answer, Finish returns nil once the staleness bound has
+// passed.
+//
+// Call Finish also after an error of Record: what earlier calls recorded stays.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
 	b.r.owners.wait(ctx) // each has some seconds, or minutes for a large page
@@ -230,12 +243,12 @@ func (b *Bulk) Finish(ctx context.Context) error {
 	return fmt.Errorf("finish a bulk: %w", err)
 }
 
-// place puts the pages that are to be made in place, and makes those anew that could not be changed.
+// place writes the pages that the bulk has built, and rebuilds those that could not be changed.
 func (b *Bulk) place(ctx context.Context) error {
 	b.settling.Wait()
 	pages, late := b.pages, b.late
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
-	for number, page := range pages { // whatever comes: what is read below has lost writes
+	for number, page := range pages { // in any case: a page with less lacks writes
 		b.r.sequences.of(number).require(page.sequence)
 	}
 	var writers errgroup.Group
@@ -245,7 +258,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	put := func(number uint32, sequence uint64, do func() error) {
 		writers.Go(func() error {
 			err := do()
-			b.r.bulked.Delete(number) // whatever came of it
+			b.r.bulked.Delete(number) // even after an error
 			if err == nil {
 				b.r.sequences.of(number).standAt(sequence)
 				return nil
@@ -253,7 +266,7 @@ func (b *Bulk) place(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			b.late[number] = sequence
-			if len(failed) < bulkWriters { // of ten thousand pages alike, some tell enough
+			if len(failed) < bulkWriters { // a few of many alike are enough
 				failed = append(failed, err)
 			}
 			return nil // the others go on
@@ -273,14 +286,14 @@ func (b *Bulk) place(ctx context.Context) error {
 	_ = writers.Wait() // always nil
 	for hash, n := range b.rows {
 		if n > b.r.ownPage {
-			b.r.leave(hash) //nolint:contextcheck // it goes on by itself
+			b.r.leave(hash) //nolint:contextcheck // continues in the background
 			delete(b.rows, hash)
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// put makes a page and puts it in place, unless one stands there that is at least as new.
+// put builds a page and writes it, unless the store has one that is at least as new.
 func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	r := b.r
 	if err := ctx.Err(); err != nil {

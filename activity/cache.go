@@ -9,31 +9,34 @@ import (
 	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// cache holds pages that Views have read of the store, so that the next feed of the same viewer takes no
-// round trip. The windows of package seen share its room.
+// cache holds pages that Views have read from the store, so that the next feed of the same viewer
+// takes no round trip. The windows of package seen share its memory.
 //
-// A page of the ledger is as good as its sequence: it is used only while that is what readers have to see, and while
-// that is known. Where other processes write to the ledger, it is not known before the next poll; so they acknowledge
-// what they write when the staleness bound has passed, and by then no process uses what lacks it.
+// A page of the ledger is used only while its sequence is the required one, and is known to be. If
+// other processes write to the ledger, their changes are unknown until the next poll. So processes
+// acknowledge writes once the staleness bound has passed. By then no process uses a page without
+// them.
 type cache struct {
-	keeps time.Duration // writes from being acknowledged; 0: nobody else writes
+	keeps time.Duration // delay of acknowledgments; 0: no other process writes
 	held  *lru.Cache[favfilter.PageID, any]
-	mu    sync.Mutex // held from comparing a page with the one before it until that is replaced
+	// mu is held from comparing a page with the cached one until that is replaced.
+	mu sync.Mutex
 
-	hits, misses atomic.Uint64 // views that needed not, and that had to, read the store
+	// hits and misses count views that did not read the store, and views that did.
+	hits, misses atomic.Uint64
 }
 
-// newCache returns one of so many bytes, nil if that is 0: then there is none.
+// newCache returns a cache of that many bytes; nil for 0 bytes.
 func newCache(bytes int, keeps time.Duration) *cache {
 	if bytes == 0 {
 		return nil
 	}
-	const share = 16 // a larger one would push out what many others come back for
+	const share = 16 // a larger page would evict the pages of many other users
 	return &cache{keeps: keeps, held: lru.New[favfilter.PageID, any](bytes, bytes/share)}
 }
 
-// delays is how long after its commit a write is acknowledged at the earliest: as long as other processes may
-// answer from what they hold.
+// delays returns the least time between the commit and the acknowledgment of a write. It is as long
+// as other processes may answer from their caches.
 func (c *Config) delays() time.Duration {
 	if c.PageCache == 0 || c.Ledger == nil || !c.Ledger.Shared() {
 		return 0
@@ -41,14 +44,15 @@ func (c *Config) delays() time.Duration {
 	return max(0, c.StalenessBound)
 }
 
-// get returns the page of that name, or nil.
+// get returns the cached page, or nil.
 func (c *cache) get(id favfilter.PageID) *favfilter.Page {
 	value, _ := c.held.Get(id)
 	page, _ := value.(*favfilter.Page)
 	return page
 }
 
-// page returns the page of that name if it stands at want or beyond, and knows of so many moves; else nil.
+// page returns the cached page if its sequence is at least want and its number of moves at least
+// moves; otherwise nil.
 func (c *cache) page(id favfilter.PageID, want uint64, moves uint32) *favfilter.Page {
 	if c == nil {
 		return nil
@@ -63,7 +67,7 @@ func (c *cache) page(id favfilter.PageID, want uint64, moves uint32) *favfilter.
 	return page
 }
 
-// putPage holds a page, which nobody changes any more.
+// putPage caches a page. Nobody may change the page afterwards.
 func (c *cache) putPage(id favfilter.PageID, page *favfilter.Page) {
 	if c == nil {
 		return
@@ -71,13 +75,13 @@ func (c *cache) putPage(id favfilter.PageID, page *favfilter.Page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held := c.get(id); held != nil && held.Header().Sequence > page.Header().Sequence {
-		return // the reader of this one was slow
+		return // this page was read by a slow reader
 	}
 	const overhead = 512
 	c.held.Put(id, page, imageBytes(page)+overhead)
 }
 
-// forgetPage gives up what is held of a page, which may be damaged.
+// forgetPage evicts a page that may be damaged.
 func (c *cache) forgetPage(id favfilter.PageID) {
 	if c == nil {
 		return
@@ -87,8 +91,8 @@ func (c *cache) forgetPage(id favfilter.PageID) {
 	c.held.Drop(id)
 }
 
-// keepBuild gives up what is held of a page that was built anew since: another process may have found that it does
-// not hold what its sequence says.
+// keepBuild evicts the page if it has another build than the page in the store: another process may
+// have rebuilt that because it lacked keys although its sequence was current.
 func (c *cache) keepBuild(id favfilter.PageID, build uint64) {
 	if c == nil {
 		return
@@ -100,7 +104,7 @@ func (c *cache) keepBuild(id favfilter.PageID, build uint64) {
 	}
 }
 
-// count notes whether a View needed the store.
+// count counts a View as a hit if it did not need the store.
 func (c *cache) count(hit bool) {
 	switch {
 	case c == nil:
@@ -111,7 +115,7 @@ func (c *cache) count(hit bool) {
 	}
 }
 
-// heldPage is the page of v, if it is held and may be used.
+// heldPage returns the cached page of v, if it may be used.
 func (r *Recorder) heldPage(v *View, page, moves uint32, want uint64, known bool) *favfilter.Page {
 	if r.cache == nil || !v.ledger || !known {
 		return nil
@@ -119,8 +123,9 @@ func (r *Recorder) heldPage(v *View, page, moves uint32, want uint64, known bool
 	return r.cache.page(r.pageID(page), want, moves)
 }
 
-// outwait waits until no process may answer from pages that it has held since before the given time. Where its last poll is
-// too old it does not, so nobody has to be asked.
+// outwait waits until no process may answer from pages that it cached before the given time. A
+// process whose last poll is older than that does not answer from its cache, so nobody has to be
+// asked.
 func (r *Recorder) outwait(committed int64) {
 	if r.cache == nil || r.cache.keeps == 0 {
 		return

@@ -11,18 +11,18 @@ import (
 
 // write is one caller's changes. Its results may be read once done is closed.
 type write struct {
-	ctx     context.Context //nolint:containedctx // of the caller that waits for it
+	ctx     context.Context //nolint:containedctx // of the waiting caller
 	changes []ledger.Change
 	done    chan struct{}
-	// deletes says that the user of hash is being deleted: pages are made anew instead of changed, so that
-	// nothing is left of what goes.
+	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
+	// changed, so that no bit of a removed key remains.
 	deletes bool
 	hash    uint64
 
 	outcomes []Outcome
 	err      error
 
-	open   int   // pages that it waits for
+	open   int   // number of pages that it waits for
 	failed error // of its pages
 }
 
@@ -31,20 +31,19 @@ func (w *write) finish(err error) {
 	close(w.done)
 }
 
-// group is what shares one ledger transaction.
+// group is the writes that share one ledger transaction.
 type group struct {
 	writes    []*write
 	receipt   ledger.Receipt
-	committed int64           // when, as [Recorder.elapsed]
-	toRebuild map[uint32]bool // pages that are rebuilt instead of changed; false: later
+	committed int64           // when it was committed, as [Recorder.elapsed]
+	toRebuild map[uint32]bool // pages to rebuild instead of change; false: later
 	await     map[chan struct{}]bool
-	passed    chan struct{} // closed when this group has been at all of its pages once
+	passed    chan struct{} // closed after the first call of the store for all its pages
 	tracking
 }
 
-// commitLoop commits what is queued, group by group, until the Recorder is closed.
-// One transaction at a time costs nothing: while one is made durable, the next
-// group gathers.
+// commitLoop commits queued writes, group by group, until the Recorder is closed. Having only one
+// transaction at a time costs nothing: while one is made durable, the next group gathers.
 func (r *Recorder) commitLoop() {
 	for {
 		select {
@@ -56,8 +55,8 @@ func (r *Recorder) commitLoop() {
 	}
 }
 
-// gather takes what else is waiting, up to maxGroup changes. What has been given up
-// meanwhile is left out: nothing of it has happened.
+// gather takes the other queued writes, up to maxGroup changes. It leaves out writes whose caller
+// has gone; they had no effect.
 func (r *Recorder) gather(first *write) []*write {
 	var writes []*write
 	changes := 0
@@ -81,8 +80,7 @@ func (r *Recorder) gather(first *write) []*write {
 	return writes
 }
 
-// commit makes the group durable in the ledger and sends it on its way to the
-// pages.
+// commit makes the group durable in the ledger, and starts its changes of the pages.
 func (r *Recorder) commit(writes []*write) {
 	var changes []ledger.Change
 	for _, w := range writes {
@@ -122,12 +120,14 @@ func (r *Recorder) commit(writes []*write) {
 	r.ended.Go(func() { r.settle(g) })
 }
 
-// onBehalf is a context of what is done for all of the writes, and goes on without those who wait for it. It has the values of
-// the first one's, so that traces tell of it there.
+// onBehalf returns a context for work on behalf of all the writes. It does not end with their
+// callers. It has the values of the first write's context, so that traces of that write show the
+// work.
 func onBehalf(writes []*write) context.Context { return context.WithoutCancel(writes[0].ctx) }
 
-// pagesToRebuild are the pages of writes that want them rebuilt. The page that a user who is being deleted has to
-// themselves is not worth it until all rows are gone: nobody uses it before, as it is behind.
+// pagesToRebuild returns the pages of writes that require a rebuild. The value is false for the
+// dedicated page of a user who is being deleted: its rebuild waits until all rows are gone. Nobody
+// uses the page before, because it is stale.
 func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
@@ -147,10 +147,12 @@ func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[u
 	return pages
 }
 
-// settle brings the pages of the group to their sequences, as far as one call of the store does, and answers the callers
-// whose pages stand then. Pages that need more go on in lanes, and so do those that an earlier group has in a lane: nobody
-// else waits for them. Groups reach a page in the order of their transactions, so that writers of one process leave no gap for
-// each other.
+// settle changes the group's pages with one call of the store, and answers the callers whose pages
+// are then at their sequences. Pages that need more continue in lanes, and so do pages that have a
+// lane from an earlier group. No other write waits for these.
+//
+// Groups reach a page in the order of their transactions. So the writers of one process never leave
+// a gap in a page's sequences.
 func (r *Recorder) settle(g *group) {
 	for before := range g.await {
 		<-before
@@ -185,8 +187,8 @@ func (r *Recorder) settle(g *group) {
 	r.answer(g.committed, answered)
 }
 
-// answer tells callers how their writes went: first those whose pages all stand, and
-// the others when the ledger alone makes sure that they are seen.
+// answer reports to callers how their writes ended. It first answers those whose pages are all
+// changed. It answers the others once the ledger alone guarantees that their writes are seen.
 func (r *Recorder) answer(committed int64, writes []*write) {
 	if len(writes) == 0 {
 		return
@@ -198,7 +200,7 @@ func (r *Recorder) answer(committed int64, writes []*write) {
 		case w.failed != nil:
 			late = append(late, w)
 			continue
-		case !w.deletes && !waited: // DeleteUser waits itself, for all that it writes
+		case !w.deletes && !waited: // DeleteUser waits by itself, for all that it writes
 			r.outwait(committed)
 			waited = true
 		}
@@ -218,7 +220,7 @@ func (r *Recorder) answer(committed int64, writes []*write) {
 	}
 }
 
-// outcomes says what became of each change of a transaction.
+// outcomes returns the outcome of each change of a transaction.
 func outcomes(receipt ledger.Receipt) []Outcome {
 	of := make([]Outcome, len(receipt.Changed))
 	for i := range of {
@@ -232,10 +234,10 @@ func outcomes(receipt ledger.Receipt) []Outcome {
 	return of
 }
 
-// outlast waits until every process knows of what was committed at the given time,
-// whatever stands in the store: no poll from before is within the staleness bound any
-// more. It reports whether the ledger can be read at the end: where it cannot, others may not have
-// polled since, and go on believing their pages.
+// outlast waits until every process knows of the transaction committed at the given time, whatever
+// the pages are: no earlier poll is within the staleness bound any more. It reports whether the
+// ledger can be read at the end. If not, other processes may not have polled since, and may still
+// trust their pages.
 func (r *Recorder) outlast(committed int64) bool {
 	known := committed + int64(r.follow.bound)
 	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)
@@ -255,8 +257,8 @@ func (r *Recorder) outlast(committed int64) bool {
 	return true
 }
 
-// pagesOf calls each with the pages of w, some of them more than once: those that its rows are on, and those that others may
-// take for theirs who have not heard of a move.
+// pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
+// rows, and those where processes that have not learned of a move may still look for the rows.
 func (r *Recorder) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
@@ -273,7 +275,7 @@ func (r *Recorder) pagesOf(w *write, receipt ledger.Receipt, each func(page uint
 	}
 }
 
-// failure returns what went wrong with the pages of w.
+// failure returns the errors of the pages of w.
 func (r *Recorder) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
 	if len(failed) == 0 {
 		return nil

@@ -8,22 +8,22 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// Claim is what a View reports, and what may be a false positive: that a user has an activity of a
-// kind with Target.
+// Claim says that a user has an activity of Kind with Target. A View reports it, and it may be a
+// false positive.
 type Claim struct {
 	Kind   Kind // one that the ledger keeps
 	Target string
 }
 
-// Evidence is what the ledger has of a [Claim]: none of the two for a false positive.
+// Evidence is what the ledger has about a [Claim]. For a false positive both fields are nil.
 type Evidence struct {
-	Direct  *Item // what the user does; nil: nothing
-	Reverse *Item // for a two-way kind, what the target does, with the target's id; nil: nothing
+	Direct  *Item // the user's activity; nil: none
+	Reverse *Item // for a two-way kind, the target's activity, with the target's id; nil: none
 }
 
-// Confirm asks the ledger, in one query, which of the claims about user are true. The
-// evidence is in the order of claims. What is not true is counted as a false positive. Errors are an
-// [*UnavailableError], or that of ctx.
+// Confirm asks the ledger, in one query, which of the claims about user are true. It returns the
+// evidence in the order of claims, and counts claims without evidence as false positives. Errors
+// are an [*UnavailableError], or that of ctx.
 func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -41,7 +41,7 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 	return evidence, nil
 }
 
-// evidence is what the ledger has of the claims about user, what has ended by now left out.
+// evidence returns what the ledger has about the claims, without activities that have ended by now.
 func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, now time.Time) ([]Evidence, error) {
 	items := make([]ledger.Item, 0, 2*len(claims))
 	for _, c := range claims {
@@ -64,7 +64,7 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 	return evidence, nil
 }
 
-// lookup finds rows of user in the ledger, those that have ended by now left out.
+// lookup finds rows of user in the ledger, without those that have ended by now.
 func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item, now time.Time) (map[ledger.Item]*Item, error) {
 	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
 		Hash: userHash(r.identity.Seed, user), Owner: user, Now: now, Items: items,

@@ -8,21 +8,22 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// MaxPreviewed is the most targets of one [Recorder.Preview].
+// MaxPreviewed is the largest number of targets of one [Recorder.Preview].
 const MaxPreviewed = 10_000
 
-// Preview is what recording activities of one kind would come to.
+// Preview is the result that recording activities of one kind would have.
 type Preview struct {
 	New     int    // distinct targets that would be recorded
-	Present int    // those that are there already
-	Total   int    // what the user would have then, all targets counted
-	Limit   uint32 // of the kind; 0: none
-	Over    bool   // Total is more than Limit: some of the new ones would be refused
+	Present int    // distinct targets that are recorded already
+	Total   int    // activities that the user would then have, if all new ones fit
+	Limit   uint32 // of the kind; 0: no limit
+	Over    bool   // some new activities would be refused, as Total exceeds Limit
 }
 
-// Preview says what recording an activity of the named kind, one that the ledger keeps, with each of up to
-// [MaxPreviewed] targets would come to, and changes nothing. Errors are an [*InvalidError], whose
-// field is "kind", "user" or that of a target, "targets[3]", or an [*UnavailableError].
+// Preview returns the result that recording an activity of the named kind with each of the targets
+// would have. It changes nothing. The kind must be one that the ledger keeps; there may be 1 to
+// [MaxPreviewed] targets. Errors are an [*UnavailableError] or an [*InvalidError]. The latter's
+// field is "kind", "user", "targets", or a single target, such as "targets[3]".
 func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []string) (Preview, error) {
 	if len(targets) < 1 || len(targets) > MaxPreviewed {
 		return Preview{}, &InvalidError{
@@ -58,7 +59,7 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	return p, nil
 }
 
-// counted is the named kind, one that the ledger keeps.
+// counted returns the named kind, if the ledger keeps it.
 func (r *Recorder) counted(kind string) (Kind, error) {
 	switch k, ok := r.kinds.Named(kind); {
 	case !ok:
@@ -70,7 +71,7 @@ func (r *Recorder) counted(kind string) (Kind, error) {
 	}
 }
 
-// ofTarget names the target that an error of [Kinds.Check] is about.
+// ofTarget renames the field of an error of [Kinds.Check] to the i-th target.
 func ofTarget(i int, err error) error {
 	invalid, ok := err.(*InvalidError) //nolint:errorlint // Check wraps nothing
 	if !ok || invalid.Field != "target" {
@@ -79,8 +80,8 @@ func ofTarget(i int, err error) error {
 	return &InvalidError{Code: invalid.Code, Field: "targets[" + strconv.Itoa(i) + "]", Message: invalid.Message}
 }
 
-// Counts returns how many activities user has of each kind that the ledger keeps, exactly: 0 of
-// those that there are none of. Errors are an [*InvalidError] or an [*UnavailableError].
+// Counts returns the exact number of the user's activities, for each kind that the ledger keeps. A
+// kind without activities has 0. Errors are an [*InvalidError] or an [*UnavailableError].
 func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, error) {
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err

@@ -8,18 +8,18 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// declared are the kinds of rows that the ledger knows, those of other processes too: pages hold
-// their keys, so whoever makes a page anew, or removes a user, has to know them.
+// declared maps the kinds of rows that the ledger knows, those of other processes included. Pages
+// hold keys of all kinds, so a rebuild or a deletion of a user needs to know them.
 type declared = atomic.Pointer[map[string]rowKind]
 
-// rowKind is what a row's kind says of it.
+// rowKind describes the kind of a row.
 type rowKind struct {
 	target Target
 	mirror string // the kind of the row on the target's side; "" for one-way kinds
-	of     string // the name of the activity's kind; another one than the row's for the target's side
+	of     string // name of the activity's kind; on the target's side it differs from the row's
 }
 
-// declare tells the ledger of the Recorder's kinds.
+// declare declares the Recorder's kinds to the ledger.
 func (r *Recorder) declare(ctx context.Context) error {
 	if err := r.ledger.Declare(ctx, r.ownKinds()); err != nil {
 		return fmt.Errorf("declare kinds: %w", err)
@@ -27,7 +27,7 @@ func (r *Recorder) declare(ctx context.Context) error {
 	return r.learnKinds(ctx)
 }
 
-// ownKinds are the Recorder's, as the ledger has them.
+// ownKinds returns the Recorder's own kinds, in the form that the ledger takes.
 func (r *Recorder) ownKinds() (kinds []ledger.Kind) {
 	for _, k := range r.kinds.All() {
 		if k.InLedger() {
@@ -37,8 +37,8 @@ func (r *Recorder) ownKinds() (kinds []ledger.Kind) {
 	return kinds
 }
 
-// learnKinds asks the ledger. The Recorder's own kinds count also where another process has declared others in
-// their place, before there was a row of them.
+// learnKinds reads the declared kinds from the ledger. The Recorder's own kinds take precedence
+// over kinds of the same name that another process declared before there was a row of them.
 func (r *Recorder) learnKinds(ctx context.Context) error {
 	kinds, err := r.ledger.Kinds(ctx)
 	if err != nil {
@@ -59,9 +59,9 @@ func (r *Recorder) learnKinds(ctx context.Context) error {
 	return nil
 }
 
-// rowKinds returns what the rows' kinds say of them. Who writes a row has declared its kind before, so
-// the ledger is asked again if there is one that is not known. A kind that nobody declared has no
-// entry: its rows have no key, since nobody looks them up.
+// rowKinds returns descriptions of the rows' kinds. A writer declares a kind before its first row,
+// so rowKinds asks the ledger again if one is unknown. A kind that nobody declared has no entry:
+// its rows have no key, since nobody looks them up.
 func (r *Recorder) rowKinds(ctx context.Context, rows []ledger.Row) (map[string]rowKind, error) {
 	known := *r.declared.Load()
 	for i := range rows {

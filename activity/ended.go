@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// endInterval is how often the ledger is asked for what has ended.
+	// endInterval is the mean time between two queries for ended activities.
 	endInterval = time.Second
-	// maxEnded is how many rows that have ended are removed in one step.
+	// maxEnded is the number of ended rows removed in one step.
 	maxEnded = 1000
 )
 
-// endLoop removes activities whose Until has passed, from the ledger and the pages,
-// the way that an undo does. Every process does so; what one has removed, the others do not find.
+// endLoop removes activities whose Until has passed from the ledger and the pages, as an undo does.
+// Every process runs it; rows that one has removed are not found by the others.
 func (r *Recorder) endLoop() {
 	pace := time.NewTimer(endInterval)
 	defer pace.Stop()
@@ -27,7 +27,7 @@ func (r *Recorder) endLoop() {
 			return
 		}
 		more := r.removeEnded()
-		wait := endInterval/2 + rand.N(endInterval) //nolint:gosec // so that processes do not go in step
+		wait := endInterval/2 + rand.N(endInterval) //nolint:gosec // keeps processes out of step
 		if more {
 			wait = 0
 		}
@@ -35,7 +35,7 @@ func (r *Recorder) endLoop() {
 	}
 }
 
-// removeEnded removes some of what has ended, and reports whether there may be more.
+// removeEnded removes some ended activities, and reports whether there may be more.
 func (r *Recorder) removeEnded() (more bool) {
 	ctx, cancel := context.WithTimeout(r.base, commitTimeout)
 	defer cancel()

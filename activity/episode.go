@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// calm is how long nothing fails before an episode ends.
+// calm is how long nothing must fail before an episode can end.
 const calm = 5 * time.Second
 
-// episode is a time in which something fails, for the log: what fails for some pages and works for
-// others would fill it. An episode begins with a failure, and ends with the first success after
-// nothing failed for a while. The zero value is none. It is safe for concurrent use.
+// episode is a period of failures, for the log: one line for each failure would fill it if some
+// pages fail and others work. An episode begins with a failure. It ends with the first success
+// after calm without a failure. The zero value is no episode. It is safe for concurrent use.
 type episode struct {
 	on atomic.Bool
 
 	mu   sync.Mutex
-	last int64 // the last failure, as elapsed
+	last int64 // time of the last failure, as elapsed
 }
 
-// failed notes a failure, and reports whether an episode begins.
+// failed notes a failure, and reports whether it begins an episode.
 func (e *episode) failed(now int64) (begins bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -27,7 +27,7 @@ func (e *episode) failed(now int64) (begins bool) {
 	return !e.on.Swap(true)
 }
 
-// worked notes a success, and reports whether the episode ends.
+// worked notes a success, and reports whether it ends the episode.
 func (e *episode) worked(now int64) (ends bool) {
 	if !e.on.Load() {
 		return false

@@ -21,10 +21,10 @@ const (
 
 const fieldKind = "kind"
 
-// InvalidError is about input that can never succeed. Nothing was changed.
+// InvalidError reports input that can never succeed. Nothing was changed.
 type InvalidError struct {
 	Code    string // one of the Code constants
-	Field   string // the input's field, such as "target"; "" where there is none
+	Field   string // field of the input, such as "target"; "" if there is none
 	Message string // for people
 }
 
@@ -35,8 +35,8 @@ func (e *InvalidError) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-// Within puts prefix before the field that an [*InvalidError] in err names, such as
-// "posts[3]." before "id". Other errors are returned as they are.
+// Within prepends prefix to the field that an [*InvalidError] in err names, such as "posts[3]." to
+// "id". It returns any other error unchanged.
 func Within(prefix string, err error) error {
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) {
@@ -47,8 +47,8 @@ func Within(prefix string, err error) error {
 	return &moved
 }
 
-// UnavailableError says that something the call needs is down or too slow. A write
-// that failed so is undecided: it may have taken effect, and may be repeated.
+// UnavailableError reports that a dependency of the call is down or too slow. After it, a write may
+// or may not have taken effect. Repeat the write; repeating is safe.
 type UnavailableError struct {
 	Dependency string // "ledger" or "pages"
 	Err        error
@@ -58,14 +58,13 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("%s unavailable: %v", e.Dependency, e.Err)
 }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// ErrClosed is returned by a [Recorder] that was closed.
+// ErrClosed is the error of a [Recorder] after Close.
 var ErrClosed = errors.New("recorder is closed")
 
-// ErrOverloaded says that too much is waiting already: nothing was changed, and the call
-// may be repeated a little later.
+// ErrOverloaded reports that too many calls are waiting. Nothing was changed; retry a little later.
 var ErrOverloaded = errors.New("recorder is overloaded")
 
 func unavailable(dependency string, err error) error {

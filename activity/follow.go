@@ -11,40 +11,43 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// follower keeps up with what every process writes to the ledger: it polls for pages that
-// changed. What a process knows of the ledger is never older than the staleness
-// bound while it answers, or it asks first; so a write is seen by all of them once the
-// bound has passed since its commit, whatever became of the pages.
+// follower learns what all processes write to the ledger: it polls for pages that changed. While a
+// process answers, its view of the ledger is never older than the staleness bound; otherwise it
+// asks the ledger first. So every process sees a write once the bound has passed since its commit,
+// whatever happened to the pages.
 type follower struct {
 	bound time.Duration // 0: ask the ledger each time
 
-	// start is when the last poll that succeeded began, in nanoseconds since the
-	// Recorder was opened: what was committed before that is known.
-	start  atomic.Int64
-	wall   atomic.Int64 // what wallAhead returned then
-	access atomic.Int32 // an access
+	// start is when the last successful poll began, in nanoseconds since the Recorder was opened.
+	// All earlier commits are known.
+	start atomic.Int64
+	// wall is the result of wallAhead then.
+	wall atomic.Int64
+	// access holds an access.
+	access atomic.Int32
 	clock  atomic.Pointer[clockReading]
-	differ atomic.Pointer[error] // settings that are not those of other processes, as a poll found; nil: they agree
-	latest atomic.Int64          // what ledgerTime has told, in unix nanoseconds
+	// differ is the error of a poll that found other settings at another process; nil: they agree.
+	differ atomic.Pointer[error]
+	latest atomic.Int64 // last result of ledgerTime, in unix nanoseconds
 
 	mu     sync.Mutex
-	flight *poll // under way
+	flight *poll // in progress
 
-	since   ledger.Cursor // where the next poll goes on; a poll under way owns it
-	changed []uint32      // by others, as the last poll found
-	due     []uint32      // the same of the poll before: to be looked at
+	since   ledger.Cursor // where the next poll starts; a poll in progress owns it
+	changed []uint32      // changed by others, as the last poll found
+	due     []uint32      // the same of the poll before, to be checked
 }
 
 // access is how a process can learn what others wrote to the ledger.
 type access int32
 
 const (
-	// polled: the last poll succeeded. What it did not see is younger than follower.start.
+	// polled: the last poll succeeded. Whatever it missed is younger than follower.start.
 	polled access = iota
-	// behind: the ledger answers, but polls fail, or one is reading every page, which takes
-	// longer than the bound. Readers ask the ledger for the sequence of the page they read.
+	// behind: the ledger answers, but polls fail, or one is reading every page, which takes longer
+	// than the bound. Readers ask the ledger for the sequence of the page they read.
 	behind
-	// unreachable: the ledger does not answer. Pages are believed.
+	// unreachable: the ledger does not answer. Pages in the store are trusted.
 	unreachable
 )
 
@@ -54,27 +57,29 @@ type clockReading struct {
 	at    time.Time // of this process, with its monotonic clock
 }
 
-// poll is one look at the ledger, shared by all that wait for it.
+// poll is one read of changes from the ledger, shared by all that wait for it.
 type poll struct {
 	start int64
-	wall  int64         // what wallAhead returned at the start
-	long  chan struct{} // closed when the poll has more to read than others should wait for; nil: nobody waits
-	done  chan struct{}
-	err   error // to be read once done is closed
+	wall  int64 // result of wallAhead at the start
+	// long is closed when the poll takes longer than others should wait; nil: nobody waits.
+	long chan struct{}
+	done chan struct{}
+	err  error // to be read once done is closed
 }
 
-// longPoll is after how many pages nobody waits for a poll any more: these take a few
-// milliseconds to read, and all pages of a large filter take seconds.
+// longPoll is the number of pages after which nobody waits for a poll any more. These take a few
+// milliseconds to read; all pages of a large filter take seconds.
 const longPoll = 4096
 
-// jitter is by how much a measurement of the ledger's clock may be before an earlier one.
+// jitter is how much lower a reading of the ledger's clock may be than an earlier one.
 const jitter = time.Second
 
-// ledgerTime is the time by the ledger's clock, so that processes whose own clocks are apart
-// agree. It is what the last poll read of that clock, plus what has passed since then by the
-// monotonic clock: setting this machine's clock changes nothing. Each poll reads the clock a little
-// differently: rather than go back by so little, time goes on by a microsecond, what times are
-// kept in, so that what is recorded later is later.
+// ledgerTime returns the time by the ledger's clock, on which processes with different clocks
+// agree. It adds the monotonic time since the last poll to that poll's reading of the ledger's
+// clock. So changing this machine's clock has no effect.
+//
+// Readings vary a little from poll to poll. Rather than go back, the time then advances by a
+// microsecond, the unit in which times are kept, so that later activities have later times.
 func (r *Recorder) ledgerTime() time.Time {
 	now := time.Now()
 	if read := r.follow.clock.Load(); read != nil {
@@ -91,13 +96,15 @@ func (r *Recorder) ledgerTime() time.Time {
 	}
 }
 
-// keepUp makes sure that what was committed a staleness bound ago is known of the user's page, and
-// returns the page and its moves. It waits for a poll where the last one is too old. Where polls
-// fail or take too long, it asks the ledger for the sequence of the page. Where the ledger
-// cannot be reached, known is false, and what stands in the store is believed.
+// keepUp makes sure that the process knows all commits older than a staleness bound that concern
+// the user's page. It returns the page and its number of moves.
+//
+// It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
+// ledger for the sequence of the page. If the ledger cannot be reached, known is false, and the
+// page in the store is trusted.
 func (r *Recorder) keepUp(ctx context.Context, user uint64) (page, moves uint32, known bool) {
 	now := r.pollUp(ctx)
-	page, moves = r.placeOf(user) // after that: a poll may tell of a move
+	page, moves = r.placeOf(user) // after the poll, which may report a move
 	switch now {
 	case polled:
 		known = true
@@ -108,7 +115,7 @@ func (r *Recorder) keepUp(ctx context.Context, user uint64) (page, moves uint32,
 	return page, moves, known
 }
 
-// pollUp waits for a poll that is within the staleness bound, and reports how far that went.
+// pollUp waits for a poll within the staleness bound, and returns how the ledger can be read.
 func (r *Recorder) pollUp(ctx context.Context) access {
 	f := &r.follow
 	need := r.elapsed() - int64(f.bound)
@@ -133,24 +140,26 @@ func (r *Recorder) pollUp(ctx context.Context) access {
 	return polled
 }
 
-// paused reports whether the wall clock has gone on since the last poll and the monotonic clock has not: a machine that was
-// suspended takes its last poll for recent. Somebody who sets the clock ahead costs one poll.
+// paused reports whether the wall clock advanced since the last poll while the monotonic clock did
+// not. That detects a suspended machine, whose last poll looks recent. If an operator sets the
+// clock ahead, that costs one poll.
 func (r *Recorder) paused() bool {
 	f := &r.follow
 	return f.bound > 0 && r.wallAhead()-f.wall.Load() > int64(f.bound/4)
 }
 
-// wallAhead is by how much the wall clock is ahead of elapsed.
+// wallAhead returns how far the wall clock is ahead of elapsed.
 func (r *Recorder) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
 
-// askSequence asks the ledger where the page has to stand, and reports whether it answered.
+// askSequence asks the ledger for the sequence of the page, and reports whether it answered.
 func (r *Recorder) askSequence(ctx context.Context, page uint32) bool {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	sequence, err := r.ledger.Sequence(limited, page)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.noteAccess(ctx, unreachable, err) // the next feeds do not wait; the next poll tries again
+			// The next feeds do not wait; the next poll tries again.
+			r.noteAccess(ctx, unreachable, err)
 		}
 		return false
 	}
@@ -177,12 +186,12 @@ func (r *Recorder) noteAccess(ctx context.Context, now access, err error) {
 	}
 }
 
-// newPoll returns one that begins now, and that nobody waits for yet.
+// newPoll returns a poll that begins now, and that nobody waits for yet.
 func (r *Recorder) newPoll() *poll {
 	return &poll{start: r.elapsed(), wall: r.wallAhead(), done: make(chan struct{})}
 }
 
-// poll joins the poll under way, or starts one.
+// poll joins the poll in progress, or starts one.
 func (r *Recorder) poll() *poll {
 	f := &r.follow
 	f.mu.Lock()
@@ -208,8 +217,8 @@ func (r *Recorder) poll() *poll {
 	return p
 }
 
-// pollOnce reads from the ledger which pages changed since the last poll. It takes as long as
-// the ledger goes on answering: a new connection reports every page.
+// pollOnce reads from the ledger which pages changed since the last poll. It continues for as long
+// as the ledger keeps answering: a new connection reports every page.
 func (r *Recorder) pollOnce(ctx context.Context, p *poll) error {
 	progress, changed, err := r.readChanges(ctx, p)
 	if err != nil {
@@ -238,8 +247,8 @@ func (r *Recorder) pollOnce(ctx context.Context, p *poll) error {
 	return nil
 }
 
-// readChanges learns of the pages that changed since the last poll, and returns those that are
-// news.
+// readChanges reads the pages that changed since the last poll. It returns those whose changes were
+// not known.
 func (r *Recorder) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -274,8 +283,8 @@ func (r *Recorder) readChanges(ctx context.Context, p *poll) (progress ledger.Pr
 	return progress, changed, err
 }
 
-// noteLong notes that a long poll has got another part of its answer: the ledger can be asked, whatever
-// an earlier call came to.
+// noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even
+// if an earlier call failed.
 func (r *Recorder) noteLong(ctx context.Context, p *poll, first bool) {
 	if p.long == nil {
 		return
@@ -288,8 +297,8 @@ func (r *Recorder) noteLong(ctx context.Context, p *poll, first bool) {
 
 var errPollStalled = fmt.Errorf("no answer within %v", pollTimeout)
 
-// agreed returns an error where another process has other settings: it may answer from what it holds
-// when this process acknowledges a write.
+// agreed returns an error if another process has other settings. Such a process may answer from its
+// cache when this process acknowledges a write.
 func (r *Recorder) agreed() error {
 	if differ := r.follow.differ.Load(); differ != nil {
 		return unavailable("ledger", *differ)
@@ -297,7 +306,7 @@ func (r *Recorder) agreed() error {
 	return nil
 }
 
-// pollInterval is twice within the bound, so that feeds seldom wait for a poll.
+// pollInterval returns half the bound, so that feeds seldom wait for a poll.
 func (f *follower) pollInterval() time.Duration {
 	if f.bound == 0 {
 		return defaultBound / 2

@@ -13,56 +13,64 @@ import (
 )
 
 const (
-	// maxLargest is how many of a page's users are told apart.
+	// maxLargest is the number of a page's users that are listed by name.
 	maxLargest = 10
-	// inspectTries is how often a page and the ledger are read until they are of one moment, and inspectPause how long
-	// a write on its way gets in between.
+	// inspectTries is how often a page and the ledger are read until both are of the same sequence.
+	// inspectPause is the time in between that a write in flight gets to arrive.
 	inspectTries = 5
 	inspectPause = 5 * time.Millisecond
 )
 
-// ErrNoPage says that there is no page of a number.
+// ErrNoPage reports that there is no page of that number.
 var ErrNoPage = errors.New("there is no such page")
 
-// PageInside is what a page says, beside what the ledger says of it.
+// PageInside is the content of a page, beside what the ledger has for it.
 type PageInside struct {
 	Number uint32
-	ID     favfilter.PageID // where it stands in the store
-	Own    bool             // of one user alone
+	ID     favfilter.PageID // its place in the store
+	Own    bool             // dedicated to one user
 	State  PageState
 	Damage error // why it cannot be read; nil: it can, or there is none
 
-	Page     *favfilter.Page // to be read only; nil if there is none, or it is damaged
+	Page     *favfilter.Page // read-only; nil if it is missing or damaged
 	Standing favfilter.Standing
-	Limit    uint32 // bits set from which on it is made anew; of a page without a ledger, that grows
-	Capacity int    // keys that it is expected to hold by then
+	// Limit is the number of set bits at which the page is rebuilt. Without a ledger the page grows
+	// at that number instead.
+	Limit    uint32
+	Capacity int // expected number of keys at that limit
 
-	Ledger *LedgerPage // nil without a ledger
-	// Lacks counts the ledger's keys that the page does not report, by kind: of one that is not behind, a loss.
+	// Ledger is what the ledger has for the page; nil without a ledger.
+	Ledger *LedgerPage
+	// Lacks counts the ledger's keys that the page does not report, by kind. For a page that is not
+	// stale, these are lost.
 	Lacks map[string]int
-	// Behind is how many changes of the ledger the page lacks, and Residual how many keys it counts more than the ledger
-	// has; fewer, if negative.
-	Behind   uint64
+	// Behind is the number of the ledger's changes that the page lacks.
+	Behind uint64
+	// Residual is the page's number of keys minus the ledger's. It is negative if the page has
+	// fewer.
 	Residual int
 }
 
-// LedgerPage is what the ledger has of a page.
+// LedgerPage is what the ledger has for a page.
 type LedgerPage struct {
 	Sequence uint64
 	Moves    uint32
-	Keys     int            // those that have ended and were not removed yet included
-	Kinds    map[string]int // of them, by kind, the other sides of two-way kinds under their own names
-	Users    int            // who have any
-	Largest  []UserKeys     // those who have most, up to 10, most first
+	Keys     int // including ended ones that are not removed yet
+	// Kinds is the number of Keys by kind. Other sides of two-way kinds count under their own
+	// names.
+	Kinds   map[string]int
+	Users   int        // number of users with keys
+	Largest []UserKeys // the users with most keys, up to 10, most first
 }
 
-// UserKeys is how many keys a user has.
+// UserKeys is the number of a user's keys.
 type UserKeys struct {
 	User string
 	Keys int
 }
 
-// Agrees reports whether the page is as the ledger has it. Without a ledger there is nothing to disagree with.
+// Agrees reports whether the page agrees with the ledger. Without a ledger it reports whether the
+// page is sound or unused.
 func (p *PageInside) Agrees() bool {
 	if p.Ledger == nil {
 		return !p.State.Amiss()
@@ -73,10 +81,12 @@ func (p *PageInside) Agrees() bool {
 	return p.State == PageSound && p.Behind == 0 && p.Residual == 0 && len(p.Lacks) == 0
 }
 
-// InspectPage reads a page, marks included, and what the ledger has of it, and compares the two key by key: as of one
-// moment, unless writes to it do not cease. Nothing is changed: what is amiss is left to the next feed or the scrub.
-// It reads all of a page and of its rows, which of a large one may be some 100 MiB. Errors are [ErrNoPage], an
-// [*UnavailableError], or that of ctx.
+// InspectPage reads a page with its collision bitmap, reads the ledger's rows for it, and compares
+// the two key by key. Both are of the same sequence, unless writes to the page never pause.
+// InspectPage changes nothing: it leaves a faulty page to the next feed or the scrub.
+//
+// It reads the whole page and all its rows, some 100 MiB for a large page. Errors are [ErrNoPage],
+// an [*UnavailableError], or that of ctx.
 func (r *Recorder) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
 	if !r.hasPage(number) {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
@@ -99,7 +109,7 @@ func (r *Recorder) hasPage(number uint32) bool {
 	return r.placements.census().has(number)
 }
 
-// readSettled reads a page and its rows, again while a write to it is on its way.
+// readSettled reads a page and its rows, and repeats that while a write to the page is in flight.
 func (r *Recorder) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	for tries := 1; ; tries++ {
 		p, rows, err := r.readInside(ctx, number)
@@ -110,7 +120,8 @@ func (r *Recorder) readSettled(ctx context.Context, number uint32) (*PageInside,
 	}
 }
 
-// readInside reads the page first, and the ledger after it: a page that is ahead was changed meanwhile, or is of another.
+// readInside reads the page first and the ledger after it. So a page with a higher sequence than
+// the ledger has is not just one that changed in between.
 func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	want := r.sequences.of(number).required.Load() // before the read
 	loaded, err := r.loadWhole(ctx, r.pageID(number))
@@ -140,7 +151,7 @@ func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, 
 	return p, rows, nil
 }
 
-// insideOf is what a page says by itself.
+// insideOf returns what the page itself says.
 func (r *reader) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
 	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
 	p.Standing = favfilter.Standing{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
@@ -153,12 +164,12 @@ func (r *reader) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded
 	return p
 }
 
-// compare counts the ledger's keys, and looks for each in the page.
+// compare counts the ledger's keys, and looks each up in the page.
 func (r *Recorder) compare(ctx context.Context, p *PageInside, rows []ledger.Row) error {
 	kinds := make(map[string]int)
 	var users []UserKeys
 	for len(rows) > 0 {
-		n := 1 // rows of one user and kind come together
+		n := 1 // rows of one user and kind are adjacent
 		for n < len(rows) && rows[n].Owner == rows[0].Owner && rows[n].Kind == rows[0].Kind {
 			n++
 		}
@@ -188,7 +199,7 @@ func (r *Recorder) compare(ctx context.Context, p *PageInside, rows []ledger.Row
 	return nil
 }
 
-// lacking is how many of the keys a page does not report; all, where there is none.
+// lacking returns how many of the keys the page does not report: all of them if there is no page.
 func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
 	for _, key := range keys {
 		if page == nil || !page.Contains(key) {
@@ -198,17 +209,17 @@ func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
 	return n
 }
 
-// Rebuilt is a page that was made anew.
+// Rebuilt describes a page that was rebuilt.
 type Rebuilt struct {
 	Number   uint32
 	Sequence uint64
 	Keys     int
-	Bytes    int // of both strings
+	Bytes    int // bits and collision bitmap
 	Took     time.Duration
 }
 
-// RebuildPage makes a page anew from the ledger, whatever is in its place, and returns when it stands there. Errors are
-// [ErrNoPage], a [*NoLedgerError], an [*UnavailableError], or that of ctx.
+// RebuildPage rebuilds a page from the ledger, whatever its state, and returns once the page is in
+// the store. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
 func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
 	if !r.hasPage(number) {
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Verdict is what a page and the ledger say of a key, together.
+// Verdict is the conclusion about a key from its page and the ledger together.
 type Verdict uint8
 
 // Verdicts.
@@ -20,8 +20,8 @@ const (
 	Gone                             // neither does
 	FalsePositive                    // the page reports it, and the ledger does not have it
 	Lost                             // the ledger has it, and the page does not report it
-	Over                             // it has ended by itself, and is in the page until it is removed
-	Reported                         // the page reports it, and there is nobody to confirm it
+	Over                             // it has ended, and stays in the page until it is removed
+	Reported                         // the page reports it, and nothing can confirm it
 )
 
 func (v Verdict) String() string {
@@ -38,9 +38,9 @@ type Removal uint8
 // Removals.
 const (
 	RemovedByClearing Removal = iota + 1 // enough of its bits are its own: they are cleared
-	RemovedByRebuild                     // too few are: the page is made anew
+	RemovedByRebuild                     // too few are: the page is rebuilt
 	RemovedByTime                        // its window forgets it
-	NotRemovable                         // none is, and there is no ledger to make the page anew from
+	NotRemovable                         // no bit is, and there is no ledger for a rebuild
 	NothingToRemove                      // the page does not report it
 )
 
@@ -52,8 +52,8 @@ func (r Removal) String() string {
 	return names[0]
 }
 
-// KeyInside is how the keys of an activity stand: one for each side, and for a two-way kind also those of
-// the same activity the other way round.
+// KeyInside is the state of an activity's keys: one for each side. For a two-way kind it includes
+// those of the same activity in the other direction.
 type KeyInside struct {
 	Kind   Kind
 	User   string
@@ -63,27 +63,34 @@ type KeyInside struct {
 
 // KeySide is one key in one page.
 type KeySide struct {
-	Side          string // "direct", "mirror" in the target's page; "reverse", "reverse_mirror" of the target's activity with the user
-	Kind          string // of the row: the kind's name, or that of its other side
-	Owner, Target string // of the row; the owner's is the page
-	Page          string // where it stands in the store: a number, and for a window a part
-	Number        uint32 // the same; of a window, the home page in whose slot it is
-	State         PageState
+	// Side is "direct", or "mirror" for the key in the target's page. "reverse" and
+	// "reverse_mirror" are the same for the target's activity with the user.
+	Side string
+	// Kind is that of the row: the kind's name, or that of its other side.
+	Kind string
+	// Owner and Target are those of the row. The owner's page holds the key.
+	Owner, Target string
+	// Page is its place in the store: a page number, and for a window also a part.
+	Page string
+	// Number is the page's number; for a window, that of the user's home page.
+	Number uint32
+	State  PageState
 
-	Traced  favfilter.Traced // zero where there is no page
+	Traced  favfilter.Traced // zero if there is no page
 	Removal Removal
 	Verdict Verdict
 
-	Confirmed bool  // a ledger says whether it has the row
-	Row       *Item // what the ledger has; nil: nothing, or there is none to ask
-	// From and Forgotten are those of a part of a window: when what it holds can have been recorded at the earliest, and
-	// when it goes.
+	Confirmed bool  // there is a ledger that was asked for the row
+	Row       *Item // the ledger's; nil: it has none, or there is no ledger
+	// From and Forgotten are for a part of a window: the earliest time that its keys can be from,
+	// and the time at which it is removed.
 	From, Forgotten time.Time
 }
 
-// InspectKey tells how an activity stands bit for bit: in each page that has a key of it, and in the ledger. It changes nothing, and
-// reads as much as [Recorder.InspectPage] of two pages. Errors are an [*InvalidError] of field "kind", "user" or "target",
-// an [*UnavailableError], or that of ctx.
+// InspectKey returns the state of an activity bit by bit: in each page that has one of its keys,
+// and in the ledger. It changes nothing, and reads as much as [Recorder.InspectPage] of two pages.
+// Errors are an [*InvalidError] of field "kind", "user" or "target", an [*UnavailableError], or
+// that of ctx.
 func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
 	type read struct {
 		inside *PageInside
@@ -99,7 +106,7 @@ func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*
 			}
 			pages[s.Owner] = p
 		}
-		// As of the moment that the page was read at: what was recorded since is in neither.
+		// As of the moment of the read: a later write is in neither.
 		if !slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
 			return row.Target == s.Target && row.Kind == s.Kind && row.Owner == s.Owner
 		}) {
@@ -109,7 +116,7 @@ func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*
 	})
 }
 
-// inspectKey is InspectKey. read returns the page of a side, and notes what the ledger has of it.
+// inspectKey is InspectKey. read returns the page of a side, and notes the ledger's row for it.
 func (r *reader) inspectKey(
 	ctx context.Context, kind, user, target string, read func(s *KeySide) (*PageInside, error),
 ) (*KeyInside, error) {
@@ -155,10 +162,11 @@ func (r *reader) inspectSides(in *KeyInside, read func(s *KeySide) (*PageInside,
 	return nil
 }
 
-// askOfRow asks the ledger for the times of the row of a side, also of one that has ended.
+// askOfRow asks the ledger for the times of a side's row, even if that has ended.
 func (r *Recorder) askOfRow(ctx context.Context, s *KeySide) error {
 	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
-		Hash: userHash(r.identity.Seed, s.Owner), Owner: s.Owner, Now: time.Unix(0, 0), // none has ended by then
+		// No row has ended at that time.
+		Hash: userHash(r.identity.Seed, s.Owner), Owner: s.Owner, Now: time.Unix(0, 0),
 		Items: []ledger.Item{{Kind: s.Kind, Target: s.Target}},
 	})
 	if err != nil {
@@ -171,7 +179,7 @@ func (r *Recorder) askOfRow(ctx context.Context, s *KeySide) error {
 	return nil
 }
 
-// trace looks for the key of a side in its page.
+// trace looks the key of a side up in its page.
 func (r *reader) trace(s *KeySide, k Kind, page *favfilter.Page) {
 	if page != nil {
 		seed := r.identity.Seed
@@ -209,7 +217,7 @@ func (r *reader) verdict(s *KeySide) Verdict {
 	}
 }
 
-// inspectWindow looks for the key in the parts of the user's window that stand, the newest first.
+// inspectWindow looks for the key in the existing parts of the user's window, the newest first.
 func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
 	parts, err := r.partsSeen(ctx, in.Kind, userHash(r.identity.Seed, in.User))
 	if err != nil {
@@ -232,12 +240,12 @@ func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
 	return nil
 }
 
-// Key is the key as the project writes it, such as "block:U1_U2".
+// Key returns the key as text, such as "block:U1_U2".
 func (s *KeySide) Key(k Kind) string {
 	return string(appendEscaped(appendKeyStart(nil, s.Kind, s.Owner, k.Target), s.Target))
 }
 
-// Words says of each side what that comes to.
+// Words explains each side in English sentences.
 func (in *KeyInside) Words() []string {
 	if len(in.Sides) == 0 {
 		return []string{fmt.Sprintf("No part of the window stands: %s has nothing of kind %s that is not forgotten.", in.User, in.Kind.Name)}
@@ -273,7 +281,7 @@ func (s *KeySide) words(k Kind) string {
 	return b.String()
 }
 
-// judgment says what the ledger makes of it.
+// judgment explains the verdict.
 func (s *KeySide) judgment() string {
 	const minute = "2006-01-02 15:04:05 MST"
 	switch s.Verdict {
@@ -299,7 +307,7 @@ func (s *KeySide) judgment() string {
 	}
 }
 
-// undoing says what an undo does.
+// undoing explains what an undo does.
 func (s *KeySide) undoing() string {
 	own := s.Traced.Clearable
 	switch {

@@ -8,37 +8,41 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// UserInside is where a user is, and what is there of theirs.
+// UserInside describes a user's page and windows, and the user's keys there.
 type UserInside struct {
 	User string
-	Hash uint64 // by which users are placed
-	Home uint32 // the page that the user would be on if nobody had ever moved
-	Page uint32 // where they are
-	Own  bool   // nobody else is on it
+	Hash uint64 // places the user
+	Home uint32 // the user's page unless users were moved
+	Page uint32 // the user's page
+	Own  bool   // the page is dedicated to the user
 
-	Keys  map[string]int // by kind, as the ledger has them, the other sides of two-way kinds under their own names; nil without a ledger
-	Total int            // of them
-	Holds int            // of them, those that the page reports: all, or something is amiss
-	Lacks map[string]int // the others
+	// Keys is the ledger's number of the user's keys by kind; nil without a ledger. Other sides of
+	// two-way kinds count under their own names.
+	Keys  map[string]int
+	Total int            // of Keys
+	Holds int            // of these, the keys that the page reports: all, unless it is at fault
+	Lacks map[string]int // the other keys, by kind
 
-	Inside  *PageInside // their page
+	Inside  *PageInside // the user's page
 	Windows []UserWindow
-	// FeedBytes is what a feed of theirs reads of the store: the bits of their page and of their windows. Of a page that is Probed it reads
-	// only the bits that it looks for.
+	// FeedBytes is what a feed of the user reads from the store: the bits of the page and of the
+	// windows. If the page is Probed, a feed reads only the bits that it looks for, and FeedBytes
+	// is that of the windows alone.
 	FeedBytes int
 	Probed    bool
 }
 
-// UserWindow is what a kind with a window takes for a user.
+// UserWindow describes a user's window of one kind.
 type UserWindow struct {
 	Kind  string
-	Pages int // parts that stand
-	Keys  int // about so many: a post that was seen again may count again
-	Bytes int // that a feed reads
+	Pages int // existing parts
+	Keys  int // estimate: a post seen twice may count twice
+	Bytes int // bytes that a feed reads
 }
 
-// InspectUser tells where a user is, and compares what the ledger has of them with what their page reports. It changes nothing, and reads
-// as much as [Recorder.InspectPage]. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
+// InspectUser returns the page and the windows of a user, and compares the user's keys in the
+// ledger with what the page reports. It changes nothing, and reads as much as
+// [Recorder.InspectPage]. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
 func (r *Recorder) InspectUser(ctx context.Context, user string) (*UserInside, error) {
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
@@ -73,7 +77,7 @@ func (r *reader) newUserInside(user string) *UserInside {
 	return u
 }
 
-// put notes the page that the user is on.
+// put sets the page of the user.
 func (u *UserInside) put(inside *PageInside) {
 	u.Page, u.Own, u.Inside = inside.Number, inside.Own, inside
 	if inside.Page != nil && !u.Probed {
@@ -81,7 +85,7 @@ func (u *UserInside) put(inside *PageInside) {
 	}
 }
 
-// readUserPage reads the page of a user, wherever they move meanwhile.
+// readUserPage reads the page of a user, and follows moves of the user meanwhile.
 func (r *Recorder) readUserPage(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
 	for range maxMoves {
 		page, _, _ := r.keepUp(ctx, hash)
@@ -145,7 +149,7 @@ func (r *reader) inspectWindows(ctx context.Context, u *UserInside) error {
 	return nil
 }
 
-// bitsBytes is the length of the string that a feed reads of a page.
+// bitsBytes returns the length of the string that a feed reads of a page.
 func bitsBytes(page *favfilter.Page) int {
 	raw, _ := page.Encode()
 	return len(raw)

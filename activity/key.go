@@ -10,8 +10,8 @@ import (
 // MaxIDBytes is the length of the longest id.
 const MaxIDBytes = ledger.MaxIDBytes
 
-// CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8
-// without control characters. field names it in the error.
+// CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8 without control
+// characters. field names the id in the error.
 func CheckID(id, field string) error {
 	if err := ledger.CheckID(id); err != nil {
 		return &InvalidError{Code: CodeInvalidID, Field: field, Message: "the id " + err.Error()}
@@ -19,21 +19,21 @@ func CheckID(id, field string) error {
 	return nil
 }
 
-// A key names an activity inside a page: "hide:U1_P2" says that user 1 hid post 2,
-// "block:U1_U2" that user 1 blocked user 2. In ids '_' is written %5F and '%' %25, so
-// that no two activities share a key, whatever their ids.
+// A key names an activity inside a page: "hide:U1_P2" means that user 1 hid post 2, "block:U1_U2"
+// that user 1 blocked user 2. Ids have '_' written as %5F and '%' as %25, so that no two activities
+// share a key, whatever their ids.
 //
-// It is hashed in two parts, the start, up to the target's id, and that id as it is: a feed check hashes the start of
-// each kind and the ids of its candidates, each once. The two parts have different seeds, see
-// [favfilter.Start].
+// A key is hashed in two parts with different seeds: the start, up to the target's id, and that id
+// unescaped. A feed check hashes the start of each kind once, and the id of each candidate once.
+// See [favfilter.Start].
 
-// startHash is the hash of a key's start.
+// startHash returns the hash of a key's start.
 func startHash(seed uint64, kind, owner string, target Target) favfilter.Start {
 	var buf [128]byte
 	return favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, target))
 }
 
-// hashOf is the hash of a whole key. Of two parts of its text, it is that of [startHash] with the id's.
+// hashOf returns the hash of a whole key: that of [startHash], combined with the target's id.
 func hashOf(seed uint64, key string) favfilter.Hash {
 	owner := strings.Index(key, ":U") + len(":U")
 	end := owner + strings.IndexByte(key[owner:], '_') + len("_U")
@@ -72,7 +72,7 @@ func appendEscaped(dst []byte, id string) []byte {
 	return append(dst, id[from:]...)
 }
 
-// unescape is the id that appendEscaped wrote so.
+// unescape returns the id that appendEscaped wrote.
 func unescape(id string) string {
 	if !strings.Contains(id, "%") {
 		return id
@@ -80,7 +80,7 @@ func unescape(id string) string {
 	return strings.NewReplacer("%5F", "_", "%25", "%").Replace(id)
 }
 
-// userHash places a user: its top bits are the page.
+// userHash returns the hash that places a user: its top bits are the number of the home page.
 func userHash(seed uint64, user string) uint64 {
 	return favfilter.HashKey(seed, user).H1
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Target is what an activity points at.
+// Target is the type of thing that an activity points at: a user or a post.
 type Target uint8
 
 // Targets.
@@ -23,17 +23,17 @@ type Effect uint8
 // Effects.
 const (
 	Drop     Effect = iota + 1 // the post is left out
-	Annotate                   // the post is kept, and marked
+	Annotate                   // the post is kept, and annotated
 )
 
 const (
 	maxWindow = 100 * 365 * 24 * time.Hour
 	maxParts  = 64
 
-	// unknownName is that of a value that has none.
+	// unknownName is the string of a value that has no name.
 	unknownName = "unknown"
 
-	// DefaultParts is how many parts a window is cut into.
+	// DefaultParts is the default number of parts of a window.
 	DefaultParts = favfilter.DefaultParts
 )
 
@@ -53,34 +53,34 @@ func (e Effect) String() string {
 	return names[0]
 }
 
-// Kind is a kind of activity. Kinds are data: routes, keys, pages and checks follow
-// from these fields.
+// Kind is a kind of activity. Kinds are data: routes, keys, pages and checks follow from these
+// fields.
 type Kind struct {
 	Name   string // lower-case letters and dashes, such as "block"
 	Plural string // in routes, such as "blocks"
 	Target Target
 	Effect Effect
 
-	// Reverse makes the kind two-way, for users as targets: the target's page
-	// then holds the user under this name. Empty: one-way.
+	// Reverse makes the kind two-way, for kinds whose targets are users: the target's page then
+	// holds the user under this name. Empty: one-way.
 	Reverse string
 
-	// Window makes the kind live in the filter alone, with no ledger behind it: for what is
-	// too much to keep, and harmless to lose. An activity is kept for that long, and for
-	// Window/Parts more at most. 0: the ledger keeps it until it is removed. 1 s to 100 years.
+	// Window keeps the kind in the filter alone, without a ledger. It is for data that is too large
+	// to keep and harmless to lose. An activity is kept for Window, and for at most Window/Parts
+	// more. 0: the ledger keeps the activity until it is removed. 1 s to 100 years.
 	Window time.Duration
-	// Parts is how many parts the window is cut into, 1 to 64; 0: DefaultParts.
+	// Parts is the number of parts of the window, 1 to 64. 0: DefaultParts.
 	Parts int
 
-	// Limit is the most activities of the kind that a user may have, of those the ledger
-	// keeps; 0: none.
+	// Limit is the largest number of activities of the kind that a user may have. 0: no limit. Only
+	// for kinds that the ledger keeps.
 	Limit uint32
 }
 
 // InLedger reports whether the ledger keeps activities of this kind.
 func (k Kind) InLedger() bool { return k.Window == 0 }
 
-// lookups is the number of keys a feed check tests for one candidate.
+// lookups returns the number of keys that a feed check tests for one candidate.
 func (k Kind) lookups() int {
 	if k.Reverse != "" {
 		return 2
@@ -88,23 +88,23 @@ func (k Kind) lookups() int {
 	return 1
 }
 
-// Kinds is a set of kinds. It does not change and is safe for concurrent use.
+// Kinds is an immutable set of kinds. It is safe for concurrent use.
 type Kinds struct {
 	all    []Kind
 	byName map[string]Kind
-	target map[string]Target // of every name a page knows, reverse names included
+	target map[string]Target // by every name that a page's keys have, reverse names included
 }
 
-// BuiltinKinds returns the kinds every service has: block, hide, like and seen.
+// BuiltinKinds returns the kinds that every service has: block, hide, like and seen.
 func BuiltinKinds() *Kinds {
 	kinds, err := NewKinds(builtinKinds()...)
 	if err != nil {
-		panic(err) // what builtinKinds has
+		panic(err) // builtinKinds is invalid
 	}
 	return kinds
 }
 
-// Seen is the name of the kind by which a feed records what it shows.
+// Seen is the name of the kind by which a feed records the posts it shows.
 const Seen = "seen"
 
 func builtinKinds() []Kind {
@@ -116,8 +116,8 @@ func builtinKinds() []Kind {
 	}
 }
 
-// NewKinds returns the set of the given kinds, or an error that names the field
-// that is out of range or the name that is taken twice.
+// NewKinds returns the set of the given kinds. The error names the field that is out of range, or
+// the name that is used twice.
 func NewKinds(kinds ...Kind) (*Kinds, error) {
 	ks := &Kinds{byName: make(map[string]Kind), target: make(map[string]Target)}
 	plurals := make(map[string]bool)
@@ -183,10 +183,10 @@ func (k Kind) validate() error {
 	return nil
 }
 
-// All returns the kinds in the order given. The slice is not to be changed.
+// All returns the kinds in the order given to NewKinds. The caller must not change the slice.
 func (ks *Kinds) All() []Kind { return ks.all }
 
-// Named returns the kind of that name.
+// Named returns the kind of that name, and whether there is one.
 func (ks *Kinds) Named(name string) (Kind, bool) {
 	k, ok := ks.byName[name]
 	return k, ok

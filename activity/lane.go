@@ -10,36 +10,38 @@ import (
 )
 
 const (
-	// maxLaneRows is how many changed rows may wait for one page that needs more than a call of the store, and maxLanesRows
-	// for all such pages. Further writes to such a page are refused with ErrOverloaded.
+	// maxLaneRows is the number of changed rows that may wait for one page with a lane, and
+	// maxLanesRows for all such pages. Further writes to such a page are refused with
+	// ErrOverloaded.
 	maxLaneRows  = 4096
 	maxLanesRows = 1 << 16
-	// maxGroupTurns and maxTurns are how many pages of one group, and of all, are mended at once. One that takes longer
-	// than turnTime does not count any more: it waits for its rebuild, and keeps nobody from theirs.
+	// maxGroupTurns and maxTurns are the number of pages of one group, and of all groups, repaired
+	// at once. A repair that takes longer than turnTime no longer counts: it waits for its rebuild,
+	// and delays no other repair.
 	maxGroupTurns = maxRebuilds
 	maxTurns      = 32
 	turnTime      = time.Second
 )
 
-// lane is the steps to a page that needs more than one call of the store, in the order of their transactions. It is there while
-// somebody is at the page; [Recorder.mu] guards it.
+// lane holds the steps to a page that needs more than one call of the store, in the order of their
+// transactions. It exists only while there are steps; [Recorder.mu] guards it.
 type lane struct {
 	steps []*step
-	rows  int // that wait, those of the step under way among them
+	rows  int // of the waiting steps and the one in progress
 }
 
 // step is the change of one page by one group.
 type step struct {
-	ctx    context.Context //nolint:containedctx // of the group: it ends when nobody waits any more
+	ctx    context.Context //nolint:containedctx // the group's; ends with its last waiter
 	group  *group
 	change ledger.PageChange
-	repair func(ctx context.Context) error // nil: the change has to be tried first
+	repair func(ctx context.Context) error // nil: try the change first
 }
 
-// rows is what s counts for.
+// rows returns the number of rows that s counts as.
 func (s *step) rows() int { return max(1, len(s.change.Added)+len(s.change.Removed)) }
 
-// enter puts the step at the end of its lane. [Recorder.mu] is held.
+// enter appends the step to its lane. The caller holds [Recorder.mu].
 func (r *Recorder) enter(s *step) {
 	l := r.lanes[s.change.Page]
 	l.steps = append(l.steps, s)
@@ -47,7 +49,8 @@ func (r *Recorder) enter(s *step) {
 	r.laneRows.Add(int64(s.rows()))
 }
 
-// joinLanes puts the pages of a group that have a lane in it, and returns the other pages and these steps.
+// joinLanes appends a group's changes of pages with a lane to these lanes. It returns the steps,
+// and the changes of the other pages.
 func (r *Recorder) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +70,7 @@ func (r *Recorder) joinLanes(ctx context.Context, g *group) (others []ledger.Pag
 	return others, steps
 }
 
-// runLane carries out the steps to a page until there are no more.
+// runLane carries out the steps to a page until there are none left.
 func (r *Recorder) runLane(page uint32) {
 	for {
 		r.mu.Lock()
@@ -80,7 +83,7 @@ func (r *Recorder) runLane(page uint32) {
 		s := l.steps[0]
 		l.steps = l.steps[1:]
 		r.mu.Unlock()
-		<-s.group.passed // before, it is not known who waits
+		<-s.group.passed // until then it is unknown which writes wait
 		err := r.carryInTime(s)
 		r.reached(s.change, s.group.toRebuild, err)
 		r.mu.Lock()
@@ -93,12 +96,13 @@ func (r *Recorder) runLane(page uint32) {
 	}
 }
 
-// carryInTime is carry for as long as a rebuild of the page may take. Its writers may have been answered by then: a step that
-// was left out would have the next one need a rebuild again.
+// carryInTime is carry within the time that a rebuild of the page may take, even if the step's
+// writers have been answered by then. If the step were skipped, the next one would need a rebuild
+// again.
 func (r *Recorder) carryInTime(s *step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), largeTimeout)
 	defer cancel()
-	stop := context.AfterFunc(s.ctx, func() { // nobody waits any more, but for Close
+	stop := context.AfterFunc(s.ctx, func() { // nobody waits any more, except Close
 		select {
 		case <-r.closed:
 			cancel()
@@ -109,7 +113,7 @@ func (r *Recorder) carryInTime(s *step) error {
 	return r.carry(ctx, s)
 }
 
-// carry brings a page to where the step's transaction left it.
+// carry brings a page to the sequence of the step's transaction.
 func (r *Recorder) carry(ctx context.Context, s *step) error {
 	page := s.change.Page
 	if s.repair == nil {
@@ -132,7 +136,7 @@ func (r *Recorder) carry(ctx context.Context, s *step) error {
 	return s.repair(ctx)
 }
 
-// takeTurn waits for a turn, which ends after turnTime at the latest.
+// takeTurn waits for a turn. The turn ends after turnTime at the latest.
 func takeTurn(ctx context.Context, turns chan struct{}) (end func(), err error) {
 	select {
 	case turns <- struct{}{}:
@@ -147,9 +151,9 @@ func takeTurn(ctx context.Context, turns chan struct{}) (end func(), err error) 
 	}, nil
 }
 
-// tracking is which writes of a group wait for which pages.
+// tracking holds which writes of a group wait for which pages.
 type tracking struct {
-	turns chan struct{} // holds one for each page that is mended
+	turns chan struct{} // one element for each page in repair
 
 	mu     sync.Mutex
 	open   map[uint32][]*write // by the page that they wait for
@@ -161,8 +165,8 @@ func newTracking() tracking {
 	return tracking{turns: make(chan struct{}, maxGroupTurns)}
 }
 
-// track notes what the steps are waited for by, and returns the writes that wait for none. No step ends before the group has
-// passed.
+// track notes which writes wait for the steps, and returns the writes that wait for none. No step
+// ends before the group has passed.
 func (r *Recorder) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
 	g.failed, g.end = failed, end
 	if len(steps) == 0 {
@@ -179,7 +183,7 @@ func (r *Recorder) track(g *group, steps []*step, failed map[uint32]error, end c
 	for _, w := range g.writes {
 		r.pagesOf(w, g.receipt, func(page uint32) {
 			waiting, open := g.open[page]
-			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once for each page
+			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once per page
 				g.open[page] = append(waiting, w)
 				w.open++
 			}
@@ -192,7 +196,8 @@ func (r *Recorder) track(g *group, steps []*step, failed map[uint32]error, end c
 	return settled
 }
 
-// landed notes that the step to a page has ended, and returns the writes that waited for it last.
+// landed notes that the step to a page has ended. It returns the writes that waited for no other
+// page.
 func (g *group) landed(r *Recorder, page uint32, err error) (settled []*write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -213,7 +218,8 @@ func (g *group) landed(r *Recorder, page uint32, err error) (settled []*write) {
 	return settled
 }
 
-// expire answers the writes of a group that still wait for pages. The pages go on in their lanes.
+// expire answers the writes of a group that still wait for pages. The pages' steps continue in
+// their lanes.
 func (r *Recorder) expire(g *group) {
 	cause := fmt.Errorf("a page does not stand after %v: %w", pageTimeout, context.DeadlineExceeded)
 	var settled []*write
@@ -229,7 +235,7 @@ func (r *Recorder) expire(g *group) {
 	r.answer(g.committed, settled)
 }
 
-// congested reports whether too much waits already for a page that the changes are about.
+// congested reports whether too many rows already wait for a page of the changes.
 func (r *Recorder) congested(changes []ledger.Change) bool {
 	all := r.laneRows.Load()
 	if all == 0 {

@@ -9,15 +9,15 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// replaceMore is how much longer than applyTimeout each MiB of a page may take to be put in place.
+// replaceMore is the time that each MiB of a page adds to applyTimeout for writing the page.
 const replaceMore = 250 * time.Millisecond
 
-// replaceTimeout is how long a page may take to be put in place.
+// replaceTimeout returns how long writing the page to the store may take.
 func replaceTimeout(page *favfilter.Page) time.Duration {
 	return applyTimeout + time.Duration(imageBytes(page)>>20)*replaceMore
 }
 
-// patience is how long a page may take to be read whole.
+// patience returns how long reading a whole page may take.
 func patience(large bool) time.Duration {
 	if large {
 		return largeLoadTimeout
@@ -25,7 +25,8 @@ func patience(large bool) time.Duration {
 	return loadTimeout
 }
 
-// allKeys reads the rows of a page, however many, without times. Those of one user and kind come together in parts.
+// allKeys reads all rows of a page without their times. Rows of one user and kind come in one run,
+// or in a large page in several.
 func (r *Recorder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.Standing, error) {
 	rows, s, err := r.ledger.Keys(ctx, number)
 	if !errors.Is(err, ledger.ErrLargePage) {
@@ -44,8 +45,8 @@ func (r *Recorder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, le
 	return rows, s, err
 }
 
-// largeWork begins work on a large page that nobody waits for, and reports whether it did: one at a time, with a rest after it
-// of idleShare times what it took.
+// largeWork starts background work on a large page, and reports whether it did. Only one such work
+// runs at a time, and idleShare times its duration passes before the next.
 func (r *Recorder) largeWork(do func(ctx context.Context)) bool {
 	if !r.largeWorks.CompareAndSwap(false, true) {
 		return false
@@ -64,7 +65,7 @@ func (r *Recorder) largeWork(do func(ctx context.Context)) bool {
 	return begun
 }
 
-// whileOpen is a context that ends after the limit, or when the Recorder is closed.
+// whileOpen returns a context that ends after the limit, or when the Recorder is closed.
 func (r *Recorder) whileOpen(limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(r.base, limit)
 	go func() {

@@ -7,32 +7,31 @@ import (
 	"time"
 )
 
-// lifecycle is what runs in the background, and the clock by which it does.
+// lifecycle runs background work, and has the clock for it.
 type lifecycle struct {
 	opened time.Time
-	last   atomic.Int64 // what elapsed returned last
+	last   atomic.Int64 // last result of elapsed
 
-	base   context.Context //nolint:containedctx // of work that outlives its callers; ends when Close is done
+	base   context.Context //nolint:containedctx // outlives callers; ends with Close
 	stop   context.CancelFunc
-	mu     sync.Mutex // held to close closed, and to begin what Close waits for
+	mu     sync.Mutex // held to close closed, and to start work that Close waits for
 	closed chan struct{}
 	ended  sync.WaitGroup
 }
 
-// newLifecycle returns one whose work has the values of ctx, and not its end.
+// newLifecycle returns a lifecycle whose work has the values of ctx, but not its cancellation.
 func newLifecycle(ctx context.Context) *lifecycle {
 	l := &lifecycle{opened: time.Now(), closed: make(chan struct{})}
 	l.base, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return l
 }
 
-// elapsedAhead is how far elapsed may be ahead of the clock, of this process or of another, where that stands still meanwhile: a
-// nanosecond for each call until it goes on.
+// elapsedAhead is how far elapsed may be ahead of the clock, of this process or of another, while
+// the clock stands still: by a nanosecond for each call.
 const elapsedAhead = time.Microsecond
 
-// elapsed is the time since it began, by the monotonic clock, which does not
-// jump when somebody sets the machine's. No two calls return the same: of two moments
-// it can always be told which came first.
+// elapsed returns the time since the lifecycle began, by the monotonic clock, which ignores changes
+// of the machine's time. No two calls return the same, so any two moments have an order.
 func (l *lifecycle) elapsed() int64 {
 	for {
 		last := l.last.Load()
@@ -57,7 +56,7 @@ func (l *lifecycle) every(interval time.Duration, do func()) {
 	}
 }
 
-// rest waits, and returns an error if ctx ends or Close is called meanwhile.
+// rest waits for d. It returns an error if ctx ends or Close is called meanwhile.
 func (l *lifecycle) rest(ctx context.Context, d time.Duration) error {
 	rest := time.NewTimer(d + time.Millisecond)
 	defer rest.Stop()
@@ -71,7 +70,8 @@ func (l *lifecycle) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// background runs do, which Close waits for, unless Close was called.
+// background runs do in a goroutine that Close waits for. If Close was called already, it returns
+// false and does nothing.
 func (l *lifecycle) background(do func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *lifecycle) background(do func()) bool {
 	return true
 }
 
-// isClosed reports whether Close was called: what fails then is nobody's concern.
+// isClosed reports whether Close was called. Failures after that are not reported to anybody.
 func (l *lifecycle) isClosed() bool {
 	select {
 	case <-l.closed:
@@ -92,8 +92,8 @@ func (l *lifecycle) isClosed() bool {
 	}
 }
 
-// Close lets what is on its way finish, and returns when nothing is running any more. What is called
-// after it fails with [ErrClosed].
+// Close waits until all work in flight is done, then returns. Work that would start after Close is
+// called fails with [ErrClosed].
 func (l *lifecycle) Close() {
 	l.mu.Lock()
 	if !l.isClosed() {
@@ -101,5 +101,5 @@ func (l *lifecycle) Close() {
 	}
 	l.mu.Unlock()
 	l.ended.Wait()
-	l.stop() // what is still on its way has nobody who waits for it
+	l.stop() // nobody waits for the rest
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// MaxListed is the most items of one [Listing].
+// MaxListed is the largest number of items in one [Listing].
 const MaxListed = 1000
 
-// Listing is a part of what a user has done of one kind, newest first.
+// Listing is a part of the list of a user's activities of one kind, newest first.
 type Listing struct {
 	Items []Item
-	Next  string // the cursor of the part after it; "" at the end
+	Next  string // cursor of the next part; "" at the end
 }
 
 // Item is one activity of a listing.
 type Item struct {
 	Target string
 	Since  time.Time
-	Until  time.Time // zero: it does not end by itself
+	Until  time.Time // zero: no end
 }
 
-// List reads from the ledger what user has done of the named kind: up to limit items, 1
-// to [MaxListed], after cursor ("" for the first part). Errors are an
-// [*InvalidError] or an [*UnavailableError].
+// List reads from the ledger up to limit of the user's activities of the named kind, newest first.
+// limit is 1 to [MaxListed]. cursor is "" for the first part, and then the Next of the part before.
+// Errors are an [*InvalidError] or an [*UnavailableError].
 func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
 	k, ok := r.kinds.Named(kind)
 	if !ok || !k.InLedger() {
@@ -67,7 +67,7 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 	return listing, nil
 }
 
-// A cursor is where the part before ended, opaque to callers.
+// cursorAfter returns the cursor of the part that follows row. It is opaque to callers.
 func cursorAfter(row ledger.Row) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(row.Since.UnixMicro(), 10) + " " + row.Target))
 }

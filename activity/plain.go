@@ -17,48 +17,58 @@ import (
 )
 
 const (
-	// plainPages is how many pages a filter without a ledger gets.
+	// plainPages is the default number of pages of a filter without a ledger.
 	plainPages = 16384
-	// plainKeys is how many keys each of them is made for. It takes any number.
+	// plainKeys is the number of keys that each of these pages is created for. A page takes any
+	// number.
 	plainKeys = 512
-	// keepInterval is how often the store is looked at for whether it still says how the filter was made.
+	// keepInterval is how often keepFilter checks that the store still records how the filter was
+	// made.
 	keepInterval = time.Second
 )
 
-// PlainConfig is what a [Plain] is made of.
+// PlainConfig configures a [Plain].
 type PlainConfig struct {
 	_ struct{} // fields are named
 
-	Store favfilter.Store // one filter alone
-	// Pages is the number of pages of a new filter, a power of two; 0: what the store has, or 16384.
+	// Store holds one filter, and nothing else.
+	Store favfilter.Store
+	// Pages is the number of pages of a new filter, a power of two. 0: as many as the filter in the
+	// store has, or 16384 for a new one.
 	Pages uint32
-	Kinds *Kinds // none with a limit; default: BuiltinKinds()
+	// Kinds are the kinds of activities, none with a limit. Default: BuiltinKinds().
+	Kinds *Kinds
 
-	// FalsePositiveRate is as that of [Config].
+	// FalsePositiveRate is as in [Config].
 	FalsePositiveRate float64
 
-	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
-	// by Record. Default: nothing.
+	// Persist makes the store's contents durable, for a store that writes its changes to disk
+	// later. Record calls it. Default: a no-op.
 	Persist func(context.Context) error
 
-	Now    func() time.Time // the clock by which activities are recorded; default: time.Now
-	Logger *slog.Logger     // default: discards
+	// Now is the clock that decides when activities are recorded. Default: time.Now.
+	Now    func() time.Time
+	Logger *slog.Logger // default: discards
 }
 
-// Plain is [Activities] without a ledger: the pages are all there is of every kind. An activity that looks present is not
-// recorded again, an undo may fail with [Stuck], and what the store loses is lost. A Plain is safe for concurrent use.
+// Plain implements [Activities] without a ledger: the pages are the only copy of every kind. An
+// activity that is reported as present, rightly or by a false positive, is not recorded again. An
+// undo may be [Stuck]. Data that the store loses is lost. A Plain is safe for concurrent use.
 type Plain struct {
 	reader
 
 	filter  *favfilter.Filter
 	persist func(context.Context) error
-	looking sync.Mutex // held by who looks at pages for the survey
-	next    uint32     // page to be looked at then
+	looking sync.Mutex // held while pages are read for the survey
+	next    uint32     // next page to read for the survey
 }
 
-// OpenPlain returns a Plain. The filter that the store holds says how it was made; a new one gets a random seed, and c.Pages
-// pages. Errors wrap [favfilter.ErrMismatch] where the store holds another filter, or a [*NoLedgerError] where a kind has a
-// limit.
+// OpenPlain returns a Plain. It opens the filter that the store holds with that filter's seed and
+// number of pages. If the store holds none, OpenPlain creates one with a random seed and c.Pages
+// pages.
+//
+// Errors wrap [favfilter.ErrMismatch] if the store holds another filter, or a [*NoLedgerError] if a
+// kind has a limit.
 func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	common := Config{FalsePositiveRate: c.FalsePositiveRate, Kinds: c.Kinds, Persist: c.Persist, Logger: c.Logger}
 	common.setDefaults()
@@ -93,8 +103,8 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	return p, nil
 }
 
-// openFilter opens the filter that the store holds, or makes it. Of several that make it at once, one is
-// the first, and the others take its.
+// openFilter opens the filter that the store holds, or creates it. If several processes create one
+// at once, the first one wins, and the others open its filter.
 func (p *Plain) openFilter(ctx context.Context, c PlainConfig) error {
 	for tries := 3; ; tries-- {
 		identity, err := plainIdentity(ctx, c)
@@ -116,7 +126,7 @@ func (p *Plain) openFilter(ctx context.Context, c PlainConfig) error {
 	}
 }
 
-// keepFilter sees to it that the store says how the filter was made, also after it has lost everything.
+// keepFilter makes the store record how the filter was made, even after the store lost everything.
 func (p *Plain) keepFilter() {
 	ctx, cancel := context.WithTimeout(p.base, loadTimeout)
 	defer cancel()
@@ -128,8 +138,8 @@ func (p *Plain) keepFilter() {
 	p.noteStore(ctx, err)
 }
 
-// plainIdentity is that of the filter in the store, or of a new one. Page 0 tells; where it was lost,
-// any other does.
+// plainIdentity returns the identity of the filter in the store, or that of a new one. It reads
+// page 0; if that is lost, it reads the others.
 func plainIdentity(ctx context.Context, c PlainConfig) (favfilter.Identity, error) {
 	found, err := standingIdentity(ctx, c.Store, 1)
 	if err == nil && found == nil {
@@ -148,7 +158,8 @@ func plainIdentity(ctx context.Context, c PlainConfig) (favfilter.Identity, erro
 	return *found, nil
 }
 
-// standingIdentity is that of the first page that stands among so many; nil if none does.
+// standingIdentity returns the identity in the first page found among the first pages pages; nil if
+// there is none.
 func standingIdentity(ctx context.Context, store favfilter.Store, pages uint32) (*favfilter.Identity, error) {
 	for from := uint32(0); from < pages; from += scrubChunk {
 		var ids []favfilter.PageID
@@ -173,14 +184,15 @@ func standingIdentity(ctx context.Context, store favfilter.Store, pages uint32) 
 	return nil, nil //nolint:nilnil // an empty store
 }
 
-// ownerOf is the id of the user whose page a key is in.
+// ownerOf returns the id of the user whose page holds the key.
 func ownerOf(key string) string {
 	_, rest, _ := strings.Cut(key, ":U")
 	owner, _, _ := strings.Cut(rest, "_")
 	return unescape(owner)
 }
 
-// keysOf are the keys of an activity: two for a two-way kind, in two users' pages.
+// keysOf returns the keys of an activity: one, or for a two-way kind two, in the pages of two
+// users.
 func keysOf(k Kind, a Activity) []string {
 	keys := []string{string(appendEscaped(appendKeyStart(nil, k.Name, a.User, k.Target), a.Target))}
 	if k.Reverse != "" {
@@ -189,9 +201,11 @@ func keysOf(k Kind, a Activity) []string {
 	return keys
 }
 
-// Record records activities as if one after another, and returns what became of each: of an undo that nothing could be done
-// for, [Stuck]. Additions, and removals, that follow on each other share a call of the store. When Record returns nil, every
-// [View] made afterwards has them. Errors are as those of [Recorder.Record].
+// Record records activities as if one after another, and returns the outcome of each: [Stuck] for
+// an undo that was not possible. When Record returns nil, every [View] that begins afterwards has
+// the activities. Errors are as those of [Recorder.Record].
+//
+// Consecutive additions share a call of the store, and so do consecutive removals.
 func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
 	at := p.now()
 	for i, a := range activities {
@@ -219,7 +233,7 @@ func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, e
 	return outcomes, nil
 }
 
-// check refuses what only a ledger can keep, too.
+// check also refuses activities that only a ledger can keep.
 func (p *Plain) check(a Activity, at time.Time) error {
 	if err := p.reader.check(a, at); err != nil {
 		return err
@@ -232,7 +246,7 @@ func (p *Plain) check(a Activity, at time.Time) error {
 	return nil
 }
 
-// recordAll records the activities numbered in of, in their order, and makes them durable.
+// recordAll records the activities with the indexes of, in their order, and makes them durable.
 func (p *Plain) recordAll(ctx context.Context, activities []Activity, of []int, outcomes []Outcome) error {
 	for len(of) > 0 {
 		remove := activities[of[0]].Remove
@@ -245,7 +259,8 @@ func (p *Plain) recordAll(ctx context.Context, activities []Activity, of []int, 
 		}
 		of = of[n:]
 	}
-	return p.persist(ctx) // there is nothing else to make it anew from
+	// Nothing else could rebuild the pages.
+	return p.persist(ctx)
 }
 
 func (p *Plain) recordRun(ctx context.Context, activities []Activity, of []int, remove bool, outcomes []Outcome) error {
@@ -269,7 +284,7 @@ func (p *Plain) recordRun(ctx context.Context, activities []Activity, of []int, 
 	for n, result := range results {
 		outcomes[owner[n]] = max(outcomes[owner[n]], plainOutcome(result))
 	}
-	// What is stuck on one side stays on the other, too.
+	// A key that is Stuck on one side must stay on the other side, too.
 	var back []string
 	for n, result := range results {
 		if result == favfilter.Removed && outcomes[owner[n]] == Stuck {
@@ -282,7 +297,7 @@ func (p *Plain) recordRun(ctx context.Context, activities []Activity, of []int, 
 	return err
 }
 
-// plainOutcome is what becomes of an activity by what became of one of its keys.
+// plainOutcome returns the outcome of an activity, given that of one of its keys.
 func plainOutcome(o favfilter.Outcome) Outcome {
 	switch o {
 	case favfilter.Added, favfilter.Removed:
@@ -294,9 +309,11 @@ func plainOutcome(o favfilter.Outcome) Outcome {
 	}
 }
 
-// View reads what user has done, and had done to them, of the given kinds, in one command to the store. ids is not
-// used: no page is too large to be read. The error is an [*UnavailableError] if the store is, unless all kinds have
-// a window, which are degraded then; or that of ctx.
+// View reads the user's activities of the given kinds, and those of two-way kinds that others have
+// with the user. It takes one command to the store. It ignores ids: no page is too large to read.
+//
+// If the store is unavailable, View returns an [*UnavailableError]; if all kinds have a window, it
+// returns a View in which they are degraded instead. Any other error is that of ctx.
 func (p *Plain) View(
 	ctx context.Context, user string, kinds []Kind, _ iter.Seq2[Target, string],
 ) (*View, error) {
@@ -329,13 +346,13 @@ func (p *Plain) View(
 	return v, nil
 }
 
-// page returns the page of a View, nil if it is empty.
+// page returns the page of a View; nil if it is empty.
 func (p *Plain) page(l favfilter.Loaded) (*favfilter.Page, error) {
 	switch {
 	case l.Damage != nil:
 		return nil, unavailable("pages", l.Damage)
 	case l.Page == nil:
-		return nil, nil //nolint:nilnil // nobody on it has done anything
+		return nil, nil //nolint:nilnil // no activities
 	case l.Page.Header().Identity != p.identity:
 		return nil, unavailable("pages", errors.New("the page is of another filter"))
 	default:
@@ -343,7 +360,8 @@ func (p *Plain) page(l favfilter.Loaded) (*favfilter.Page, error) {
 	}
 }
 
-// Ready reports whether the store answers, with pages of this filter.
+// Ready reports whether the store answers, with pages of this filter. If it does not, Ready returns
+// one [*UnavailableError].
 func (p *Plain) Ready(ctx context.Context) (ready bool, down []error) {
 	loaded, err := p.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err == nil {
@@ -355,7 +373,7 @@ func (p *Plain) Ready(ctx context.Context) (ready bool, down []error) {
 	return true, nil
 }
 
-// Stats returns the counts as they stand.
+// Stats returns the current counts.
 func (p *Plain) Stats() Stats {
 	s := p.stats.counts()
 	s.PagesDown = p.storeDown.Load()
@@ -363,7 +381,8 @@ func (p *Plain) Stats() Stats {
 	return s
 }
 
-// Survey goes through all pages, in ascending order of number, as [Plain.Look] last found them. It asks nobody.
+// Survey yields every page in ascending order of number, as [Plain.Look] last observed it. It does
+// not read the store.
 func (p *Plain) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		all := func(uint32) bool { return true }
@@ -371,15 +390,15 @@ func (p *Plain) Survey() iter.Seq[SurveyedPage] {
 	}
 }
 
-// SurveyTotals returns sums over all pages as they were last looked at.
+// SurveyTotals returns sums over all pages as last observed.
 func (p *Plain) SurveyTotals() SurveyTotals {
 	t := p.survey.sums()
 	t.Pages = int(p.identity.Pages)
 	return t
 }
 
-// Look looks at up to most pages for Survey: those that were not looked at for longest. Where another call is at it, it
-// does nothing. Errors are an [*UnavailableError], or that of ctx.
+// Look observes up to most pages for Survey, those observed longest ago first. If another call is
+// in progress, Look does nothing. Errors are an [*UnavailableError], or that of ctx.
 func (p *Plain) Look(ctx context.Context, most int) error {
 	if !p.looking.TryLock() {
 		return nil
@@ -407,7 +426,8 @@ func (p *Plain) Look(ctx context.Context, most int) error {
 	return nil
 }
 
-// InspectPage reads a page, marks included. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
+// InspectPage reads a page with its collision bitmap. Errors are [ErrNoPage], an
+// [*UnavailableError], or that of ctx.
 func (p *Plain) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
 	if number >= p.identity.Pages {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
@@ -428,7 +448,8 @@ func (p *Plain) readInside(ctx context.Context, number uint32) (*PageInside, err
 	return p.insideOf(number, id, loaded), nil
 }
 
-// InspectUser tells where a user is. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
+// InspectUser returns the page and the windows of a user. Errors are an [*InvalidError], an
+// [*UnavailableError], or that of ctx.
 func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, error) {
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
@@ -445,8 +466,8 @@ func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, erro
 	return u, nil
 }
 
-// InspectKey tells how an activity stands bit for bit: in each page that has a key of it. Errors are as those of
-// [Recorder.InspectKey].
+// InspectKey returns the state of an activity bit by bit, in each page that has one of its keys.
+// Errors are as those of [Recorder.InspectKey].
 func (p *Plain) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
 	return p.inspectKey(ctx, kind, user, target, func(s *KeySide) (*PageInside, error) {
 		return p.readInside(ctx, p.homeOf(userHash(p.identity.Seed, s.Owner)))

@@ -13,16 +13,17 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// largePage is from how many bytes on a page is not read with each feed, but probed: bit by bit, which costs the store some
-// milliseconds for a feed of 500 posts, and the network next to nothing.
+// largePage is the number of bytes from which on feeds do not read a page whole but probe it, bit
+// by bit. For a feed of 500 posts a probe costs the store some milliseconds, and the network next
+// to nothing.
 const largePage = 1 << 20
 
-// probeChunk is how many keys are made and probed at a time. Before each chunk the Recorder looks
-// whether the caller has gone. A feed of 500 posts has some 2,000 keys.
+// probeChunk is the number of keys that are built and probed at a time. Before each chunk the
+// Recorder checks whether the caller has gone. A feed of 500 posts has some 2,000 keys.
 const probeChunk = 4096
 
-// sought are the hashes of the ids that are looked for in a page that is not read: by target,
-// sorted, each once.
+// sought holds the hashes of the ids to look for in a page that is probed: by target, sorted, each
+// once.
 type sought [Post + 1][]favfilter.Hash
 
 func (s *sought) of(target Target) []favfilter.Hash { return s[target] }
@@ -31,7 +32,7 @@ func compareHashes(a, b favfilter.Hash) int {
 	return cmp.Or(cmp.Compare(a.H1, b.H1), cmp.Compare(a.H2, b.H2))
 }
 
-// hashIDs hashes the ids that v is going to be asked for, unless it has.
+// hashIDs hashes the ids that v will be asked about, unless it already did.
 func (v *View) hashIDs() {
 	if v.sought != nil {
 		return
@@ -46,60 +47,61 @@ func (v *View) hashIDs() {
 	}
 }
 
-// probed is what was found in a page that was not read.
+// probed is the result of probing a page.
 type probed struct {
 	header favfilter.Header
-	found  []bool // of the ids that were sought, for one start of keys after another
+	// found has an element for each sought id, for one start of keys after another.
+	found []bool
 }
 
 // has reports whether the key with that id was found. at is the place of the first of ids, for the
-// start of the key. What was not asked for counts as there: nothing that may be there is missed.
+// start of the key. An id that was not probed counts as found, so that no activity is missed.
 func (p *probed) has(at int, ids []favfilter.Hash, id favfilter.Hash) bool {
 	n, asked := slices.BinarySearchFunc(ids, id, compareHashes)
 	return !asked || p.found[at+n]
 }
 
-// largePages are the headers of pages that were met with and are too large to be read with each feed.
-// Safe for concurrent use.
-type largePages struct{ headers sync.Map } // *favfilter.Header by number
+// largePages holds the headers of known pages that are too large to be read for each feed. It is
+// safe for concurrent use.
+type largePages struct{ headers sync.Map }
 
-// of returns the header that the page was met with; nil if the page is not known to be large.
+// of returns the last known header of the page; nil if the page is not known to be large.
 func (l *largePages) of(page uint32) *favfilter.Header {
 	found, _ := l.headers.Load(page)
-	header, _ := found.(*favfilter.Header) // nothing else is put in
+	header, _ := found.(*favfilter.Header) // no other type is stored
 	return header
 }
 
-// note keeps the header of a page that takes more than most bytes, and forgets that of one that does
-// not.
+// note keeps the header of a page of more than most bytes, and forgets that of a smaller page.
 func (l *largePages) note(page uint32, h favfilter.Header, most uint32) {
 	if h.Shape.Bits/8 <= most {
 		l.headers.Delete(page)
 		return
 	}
-	known := h // here, so that only large pages put it on the heap
+	known := h // here, so that only large pages allocate it
 	l.headers.Store(page, &known)
 }
 
-// forget gives up the header, unless another has taken its place.
+// forget removes the header, unless another has replaced it.
 func (l *largePages) forget(page uint32, known *favfilter.Header) {
 	l.headers.CompareAndDelete(page, known)
 }
 
-// isLarge reports whether the page is known to be too large to be read.
+// isLarge reports whether the page is known to be too large to be read for each feed.
 func (r *Recorder) isLarge(page uint32) bool {
 	return page >= ledger.OwnPages && r.large.of(page) != nil
 }
 
-// noteSize remembers a page that is too large to be read. Home pages are not: who makes them so, leaves.
+// noteSize remembers a large page. It ignores home pages: users who make these large move away.
 func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
 	if page >= ledger.OwnPages {
 		r.large.note(page, h, r.largePage)
 	}
 }
 
-// probe looks for what v has to look for in its page, which is large, while the windows are read. It
-// reports whether it could: where the page is not as it was known to be, or as it has to be, it has to be read.
+// probe looks up the keys of v in its page, which is large, and reads the windows at the same time.
+// If the page is not as known, or not as required, probe returns false, and the page has to be
+// read.
 func (r *Recorder) probe(
 	ctx context.Context, v *View, page, moves uint32, want uint64, parts []favfilter.PageID,
 ) (windows []favfilter.Loaded, ok bool) {
@@ -133,8 +135,8 @@ func (r *Recorder) probe(
 	return windows, true
 }
 
-// probeChunks probes for all keys that v has to look for, some at a time. p.header is the one that
-// the page is known by; its sequence becomes the lowest that the page stood at meanwhile.
+// probeChunks probes all keys of v, one chunk at a time. p.header is the known header of the page.
+// Its sequence becomes the lowest that the page had during the probes.
 func (r *Recorder) probeChunks(
 	ctx context.Context, v *View, id favfilter.PageID, p *probed,
 ) (ok bool, err error) {
@@ -171,8 +173,7 @@ func (r *Recorder) probeChunks(
 	return true, nil
 }
 
-// starts yields the starts of the keys that v looks for in its page, each with the ids that are
-// sought.
+// starts yields the starts of the keys that v looks for in its page, each with the sought ids.
 func (v *View) starts() iter.Seq2[favfilter.Start, []favfilter.Hash] {
 	return func(yield func(favfilter.Start, []favfilter.Hash) bool) {
 		for i := range v.kinds {
@@ -188,8 +189,8 @@ func (v *View) starts() iter.Seq2[favfilter.Start, []favfilter.Hash] {
 	}
 }
 
-// place gives each start its place in probed.found, in the order of starts, and returns how many
-// keys there are.
+// place gives each start its place in probed.found, in the order of starts, and returns the number
+// of keys.
 func (v *View) place() (keys int) {
 	for i := range v.kinds {
 		l := &v.kinds[i]
@@ -207,8 +208,7 @@ func (v *View) place() (keys int) {
 	return keys
 }
 
-// contains looks for the key of a kind that the ledger keeps, on one side, with the id of that
-// hash.
+// contains looks up the key of a kind that the ledger keeps, on one side, with the hashed id.
 func (v *View) contains(l *lookup, side Match, id favfilter.Hash) bool {
 	start, at := l.direct, l.directAt
 	if side == Reverse {

@@ -12,7 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// reader is what a [Recorder] and a [Plain] have in common: a filter in a store, and what is read of it.
+// reader is what a [Recorder] and a [Plain] have in common: a filter in a store, and the means to
+// read it.
 type reader struct {
 	*lifecycle
 
@@ -28,24 +29,27 @@ type reader struct {
 	stats     counters
 	survey    survey
 	searches  sync.Pool   // of *Search
-	storeDown atomic.Bool // the store did not answer when it was last asked
+	storeDown atomic.Bool // the last call to the store failed
 	unread    episode     // pages cannot be read
-	outage    string      // what becomes of feeds then, for the log
+	outage    string      // effect of that on feeds, for the log
 }
 
-// Pages returns the number of pages that the filter was made with. For how many there are now, see [Recorder.Shape].
+// Pages returns the number of pages that the filter was created with. For the current number, see
+// [Recorder.Shape].
 func (r *reader) Pages() uint32 { return r.identity.Pages }
 
-// FalsePositiveRate is that of the [Config].
+// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
+// configured.
 func (r *reader) FalsePositiveRate() float64 { return r.rate }
 
-// Kinds returns the kinds that are known.
+// Kinds returns the known kinds of activities.
 func (r *reader) Kinds() *Kinds { return r.kinds }
 
-// Now is the time by which activities are recorded and end.
+// Now returns the time by which activities are recorded and end.
 func (r *reader) Now() time.Time { return r.now() }
 
-// homeOf is the home of a user: the number of their home page, in whose slot of the store their windows are.
+// homeOf returns the number of a user's home page. The user's windows are in the same slot of the
+// store.
 func (r *reader) homeOf(hash uint64) uint32 {
 	return ledger.Identity{Pages: r.identity.Pages}.Page(hash)
 }
@@ -58,12 +62,12 @@ func (r *reader) check(a Activity, at time.Time) error {
 	return a.checkTimes(at)
 }
 
-// load is Store.Load within loadTimeout, with nothing loaded where the store fails.
+// load is Store.Load within loadTimeout. If the store fails, every element is zero.
 func (r *reader) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return r.loadWithin(ctx, loadTimeout, ids)
 }
 
-// loadWithin is load with another limit.
+// loadWithin is load with another time limit.
 func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -72,7 +76,8 @@ func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favf
 	defer cancel()
 	loaded, err := r.store.Load(limited, ids)
 	if err != nil && ctx.Err() != nil {
-		return make([]favfilter.Loaded, len(ids)), err // the caller's end says nothing of the store
+		// A canceled call says nothing about the store.
+		return make([]favfilter.Loaded, len(ids)), err
 	}
 	r.noteStore(ctx, err)
 	if err != nil {
@@ -81,7 +86,7 @@ func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favf
 	return loaded, nil
 }
 
-// loadWhole reads one page with its marks.
+// loadWhole reads one page with its collision bitmap.
 func (r *reader) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -96,8 +101,7 @@ func (r *reader) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.
 	}
 }
 
-// noteStore notes how the store answered last, and logs when it begins to fail, and when that is
-// over.
+// noteStore notes whether the last call to the store failed. It logs when failures begin and end.
 func (r *reader) noteStore(ctx context.Context, err error) {
 	r.storeDown.Store(err != nil)
 	switch {

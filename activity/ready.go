@@ -9,19 +9,20 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// StalenessBound is that of the [Config]; 0 where the ledger is asked each time.
+// StalenessBound returns the bound of the [Config]; 0 if every View asks the ledger first.
 func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
 
-// ErrBehind says that the ledger answers, but what changed in it is not read within the staleness
-// bound: polls fail, or one reads every page after its connection was lost. Feeds are right
-// meanwhile, and slower: each asks the ledger for the sequence of its page.
+// ErrBehind reports that the ledger answers, but its changes are not read within the staleness
+// bound. Either polls fail, or a poll reads every page after its connection was lost. Feeds are
+// correct meanwhile, but slower: each asks the ledger for the sequence of its page.
 var ErrBehind = errors.New("changes are not read from the ledger in time")
 
-// Ready reports whether feeds can be answered, which takes the pages or the ledger, and
-// returns an [*UnavailableError] for each of the two that is down. The error of a ledger that
-// answers and cannot be followed wraps [ErrBehind].
+// Ready reports whether feeds can be answered, for which either the pages or the ledger must
+// answer. It returns an [*UnavailableError] for each of the two that is down. The error of a ledger
+// that answers, but whose changes are not read in time, wraps [ErrBehind].
 func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
-	ledgerErr := make(chan error, 1) // both at once: one that hangs leaves no time for the other
+	// Ask both at once: one that hangs leaves no time for the other.
+	ledgerErr := make(chan error, 1)
 	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
 	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err := <-ledgerErr; err != nil {
@@ -36,7 +37,7 @@ func (r *Recorder) Ready(ctx context.Context) (ready bool, down []error) {
 	return len(down) < 2, down
 }
 
-// behind returns an error that wraps ErrBehind if the changes in the ledger are not followed.
+// behind returns an error that wraps ErrBehind if the ledger's changes are not read in time.
 func (r *Recorder) behind() error {
 	if r.scrubPace == nil || access(r.follow.access.Load()) != behind {
 		return nil // a passive Recorder polls when it reads
@@ -45,7 +46,7 @@ func (r *Recorder) behind() error {
 		time.Duration(r.elapsed()-r.follow.start.Load()).Round(time.Millisecond))
 }
 
-// lookups is the most keys that a feed check tests for one candidate.
+// lookups returns the largest number of keys that a feed check tests for one candidate.
 func (ks *Kinds) lookups() int {
 	n := 0
 	for _, k := range ks.all {

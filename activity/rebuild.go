@@ -15,51 +15,55 @@ import (
 )
 
 const (
-	// headroom is what a page has room for when it is made, over what it holds. More room means fewer rebuilds and
-	// more memory. It is less than a step between the allocator's size classes, an eighth at least: a page that grows
-	// takes each of them in turn.
+	// headroom is the capacity of a rebuilt page, relative to its keys. More headroom means fewer
+	// rebuilds and more memory. It is less than a step between the allocator's size classes, an
+	// eighth at least. A page that grows takes each of these classes in turn.
 	headroom = 1.05
-	// A page is made smaller when one for what it holds would take a quarter of it.
+	// shrinkFactor is how many times too large a page must be to be rebuilt smaller.
 	shrinkFactor = 4
 	// emptyExpiry is how long a page of users without activities is kept.
 	emptyExpiry = time.Hour
 )
 
-// rebuilds are the pages being made anew: one flight for each, some at a time.
+// rebuilds holds the rebuilds in progress: one flight for each page, and a bounded number at once.
 type rebuilds struct {
 	mu      sync.Mutex
 	closed  bool
 	flights map[uint32]*flight
-	reasons map[string]uint64 // flights by what they were for
+	reasons map[string]uint64 // number of flights by reason
 	slots   chan struct{}
-	large   chan struct{} // slots of pages that are read in parts, which may take minutes
+	large   chan struct{} // slots for pages that are read in parts, which may take minutes
 	failed  map[uint32]failure
 	ended   sync.WaitGroup
-	told    func(reason string, took time.Duration, err error) // Config.OnRebuild, which may be nil
+	told    func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
 }
 
 // flight is one rebuild of one page. Its results may be read once done is closed.
 type flight struct {
 	done chan struct{}
 
-	page     *favfilter.Page // to be read only
-	placed   bool            // this page stands in the store; if not, one at least as new does
-	storeErr error           // the store failed: nothing is known of what stands there
+	page     *favfilter.Page // read-only
+	placed   bool            // page is in the store; if not, one at least as new is
+	storeErr error           // the store failed: its page is unknown
 	err      error           // there is no page
 }
 
-// failure is about a page whose last rebuilds all failed. The next one starts after a pause, so that a page which cannot be made
-// costs the others little. It keeps nobody from a page that stands in the store as it has to. The pause is at least as long as
-// the rebuild took, up to costlyPause. A single failure that took less than cheapFailure has none.
+// failure describes a page whose last rebuilds all failed. The next rebuild starts after a pause,
+// so that a page that cannot be rebuilt costs the others little. A current page in the store can be
+// used meanwhile.
+//
+// The pause is at least as long as the rebuild took, up to costlyPause. There is no pause after a
+// single failure that took less than cheapFailure.
 type failure struct {
 	err   error
 	times int
-	until int64 // the end of the pause, as [Recorder.elapsed]
-	slow  bool  // the ledger took too long: the page is read in parts from now on
+	until int64 // end of the pause, as [Recorder.elapsed]
+	// slow is set if the ledger took too long. The page is then read in parts.
+	slow bool
 }
 
 const (
-	firstPause   = 100 * time.Millisecond // after the second failure in a row; each further one doubles it
+	firstPause   = 100 * time.Millisecond // after the second failure in a row; then doubles
 	longestPause = 2 * time.Second
 	costlyPause  = 10 * time.Second
 	cheapFailure = time.Second
@@ -85,7 +89,7 @@ func (b *rebuilds) landed(number uint32, err error, took time.Duration, now int6
 	b.failed[number] = f
 }
 
-// forgive ends all pauses: the ledger can be read again.
+// forgive ends all pauses, because the ledger can be read again.
 func (b *rebuilds) forgive() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +99,7 @@ func (b *rebuilds) forgive() {
 	}
 }
 
-// inParts reports whether the page is known to be too much to be read at once.
+// inParts reports whether the page is known to be too large to be read at once.
 func (r *Recorder) inParts(number uint32) bool {
 	r.rebuilds.mu.Lock()
 	defer r.rebuilds.mu.Unlock()
@@ -113,12 +117,12 @@ func newRebuilds(told func(reason string, took time.Duration, err error)) rebuil
 	}
 }
 
-// rebuild makes the page anew from the ledger and puts it in place. The page of the flight
-// it returns stands at sequence want or beyond. Where most flights or more are under way, it refuses
-// to start another.
+// rebuild rebuilds the page from the ledger and writes it to the store. The flight that it returns
+// has a page with at least the sequence want. If most or more flights are in progress, rebuild
+// refuses to start another.
 func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
 	for {
-		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives whoever boards first
+		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
 		if err != nil {
 			return nil, err
 		}
@@ -136,8 +140,8 @@ func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reas
 			return nil, unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but gave out %d",
 				number, f.page.Header().Sequence, want))
 		}
-		// The flight had left before what this caller waits for was committed, or
-		// what this caller saw was put in place.
+		// The flight started before the commit that this caller waits for, or before the page that
+		// this caller saw was written.
 	}
 }
 
@@ -164,7 +168,7 @@ func (r *Recorder) board(number uint32, reason string, most int) (f *flight, joi
 	return f, false, nil
 }
 
-// close refuses new flights and waits for those in the air.
+// close refuses new flights, and waits for those in progress.
 func (b *rebuilds) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -172,7 +176,8 @@ func (b *rebuilds) close() {
 	b.ended.Wait()
 }
 
-// fly makes the page. One that is large gives its slot to others and goes on in one of those for large pages.
+// fly rebuilds the page. If the page turns out to be large, fly gives up its slot and continues in
+// one for large pages.
 func (r *Recorder) fly(f *flight, number uint32, reason string) {
 	large := r.inParts(number)
 	var start time.Time
@@ -195,7 +200,7 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 	close(f.done)
 }
 
-// flyIn waits for a slot, and returns when it had one.
+// flyIn waits for a slot and rebuilds the page in it. It returns when the rebuild started.
 func (r *Recorder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
 	slots <- struct{}{}
 	defer func() { <-slots }()
@@ -206,14 +211,14 @@ func (r *Recorder) flyIn(slots chan struct{}, limit time.Duration, f *flight, nu
 	return start
 }
 
-// tookSince is how long something took, for the log.
+// tookSince returns the time since start, for the log.
 func tookSince(start time.Time) slog.Attr {
 	return slog.Float64("took_ms", float64(time.Since(start).Microseconds())/1000)
 }
 
-// remakePage is the one mechanism of repair. What stands in the store is read first,
-// and the ledger after it: so the image holds all that the page held, and may
-// replace it at the same sequence, or below one that the ledger never gave out.
+// remakePage is the only repair of pages. It reads the page in the store first, and the ledger
+// after it. So the image has all that the page had. It may replace a page of the same sequence, or
+// of a sequence that the ledger never gave out.
 func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := r.pageID(number)
 	var seen favfilter.Version
@@ -227,7 +232,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, lar
 	}
 	r.sequences.of(number).learn(keys.standing.Sequence)
 	for _, hash := range keys.heavy {
-		r.leave(hash) //nolint:contextcheck // who leaves goes on by themselves
+		r.leave(hash) //nolint:contextcheck // continues in the background
 	}
 	f.page, err = r.imageOf(number, keys.hashes, keys.standing)
 	if err != nil {
@@ -250,7 +255,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, lar
 	return nil
 }
 
-// pageKeys is what the ledger has of a page.
+// pageKeys is what the ledger has for a page.
 type pageKeys struct {
 	standing ledger.Standing
 	rows     int
@@ -258,9 +263,10 @@ type pageKeys struct {
 	heavy    []uint64           // users who have to leave the page
 }
 
-// readKeys reads the keys of a page: at once, or in parts, which bounds the memory for rows, if it is large.
+// readKeys reads the keys of a page at once, or in parts if it is large, which bounds the memory
+// for rows.
 func (r *Recorder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
-	users := make(map[uint64]int) // rows of each, where somebody may have too many
+	users := make(map[uint64]int) // rows of each user, if some user may have too many
 	each := func(rows []ledger.Row) error {
 		hashes, err := r.hashes(ctx, rows)
 		if err != nil {
@@ -291,7 +297,7 @@ func (r *Recorder) readKeys(ctx context.Context, number uint32, large bool) (key
 	return keys, err
 }
 
-// imageOf makes the page of the given keys.
+// imageOf builds the page of the given keys.
 func (r *Recorder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
 	keys := 0
 	for _, hashes := range parts {
@@ -321,7 +327,8 @@ func (r *Recorder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Sta
 		if !r.overfull(page.Header()) {
 			return page, nil
 		}
-		// Few keys may set more bits than is expected of them, and would each time: the next size has room.
+		// A few keys can set more bits than expected, and would do so each time. The next size has
+		// room.
 		keys = max(keys, shape.Capacity(r.keyRate)) + 1
 	}
 }
@@ -330,18 +337,18 @@ func (r *Recorder) shapeFor(keys int) (favfilter.Shape, error) {
 	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, r.keyRate)
 }
 
-// overfull reports whether the page reports absent keys more often than it may.
+// overfull reports whether the page's false-positive rate is too high.
 func (r *Recorder) overfull(h favfilter.Header) bool {
 	return h.Set > h.Shape.Limit(r.keyRate)
 }
 
-// oversized reports whether the page takes far more room than it needs.
+// oversized reports whether the page is shrinkFactor times larger than it needs to be.
 func (r *Recorder) oversized(h favfilter.Header) bool {
 	fit, err := r.shapeFor(int(h.Count))
 	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
 }
 
-// remake rebuilds the page for a writer: it must be in place.
+// remake rebuilds the page for a writer. It fails if the store does not take the page.
 func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
 	f, err := r.rebuild(ctx, number, want, reason, math.MaxInt) // writers are bounded elsewhere
 	if err != nil {
@@ -350,7 +357,7 @@ func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reaso
 	return unavailable("pages", f.storeErr)
 }
 
-// hashes returns the hashes of the keys of rows, of those that have one.
+// hashes returns the hashes of the rows' keys. Rows of an undeclared kind have no key.
 func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
 	kinds, err := r.rowKinds(ctx, rows)
 	if err != nil {
@@ -359,7 +366,7 @@ func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.H
 	hashes := make([]favfilter.Hash, 0, len(rows))
 	seed := r.identity.Seed
 	var start favfilter.Start
-	var of *ledger.Row // whose start that is: rows of one owner and kind come together
+	var of *ledger.Row // the row that start is of: rows of one owner and kind are adjacent
 	for i := range rows {
 		row := &rows[i]
 		k, ok := kinds[row.Kind]

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// minYear and maxYear are the first and the last that a time may be in.
+	// minYear and maxYear are the first and the last year that a time may be in.
 	minYear, maxYear = 1, 9999
-	// maxAhead is how far in the future an activity may begin: clocks differ.
+	// maxAhead is how far in the future an activity may begin, since clocks differ.
 	maxAhead = time.Hour
 )
 
-// Activity is one thing a user does.
+// Activity is one thing that a user does.
 type Activity struct {
-	User   string // who: an id
-	Kind   string // the name of a kind
-	Target string // a user's or post's id
-	Remove bool   // undoes it
+	User   string // id of the user who does it
+	Kind   string // name of the kind
+	Target string // id of a user or a post
+	Remove bool   // undo the activity
 
-	// Since is when it was done, kept to the microsecond, for lists and explanations; zero: now.
-	// Only for kinds that the ledger keeps.
+	// Since is when the activity was done, for lists and explanations. It is kept to the
+	// microsecond. Zero: now. Only for kinds that the ledger keeps.
 	Since time.Time
 
-	// Until is when the activity ends by itself, kept to the microsecond; zero: it
-	// does not. Only for kinds that the ledger keeps.
+	// Until is when the activity ends by itself, kept to the microsecond. Zero: it has no end. Only
+	// for kinds that the ledger keeps.
 	Until time.Time
 }
 
@@ -74,20 +74,21 @@ func (a Activity) checkTimes(now time.Time) error {
 	}
 }
 
-// Outcome is what became of one activity.
+// Outcome is the result of recording or undoing one activity.
 type Outcome uint8
 
 // Outcomes.
 const (
-	// Unchanged: it was there already, or was to be undone and was not there. For kinds with a
-	// window that is as good as the filter: now and then a new one counts as there already.
+	// Unchanged: the activity was there already, or was to be undone and was not there. For kinds
+	// with a window a new activity is sometimes Unchanged, at the filter's false-positive rate.
 	Unchanged Outcome = iota
-	// Changed: it was recorded, or undone.
+	// Changed: the activity was recorded, or undone.
 	Changed
-	// OverLimit: the user has as many of the kind as its Limit allows. It was not recorded.
+	// OverLimit: the user already has as many activities of the kind as its Limit allows. The
+	// activity was not recorded.
 	OverLimit
-	// Stuck: it could not be undone, since there is no ledger and all bits of its key are shared with
-	// others'. It is still there.
+	// Stuck: the activity could not be undone, because there is no ledger, and its key shares all
+	// its bits with other keys. The activity is still there.
 	Stuck
 )
 
@@ -99,17 +100,19 @@ func (o Outcome) String() string {
 	return unknownName
 }
 
-// Record records activities as if one after another, and returns what became of each.
+// Record records activities as if one after another, and returns the outcome of each.
 //
-// When Record returns nil, every activity that is not OverLimit is durable and visible to every [View]
-// made afterwards. An [*InvalidError],
-// whose field is that of an activity, "activities[3].target", means that nothing was changed. After an
-// [*UnavailableError], or if ctx ends, the activities are undecided: each may or may not have
-// taken effect, none by half, and Record may be called again with the same. After
-// [ErrOverloaded] nothing was changed.
+// When Record returns nil, every activity that is not OverLimit is durable, and visible to every
+// [View] that begins afterwards. Otherwise the error decides:
 //
-// Without the store, activities that the ledger keeps are acknowledged once the
-// staleness bound has passed since the ledger has them.
+//   - An [*InvalidError] means that nothing was changed. Its field is that of an activity, such as
+//     "activities[3].target".
+//   - [ErrOverloaded] means that nothing was changed.
+//   - After an [*UnavailableError], or if ctx ends, each activity may or may not have taken effect,
+//     but none by half. Call Record again with the same activities; repeating is safe.
+//
+// While the store is down, Record acknowledges activities that the ledger keeps once the staleness
+// bound has passed since their commit.
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
 	at := r.now()
 	for i, a := range activities {
@@ -145,8 +148,7 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 	return outcomes, nil
 }
 
-// change is what an activity does to the ledger: one row, or for a two-way kind one
-// on each side.
+// change returns the activity as a ledger change: one row, or for a two-way kind one on each side.
 func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2), Limit: k.Limit}
 	if !a.Since.IsZero() {
@@ -162,7 +164,7 @@ func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	switch {
 	case k.Reverse != "":
 		row(a.Target, k.Reverse, a.User)
-	case k.Target == User: // whom it names has no row of their own that tells
+	case k.Target == User: // the target has no row of its own
 		own.Names, own.TargetHash = true, userHash(r.identity.Seed, a.Target)
 	}
 	return c
@@ -178,7 +180,8 @@ func (r *Recorder) write(ctx context.Context, w *write) error {
 	if err := r.agreed(); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
-	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended // one at a time, of many pages
+	// Deletions and removals of ended activities change many pages, but run one at a time.
+	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended
 	if !ours && r.congested(w.changes) {
 		return ErrOverloaded
 	}

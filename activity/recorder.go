@@ -14,10 +14,10 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Ledger is what a [Recorder] needs of a *ledger.Ledger; an interface so that
-// tests can make each call fail.
+// Ledger lists the methods of *ledger.Ledger that a [Recorder] calls. It is an interface so that
+// tests can make each call fail. The methods are documented at *ledger.Ledger.
 //
-//nolint:revive,interfacebloat // it is one type's, and documented there
+//nolint:revive,interfacebloat // the methods of one type, documented there
 type Ledger interface {
 	Identity() ledger.Identity
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
@@ -50,114 +50,124 @@ type Ledger interface {
 	Agree(ctx context.Context, s ledger.Settings) error
 }
 
-// Config is what a [Recorder] is made of.
+// Config configures a [Recorder].
 type Config struct {
 	_ struct{} // fields are named
 
-	// Ledger is the truth behind the pages; closed by the caller, after the Recorder. See [OpenPlain] for
-	// activities without one.
+	// Ledger is the source of truth behind the pages. The caller closes it, after the Recorder. See
+	// [OpenPlain] for activities without a ledger.
 	Ledger Ledger
-	Store  favfilter.Store // one filter, of this ledger alone
-	// Replica reads pages of Store from copies that may lag behind it, for Views to be read from first;
-	// nil: there are none. A copy of a page that lacks a write which has to be seen is not used, and costs the
-	// View a second round trip. Of kinds with a window, what the copy lacks is overlooked.
+	// Store holds one filter, which belongs to this ledger alone.
+	Store favfilter.Store
+	// Replica reads pages from copies of Store that may lag behind it. Views read it first. A
+	// replica's page that lacks a required write is not used: the View then takes a second round
+	// trip, to Store. For kinds with a window, a View misses what the replica lacks. Nil: there are
+	// no replicas.
 	Replica favfilter.Store
-	Kinds   *Kinds // default: BuiltinKinds()
+	// Kinds are the kinds of activities. Default: BuiltinKinds().
+	Kinds *Kinds
 
-	// FalsePositiveRate is the share of clean candidates that a feed check of one
-	// author each may drop wrongly, 1e-8 to 0.5. Each of the keys tested for a
-	// candidate gets an equal part of it. Default 0.001.
+	// FalsePositiveRate is the share of clean candidates, with one author each, that a feed check
+	// may drop wrongly: 1e-8 to 0.5. It is divided equally among the keys that are tested for a
+	// candidate. Default 0.001.
 	FalsePositiveRate float64
 
-	// StalenessBound is how old what a Recorder knows of the ledger may get while it
-	// answers: a write through another Recorder that did not reach the page, or whose page
-	// was lost, is seen by every View that begins this long after the write was
-	// acknowledged. All Recorders of one ledger must have the same, or Open fails with an error
-	// that wraps ledger.ErrSettingsDiffer; so it does if some have a PageCache. 10 ms to 1 min,
-	// or 0 for the default of 1 s. Negative: every View asks the ledger first, as is
-	// needed where each Recorder has pages of its own, and the ledger is shared.
+	// StalenessBound is the maximum age of a Recorder's view of the ledger while it answers. It
+	// matters for a write through another Recorder whose page change did not arrive or was lost:
+	// every View that begins this long after the write was acknowledged has the write.
+	//
+	// 10 ms to 1 min, or 0 for the default of 1 s. A negative value makes every View ask the ledger
+	// first, which is necessary where Recorders share a ledger but each has its own pages.
+	//
+	// All Recorders of one ledger must have the same StalenessBound; otherwise Open fails with an
+	// error that wraps ledger.ErrSettingsDiffer. Open fails the same way if only some have a
+	// PageCache.
 	StalenessBound time.Duration
 
-	// OwnPage is the most keys of a user on a page that they share with others: whoever has more gets a page of
-	// their own, so that what a feed reads is bounded by what its viewer and some others did. At least 16; default
-	// 2048.
+	// OwnPage is the largest number of a user's keys on a shared page. A user with more keys gets a
+	// dedicated page, which bounds what feeds read by the activities of their viewer and a few
+	// others. At least 16; default 2048.
 	OwnPage int
 
-	// PageCache is how many bytes of pages that Views have read are held in process, 0 to 2^40, those that were not used
-	// for longest given up first: a View of what is held takes no round trip to the store. A page is used only while
-	// the ledger is known to stand where the page does, so a View misses nothing. With a ledger that other processes
-	// write to, all Recorders of it must have a PageCache, or none: with it a write is acknowledged when the
-	// StalenessBound has passed since its commit, because before that others may answer from what they hold; and what
-	// they record in windows is seen here as much later. Default 0: none.
+	// PageCache is the number of bytes of pages that are cached in this process, 0 to 2^40; the
+	// least recently used are evicted first. A View of cached pages needs no round trip to the
+	// store. A cached page is used only while its sequence is known to be the ledger's, so a View
+	// misses nothing. Default 0: no cache.
+	//
+	// If other processes write to the ledger, either all its Recorders have a PageCache or none
+	// has. With a PageCache, a write is acknowledged once the StalenessBound has passed since its
+	// commit, because until then other processes may answer from their caches. What other processes
+	// record in windows becomes visible here later, by the same time.
 	PageCache int
 
-	// ScrubRate is how many pages a second are compared with the ledger in the
-	// background, 1 to 100,000; more while the store may have lost some. Default 500.
+	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,
+	// 1 to 100,000. The scrub is faster while the store may have lost pages. Default 500.
 	ScrubRate int
 
-	// Passive has the Recorder do nothing of its own accord: no scrub, nothing made anew before somebody reads it, nothing removed that
-	// has ended. It is for looking inside without changing what is there.
+	// Passive turns background maintenance off: no scrub, no rebuild of a page before somebody
+	// reads it, no removal of ended activities. It is for inspection that must not change the data.
 	Passive bool
 
-	// Persist makes durable what the store holds, for a store whose changes become so at leisure. It is called
-	// by DeleteUser. Default: nothing.
+	// Persist makes the store's contents durable, for a store that writes its changes to disk
+	// later. DeleteUser calls it. Default: a no-op.
 	Persist func(context.Context) error
 
-	// OnRebuild is called when a page has been made anew, or could not be, with why that was to be done, how long it took
-	// once it was its turn, and the error of the ledger, or else of the store, if any. Up to six calls at a time; it must not block.
+	// OnRebuild is called after each rebuild of a page, whether it succeeded or failed. It gets the
+	// reason for the rebuild, its duration without the wait for its turn, and the error, if any:
+	// the ledger's, or else the store's. Up to six calls run at once. OnRebuild must not block.
 	OnRebuild func(reason string, took time.Duration, err error)
 
-	// Now is the clock by which activities are recorded and end. Default: the ledger's,
-	// which the clocks of several machines cannot disagree with.
+	// Now is the clock that decides when activities are recorded and end. Default: the ledger's
+	// clock, so that the clocks of several machines cannot disagree.
 	Now    func() time.Time
 	Logger *slog.Logger // default: discards
 }
 
 const (
-	// maxGroup is the most changes that share one ledger transaction.
+	// maxGroup is the largest number of changes in one ledger transaction.
 	maxGroup = 10_000
-	// maxSettling is the number of committed groups that the store may be changed for at
-	// once. Those that wait for a rebuild do not count.
+	// maxSettling is the number of committed groups whose changes may be in flight to the store at
+	// once. Groups that wait for a rebuild do not count.
 	maxSettling = 8
-	// maxRebuilds is the number of pages made anew at once, and maxLarge that of pages beside them that are read in parts.
+	// maxRebuilds is the number of pages rebuilt at once. maxLarge is the number of pages read in
+	// parts that are rebuilt at once, beside those.
 	maxRebuilds = 4
 	maxLarge    = 2
-	// loadTimeout is how long a read of pages may take before the ledger is asked
-	// instead.
+	// loadTimeout is how long a read of pages may take before the ledger is asked instead.
 	loadTimeout = time.Second
-	// applyTimeout is how long the change of one page may take, and applyMore how much
-	// longer that of each further one in the same call.
+	// applyTimeout is how long the change of one page may take. Each further page in the same call
+	// adds applyMore.
 	applyTimeout = time.Second
 	applyMore    = time.Millisecond
-	// commitTimeout and pageTimeout bound what goes on without a caller to wait for it: a
-	// transaction, and the rebuilds of a group.
+	// commitTimeout and pageTimeout bound work that no caller waits for: a transaction, and the
+	// rebuilds of a group.
 	commitTimeout = 10 * time.Second
 	pageTimeout   = 10 * time.Second
-	// pollTimeout is how long a poll waits for an answer of the ledger, and for each further
-	// one where it takes several. askTimeout is how long the ledger may take to tell the sequence of
-	// one page. A ledger that hangs delays a feed once, by both.
+	// pollTimeout is how long a poll waits for each answer of the ledger. askTimeout is how long
+	// the ledger may take to return the sequence of one page. A ledger that hangs delays a feed
+	// once, by the sum of both.
 	pollTimeout = 1500 * time.Millisecond
 	askTimeout  = 500 * time.Millisecond
-	// largeTimeout bounds the rebuild of a page that is read in parts, and largeLoadTimeout the read of such a page from the store.
+	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
+	// read of such a page from the store.
 	largeTimeout     = 5 * time.Minute
 	largeLoadTimeout = 10 * time.Second
 
 	defaultBound     = time.Second
 	defaultScrubRate = 500
-	// maxWaiting and maxFlights are how many writes, and how many pages to be made
-	// anew for feeds, may wait; one more is refused with ErrOverloaded.
+	// maxWaiting is the number of writes that may wait. maxFlights is the number of pages that may
+	// wait for a rebuild that a feed needs. One more is refused with ErrOverloaded.
 	maxWaiting = 4096
 	maxFlights = 1024
-	// maxImageBytes bounds the pages held in process while the store is down.
+	// maxImageBytes bounds the rebuilt pages that are kept in process while the store is down.
 	maxImageBytes = 64 << 20
 )
 
-// Recorder records activities: in the ledger first, then in the pages. It
-// acknowledges a write when every page touched stands at the write's sequence,
-// and from then on every [View] has it.
+// Recorder records activities, first in the ledger, then in the pages. It acknowledges a write once
+// every page that the write touches has at least the write's sequence. Every [View] that begins
+// after that has the write.
 //
-// Writes of concurrent callers share ledger transactions. A Recorder is safe for
-// concurrent use.
+// Writes of concurrent callers share ledger transactions. A Recorder is safe for concurrent use.
 type Recorder struct {
 	reader
 
@@ -169,39 +179,45 @@ type Recorder struct {
 	owners     *owners
 	placements *placements
 	reshaping  reshaping
-	ownPage    int // keys from which on a user gets a page of their own
+	ownPage    int // a user with more keys gets a dedicated page
 
-	largePage uint32 // bytes from which on a page is probed
+	largePage uint32 // pages of at least this many bytes are probed
 	large     largePages
 	follow    follower
 	declared  declared
 	images    images
-	cache     *cache // nil: there is none
+	cache     *cache // nil: no cache
 	asked     asked
-	waiting   atomic.Int64 // writes
+	waiting   atomic.Int64 // number of writes
 	queue     chan *write
-	settling  chan struct{} // counts groups on their way to the store
-	turns     chan struct{} // holds one for each page that a write has mended
-	laneRows  atomic.Int64  // of all lanes
+	settling  chan struct{} // one element for each group in flight to the store
+	turns     chan struct{} // one element for each page in repair for a write
+	laneRows  atomic.Int64  // sum over all lanes
 	rebuilds  rebuilds
 	tidying   tidying
-	// largeWorks says that a large page is compared or tidied in the background.
+	// largeWorks is set while the background work compares or tidies a large page.
 	largeWorks atomic.Bool
-	scrubPace  *scrubPace // nil if it is passive
-	bulked     sync.Map   // numbers of pages that a Bulk has in hand: the scrub and the sweep leave them to it
+	scrubPace  *scrubPace // nil for a passive Recorder
+	// bulked holds the numbers of the pages that a Bulk is working on. The scrub and the sweep skip
+	// these pages.
+	bulked sync.Map
 
 	unrepaired   episode      // pages cannot be repaired
 	uncopied     episode      // replicas cannot be read
 	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
 
-	mu    sync.Mutex
-	tail  map[uint32]chan struct{} // of the last group on its way to each page; closed when it has been there
-	lanes map[uint32]*lane         // of pages that need more than a call of the store
+	mu sync.Mutex
+	// tail has, for each page, the channel of the last group in flight to it. The channel is closed
+	// when the group has arrived.
+	tail  map[uint32]chan struct{}
+	lanes map[uint32]*lane // of pages whose changes need more than one call of the store
 }
 
-// Open returns a Recorder for the ledger and the store. It reads the sequence of
-// every page from the ledger, so that pages the store holds from before are
-// told apart from lost ones.
+// Open returns a Recorder for the ledger and the store. It reads the sequence of every page from
+// the ledger, to tell pages that are still in the store from lost ones.
+//
+// Open fails with an error that wraps [favfilter.ErrMismatch] if the store holds a filter without a
+// ledger. It fails with one that wraps ledger.ErrSettingsDiffer as [Config.StalenessBound] says.
 func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r, err := newRecorder(ctx, c)
 	if err != nil {
@@ -228,8 +244,8 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	return r, nil
 }
 
-// newRecorder returns a Recorder that does nothing of its own accord: pages are not
-// scrubbed, what others write is looked for when a View needs it.
+// newRecorder returns a Recorder without background polls and scrubs. It polls the ledger when a
+// View needs it.
 func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -279,7 +295,7 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	return r, nil
 }
 
-// learnAll tells the ledger of the kinds, and reads what it has of the pages.
+// learnAll declares the kinds to the ledger, and reads the ledger's state of all pages.
 func (r *Recorder) learnAll(ctx context.Context) error {
 	if err := r.openWindows(r.cache); err != nil {
 		return err
@@ -290,11 +306,11 @@ func (r *Recorder) learnAll(ctx context.Context) error {
 	if err := r.pollOnce(ctx, r.newPoll()); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
-	r.follow.changed = nil // all pages; a scrub looks at them
+	r.follow.changed = nil // these are all pages, which a scrub checks
 	return nil
 }
 
-// setDefaults fills in what every filter has.
+// setDefaults fills in the defaults that filters with and without a ledger share.
 func (c *Config) setDefaults() {
 	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
 	if c.Kinds == nil {
@@ -338,8 +354,9 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// refusePlain fails if the store holds a filter without a ledger: its pages would be taken for those of another
-// ledger, and made anew from one that does not have what they hold. Where the store cannot be asked, they are.
+// refusePlain fails if the store holds a filter without a ledger. Its pages would count as foreign
+// and be rebuilt from a ledger that does not have their keys. If the store cannot be read, the
+// check is skipped.
 func (r *Recorder) refusePlain(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -350,8 +367,8 @@ func (r *Recorder) refusePlain(ctx context.Context) error {
 	return fmt.Errorf("%w: without a ledger, opened with one", favfilter.ErrMismatch)
 }
 
-// Close lets writes on their way finish, refuses new ones with [ErrClosed], and
-// returns when nothing of the Recorder is running.
+// Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all
+// background work has stopped.
 func (r *Recorder) Close() {
 	r.lifecycle.Close()
 	r.rebuilds.close()

@@ -10,15 +10,16 @@ import (
 const (
 	// replicaTimeout is how long a replica may take before the store is asked.
 	replicaTimeout = 200 * time.Millisecond
-	// replicaPause is how long one that failed is left alone.
+	// replicaPause is how long a replica is not used after a failure.
 	replicaPause = time.Second
 )
 
-// loadView loads what a View needs: from the replica if there is one and what it has may be used, which costs nothing
-// more; else from the store, whose pages the replica's will become.
+// loadView loads what a View needs: from the replica if there is one and its page may be used,
+// otherwise from the store.
 //
-// A page at want has every write that has to be seen, wherever it is read. While it is not known what has to
-// be, because the ledger cannot be asked, the replica is left out: it may lack what was acknowledged.
+// A page with the sequence want has every required write, wherever it is read. While the required
+// sequence is unknown, because the ledger cannot be asked, loadView skips the replica: its pages
+// may lack acknowledged writes.
 func (r *Recorder) loadView(
 	ctx context.Context, v *View, number uint32, want uint64, parts []favfilter.PageID, known bool,
 ) (loaded []favfilter.Loaded, replica bool, err error) {

@@ -16,49 +16,53 @@ import (
 )
 
 const (
-	// scrubChunk is how many pages are looked at in one command.
+	// scrubChunk is the number of pages read in one command.
 	scrubChunk = 64
-	// verifyEvery is after how many looks at a header one page is compared with the
-	// ledger key by key, and made anew, which costs a thousand times as much.
+	// verifyEvery is the number of headers after which one page is compared with the ledger key by
+	// key, and rebuilt if necessary. That costs a thousand times as much as a header.
 	verifyEvery = 256
-	// hurry is how many times as fast a scrub goes after the store may have lost
-	// something.
+	// hurry is the factor by which a scrub is faster after the store may have lost writes.
 	hurry = 20
-	// maxRepairs is how many pages a scrub has rebuilt at once: it leaves half of the
-	// slots to feeds and writes.
+	// maxRepairs is the number of pages that a scrub rebuilds at once. It leaves half of the
+	// rebuilds to feeds and writes.
 	maxRepairs = maxRebuilds / 2
-	// repairPatience is how long the scrub and the sweep wait for a page before they go on to others.
+	// repairPatience is how long the scrub and the sweep wait for one page before they go on to
+	// others.
 	repairPatience = time.Second
-	// borneRepairs is how many repairs of a step may fail before the rest is left to another round:
-	// a store that refuses one page refuses most.
+	// borneRepairs is the number of repairs of a step that may fail before the rest is left to the
+	// next round: a store that refuses one page refuses most.
 	borneRepairs = 1
-	// epochInterval is how often the store is asked whether it may have lost something.
+	// epochInterval is how often the store is asked whether it may have lost writes.
 	epochInterval = time.Second
-	// alarmInterval is how often it is logged that the store may have lost something.
+	// alarmInterval is the least time between two log lines about writes that the store may have
+	// lost.
 	alarmInterval = time.Minute
-	// maxWatched bounds the pages that are looked at after a poll; a scrub gets the rest.
+	// maxWatched bounds the pages that are checked after a poll. A scrub checks the rest.
 	maxWatched = 512
 )
 
-// scrub is what the scrubbing goroutine has in hand.
+// scrub is the state of the goroutine that scrubs.
 type scrub struct {
-	pages   *census // of this round, beside the home pages
-	next    uint32  // page; those that are no home pages are counted on from those
-	looked  int     // since the last verify
-	hurried int     // pages still to be looked at in a hurry
-	missed  int     // pages of this round that were not looked at: at the start, those before the first
-	load    load    // of this round
+	pages   *census // of this round, besides the home pages
+	next    uint32  // next page; pages that are not home pages count on after these
+	looked  int     // headers since the last verify
+	hurried int     // pages still to compare in a hurry
+	// missed is the number of pages of this round that were not compared. It starts at 1, for the
+	// pages before the random first one.
+	missed int
+	load   load // of this round
 
 	epoch   string
-	asked   time.Time // for the epoch
-	unknown bool      // the store did not say its epoch when it was last asked
-	steady  bool      // the store loses nothing while the process lives
-	alarmed time.Time // when it was last logged that the store may have lost something
+	asked   time.Time // when the epoch was last read
+	unknown bool      // the last read of the epoch failed
+	steady  bool      // the store loses nothing while its process lives
+	// alarmed is when it was last logged that the store may have lost writes.
+	alarmed time.Time
 
 	unrepaired int // pages of this round that could not be repaired
 }
 
-// scrubPace is how fast a scrub goes.
+// scrubPace is the speed of a scrub.
 type scrubPace struct {
 	rate    atomic.Int64  // pages a second
 	changed chan struct{} // holds an element after a change
@@ -70,8 +74,8 @@ func newScrubPace(rate int) *scrubPace {
 	return p
 }
 
-// SetScrubRate changes [Config.ScrubRate], 1 to 100,000 pages a second, from now on. It may be called concurrently, and does
-// nothing without a ledger.
+// SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
+// safe for concurrent use. On a passive Recorder it is a no-op.
 func (r *Recorder) SetScrubRate(rate int) error {
 	if rate < 1 || rate > 100_000 {
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
@@ -82,14 +86,14 @@ func (r *Recorder) SetScrubRate(rate int) error {
 	r.scrubPace.rate.Store(int64(rate))
 	select {
 	case r.scrubPace.changed <- struct{}{}:
-	default: // it is to be looked at already
+	default: // the loop has yet to read an earlier change
 	}
 	return nil
 }
 
-// scrubLoop compares the header of page after page with the ledger, round and round, at a
-// rate that may change, and has rebuilt what lost writes, is damaged, or is not of the
-// ledger. Processes begin at pages of their own, so that they seldom meet.
+// scrubLoop compares the headers of all pages with the ledger, round after round, at a rate that
+// may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
+// start at random pages, so that they seldom compare the same one.
 func (r *Recorder) scrubLoop() {
 	s := scrub{missed: 1, next: rand.Uint32N(r.identity.Pages)} //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
@@ -120,7 +124,7 @@ func (r *Recorder) scrubLoop() {
 	}
 }
 
-// askEpoch begins a hurried round if the store may have lost something.
+// askEpoch starts a hurried round if the store may have lost writes.
 func (r *Recorder) askEpoch(s *scrub) {
 	if time.Since(s.asked) < epochInterval {
 		return
@@ -134,7 +138,8 @@ func (r *Recorder) askEpoch(s *scrub) {
 		s.unknown = true
 		return
 	}
-	if r.storeDown.Load() { // who tells its epoch may yet have no page to give
+	// A store that returns its epoch may still fail to return pages.
+	if r.storeDown.Load() {
 		_, _ = r.load(ctx, []favfilter.PageID{r.pageID(0)})
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
@@ -148,7 +153,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
-// noteRepair notes how the repair of a page went, as noteStore does.
+// noteRepair logs the first failure and the first success of repairs, as noteStore does.
 func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, err error) {
 	switch {
 	case r.isClosed():
@@ -159,7 +164,7 @@ func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, e
 	}
 }
 
-// scrubStep looks at the next pages and returns how many.
+// scrubStep compares the next pages, and returns their number.
 func (r *Recorder) scrubStep(s *scrub) int {
 	if s.pages == nil {
 		s.pages = r.placements.census()
@@ -193,7 +198,7 @@ func (r *Recorder) scrubStep(s *scrub) int {
 	return len(pages)
 }
 
-// pageNumber is the n-th page: the home pages come first.
+// pageNumber returns the number of the n-th page, home pages first.
 func (r *Recorder) pageNumber(others *census, n int) uint32 {
 	if n < int(r.identity.Pages) {
 		return uint32(n)
@@ -201,7 +206,7 @@ func (r *Recorder) pageNumber(others *census, n int) uint32 {
 	return others.number(n - int(r.identity.Pages))
 }
 
-// endRound is called after the last page.
+// endRound is called after the last page of a round.
 func (r *Recorder) endRound(s *scrub) {
 	r.survey.keep(r.placements.census())
 	if s.missed == 0 && s.unrepaired == 0 {
@@ -215,21 +220,21 @@ func (r *Recorder) endRound(s *scrub) {
 	s.missed, s.unrepaired, s.load = 0, 0, load{}
 }
 
-// reasonCorrupt is that of a page that does not hold what its sequence says.
+// reasonCorrupt is the reason of a page that lacks keys although its sequence is current.
 const reasonCorrupt = "corrupt"
 
-// errBulked is about a page that is not looked at, because it is on its way.
+// errBulked is the error of a page that is skipped, because a Bulk has yet to write it.
 var errBulked = errors.New("a bulk has the page in hand")
 
-// misfit is a page that is not as the ledger has it.
+// misfit is a page that disagrees with the ledger.
 type misfit struct {
 	page   uint32
 	want   uint64
 	reason string
 }
 
-// inspect reads the headers of pages and returns those that have to be rebuilt, and what stands; nothing if
-// the store does not answer.
+// inspect reads the headers of pages. It returns those that have to be rebuilt, and the state of
+// each; nothing if the store does not answer.
 func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilter.Standing) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
@@ -254,11 +259,11 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		}
 		if st.Missing && (r.sequences.of(page).known.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
 			r.glanced(page, PageUnused, st, 0)
-			continue // nobody on it has done anything, or nobody is on it
+			continue // no activities, or no users
 		}
 		reason := r.fault(ctx, page, want[i], st)
 		if reason == "" && r.overfull(st.Header) {
-			reason = "overfull" // the rate was made less
+			reason = "overfull" // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
 			r.cache.keepBuild(ids[i], st.Header.Build)
@@ -277,9 +282,9 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 	return found, standings
 }
 
-// repair rebuilds the pages found, in any order, and returns how many it did not. A rebuild that
-// takes longer than patience goes on by itself. After so many failures of the store as are borne,
-// repair begins no other.
+// repair rebuilds the pages found, in random order, and returns how many it did not. A rebuild that
+// takes longer than patience continues in the background. After borne failures of the store, repair
+// starts no further rebuild.
 func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (failed int) {
 	var group errgroup.Group
 	var repaired, refused atomic.Int64
@@ -289,7 +294,7 @@ func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (fa
 	group.SetLimit(maxRepairs)
 	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
 		if r.isClosed() || refused.Load() >= int64(borne) {
-			break // what is begun is waited for
+			break // rebuilds in progress are still awaited
 		}
 		m := found[i]
 		group.Go(func() error {
@@ -306,16 +311,17 @@ func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (fa
 			case ok && failed.Dependency == "pages":
 				refused.Add(1)
 			}
-			return nil // those that are begun go on
+			return nil // the others continue
 		})
 	}
 	_ = group.Wait() // always nil
 	return len(found) - int(repaired.Load())
 }
 
-// mendMisfit makes the page of a misfit anew.
+// mendMisfit rebuilds the page of a misfit.
 func (r *Recorder) mendMisfit(ctx context.Context, m misfit) error {
-	if m.reason == reasonCorrupt { // as no sequence tells, so a newer one may be, too
+	// No sequence reveals the fault, so a newer page may have it, too.
+	if m.reason == reasonCorrupt {
 		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
 	}
 	return r.remake(ctx, m.page, m.want, m.reason)
@@ -327,9 +333,8 @@ const (
 	reasonForeign = "foreign"
 )
 
-// damageReason tells a damaged page from one of another format version, which another
-// version of this program has written. The latter is no cause for alarm: after an upgrade
-// all pages are such.
+// damageReason tells a damaged page from one of another format version, which another version of
+// this program has written. The latter is expected: after an upgrade every page is one.
 func damageReason(damage error) string {
 	if errors.Is(damage, favfilter.ErrFormat) {
 		return reasonForeign
@@ -337,7 +342,7 @@ func damageReason(damage error) string {
 	return reasonDamaged
 }
 
-// watch notes pages that other processes changed, to see whether the change arrives.
+// watch notes pages that other processes changed, to check later that the changes arrived.
 func (r *Recorder) watch(pages []uint32) {
 	f := &r.follow
 	f.mu.Lock()
@@ -349,8 +354,8 @@ func (r *Recorder) watch(pages []uint32) {
 	}
 }
 
-// sweep rebuilds pages whose change has not arrived a poll's time after a poll reported
-// it: its writer died in between, or cannot reach the store.
+// sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
+// it. Its writer died in between, or cannot reach the store.
 func (r *Recorder) sweep() {
 	f := &r.follow
 	f.mu.Lock()

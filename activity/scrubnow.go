@@ -9,40 +9,44 @@ import (
 )
 
 const (
-	// MaxScrubRate is the most pages a second that a scrub looks at.
+	// MaxScrubRate is the largest rate of a scrub, in pages a second.
 	MaxScrubRate = 100_000
-	// askedRate is how many a scrub that was asked for looks at, if it was not said.
+	// askedRate is the default rate of a scrub on request.
 	askedRate = 10_000
 )
 
-// ScrubProgress is how far a scrub that was asked for is.
+// ScrubProgress is the progress of a scrub on request.
 type ScrubProgress struct {
 	Running bool
-	Done    int            // pages
-	All     int            // of so many
-	Found   map[string]int // pages amiss, by what was wrong with them
-	Failed  int            // of these, those that could not be made anew
-	Unasked int            // pages that could not be looked at
+	Done    int            // pages compared
+	All     int            // pages to compare
+	Found   map[string]int // pages at fault, by reason
+	Failed  int            // of these, pages that could not be rebuilt
+	Unasked int            // pages that could not be read
 
-	Started, Ended time.Time // zero: it has not; of one that ended early Done is less than All
-	Err            error     // why it ended early
+	// Started and Ended are zero before they happen. If the scrub ended early, Done is less than
+	// All.
+	Started, Ended time.Time
+	Err            error // why it ended early
 }
 
-// Amiss reports whether something is left to be mended, or was not seen.
+// Amiss reports whether a page may still be at fault: a rebuild failed, or a page was not compared.
 func (p ScrubProgress) Amiss() bool {
 	return p.Failed > 0 || p.Unasked > 0 || p.Done < p.All || p.Err != nil
 }
 
-// asked is the scrub that was asked for last.
+// asked holds the latest scrub on request.
 type asked struct {
 	mu   sync.Mutex
 	last ScrubProgress
 }
 
-// ScrubNow compares the header of every page with the ledger, once, beside what the Recorder does of its own accord: rate pages a
-// second, 1 to [MaxScrubRate], or 0 for 10,000. What is amiss is made anew. progress is called after
-// every 64 pages or less, unless it is nil. What it returns is as of the end, also with an error, which is a [*NoLedgerError], an
-// [*InvalidError] of field "rate", [ErrClosed], or that of ctx.
+// ScrubNow compares the header of every page with the ledger once, besides the background scrub. It
+// rebuilds pages at fault. rate is in pages a second, 1 to [MaxScrubRate], or 0 for 10,000.
+// progress is called at the start and after every 64 pages or fewer, unless it is nil.
+//
+// ScrubNow returns the progress at the end, also with an error. The error is an [*InvalidError] of
+// field "rate", [ErrClosed], or that of ctx.
 func (r *Recorder) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if err := r.mayScrub(rate); err != nil {
 		return ScrubProgress{}, err
@@ -53,7 +57,7 @@ func (r *Recorder) ScrubNow(ctx context.Context, rate int, progress func(ScrubPr
 	return r.scrubRound(ctx, rate, progress)
 }
 
-// scrubRound is ScrubNow of what was checked.
+// scrubRound is ScrubNow with a rate that was checked.
 func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if rate == 0 {
 		rate = askedRate
@@ -68,7 +72,7 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 			some = append(some, r.pageNumber(pages, n))
 		}
 		begun := time.Now()
-		r.scrubSome(some, &p) //nolint:contextcheck // what is amiss is made anew, whoever goes away
+		r.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes
 		p.Done += len(some)
 		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
 			err = r.rest(ctx, pause)
@@ -89,7 +93,7 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 	return p, nil
 }
 
-// mayScrub checks what was asked for.
+// mayScrub checks the rate, and that the Recorder is not closed.
 func (r *Recorder) mayScrub(rate int) error {
 	switch {
 	case rate < 0 || rate > MaxScrubRate:
@@ -101,10 +105,10 @@ func (r *Recorder) mayScrub(rate int) error {
 	}
 }
 
-// scrubSome looks at pages, and has those made anew that are amiss.
+// scrubSome compares pages, and rebuilds those at fault.
 func (r *Recorder) scrubSome(pages []uint32, p *ScrubProgress) {
 	found, standings := r.inspect(pages)
-	unasked := len(pages) - len(standings) // all, where the store does not answer
+	unasked := len(pages) - len(standings) // all, if the store does not answer
 	for i := range standings {
 		if standings[i].Err != nil {
 			unasked++
@@ -123,8 +127,9 @@ func (p ScrubProgress) clone() ScrubProgress {
 	return p
 }
 
-// StartScrub has [Recorder.ScrubNow] go on in the background, and reports whether it began to: not where one is under way that was
-// started so.
+// StartScrub runs [Recorder.ScrubNow] in the background. It reports whether it started: it does not
+// if an earlier one that was started this way is still running. Errors are an [*InvalidError] of
+// field "rate", or [ErrClosed].
 func (r *Recorder) StartScrub(rate int) (started bool, err error) {
 	if err := r.mayScrub(rate); err != nil {
 		return false, err
@@ -134,7 +139,8 @@ func (r *Recorder) StartScrub(rate int) (started bool, err error) {
 	if r.asked.last.Running {
 		return false, nil
 	}
-	at := time.Now() // before the scrub takes its own time: a later one would look like a scrub of another process
+	// Before the scrub takes its own time: a later one would look like another process's scrub.
+	at := time.Now()
 	begun := r.background(func() {
 		last, err := r.scrubRound(r.base, rate, r.noteScrub)
 		last.Running, last.Err = false, err
@@ -155,7 +161,8 @@ func (r *Recorder) noteScrub(p ScrubProgress) {
 	r.asked.last = p
 }
 
-// ScrubStatus is how far the scrub is that [Recorder.StartScrub] started last; the zero value if none was.
+// ScrubStatus returns the progress of the latest scrub by [Recorder.StartScrub]; the zero value if
+// there was none.
 func (r *Recorder) ScrubStatus() ScrubProgress {
 	r.asked.mu.Lock()
 	defer r.asked.mu.Unlock()

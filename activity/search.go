@@ -6,24 +6,24 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// maxPooledHashes is the most hashes whose memory is used again, 1 MiB.
+// maxPooledHashes is the largest number of hashes whose memory is reused, 1 MiB.
 const maxPooledHashes = 1 << 16
 
-// Search looks for many ids in a [View] at once. First all ids are hashed, each once for all kinds of
-// its target; then Run tests their keys, kind by kind; then Hit and Match tell what was found. A Search
-// is for one goroutine, and ends with Release.
+// Search looks for many ids in a [View] at once. Hash hashes each id once, for all kinds of its
+// target. Then Run tests the keys, kind by kind. Then Hit and Match return the results. Release
+// ends the Search. A Search is for one goroutine.
 type Search struct {
 	view   *View
-	hashes []favfilter.Hash // of ids
-	ids    [Post + 1]span   // of hashes, by target
-	keys   []favfilter.Hash // scratch of Run
-	hits   []bool           // of hashes, those that Run found something of
+	hashes []favfilter.Hash // of ids, in the order of the calls of Hash
+	ids    [Post + 1]span   // which of the hashes each target has
+	keys   []favfilter.Hash // scratch memory of Run
+	hits   []bool           // for each hash, whether Run found anything
 }
 
-// span is a part of the hashes.
+// span is a range of the hashes.
 type span struct{ first, end int }
 
-// Search returns an empty search.
+// Search returns an empty search of the View.
 func (v *View) Search() *Search {
 	s, ok := v.searches.Get().(*Search)
 	if !ok {
@@ -33,8 +33,8 @@ func (v *View) Search() *Search {
 	return s
 }
 
-// Hash hashes an id that is looked for by kinds of that target. All ids of one target are hashed before
-// the first of the other.
+// Hash adds an id for the kinds of that target. All ids of one target must be added before the
+// first of the other target.
 func (s *Search) Hash(target Target, id string) {
 	ids := &s.ids[target]
 	if ids.end == 0 {
@@ -44,7 +44,7 @@ func (s *Search) Hash(target Target, id string) {
 	ids.end = len(s.hashes)
 }
 
-// Run looks for all ids that were hashed, by the first so many kinds of the View.
+// Run tests all hashed ids against the first kinds kinds of the View.
 func (s *Search) Run(kinds int) {
 	n := len(s.hashes)
 	s.hits = slices.Grow(s.hits[:0], n)[:n]
@@ -59,7 +59,7 @@ func (s *Search) Run(kinds int) {
 	}
 }
 
-// lookFor notes the ids whose key on that side is there.
+// lookFor sets the hits of the ids whose key on that side is present.
 func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	hashes, hits := s.hashes[ids.first:ids.end], s.hits[ids.first:ids.end]
 	start := l.direct
@@ -80,7 +80,7 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	}
 }
 
-// appendKeys appends the hashes of the keys that begin with start and go on with ids.
+// appendKeys appends the hashes of the keys that start combines to with each of ids.
 func appendKeys(
 	keys []favfilter.Hash, start favfilter.Start, ids []favfilter.Hash,
 ) []favfilter.Hash {
@@ -91,17 +91,17 @@ func appendKeys(
 	return keys
 }
 
-// Hit reports whether Run found anything of the n-th id of a target. Most candidates are no hits, and
-// nothing more has to be asked about these.
+// Hit reports whether Run found anything for the n-th id of a target. Most candidates have no hit,
+// and need no further check.
 func (s *Search) Hit(target Target, n int) bool { return s.hits[s.ids[target].first+n] }
 
-// Match is [View.Check] of the i-th kind with the n-th id of its target.
+// Match is [View.Check] of the i-th kind with the n-th id of the kind's target.
 func (s *Search) Match(i, n int) Match {
 	l := &s.view.kinds[i]
 	return s.view.match(l, s.hashes[s.ids[l.kind.Target].first+n])
 }
 
-// Release ends the Search: its memory is used again. The View stays.
+// Release ends the Search, and lets its memory be reused. The View remains valid.
 func (s *Search) Release() {
 	searches := s.view.searches
 	s.view, s.ids = nil, [Post + 1]span{}

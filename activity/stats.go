@@ -7,58 +7,59 @@ import (
 	"time"
 )
 
-// Stats is what a [Recorder] counted since it was opened.
+// Stats holds the counts of a [Recorder] since it was opened, and some current values.
 type Stats struct {
-	Rebuilds map[string]uint64 `json:"rebuilds"` // pages made anew, by what was wrong with them
+	Rebuilds map[string]uint64 `json:"rebuilds"` // rebuilt pages, by reason
 
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
-	ScrubRounds uint64            `json:"scrub_rounds"` // times that every page was, without one that could not be
-	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these ended, or since the Recorder was opened
-	ScrubRate   int               `json:"scrub_rate"`   // pages a second that there should be
-	ScrubAt     uint32            `json:"scrub_at"`     // where in its round the scrub is: a page
-	ScrubPages  uint32            `json:"scrub_pages"`  // of how many
-	Found       map[string]uint64 `json:"found"`        // pages that scrubs and polls found amiss, by what
-	Verified    uint64            `json:"verified"`     // pages whose keys were compared with the ledger
+	ScrubRounds uint64            `json:"scrub_rounds"` // complete rounds: every page was compared
+	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these, or since Open
+	ScrubRate   int               `json:"scrub_rate"`   // configured pages a second
+	ScrubAt     uint32            `json:"scrub_at"`     // next page of the current round
+	ScrubPages  uint32            `json:"scrub_pages"`  // number of pages in a round
+	Found       map[string]uint64 `json:"found"`        // pages found at fault, by reason
+	Verified    uint64            `json:"verified"`     // pages compared with the ledger key by key
 	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes
 
 	Polls       uint64        `json:"polls"`
 	PollsFailed uint64        `json:"polls_failed"`
-	PollAge     time.Duration `json:"poll_age_ns"` // since the last one that succeeded began
+	PollAge     time.Duration `json:"poll_age_ns"` // since the start of the last successful poll
 
 	FromStore   uint64 `json:"views_from_store"`   // views read from the store
 	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
-	FromImage   uint64 `json:"views_from_image"`   // those of them that needed not read the ledger either
+	FromImage   uint64 `json:"views_from_image"`   // of these, without the ledger either
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
-	PastReplica uint64 `json:"views_past_replica"` // views read from the store after a replica failed or was behind
-	ImageBytes  int    `json:"image_bytes"`        // held for that
+	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
+	ImageBytes  int    `json:"image_bytes"`        // memory held for views_from_image
 
 	Recorded map[string]uint64 `json:"recorded"` // activities that changed something, by kind
 
-	CacheHits   uint64 `json:"views_from_cache"` // views that needed not read the store
-	CacheMisses uint64 `json:"views_past_cache"` // views that had to, with a cache
-	CacheBytes  int    `json:"page_cache_bytes"` // held for that
+	CacheHits   uint64 `json:"views_from_cache"` // views that did not read the store
+	CacheMisses uint64 `json:"views_past_cache"` // views that did, although there is a cache
+	CacheBytes  int    `json:"page_cache_bytes"` // memory held for views_from_cache
 
 	SharedPages int     `json:"shared_pages"`  // pages that users share
-	KeysPerPage float64 `json:"keys_per_page"` // of these on average, as the last round of the scrub found them
-	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be, as they have too many keys; 0: it is well
+	KeysPerPage float64 `json:"keys_per_page"` // their mean number of keys, by the last scrub round
+	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be; 0: no change needed
 	Reshaping   bool    `json:"reshaping"`     // in the background of this Recorder
 
-	OwnPages int    `json:"own_pages"`    // users who have a page of their own
-	Probed   uint64 `json:"views_probed"` // views of pages too large to be read
+	OwnPages int    `json:"own_pages"`    // users with a dedicated page
+	Probed   uint64 `json:"views_probed"` // views of pages too large to read whole
 
 	Confirmed      uint64 `json:"confirmed"`       // positives that the ledger was asked about
-	FalsePositives uint64 `json:"false_positives"` // those of them that were false
+	FalsePositives uint64 `json:"false_positives"` // of these, the false ones
 
-	WithoutPage uint64 `json:"writes_without_page"` // acknowledged by the ledger and the staleness bound alone
-	Ended       uint64 `json:"ended"`               // activities removed because their time was over
+	// WithoutPage counts writes that were acknowledged by the ledger and the staleness bound alone.
+	WithoutPage uint64 `json:"writes_without_page"`
+	Ended       uint64 `json:"ended"` // activities removed because they had ended
 	Waiting     int64  `json:"writes_waiting"`
-	Rebuilding  int    `json:"rebuilding"` // pages being made anew, or waiting for that
+	Rebuilding  int    `json:"rebuilding"` // pages in rebuild, or waiting for it
 
-	PagesDown  bool `json:"pages_down"`  // the store did not answer when it was last asked
+	PagesDown  bool `json:"pages_down"`  // the store did not answer the last call
 	LedgerDown bool `json:"ledger_down"` // the last poll failed
 }
 
-// counters are behind Stats.
+// counters holds the counts of Stats.
 type counters struct {
 	scrubbed, scrubRounds, verified, alarms atomic.Uint64
 	polls, pollsFailed                      atomic.Uint64
@@ -67,8 +68,8 @@ type counters struct {
 	withoutPage, ended                      atomic.Uint64
 	confirmed, falsePositives               atomic.Uint64
 
-	load     atomic.Pointer[load] // of the last whole round of the scrub
-	roundEnd atomic.Int64         // when that ended, as elapsed; 0: none has
+	load     atomic.Pointer[load] // of the last complete round of the scrub
+	roundEnd atomic.Int64         // when that round ended, as elapsed; 0: none has
 	scrubAt  atomic.Uint32
 
 	mu       sync.Mutex
@@ -76,7 +77,7 @@ type counters struct {
 	recorded map[string]uint64
 }
 
-// record counts what changed something.
+// record counts the activities that changed something.
 func (c *counters) record(activities []Activity, outcomes []Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +91,7 @@ func (c *counters) record(activities []Activity, outcomes []Outcome) {
 	}
 }
 
-// found counts a page that is amiss.
+// found counts a page at fault.
 func (c *counters) found(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +101,7 @@ func (c *counters) found(reason string) {
 	c.amiss[reason]++
 }
 
-// counts are the counters as they stand.
+// counts returns the current counts.
 func (c *counters) counts() Stats {
 	s := Stats{
 		Scrubbed:    c.scrubbed.Load(),
@@ -128,7 +129,7 @@ func (c *counters) counts() Stats {
 	return s
 }
 
-// Stats returns the counts as they stand.
+// Stats returns the current counts.
 func (r *Recorder) Stats() Stats {
 	s := r.stats.counts()
 	s.Waiting = r.waiting.Load()
@@ -143,7 +144,7 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// sizes fills in how many pages there are, what is held of them, and which are under way.
+// sizes fills in the numbers of pages, of held bytes, and of rebuilds and reshapes in progress.
 func (r *Recorder) sizes(s *Stats) {
 	pages := r.placements.census()
 	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), r.identity.Pages+uint32(pages.len())

@@ -10,20 +10,20 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// PageState is how a page stood when it was last looked at.
+// PageState is the state of a page when it was last observed.
 type PageState uint8
 
 // States of a page.
 const (
-	PageUnknown  PageState = iota // it was not looked at yet
+	PageUnknown  PageState = iota // not observed yet
 	PageSound                     // as the ledger has it
-	PageUnused                    // there is none, and nobody on it has done anything
-	PageMissing                   // there is none
-	PageDamaged                   // it cannot be read, or is half of one
-	PageBehind                    // it lacks writes that the ledger has
-	PageForeign                   // it is of another ledger, or another page
-	PageAhead                     // it has writes of a ledger that was set back
-	PageOverfull                  // it reports absent keys more often than it may
+	PageUnused                    // there is none, and none is needed
+	PageMissing                   // there is none, although one is needed
+	PageDamaged                   // unreadable or torn
+	PageBehind                    // stale: it lacks changes of the ledger
+	PageForeign                   // of another ledger, or another page
+	PageAhead                     // it has changes that the ledger lost in a restore
+	PageOverfull                  // its false-positive rate is too high
 )
 
 func (s PageState) String() string {
@@ -34,10 +34,10 @@ func (s PageState) String() string {
 	return names[0]
 }
 
-// Amiss reports whether a page that stands so has to be made anew.
+// Amiss reports whether a page in this state has to be rebuilt.
 func (s PageState) Amiss() bool { return s >= PageMissing }
 
-// stateOf is the state that a fault leaves a page in.
+// stateOf returns the state of a page with that fault.
 func stateOf(fault string) PageState {
 	for s := PageMissing; s <= PageOverfull; s++ {
 		if s.String() == fault {
@@ -47,41 +47,47 @@ func stateOf(fault string) PageState {
 	return PageSound
 }
 
-// SurveyedPage is a page as it was last looked at: by the scrub, or when it was made anew.
+// SurveyedPage is a page as last observed: by the scrub, or when it was rebuilt.
 type SurveyedPage struct {
 	Number   uint32
-	Own      bool // of one user alone
+	Own      bool // dedicated to one user
 	State    PageState
 	Keys     uint32
-	Bytes    uint32        // of both its strings
-	Fill     float64       // share of its bits that are set, 0 to 1, to within 1/65,535
-	Collided float64       // share of its regions that are marked as shared, the same
-	Rate     float64       // false-positive rate of one key; 0 where it has grown, and its header does not tell
-	Behind   uint64        // changes of the ledger that it lacked
-	Age      time.Duration // since it was looked at, in whole seconds; 0 where it was not
+	Bytes    uint32  // of bits and collision bitmap
+	Fill     float64 // share of set bits, 0 to 1, to within 1/65,535
+	Collided float64 // share of regions with a collision bit, the same
+	// Rate is the false-positive rate of one key; 0 if the page has grown, since its header then
+	// does not tell.
+	Rate   float64
+	Behind uint64        // changes of the ledger that it lacked
+	Age    time.Duration // since it was observed, in whole seconds; 0 if never
 }
 
-// SurveyTotals are sums over all pages.
+// SurveyTotals holds sums over all pages.
 type SurveyTotals struct {
-	Pages  int    // that there are
-	Own    int    // of them, those of one user alone
-	Looked int    // those that were looked at
-	Amiss  int    // those that were found amiss, and are not known to have been made anew
-	Keys   uint64 // of those that were looked at
-	Bytes  uint64 // the same
+	Pages  int    // number of pages
+	Own    int    // of these, dedicated pages
+	Looked int    // of all, pages observed
+	Amiss  int    // of these, pages found at fault and not known to be rebuilt
+	Keys   uint64 // of the observed pages
+	Bytes  uint64 // of the observed pages
 }
 
-// glance is what is kept of a look at a page, in 16 bytes.
+// glance is the observation of a page, packed into 16 bytes.
 type glance struct {
-	keys     uint32
-	size     uint32 // bytes of both strings, and from bit 27 on one less than the bits a key sets
-	seen     uint32 // seconds since the Recorder was opened, in 27 bits; then whether the page has grown; from bit 28 on the state
-	fill     uint16 // of 65,535
+	keys uint32
+	// size has the bytes of bits and collision bitmap. From bit 27 on it has the number of bits
+	// that a key sets, minus one.
+	size uint32
+	// seen has the seconds since the Recorder was opened, in 27 bits. Then follow one bit for
+	// whether the page has grown, and from bit 28 on the state.
+	seen     uint32
+	fill     uint16 // in 1/65,535
 	collided uint16
 }
 
 const (
-	glanceSizeBits  = 27 // favfilter.MaxBits take less, marks included
+	glanceSizeBits  = 27 // favfilter.MaxBits and their collision bitmap take fewer
 	glanceGrown     = 1 << 27
 	glanceStateBits = 28
 	glanceWhole     = math.MaxUint16
@@ -101,7 +107,7 @@ func newGlance(state PageState, st favfilter.Standing, seen time.Duration) glanc
 	return g
 }
 
-// shareOf is set of all as 0 to 65,535: only nothing is 0.
+// shareOf returns set/all, scaled to 0 to 65,535. Only 0 of all becomes 0.
 func shareOf(set, all uint32) uint16 {
 	if set == 0 || all == 0 {
 		return 0
@@ -113,7 +119,7 @@ func (g glance) state() PageState { return PageState(g.seen >> glanceStateBits) 
 
 func (g glance) bytes() uint32 { return g.size & (1<<glanceSizeBits - 1) }
 
-// page is the glance at now, which is since the Recorder was opened.
+// page unpacks a glance. now is the time since the Recorder was opened.
 func (g glance) page(number uint32, own bool, now time.Duration) SurveyedPage {
 	p := SurveyedPage{Number: number, Own: own, State: g.state()}
 	if p.State == PageUnknown {
@@ -131,17 +137,18 @@ func (g glance) page(number uint32, own bool, now time.Duration) SurveyedPage {
 	return p
 }
 
-// surveyChunk is how many home pages are kept in one piece.
+// surveyChunk is the number of home pages in one chunk of memory.
 const surveyChunk = 1024
 
-// survey is what was last seen of every page: 16 bytes for each home page, in pieces of 16 KiB that are made when one of
-// theirs is looked at (256 MiB for 2^24 pages), and some 40 for each other page.
+// survey holds the last observation of every page. A home page takes 16 bytes, in chunks of 16 KiB
+// that are allocated when one of their pages is first observed: 256 MiB for 2^24 pages. Any other
+// page takes some 40 bytes.
 type survey struct {
 	mu     sync.RWMutex
 	homes  []*[surveyChunk]glance
 	others map[uint32]glance
-	behind map[uint32]uint64 // changes that pages lack which are behind
-	totals SurveyTotals      // but for Pages and Own
+	behind map[uint32]uint64 // number of changes that stale pages lack
+	totals SurveyTotals      // without Pages and Own
 }
 
 func newSurvey(homes uint32) survey {
@@ -151,7 +158,7 @@ func newSurvey(homes uint32) survey {
 	}
 }
 
-// put keeps a glance; the zero value forgets the page.
+// put stores a glance; the zero value forgets the page.
 func (s *survey) put(page uint32, g glance, behind uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +171,7 @@ func (s *survey) put(page uint32, g glance, behind uint64) {
 	s.count(g, 1)
 }
 
-// swap puts g in place of the glance that it returns.
+// swap replaces the glance of a page by g, and returns the old one.
 func (s *survey) swap(page uint32, g glance) (old glance) {
 	if page >= ledger.OwnPages {
 		old = s.others[page]
@@ -186,7 +193,7 @@ func (s *survey) swap(page uint32, g glance) (old glance) {
 	return old
 }
 
-// count adds a glance to the totals, or takes it out.
+// count adds a glance to the totals (n = 1), or subtracts it (n = -1).
 func (s *survey) count(g glance, n int) {
 	if g.state() == PageUnknown {
 		return
@@ -195,11 +202,11 @@ func (s *survey) count(g glance, n int) {
 	if g.state().Amiss() {
 		s.totals.Amiss += n
 	}
-	s.totals.Keys += uint64(n) * uint64(g.keys) // the other way round for -1
+	s.totals.Keys += uint64(n) * uint64(g.keys) // wraps around for -1
 	s.totals.Bytes += uint64(n) * uint64(g.bytes())
 }
 
-// keep forgets pages that are no home pages and that nobody has any more.
+// keep forgets pages that are not home pages, and that no user has any more.
 func (s *survey) keep(others *census) {
 	s.mu.RLock()
 	var gone []uint32
@@ -214,18 +221,19 @@ func (s *survey) keep(others *census) {
 	}
 }
 
-// glanced keeps how a page stands.
+// glanced stores the observed state of a page.
 func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, behind uint64) {
 	if page < ledger.OwnPages && !r.placements.of(page).usesHome(page) {
-		r.survey.put(page, glance{}, 0) // nobody is on it
+		r.survey.put(page, glance{}, 0) // no users
 		return
 	}
 	r.survey.put(page, newGlance(state, st, time.Since(r.opened)), behind)
 }
 
-// Survey goes through all pages as they were last looked at, those that users share first and those of one user alone
-// after them, each in ascending order of number. It asks nobody, takes less than 0.1 us a page, and may go on while pages
-// are looked at: each is as it was at some moment, and those that come or go meanwhile may be missing.
+// Survey yields every page as last observed: first shared pages, then dedicated ones, each in
+// ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
+// a page. It may run while pages are observed: each page is yielded as of some moment, and pages
+// that are added or removed meanwhile may be missing.
 func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		now := time.Since(r.opened)
@@ -243,7 +251,8 @@ func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
 	}
 }
 
-// eachHome yields the home pages that are used, in ascending order, and reports whether it got to the end.
+// eachHome yields the home pages in use, in ascending order, and reports whether it reached the
+// end.
 func (s *survey) eachHome(pages uint32, used func(page uint32) bool, now time.Duration, yield func(SurveyedPage) bool) bool {
 	for first := uint32(0); first < pages; first += surveyChunk {
 		chunk := s.chunk(first / surveyChunk)
@@ -256,7 +265,7 @@ func (s *survey) eachHome(pages uint32, used func(page uint32) bool, now time.Du
 	return true
 }
 
-// chunk is a copy of the glances at the n-th piece of the home pages.
+// chunk returns a copy of the n-th chunk of glances at home pages.
 func (s *survey) chunk(n uint32) (glances [surveyChunk]glance) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -266,14 +275,14 @@ func (s *survey) chunk(n uint32) (glances [surveyChunk]glance) {
 	return glances
 }
 
-// other is the glance at a page that is no home page.
+// other returns the glance at a page that is not a home page.
 func (s *survey) other(page uint32) glance {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.others[page]
 }
 
-// page is a glance in words.
+// page unpacks a glance.
 func (s *survey) page(g glance, number uint32, own bool, now time.Duration) SurveyedPage {
 	p := g.page(number, own, now)
 	if p.State == PageBehind {
@@ -284,21 +293,22 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 	return p
 }
 
-// SurveyTotals returns sums over all pages as they were last looked at.
+// SurveyTotals returns sums over all pages as last observed.
 func (r *Recorder) SurveyTotals() SurveyTotals {
 	t, pages := r.survey.sums(), r.placements.census()
 	t.Pages, t.Own = pages.homes+pages.len(), len(pages.own)
 	return t
 }
 
-// sums are the totals, but for Pages and Own.
+// sums returns the totals without Pages and Own.
 func (s *survey) sums() SurveyTotals {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.totals
 }
 
-// stateAlone is how a page stands by what it says itself. Without a ledger nobody can tell whether one is missing.
+// stateAlone returns the state of a page by its own content. Without a ledger a missing page cannot
+// be told from an unused one.
 func (r *reader) stateAlone(st favfilter.Standing) PageState {
 	switch {
 	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:

@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// enoughCleared is how many bits a removal has to clear to be let be. A key with
-	// fewer cleared is reported again when keys that come later happen to set just
-	// those; with four, that happens to fewer than one in 1,000 even if a quarter of
-	// the page comes later.
+	// enoughCleared is the number of bits that a removal must clear; otherwise the page is rebuilt.
+	// A removed key is reported again if later keys happen to set its cleared bits. With four, that
+	// happens to fewer than one in 1,000 even if a quarter of the page's keys come later.
 	enoughCleared = 4
-	// idleShare is how many times as long as it works the tidying rests.
+	// idleShare is how many times longer than the work the pause after it is.
 	idleShare = 4
-	// tidyPause is how long it rests when it could not work.
+	// tidyPause is the pause after work that was not possible.
 	tidyPause = time.Second
 )
 
-// tidying is the pages to be made anew because removals left much of keys in them, each
+// tidying lists the pages to rebuild because removals left too many bits of keys in them, each
 // once, in the order found.
 type tidying struct {
 	mu     sync.Mutex
 	listed map[uint32]bool
 	order  []uint32
-	more   chan struct{} // holds one while there may be some
+	more   chan struct{} // has an element while there may be pages
 }
 
 func newTidying() tidying {
@@ -57,8 +56,8 @@ func (d *tidying) next() (page uint32, ok bool) {
 	return page, true
 }
 
-// tidyLoop makes the pages anew, one at a time and resting in between. Undone keys are
-// reported a little more often until then, and not from then on.
+// tidyLoop rebuilds these pages, one at a time, with pauses. Until then, removed keys are reported
+// a little more often.
 func (r *Recorder) tidyLoop() {
 	for {
 		select {
@@ -92,9 +91,10 @@ func (r *Recorder) tidyNext() bool {
 	}
 }
 
-// tidy reports false if ledger or store is down, or another large page has to be waited for.
+// tidy rebuilds a page. It returns false if ledger or store is down, or if another large page is in
+// progress.
 func (r *Recorder) tidy(page uint32) bool {
-	if r.inParts(page) { // it would keep the other pages waiting
+	if r.inParts(page) { // other pages would have to wait for it
 		begun := r.largeWork(func(ctx context.Context) { r.tidyWithin(ctx, page) })
 		if !begun {
 			r.tidying.add(page)
@@ -111,6 +111,6 @@ func (r *Recorder) tidyWithin(ctx context.Context, page uint32) bool {
 	if err == nil && f.storeErr == nil && f.placed {
 		return true
 	}
-	r.tidying.add(page) // somebody wrote to it meanwhile, or ledger or store is down
+	r.tidying.add(page) // written to meanwhile, or ledger or store is down
 	return err == nil && f.storeErr == nil
 }

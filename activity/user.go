@@ -9,17 +9,20 @@ import (
 )
 
 const (
-	// userBatch is how many rows of a user are read at a time, to be exported.
+	// userBatch is the number of a user's rows that an export reads at a time.
 	userBatch = 1000
-	// deleteBatch is how many are removed at a time. Writes of others wait for the transaction, and the page of each row may
-	// have to be made anew, within pageTimeout.
+	// deleteBatch is the number of rows removed at a time. Other writes wait for the transaction,
+	// and the page of each row may have to be rebuilt, within pageTimeout.
 	deleteBatch = 1000
 )
 
-// Export calls each for every activity of user that the ledger keeps, by kind and target, as they
-// stand while it goes on; an empty user stands for all, in no particular order. What others did with the user is
-// theirs, and is left out. Windows cannot be exported: nobody can tell what a
-// filter holds. Errors are an [*InvalidError], an [*UnavailableError], or what each returned.
+// Export calls each for every activity of user that the ledger keeps, in the order of kind and
+// target. An empty user stands for all users, in no particular order; a user who moves between
+// pages meanwhile may be met twice. Export reads the ledger in parts, not as one snapshot.
+//
+// Activities of others with the user belong to the others, and are left out. Windows cannot be
+// exported, because a filter cannot list its keys. Errors are an [*InvalidError], an
+// [*UnavailableError], or what each returned.
 func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) error) error {
 	if user == "" {
 		return r.exportAll(ctx, each)
@@ -45,7 +48,8 @@ func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) 
 	}
 }
 
-// exportAll goes from home to home, so that nobody is missed who moves meanwhile; they may be met twice.
+// exportAll goes from home page to home page. So it misses no user who moves meanwhile, but may
+// meet one twice.
 func (r *Recorder) exportAll(ctx context.Context, each func(Activity) error) error {
 	if err := r.learnHomes(ctx); err != nil {
 		return fmt.Errorf("export all users: %w", unavailable("ledger", err))
@@ -59,18 +63,19 @@ func (r *Recorder) exportAll(ctx context.Context, each func(Activity) error) err
 	return nil
 }
 
-// exported is a page that several homes may have.
+// exported is a page that several homes may share.
 type exported struct {
 	page, moves uint32
 	rows        []ledger.Row // nil: no page
 }
 
-// exportHome looks again for users who have moved since it was learned where they are.
+// exportHome exports the users of one home. It starts again if users moved since their pages were
+// read from the ledger.
 func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, each func(Activity) error) error {
 	for range maxMoves {
 		placed := r.placements.of(home)
 		if placed != nil {
-			// Before the pages that are shared: who comes back to one of these is met here.
+			// Before the shared pages: a user who moves back to one of these is met here.
 			for hash := range placed.own {
 				if err := r.exportHash(ctx, hash, each); err != nil {
 					return fmt.Errorf("export all users: %w", err)
@@ -91,7 +96,8 @@ func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, 
 	return unavailable("ledger", fmt.Errorf("export all users: those of home %d moved between pages %d times meanwhile", home, maxMoves))
 }
 
-// exportHash reads the rows of a user who has a page of their own, which may be very many, some at a time.
+// exportHash reads the rows of a user with a dedicated page. These may be very many, so it reads
+// them in parts.
 func (r *Recorder) exportHash(ctx context.Context, hash uint64, each func(Activity) error) error {
 	for after := (*ledger.Row)(nil); ; {
 		rows, err := r.ledger.OfHash(ctx, hash, after, userBatch)
@@ -105,8 +111,8 @@ func (r *Recorder) exportHash(ctx context.Context, hash uint64, each func(Activi
 	}
 }
 
-// sharedRows returns the rows of those users of a home who have no page of their own, and whether that is all of them: none
-// of the pages knows of more moves than placed.
+// sharedRows returns the rows of a home's users who have no dedicated page. whole reports whether
+// these are all: no page knows of more moves than placed.
 func (r *Recorder) sharedRows(
 	ctx context.Context, home uint32, placed *placement, last *exported,
 ) (rows []ledger.Row, whole bool, err error) {
@@ -146,7 +152,7 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 	for _, row := range rows {
 		k := kinds[row.Kind]
 		if k.of != "" && k.of != row.Kind || !row.Until.IsZero() && !row.Until.After(now) {
-			continue // the other side of somebody's activity, or over
+			continue // the other side of an activity, or ended
 		}
 		if err := each(Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}); err != nil {
 			return err
@@ -155,14 +161,16 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 	return nil
 }
 
-// DeleteUser removes every trace of user: their activities, those of others with them, from the
-// ledger, the pages and the windows. Pages that held any are not changed but made anew, so that not a bit of them is
-// left; what could not be made anew is behind the ledger, and nobody uses it before it has been. It returns how many activities
-// were removed, also with an error: then some are left, and it may be called again, of any Recorder. What is
-// recorded of the user meanwhile may stay.
+// DeleteUser removes every trace of user from the ledger, the pages and the windows: the user's
+// activities, and those of others with the user. It rebuilds each page that held any, so that not a
+// bit of them remains. A page that could not be rebuilt is stale, and is not used before a rebuild.
 //
-// Windows of kinds that the Recorder does not have, or had with another length or other parts, stay until they
-// end; so do those in the process of another Recorder.
+// DeleteUser returns the number of activities removed, also with an error. After an error some are
+// left: call DeleteUser again, of any Recorder. Activities recorded with the user meanwhile may
+// stay.
+//
+// Some windows stay until they end: those cached in the process of another Recorder, and those of
+// kinds that this Recorder does not have, or had with another length or number of parts.
 func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
 	if err := CheckID(user, "user"); err != nil {
 		return 0, err
@@ -183,13 +191,14 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 	}
 	for page := range touched {
 		mark := r.sequences.of(page)
-		if want := mark.required.Load(); mark.stood.Load() < want { // making it anew failed
+		// The rebuild failed.
+		if want := mark.required.Load(); mark.stood.Load() < want {
 			if err := r.stand(ctx, page, want); err != nil {
 				return deleted, fmt.Errorf("delete a user: %w", err)
 			}
 		}
 	}
-	// What was undone before has left bits as well.
+	// Activities that were undone earlier have left bits as well.
 	if err := r.move(ctx, hash, r.ledger.MoveIn); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
@@ -204,7 +213,8 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 	return deleted, nil
 }
 
-// ownedInTurn returns some rows of a user, and the next ones when it is called again: it does not pass those again that were removed.
+// ownedInTurn returns a function that returns the next rows of a user on each call. It does not go
+// through removed rows again.
 func (r *Recorder) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
 	var after *ledger.Item
 	return func() ([]ledger.Row, error) {
@@ -216,7 +226,8 @@ func (r *Recorder) ownedInTurn(ctx context.Context, hash uint64, user string) fu
 	}
 }
 
-// decided is err, but not that nothing was done, where something was.
+// decided returns err. If some rows were deleted already, an ErrOverloaded becomes an
+// [*UnavailableError], because the former says that nothing was changed.
 func decided(deleted int, err error) error {
 	if deleted > 0 && errors.Is(err, ErrOverloaded) {
 		return unavailable("ledger", err)
@@ -224,8 +235,8 @@ func decided(deleted int, err error) error {
 	return err
 }
 
-// deleteRows removes what rows returns, again and again until that is nothing, with the rows on the
-// other side, and adds the pages that held any to touched.
+// deleteRows calls rows until it returns none, and removes what it returned, with the rows on the
+// other side. It adds the pages that held any to touched.
 func (r *Recorder) deleteRows(
 	ctx context.Context, hash uint64, rows func() ([]ledger.Row, error), touched map[uint32]bool,
 ) (deleted int, err error) {
@@ -258,7 +269,7 @@ func (r *Recorder) deleteRows(
 	}
 }
 
-// removal takes a row out, with the one on the other side.
+// removal returns the change that removes a row and the one on the other side.
 func (r *Recorder) removal(row ledger.Row, k rowKind) ledger.Change {
 	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
 	if k.mirror != "" {

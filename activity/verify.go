@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// verify compares the keys of one page with the ledger and makes it anew, for what a header
-// cannot tell: bits and marks that flipped. The scrub does not wait for a large page.
+// verify compares the keys of one page with the ledger and rebuilds the page, to repair what a
+// header cannot reveal: flipped bits and collision bits. The scrub does not wait for a large page.
 func (r *Recorder) verify(page uint32) {
 	large := r.inParts(page)
 	if !large {
@@ -23,14 +23,14 @@ func (r *Recorder) verify(page uint32) {
 	}
 }
 
-// verifyWithin returns why the page could not be compared, which a later round does.
+// verifyWithin returns why the page could not be compared. A later round tries again.
 func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) error {
 	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.pageID(page)})
 	if err != nil {
 		return err
 	}
 	if loaded[0].Damage != nil {
-		r.repair([]misfit{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has a limit of its own
+		r.repair([]misfit{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has its own limit
 	}
 	if loaded[0].Page == nil {
 		return nil
@@ -41,7 +41,7 @@ func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) er
 	}
 	h := loaded[0].Page.Header()
 	if h.Sequence != keys.standing.Sequence || h.Identity != r.identity {
-		return nil // changed between the two looks, or a scrub's to find
+		return nil // changed between the reads, or left to the scrub
 	}
 	r.stats.verified.Add(1)
 	count, whole := 0, true
@@ -54,7 +54,7 @@ func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) er
 		r.repair([]misfit{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
 		return nil
 	}
-	// Nothing tells whether collision marks are as they should be. Anew, they are.
+	// Nothing reveals wrong collision bits. A rebuild makes them right.
 	const reason = "verified"
 	r.noteRepair(ctx, page, reason, r.remake(ctx, page, h.Sequence, reason))
 	return nil

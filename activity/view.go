@@ -10,59 +10,60 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// View is one user's activities, as they stood at some moment after the View was
-// asked for. It is not safe for concurrent use.
+// View is a snapshot of one user's activities, taken at some moment after the View was asked for.
+// It is not safe for concurrent use.
 type View struct {
-	// Degraded names the kinds that cannot be checked, and why: their matches are None.
+	// Degraded names the kinds that cannot be checked, and why. Their matches are None.
 	Degraded []Degraded
 
 	searches *sync.Pool // of *Search
 	seed     uint64
 	userHash uint64
-	ledger   bool            // kinds that the ledger keeps are viewed
-	number   uint32          // of the page of these
-	page     *favfilter.Page // of these; nil if none is viewed, or the page was probed
+	ledger   bool            // the View has kinds that the ledger keeps
+	number   uint32          // of the page of these kinds
+	page     *favfilter.Page // their page; nil without such kinds, or if the page was probed
 	ids      iter.Seq2[Target, string]
-	sought   *sought // ids, hashed, if the page may be probed
-	probed   *probed // instead of the page
+	sought   *sought // hashed ids, if the page may be probed
+	probed   *probed // result of the probe, instead of the page
 	kinds    []lookup
 }
 
-// Degraded is a kind that could not be checked.
+// Degraded names a kind that could not be checked, and the reason.
 type Degraded struct {
 	Kind   string
 	Reason string
 }
 
-// Match is how an id was found.
+// Match is the side on which an id was found.
 type Match uint8
 
 // Matches.
 const (
-	None    Match = iota // not found: certain
-	Direct               // the user has the activity with it
-	Reverse              // it has the two-way activity with the user
+	None    Match = iota // not found; this is certain
+	Direct               // the user has the activity with the id
+	Reverse              // the id has the two-way activity with the user
 )
 
 // lookup finds the activities of one kind.
 type lookup struct {
 	kind   Kind
-	page   *favfilter.Page // of a kind that the ledger keeps
-	window *seen.Window    // of one with a window; nil: not to be checked
-	// starts of keys, hashed: of the user's activities, and of those of others with the user.
+	page   *favfilter.Page // for a kind that the ledger keeps
+	window *seen.Window    // for a kind with a window; nil: the kind is degraded
+	// direct and reverse are the hashed starts of two sorts of keys: of the user's activities, and
+	// of others' activities with the user.
 	direct, reverse favfilter.Start
-	twoWay          bool // there are the latter
-	// places in probed.found of the first id that is sought, for each start.
+	twoWay          bool // there are reverse keys
+	// directAt and reverseAt are the places in probed.found of the first sought id, for each start.
 	directAt, reverseAt int
 }
 
-// View reads what user has done, and had done to them, of the given kinds: one command to the store,
-// whatever the number of kinds, unless the page has to be rebuilt. Without the store it is read from
-// the ledger, and kinds with a window are degraded.
+// View reads the user's activities of the given kinds, and those of two-way kinds that others have
+// with the user. It takes one command to the store, for any number of kinds, unless the page has to
+// be rebuilt. While the store is down, View reads the ledger, and kinds with a window are degraded.
 //
-// ids yields all that the View is going to be asked for, or is nil. It is used where the page is too
-// large to be read with each feed: the keys of these ids alone are looked for in the store then, and
-// any other id counts as found.
+// ids yields every id that the View will be asked about, or is nil. View uses it if the page is too
+// large to be read for each feed. It then looks up only the keys of these ids in the store, and any
+// other id counts as found.
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
 func (r *Recorder) View(
@@ -73,7 +74,7 @@ func (r *Recorder) View(
 	return v, r.fill(ctx, v)
 }
 
-// newView returns a View of which nothing has been read yet.
+// newView returns a View that has not read anything yet.
 func (r *reader) newView(user string, kinds []Kind) *View {
 	v := &View{
 		searches: &r.searches, seed: r.identity.Seed,
@@ -91,7 +92,7 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 	return v
 }
 
-// fill reads what v looks at.
+// fill reads the pages that v needs.
 func (r *Recorder) fill(ctx context.Context, v *View) error {
 	loaded, storeErr, err := r.read(ctx, v)
 	if err != nil {
@@ -101,7 +102,8 @@ func (r *Recorder) fill(ctx context.Context, v *View) error {
 	return nil
 }
 
-// take gives the kinds of v what was read: the page, and of windows what was loaded.
+// take hands each kind of v its data: the page to kinds that the ledger keeps, and the loaded parts
+// to windows.
 func (v *View) take(ctx context.Context, loaded []favfilter.Loaded, storeErr error) {
 	for i := range v.kinds {
 		l := &v.kinds[i]
@@ -118,8 +120,8 @@ func (v *View) take(ctx context.Context, loaded []favfilter.Loaded, storeErr err
 	}
 }
 
-// read gives the View the page of the ledger, if that is viewed, and returns the parts of windows. It follows a user who
-// moves to another page meanwhile.
+// read gives the View the page of the kinds that the ledger keeps, if it has any, and returns the
+// parts of windows. If the user moves to another page meanwhile, read follows.
 func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loaded, storeErr, err error) {
 	for range maxMoves {
 		page, moves, known := r.keepUp(ctx, v.userHash)
@@ -127,7 +129,7 @@ func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loade
 		if err != nil || !v.ledger {
 			return windows, storeErr, err
 		}
-		// By what is known now: of what was known when the reading began, users may have moved twice since.
+		// Compare with the moves known now: since the read began, users may have moved twice.
 		found := v.header().Moves
 		if now, moves := r.placeOf(v.userHash); now == page && moves == found {
 			return windows, storeErr, nil
@@ -139,12 +141,14 @@ func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loade
 	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
 }
 
-// readPage is read with the user on the given page, of which so many moves are known. known says that what the ledger has is.
+// readPage is read for a user on the given page, of which moves moves are known. known reports
+// whether the process's state of the ledger is current.
 func (r *Recorder) readPage(
 	ctx context.Context, v *View, page, moves uint32, known bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
 	v.number = page
-	want := r.sequences.of(page).required.Load() // before the read: what is written meanwhile may miss
+	// Taken before the read: the View may miss writes that are acknowledged meanwhile.
+	want := r.sequences.of(page).required.Load()
 	held := r.heldPage(v, page, moves, want, known)
 	var parts []favfilter.PageID
 	if v.ledger && held == nil {
@@ -202,9 +206,10 @@ func (r *reader) appendWindows(parts []favfilter.PageID, v *View) []favfilter.Pa
 	return parts
 }
 
-// current returns the page that was loaded if it may be used, at want or beyond; else
-// one made anew, or made anew before while the store was down. The latter only if want is known to be what
-// readers have to see: nobody else keeps such a page up to date.
+// current returns the loaded page if its sequence is at least want and nothing is wrong with it.
+// Otherwise it returns a rebuilt page: a new one, or one that was rebuilt while the store was down.
+// The latter is used only if want is known to be the required sequence, because no other process
+// updates such a page.
 func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded, known bool) (*favfilter.Page, error) {
 	reason := r.fault(ctx, number, want, standing(l))
 	if reason == "" {
@@ -217,7 +222,8 @@ func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l fa
 			return page, nil
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, pageTimeout) // the rebuild of a large page may take minutes
+	// The rebuild of a large page may take minutes.
+	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	f, err := r.rebuild(limited, number, want, reason, maxFlights)
 	switch {
@@ -229,7 +235,7 @@ func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l fa
 	return f.page, nil
 }
 
-// standing is l as [favfilter.Store.Peek] would have told.
+// standing returns l as [favfilter.Store.Peek] would have returned it.
 func standing(l favfilter.Loaded) favfilter.Standing {
 	if l.Page == nil {
 		return favfilter.Standing{Missing: l.Damage == nil, Damage: l.Damage}
@@ -237,8 +243,8 @@ func standing(l favfilter.Loaded) favfilter.Standing {
 	return favfilter.Standing{Header: l.Page.Header()}
 }
 
-// fault says why a page that was found standing so must not be used for what has to be
-// at want or beyond; "" if it may.
+// fault returns why a page in the state st must not be used where at least the sequence want is
+// required. "" means that the page may be used.
 func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st favfilter.Standing) string {
 	h := st.Header
 	switch {
@@ -261,9 +267,8 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 	}
 }
 
-// ahead reports whether the page stands at a sequence that the ledger never gave
-// out, as after the ledger was set back. Where the ledger cannot be asked, the
-// page is believed.
+// ahead reports whether the page has a sequence that the ledger never gave out, as after a restore
+// of the ledger from a backup. If the ledger cannot be asked, the page counts as valid.
 func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bool {
 	if sequence <= r.sequences.of(number).known.Load() {
 		return false
@@ -280,20 +285,20 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 	return sequence > known
 }
 
-// Checks reports whether the i-th kind that the View was made for can be checked: it is not among
-// those that are degraded.
+// Checks reports whether the i-th kind of the View can be checked, that is, whether it is not
+// degraded.
 func (v *View) Checks(i int) bool {
 	l := &v.kinds[i]
 	return l.kind.InLedger() || l.window != nil
 }
 
-// Check looks for id among the activities of the i-th kind that the View was made for.
-// A match may be a false positive; of a two-way kind it is the first of two that there may be.
+// Check looks for id among the activities of the i-th kind of the View. A match may be a false
+// positive. If a two-way kind matches on both sides, Check returns Direct; see [View.Matches].
 func (v *View) Check(i int, id string) Match {
 	return v.match(&v.kinds[i], favfilter.HashKey(v.seed, id))
 }
 
-// match is Check with an id of that hash.
+// match is Check for a hashed id.
 func (v *View) match(l *lookup, target favfilter.Hash) Match {
 	switch {
 	case l.window != nil:
@@ -310,7 +315,7 @@ func (v *View) match(l *lookup, target favfilter.Hash) Match {
 	}
 }
 
-// Matches is [View.Check] with all that is found: Direct, Reverse, both, or nothing.
+// Matches is like [View.Check] but returns every match: Direct, Reverse, both, or none.
 func (v *View) Matches(i int, id string) []Match {
 	l := &v.kinds[i]
 	first := v.Check(i, id)
@@ -328,13 +333,13 @@ func (v *View) Matches(i int, id string) []Match {
 type PageInfo struct {
 	Number            uint32
 	Sequence          uint64  // of the last change
-	Keys              int     // of all its users
-	Bytes             int     // that were read
-	FalsePositiveRate float64 // of one key, as the page stands
+	Keys              int     // of all users on the page
+	Bytes             int     // header and bits
+	FalsePositiveRate float64 // of one key, at the page's current fill
 }
 
-// Page describes the page of the kinds that the ledger keeps; the zero value if the
-// View has none of them.
+// Page describes the page of the kinds that the ledger keeps. It returns the zero value if the View
+// has no such kind.
 func (v *View) Page() PageInfo {
 	h := v.header()
 	rate := h.FalsePositiveRate()
@@ -350,7 +355,7 @@ func (v *View) Page() PageInfo {
 	}
 }
 
-// header is that of the page that was read; zero if there was none.
+// header returns the header of the page that was read; zero if none was.
 func (v *View) header() favfilter.Header {
 	switch {
 	case v.page != nil:

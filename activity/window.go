@@ -10,7 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// openWindows opens the windows of all kinds that have one. held is the cache that they share; nil: there is none.
+// openWindows opens the windows of all kinds that have one. They share the cache held, if it is not
+// nil.
 func (r *reader) openWindows(held *cache) (err error) {
 	c := seen.Config{Store: r.store, Identity: r.identity, FalsePositiveRate: r.keyRate, Log: r.log}
 	if held != nil {
@@ -25,14 +26,14 @@ func (r *reader) openWindows(held *cache) (err error) {
 	return err
 }
 
-// addSeen has activity number i of a call, of a kind with a window, written with b.
+// addSeen adds the i-th activity of a call, of a kind with a window, to b.
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.identity.Seed
 	key := startHash(seed, k.Name, a.User, k.Target).With(favfilter.HashKey(seed, a.Target))
 	b.Add(k.Name, userHash(seed, a.User), key, i)
 }
 
-// recordSeen writes b as of now, and sets outcomes for what was new.
+// recordSeen writes b with the time now, and sets the outcomes of new activities to Changed.
 func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, outcomes []Outcome) error {
 	fresh, err := r.seen.Record(ctx, b, now)
 	for _, i := range fresh {
@@ -52,7 +53,8 @@ func (r *reader) partsSeen(ctx context.Context, k Kind, user uint64) ([]seen.Par
 	return w.Parts(), nil
 }
 
-// Parts are the parts of the i-th kind's window that report id, the newest first.
+// Parts returns the parts of the i-th kind's window that report id, the newest first. It returns
+// nil for a kind without a window, and for a degraded one.
 func (v *View) Parts(i int, id string) (parts []seen.Part) {
 	l := &v.kinds[i]
 	if l.window == nil {
@@ -67,10 +69,11 @@ func (v *View) Parts(i int, id string) (parts []seen.Part) {
 	return parts
 }
 
-// Record records that the user has the i-th kind, which has a window, with targets: in one
-// write to the store, since the View has read the window already. When it returns nil, every View made
-// afterwards has them. After an [*UnavailableError], or if ctx ends, it may or may
-// not have taken effect.
+// Record records that the user has the i-th kind with each of targets. The kind must have a window.
+// It takes one write to the store, since the View has already read the window.
+//
+// When Record returns nil, every View that begins afterwards has them. After an
+// [*UnavailableError], or if ctx ends, Record may or may not have taken effect.
 func (v *View) Record(ctx context.Context, i int, targets []string) error {
 	l := &v.kinds[i]
 	if l.window == nil {

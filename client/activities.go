@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Plurals of the built-in kinds that the ledger keeps, as calls about one kind take them; [Client.Kinds] has those of others.
+// Plurals of the built-in kinds that the ledger keeps, for calls about one kind. [Client.Kinds]
+// returns those of other kinds.
 const (
 	Blocks = "blocks"
 	Hides  = "hides"
@@ -19,12 +20,12 @@ const (
 // Seen is the plural of the built-in kind with a window.
 const Seen = "seen"
 
-// changed is the answer to an activity.
+// changed is the answer to a call that records or undoes one activity.
 type changed struct {
 	Changed *bool `json:"changed"`
 }
 
-// activity makes a call that is answered with it.
+// activity makes a call with such an answer.
 func (c *Client) activity(ctx context.Context, call *call) (bool, error) {
 	var answer changed
 	call.into, call.sound = &answer, func() bool { return answer.Changed != nil }
@@ -34,10 +35,10 @@ func (c *Client) activity(ctx context.Context, call *call) (bool, error) {
 	return *answer.Changed, nil
 }
 
-// Put records an activity, such as Put(ctx, "1", client.Blocks, "2", time.Time{}): user 1 blocks user 2. It ends by itself at until,
-// kept to the microsecond, unless that is zero. It returns whether that made a difference: see the package's comment on retries.
-// Once it has returned
-// without an error, every feed has it.
+// Put records an activity: Put(ctx, "1", client.Blocks, "2", time.Time{}) lets user 1 block user 2.
+// The activity ends by itself at until, kept to the microsecond; zero: it has no end. Put returns
+// whether it changed anything; see the package documentation on retries. When it returns no error,
+// every later feed has the activity.
 func (c *Client) Put(ctx context.Context, userID, plural, target string, until time.Time) (bool, error) {
 	var query url.Values
 	if !until.IsZero() {
@@ -46,13 +47,14 @@ func (c *Client) Put(ctx context.Context, userID, plural, target string, until t
 	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, plural, target), query: query})
 }
 
-// Delete undoes an activity. It returns whether there was one.
+// Delete undoes an activity. It returns whether there was one; see the package documentation on
+// retries.
 func (c *Client) Delete(ctx context.Context, userID, plural, target string) (bool, error) {
 	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, plural, target)})
 }
 
-// Record records posts, 1 to 1,000, of a kind with a window, such as Record(ctx, "1", client.Seen, posts). It returns how many distinct
-// ones are recorded now.
+// Record records 1 to 1,000 posts of a kind with a window, such as Record(ctx, "1", client.Seen,
+// posts). It returns the number of distinct posts, which are all recorded now.
 func (c *Client) Record(ctx context.Context, userID, plural string, posts []string) (int, error) {
 	body := struct {
 		Posts []string `json:"posts"`
@@ -67,7 +69,7 @@ func (c *Client) Record(ctx context.Context, userID, plural string, posts []stri
 	return answer.Recorded, err
 }
 
-// Item is one of a list.
+// Item is one activity of a list.
 type Item struct {
 	Target string    `json:"target"`
 	Since  time.Time `json:"since"`
@@ -75,12 +77,12 @@ type Item struct {
 }
 
 const (
-	firstItems = 100  // of a list, for who looks at its beginning
-	moreItems  = 1000 // of a list that is read on
+	firstItems = 100  // in the first part of a list, for callers that read only its beginning
+	moreItems  = 1000 // in every further part
 )
 
-// List returns what the user has done of a kind, newest first, asking for more as it is read on. Where that fails, it yields the
-// error and ends.
+// List returns the user's activities of a kind, newest first. It requests further parts while the
+// caller reads on. If a request fails, List yields the error and ends.
 func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		query := url.Values{"limit": {strconv.Itoa(firstItems)}}
@@ -110,7 +112,7 @@ func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item
 	}
 }
 
-// Counts returns how many activities the user has, by the name of the kind.
+// Counts returns the number of the user's activities by the name of their kind.
 func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, error) {
 	var answer struct {
 		Counts map[string]int `json:"counts"`
@@ -122,16 +124,17 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 	return answer.Counts, err
 }
 
-// Preview is what recording some activities would come to.
+// Preview is the result that recording some activities would have.
 type Preview struct {
-	New     int    `json:"new"`     // distinct targets that are not there yet
+	New     int    `json:"new"`     // distinct targets that are not recorded yet
 	Present int    `json:"present"` // distinct targets that are
-	Total   int    `json:"total"`   // what the user would have then
-	Limit   uint32 `json:"limit"`   // 0: none
-	Over    bool   `json:"over"`    // some of the new ones would be refused for the limit
+	Total   int    `json:"total"`   // activities that the user would then have
+	Limit   uint32 `json:"limit"`   // 0: no limit
+	Over    bool   `json:"over"`    // the limit would refuse some new activities
 }
 
-// Preview says what recording activities of a kind, by its name, with 1 to 10,000 targets would come to. It changes nothing.
+// Preview returns the result that recording activities with 1 to 10,000 targets would have. kind is
+// the name of the kind. Preview changes nothing.
 func (c *Client) Preview(ctx context.Context, userID, kind string, targets []string) (Preview, error) {
 	body := struct {
 		Kind    string   `json:"kind"`
@@ -145,11 +148,12 @@ func (c *Client) Preview(ctx context.Context, userID, kind string, targets []str
 	return answer, err
 }
 
-// deleteTimeout is more than the service takes for a deletion.
+// deleteTimeout is longer than the service takes for a deletion.
 const deleteTimeout = 6 * time.Minute
 
-// DeleteUser removes every trace of a user, which takes up to 5 minutes. It returns how many activities it removed, the user's and those
-// with the user, in its last attempt. After an error, call it again: it goes on.
+// DeleteUser removes every trace of a user, which takes up to 5 minutes. It returns the number of
+// activities that its last attempt removed: the user's, and those of others with the user. After an
+// error, call it again to continue.
 func (c *Client) DeleteUser(ctx context.Context, userID string) (int, error) {
 	var answer struct {
 		Deleted *int `json:"deleted"`

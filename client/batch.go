@@ -20,20 +20,21 @@ const (
 	Remove = "remove"
 )
 
-// Activity is one of a batch, a stream or an export.
+// Activity is one activity of a batch, a stream or an export.
 type Activity struct {
-	User   string    `json:"user"`
-	Kind   string    `json:"kind"` // by its name, such as "block"
-	Target string    `json:"target"`
-	Op     string    `json:"op"`             // Add or Remove
-	Since  time.Time `json:"since,omitzero"` // when it was done; zero, of what is to be recorded: now
-	Until  time.Time `json:"until,omitzero"` // zero: it has no end
+	User   string `json:"user"`
+	Kind   string `json:"kind"` // name of the kind, such as "block"
+	Target string `json:"target"`
+	Op     string `json:"op"` // Add or Remove
+	// Since is when it was done; zero, for one to record: now.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"` // zero: it has no end
 }
 
-// Result is what became of an activity.
+// Result is the outcome of one activity.
 type Result struct {
 	Changed bool
-	Err     *Error // why it was not recorded, or undone; nil if it was
+	Err     *Error // why it failed; nil: it did not
 }
 
 // UnmarshalJSON reads {"changed":true} or {"error":{...}}.
@@ -58,8 +59,9 @@ func (r *Result) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Batch records and undoes 1 to 10,000 activities, and returns a result for each, in order. They are checked whole first: if one
-// cannot be recorded, that is an [*Error] whose Field names it, and nothing changes.
+// Batch records and undoes 1 to 10,000 activities, and returns a result for each, in order. The
+// service first checks all of them. If one is invalid, Batch returns an [*Error] whose Field names
+// it, and nothing changes.
 func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, error) {
 	body := struct {
 		Activities []Activity `json:"activities"`
@@ -74,11 +76,12 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 	return answer.Results, err
 }
 
-// Stream records and undoes any number of activities while it yields a result for each, in order. It takes activities as the
-// service does, from
-// another goroutine, which the end of the loop over the results waits for: an iterator that waits has to end with ctx. Where the
-// stream breaks off, it yields the error and ends: the
-// activities without a result may or may not have taken effect, and may be sent again. One with an error does not end it.
+// Stream records and undoes any number of activities, and yields a result for each, in order. An
+// activity with an error does not end the stream. If the stream breaks off, Stream yields the error
+// and ends. Activities without a result may or may not have taken effect; repeating them is safe.
+//
+// Stream reads activities in another goroutine, as fast as the service takes them. The loop over
+// the results ends only after that goroutine, so an iterator that blocks must stop when ctx ends.
 func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -88,7 +91,7 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 			defer close(written)
 			var err error
 			sent, err = writeLines(writer, activities)
-			writer.CloseWithError(err) // nil: the end
+			writer.CloseWithError(err) // nil: end of file
 		}()
 		got := 0
 		defer func() {
@@ -112,7 +115,7 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 	}
 }
 
-// writeLines writes a line for each, and returns how many it has begun with.
+// writeLines writes a line for each activity, and returns the number of lines that it began.
 func writeLines(w io.Writer, activities iter.Seq[Activity]) (sent int, err error) {
 	for a := range activities {
 		line, err := json.Marshal(a)
@@ -127,8 +130,8 @@ func writeLines(w io.Writer, activities iter.Seq[Activity]) (sent int, err error
 	return sent, nil
 }
 
-// Export yields all activities of the user that the ledger keeps, by kind and target. Where that fails, it yields the error and ends: what
-// came before is not all.
+// Export yields all activities of the user that the ledger keeps, by kind and target. If it fails,
+// it yields the error and ends: the activities before that are not all.
 func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Activity, error] {
 	return func(yield func(Activity, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -141,7 +144,8 @@ func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Activity, 
 	}
 }
 
-// lines makes the call and yields each line of its answer. Where it ends early, the connection is closed.
+// lines makes the call, and yields each line of its answer. If the loop ends early, it closes the
+// connection.
 func lines[T any](ctx context.Context, c *Client, call *call, body io.Reader) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -185,7 +189,7 @@ func lines[T any](ctx context.Context, c *Client, call *call, body io.Reader) it
 	}
 }
 
-// wholeLines is [bufio.ScanLines], but that the last line has to have its end, too.
+// wholeLines is [bufio.ScanLines], but the last line must end with a newline, too.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	if end := bytes.IndexByte(data, '\n'); end >= 0 {
 		return end + 1, data[:end], nil

@@ -21,32 +21,32 @@ const (
 	typeJSON   = "application/json"
 	typeNDJSON = "application/x-ndjson"
 
-	maxErrorBytes = 64 << 10 // of an answer that is an error
+	maxErrorBytes = 64 << 10 // of an answer with an error
 	maxRetryAfter = time.Hour
 )
 
-// call is one of the API.
+// call is one call of the API.
 type call struct {
 	method string
-	path   []string // its parts, not escaped
+	path   []string // unescaped segments
 	query  url.Values
-	body   any // sent as JSON; nil: none
-	into   any // what the answer is read into
+	body   any // sent as JSON; nil: no body
+	into   any // destination of the answer
 
-	timeout time.Duration // of an attempt, where it is another than the client's
-	once    bool          // whether it must not be repeated where it may have taken effect
-	also    int           // a status whose answer is of the call's own shape, beside 2xx
-	sound   func() bool   // whether what was read is an answer; nil: it is
+	timeout time.Duration // of an attempt; 0: the client's
+	once    bool          // must not be retried if it may have taken effect
+	also    int           // a status whose answer is read like that of 2xx
+	sound   func() bool   // whether the answer is complete; nil: always
 }
 
-// Call makes a call that the client has no method for: of a path, given by its parts as they are before they are escaped, with
-// a query and a body, which is sent as JSON, where these are not nil. The answer is read into what into points to. It is made
-// again where that may help, as all calls are, and has the same errors.
+// Call makes a call that the Client has no method for. path is a list of unescaped segments. body
+// is sent as JSON. query and body may be nil. The answer is read into the value that into points
+// to. Call retries and returns errors as all other calls do.
 func (c *Client) Call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
 	return c.do(ctx, &call{method: method, path: path, query: query, body: body, into: into})
 }
 
-// do makes the call, again where that may help.
+// do makes the call, with retries.
 func (c *Client) do(ctx context.Context, call *call) error {
 	var body []byte
 	if call.body != nil {
@@ -103,7 +103,7 @@ func (c *Client) attempt(ctx context.Context, call *call, body []byte) error {
 	return nil
 }
 
-// send sends the request and returns the answer, whose body is still to be read, and closed.
+// send sends the request and returns the answer. The caller must read and close its body.
 func (c *Client) send(ctx context.Context, call *call, mediaType string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, call.method, c.base.String(), body)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Client) send(ctx context.Context, call *call, mediaType string, body io
 	return res, nil
 }
 
-// url is the address of a path, whose parts may have any characters in them.
+// url returns the URL of a path, whose segments may contain any characters.
 func (c *Client) url(path []string, query url.Values) *url.URL {
 	u := *c.base
 	var raw strings.Builder
@@ -141,7 +141,7 @@ func (c *Client) url(path []string, query url.Values) *url.URL {
 	for _, part := range path {
 		u.Path += "/" + part
 		escaped := url.PathEscape(part)
-		if strings.Trim(part, ".") == "" { // "." and ".." would be taken for the path's own
+		if strings.Trim(part, ".") == "" { // "." and ".." have a meaning in paths
 			escaped = strings.ReplaceAll(part, ".", "%2E")
 		}
 		raw.WriteString("/" + escaped)
@@ -150,7 +150,8 @@ func (c *Client) url(path []string, query url.Values) *url.URL {
 	return &u
 }
 
-// read reads the answer to its end, so that the connection can be used again, unless it has more than limit bytes.
+// read reads the answer to its end, so that the connection can be reused, or fails if it has more
+// than limit bytes.
 func read(res *http.Response, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	switch {
@@ -163,7 +164,7 @@ func read(res *http.Response, limit int64) ([]byte, error) {
 	}
 }
 
-// typed returns an error unless the answer is of the media type.
+// typed returns an error unless the answer has the media type.
 func typed(res *http.Response, want string) error {
 	given := res.Header.Get("Content-Type")
 	if got, _, err := mime.ParseMediaType(given); err != nil || got != want {
@@ -172,17 +173,17 @@ func typed(res *http.Response, want string) error {
 	return nil
 }
 
-// foreign is the error of an answer that this package does not understand.
+// foreign returns the error for an answer that this package does not understand.
 func foreign(res *http.Response, err error) error {
 	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, err)
 }
 
-// where is what was asked for.
+// where returns the method and the URL of the request.
 func where(res *http.Response) string {
 	return res.Request.Method + " " + res.Request.URL.Redacted()
 }
 
-// failure reads an answer that is an error.
+// failure reads an answer with an error.
 func (c *Client) failure(res *http.Response) error {
 	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID")}
 	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
@@ -197,13 +198,13 @@ func (c *Client) failure(res *http.Response) error {
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	e.Message = http.StatusText(res.StatusCode)
-	if retryable(res.StatusCode) { // a proxy's, which knows no codes
+	if retryable(res.StatusCode) { // from a proxy, which knows no codes
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, e)
 }
 
-// problem is an error as the service writes it.
+// problem is an error in the service's format.
 type problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -215,7 +216,8 @@ func (p problem) to(e *Error) {
 	e.Code, e.Message, e.Field, e.Limit = p.Code, p.Message, p.Field, p.Limit
 }
 
-// retryAfter reads the header in seconds, the only form that the service has; 0 for another.
+// retryAfter parses the header in seconds, the only form that the service uses. It returns 0 for
+// any other form.
 func retryAfter(text string) time.Duration {
 	seconds, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -224,7 +226,7 @@ func retryAfter(text string) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// user is the path of a user, and what is below.
+// user returns the path of a user, followed by below.
 func user(id string, below ...string) []string {
 	return slices.Concat([]string{"v1", "users", id}, below)
 }

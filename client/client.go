@@ -12,27 +12,31 @@ import (
 	"time"
 )
 
-// Options are how a Client calls. The zero value has good defaults.
+// Options configure a Client. The zero value has good defaults.
 type Options struct {
 	_ struct{} // fields are named
 
-	// Token returns the token to call with, "" for none, before each attempt: see [StaticToken] and [TokenFile]. Default: none.
-	// It may be called concurrently.
+	// Token returns the token for an attempt, "" for none. It is called before each attempt,
+	// possibly concurrently. See [StaticToken] and [TokenFile]. Default: no token.
 	Token func(context.Context) (string, error)
 
-	// HTTPClient makes the requests. Its own timeout, if it has one, holds for streams too. Default: one that keeps up to 64
-	// connections, goes by the proxy that the environment names, and follows no redirect.
+	// HTTPClient makes the requests. If it has a timeout of its own, that limits streams, too.
+	// Default: a client that keeps up to 64 connections, uses the proxy that the environment names,
+	// and follows no redirect.
 	HTTPClient *http.Client
 
-	// AttemptTimeout is how long one attempt may take, its answer included; that of a user's deletion, which takes longer, and of
-	// streams and exports, which take any time, is the context's. Default 15 s; more than the service's own 10 s, after which it says
-	// what is down.
+	// AttemptTimeout is how long one attempt may take, its answer included. It does not limit
+	// streams and exports, which end with the context, nor the deletion of a user, whose attempts
+	// may take 6 minutes. Default 15 s, more than the 10 s after which the service itself says what
+	// is down.
 	AttemptTimeout time.Duration
 
-	// MaxAttempts is how often a call is made at most, the first time included. 1: without retries. Default 4.
+	// MaxAttempts is the largest number of attempts of a call, the first one included. 1: no
+	// retries. Default 4.
 	MaxAttempts int
 
-	// MaxAnswerBytes is the length of the longest answer that is read, and of a line of one that is a stream, in bytes. Default 16 MiB.
+	// MaxAnswerBytes bounds the length of an answer, and that of a line of a stream, in bytes.
+	// Default 16 MiB.
 	MaxAnswerBytes int64
 
 	// UserAgent is sent with each request. Default "feedfilter-go".
@@ -51,11 +55,12 @@ type Client struct {
 	budget  budget
 }
 
-// New returns a Client of the service at baseURL, such as "http://127.0.0.1:8080", which may have a path in front of the service's
-// own. It connects to nothing yet. It fails if the URL or an option is wrong; the error does not repeat the URL.
+// New returns a Client of the service at baseURL, such as "http://127.0.0.1:8080". The URL may have
+// a path, which then precedes the service's paths. New does not connect yet. It fails if the URL or
+// an option is invalid; the error does not repeat the URL, which may contain a password.
 func New(baseURL string, o Options) (*Client, error) {
 	base, err := url.Parse(baseURL)
-	switch { // the URL may have a password in it
+	switch { // errors do not repeat the URL, which may have a password
 	case err != nil, base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "",
 		base.RawQuery != "", base.Fragment != "", base.User != nil:
 		return nil, errors.New("not of the form http://<host>:<port>")
@@ -79,7 +84,8 @@ func New(baseURL string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// defaultHTTPClient keeps as many connections to the one service as calls are made at a time.
+// defaultHTTPClient keeps as many connections to the service as there are concurrent calls, up to
+// 64.
 func defaultHTTPClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -94,15 +100,17 @@ func defaultHTTPClient() *http.Client {
 	}
 }
 
-// Close closes the connections that are idle. The Client can still be used.
+// Close closes idle connections. The Client can still be used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// StaticToken is a token that does not change.
+// StaticToken returns a Token function for a token that does not change.
 func StaticToken(token string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return token, nil }
 }
 
-// TokenFile is the token in a file, with white space around it, which is read for each attempt: so it may be replaced at any time.
+// TokenFile returns a Token function that reads the token from a file, without surrounding white
+// space. It reads the file for each attempt, so the file may be replaced at any time. It fails if
+// the file cannot be read or has no token.
 func TokenFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		text, err := os.ReadFile(path)
@@ -117,11 +125,11 @@ func TokenFile(path string) func(context.Context) (string, error) {
 	}
 }
 
-// requestIDKey is that of a request's id in a context.
+// requestIDKey is the key of a request's id in a context.
 type requestIDKey struct{}
 
-// WithRequestID has calls with the context carry an id of 1 to 64 letters, digits and "-_.", by which the service's log names
-// them. Of others the service makes one up.
+// WithRequestID returns a context whose calls carry id, by which the service's log names them. id
+// is 1 to 64 letters, digits and "-_."; for any other id the service makes one up.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }

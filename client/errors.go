@@ -9,36 +9,42 @@ import (
 	"time"
 )
 
-// What errors of calls match, by [errors.Is].
+// Errors of calls match these, by [errors.Is].
 var (
-	// ErrUnavailable: there was no answer that says whether the call took effect. It may have, but for those of [ErrOverloaded].
+	// ErrUnavailable: no answer says whether the call took effect. It may have, unless the error is
+	// also an [ErrOverloaded].
 	ErrUnavailable = errors.New("the service does not answer, or needs something that is down")
-	// ErrOverloaded: the service has too much to do, or the caller asks too often; nothing was done. It is an ErrUnavailable, too.
+	// ErrOverloaded: the service is overloaded, or the caller exceeds its rate; nothing was done.
+	// Such an error is also an ErrUnavailable.
 	ErrOverloaded = errors.New("too much to do")
-	// ErrInvalid: the request can never succeed as it is. Nothing was changed.
+	// ErrInvalid: the request can never succeed unchanged. It had no effect.
 	ErrInvalid = errors.New("invalid request")
 	// ErrDenied: the token is missing, wrong, or does not allow the call.
 	ErrDenied = errors.New("access denied")
-	// ErrLimitReached: the user has as many activities of the kind as there may be, Error.Limit.
+	// ErrLimitReached: the user has as many activities of the kind as its limit, Error.Limit,
+	// allows.
 	ErrLimitReached = errors.New("limit reached")
-	// ErrNoLedger: the call needs a ledger, and the service runs without.
+	// ErrNoLedger: the call needs a ledger, and the service runs without one.
 	ErrNoLedger = errors.New("no ledger")
-	// ErrForeign: what answers is no feedfilter service, or says what this version does not understand.
+	// ErrForeign: the answer is not from a feedfilter service, or this version does not understand
+	// it.
 	ErrForeign = errors.New("not as feedfilter does")
 )
 
 // Error is an error that the service answered.
 type Error struct {
-	Status     int    // of HTTP; 0 for that of a single activity in a batch or stream
-	Code       string // such as "invalid_id": see the service's /docs; "" if what answered is a proxy on the way
+	Status int // of HTTP; 0 for a single activity of a batch or a stream
+	// Code is such as "invalid_id"; the service's /docs lists all. "" if the answer is from a
+	// proxy.
+	Code       string
 	Message    string // for people
-	Field      string // where in the request, such as "posts[3].author"; "" where there is none
-	Limit      uint32 // that was reached
+	Field      string // in the request, such as "posts[3].author"; "" if none
+	Limit      uint32 // the limit that was reached
 	RetryAfter time.Duration
-	RequestID  string // by which the service's log names the request
+	RequestID  string // the id in the service's log
 }
 
-// Error says all there is but the request's id.
+// Error returns the status, code, field and message, without the request id.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Status != 0 {
@@ -53,7 +59,7 @@ func (e *Error) Error() string {
 	return b.String() + e.Message
 }
 
-// Is reports whether the error is of the sort of one of this package's.
+// Is reports whether the error matches target, one of this package's error variables.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
@@ -73,7 +79,7 @@ func (e *Error) Is(target error) bool {
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true
 		}
-		switch e.Code { // of an activity in a batch, or a stream, what is not about the request itself
+		switch e.Code { // of an activity in a batch or a stream: not about the request itself
 		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "audit_unavailable", "internal":
 			return false
 		}
@@ -83,7 +89,7 @@ func (e *Error) Is(target error) bool {
 	}
 }
 
-// retryable reports whether an answer of the status may be another the next time.
+// retryable reports whether a retry may get another answer than one of that status.
 func retryable(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
@@ -94,15 +100,15 @@ func retryable(status int) bool {
 	}
 }
 
-// lostError is that of an attempt without a whole answer.
+// lostError is the error of an attempt without a complete answer.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return e.err.Error() }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the cause.
 func (e *lostError) Unwrap() error { return e.err }
 
-// Is reports whether target is ErrUnavailable, unless the caller gave up.
+// Is reports whether target is ErrUnavailable. It is false if the caller canceled the call.
 func (e *lostError) Is(target error) bool {
 	return target == ErrUnavailable && !errors.Is(e.err, context.Canceled)
 }

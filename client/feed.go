@@ -9,61 +9,67 @@ import (
 // Post is a candidate for a feed.
 type Post struct {
 	ID     string `json:"id"`
-	Author string `json:"author,omitzero"` // needed where a kind that is checked targets users
+	Author string `json:"author,omitzero"` // required if a checked kind targets users
 
-	// Actors are up to 100 others on it: who reposted it, is quoted or mentioned.
+	// Actors are up to 100 other users on the post, such as those who reposted it, or are quoted or
+	// mentioned.
 	Actors []string `json:"actors,omitzero"`
 }
 
-// FilterRequest asks what a viewer gets to see.
+// FilterRequest asks which of Posts a viewer sees.
 type FilterRequest struct {
 	Viewer string `json:"viewer"`
 
-	// Posts are up to 5,000, in the order of the feed, with up to 20,000 ids of posts, authors and
-	// actors, repeated ones included.
+	// Posts are up to 5,000 candidates in the order of the feed. They have up to 20,000 ids of
+	// posts, authors and actors, repeated ones included.
 	Posts []Post `json:"posts"`
 
-	Kinds    []string `json:"kinds,omitzero"`    // to check, in this order; nil: every one that drops; empty: none
-	Annotate []string `json:"annotate,omitzero"` // to mark on what is kept
+	// Kinds are checked in this order. Nil: every kind that drops; empty: none.
+	Kinds []string `json:"kinds,omitzero"`
+	// Annotate names the kinds to annotate kept posts with.
+	Annotate []string `json:"annotate,omitzero"`
 
-	Limit      int  `json:"limit,omitzero"`       // the answer ends once so many posts are kept, 1 to 5,000; 0: none
-	RecordSeen bool `json:"record_seen,omitzero"` // what is kept is recorded as seen
-	Exact      bool `json:"exact,omitzero"`       // the ledger confirms what the filter reports
+	// Limit ends the answer once that many posts are kept, 1 to 5,000. 0: no limit.
+	Limit      int  `json:"limit,omitzero"`
+	RecordSeen bool `json:"record_seen,omitzero"` // record the kept posts as seen
+	Exact      bool `json:"exact,omitzero"`       // have the ledger confirm what the filter reports
 }
 
-// Feed is what a viewer gets to see, and what not.
+// Feed lists the posts that a viewer sees, and those that are dropped.
 type Feed struct {
 	Posts   []Kept    `json:"posts"` // in the order of the request
 	Dropped []Dropped `json:"dropped"`
 
-	// Next is, with a limit, the index of the first candidate that was not looked at: ask again with Posts[Next:]. 0: all were.
+	// Next is, with a limit, the index of the first candidate that was not checked: request the
+	// rest with Posts[Next:]. 0: all were checked.
 	Next int `json:"next"`
 
-	// Degraded are kinds that could not be checked: see the package's comment.
+	// Degraded names kinds that could not be checked: see the package documentation.
 	Degraded []Degraded `json:"degraded"`
 }
 
-// Kept is a post that the viewer gets to see.
+// Kept is a post that the viewer sees.
 type Kept struct {
 	ID    string          `json:"id"`
-	Marks map[string]bool `json:",embed"` // of each kind in FilterRequest.Annotate
+	Marks map[string]bool `json:",embed"` // by the kinds of FilterRequest.Annotate
 }
 
 // Dropped is a post that is left out, with the first reason found.
 type Dropped struct {
-	ID          string `json:"id"`
-	Kind        string `json:"kind"`
-	Actor       string `json:"actor"`       // for kinds that target users: who
-	Unconfirmed bool   `json:"unconfirmed"` // of an exact feed: the kind has a window, so nobody can tell
+	ID    string `json:"id"`
+	Kind  string `json:"kind"`
+	Actor string `json:"actor"` // the user, for kinds that target users
+	// Unconfirmed is for exact feeds: the kind has a window, so nothing can confirm the reason.
+	Unconfirmed bool `json:"unconfirmed"`
 }
 
-// Degraded is a kind that could not be checked, and why.
+// Degraded names a kind that could not be checked, and the reason.
 type Degraded struct {
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
 }
 
-// Filter says which of the posts a viewer gets to see.
+// Filter returns which of the posts a viewer sees.
 func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
 	err := c.do(ctx, &call{
@@ -73,7 +79,7 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	return feed, err
 }
 
-// answers reports whether every candidate that was looked at is kept or dropped.
+// answers reports whether every candidate that was checked is kept or dropped.
 func (f Feed) answers(req FilterRequest) bool {
 	looked := len(req.Posts)
 	switch {
@@ -85,27 +91,28 @@ func (f Feed) answers(req FilterRequest) bool {
 	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
 }
 
-// Explanation says why a post is dropped from a feed, or kept.
+// Explanation says why a feed drops a post, or keeps it.
 type Explanation struct {
 	Dropped  bool       `json:"dropped"`
-	Reasons  []Reason   `json:"reasons"` // all that the filter reports, kinds that drop first
+	Reasons  []Reason   `json:"reasons"` // everything the filter reports, kinds that drop first
 	Page     Page       `json:"page"`
 	Degraded []Degraded `json:"degraded"`
 }
 
 // Reason is something that the filter reports on a post.
 type Reason struct {
-	Kind      string    `json:"kind"`
-	Effect    string    `json:"effect"`    // "drop" or "annotate"
-	Actor     string    `json:"actor"`     // for kinds that target users: who
-	Direction string    `json:"direction"` // "by_viewer" or "by_actor": whose activity it is
-	Certainty string    `json:"certainty"` // "certain", "false" (a false positive) or "unconfirmed"
-	Since     time.Time `json:"since"`     // zero where nobody knows
-	Until     time.Time `json:"until"`     // zero: without an end
-	Parts     []string  `json:"parts"`     // of a window: those that report it
+	Kind      string `json:"kind"`
+	Effect    string `json:"effect"`    // "drop" or "annotate"
+	Actor     string `json:"actor"`     // the user, for kinds that target users
+	Direction string `json:"direction"` // whose activity it is: "by_viewer" or "by_actor"
+	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
+	Certainty string    `json:"certainty"`
+	Since     time.Time `json:"since"` // zero: unknown
+	Until     time.Time `json:"until"` // zero: it has no end
+	Parts     []string  `json:"parts"` // for a window: the parts that report it
 }
 
-// Page is what was read of the kinds in the ledger.
+// Page describes the page that holds the viewer's activities of the kinds in the ledger.
 type Page struct {
 	Number            uint32  `json:"number"`
 	Sequence          uint64  `json:"sequence"`
@@ -114,7 +121,8 @@ type Page struct {
 	FalsePositiveRate float64 `json:"false_positive_rate"` // per key
 }
 
-// Explain says what a feed of the viewer makes of the post, and why. It needs the ledger.
+// Explain returns what a feed of the viewer does with the post, and why. It needs a service with a
+// ledger.
 func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explanation, error) {
 	body := struct {
 		Viewer string `json:"viewer"`

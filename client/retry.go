@@ -10,12 +10,15 @@ import (
 )
 
 const (
-	firstPause = 100 * time.Millisecond // before the second attempt, at most
-	longPause  = 3 * time.Second        // before any, at most, unless Retry-After says more
+	// firstPause bounds the random pause before the second attempt; each further pause doubles it.
+	firstPause = 100 * time.Millisecond
+	// longPause bounds every random pause.
+	longPause = 3 * time.Second
 
-	longestWait = 30 * time.Second // for what Retry-After says; the caller may wait longer
+	// longestWait is the longest Retry-After that the client waits for. The caller may wait longer.
+	longestWait = 30 * time.Second
 
-	maxBudget = 10.0 // retries, while nothing succeeds
+	maxBudget = 10.0 // retries while no call succeeds
 	refund    = 0.1  // of a retry, for each call that succeeds
 )
 
@@ -25,7 +28,7 @@ type budget struct {
 	left float64
 }
 
-// take reports whether there is a retry left.
+// take takes one retry from the budget, and reports whether there was one.
 func (b *budget) take() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,8 +45,8 @@ func (b *budget) earn() {
 	b.left = min(b.left+refund, maxBudget)
 }
 
-// again reports whether the call may be made again after err, and waits until it is time to. It reports false at once where the
-// context would end first.
+// again reports whether to retry the call after err, and waits until it is time to. If the context
+// would end before that, it returns false at once.
 func (c *Client) again(ctx context.Context, call *call, attempt int, err error) bool {
 	var answered *Error
 	isAnswer := errors.As(err, &answered)
@@ -83,7 +86,7 @@ func isLost(err error) bool {
 	return lost
 }
 
-// unsent reports whether err is that nobody could be connected to.
+// unsent reports whether err means that no connection was made.
 func unsent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"

@@ -7,20 +7,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kind is a kind of activities.
+// Kind is a kind of activity.
 type Kind struct {
 	Name          string `json:"name"`
-	Plural        string `json:"plural"` // in calls about one kind
+	Plural        string `json:"plural"` // its name in calls about one kind
 	Target        string `json:"target"` // "user" or "post"
 	Effect        string `json:"effect"` // "drop" or "annotate"
 	TwoWay        bool   `json:"two_way"`
-	Ledger        bool   `json:"ledger"`         // whether the ledger keeps it; else it has a window
-	WindowSeconds int64  `json:"window_seconds"` // how long it is kept at least
-	Parts         int    `json:"parts"`          // of the window
-	Limit         uint32 `json:"limit"`          // of how many a user has; 0: none
+	Ledger        bool   `json:"ledger"`         // kept by the ledger; if not, it has a window
+	WindowSeconds int64  `json:"window_seconds"` // least time that an activity is kept
+	Parts         int    `json:"parts"`          // number of parts of the window
+	Limit         uint32 `json:"limit"`          // of activities per user; 0: no limit
 }
 
-// Kinds returns the kinds that the service has.
+// Kinds returns the kinds of activities that the service knows.
 func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 	var answer struct {
 		Kinds []Kind `json:"kinds"`
@@ -32,37 +32,40 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 	return answer.Kinds, err
 }
 
-// Pages is how many pages there are, and how far a reshape is.
+// Pages is the number of pages, and the progress of a reshape.
 type Pages struct {
-	Pages       uint32  `json:"pages"`    // what was asked for last
+	Pages       uint32  `json:"pages"`    // number requested last
 	Homes       int     `json:"homes"`    // groups of users
-	Reshaped    int     `json:"reshaped"` // those of them that are on pages as asked for
+	Reshaped    int     `json:"reshaped"` // of these, groups on pages as requested
 	SharedPages int     `json:"shared_pages"`
 	OwnPages    int     `json:"own_pages"`
 	KeysPerPage float64 `json:"keys_per_page"`
-	Due         uint32  `json:"due"`       // how many there should be; 0: it is well
-	Reshaping   bool    `json:"reshaping"` // in the process that was asked
-	Trouble     string  `json:"trouble"`   // why that does not get on
+	Due         uint32  `json:"due"`       // number that there should be; 0: no change needed
+	Reshaping   bool    `json:"reshaping"` // in the process that answers
+	Trouble     string  `json:"trouble"`   // why the reshape stalled
 }
 
 func (p *Pages) sound() bool { return p.Homes > 0 }
 
-// Pages says how many pages there are. It needs the ledger.
+// Pages returns the number of pages. It needs a service with a ledger.
 func (c *Client) Pages(ctx context.Context) (Pages, error) {
 	var p Pages
 	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "pages"}, into: &p, sound: p.sound})
 	return p, err
 }
 
-// Reshape has the service change the number of pages, a power of two from 1 to 2^24, in the background. [Client.Pages] says how far it is.
-// It needs a token with the scope ops:write. The number that was asked for last counts: Reshape to the number that there was before
-// stops a reshape and takes it back. More than 16 times the pages that are due for the keys there are is an [*Error] with the
-// code "too_many_pages": see [Client.ForceReshape].
+// Reshape changes the number of pages to pages, a power of two from 1 to 2^24. The service does so
+// in the background; [Client.Pages] returns its progress. Reshape needs a token with the scope
+// ops:write.
+//
+// The number requested last counts. Reshape to the previous number stops a reshape and reverts it.
+// A request for more than 16 times the pages that are due for the existing keys fails with an
+// [*Error] with the code "too_many_pages": see [Client.ForceReshape].
 func (c *Client) Reshape(ctx context.Context, pages uint32) (Pages, error) {
 	return c.reshape(ctx, pages, false)
 }
 
-// ForceReshape is Reshape to any number of pages, however many are due.
+// ForceReshape is Reshape without that limit: it takes any valid number of pages.
 func (c *Client) ForceReshape(ctx context.Context, pages uint32) (Pages, error) {
 	return c.reshape(ctx, pages, true)
 }
@@ -77,7 +80,7 @@ func (c *Client) reshape(ctx context.Context, pages uint32, force bool) (Pages, 
 	return p, err
 }
 
-// Readiness is whether feeds can be answered.
+// Readiness reports whether feeds can be answered.
 type Readiness struct {
 	Status string `json:"status"` // "ready", "degraded" or "unavailable"
 	Down   []Down `json:"down"`
@@ -86,13 +89,14 @@ type Readiness struct {
 // Answers reports whether feeds can be answered.
 func (r Readiness) Answers() bool { return r.Status == "ready" || r.Status == "degraded" }
 
-// Down is something that the service cannot reach.
+// Down is a dependency that the service cannot reach.
 type Down struct {
 	Dependency string `json:"dependency"` // "ledger", "pages" or "service"
 	Reason     string `json:"reason"`
 }
 
-// Ready asks once whether feeds can be answered. That they cannot is no error.
+// Ready asks the service once, without retries, whether feeds can be answered. If they cannot, that
+// is an answer, not an error.
 func (c *Client) Ready(ctx context.Context) (Readiness, error) {
 	var r Readiness
 	err := c.attempt(ctx, &call{
@@ -102,7 +106,7 @@ func (c *Client) Ready(ctx context.Context) (Readiness, error) {
 	return r, err
 }
 
-// Stats is what a process has counted since it started.
+// Stats holds the counts of a process since it started.
 type Stats struct {
 	UptimeSeconds int64  `json:"uptime_seconds"`
 	Goroutines    uint64 `json:"goroutines"`
@@ -110,26 +114,28 @@ type Stats struct {
 
 	Requests struct {
 		InProgress int64  `json:"in_progress"`
-		Shed       uint64 `json:"shed"` // refused for overload
+		Shed       uint64 `json:"shed"` // refused because of overload
 		Total      uint64 `json:"total"`
 	} `json:"requests"`
 
 	Access struct {
-		Refused       map[string]uint64 `json:"refused"`        // requests that were not let in, by the code of their error
+		// Refused counts requests that were denied access, by the code of their error.
+		Refused       map[string]uint64 `json:"refused"`
 		AuditFailures uint64            `json:"audit_failures"` // lines that could not be written
 	} `json:"access"`
 
 	Feeds struct {
 		Answered uint64            `json:"answered"`
 		Kept     uint64            `json:"kept"`     // posts
-		Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that did
+		Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that dropped them
 		Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
 	} `json:"feeds"`
 
-	Recorder jsontext.Value `json:"recorder"` // an object whose fields may change from version to version
+	// Recorder is an object whose fields may change from version to version.
+	Recorder jsontext.Value `json:"recorder"`
 }
 
-// Stats returns what the process that answers has counted.
+// Stats returns the counts of the process that answers.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "stats"}, into: &s, sound: func() bool { return s.Recorder != nil }})

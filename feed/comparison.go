@@ -10,26 +10,30 @@ import (
 )
 
 const (
-	// looks is how often a viewer's page is looked at again where the ledger says otherwise than the feed did, and
-	// the page was changed meanwhile: after firstPause, and each time after twice that.
+	// looks is how often a viewer's page is read again if feed and ledger disagree and the page has
+	// changed meanwhile. The first read is after firstPause, each further one after twice the
+	// pause.
 	looks      = 7
 	firstPause = time.Millisecond
-	// clockSlack is by how much two processes may differ in what time the ledger has.
+	// clockSlack is by how much two processes' readings of the ledger's clock may differ.
 	clockSlack = time.Second
-	// writeTime is how long a write may take at most from the time that it is recorded with until it is acknowledged,
-	// the staleness bound left out: 10 s each in the queue, in the ledger, and on its way to the pages.
+	// writeTime is the maximum time from a write's recorded time to its acknowledgment, without the
+	// staleness bound: 10 s each in the queue, in the ledger, and in flight to the pages.
 	writeTime = 30 * time.Second
 )
 
 // comparison compares one feed with the ledger.
 //
-// What a page has to hold is told by its sequence: the ledger raises it with every change of the page. If the ledger still has
-// the page at the sequence at which the feed read it, what the ledger has is exactly what the page had to report, whatever any
-// clock says. If it has moved on, the viewer's page is looked at again, as a feed does, until one look meets no
-// change: whatever is wrong with a page is wrong then, too. A page that stays behind the ledger for longer than the staleness
-// bound is told by the sequences as well. What the second look cannot find any more was being recorded or
-// undone while the feed was answered, or has been mended since; that, and nothing else, is judged by the time of
-// the record.
+// A page's sequence tells what the page must hold, because the ledger raises it with every change
+// of the page. If the ledger still has the sequence that the feed read, then the
+// ledger has exactly what the page had to report, regardless of clocks. Otherwise the comparison
+// reads the viewer's page again, as a feed does, until the page does not change during a read: a
+// faulty page is still faulty then. Sequences also reveal a page that is stale for longer than the
+// staleness bound.
+//
+// A disagreement that later reads no longer find has one of two causes: the activity was being
+// recorded or undone during the feed, or the page was repaired since. Only these are judged by the
+// time of the record.
 type comparison struct {
 	sample   *sample
 	recorder *activity.Recorder
@@ -40,31 +44,32 @@ type comparison struct {
 	open []opened
 }
 
-// missed is something that a feed does not report.
+// missed is something that a feed should have reported.
 type missed struct {
 	kind   activity.Kind
 	target string
 	since  time.Time
-	at     activity.PageAt // what was read
-	ledger uint64          // where the ledger has that page
+	at     activity.PageAt // the page that was read
+	ledger uint64          // the ledger's sequence of that page
 }
 
-// opened is a question whose answer does not agree with the ledger, but was not decided at once.
+// opened is a question on which feed and ledger disagree, and which is not decided yet.
 type opened struct {
 	question
 
-	found  finding // at the first look
-	ledger uint64  // where the ledger had the page then
+	found  finding // from the first read
+	ledger uint64  // the ledger's sequence of the page then
 }
 
-// finding is what the ledger has of a question.
+// finding is what the ledger has on a question.
 type finding struct {
-	any    bool           // a row, ended or not
-	item   *activity.Item // one that has not ended when the feed had its answer; nil: none
-	target string         // of item
+	any bool // there is a row, ended or not
+	// item had not ended when the feed was answered; nil: none.
+	item   *activity.Item
+	target string // the item's
 }
 
-// verdict is what a look says of a question.
+// verdict is the result of one read for a question.
 type verdict uint8
 
 const (
@@ -74,7 +79,7 @@ const (
 	falsePositive
 )
 
-// run compares. After an error what was found before it stands.
+// run runs the comparison. After an error, what was found before remains valid.
 func (c *comparison) run(ctx context.Context) error {
 	s := c.sample
 	truth, rows, err := c.ask(ctx, s.found.at, s.answers)
@@ -99,8 +104,8 @@ func (c *comparison) run(ctx context.Context) error {
 	return err
 }
 
-// lookAgain looks at the viewer's page after a pause, as a feed does, for what is open. waited says that the staleness
-// bound has passed then since the first look.
+// lookAgain waits for pause, reads the viewer's page again as a feed does, and judges the open
+// questions. waited reports that the staleness bound has passed since the first read.
 func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited bool) error {
 	if len(c.open) == 0 {
 		return nil
@@ -150,8 +155,8 @@ func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited 
 	return nil
 }
 
-// judge says what a look that reported something, or not, comes to beside what the ledger has. same says that the ledger
-// has what it had then.
+// judge compares what a read reported with what the ledger has. same reports that the page did not
+// change in between.
 func judge(reported bool, found finding, at sighting, same bool) verdict {
 	switch {
 	case reported && !found.any:
@@ -160,7 +165,8 @@ func judge(reported bool, found finding, at sighting, same bool) verdict {
 		}
 		return unsure
 	case !reported && found.item != nil:
-		// One that had ended may be recorded anew without a change of the page; the feed was right then.
+		// An ended activity may be recorded again without a change of the page. The feed was right
+		// then.
 		if same && !found.item.Since.After(at.start) {
 			return miss
 		}
@@ -170,29 +176,30 @@ func judge(reported bool, found finding, at sighting, same bool) verdict {
 	}
 }
 
-// stale reports whether a look that began when the staleness bound had passed since the first one used the same page as it
-// was before the first, and so lacks what has been in the ledger all the time.
+// stale reports whether a read used a page older than the first read's, and so lacks a row that the
+// ledger has had all the time. The read must have begun a staleness bound after the first.
 func (o *opened) stale(q *question, found finding, now sighting) bool {
 	return !q.reported && found.item != nil && o.found.item != nil && *found.item == *o.found.item &&
 		now.at.Sequence < o.ledger
 }
 
-// past counts what a later look finds well: it has come or gone, or was mended, since the feed.
+// past counts a question on which feed and ledger agree by now: the activity came or went, or the
+// page was repaired.
 func (c *comparison) past(o *opened) {
 	from := c.sample.found.start
 	switch {
 	case o.reported || o.found.item == nil:
-		c.undecided++ // undone since, or a false positive that is gone
+		c.undecided++ // undone since, or a false positive that has gone
 	case o.found.item.Since.After(from.Add(clockSlack)):
 		// Recorded when the feed had begun.
 	case o.found.item.Since.Before(from.Add(-writeTime - c.recorder.StalenessBound())):
-		c.undecided++ // recorded just now with a time long past, or mended
+		c.undecided++ // recorded just now with a time long past, or repaired
 	default:
 		c.late++
 	}
 }
 
-// count counts what was decided.
+// count counts a decided question.
 func (c *comparison) count(v verdict, q *question, found finding, at sighting, ledger uint64) {
 	switch v {
 	case falsePositive:
@@ -203,7 +210,7 @@ func (c *comparison) count(v verdict, q *question, found finding, at sighting, l
 	}
 }
 
-// ask asks the ledger about all that the questions are about, each once.
+// ask asks the ledger about every id of the questions, each once.
 func (c *comparison) ask(ctx context.Context, at activity.PageAt, about []question) (activity.Truth, map[claim]activity.Evidence, error) {
 	rows := make(map[claim]activity.Evidence)
 	var claims []activity.Claim
@@ -232,7 +239,7 @@ func (c *comparison) ask(ctx context.Context, at activity.PageAt, about []questi
 	return truth, rows, nil
 }
 
-// find looks for what rows have of a question.
+// find returns what rows have on a question.
 func (c *comparison) find(rows map[claim]activity.Evidence, q *question, end time.Time) (f finding) {
 	for id := range c.sample.ids(q) {
 		e := rows[claim{q.kind, id}]
@@ -249,7 +256,7 @@ func (c *comparison) find(rows map[claim]activity.Evidence, q *question, end tim
 	return f
 }
 
-// reports says whether the view has what a question is about.
+// reports returns whether the view reports what a question is about.
 func (c *comparison) reports(view *activity.View, q *question) bool {
 	ids := slices.Collect(c.sample.ids(q))
 	return slices.ContainsFunc(ids, func(id string) bool { return view.Check(q.kind, id) != activity.None })

@@ -10,28 +10,28 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Explanation says why a post is dropped from a feed, or kept.
+// Explanation says why a feed drops a post, or keeps it.
 type Explanation struct {
-	// Dropped says whether a feed drops the post. One that is exact does so only if a reason that
+	// Dropped reports whether a feed drops the post. An exact feed drops it only if a reason that
 	// drops is not [False].
 	Dropped bool
 
-	// Reasons are all that the filter reports on the post, kinds that drop first. The first
-	// of those is the one that a feed names.
+	// Reasons are everything the filter reports on the post, kinds that drop first. A feed names
+	// the first of these.
 	Reasons []Reason
 
-	Page     activity.PageInfo // of the kinds that the ledger keeps
+	Page     activity.PageInfo // page of the kinds that the ledger keeps
 	Degraded []activity.Degraded
 }
 
-// Certainty is how sure a [Reason] is.
+// Certainty is how certain a [Reason] is.
 type Certainty uint8
 
 // Certainties.
 const (
 	Certain     Certainty = iota + 1 // the ledger has it
 	False                            // the ledger does not have it: a false positive
-	Unconfirmed                      // its kind has a window: nobody can tell
+	Unconfirmed                      // its kind has a window: nothing can confirm it
 )
 
 func (c Certainty) String() string {
@@ -44,18 +44,21 @@ func (c Certainty) String() string {
 
 // Reason is something that the filter reports on a post.
 type Reason struct {
-	Kind      activity.Kind
-	Actor     string         // for kinds that target users: who
-	Direction activity.Match // Direct: the viewer's activity; Reverse: the actor's, with the viewer
+	Kind  activity.Kind
+	Actor string // the user, for kinds that target users
+	// Direction is Direct for the viewer's activity, and Reverse for the actor's with the viewer.
+	Direction activity.Match
 	Certainty Certainty
-	Since     time.Time // when it was recorded; of a window, the earliest it can have been; zero if False
-	Until     time.Time // when it ends by itself; of a window, the latest; zero: it does not
-	Parts     []string  // of a window: which of its parts report it
+	// Since is when it was recorded; for a window, the earliest possible time; zero if it is False.
+	Since time.Time
+	// Until is when it ends by itself; for a window, the latest possible time. Zero: it has no end.
+	Until time.Time
+	Parts []string // for a window: the parts that report it
 }
 
-// Explain says what a feed of viewer makes of post, by every kind that the Recorder has, and
-// what the ledger knows of it, in one query. Errors are as those of [Filter]; without the ledger there
-// is no explanation.
+// Explain returns what a feed of viewer does with post and why, for every kind that the Recorder
+// has. It asks the ledger about the reasons in one query. Errors are as those of [Filter], and a
+// [*activity.NoLedgerError] if there is no ledger.
 func Explain(ctx context.Context, activities activity.Activities, viewer string, post Post) (Explanation, error) {
 	r, err := activity.WithLedger(activities, "an explanation")
 	if err != nil {
@@ -94,7 +97,7 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	return e, nil
 }
 
-// ofOnePost names the post that an error of compile is about as one that is alone.
+// ofOnePost renames the post in the field of an error of compile from "posts[0]" to "post".
 func ofOnePost(err error) error {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	if !ok {
@@ -105,7 +108,7 @@ func ofOnePost(err error) error {
 	return &one
 }
 
-// reasons are what the view reports of the i-th kind, k, with id.
+// reasons returns what the view reports of the i-th kind, k, with id.
 func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Reason) {
 	reason := Reason{Kind: k}
 	if k.Target == activity.User {
@@ -125,7 +128,7 @@ func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Re
 	return found
 }
 
-// confirm asks the ledger about the reasons of which it can say something.
+// confirm asks the ledger about the reasons of kinds that it keeps.
 func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer, post string) error {
 	var claims []activity.Claim
 	var of []*Reason

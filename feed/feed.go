@@ -1,4 +1,4 @@
-// Package feed decides which candidates of a feed a viewer gets to see.
+// Package feed decides which candidates of a feed a viewer sees.
 package feed
 
 import (
@@ -8,60 +8,62 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Answer says of the candidates what becomes of them.
+// Answer lists the kept and the dropped candidates of a request.
 type Answer struct {
 	Kept    []Kept // in the order of the request
 	Dropped []Dropped
 
-	// Next is the index of the first candidate that was not looked at, because the
-	// limit was reached; 0 if all were. Ask for the rest with Posts[Next:].
+	// Next is the index of the first candidate that was not checked, because the limit was reached;
+	// 0 if all were checked. Request the rest with Posts[Next:].
 	Next int
 
-	// Degraded names the kinds that could not be checked: posts are kept that
-	// would have been dropped. It also says so if what was kept could not be recorded
-	// as seen.
+	// Degraded names the kinds that could not be checked: posts may be kept that should have been
+	// dropped. It also names the kind seen if the kept posts could not be recorded.
 	Degraded []activity.Degraded
 }
 
-// Kept is a candidate that the viewer gets to see.
+// Kept is a candidate that the viewer sees.
 type Kept struct {
 	ID    string
-	Marks []bool // of Request.Annotate, in its order
+	Marks []bool // whether each kind of Request.Annotate annotates it, in that order
 }
 
 // Dropped is a candidate that is left out, with the first reason found.
 type Dropped struct {
 	ID    string
 	Kind  string
-	Actor string // for kinds that target users: who
+	Actor string // the user, for kinds that target users
 
-	// Unconfirmed says, for an exact request alone, that the kind has a window, so
-	// that nobody can tell whether this is a false positive. Leave such kinds out of
-	// Request.Kinds to have none.
+	// Unconfirmed is set in answers to exact requests only. It reports that the kind has a window,
+	// so that nothing can tell whether this is a false positive. To avoid these, leave such kinds
+	// out of Request.Kinds.
 	Unconfirmed bool
 }
 
-// notRecorded is why a feed that is answered is degraded after all.
+// notRecorded begins the reason why an answered feed is degraded after all.
 const notRecorded = "what is kept could not be recorded: "
 
-// Filter checks every candidate against the viewer's activities, which it reads in
-// one round trip. Nothing that was acknowledged before Filter was called is missed, but where the
-// Recorder reads replicas: there, what another process wrote less than a staleness bound ago may be;
-// a clean candidate is dropped with the Recorder's false-positive rate, times the
-// number of its actors for kinds that target users. Viewers never lose posts to a
-// kind that targets users for being their own author or actor.
+// Filter checks every candidate against the viewer's activities, which it reads in one round trip.
 //
-// With RecordSeen, what is kept counts as seen when Filter returns: a later feed of the
-// viewer drops it, for as long as the window lasts. If it cannot be recorded, Degraded names
-// the kind and the answer is good otherwise.
+// Filter misses no activity that was acknowledged before the call. The only exception is a Recorder
+// with replicas: it may miss what another process wrote less than a staleness bound ago. A clean
+// candidate is dropped with the false-positive rate of activities, times the number of its actors
+// for kinds that target users. Viewers never lose posts to a kind that targets users because they
+// are the author or an actor themselves.
 //
-// Errors are an [*activity.InvalidError], whose field names the part of the request,
-// an [*activity.UnavailableError], or that of ctx.
+// With RecordSeen, kept posts count as seen when Filter returns: later feeds of the viewer drop
+// them until the window ends. If they cannot be recorded, Degraded names the kind, and the answer
+// is otherwise valid.
+//
+// Errors are an [*activity.InvalidError], whose field names the part of the request, an
+// [*activity.UnavailableError], or that of ctx. A request that is exact fails with an
+// [*activity.NoLedgerError] if there is no ledger.
 func Filter(ctx context.Context, activities activity.Activities, req Request) (Answer, error) {
 	return filter(ctx, activities, req, nil)
 }
 
-// filter is Filter, which notes in sampled, if it is not nil, what a later look at the answer has to know.
+// filter is Filter. It fills sampled, if that is not nil, with what a comparison of the answer
+// needs.
 func filter(ctx context.Context, activities activity.Activities, req Request, sampled *Sampled) (Answer, error) {
 	c, err := compile(activities.Kinds(), req)
 	if err != nil {
@@ -96,10 +98,10 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	return a, nil
 }
 
-// recordSeen records what is kept as the i-th kind of the view. It fails only with ctx: if it cannot be
-// recorded, the answer says so.
+// recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends; any
+// other failure is reported in the answer.
 func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, may func() error) error {
-	if !view.Checks(i) { // so it is degraded already
+	if !view.Checks(i) { // it is degraded already
 		for n := range a.Degraded {
 			if a.Degraded[n].Kind == activity.Seen {
 				a.Degraded[n].Reason += ": what is kept could not be recorded either"
@@ -125,24 +127,24 @@ func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, may
 	return err
 }
 
-// look is one look at a viewer's candidates.
+// look is one check of a viewer's candidates.
 type look struct {
 	checks
 
 	viewer    string
 	view      *activity.View
 	hashed    hashed
-	sampled   *Sampled       // nil: the feed is not
-	confirmed map[claim]bool // nil: what the view reports is taken for true
+	sampled   *Sampled       // nil: the feed is not sampled
+	confirmed map[claim]bool // nil: what the view reports counts as true
 }
 
-// claim is what a view reports: the i-th kind with id.
+// claim is a report of a view: that the viewer has the i-th kind with id.
 type claim struct {
 	i  int
 	id string
 }
 
-// confirm has the ledger confirm, in one query, what the view reports on any of posts.
+// confirm asks the ledger, in one query, to confirm everything the view reports about the posts.
 func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) error {
 	confirmed := make(map[claim]bool)
 	var claims []activity.Claim
@@ -181,7 +183,7 @@ func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) 
 	return nil
 }
 
-// has reports whether the viewer has the i-th kind with id, which is the n-th that the kind targets on post p.
+// has reports whether the viewer has the i-th kind with id, the n-th target of that kind on post p.
 func (l *look) has(i int, id string, p, n int) bool {
 	if l.confirmed != nil && l.all[i].InLedger() {
 		return l.confirmed[claim{i, id}]
@@ -192,7 +194,7 @@ func (l *look) has(i int, id string, p, n int) bool {
 	return l.view.Check(i, id) != activity.None
 }
 
-// walk decides on the candidates one after another.
+// walk decides on the candidates in order.
 func (l *look) walk(req Request) Answer {
 	a := Answer{Kept: make([]Kept, 0, len(req.Posts))}
 	marks := make([]bool, 0, len(req.Posts)*(l.marks-l.drops))
@@ -235,7 +237,7 @@ func (l *look) walk(req Request) Answer {
 	return a
 }
 
-// reason looks for why to drop post number n.
+// reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
 	for i, k := range l.all[:l.drops] {
 		if actor, found := l.match(i, p, n); found {
@@ -245,8 +247,8 @@ func (l *look) reason(p *Post, n int) (Dropped, bool) {
 	return Dropped{}, false
 }
 
-// match looks for the i-th kind on post number n; for kinds that target users it says who it
-// was found with.
+// match looks for the i-th kind on post number n. For kinds that target users it returns the user
+// that was found.
 func (l *look) match(i int, p *Post, n int) (actor string, found bool) {
 	if l.all[i].Target == activity.Post {
 		return "", l.has(i, p.ID, n, 0)
@@ -262,8 +264,8 @@ func (l *look) match(i int, p *Post, n int) (actor string, found bool) {
 	return "", false
 }
 
-// targets yields what a kind is looked for with on the post: the post, or who had to do
-// with it, the viewer left out.
+// targets yields the ids that a kind is checked with on the post: the post's, or those of its
+// author and actors, without the viewer's.
 func (p *Post) targets(k activity.Kind, viewer string) func(yield func(id string) bool) {
 	return func(yield func(id string) bool) {
 		if k.Target == activity.Post {

@@ -6,16 +6,18 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// hashed are the hashes of what is looked for on the first posts of a request.
+// hashed holds the hashes of the ids to look for on the first posts of a request.
 type hashed struct {
 	search *activity.Search
-	byUser bool  // ids of users are looked for
-	byPost bool  // and those of posts
-	posts  int   // how many are hashed
-	users  []int // how many users the posts before each have, their actors too; nil: one each
+	byUser bool // some kinds target users
+	byPost bool // some kinds target posts
+	posts  int  // how many posts are hashed
+	// users has the number of users on all posts before each one, actors included; nil: one per
+	// post.
+	users []int
 }
 
-// ids yields what the kinds of c are looked for with on the posts.
+// ids yields the ids on the posts that the kinds of c are checked with.
 func (c *checks) ids(posts []Post) iter.Seq2[activity.Target, string] {
 	return func(yield func(activity.Target, string) bool) {
 		users, ofPosts := c.targets()
@@ -32,8 +34,8 @@ func (c *checks) ids(posts []Post) iter.Seq2[activity.Target, string] {
 	}
 }
 
-// ahead is how many posts of a request are hashed before it is known which are dropped: all, or where
-// there is a limit, twice as many, which is enough unless half of them are dropped.
+// ahead returns how many posts of a request are hashed before the first is decided. It is all, or
+// with a limit twice the limit, which is enough unless more than half of them are dropped.
 func ahead(req Request) int {
 	if req.Limit > 0 {
 		return min(len(req.Posts), 2*req.Limit)
@@ -41,7 +43,7 @@ func ahead(req Request) int {
 	return len(req.Posts)
 }
 
-// targets reports which ids the kinds of c are looked for with.
+// targets reports which sorts of ids the kinds of c are checked with.
 func (c *checks) targets() (users, posts bool) {
 	for _, k := range c.all[:c.marks] {
 		users = users || k.Target == activity.User
@@ -50,12 +52,12 @@ func (c *checks) targets() (users, posts bool) {
 	return users, posts
 }
 
-// hashAhead hashes what c looks for on the first posts of a request.
+// hashAhead hashes the ids on the first posts of a request that c looks for.
 func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 	h := hashed{search: search, posts: len(posts)}
 	h.byUser, h.byPost = c.targets()
 	if h.byUser {
-		for p := range posts { // also where there is no author
+		for p := range posts { // even without an author
 			search.Hash(activity.User, posts[p].Author)
 			for _, a := range posts[p].Actors {
 				search.Hash(activity.User, a)
@@ -71,7 +73,7 @@ func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 	return h
 }
 
-// countUsers counts who is on the posts, unless all have an author and nobody else.
+// countUsers counts the users on the posts, unless every post has only its author.
 func (h *hashed) countUsers(posts []Post) {
 	n := 0
 	for p := range posts {
@@ -86,7 +88,8 @@ func (h *hashed) countUsers(posts []Post) {
 	}
 }
 
-// hit reports whether anything may have been found on post p, also where that is not known.
+// hit reports whether anything may have been found on post p. It is true for a post that was not
+// hashed.
 func (h *hashed) hit(p int) bool {
 	switch {
 	case p >= h.posts || h.byPost && h.search.Hit(activity.Post, p):
@@ -104,7 +107,7 @@ func (h *hashed) hit(p int) bool {
 	return false
 }
 
-// place is which of the ids of a kind's target the n-th on post p is.
+// place returns the index, among the hashed ids of a kind's target, of the n-th id on post p.
 func (h *hashed) place(k *activity.Kind, p, n int) int {
 	if k.Target == activity.User && h.users != nil {
 		p = h.users[p]

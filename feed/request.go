@@ -9,58 +9,61 @@ import (
 )
 
 const (
-	// MaxPosts is the most candidates of one [Request].
+	// MaxPosts is the largest number of candidates in one [Request].
 	MaxPosts = 5000
-	// MaxIDs is the most ids that the candidates of one [Request] have: of posts, authors and actors,
-	// repeated ones included. It allows MaxPosts candidates with an author and two actors each.
+	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, authors and
+	// actors, repeated ones included. It allows MaxPosts candidates with an author and two actors
+	// each.
 	MaxIDs = 20_000
-	// MaxActors is the most actors of one [Post].
+	// MaxActors is the largest number of actors of one [Post].
 	MaxActors = 100
 )
 
-// Post is a candidate.
+// Post is a candidate for a feed.
 type Post struct {
 	ID     string
-	Author string // needed where a kind checked targets users
+	Author string // required if a checked kind targets users
 
-	// Actors are up to MaxActors others on the post: who reposted it, is quoted or mentioned.
+	// Actors are up to MaxActors other users on the post, such as those who reposted it, or are
+	// quoted or mentioned.
 	Actors []string
 }
 
-// Request asks what Viewer gets to see of Posts.
+// Request asks which of Posts Viewer sees.
 type Request struct {
-	Viewer   string
-	Posts    []Post   // up to MaxPosts, with up to MaxIDs ids, in the order of the feed
-	Kinds    []string // to be checked, in this order; nil: every kind that drops
-	Annotate []string // kinds to mark on the posts that are kept
+	Viewer string
+	// Posts are up to MaxPosts candidates with up to MaxIDs ids, in the order of the feed.
+	Posts    []Post
+	Kinds    []string // kinds to check, in this order; nil: every kind that drops
+	Annotate []string // kinds to annotate kept posts with
 
-	// Limit ends the feed once so many posts are kept, 1 to MaxPosts; 0: none.
+	// Limit ends the feed once that many posts are kept, 1 to MaxPosts. 0: no limit.
 	Limit int
 
-	// RecordSeen records the kept posts as seen, in one write more. A post that is there
-	// twice is then kept once.
+	// RecordSeen records the kept posts as seen, with one additional write to the store. A post
+	// that appears twice in Posts is then kept once.
 	RecordSeen bool
 
-	// MayRecord is called right before RecordSeen records. After an error nothing is recorded, and
-	// [Answer.Degraded] says so. Nil: it may.
+	// MayRecord is called right before RecordSeen records. If it returns an error, nothing is
+	// recorded, and [Answer.Degraded] says so. Nil: recording is always allowed.
 	MayRecord func() error
 
-	// Exact has the ledger confirm, in one query, whatever the filter reports, so that no
-	// post is dropped or marked by a false positive of a kind that the ledger keeps. Kinds
-	// with a window cannot be confirmed by anything: see [Dropped.Unconfirmed].
+	// Exact asks the ledger, in one query, to confirm everything the filter reports. A false
+	// positive of a kind that the ledger keeps then neither drops nor annotates a post. Kinds with
+	// a window cannot be confirmed: see [Dropped.Unconfirmed].
 	Exact bool
 }
 
-// checks are the kinds of a request: first those that drop, then those that annotate,
-// and last what is only recorded.
+// checks are the kinds of a request: first those that drop, then those that annotate, and last one
+// that is only recorded.
 type checks struct {
 	all   []activity.Kind
 	drops int
-	marks int // those that annotate are all[drops:marks]
-	seen  int // which kind RecordSeen records; -1 without it
+	marks int // kinds that annotate are all[drops:marks]
+	seen  int // index of the kind that RecordSeen records; -1: none
 }
 
-// compile checks the request and looks its kinds up.
+// compile checks the request, and looks its kinds up.
 func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	var c checks
 	if err := activity.CheckID(req.Viewer, "viewer"); err != nil {
@@ -87,7 +90,7 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	return c, nil
 }
 
-// checkCounts bounds what a request costs, before anything is looked up.
+// checkCounts bounds the cost of a request before anything is looked up.
 func checkCounts(posts []Post) error {
 	if len(posts) > MaxPosts {
 		return outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(posts), MaxPosts))

@@ -10,34 +10,36 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// sample is a feed as it was answered, with memory of its own.
+// sample is a feed as it was answered. It shares no memory with request and answer.
 type sample struct {
 	viewer  string
-	posts   []Post          // that were looked at
-	kinds   []activity.Kind // that the ledger keeps
+	posts   []Post          // posts that were checked
+	kinds   []activity.Kind // kinds that the ledger keeps
 	answers []question
-	denied  map[claim]bool // what the page reported, and the ledger did not have when the feed was answered
-	found   sighting
-	ctx     context.Context //nolint:containedctx // its values are for the log
-	attrs   []slog.Attr
+	// denied has what the page reported and the ledger did not have when the feed was answered.
+	denied map[claim]bool
+	found  sighting
+	ctx    context.Context //nolint:containedctx // its values are for the log
+	attrs  []slog.Attr
 }
 
-// sighting is when and where answers were found.
+// sighting is when and in which page answers were found.
 type sighting struct {
 	start, end time.Time // by the ledger's clock
 	at         activity.PageAt
 }
 
-// question is one thing that an answer says: whether the viewer has a kind with somebody or something.
+// question is one statement of an answer: whether the viewer has a kind with a user or a post.
 type question struct {
 	kind     int
 	post     *Post
-	actor    string // who it was found with; "": anybody on the post
+	actor    string // user it was found with; "": any on the post
 	reported bool
 }
 
-// ids yields what the question is about, but for what the ledger has been asked about already: that may have ended
-// and be recorded anew since, which no sequence tells.
+// ids yields the ids that the question is about, except those that the ledger was asked about
+// already. An activity with one of these may have ended and been recorded again since, which
+// changes no sequence.
 func (s *sample) ids(q *question) func(yield func(id string) bool) {
 	return func(yield func(id string) bool) {
 		if q.actor != "" {
@@ -63,7 +65,7 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		return nil
 	}
 	s := &sample{viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, ctx: ctx, attrs: attrs}
-	var marks []int // which of an answer's each kind is; below 0: it drops
+	var marks []int // for each kind, its index in Kept.Marks; negative: it drops
 	for i, k := range f.checks.all[:f.checks.marks] {
 		if k.InLedger() {
 			s.kinds, marks = append(s.kinds, k), append(marks, i-f.checks.drops)
@@ -77,7 +79,7 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 			dropped++
 			continue
 		}
-		for n := range s.kinds { // all that may speak against the post, and its marks
+		for n := range s.kinds { // all kinds that may drop or annotate the post
 			reported := marks[n] >= 0 && f.answer.Kept[kept].Marks[marks[n]]
 			s.answers = append(s.answers, question{kind: n, post: &posts[i], reported: reported})
 		}
@@ -86,7 +88,7 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	return s
 }
 
-// deny notes what of the i-th kind of the request, which is the last of the sample so far, was not confirmed.
+// deny notes the denied claims of the i-th kind of the request, which is the sample's last so far.
 func (s *sample) deny(confirmed map[claim]bool, i int) {
 	for c, is := range confirmed {
 		if c.i == i && !is {
@@ -98,22 +100,23 @@ func (s *sample) deny(confirmed map[claim]bool, i int) {
 	}
 }
 
-// askDropped asks for the reason why a post was dropped.
+// askDropped adds a question about the reason why a post was dropped.
 func (s *sample) askDropped(p *Post, d Dropped) {
 	i := slices.IndexFunc(s.kinds, func(k activity.Kind) bool { return k.Name == d.Kind })
 	if i < 0 {
-		return // nobody can tell
+		return // nothing can tell
 	}
 	q := question{kind: i, post: p, reported: true}
 	for id := range p.targets(s.kinds[i], s.viewer) {
 		if id == d.Actor {
-			q.actor = id // and not the request's, which is not ours
+			q.actor = id // not d.Actor, whose memory is the request's
 		}
 	}
 	s.answers = append(s.answers, q)
 }
 
-// clonePosts copies posts and a viewer into memory of their own, all ids into one piece; nil if they are too many.
+// clonePosts copies posts and viewer into new memory, all ids into one string. It returns nil if
+// they are too many.
 func clonePosts(posts []Post, viewer string) (cloned []Post, of string) {
 	ids, bytes := 0, len(viewer)
 	for i := range posts {

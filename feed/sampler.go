@@ -15,67 +15,78 @@ import (
 )
 
 const (
-	// maxQueued is how many feeds may wait to be compared with the ledger, and samplers how many are at a time.
+	// maxQueued is the number of feeds that may wait to be compared with the ledger.
 	maxQueued = 16
-	samplers  = 2
-	// maxSampledIDs and maxSampledBytes are the most ids of one sample, and the length of these: some 2 MiB with
-	// all that belongs to them. A feed that has more is not sampled.
+	// samplers is the number of feeds compared at once.
+	samplers = 2
+	// maxSampledIDs and maxSampledBytes bound the ids of one sample, and their total length: some 2
+	// MiB with everything that belongs to them. A feed with more is not sampled.
 	maxSampledIDs   = 20_000
 	maxSampledBytes = 1 << 20
 	// sampleTimeout is how long one look at the ledger may take.
 	sampleTimeout = 10 * time.Second
-	// maxLogged is how many misses of one sample are logged.
+	// maxLogged is the largest number of misses of one sample that are logged.
 	maxLogged = 10
 )
 
-// SamplerConfig is what a [Sampler] is made of.
+// SamplerConfig configures a [Sampler].
 type SamplerConfig struct {
 	_ struct{} // fields are named
 
-	// Rate is the share of feeds that are compared with the ledger, 0 to 1; 0: none. A comparison costs the ledger as many
-	// seeks to a row as the feed had candidates, times kinds, in one query, and one seek more.
+	// Rate is the share of feeds that are compared with the ledger, 0 to 1; 0: none. One comparison
+	// costs the ledger as many row seeks as the feed has candidates times kinds, in one query, and
+	// one more seek.
 	Rate float64
 
-	// Logger gets an error for each post that was missed; default: discards.
+	// Logger gets an error for each missed post. Default: discards.
 	Logger *slog.Logger
 
-	// HashID makes of an id of a user or a post what may be logged in its place; default: no ids are logged.
+	// HashID returns what is logged in place of the id of a user or a post. Default: no ids are
+	// logged.
 	HashID func(id string) string
 }
 
-// SampleStats is what a [Sampler] counted since it was made.
+// SampleStats holds the counts of a [Sampler] since it was created.
 type SampleStats struct {
-	Feeds      uint64 `json:"feeds"`      // that were compared with the ledger
-	Candidates uint64 `json:"candidates"` // of these feeds, those that were looked at
+	Feeds      uint64 `json:"feeds"`      // feeds compared with the ledger
+	Candidates uint64 `json:"candidates"` // candidates of these feeds that were checked
 
-	// Misses are posts that a feed kept, or did not mark, although the ledger has the activity and had it when the
-	// feed began. There must be none.
+	// Misses are posts that a feed kept, or did not annotate, although the ledger has the activity,
+	// and had it when the feed began. There must be none.
 	Misses uint64 `json:"misses"`
 
-	// FalsePositives are posts that a feed dropped or marked although the ledger does not have the activity.
+	// FalsePositives are posts that a feed dropped or annotated although the ledger does not have
+	// the activity.
 	FalsePositives uint64 `json:"false_positives"`
 
-	// Late are posts that a feed kept and the next one would not have, whose activity was recorded shortly before the
-	// feed began: it was not acknowledged yet, or by another process and within the staleness bound.
+	// Late are posts that a feed kept although the next feed would not, and whose activity was
+	// recorded shortly before the feed began. Either it was not acknowledged yet, or another
+	// process acknowledged it within the staleness bound.
 	Late uint64 `json:"late"`
 
-	// Undecided are posts of which the ledger says otherwise than the feed did, and nobody can tell since when.
+	// Undecided are posts on which feed and ledger disagree, and nothing can tell since when.
 	Undecided uint64 `json:"undecided"`
 
-	Skipped  uint64 `json:"skipped"`  // feeds that were chosen, and not compared, because too much was waiting, or they were too large
-	Errors   uint64 `json:"errors"`   // feeds that were not compared because the ledger or the pages could not be read
-	Repaired uint64 `json:"repaired"` // pages that were made anew because of a miss
+	// Skipped are chosen feeds that were not compared, because too many were waiting or they were
+	// too large.
+	Skipped uint64 `json:"skipped"`
+	// Errors are feeds that were not compared because the ledger or the pages could not be read.
+	Errors uint64 `json:"errors"`
+	// Repaired are pages that were rebuilt because of a miss.
+	Repaired uint64 `json:"repaired"`
 }
 
-// Sampler compares a share of feeds with the ledger, after they were answered, in the background: the ledger is asked
-// about every candidate, and not about those alone that the page reports. It tells whether the promise holds that
-// nothing acknowledged is missed, and how often a post is dropped wrongly.
+// Sampler compares a share of the feeds with the ledger, in the background, after they were
+// answered. It asks the ledger about every candidate, not only about those that the page reports.
+// So it measures whether feeds miss any acknowledged activity, and how often they drop a post
+// wrongly.
 //
-// It never raises a false alarm: what was recorded or undone while the feed was answered, or while the ledger is asked,
-// is told by the sequence of the viewer's page, which every change raises. Kinds with a window have no truth to be
-// compared with, and are left out. A page that something is missed on is made anew at once.
+// A Sampler never raises a false alarm. Every change of the viewer's page raises the page's
+// sequence, which reveals activities that were recorded or undone during the feed or the
+// comparison. Kinds with a window are left out, because nothing else holds what they should
+// contain. A page with a miss is rebuilt at once.
 //
-// It is safe for concurrent use.
+// A Sampler is safe for concurrent use.
 type Sampler struct {
 	activities activity.Activities
 	recorder   *activity.Recorder // nil without a ledger: nothing is compared
@@ -84,7 +95,7 @@ type Sampler struct {
 	hashID     func(string) string
 
 	queue chan *sample
-	start func() // once something is to be compared
+	start func() // called before the first comparison
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
@@ -93,7 +104,8 @@ type Sampler struct {
 	repaired                                  atomic.Uint64
 }
 
-// NewSampler returns a Sampler of feeds of activities, which the caller closes before these. Without a ledger nothing is sampled.
+// NewSampler returns a Sampler of feeds of activities. The caller closes the Sampler before the
+// activities. Without a ledger nothing is sampled. The error says that the rate is out of range.
 func NewSampler(activities activity.Activities, c SamplerConfig) (*Sampler, error) {
 	s := &Sampler{activities: activities, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
 	if s.log == nil {
@@ -114,8 +126,9 @@ func NewSampler(activities activity.Activities, c SamplerConfig) (*Sampler, erro
 	return s, nil
 }
 
-// SetRate changes the share of feeds that are compared with the ledger from now on, 0 to 1. Without a ledger nothing is sampled. It is
-// not to be called during [Sampler.Close] or after it.
+// SetRate changes the share of feeds that are compared with the ledger, from now on, to rate, 0 to
+// 1. Without a ledger nothing is sampled. SetRate must not be called during [Sampler.Close] or
+// after it.
 func (s *Sampler) SetRate(rate float64) error {
 	if !(rate >= 0 && rate <= 1) {
 		return fmt.Errorf("sample rate %g is not in 0 to 1", rate)
@@ -130,13 +143,13 @@ func (s *Sampler) SetRate(rate float64) error {
 	return nil
 }
 
-// Close gives up what is waiting, and returns when nothing of the Sampler is running.
+// Close discards the feeds that wait, and returns when all background work has stopped.
 func (s *Sampler) Close() {
 	s.stop()
 	s.ended.Wait()
 }
 
-// Stats returns the counts as they stand.
+// Stats returns the current counts.
 func (s *Sampler) Stats() SampleStats {
 	return SampleStats{
 		Feeds:          s.feeds.Load(),
@@ -151,8 +164,9 @@ func (s *Sampler) Stats() SampleStats {
 	}
 }
 
-// Filter is [Filter], and chooses at random whether the feed is to be compared with the ledger: then it is
-// returned as Sampled, else nil. A feed that is not chosen pays a random number for it.
+// Filter is [Filter], and chooses at random whether the feed is to be compared with the ledger. If
+// so, it returns the feed as a Sampled; otherwise the Sampled is nil. For a feed that is not
+// chosen, the cost is one random number.
 func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, error) {
 	if rate := math.Float64frombits(s.rate.Load()); rate == 0 || rand.Float64() >= rate { //nolint:gosec // no secret
 		a, err := Filter(ctx, s.activities, req)
@@ -164,7 +178,7 @@ func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, er
 		return Answer{}, nil, err
 	}
 	if !slices.ContainsFunc(sampled.checks.all[:sampled.checks.marks], activity.Kind.InLedger) {
-		return a, nil, nil // nobody can tell
+		return a, nil, nil // nothing can tell
 	}
 	sampled.end = s.recorder.Now()
 	return a, sampled, nil
@@ -178,28 +192,30 @@ type Sampled struct {
 	checks     checks
 	at         activity.PageAt
 	answer     Answer
-	places     []int          // of Answer.Dropped, in Request.Posts
-	confirmed  map[claim]bool // of an exact feed: what the ledger was asked about
+	places     []int          // positions of Answer.Dropped in Request.Posts
+	confirmed  map[claim]bool // for an exact feed: what the ledger was asked about
 }
 
-// dropped notes that post number i is left out.
+// dropped notes that post number i was dropped.
 func (f *Sampled) dropped(i int) {
 	if f != nil {
 		f.places = append(f.places, i)
 	}
 }
 
-// answered notes what the answer was, and what it was made of.
+// answered notes the answer, and what it was computed from.
 func (f *Sampled) answered(l *look, a Answer) {
 	if f != nil {
 		f.checks, f.at, f.answer, f.confirmed = l.checks, l.view.At(), a, l.confirmed
 	}
 }
 
-// Compare has the feed compared with the ledger, in the background, unless too much is waiting for that already. It is
-// to be called once the answer was sent, while request and answer are still as they were, and copies what it needs of
-// them. What is logged of the feed has attrs, and is logged with the values of ctx, whose end does not matter. On nil it does
-// nothing.
+// Compare queues the feed for a comparison with the ledger in the background. If too many feeds are
+// waiting, or the feed is too large, it only counts the feed as skipped.
+//
+// Call Compare after the answer was sent, while request and answer are still unchanged: it copies
+// what it needs of them. Log lines about the feed have attrs, and are logged with the values of
+// ctx, but do not depend on its cancellation. On nil, Compare is a no-op.
 func (f *Sampled) Compare(ctx context.Context, attrs ...slog.Attr) {
 	if f == nil {
 		return
@@ -221,7 +237,7 @@ func (f *Sampled) Compare(ctx context.Context, attrs ...slog.Attr) {
 	}
 }
 
-// run compares what is queued until ctx ends.
+// run compares queued feeds until ctx ends.
 func (s *Sampler) run(ctx context.Context) {
 	for {
 		select {
@@ -233,14 +249,14 @@ func (s *Sampler) run(ctx context.Context) {
 	}
 }
 
-// compare compares one feed with the ledger, and counts what comes of it.
+// compare compares one feed with the ledger, and counts the results.
 func (s *Sampler) compare(ctx context.Context, of *sample) {
 	c := comparison{sample: of, recorder: s.recorder}
 	err := c.run(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	s.misses.Add(uint64(len(c.misses))) // also where the rest could not be read
+	s.misses.Add(uint64(len(c.misses))) // even after an error
 	s.falsePositives.Add(c.falsePositives)
 	if len(c.misses) > 0 {
 		s.report(&c)
@@ -275,7 +291,7 @@ func (s *Sampler) report(c *comparison) {
 	}
 }
 
-// repair makes anew the pages that something was missed on.
+// repair rebuilds the pages with misses.
 func (s *Sampler) repair(ctx context.Context, c *comparison) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()

@@ -8,8 +8,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Window is what one user's window of one kind held when it was read. It is asked for with
-// [Windows.Window], its Pages are read, and Fill takes what was read. It is not safe for concurrent use.
+// Window is the content of one user's window of one kind when it was read. [Windows.Window] returns
+// it, the caller reads its Pages, and Fill takes what was read. A Window is not safe for concurrent
+// use.
 type Window struct {
 	windows *Windows
 	ring    ring
@@ -17,14 +18,15 @@ type Window struct {
 	user    uint64
 	now     time.Time
 	loaded  []favfilter.Loaded // of ring.Pages
-	pages   []*favfilter.Page  // what of that is usable, nil where nothing is
+	pages   []*favfilter.Page  // the usable pages of loaded; nil where one is not usable
 
 	held    bool
-	written uint64    // to windows of its group, before it was read
-	begun   time.Time // when it began to be read
+	written uint64    // writes to its group before the read
+	begun   time.Time // when the read began
 }
 
-// Window returns the user's window of a kind as of now. What the cache holds is filled in already.
+// Window returns the user's window of a kind at the time now. If the window is in the cache, it is
+// complete already; see [Window.Held].
 func (ws *Windows) Window(kind string, user uint64, now time.Time) *Window {
 	w := &Window{windows: ws, ring: ws.rings[kind], kind: kind, user: user, now: now}
 	if ws.cache == nil {
@@ -48,22 +50,22 @@ func (ws *Windows) Window(kind string, user uint64, now time.Time) *Window {
 	return w
 }
 
-// Held reports whether the window was in the cache and has nothing to be read.
+// Held reports whether the window came from the cache, so that nothing has to be read.
 func (w *Window) Held() bool { return w.held }
 
-// Pages are the pages to be read for Fill, the newest part first.
+// Pages returns the ids of the pages to read for Fill, the newest part first.
 func (w *Window) Pages() []favfilter.PageID {
 	return w.ring.Pages(w.windows.id(w.kind, w.user), w.now)
 }
 
-// Fill takes what was read of Pages, which loaded begins with, and returns the rest of it. A part that is
-// damaged counts as empty, and is logged.
+// Fill takes the window's pages from the beginning of loaded, and returns the rest. A damaged part
+// counts as empty, and is logged. A part of another format version also counts as empty.
 func (w *Window) Fill(ctx context.Context, loaded []favfilter.Loaded) (rest []favfilter.Loaded) {
 	loaded, rest = loaded[:w.ring.parts], loaded[w.ring.parts:]
 	w.loaded = loaded
 	w.pages = make([]*favfilter.Page, len(loaded))
 	for i, l := range loaded {
-		// One of another format version counts as empty, too: after an upgrade each feed meets some.
+		// No log line for another format version: after an upgrade each feed meets some.
 		if l.Damage != nil && !errors.Is(l.Damage, favfilter.ErrFormat) {
 			w.windows.log.WarnContext(ctx, "a part of a window is damaged and counts as empty", "error", l.Damage)
 		}
@@ -73,7 +75,7 @@ func (w *Window) Fill(ctx context.Context, loaded []favfilter.Loaded) (rest []fa
 	return rest
 }
 
-// hold puts the window into the cache, unless it was written to while it was read.
+// hold puts the window into the cache, unless it was written to since its read began.
 func (w *Window) hold() {
 	ws := w.windows
 	if ws.cache == nil {
@@ -95,7 +97,8 @@ func (w *Window) hold() {
 	}
 }
 
-// Contains reports whether the window has the key; or, at the false-positive rate, has not.
+// Contains reports whether the window has the key. At the false-positive rate, it also reports a
+// key that the window does not have.
 func (w *Window) Contains(key favfilter.Hash) bool {
 	for _, page := range w.pages {
 		if page != nil && page.Contains(key) {
@@ -105,7 +108,7 @@ func (w *Window) Contains(key favfilter.Hash) bool {
 	return false
 }
 
-// ContainsAll sets found for each key that Contains reports, and leaves the others as they are.
+// ContainsAll sets found for each key that Contains reports, and does not change the others.
 func (w *Window) ContainsAll(keys []favfilter.Hash, found []bool) {
 	for _, page := range w.pages {
 		if page != nil {
@@ -117,14 +120,14 @@ func (w *Window) ContainsAll(keys []favfilter.Hash, found []bool) {
 // Part is a part of a window.
 type Part struct {
 	ID        favfilter.PageID
-	Page      *favfilter.Page // nil: there is none that is usable
-	Damage    error           // why not; nil: there is none
-	From      time.Time       // it holds what was recorded from then on
-	Before    time.Time       // and before then
-	Forgotten time.Time       // when it goes
+	Page      *favfilter.Page // nil: there is none that may be used
+	Damage    error           // of the page; nil: none
+	From      time.Time       // time of the earliest keys in it
+	Before    time.Time       // its keys were recorded before that
+	Forgotten time.Time       // when it is removed
 }
 
-// Parts are all parts of the window, the newest first.
+// Parts returns all parts of the window, the newest first.
 func (w *Window) Parts() []Part {
 	parts := make([]Part, len(w.pages))
 	for i, id := range w.Pages() {
@@ -137,8 +140,8 @@ func (w *Window) Parts() []Part {
 	return parts
 }
 
-// Add records keys in one write, as the window was read a moment ago. An error is that of the store or of
-// ctx: the keys may be recorded or not.
+// Add records keys in one write, based on what was just read of the window. Errors are those of the
+// store or of ctx; the keys may or may not be recorded then.
 func (w *Window) Add(ctx context.Context, keys []favfilter.Hash) error {
 	_, err := w.windows.add(ctx, w.kind, w.user, w.now, keys, w.loaded)
 	return err

@@ -1,6 +1,6 @@
-// Package seen keeps what is forgotten in time, such as the posts that users have seen. Each user has
-// a window of each kind: a ring of pages of their own, one for each part of the window's length. What
-// is in the oldest part goes with it. There is no ledger of it.
+// Package seen keeps keys that expire, such as the posts that users have seen. Each user has a
+// window of each kind: a ring of pages for that user alone, one for each part of the window's
+// length. When the oldest part expires, its keys go with it. No ledger keeps a copy.
 package seen
 
 import (
@@ -19,35 +19,40 @@ import (
 	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// writers is how many windows one call of [Windows.Record] writes at a time.
+// writers is the number of windows that one call of [Windows.Record] writes at once.
 const writers = 16
 
-// Kind is a kind of keys that are forgotten.
+// Kind is a kind of keys that expire.
 type Kind struct {
 	Name   string
 	Length time.Duration // how long a key is kept at least
-	Parts  int           // of the window, or 0 for [favfilter.DefaultParts]: a key is kept for one more at most
+	// Parts is the number of parts of the window; 0: [favfilter.DefaultParts]. A key is kept for at
+	// most one part longer than Length.
+	Parts int
 }
 
-// Config says how windows are kept.
+// Config configures windows.
 type Config struct {
-	Store    favfilter.Store
-	Identity favfilter.Identity // its number of pages says in which hash slot a user's windows are
+	Store favfilter.Store
+	// Identity is that of the filter. Its number of pages determines the hash slot of a user's
+	// windows.
+	Identity favfilter.Identity
 	Kinds    []Kind
 
-	FalsePositiveRate float64 // of one key in one window, 0 to 1, both excluded
+	// FalsePositiveRate is that of one key in one window, between 0 and 1, both excluded.
+	FalsePositiveRate float64
 
-	// Cache holds windows that were read, so that they are not read again with each feed; nil: nothing
-	// does. It may be shared with others, who keep pages in it under names without a part.
+	// Cache holds windows that were read, so that not every feed reads them again; nil: no cache.
+	// It may be shared with users that cache pages under ids without a part.
 	Cache *lru.Cache[favfilter.PageID, any]
-	// Overlook is how long what other processes record may be missing from a window that Cache holds;
-	// 0: no other process writes.
+	// Overlook is how long a cached window may lack what other processes record; 0: no other
+	// process writes.
 	Overlook time.Duration
 
 	Log *slog.Logger
 }
 
-// Windows are the windows of all users. Their methods may be called concurrently.
+// Windows are the windows of all users. A Windows is safe for concurrent use.
 type Windows struct {
 	rings    map[string]ring // by kind
 	pages    uint32
@@ -56,21 +61,21 @@ type Windows struct {
 	log      *slog.Logger
 
 	mu sync.Mutex
-	// written counts writes to windows, in 256 groups of them: a window that began to be read before the
-	// last write to its group may lack it, and is not held.
+	// written counts the writes to windows, in 256 groups. A window whose read began before the
+	// last write to its group may lack that write, and is not cached.
 	written [256]uint64
 }
 
-// ring is that of a kind.
+// ring is the ring of a kind.
 type ring struct {
 	*favfilter.Ring
 
 	length time.Duration
-	parts  int // that are read: of the length, and the one under way
+	parts  int // number of parts read: those of the length, and the current one
 }
 
-// Open returns the windows in c.Store. It asks the store nothing. An error names a kind of which no ring
-// can be made.
+// Open returns the windows in c.Store, without a call to the store. An error names the kind whose
+// configuration is invalid.
 func Open(c Config) (*Windows, error) {
 	ws := &Windows{
 		rings: make(map[string]ring), pages: c.Identity.Pages, cache: c.Cache, overlook: c.Overlook, log: c.Log,
@@ -88,20 +93,20 @@ func Open(c Config) (*Windows, error) {
 	return ws, nil
 }
 
-// id is that of the pages of a user's window. The number is the one of the user's first shared page, so
+// id returns the id of the pages of a user's window. Its number is that of the user's home page, so
 // that both are in one hash slot and are read with one command.
 func (ws *Windows) id(kind string, user uint64) favfilter.PageID {
 	number := uint32(user >> (65 - bits.Len32(ws.pages))) // the top bits: a power of two of pages
 	return favfilter.PageID{Number: number, Part: kind + "-" + strconv.FormatUint(user, 16)}
 }
 
-// Batch is keys to be recorded in any number of windows. The zero value is an empty one.
+// Batch holds keys to be recorded in any number of windows. The zero value is empty.
 type Batch struct {
 	byID  map[favfilter.PageID]*write
 	order []*write
 }
 
-// write is the keys of one window.
+// write holds the keys of one window.
 type write struct {
 	kind string
 	user uint64
@@ -109,7 +114,7 @@ type write struct {
 	at   []int
 }
 
-// Add has a key recorded in a user's window. at is what Record returns if the key was new.
+// Add adds a key to be recorded in a user's window. [Windows.Record] returns at if the key is new.
 func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, at int) {
 	id := favfilter.PageID{Part: kind + "-" + strconv.FormatUint(user, 16)}
 	if b.byID == nil {
@@ -125,9 +130,9 @@ func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, at int) {
 	w.at = append(w.at, at)
 }
 
-// Record records the keys of b as of now, and returns, in no order, where those are that were new to
-// their part of the window; one may be missing from these at the false-positive rate. An error is
-// that of the store or of ctx: the keys of each window are recorded or not.
+// Record records the keys of b with the time now. It returns the at of each key that was new to its
+// part of the window, in no order. At the false-positive rate, a new key's is missing. Errors are
+// those of the store or of ctx; the keys of each window may or may not be recorded then.
 func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh []int, err error) {
 	var mu sync.Mutex
 	var group *errgroup.Group
@@ -149,7 +154,7 @@ func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh [
 	return fresh, group.Wait()
 }
 
-// add writes to one window. loaded is what was read of it a moment ago, or nil.
+// add writes to one window. loaded is what was just read of it, or nil.
 func (ws *Windows) add(
 	ctx context.Context, kind string, user uint64, now time.Time, keys []favfilter.Hash, loaded []favfilter.Loaded,
 ) (fresh []bool, err error) {
@@ -162,7 +167,7 @@ func (ws *Windows) add(
 	return fresh, nil
 }
 
-// Forget deletes the windows of a user, of all kinds. An error is that of the store or of ctx.
+// Forget deletes a user's windows of all kinds. Errors are those of the store or of ctx.
 func (ws *Windows) Forget(ctx context.Context, user uint64, now time.Time) error {
 	for kind, ring := range ws.rings {
 		id := ws.id(kind, user)
@@ -175,13 +180,13 @@ func (ws *Windows) Forget(ctx context.Context, user uint64, now time.Time) error
 	return nil
 }
 
-// group is one of 256 that windows are in: their names end in a hash.
+// group returns the group of a window, one of 256. Their ids end in a hash.
 func group(id favfilter.PageID) uint8 {
 	n := len(id.Part)
 	return id.Part[n-1]<<4 ^ id.Part[n-2]
 }
 
-// wrote forgets a held window that was written to.
+// wrote evicts a window after a write to it.
 func (ws *Windows) wrote(id favfilter.PageID) {
 	if ws.cache == nil {
 		return
