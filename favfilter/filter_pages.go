@@ -73,7 +73,8 @@ func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
 		}
 		for i, page := range pages {
 			if page != nil {
-				memory.pages[ids[i]] = held{page: page, version: loaded[i].Version} // neither store changes it
+				// Neither store changes the page, so they can share it.
+				memory.pages[ids[i]] = held{page: page, version: loaded[i].Version}
 			}
 		}
 	}

@@ -16,7 +16,7 @@ var ErrDamaged = errors.New("damaged page")
 // are hashed differently.
 var ErrFormat = fmt.Errorf("%w: another format version", ErrDamaged)
 
-// Identity is the settings that all pages of one filter share.
+// Identity holds the settings that all pages of one filter share.
 type Identity struct {
 	Seed        uint64 // seed of the key hashes
 	Pages       uint32 // number of pages: a power of two, 1 to MaxPages

@@ -17,9 +17,9 @@ type WindowConfig struct {
 	Parts             int           // see [RingConfig]
 	FalsePositiveRate float64       // see [RingConfig]
 
-	// Pages is the number of places that keys are distributed over, each a separate [Ring] set: a
-	// power of two up to [MaxPages]. A lookup reads the whole place of a key, so a place should
-	// hold a few thousand keys at most. Default 1024.
+	// Pages is the number of places that keys are distributed over: a power of two up to
+	// [MaxPages]. Each place is a separate set of keys in a [Ring]. A lookup reads the whole place
+	// of a key, so a place should hold a few thousand keys at most. Default 1024.
 	Pages uint32
 	// Seed is the seed of the key hashes, see [Config].
 	Seed uint64
