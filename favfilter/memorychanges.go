@@ -28,9 +28,9 @@ func (c *changes) next() []PageID {
 }
 
 // Track makes [Memory.Changed] report the pages for which of returns true: those that the Memory
-// holds now, and every one that changes or is dropped from now on. Track calls of with the store
-// locked, so of must be fast and must not call the store. A call of Track replaces the previous
-// one.
+// holds now, and every one that changes or is dropped from now on. The Memory calls of while it
+// holds its lock, so of must be fast and must not call the store. A call of Track replaces the
+// previous one.
 func (m *Memory) Track(of func(PageID) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -35,8 +35,8 @@ type Shape struct {
 // returns an error that names it.
 //
 // k is five sixths of the best value for a Bloom filter without deletes. This costs about 1 % more
-// bits at the same rate (12 % if k is 1), and leaves fewer of them shared. ShapeFor then extends the
-// page to the end of its size class in the memory allocator, which is free. With regions of
+// bits at the same rate (12 % if k is 1), and leaves fewer of them shared. ShapeFor then extends
+// the page to the end of its size class in the memory allocator, which is free. With regions of
 // [DefaultRegion] bits, the collision bitmap also ends at the end of its size class. Both were
 // chosen together, by simulation: docs/BENCHMARKS.md has the table.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
