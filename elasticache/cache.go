@@ -1,6 +1,6 @@
 // Package elasticache connects go-redis to Amazon ElastiCache, node-based or serverless. It asks
-// AWS for the endpoint and the settings of a cache, signs in with IAM or with a secret, and notices
-// when the endpoint changes.
+// AWS for the endpoint and the settings of a cache, and notices when the endpoint changes. It signs
+// in with IAM or with a secret.
 //
 // [Open] describes a cache by its name. [Cache.Configure] or [Cache.ConfigureCluster] then sets the
 // client options that follow from the description. The caller sets all other options.

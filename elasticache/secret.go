@@ -16,8 +16,7 @@ import (
 
 const (
 	// secretAge is the maximum age of the secret with which a connection is made. In a rotation,
-	// minutes pass between the moment when the secret contains the new token and the moment when
-	// the cache no longer accepts the old one.
+	// the cache accepts the old token for minutes after the secret contains the new one.
 	secretAge = 5 * time.Second
 	// secretPatience is how long signIn waits for a new secret if an older one is known.
 	secretPatience = 500 * time.Millisecond

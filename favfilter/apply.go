@@ -46,8 +46,8 @@ func (p *Page) admit(b Batch) State {
 const leastCleared = 3
 
 // applyGuarded applies a guarded batch. It removes keys first, and only if all of them can be
-// removed. Clearing the bits of one key cannot affect a key examined earlier, because a bit in a
-// region whose collision bit is clear belongs to one key only.
+// removed. Clearing the bits of one key cannot affect a key examined earlier: a bit in a region
+// whose collision bit is clear belongs to one key only.
 func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	type removal struct {
 		layer *layer

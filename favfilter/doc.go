@@ -6,7 +6,7 @@
 // bit of that region. A bit in a region whose collision bit is clear belongs to one key only, so a
 // delete may clear it; see package regions. The filter is divided into pages: small filters of a
 // few thousand keys each. A page is read as a whole, so looking up hundreds of keys of one page
-// takes one round trip and a few nanoseconds per key.
+// takes one round trip, and a few nanoseconds per key.
 //
 // Most callers want [Filter]: [Open] one on a [Store], then call Add, Remove and Contains. A Filter
 // takes more keys than its configured capacity, at the same false-positive rate. A [Window] forgets

@@ -64,9 +64,9 @@ type Config struct {
 //
 // Growth has a cost:
 //
-//   - A filter that has grown to 2 to 64 times its capacity takes 1.5 to 2.5 times the memory of a
-//     filter configured for that many keys.
-//   - Each layer makes lookups slower. With 16 times the capacity, a page has 4 layers.
+//   - Memory: with 2 to 64 times its capacity, a filter takes 1.5 to 2.5 times as much as one
+//     configured for that many keys.
+//   - Lookups: each layer makes them slower. With 16 times the capacity, a page has 4 layers.
 //   - A page of several layers is written by reading it, changing it and putting it back. In Redis
 //     this takes two round trips and transfers the whole page.
 //
@@ -109,11 +109,14 @@ type Filter struct {
 	hash     func(seed uint64, key string) Hash
 }
 
-// Open opens the filter in store, or creates it if there is none. It fails with an error that wraps
-// [ErrMismatch] if the filter was created with other settings, and with one that wraps [ErrFormat]
-// if its pages have another format version. A filter of another format version cannot be converted,
-// because it does not store its keys: create a new filter in a store with another name, and add the
-// keys again.
+// Open opens the filter in store, or creates it if there is none. It fails with an error that
+// wraps:
+//
+//   - [ErrMismatch] if the filter was created with other settings.
+//   - [ErrFormat] if its pages have another format version.
+//
+// A filter of another format version cannot be converted, because it does not store its keys.
+// Create a new filter in a store with another name, and add the keys again.
 func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	if c.FalsePositiveRate == 0 {
 		c.FalsePositiveRate = 0.001

@@ -51,7 +51,7 @@ func hashOf(h1, h2 uint64) Hash {
 // hashed once, and a key costs two multiplications.
 //
 // Starts and IDs are hashed under different seeds. So an ID that equals a start is like any other
-// ID, and start A with ID B is a different key from start B with ID A.
+// ID. Start A with ID B is a different key from start B with ID A.
 type Start Hash
 
 // HashStart hashes the start of keys whose IDs [HashKey] hashes under seed.

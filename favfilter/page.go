@@ -101,9 +101,10 @@ func (p *Page) FalsePositiveRate() float64 {
 	return rate
 }
 
-// Encode returns the two strings of the page; marks is nil if the page has no collision bitmap. The
-// strings are the page's own memory: the caller must not change them, and they are valid until the
-// page changes. The first call after a change writes to the page; further calls only read it.
+// Encode returns the bits string and the regions string of the page. The latter, marks, is nil if
+// the page has no collision bitmap or was loaded without it. The strings are the page's own memory:
+// the caller must not change them, and they are valid until the page changes. The first call after
+// a change writes to the page; further calls only read it.
 func (p *Page) Encode() (raw, marks []byte) {
 	if p.stale {
 		p.header.encode(p.raw)
@@ -162,8 +163,8 @@ func (p *Page) Add(h Hash) Outcome {
 // Insert adds a key that the caller knows to be absent, even if it looks present. For each bit that
 // was already set, it sets the collision bit of the region. The key goes into the newest layer.
 //
-// In a page that has grown, a key that looked present when it was inserted must not be removed with
-// [Page.Remove], which could remove another key's bits.
+// In a page that has grown, do not remove keys that looked present when they were inserted:
+// [Page.Remove] would clear bits of other keys.
 func (p *Page) Insert(h Hash) Outcome {
 	var buf [MaxHashes]uint32
 	l := p.newest()

@@ -145,10 +145,14 @@ func (r *Ring) Span(i int, now time.Time) (from, before time.Time) {
 }
 
 // Usable returns the page of a loaded part, or nil if there is none or it must not be used. A page
-// must not be used if it belongs to another filter, has another format version, or reports more
-// than three times its share of the false-positive rate. Up to that factor a page stays in use,
-// because the rate may have been lowered, for one more kind for example, and forgetting the keys
-// would be worse.
+// must not be used in these cases:
+//
+//   - It belongs to another filter.
+//   - It has another format version.
+//   - It reports more than three times its share of the false-positive rate.
+//
+// A page that exceeds its share by less stays in use. The rate may have been lowered, for one more
+// kind for example, and forgetting the keys would be worse.
 func (r *Ring) Usable(l Loaded) *Page {
 	if l.Page == nil || l.Page.Header().Identity != r.identity ||
 		l.Page.FalsePositiveRate() > r.scaling.FalsePositiveRate*rateTolerance {

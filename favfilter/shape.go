@@ -135,8 +135,8 @@ func checkPages(pages uint32) error {
 
 // fitAllocator returns the length of the longest Redis string, of 256 bytes or more, that takes no
 // more memory than a string of length bytes. Redis puts a header of 5 bytes (9 from 64 KiB on) and
-// a final zero around a string, and jemalloc has four size classes per doubling. Measured on Redis
-// 7.0: 8,186 bytes cost 2.0 bytes a key, and 8,192 cost 2.5.
+// a final zero around a string. The allocator, jemalloc, has four size classes per doubling.
+// Measured on Redis 7.0: 8,186 bytes cost 2.0 bytes a key, and 8,192 cost 2.5.
 func fitAllocator(length int) int {
 	const short, long, longFrom = 6, 10, 65536
 	length = max(length, 256)

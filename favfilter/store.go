@@ -150,10 +150,10 @@ type Standing struct {
 	Collided  uint32
 	Uncounted bool // the store is not permitted to count collision bits
 	Missing   bool
-	// Damage wraps ErrDamaged: the header is unreadable, a string does not have the length that
-	// follows from the shape of the page, or the two strings are of different builds. For a page
-	// that has grown, the length is checked to within a few bytes only, because the header alone
-	// does not determine it.
+	// Damage wraps ErrDamaged. The header is unreadable, the length of a string does not match the
+	// shape of the page, or the two strings are of different builds. For a page that has grown,
+	// the length is checked to within a few bytes only, because the header alone does not
+	// determine it.
 	Damage error
 	Err    error // the store could not be asked about this page; its state is unknown
 }

@@ -1,5 +1,5 @@
-// Package regions implements the arithmetic of the FAV collision bitmap, which makes it possible to
-// delete keys from a Bloom filter stored as a plain bitmap.
+// Package regions implements the arithmetic of the FAV collision bitmap. With a collision bitmap,
+// keys can be deleted from a Bloom filter stored as a plain bitmap.
 //
 // The bits of a page are grouped into regions of size consecutive bits: bit b is in region b /
 // size. The last region may be shorter. A second bitmap, the collision bitmap, has one collision

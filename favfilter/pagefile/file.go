@@ -1,11 +1,11 @@
 // Package pagefile saves pages of a [favfilter.Memory] in a SQLite file, so that they outlive the
 // process. It is for pages that cannot be rebuilt from a ledger.
 //
-// The file follows the memory: once a second, package pagefile writes the pages that have changed,
-// and no others. If the process is killed, it loses at most the changes of about the last two
-// seconds, unless more changes in that time than the disk can take. SQLite syncs the write-ahead
-// log at its checkpoints only, about a thousand of its pages apart. A power cut or a system crash
-// may therefore lose more, but leaves a readable file.
+// The file follows the memory: once a second, a File writes the pages that have changed, and no
+// others. A killed process loses at most the changes of about the last two seconds, or more if the
+// disk cannot keep up with the changes. SQLite syncs the write-ahead log at its checkpoints only,
+// about a thousand of its pages apart. A power cut or a system crash may therefore lose more, but
+// leaves a readable file.
 package pagefile
 
 import (

@@ -154,7 +154,7 @@ func (d *database) each(ctx context.Context, do func(row)) error {
 			r.expires = time.UnixMicro(expires)
 		}
 		if r.marks == nil {
-			r.marks = []byte{} // nil would mean that marks were not requested
+			r.marks = []byte{} // nil would mean: not loaded
 		}
 		do(r)
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 // Epoch implements [favfilter.Store]. It asks each primary of a cluster, or the single server, for
-// its identity (INFO server, INFO replication), and one node of a cluster for the owners of the
-// slots. Epoch omits what a server refuses to report, unless the server refuses everything.
+// its identity (INFO server, INFO replication). In a cluster it also asks one node which node
+// serves which slots. Epoch omits what a server refuses to report, unless the server refuses
+// everything.
 //
 // Epoch does not detect deleted pages (FLUSHALL, eviction): those are missing.
 func (s *Store) Epoch(ctx context.Context) (string, error) {

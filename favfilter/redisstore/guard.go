@@ -84,8 +84,9 @@ func (b *Breakers) add(g *guard) *guard {
 	return g
 }
 
-// Open reports for the address of each node whether its reads, or all of its commands, fail at once
-// or wait for the outcome of a single command that is being tried.
+// Open reports for the address of each node whether a breaker stops its reads or all of its
+// commands. They then fail at once, or wait for the outcome of a single command that is being
+// tried.
 func (b *Breakers) Open() map[string]bool {
 	return b.states(func(g *guard) bool { return g.node.isOpen() || g.reads.isOpen() })
 }

@@ -250,7 +250,7 @@ func replayOld(t *testing.T, b Backend) {
 			batch.Remove = hashes((i-2)*4, 2)
 		}
 		res := apply(t, b.Store, batch)
-		if res.State == favfilter.Jammed { // leave the removal out, as a rebuild would have solved it
+		if res.State == favfilter.Jammed { // leave the removal out: a rebuild would solve it
 			batch.Remove = nil
 			res = apply(t, b.Store, batch)
 		}

@@ -172,7 +172,7 @@ func replayedReplacement(t *testing.T, b Backend) {
 			t.Fatalf("replace: %v, %v", done, err)
 		}
 	}
-	window := favfilter.PageID{Number: 43, Part: "window"} // without collision marks
+	window := favfilter.PageID{Number: 43, Part: "window"} // without a collision bitmap
 	shape := favfilter.Shape{Bits: 1024, Hashes: 5}
 	create(t, b.Store, window, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 1})
 	unmarked := favfilter.Replacement{ID: window, Seen: load(t, b.Store, window).Version}

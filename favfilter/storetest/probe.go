@@ -76,8 +76,8 @@ func probedOther(t *testing.T, b Backend) {
 	}
 }
 
-// probedWhileReplaced checks that a probe that answers misses no key while a writer replaces the
-// page by another one with the same keys and other bits.
+// probedWhileReplaced checks that a probe that answers misses no key. Meanwhile a writer replaces
+// the page by others with the same keys and different bits.
 func probedWhileReplaced(t *testing.T, b Backend) {
 	id, keys := favfilter.PageID{Number: 40}, hashes(0, 600)
 	version := favfilter.Version("")

@@ -46,7 +46,7 @@ func changedByAnother(t *testing.T, b Backend) {
 				t.Errorf("%s: %d keys are %v, want %v", name, keys, res.State, c.want)
 			}
 			page.Apply(batch)
-			if c.want == favfilter.Foreign { // who knows of the change is served
+			if c.want == favfilter.Foreign { // a writer that knows of the change succeeds
 				batch.Identity = h.Identity
 				wantState(t, apply(t, b.Store, batch), favfilter.Applied)
 				page.Apply(batch)

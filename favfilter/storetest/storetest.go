@@ -41,7 +41,7 @@ func (b Backend) rounds(n int) int {
 	return n
 }
 
-// Expire is the time to live that the suite gives to pages before it calls Backend.Advance, which
+// Expire is the time to live that the suite gives to pages before it calls Backend.Advance. Advance
 // must advance the clock by at least that much.
 const Expire = 1000 * 1000 * 1000 // a second, in nanoseconds
 
