@@ -78,7 +78,7 @@ type Restored struct {
 // Only one process may have a file open: Open fails with [ErrInUse] in any other.
 //
 // A File logs when writing starts to fail and when it works again. It retries failed writes every
-// second; until then each takes memory only for the ID of its page.
+// second. Until it succeeds, a failed write takes memory only for the ID of its page.
 func Open(
 	ctx context.Context, file string, memory *favfilter.Memory, keep func(favfilter.PageID) bool, log *slog.Logger,
 ) (*File, error) {

@@ -43,11 +43,13 @@ const (
 // cancelled context does not count at all. Guard writes a line to log when a breaker opens, and one
 // when it closes; if log is nil, it writes none.
 //
-// The nodes of a cluster do not share breakers. When a node fails, the cluster client reloads the
-// topology. Without Guard it does so only after MOVED, and once a minute. With Guard the client
-// also stops resending commands of a [Store] to a node that put them off, because the Store resends
-// them. A client that finds its server through Sentinel has one set of breakers. The command sent
-// after a pause goes to the server that is primary then.
+// The nodes of a cluster do not share breakers. When a node fails, Guard makes the cluster client
+// reload the topology. By itself the client does so only after MOVED, and once a minute. Guard also
+// stops the client from resending commands of a [Store] to a node that put them off, because the
+// Store resends them.
+//
+// A client that finds its server through Sentinel has one set of breakers. The command sent after a
+// pause goes to the server that is primary then.
 //
 // Call Guard once, before client is used.
 func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
