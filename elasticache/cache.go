@@ -1,10 +1,9 @@
-// Package elasticache connects go-redis to Amazon ElastiCache, node-based or serverless:
-// it asks AWS where a cache is and what it wants, signs in with IAM or with a secret, and
-// notices when the endpoint moves.
+// Package elasticache connects go-redis to Amazon ElastiCache, node-based or serverless. It asks
+// AWS for the endpoint and the settings of a cache, and notices when the endpoint changes. It signs
+// in with IAM or with a secret.
 //
-// [Open] describes a cache by its name. [Cache.Configure] or [Cache.ConfigureCluster]
-// then set what follows from the description in a client's options; the other options
-// are the caller's.
+// [Open] describes a cache by its name. [Cache.Configure] or [Cache.ConfigureCluster] then sets the
+// client options that follow from the description. The caller sets all other options.
 package elasticache
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 )
 
-// Errors that those of this package wrap, for callers who tell them apart.
+// These errors distinguish the failures of this package, whose errors wrap them.
 var (
 	ErrConfig       = errors.New("invalid configuration")
 	ErrNotFound     = errors.New("there is no such cache")
@@ -36,47 +35,48 @@ var (
 )
 
 const (
-	// refreshInterval is how often a cache is described again, give or take a fifth.
+	// refreshInterval is the time between two descriptions of a cache, plus or minus a fifth.
 	refreshInterval = 5 * time.Minute
-	// refreshPause is the least time between two descriptions that failed connections
-	// asked for.
+	// refreshPause is the minimum time between two descriptions caused by failed connections.
 	refreshPause = 10 * time.Second
-	// describeTimeout bounds one description, retries of the SDK included.
+	// describeTimeout is the timeout of one description, including retries of the SDK.
 	describeTimeout = 15 * time.Second
-	// recallAfter is how long Open waits for an answer before it goes by what it was told before.
+	// recallAfter is how long Open waits for an answer before it uses a saved description.
 	recallAfter = 3 * time.Second
-	// openPause is the time before the second try of Open; it doubles, up to
-	// refreshPause.
+	// openPause is the pause before the second attempt of Open. It doubles with each attempt, up
+	// to refreshPause.
 	openPause = 500 * time.Millisecond
 )
 
-// Config says which cache, and how to sign in.
+// Config identifies a cache and configures how to sign in.
 type Config struct {
 	_ struct{} // fields are named
 
-	// Name is the id of a replication group, or the name of a serverless cache.
+	// Name is the ID of a replication group, or the name of a serverless cache.
 	Name       string
 	Serverless bool
 
-	// Region is that of the cache. Default: the one of AWS.
+	// Region is the AWS region of the cache. Default: the region of AWS.
 	Region string
 
-	// User is the user to sign in as with IAM: its id, which is its name too, in lower case.
-	// The caller's AWS identity needs elasticache:Connect on the cache and on the user.
+	// User is the user to sign in as with IAM: its ID, which must also be its name, in lower case.
+	// The caller's AWS identity needs the permission elasticache:Connect on the cache and on the
+	// user.
 	User string
 
-	// Secret is the name or ARN of a secret in Secrets Manager that holds the AUTH token, or a JSON
-	// object with a "password" and, where there is one, a "username". It is read again
-	// when connections are made, so that it may be rotated at any time that the cache
-	// accepts the old token and the new. Not with User.
+	// Secret is the name or ARN of a secret in Secrets Manager. The secret is the AUTH token, or a
+	// JSON object with a "password" and optionally a "username". It is read again when connections
+	// are made. So it may be rotated at any time while the cache accepts both the old token and the
+	// new one. Secret and User cannot be combined.
 	Secret string
 
-	// AWS is how AWS is reached. Default: the SDK's own, from the environment, shared
-	// files, or the machine's role.
+	// AWS configures access to AWS. Default: the SDK's default, from the environment, shared files,
+	// or the role of the machine.
 	AWS *aws.Config
 
-	// File is where the last description is kept, without secrets, for processes that start while AWS
-	// cannot be asked: they go by it, and ask on. Default: it is not kept.
+	// File is the name of a file that stores the last description, without secrets. A process that
+	// starts while AWS is unavailable uses that description, and keeps asking AWS. Default: the
+	// description is not stored.
 	File string
 
 	Logger *slog.Logger // default: discards
@@ -94,7 +94,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// String is the kind and name of the cache.
+// String returns the kind and name of the cache.
 func (c *Config) String() string {
 	if c.Serverless {
 		return "serverless cache " + c.Name
@@ -102,7 +102,7 @@ func (c *Config) String() string {
 	return "replication group " + c.Name
 }
 
-// describer asks AWS about caches; what [elasticache.Client] has of it.
+// describer asks AWS about caches. It is the part of [elasticache.Client] that this package uses.
 type describer interface {
 	elasticache.DescribeReplicationGroupsAPIClient
 	elasticache.DescribeServerlessCachesAPIClient
@@ -112,23 +112,25 @@ type describer interface {
 type Cache struct {
 	config Config
 	api    describer
-	signIn func(context.Context) (user, password string, err error) // nil: nobody has to
+	signIn func(context.Context) (user, password string, err error) // nil: no sign-in
 	log    *slog.Logger
 
-	opened description // by which clients are configured
-	told   description // by AWS, last; refresh's own once it runs
+	opened description // description by which clients are configured
+	told   description // last description by AWS; only refresh uses it once that runs
 	now    atomic.Pointer[description]
-	asked  chan struct{} // a connection failed: describe again
+	asked  chan struct{} // a connection failed: describe the cache again
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// Open describes the cache, again and again while AWS throttles, cannot be reached, or
-// says that the cache is being created, until ctx ends, or for half a minute if it never
-// does. From then on the description is kept fresh, until [Cache.Close].
+// Open describes the cache. It retries while AWS throttles, is unreachable, or reports that the
+// cache is being created. It gives up when ctx ends, or after half a minute if ctx has no deadline.
+// If Config.File holds a description, and AWS is unavailable or does not answer within 3 seconds,
+// Open uses that description instead of retrying. The Cache then refreshes the description until
+// [Cache.Close].
 //
-// Errors wrap [ErrConfig], [ErrNotFound], [ErrNotAvailable], [ErrAccessDenied] or
-// [ErrNoTLS] where they apply, and say what can be done.
+// Errors wrap [ErrConfig], [ErrNotFound], [ErrNotAvailable], [ErrAccessDenied] or [ErrNoTLS] where
+// they apply, and say what to do about them.
 func Open(ctx context.Context, c Config) (*Cache, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", &c, err)
@@ -160,7 +162,7 @@ func Open(ctx context.Context, c Config) (*Cache, error) {
 	return cache, nil
 }
 
-// aws returns how AWS is reached, with a region.
+// aws returns the configuration of access to AWS, with a region.
 func (c *Config) aws(ctx context.Context) (aws.Config, error) {
 	var conf aws.Config
 	if c.AWS != nil {
@@ -185,7 +187,7 @@ func (c *Config) aws(ctx context.Context) (aws.Config, error) {
 	return conf, nil
 }
 
-// describeFirst describes the cache until it is there.
+// describeFirst describes the cache, and retries until it is available.
 func (c *Cache) describeFirst(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -216,7 +218,7 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 			c.log.WarnContext(ctx, "the cache cannot be described; it is taken to be where it was", "cache", c.config.String(),
 				"addr", before.addr, "error", err)
 			c.use(before)
-			c.failed() // ask on
+			c.failed() // keep asking
 			return nil
 		}
 		if !sleep(ctx, pause) {
@@ -227,13 +229,14 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 	}
 }
 
-// use has clients configured by d.
+// use makes d the description by which clients are configured.
 func (c *Cache) use(d description) {
 	c.opened, c.told = d, d
 	c.now.Store(&d)
 }
 
-// sleep waits for about d, and reports whether ctx still runs then: a wait that ctx would cut short is not begun.
+// sleep waits for about d, and reports whether ctx is still running afterwards. It does not start a
+// wait that the deadline of ctx would cut short.
 func sleep(ctx context.Context, d time.Duration) bool {
 	d = d*4/5 + rand.N(d*2/5) //nolint:gosec // a predictable pause is one too
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
@@ -247,7 +250,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// usable says why clients that are told of d could not connect.
+// usable returns an error if clients configured by d could not connect.
 func (c *Cache) usable(d description) error {
 	switch {
 	case c.config.User != "" && !d.tls:
@@ -258,7 +261,8 @@ func (c *Cache) usable(d description) error {
 	return nil
 }
 
-// refresh describes the cache now and then, when connections fail, and soon again when that failed.
+// refresh describes the cache periodically, and when connections fail. After a failed description
+// it retries sooner.
 func (c *Cache) refresh(ctx context.Context) {
 	var last time.Time
 	interval := refreshInterval
@@ -287,7 +291,7 @@ func (c *Cache) refresh(ctx context.Context) {
 	}
 }
 
-// update has new connections go where d says.
+// update directs new connections to the endpoints in d.
 func (c *Cache) update(ctx context.Context, d description) {
 	if d == c.told {
 		return
@@ -308,7 +312,7 @@ func (c *Cache) update(ctx context.Context, d description) {
 	c.log.InfoContext(ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.addr, "reader", d.reader)
 }
 
-// failed asks for another description, as a connection could not be made.
+// failed requests another description, because a connection could not be made.
 func (c *Cache) failed() {
 	select {
 	case c.asked <- struct{}{}:
@@ -316,24 +320,25 @@ func (c *Cache) failed() {
 	}
 }
 
-// ClusterMode tells whether clients have to speak the protocol of a cluster: always, of a
+// ClusterMode reports whether clients must use the cluster protocol. It is always true for a
 // serverless cache.
 func (c *Cache) ClusterMode() bool { return c.opened.cluster }
 
-// TLS tells whether connections are encrypted.
+// TLS reports whether connections are encrypted.
 func (c *Cache) TLS() bool { return c.opened.tls }
 
-// Addr is the host and port of the endpoint as AWS described it last: the configuration
-// endpoint in cluster mode, the primary's without, the only one of a serverless cache.
+// Addr returns the host and port of the endpoint in the last description by AWS. In cluster mode it
+// is the configuration endpoint, without it the endpoint of the primary. A serverless cache has
+// only one endpoint.
 func (c *Cache) Addr() string { return c.now.Load().addr }
 
-// Close ends the refreshing. Clients go on with what is known.
+// Close stops refreshing the description. Clients continue to use the last known description.
 func (c *Cache) Close() {
 	c.stop()
 	c.done.Wait()
 }
 
-// logger takes what the SDK has to say.
+// logger forwards log messages of the SDK.
 type logger struct{ log *slog.Logger }
 
 // Logf implements [logging.Logger].

@@ -19,7 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/awstest"
 )
 
-// reached returns how a test reaches AWS. The SDK tries thrice, without the pauses that it makes.
+// reached returns the configuration by which a test reaches AWS. The SDK makes three attempts,
+// without its usual pauses.
 func reached(a *awstest.AWS) *aws.Config {
 	return &aws.Config{
 		Region:       awstest.Region,
@@ -28,7 +29,7 @@ func reached(a *awstest.AWS) *aws.Config {
 	}
 }
 
-// open opens a cache, with AWS and a deadline that are the test's.
+// open opens a cache with the AWS and the deadline of the test.
 func open(t *testing.T, a *awstest.AWS, c elasticache.Config) (*elasticache.Cache, error) {
 	t.Helper()
 	if c.AWS == nil {
@@ -43,7 +44,7 @@ func open(t *testing.T, a *awstest.AWS, c elasticache.Config) (*elasticache.Cach
 	return cache, err
 }
 
-// What AWS describes is what clients are configured by.
+// Clients are configured by the description that AWS returns.
 func TestOpen(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("plain", awstest.Group{Addr: "primary.test:6379", Reader: "reader.test:6379"})
@@ -95,7 +96,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// What is wrong is said, at once where waiting would not help.
+// Open reports the reason of a failure, at once if waiting would not help.
 func TestOpenFails(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("plain", awstest.Group{Addr: "primary.test:6379"})
@@ -138,7 +139,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// What passes is waited for: throttling, and a cache that is being created.
+// Open waits while a failure is temporary: throttling, or a cache that is being created.
 func TestOpenWaits(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -161,7 +162,7 @@ func TestOpenWaits(t *testing.T) {
 	}
 }
 
-// A cache that is not there in time is not waited for.
+// Open gives up on a cache that does not become available in time.
 func TestOpenGivesUp(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -174,7 +175,7 @@ func TestOpenGivesUp(t *testing.T) {
 	}
 }
 
-// When connections fail, the cache is described again, and new ones go where it is now.
+// When connections fail, the cache is described again, and new connections go to the new endpoint.
 func TestEndpointMoves(t *testing.T) {
 	t.Parallel()
 	before, after := listen(t), listen(t)
@@ -217,7 +218,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// eventually tries until it holds.
+// eventually retries until holds returns true.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -233,7 +234,8 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// A process that starts while AWS cannot be asked goes by what an earlier one was told, and by what AWS says later.
+// A process that starts while AWS is unavailable uses the description of an earlier process, and
+// then what AWS reports later.
 func TestOpenByWhatWasTold(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 )
 
-// The cache cuts connections that were made with IAM 12 hours after they signed in.
-// They are replaced before, and not all at once.
+// The cache closes IAM connections 12 hours after they signed in. Clients replace them earlier, and
+// not all at once.
 const (
 	connLifetime       = 11 * time.Hour
 	connLifetimeJitter = 30 * time.Minute
@@ -24,15 +24,16 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// dial makes a connection; a [redis.Options.Dialer].
+// dial makes a connection. It is the type of [redis.Options.Dialer].
 type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Configure sets in o what a client needs to reach the cache, which is not in cluster
-// mode: address, dialler, credentials, the lifetime of connections, and no maintenance
-// notifications. With reader, the client goes to the replicas: what it reads may be old.
+// Configure sets in o the options that a client needs to reach a cache without cluster mode:
+// address, dialler, credentials, connection lifetime, and no maintenance notifications. With
+// reader, the client connects to the replicas, whose data may be stale.
 //
-// o.TLSConfig, if any, is what connections are encrypted with where the cache wants it.
-// o.DialTimeout holds; zero: 5 seconds.
+// If the cache requires TLS, connections use o.TLSConfig, which may be nil. Configure honours
+// o.DialTimeout; 0 means 5 seconds. It fails if the cache is in cluster mode, or if reader is true
+// and there is no endpoint for reads from replicas.
 func (c *Cache) Configure(o *redis.Options, reader bool) error {
 	if c.opened.cluster {
 		return fmt.Errorf("%s: %w: it is in cluster mode", &c.config, ErrConfig)
@@ -43,7 +44,7 @@ func (c *Cache) Configure(o *redis.Options, reader bool) error {
 	}
 	o.Addr = addr
 	o.Dialer = c.dialer(o.TLSConfig, o.DialTimeout, reader)
-	o.TLSConfig = nil // the dialler's
+	o.TLSConfig = nil // the dialler uses it
 	o.CredentialsProviderContext = c.signIn
 	o.MaintNotificationsConfig = noMaintNotifications()
 	if c.config.User != "" {
@@ -52,8 +53,8 @@ func (c *Cache) Configure(o *redis.Options, reader bool) error {
 	return nil
 }
 
-// ConfigureCluster is [Cache.Configure] for a cache in cluster mode. With reader, what
-// reads only is asked of replicas.
+// ConfigureCluster is like [Cache.Configure] for a cache in cluster mode. With reader, the client
+// sends read-only commands to replicas.
 func (c *Cache) ConfigureCluster(o *redis.ClusterOptions, reader bool) error {
 	if !c.opened.cluster {
 		return fmt.Errorf("%s: %w: it is not in cluster mode", &c.config, ErrConfig)
@@ -74,7 +75,8 @@ func (c *Cache) ConfigureCluster(o *redis.ClusterOptions, reader bool) error {
 	return nil
 }
 
-// seed is the address that a client is told of; it stays that of the first description.
+// seed returns the address that a client is configured with. It is always that of the first
+// description.
 func (c *Cache) seed(reader bool) (string, error) {
 	if !reader {
 		return c.opened.addr, nil
@@ -85,7 +87,8 @@ func (c *Cache) seed(reader bool) (string, error) {
 	return c.opened.reader, nil
 }
 
-// lifetime returns what the caller wants, if that ends soon enough.
+// lifetime returns the caller's connection lifetime and jitter if they are short enough, and the
+// defaults otherwise.
 func lifetime(longest, jitter time.Duration) (time.Duration, time.Duration) {
 	if longest > 0 && longest+jitter <= connLifetime+connLifetimeJitter {
 		return longest, jitter
@@ -93,13 +96,14 @@ func lifetime(longest, jitter time.Duration) (time.Duration, time.Duration) {
 	return connLifetime, connLifetimeJitter
 }
 
-// noMaintNotifications: the cache refuses the command that asks for them.
+// noMaintNotifications disables maintenance notifications: the cache refuses the command that
+// requests them.
 func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// dialer connects to nodes by the addresses that a cluster tells, and to the endpoint of the
-// first description by that of the last.
+// dialer connects to nodes at the addresses that a cluster reports. For the endpoint of the first
+// description it uses that of the last one.
 func (c *Cache) dialer(conf *tls.Config, timeout time.Duration, reader bool) dial {
 	timeout = cmp.Or(timeout, dialTimeout)
 	seed, _ := c.seed(reader)
@@ -133,8 +137,8 @@ func (c *Cache) connect(ctx context.Context, network, addr string, conf *tls.Con
 	return tlsdial.Dial(ctx, network, addr, conf, timeout)
 }
 
-// serverName is the name that a node's certificate has, where that is not the host in addr: nodes that are known by
-// their numbers have that of the endpoint, for which there is one certificate.
+// serverName returns the name in a node's certificate if that is not the host in addr. Nodes with
+// numeric addresses use the name of the endpoint, whose certificate they share.
 func (c *Cache) serverName(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	name, _, _ := net.SplitHostPort(c.Addr())

@@ -21,7 +21,7 @@ import (
 
 const user, password = "feed-user", "of the server alone"
 
-// startIAM returns a group that is signed in to with IAM, before a real server.
+// startIAM returns a replication group that clients sign in to with IAM, in front of a real server.
 func startIAM(t *testing.T, a *awstest.AWS) *awstest.Front {
 	t.Helper()
 	server := redistest.Start(t)
@@ -55,7 +55,8 @@ func trusting(front *awstest.Front) *options {
 	}}
 }
 
-// A server that takes fresh tokens only, and closes all connections again and again: no command fails.
+// The server accepts only fresh tokens, and closes all connections again and again: no command
+// fails.
 func TestIAM(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -91,7 +92,9 @@ func TestIAM(t *testing.T) {
 			}
 		})
 	}
-	for range cuts { // each when everybody has done something since the last: nobody's command is cut off more often than it is tried
+	// Each cut waits until every worker has completed 10 more rounds. So no command is cut off more
+	// often than the client tries it.
+	for range cuts {
 		var before [workers]int64
 		for w := range rounds {
 			before[w] = rounds[w].Load()
@@ -115,7 +118,7 @@ func TestIAM(t *testing.T) {
 	}
 }
 
-// Whose token is not taken is told so.
+// A client whose token is refused gets an error that says so.
 func TestIAMRefused(t *testing.T) {
 	a := awstest.Start(t)
 	front := startIAM(t, a)
@@ -130,7 +133,7 @@ func TestIAMRefused(t *testing.T) {
 	}
 }
 
-// A certificate that nobody vouches for is not taken, and no token is shown to its owner.
+// A client refuses a certificate of an unknown authority, and sends no token to its owner.
 func TestUnknownCertificate(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -148,8 +151,9 @@ func TestUnknownCertificate(t *testing.T) {
 	}
 }
 
-// The token in a secret is rotated under load as the AWS documents say: first the cache takes both, then the secret
-// has the new one, then the cache takes that alone. No command fails.
+// The token in a secret is rotated under load as the AWS documents describe: first the cache
+// accepts both tokens, then the secret has the new one, then the cache accepts only that one. No
+// command fails.
 func TestSecretRotated(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -194,7 +198,7 @@ func TestSecretRotated(t *testing.T) {
 	if got := whoami(); got != user {
 		t.Fatalf("signed in as %q", got)
 	}
-	// Without Secrets Manager, what it said last is used.
+	// While Secrets Manager is unavailable, the last secret is used.
 	a.Fail(1000, "InternalServiceError", 500)
 	must("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
 	_ = client.Ping(t.Context()).Err()
@@ -203,7 +207,7 @@ func TestSecretRotated(t *testing.T) {
 	}
 }
 
-// A secret that is not there, or is none, is said to be the reason.
+// If the secret is missing or invalid, the error says so.
 func TestSecretMissing(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("feed", awstest.Group{Addr: redistest.Start(t).Addr(), Token: true})

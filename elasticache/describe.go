@@ -17,16 +17,18 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// description is what clients have to know of a cache.
+// description is what clients must know about a cache.
 type description struct {
-	cluster bool   // clients speak the protocol of a cluster
+	cluster bool   // clients use the cluster protocol
 	tls     bool   // connections are encrypted
-	token   bool   // an AUTH token is wanted
+	token   bool   // the cache requires an AUTH token
 	addr    string // host and port of the endpoint
-	reader  string // that of the endpoint for reads from replicas; in cluster mode replicas are found behind addr, and this is that
+	// reader is the host and port for reads from replicas. In cluster mode it equals addr, through
+	// which clients find the replicas.
+	reader string
 }
 
-// describe asks AWS once, with the retries of the SDK.
+// describe asks AWS once, including the retries of the SDK.
 func (c *Cache) describe(ctx context.Context) (description, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
@@ -57,7 +59,7 @@ func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 		tls:     aws.ToBool(g.TransitEncryptionEnabled) && g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
 		token:   aws.ToBool(g.AuthTokenEnabled),
 	}
-	// A cache in the mode "preferred" takes both: with, if somebody has to sign in.
+	// A cache in the mode "preferred" accepts both. Use TLS if clients must sign in.
 	d.tls = d.tls || aws.ToBool(g.TransitEncryptionEnabled) && c.signIn != nil
 	switch {
 	case d.cluster:
@@ -90,7 +92,7 @@ func endpoint(e *types.Endpoint) string {
 	return net.JoinHostPort(*e.Address, strconv.Itoa(int(aws.ToInt32(e.Port))))
 }
 
-// statusError is the status of a cache that cannot be used, with [ErrNotAvailable].
+// statusError is the status of an unusable cache. It wraps [ErrNotAvailable].
 type statusError struct{ status string }
 
 func (e *statusError) Error() string {
@@ -98,17 +100,17 @@ func (e *statusError) Error() string {
 }
 func (*statusError) Unwrap() error { return ErrNotAvailable }
 
-// available returns an error if the cache has no endpoint. Status says why; one that has an endpoint serves
-// while it is being changed, too.
+// available returns an error if the cache has no endpoint, with the status as the reason. A cache
+// that has an endpoint also serves clients while it is being changed.
 func available(d description, status string) error {
-	status = strings.ToLower(status) // which serverless caches are not
+	status = strings.ToLower(status) // serverless caches report other case
 	if d.addr == "" || slices.Contains([]string{"creating", "create-failed", "deleting"}, status) {
 		return &statusError{status}
 	}
 	return nil
 }
 
-// passing tells whether the failure may be over soon.
+// passing reports whether the failure may end soon.
 func passing(err error) bool {
 	if status, ok := errors.AsType[*statusError](err); ok {
 		return status.status != "create-failed" && status.status != "deleting"
@@ -121,7 +123,7 @@ func passing(err error) bool {
 	return true
 }
 
-// explain makes an answer of AWS one of the errors of this package, with what can be done.
+// explain converts an error reply of AWS into one of the errors of this package, with advice.
 func explain(err error) error {
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		switch answer.ErrorCode() {

@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// remembered is the last description, as Config.File has it.
+// remembered is the last description, in the form stored in Config.File.
 type remembered struct {
-	Cache   string `json:"cache"` // and where it is: a file of another cache's is of no use
+	Cache   string `json:"cache"` // with Region: the file of another cache must not be used
 	Region  string `json:"region"`
 	Cluster bool   `json:"cluster"`
 	TLS     bool   `json:"tls"`
@@ -20,7 +20,8 @@ type remembered struct {
 	Reader  string `json:"reader"`
 }
 
-// remember writes d where the next process finds it, if it is to. A failure is no harm now.
+// remember saves d in Config.File for the next process, if there is such a file name. A failure
+// does no harm to this process.
 func (c *Cache) remember(ctx context.Context, d description) {
 	if c.config.File == "" {
 		return
@@ -49,7 +50,7 @@ func (c *Cache) writeFile(r remembered) error {
 	return os.Rename(fresh, c.config.File)
 }
 
-// recall returns what remember wrote last of this cache.
+// recall returns the description of this cache that remember saved last.
 func (c *Cache) recall() (description, bool) {
 	if c.config.File == "" {
 		return description{}, false

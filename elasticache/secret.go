@@ -15,46 +15,47 @@ import (
 )
 
 const (
-	// secretAge is how old a secret may be that a connection is made with. A rotation
-	// leaves minutes between the moment that the secret has the new token and that when
-	// the cache no longer takes the old.
+	// secretAge is the maximum age of the secret with which a connection is made. In a rotation,
+	// the cache accepts the old token for minutes after the secret contains the new one.
 	secretAge = 5 * time.Second
-	// secretPatience is how long a new secret is waited for where an older one is known.
+	// secretPatience is how long signIn waits for a new secret if an older one is known.
 	secretPatience = 500 * time.Millisecond
-	// secretTimeout bounds one reading of the secret.
+	// secretTimeout is the timeout of one read of the secret.
 	secretTimeout = 5 * time.Second
 )
 
-// secretReader reads secrets; what [secretsmanager.Client] has of it.
+// secretReader reads secrets. It is the part of [secretsmanager.Client] that this package uses.
 type secretReader interface {
 	GetSecretValue(
 		ctx context.Context, in *secretsmanager.GetSecretValueInput, options ...func(*secretsmanager.Options),
 	) (*secretsmanager.GetSecretValueOutput, error)
 }
 
-// secret signs in with a password that Secrets Manager keeps.
+// secret signs in with a password from Secrets Manager.
 type secret struct {
 	id  string
 	api secretReader
 	log *slog.Logger
 
 	mu             sync.Mutex
-	asked          time.Time     // when the secret was read last, or was not to be had
-	known          bool          // it was read once
-	user, password string        // what it was then
-	err            error         // why it was not to be had
-	reading        chan struct{} // closed when the reading that is under way has ended; nil: none is
+	asked          time.Time     // time of the last read, successful or not
+	known          bool          // a read has succeeded
+	user, password string        // result of the last successful read
+	err            error         // error of the last read
+	reading        chan struct{} // closed when the current read ends; nil: there is none
 }
 
-// signIn returns the secret as it stood at most secretAge ago. It waits for it no longer than ctx allows, and for
-// secretPatience if there is an older one.
+// signIn returns the secret as it was at most secretAge ago. It waits for a read no longer than ctx
+// allows. If an older secret is known, it waits for secretPatience at most, and returns the older
+// one if the read fails or takes longer.
 func (s *secret) signIn(ctx context.Context) (user, password string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked.IsZero() || time.Since(s.asked) >= secretAge {
 		if s.reading == nil {
 			s.reading = make(chan struct{})
-			go s.read(context.WithoutCancel(ctx), s.reading) // for whoever comes, so ctx does not end it
+			// Other callers wait for the read too, so ctx does not end it.
+			go s.read(context.WithoutCancel(ctx), s.reading)
 		}
 		var patience <-chan time.Time
 		if s.known {
@@ -108,7 +109,7 @@ func (s *secret) fetch(ctx context.Context) (user, password string, err error) {
 
 var errSecret = errors.New(`it is neither an AUTH token nor a JSON object with a "password" and, if need be, a "username"`)
 
-// parseSecret reads a secret, of which errors show nothing.
+// parseSecret parses a secret. Its errors do not show any of the secret.
 func parseSecret(text string) (user, password string, err error) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {
@@ -117,7 +118,7 @@ func parseSecret(text string) (user, password string, err error) {
 		}
 		return "", text, nil
 	}
-	// Rotation functions keep other fields there too.
+	// Rotation functions store other fields there too.
 	var object struct {
 		Username  string `json:"username"`
 		Password  string `json:"password"`

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 )
 
-// manager is a Secrets Manager that takes its time.
+// manager is a Secrets Manager that answers slowly.
 type manager struct {
 	mu    sync.Mutex
 	value string
@@ -47,7 +47,8 @@ func (m *manager) GetSecretValue(
 	return &secretsmanager.GetSecretValueOutput{SecretString: &value}, nil
 }
 
-// Who signs in waits for the secret as long as they have time, and for little where an older one is known.
+// A sign-in waits for the secret as long as its context allows, and only briefly if an older secret
+// is known.
 func TestSecretTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{value: "first", takes: time.Hour}
@@ -88,7 +89,7 @@ func TestSecretTakesItsTime(t *testing.T) {
 	})
 }
 
-// AWS' last word is remembered as it was; clients follow it as far as they can.
+// The last description by AWS is saved unchanged; clients follow it as far as they can.
 func TestUpdate(t *testing.T) {
 	old := description{addr: "a:1", reader: "r:1"}
 	for name, c := range map[string]struct{ told, now description }{

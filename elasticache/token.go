@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// tokenExpiry is how long a token may be used to sign in, the longest there is.
+	// tokenExpiry is how long a token is valid for signing in, in seconds: the longest allowed.
 	tokenExpiry = "900"
 	// emptyHash is the SHA-256 of a request without a body.
 	emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// signer signs in with IAM: the password is a request to connect, signed with the
-// credentials of AWS.
+// signer signs in with IAM. The password is a request to connect, signed with the AWS credentials.
 //
 // Source: "Authenticating with IAM", Amazon ElastiCache User Guide.
 type signer struct {
@@ -33,8 +32,8 @@ func newSigner(c Config, credentials aws.CredentialsProvider) *signer {
 	return &signer{config: c, credentials: credentials, signer: v4.NewSigner()}
 }
 
-// signIn makes a token of its own for each connection, which takes some tens of
-// microseconds; the credentials are cached by the SDK.
+// signIn creates a separate token for each connection, which takes tens of microseconds. The SDK
+// caches the credentials.
 func (s *signer) signIn(ctx context.Context) (user, password string, err error) {
 	credentials, err := s.credentials.Retrieve(ctx)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/awstest"
 )
 
-// Tokens hold when their signatures are computed by somebody else, and only as long and for whom they are made.
+// Tokens match signatures that an independent implementation computes. They are valid only for
+// their time, cache and user.
 func TestToken(t *testing.T) {
 	credentials := aws.Credentials{AccessKeyID: awstest.KeyID, SecretAccessKey: awstest.Secret}
 	at := time.Date(2026, 2, 28, 23, 59, 59, 0, time.UTC)
@@ -46,7 +47,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A session's token is part of the signature.
+// The token of a session is part of the signature.
 func TestTokenOfASession(t *testing.T) {
 	s := newSigner(Config{Name: "feed", User: "app", Region: awstest.Region}, nil)
 	credentials := aws.Credentials{AccessKeyID: awstest.KeyID, SecretAccessKey: awstest.Secret, SessionToken: "session+/="}
@@ -88,7 +89,7 @@ func TestParseSecret(t *testing.T) {
 	}
 }
 
-// The pool never keeps a connection until the cache cuts it, whatever the caller wants.
+// The pool never keeps a connection until the cache closes it, whatever lifetime the caller sets.
 func TestLifetime(t *testing.T) {
 	for _, c := range [][2]time.Duration{{0, 0}, {time.Hour, time.Minute}, {-1, 0}, {20 * time.Hour, 0}, {11 * time.Hour, 2 * time.Hour}} {
 		longest, jitter := lifetime(c[0], c[1])

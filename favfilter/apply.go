@@ -1,8 +1,7 @@
 package favfilter
 
-// Apply applies b to the page, in process: what every [Store] does, and the
-// definition of it. The page must not be shared. Only if the state of the result is Applied
-// may the page have changed.
+// Apply applies b to the page, in the process. It defines what every [Store] does with a batch. The
+// page must not be shared. Apply changes the page only if the state of the result is Applied.
 func (p *Page) Apply(b Batch) Result {
 	state := p.admit(b)
 	var outcomes []Outcome
@@ -23,7 +22,7 @@ func (p *Page) Apply(b Batch) Result {
 	return res
 }
 
-// admit tells whether b may be applied to the page.
+// admit determines whether b may be applied to the page: if so, it returns Applied.
 func (p *Page) admit(b Batch) State {
 	switch {
 	case p.header.Identity != b.Identity || p.header.Number != b.ID.Number:
@@ -39,16 +38,16 @@ func (p *Page) admit(b Batch) State {
 	}
 }
 
-// leastCleared is how many bits a guarded removal has to clear. Keys added later set
-// them again: measured on pages of 1,000 keys, after a tenth as many others, 0.12 % of
-// the removed keys are reported if one bit is enough, 0.018 % if two, and 0.002 % if
-// three, which is less than of keys that never were there. It costs a rebuild for every
-// eleventh removal, where two would for every forty-fifth.
+// leastCleared is the number of bits that a guarded removal must clear at least. Keys added later
+// set them again. This was measured on pages of 1,000 keys after adding a tenth as many others. If
+// one bit is enough, 0.12 % of the removed keys are reported; with two bits, 0.018 %; with three,
+// 0.002 %, less than of keys that were never added. Three bits cost a rebuild for every eleventh
+// removal, two bits for every forty-fifth.
 const leastCleared = 3
 
-// applyGuarded removes first what is to be removed, and only if every key
-// can be. Clearing cannot harm a key examined earlier: a bit in an unmarked
-// region belongs to one key alone.
+// applyGuarded applies a guarded batch. It removes keys first, and only if all of them can be
+// removed. Clearing the bits of one key cannot affect a key examined earlier: a bit in a region
+// whose collision bit is clear belongs to one key only.
 func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	type removal struct {
 		layer *layer
@@ -81,8 +80,8 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	return Applied, fewest
 }
 
-// onlyLayerOf returns the layer that reports the key, nil if none does or several: which of
-// them holds it is not known where keys were inserted that looked present.
+// onlyLayerOf returns the layer that reports the key, or nil if none or several do. If keys that
+// looked present were inserted, it is unknown which of several layers holds the key.
 func (p *Page) onlyLayerOf(h Hash) *layer {
 	var found *layer
 	for i := range p.layers {

@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// What a page does with a batch that is not for it as it stands: it says why, and
-// nothing changes.
+// A page refuses a batch that does not match its state: the result has the reason, and nothing
+// changes.
 func TestApplyAdmits(t *testing.T) {
 	h := goldenHeader()
 	h.Sequence = 10
@@ -49,7 +49,7 @@ func TestApplyAdmits(t *testing.T) {
 	}
 }
 
-// A page without its marks can be read, not changed.
+// A page without its collision bits can be read, but not changed.
 func TestApplyWithoutMarks(t *testing.T) {
 	whole := goldenPage(t)
 	raw, _ := whole.Encode()

@@ -1,19 +1,19 @@
-// Package favfilter is a Bloom filter that keys can be deleted from, kept in
-// plain Redis strings or in memory.
+// Package favfilter implements a Bloom filter that supports deletes, stored in plain Redis strings
+// or in memory.
 //
-// A FAV filter pairs a Bloom filter with a collision bitmap: one mark for each
-// region of some bits, set when an insert finds one of its bits set already. A bit in an
-// unmarked region belongs to one key alone, so a delete may clear it; see package
-// regions. The filter is cut into pages, small filters of some thousand keys
-// each, that are read whole: looking up hundreds of keys of one page takes one
-// round trip and a few nanoseconds a key.
+// A FAV filter pairs a Bloom filter with a collision bitmap, which has one collision bit for each
+// region of a few bits. An insert that finds one of its bits already set also sets the collision
+// bit of that region. A bit in a region whose collision bit is clear belongs to one key only, so a
+// delete may clear it; see package regions. The filter is divided into pages: small filters of a
+// few thousand keys each. A page is read as a whole, so looking up hundreds of keys of one page
+// takes one round trip, and a few nanoseconds per key.
 //
-// Most callers want [Filter]: [Open] one on a [Store], then Add, Remove and Contains. It
-// takes more keys than it was made for, at the same false-positive rate. A [Window] forgets keys by
-// itself when their time is over. The
-// stores are [Memory] and, in package redisstore, Redis or Valkey.
+// Most callers want [Filter]: [Open] one on a [Store], then call Add, Remove and Contains. A Filter
+// takes more keys than its configured capacity, at the same false-positive rate. A [Window] forgets
+// each key once its time is over. The stores are [Memory] and, in package redisstore, Redis or
+// Valkey.
 //
-// [Page], [Shape], [Scaling] and [HashKey] are the parts it is made of. The format of a page, the hash and
-// the positions of a key are pinned by a format version, which each page has in its header. A page
-// of another format version is never read: see [ErrFormat].
+// [Page], [Shape], [Scaling] and [HashKey] are the building blocks. A format version pins the
+// format of a page, the hash of a key and the positions of its bits. The header of each page
+// contains the format version. A page with another format version is never read: see [ErrFormat].
 package favfilter

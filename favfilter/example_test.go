@@ -29,7 +29,7 @@ func Example() {
 	// [false true] <nil>
 }
 
-// A seed kept secret keeps strangers from choosing keys that collide.
+// A secret seed prevents strangers from choosing keys that collide.
 func ExampleOpen() {
 	ctx := context.Background()
 	store := &favfilter.Memory{}
@@ -45,8 +45,8 @@ func ExampleOpen() {
 	// opened with another rate, refused: true
 }
 
-// The posts that a user has hidden are looked up together, hundreds at a time. All
-// keys of one user share a page, so that takes one read, whatever their number.
+// A caller looks up the posts that a user has hidden together, hundreds at a time. All keys of one
+// user share a page, so a lookup takes one read, whatever their number.
 func ExampleConfig_pageBy() {
 	ctx := context.Background()
 	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{
@@ -94,7 +94,7 @@ func ExampleFilter_Add() {
 	// Output: [added added present] <nil>
 }
 
-// A filter takes more keys than it was made for, at the same false-positive rate.
+// A filter takes more keys than its capacity, at the same false-positive rate.
 func ExampleFilter_Add_growing() {
 	ctx := context.Background()
 	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 100, Seed: 1})
@@ -152,7 +152,7 @@ func ExampleFilter_Remove() {
 	// [false true] <nil>
 }
 
-// A lookup in a page that is at hand takes no call at all.
+// A lookup in a loaded page needs no call of the store.
 func ExamplePage_Contains() {
 	shape, err := favfilter.ShapeFor(2000, 0.001)
 	if err != nil {
@@ -205,7 +205,7 @@ func ExampleFilter_Count() {
 	// Output: 2 <nil>
 }
 
-// A copy in memory answers at once and changes on its own, whatever store the filter is in.
+// A copy in memory answers without I/O and changes independently of the filter's store.
 func ExampleFilter_Snapshot() {
 	ctx := context.Background()
 	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
@@ -235,7 +235,7 @@ func ExampleFilter_Snapshot() {
 	// [false true] <nil>
 }
 
-// A page of a few keys that grows as they come, for keys that are never removed.
+// A page starts small and grows with its keys, which are never removed.
 func ExampleScaling() {
 	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
 	shape, err := scaling.First(100)
@@ -262,7 +262,7 @@ func ExampleScaling() {
 	// true
 }
 
-// What a user has seen is forgotten by itself: 30 days later, and 35 at most.
+// A window forgets what a user has seen after 30 days, and after 35 at the latest.
 func ExampleOpenWindow() {
 	ctx := context.Background()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

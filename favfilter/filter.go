@@ -16,103 +16,107 @@ var (
 	ErrMismatch = errors.New("filter was made with other settings")
 )
 
-// Config says what a [Filter] is to hold. Zero values other than Capacity take
-// the defaults stated.
+// Config configures a [Filter]. Fields other than Capacity may be zero and then take the stated
+// default.
 type Config struct {
 	_ struct{} // fields are named
 
-	// Capacity is the number of keys the filter is to hold, 1 or more. It takes more, but is
+	// Capacity is the expected number of keys, 1 or more. The filter takes more keys, but is
 	// smaller and faster if the number is right.
 	Capacity int
 
-	// FalsePositiveRate is the share of absent keys reported as present, at
-	// most, however many keys there are: 1e-11 to 0.5. Default 0.001.
+	// FalsePositiveRate is the highest share of absent keys that are reported as present,
+	// regardless of the number of keys: 1e-11 to 0.5. Default 0.001.
 	FalsePositiveRate float64
 
-	// Pages is the number of pages, a power of two up to [MaxPages]. Default: as many as
-	// make some 2,000 keys a page.
+	// Pages is the number of pages, a power of two up to [MaxPages]. The default gives each page
+	// 2,000 to 4,000 keys, or all keys one page if there are fewer.
 	Pages uint32
 
-	// Seed of the hashes. A random one keeps strangers from choosing keys that
+	// Seed is the seed of the key hashes. A random seed prevents strangers from choosing keys that
 	// collide. Default 0.
 	Seed uint64
 
-	// PageBy returns the part of a key that decides on its page, so that keys
-	// that are looked up together, all those of one user, share one: a lookup then
-	// takes one round trip and one read, whatever their number. Default: the whole
-	// key. The keys must be spread evenly over its values, since every page has
-	// the same room.
+	// PageBy returns the part of a key that selects its page. Keys that are looked up together,
+	// such as all keys of one user, can then share a page: a lookup takes one round trip and one
+	// read, however many keys there are. Every page has the same room, so the keys must be
+	// distributed evenly over the values of PageBy. Default: the whole key.
 	PageBy func(key string) string
 
-	// Hash returns the hash of a key under Seed. A filter finds its keys only by the one that they were added by.
-	// Default: [HashKey].
+	// Hash returns the hash of a key under seed. A filter finds a key only by the hash with which
+	// it was added. Default: [HashKey].
 	Hash func(seed uint64, key string) Hash
 }
 
-// Filter is a set of keys kept in a [Store], without a ledger beside it. It
-// answers Contains with false positives at the configured rate, and keys can be
-// removed again.
+// Filter is a set of keys kept in a [Store], without a ledger. Contains reports false positives at
+// the configured rate, and keys can be removed.
 //
-// Add, Remove and Contains take any number of keys and make one call of the store for all
-// of them. Add and Remove may be retried; racing writers, in this process or others,
-// lose nothing, since each page changes in one step.
+// Add, Remove and Contains take any number of keys and handle them in one call of the store. Add
+// and Remove may be retried. Each page changes atomically, so concurrent writers, in this process
+// or in others, lose no keys.
 //
 // # Growth
 //
-// The filter is made for Capacity keys and takes more: a page that is full gets another
-// layer, a Bloom filter for twice as many keys as its last one, and the rate is shared out
-// between them, see [Scaling]. Nothing is moved, and the rate stays below the one
-// configured: half of it when the filter holds what it was made for, 88 % of it with 16
-// times as many keys. A filter that has grown to 2 to 64 times its capacity takes 1.5 to 2.5 times
-// the memory of one made for its keys; each layer, 4 for 16 times the keys, makes lookups
-// slower, and pages of more than one layer are written by reading them and putting them
-// back: in Redis two round trips and the whole page. A page may have [MaxLayers] layers and
-// [MaxBits] bits, which is room for millions of keys.
+// A Filter takes more keys than its Capacity. A full page gets another layer: a Bloom filter for
+// twice as many keys as its newest layer. The false-positive rate is divided between the layers,
+// see [Scaling]. No key is moved, and the rate stays below the configured one. It is half of the
+// configured rate when the filter holds Capacity keys, and 88 % of it with 16 times as many.
+//
+// Growth has a cost:
+//
+//   - Memory: with 2 to 64 times its capacity, a filter takes 1.5 to 2.5 times as much as one
+//     configured for that many keys.
+//   - Lookups: each layer makes them slower. With 16 times the capacity, a page has 4 layers.
+//   - A page of several layers is written by reading it, changing it and putting it back. In Redis
+//     this takes two round trips and transfers the whole page.
+//
+// A page may have [MaxLayers] layers and [MaxBits] bits, which is room for millions of keys.
 //
 // # Limits
 //
-// A filter alone cannot know whether a key was really added. The figures are
-// measured in pages of 2,010 keys at a false-positive rate of 0.1 %, and asserted
-// by the package's tests (limits_test.go):
+// A filter alone cannot know whether a key was really added. The figures below were measured on
+// pages of 2,010 keys at a false-positive rate of 0.1 %. The tests of the package assert them
+// (limits_test.go):
 //
-//   - Add of a key that looks present is a no-op. One in 2,000 new keys of a
-//     page that is full for the first time is such a false positive, and one in 1/rate at
-//     most of any: it is reported like any other, but rests
-//     on bits of other keys. When half of these are removed, 87 % of such keys are
-//     lost.
-//   - Remove of a key that was never added is a no-op, but for the same share of
-//     false positives: each of these takes bits from keys that were, and loses 4.9
-//     of them.
-//   - A key whose bits all lie in regions shared with other keys is [Stuck]:
-//     it stays reported. With the shapes of [Scaling] that is 0.01 % of the keys
-//     of a page filled once to half of its capacity, 0.1 % at three quarters and
-//     1 % of a full one.
-//   - Marks of regions never go away, keys that are stuck take up room, and only the newest
-//     layer takes new keys. So a page whose keys are replaced over and over grows, though it
-//     holds no more of them. Of one kept half full, 0.1 % of the removals are stuck until all keys
-//     have been replaced once, 0.5 % until they have been twice; its bits take 4 KiB. By the
-//     time they have been replaced 4 times it has two layers and takes 14 KiB, and by 16 times
-//     it still does, with 0.6 % of the removals stuck. The rate does not rise past the one
-//     configured.
+//   - Add of a key that looks present is a no-op. On a page that becomes full for the first time, 1
+//     in 2,000 new keys is such a false positive; on any page, at most 1 in 1/rate. Such a key is
+//     reported like any other, but depends on bits of other keys. When half of those keys are
+//     removed, 87 % of such keys are lost.
+//   - Remove of a key that was never added is a no-op, except for the same share of false
+//     positives. Each of those clears bits of keys that were added, and loses 4.9 of them.
+//   - A key whose bits are all in regions shared with other keys is [Stuck]: it stays reported.
+//     With the shapes of [Scaling] this affects 0.01 % of the keys of a page filled once to half of
+//     its capacity, 0.1 % at three quarters and 1 % of a full page.
+//   - A page whose keys are replaced over and over grows even if its number of keys stays the same.
+//     Collision bits are never cleared, stuck keys take up room, and only the newest layer takes
+//     new keys. At first a page kept half full takes 4 KiB for its bits, and 0.1 % of its removals
+//     are stuck until all keys have been replaced once, 0.5 % until they have been replaced twice.
+//     By the time they have been replaced 4 times, the page has two layers and takes 14 KiB. After
+//     16 times it still takes 14 KiB, and 0.6 % of its removals are stuck. The false-positive rate
+//     never exceeds the configured one.
 //   - A page that the store loses is empty.
 //
-// Where a lost key would do harm, keep a ledger and use package activity, which
-// has none of these limits.
+// Where losing a key would do harm, keep a ledger and use package activity, which has none of these
+// limits.
 //
 // A Filter is safe for concurrent use.
 type Filter struct {
 	store    Store
 	identity Identity
-	shape    Shape // of the first layer of each page
+	shape    Shape // shape of the first layer of each page
 	rate     float64
 	pageBy   func(string) string
 	hash     func(seed uint64, key string) Hash
 }
 
-// Open opens the filter that store holds, or makes it. It fails, wrapping
-// [ErrMismatch], if the filter was made with other settings, and wrapping [ErrFormat] if
-// its pages are of another format version. Such a filter cannot be converted, because
-// it does not know its keys: make another one, in a store of another name, and add them again.
+// Open opens the filter in store, or creates it if there is none. It fails with an error that
+// wraps:
+//
+//   - [ErrMismatch] if the filter was created with other settings.
+//   - [ErrFormat] if its pages have another format version.
+//
+// A filter of another format version cannot be converted, because it does not store its keys.
+// Create a new filter in a store with another name, and add the keys again.
 func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	if c.FalsePositiveRate == 0 {
 		c.FalsePositiveRate = 0.001
@@ -151,9 +155,11 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	return f, nil
 }
 
-// Keep makes sure that the store says how the filter was made: page 0 speaks for the others, and is made
-// again where the store has lost it. Open does so; a process that goes on for long should, now and then,
-// lest another opens the filter as a new one after a loss. It fails, wrapping [ErrMismatch], if that has happened.
+// Keep ensures that the store records the settings of the filter. They are recorded in page 0 on
+// behalf of all pages; Keep creates that page again if the store has lost it. Open calls Keep. A
+// long-running process should call it from time to time. Otherwise another process could, after a
+// loss, open the filter as a new one with other settings. If that has happened, Keep fails with an
+// error that wraps [ErrMismatch].
 func (f *Filter) Keep(ctx context.Context) error {
 	if err := f.create(ctx, 0); err != nil {
 		return err
@@ -168,20 +174,20 @@ func defaultPages(capacity int) uint32 {
 	return 1 << (bits.Len(uint(n)) - 1)
 }
 
-// pageCapacity leaves each page room for five standard deviations over its share
-// of the keys, which is Poisson distributed.
+// pageCapacity returns the capacity of a page. It leaves room for five standard deviations above
+// the page's share of the keys, which is Poisson distributed.
 func pageCapacity(capacity int, pages uint32) int {
 	share := float64(capacity) / float64(pages)
 	deviations := 5.0
 	if pages == 1 {
-		deviations = 1 // the number of keys is sure; how many bits they set varies less
+		deviations = 1 // the number of keys is exact; the number of bits they set varies less
 	}
 	return int(math.Ceil(share + deviations*math.Sqrt(share)))
 }
 
-// Add puts keys in. The outcomes are in the order of keys: [Added], [Present] or
-// [Full]; a key is full, and has changed nothing, where its page can grow no further, which
-// makes the error wrap [ErrFull]. After another error the outcome 0 stands for a key that may or may not be in.
+// Add adds keys. The outcomes are in the order of keys: [Added], [Present] or [Full]. A key is Full
+// if its page can grow no further; it then changed nothing, and the error wraps [ErrFull]. After
+// any other error, outcome 0 means that the key may or may not have been added.
 func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 	outcomes, err := f.change(ctx, keys, func(b *Batch) *[]Hash { return &b.Add })
 	if err != nil {
@@ -199,9 +205,8 @@ func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// Remove takes keys out. The outcomes are in the order of keys: [Removed],
-// [Absent] or [Stuck]. After an error the outcome 0 stands for a key that may or may
-// not be out.
+// Remove removes keys. The outcomes are in the order of keys: [Removed], [Absent] or [Stuck]. After
+// an error, outcome 0 means that the key may or may not have been removed.
 func (f *Filter) Remove(ctx context.Context, keys ...string) ([]Outcome, error) {
 	outcomes, err := f.change(ctx, keys, func(b *Batch) *[]Hash { return &b.Remove })
 	if err != nil {
@@ -210,9 +215,8 @@ func (f *Filter) Remove(ctx context.Context, keys ...string) ([]Outcome, error) 
 	return outcomes, nil
 }
 
-// Contains reports for each key whether the filter may hold it: true for every
-// key that was added and not removed, and for other keys at the false-positive
-// rate.
+// Contains reports for each key whether the filter may hold it. It reports true for every key that
+// was added and not removed, and for other keys at the false-positive rate.
 func (f *Filter) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	groups, ids := f.group(keys)
 	pages, err := f.load(ctx, ids)
@@ -231,8 +235,8 @@ func (f *Filter) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	return found, nil
 }
 
-// change applies one batch for each page touched. list picks which of its lists
-// the keys go to.
+// change applies one batch to each page of keys. list returns the list of a batch that the keys go
+// into.
 func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[]Hash) ([]Outcome, error) {
 	groups, ids := f.group(keys)
 	batches := make([]Batch, len(ids))
@@ -245,7 +249,7 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 	}
 	outcomes := make([]Outcome, len(keys))
 	var errs []error
-	for range 3 { // missing, made, and lost again at once: no store does that for long
+	for range 3 { // a page lost again as soon as it was created: no store does that for long
 		var again []Batch
 		for i, res := range f.store.Apply(ctx, batches) {
 			id := batches[i].ID
@@ -274,8 +278,7 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 	return outcomes, errors.Join(errs...)
 }
 
-// settle makes the page that was missing, and turns what else went wrong into an
-// error.
+// settle creates the page if it was missing, and returns an error for any other failure.
 func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 	switch {
 	case res.Err != nil:
@@ -291,7 +294,7 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 	}
 }
 
-// create puts an empty page in an empty place.
+// create stores an empty page if there is none.
 func (f *Filter) create(ctx context.Context, number uint32) error {
 	page, err := NewPage(Header{
 		Identity: f.identity,
@@ -306,7 +309,7 @@ func (f *Filter) create(ctx context.Context, number uint32) error {
 	return err
 }
 
-// group sorts keys by page: the indices of the keys of each, and the pages.
+// group groups keys by page. It returns the indices of the keys of each page, and the pages.
 func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
 	return group(keys, func(key string) PageID {
 		return PageID{Number: PageNumber(HashKey(f.identity.Seed, f.pageBy(key)).H1, f.identity.Pages)}
@@ -334,8 +337,8 @@ func (f *Filter) load(ctx context.Context, ids []PageID) ([]*Page, error) {
 	return f.checkLoaded(ids, loaded)
 }
 
-// checkLoaded returns the pages, nil where one is missing, unless one is damaged or of another
-// filter.
+// checkLoaded returns the pages, nil for each missing one. It fails if a page is damaged or belongs
+// to another filter.
 func (f *Filter) checkLoaded(ids []PageID, loaded []Loaded) ([]*Page, error) {
 	pages := make([]*Page, len(ids))
 	for i, l := range loaded {
@@ -350,7 +353,7 @@ func (f *Filter) checkLoaded(ids []PageID, loaded []Loaded) ([]*Page, error) {
 	return pages, nil
 }
 
-// made tells whether a page with header h is one of the filter's.
+// made reports whether a page with header h belongs to the filter.
 func (f *Filter) made(h Header) bool {
 	return h.Identity == f.identity && h.Shape == f.shape
 }

@@ -7,20 +7,23 @@ import (
 )
 
 const (
-	// countChunk is how many headers Count has at a time.
+	// countChunk is the number of headers that Count reads at a time.
 	countChunk = 1024
-	// snapshotChunk is how many pages Snapshot reads at a time.
+	// snapshotChunk is the number of pages that Snapshot reads at a time.
 	snapshotChunk = 64
 )
 
-// Count returns the number of keys that the filter holds as far as it knows: those that
-// were added, less those that were removed. A key that was taken for present when it was
-// added is not counted, as [Filter.Add] said, and one that was never added is taken off
-// where its removal was not [Absent]: see Limits. Keys that are stuck are counted.
+// Count returns the number of keys that the filter holds as far as it knows: the keys that were
+// added less those that were removed.
 //
-// It reads the header of every page, some at a time, each of an instant of its own: keys
-// that are added or removed meanwhile may be counted or not. Where one cannot be read, or is
-// damaged, it fails.
+//   - A key that looked present when it was added is not counted; [Filter.Add] reported it as
+//     [Present].
+//   - A key that was never added is subtracted if its removal was not [Absent]; see Limits.
+//   - Stuck keys are counted.
+//
+// Count reads the header of every page, 1,024 at a time, each at its own instant. A key that is
+// added or removed during the call may be counted or not. Count fails if a header cannot be read or
+// a page is damaged.
 func (f *Filter) Count(ctx context.Context) (int, error) {
 	total := 0
 	for ids := range f.chunks(countChunk) {
@@ -50,14 +53,13 @@ func (f *Filter) checkStanding(id PageID, s Standing) error {
 	return nil
 }
 
-// Snapshot returns a copy of the filter that is held in memory, with a [Memory] of its own:
-// what is done to it does not change the original, nor the other way round. Keys can be
-// added to the copy and removed from it.
+// Snapshot returns a copy of the filter in memory, in a [Memory] of its own. The copy and the
+// original are independent of each other. Keys can be added to the copy and removed from it.
 //
-// Each page is copied as it stands at an instant of its own, some at a time. So the copy has
-// every key that was in the filter from the call's beginning to its end, and none that was not in
-// it at any time meanwhile; of keys added or removed meanwhile, also by one call, it may have
-// some. Where a page cannot be read, or is damaged, there is no copy.
+// Snapshot copies 64 pages at a time, each as it is at one instant. So the copy has every key that
+// was in the filter throughout the call, and none that was absent throughout it. Of the keys added
+// or removed during the call it may have some, even if a single call of Add or Remove changed them
+// all. Snapshot fails if a page cannot be read or is damaged.
 func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
 	memory := &Memory{pages: make(map[PageID]held)}
 	for ids := range f.chunks(snapshotChunk) {
@@ -71,7 +73,8 @@ func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
 		}
 		for i, page := range pages {
 			if page != nil {
-				memory.pages[ids[i]] = held{page: page, version: loaded[i].Version} // neither store changes it
+				// Neither store changes the page, so they can share it.
+				memory.pages[ids[i]] = held{page: page, version: loaded[i].Version}
 			}
 		}
 	}
@@ -80,7 +83,7 @@ func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
 	return &snapshot, nil
 }
 
-// chunks yields the ids of all pages, n at a time, in a slice that is used again.
+// chunks yields the IDs of all pages, n at a time, in a slice that it reuses.
 func (f *Filter) chunks(n uint32) iter.Seq[[]PageID] {
 	return func(yield func([]PageID) bool) {
 		ids := make([]PageID, 0, min(n, f.identity.Pages))

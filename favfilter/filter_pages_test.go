@@ -55,7 +55,7 @@ func TestFilterCount(t *testing.T) {
 	}
 }
 
-// A copy holds what the filter held. What becomes of either later is its own.
+// A copy holds what the filter held. Later changes of either do not affect the other.
 func TestFilterSnapshot(t *testing.T) {
 	for _, c := range []favfilter.Config{{Capacity: 50, Pages: 1}, {Capacity: 3000, Pages: 256, PageBy: byUser, Seed: 9}} {
 		f := openFilter(t, &favfilter.Memory{}, c)
@@ -95,7 +95,7 @@ func TestFilterSnapshot(t *testing.T) {
 	}
 }
 
-// Writers are at work while copies are made: each has all that was in before.
+// Copies are made while writers are active: each has all keys that were added before.
 func TestSnapshotWhileWriting(t *testing.T) {
 	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 1000, Pages: 128})
 	before := userKeys("U0", 500)
@@ -131,8 +131,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	wg.Wait()
 }
 
-// Where a page cannot be read, is damaged or of another filter, there is neither a number
-// nor a copy.
+// If a page cannot be read, is damaged or belongs to another filter, Count and Snapshot fail.
 func TestCountAndSnapshotFail(t *testing.T) {
 	down := errors.New("node is down")
 	inner := &favfilter.Memory{}

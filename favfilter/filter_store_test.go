@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// faultyStore passes calls on to a store, notes them, and fails as it is told.
+// faultyStore passes calls on to a store, records them, and fails as instructed.
 type faultyStore struct {
 	favfilter.Store
 
@@ -23,7 +23,7 @@ type faultyStore struct {
 	damaged  func(favfilter.PageID) error          // Load says so of the page
 	lost     func(favfilter.PageID) bool           // Apply finds the page missing
 	refused  func(favfilter.Batch) error           // Apply does not apply the batch
-	unheard  func(favfilter.Batch) error           // Apply applies the batch, and the answer is lost
+	unheard  func(favfilter.Batch) error           // Apply works, but the answer is lost
 	replaced func(favfilter.PageID) error          // Replace fails
 	state    func(favfilter.Batch) favfilter.State // Apply answers this, applying nothing
 }
@@ -109,7 +109,7 @@ func TestPageByMakesOnePage(t *testing.T) {
 	}
 }
 
-// A page that the store loses is empty, and made anew by the next Add.
+// A page that the store loses is empty, and the next Add creates it again.
 func TestFilterLosesAPage(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	store := &favfilter.Memory{Now: func() time.Time { return now }}
@@ -181,8 +181,8 @@ func TestFilterOfADamagedPage(t *testing.T) {
 	}
 }
 
-// Where one page fails, the outcomes of the others stand, and 0 marks the keys whose
-// fate is unknown.
+// If one page fails, the outcomes of the others are valid, and 0 stands for keys in an unknown
+// state.
 func TestFilterFailsInPart(t *testing.T) {
 	down := errors.New("node is down")
 	store := &faultyStore{Store: &favfilter.Memory{}}
@@ -203,8 +203,7 @@ func TestFilterFailsInPart(t *testing.T) {
 	}
 }
 
-// An answer that is lost leaves the change in place; the retry finds it done and
-// changes nothing.
+// If an answer is lost, the change remains; the retry finds it done and changes nothing.
 func TestFilterRetries(t *testing.T) {
 	reset := errors.New("connection reset")
 	store := &faultyStore{Store: &favfilter.Memory{}}
@@ -234,7 +233,7 @@ func TestFilterRetries(t *testing.T) {
 	}
 }
 
-// A store that loses a page as often as it is made is given up on.
+// If a store loses a page every time it is created, the filter gives up.
 func TestFilterOfAStoreThatLosesEverything(t *testing.T) {
 	store := &faultyStore{Store: &favfilter.Memory{}}
 	f := openFilter(t, store, favfilter.Config{Capacity: 1000})

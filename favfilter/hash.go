@@ -8,36 +8,37 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// Hash is the 128-bit hash of a key. All positions of the key in a page of any
-// shape derive from it, so a key is hashed once.
+// Hash is the 128-bit hash of a key. The positions of the key in a page of any shape are derived
+// from it, so a key is hashed only once.
 type Hash struct{ H1, H2 uint64 }
 
-// HashKey returns the MurmurHash3 (x64, 128 bits) of key. Both halves of the hash's
-// state start from seed. Golden vectors pin the values: a change makes every stored
-// page useless and needs another format version.
+// HashKey returns the MurmurHash3 (x64, 128 bits) of key. Both halves of the hash state start from
+// seed. Golden vectors pin the values: a change would make every stored page useless and requires
+// another format version.
 //
-// It differs from the reference MurmurHash3 in one value. A few keys hash to {0, 0},
-// such as "" under seed 0. A key with that hash would set a single bit, so HashKey
-// returns another constant for it.
+// HashKey differs from the reference MurmurHash3 in one value. A few keys hash to {0, 0}, for
+// example "" under seed 0. A key with that hash would set a single bit, so HashKey returns another
+// constant for it.
 //
-// MurmurHash3 is not a cryptographic hash. A random seed that stays unknown keeps strangers from
-// choosing keys that share bits of a page with a key of their choice. It does not keep them from choosing two long keys
-// with one hash, which they have under every seed (Aumasson and Bernstein, 2012): whoever tests for one finds the other.
+// MurmurHash3 is not a cryptographic hash. A random seed that is kept secret prevents strangers
+// from choosing keys that share bits of a page with a key of their choice. It does not prevent them
+// from choosing two long keys with the same hash. Such keys have the same hash under every seed
+// (Aumasson and Bernstein, 2012), and a test for one of them finds the other.
 func HashKey(seed uint64, key string) Hash {
 	return hashOf(murmur3.SeedStringSum128(seed, seed, key))
 }
 
-// HashKeyBytes is [HashKey] for a key in a reused buffer.
+// HashKeyBytes is like [HashKey] for a key in a reused buffer.
 func HashKeyBytes(seed uint64, key []byte) Hash {
 	return hashOf(murmur3.SeedSum128(seed, seed, key))
 }
 
 const (
 	golden = 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
-	finish = 0xff51afd7ed558ccd // a factor of MurmurHash3's own finish
+	finish = 0xff51afd7ed558ccd // a factor of MurmurHash3's finalizer
 )
 
-// hashOf makes a Hash of MurmurHash3's two halves.
+// hashOf returns the Hash with the two halves of a MurmurHash3.
 func hashOf(h1, h2 uint64) Hash {
 	if h1|h2 == 0 {
 		return Hash{golden, finish}
@@ -45,28 +46,27 @@ func hashOf(h1, h2 uint64) Hash {
 	return Hash{h1, h2}
 }
 
-// Start is the hash of what a key begins with. Where many keys have the same start, as
-// the keys of one user and kind have, [Start.With] hashes a key from two parts: each
-// start and each id is hashed once, and a key costs two multiplications.
+// Start is the hash of the start of a key. Many keys may have the same start, such as the keys of
+// one user and kind. [Start.With] then hashes a key from two parts: each start and each ID is
+// hashed once, and a key costs two multiplications.
 //
-// Starts and ids are hashed under different seeds. So an id that equals a start is
-// like any other id, and start A with id B is another key than start B with id A.
+// Starts and IDs are hashed under different seeds. So an ID that equals a start is like any other
+// ID. Start A with ID B is a different key from start B with ID A.
 type Start Hash
 
-// HashStart hashes the start of keys whose ids are hashed by [HashKey] under seed.
+// HashStart hashes the start of keys whose IDs [HashKey] hashes under seed.
 func HashStart(seed uint64, start string) Start {
 	return Start(HashKey(startSeed(seed), start))
 }
 
-// HashStartBytes is [HashStart] for a start in a reused buffer.
+// HashStartBytes is like [HashStart] for a start in a reused buffer.
 func HashStartBytes(seed uint64, start []byte) Start {
 	return Start(HashKeyBytes(startSeed(seed), start))
 }
 
-// startSeed derives the seed of starts from that of ids: it is the first output of
-// SplitMix64 (Steele, Lea and Flood, 2014) seeded with seed. The difference between the
-// two seeds depends on seed: nobody can choose a start and an id that hash alike
-// without knowing seed.
+// startSeed derives the seed of starts from the seed of IDs. It is the first output of SplitMix64
+// (Steele, Lea and Flood, 2014) seeded with seed. The difference between the two seeds depends on
+// seed: nobody who does not know seed can choose a start and an ID with the same hash.
 func startSeed(seed uint64) uint64 {
 	seed += golden
 	seed = (seed ^ seed>>30) * 0xbf58476d1ce4e5b9
@@ -74,48 +74,47 @@ func startSeed(seed uint64) uint64 {
 	return seed ^ seed>>31
 }
 
-// With returns the hash of the key that begins with s and ends with the id hashed as
-// id. For a given start no two ids have the same key hash unless their own hashes are
-// equal, and the other way round. Golden vectors pin the values, like those of [HashKey].
+// With returns the hash of the key that begins with s and ends with the ID whose hash is id. For a
+// given start, two IDs have the same key hash only if their own hashes are equal. For a given ID,
+// the same holds for two starts. Golden vectors pin the values, like those of [HashKey].
 func (s Start) With(id Hash) Hash {
-	// A product's high half depends on all bits of its factors, and positions are the high bits; the low half gets the other one's high.
+	// The high half of a product depends on all bits of its factors, and positions come from the
+	// high bits. The low half of each product is mixed with the high half of the other one.
 	a := (s.H1 ^ id.H1) * golden
 	b := (s.H2 ^ id.H2) * finish
 	return Hash{a ^ b>>32, b ^ a>>32}
 }
 
-// PageNumber returns the page that hash belongs to in a filter of that many pages:
-// its top bits. pages must be a power of two, 1 to [MaxPages]. Doubling pages
-// splits every page in two neighbours.
+// PageNumber returns the page of hash in a filter with the given number of pages: the top bits of
+// hash. pages must be a power of two, 1 to [MaxPages]. Doubling pages splits every page into two
+// neighbours.
 func PageNumber(hash uint64, pages uint32) uint32 {
 	return uint32(hash >> 32 >> (32 - log2(pages)))
 }
 
-// strideTurn is by how many bits the stride of double hashing is turned after each
+// strideTurn is the number of bits by which the stride of double hashing is rotated after each
 // step.
 const strideTurn = 7
 
-// next goes from one position of a key to the next: double hashing (Kirsch and
-// Mitzenmacher, "Less hashing, same performance", 2006), H1 + i*H2, but for the
-// stride H2, which is turned at each step. With a constant stride a page of m bits
-// knows few distinct pairs of start and stride: measured, that adds 690/m to a
-// false-positive rate of 0.025 %, 35 % of it at 2,000 bits. Turned, the rate is what
-// the number of set bits says, at every size.
+// next steps from one position of a key to the next one. It uses double hashing, H1 + i*H2 (Kirsch
+// and Mitzenmacher, "Less hashing, same performance", 2006), but rotates the stride H2 at each
+// step. With a constant stride, a page of m bits has few distinct pairs of start and stride.
+// Measured, this adds 690/m to a false-positive rate of 0.025 %, which is 35 % of it at 2,000 bits.
+// With rotation, the rate follows from the number of set bits at every size.
 func (h Hash) next() Hash {
 	return Hash{h.H1 + h.H2, bits.RotateLeft64(h.H2, strideTurn)}
 }
 
-// position reduces the first half of a hash to a position in m bits, by
-// multiply-shift (Lemire 2019), which is cheaper than modulo.
+// position reduces the first half of a hash to a position in m bits, by multiply-shift (Lemire
+// 2019), which is cheaper than modulo.
 func position(x uint64, m uint32) uint32 {
 	hi, _ := bits.Mul64(x, uint64(m))
 	return uint32(hi)
 }
 
-// Positions appends the distinct bit positions of h in a page of this shape to
-// dst: at most s.Hashes, each below s.Bits. Equal positions are used once: a key
-// that met its own bit again would mark the region as shared with another key,
-// and could not be deleted.
+// Positions appends the distinct bit positions of h in a page of this shape to dst: at most
+// s.Hashes, each below s.Bits. A repeated position is used only once. Otherwise a key that met its
+// own bit again would set the collision bit of the region, and could not be deleted.
 func (s Shape) Positions(dst []uint32, h Hash) []uint32 {
 	start := len(dst)
 next:
@@ -132,8 +131,8 @@ next:
 	return dst
 }
 
-// firstLooks is how many bits of a key are looked at together: whether each of them is set is anybody's guess, also the
-// processor's, and a wrong one costs more than two looks.
+// firstLooks is the number of bits of a key that are tested together. Neither we nor the processor
+// can predict whether a bit is set, and a mispredicted branch costs more than two tests.
 const firstLooks = 3
 
 // contains reports whether all bits of h are set.

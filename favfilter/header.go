@@ -8,23 +8,23 @@ import (
 	"hash/crc32"
 )
 
-// ErrDamaged is wrapped by errors about stored bytes that are not a page.
+// ErrDamaged is wrapped by errors about stored bytes that are not a valid page.
 var ErrDamaged = errors.New("damaged page")
 
-// ErrFormat is wrapped by errors about stored pages of another format version than
-// this package reads and writes, which is 3. It wraps [ErrDamaged]: nobody can use such
-// a page, because its keys are hashed in another way.
+// ErrFormat is wrapped by errors about stored pages of a format version other than 3, the one that
+// this package reads and writes. It wraps [ErrDamaged]: such a page is unusable, because its keys
+// are hashed differently.
 var ErrFormat = fmt.Errorf("%w: another format version", ErrDamaged)
 
-// Identity is what all pages of one filter have in common.
+// Identity holds the settings that all pages of one filter share.
 type Identity struct {
-	Seed        uint64 // of the key hashes
+	Seed        uint64 // seed of the key hashes
 	Pages       uint32 // number of pages: a power of two, 1 to MaxPages
-	Incarnation uint64 // of the ledger that the pages cache; 0 without a ledger
+	Incarnation uint64 // incarnation of the ledger that the pages cache; 0 without a ledger
 }
 
-// Header describes a page. Its 64 bytes open the page's bits string, integers
-// big-endian:
+// Header describes a page. The bits string of the page begins with the 64 bytes of the encoded
+// header. Integers are big-endian:
 //
 //	offset  bytes
 //	     0      3  "FAV"
@@ -45,23 +45,24 @@ type Identity struct {
 //	    60      4  CRC-32C of bytes 0-23 and 40-59, which change only when the page grows
 type Header struct {
 	Identity
-	Shape Shape // of the first layer
-	Grown uint8 // layers after the first, below MaxLayers, see [Page.Grow]
-	// Moves is how often keys were moved out of the page to another one or back, which whoever looks for
-	// them here has to know: below MaxMoves. Only the caller sets it and heeds it.
+	Shape Shape // shape of the first layer
+	Grown uint8 // number of layers after the first, below MaxLayers; see [Page.Grow]
+	// Moves counts how often keys were moved from this page to another one or back: below
+	// MaxMoves. A reader that looks for such keys here needs it. This package stores Moves, but
+	// only the caller sets and uses it.
 	Moves    uint32
-	Number   uint32 // of the page, below Pages
-	Set      uint32 // Bloom bits set, of all layers
-	Count    uint32 // keys held, by all layers
-	Sequence uint64 // of the last change, below MaxSequence
-	Build    uint64 // random, shared by the two strings of one page
+	Number   uint32 // number of the page, below Pages
+	Set      uint32 // set Bloom bits, in all layers
+	Count    uint32 // keys held, in all layers
+	Sequence uint64 // sequence of the last change, below MaxSequence
+	Build    uint64 // random; the same in both strings of a page
 }
 
 const (
-	// MaxSequence bounds sequence numbers: Lua compares them as doubles.
+	// MaxSequence is the exclusive upper bound of sequences: Lua compares them as doubles.
 	MaxSequence = 1 << 53
 
-	// MaxMoves bounds Header.Moves.
+	// MaxMoves is the exclusive upper bound of Header.Moves.
 	MaxMoves = 1 << 24
 
 	// HeaderBytes is the length of an encoded [Header].
@@ -71,7 +72,7 @@ const (
 	formatName   = "FAV"
 	formatOpen   = formatName + "\x03"
 	offLayers    = 9
-	prefixBytes  = 24 // what tells whether positions were computed for this page
+	prefixBytes  = 24 // the fields that positions depend on
 	offSet       = 24
 	offCount     = 28
 	offSequence  = 32
@@ -81,9 +82,9 @@ const (
 	offSum       = 60
 )
 
-// FalsePositiveRate is the probability that a key that is absent is reported, as a page
-// of one layer stands. Of one that has grown the header tells too little, and the rate is
-// given as 1: see [Page.FalsePositiveRate].
+// FalsePositiveRate returns the probability that a page of one layer with this header reports an
+// absent key. For a page that has grown it returns 1, because the header does not determine the
+// rate: see [Page.FalsePositiveRate].
 func (h Header) FalsePositiveRate() float64 {
 	if h.Grown > 0 {
 		return 1
@@ -91,7 +92,7 @@ func (h Header) FalsePositiveRate() float64 {
 	return h.Shape.rate(h.Set)
 }
 
-// RandomID returns 64 bits that nobody can predict, for the build of a page or the seed of a filter.
+// RandomID returns 64 unpredictable bits, for the build of a page or the seed of a filter.
 func RandomID() uint64 {
 	var b [buildBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -120,7 +121,8 @@ func (h Header) validate() error {
 	return nil
 }
 
-// mostBits is how many bits there can be: later layers have theirs past the header.
+// mostBits returns an upper bound on the number of bits of the page. The header does not contain
+// the bits of further layers.
 func (h Header) mostBits() uint32 {
 	if h.Grown > 0 {
 		return MaxBits
@@ -154,7 +156,7 @@ func (h Header) encode(dst []byte) {
 	binary.BigEndian.PutUint32(dst[offSum:], headerSum(dst))
 }
 
-// DecodeHeader reads the header at the start of b. Errors wrap [ErrDamaged].
+// DecodeHeader decodes the header at the start of b. Errors wrap [ErrDamaged].
 func DecodeHeader(b []byte) (Header, error) {
 	switch {
 	case len(b) < HeaderBytes:

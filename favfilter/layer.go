@@ -10,14 +10,14 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// layer is one Bloom filter of a page. A page begins with one; each further one stands
-// behind it in both strings of the page:
+// layer is one Bloom filter of a page. A new page has one layer. Each further layer is appended to
+// both strings of the page:
 //
 //	bits string     header, bits of the first layer, then for each further layer a header
 //	                of 16 bytes and its bits
-//	regions string  build id, then the collision marks of each layer
+//	regions string  build ID, then the collision bitmap of each layer
 //
-// The header of a further layer, integers big-endian:
+// The header of a further layer is as follows. Integers are big-endian:
 //
 //	offset  bytes
 //	     0      4  Shape.Bits
@@ -26,18 +26,18 @@ import (
 //	     8      4  Bloom bits set
 //	    12      4  keys held
 //
-// Shape.Region is the page's. The first layer has what the others lack of the page's Set
-// and Count.
+// Shape.Region is that of the page. The set bits and keys of the first layer are the page's Set and
+// Count less those of all further layers.
 type layer struct {
 	shape Shape
 	set   uint32
 	count uint32
-	bits  regions.Bitmap // within the page's bits string
-	marks regions.Bitmap // within its regions string; nil: none, or not loaded
+	bits  regions.Bitmap // part of the page's bits string
+	marks regions.Bitmap // collision bitmap, part of its regions string; nil: none, or not loaded
 }
 
 const (
-	layerBytes = 16 // of the header of a further layer
+	layerBytes = 16 // length of the header of a further layer
 
 	offLayerSet   = 8
 	offLayerCount = 12
@@ -49,7 +49,7 @@ func (l *layer) contains(h Hash) bool {
 	return l.shape.contains(l.bits, h)
 }
 
-// clearable appends the bits of h that no other key can share.
+// clearable appends to dst the bits of h that no other key can share.
 func (l *layer) clearable(dst []uint32, h Hash) []uint32 {
 	region := uint32(l.shape.Region)
 	if region == 0 {
@@ -59,8 +59,8 @@ func (l *layer) clearable(dst []uint32, h Hash) []uint32 {
 	return l.marks.Clearable(dst, l.shape.Positions(buf[:0], h), region)
 }
 
-// bitsOf is the number of bits that a key sets: fewer than Shape.Hashes where some fall
-// together.
+// bitsOf returns the number of bits that a key sets. It is lower than Shape.Hashes if some of the
+// key's positions are equal.
 func (l *layer) bitsOf(h Hash) int {
 	var buf [MaxHashes]uint32
 	return len(l.shape.Positions(buf[:0], h))
@@ -75,7 +75,7 @@ func (l *layer) encode(dst []byte) {
 	binary.BigEndian.PutUint32(dst[offLayerCount:], l.count)
 }
 
-// decodeLayer reads the header of a further layer at the start of b.
+// decodeLayer decodes the header of a further layer at the start of b.
 func decodeLayer(b []byte, region uint16) (layer, error) {
 	if len(b) < layerBytes {
 		return layer{}, fmt.Errorf("%d bytes, the header alone takes %d", len(b), layerBytes)
@@ -92,7 +92,8 @@ func decodeLayer(b []byte, region uint16) (layer, error) {
 }
 
 func layerSum(b []byte) uint32 {
-	return crc32.Checksum(b[:5], crc32.MakeTable(crc32.Castagnoli)) // the table is made once by the library
+	// The library builds the table once.
+	return crc32.Checksum(b[:5], crc32.MakeTable(crc32.Castagnoli))
 }
 
 // Layers returns the shapes of the page's layers, the oldest first.
@@ -104,10 +105,14 @@ func (p *Page) Layers() []Shape {
 	return shapes
 }
 
-// Grow appends an empty layer: keys that come later go there (scalable Bloom filters,
-// Almeida, Baquero, Preguiça and Hutchison, 2007). How large it should be, [Scaling] says.
-// It fails, and changes nothing, past [MaxLayers], past [MaxBits] in all, where s has
-// another region size than the page, and where the page's marks are not loaded.
+// Grow appends an empty layer of shape s. Keys that are added later go into it (scalable Bloom
+// filters, Almeida, Baquero, Preguiça and Hutchison, 2007). [Scaling] determines how large it
+// should be. Grow fails, and changes nothing, in these cases:
+//
+//   - The page has [MaxLayers] layers.
+//   - The page would have more than [MaxBits] bits in all.
+//   - The region size of s differs from that of the page.
+//   - The collision bits of the page are not loaded.
 func (p *Page) Grow(s Shape) error {
 	if err := p.mayGrow(s); err != nil {
 		return fmt.Errorf("grow page %d: %w", p.header.Number, err)
@@ -148,12 +153,12 @@ func (p *Page) totalBits() uint32 {
 	return total
 }
 
-// newest is the layer that keys are put in.
+// newest returns the layer that keys are added to.
 func (p *Page) newest() *layer { return &p.layers[len(p.layers)-1] }
 
-// layerOf returns the oldest layer that reports the key, nil if none does. It is the key's
-// own: older ones did not report the key when it was added, and have lost bits since but
-// gained none; newer ones may report it by chance.
+// layerOf returns the oldest layer that reports the key, or nil if none does. That layer is the one
+// that holds the key. Older layers did not report the key when it was added, and since then have
+// lost bits but gained none. Newer layers may report it by chance.
 func (p *Page) layerOf(h Hash) *layer {
 	for i := range p.layers {
 		if p.layers[i].contains(h) {
@@ -163,7 +168,7 @@ func (p *Page) layerOf(h Hash) *layer {
 	return nil
 }
 
-// attach lets the layers have their parts of the two strings.
+// attach points the bitmaps of the layers at their parts of the two strings.
 func (p *Page) attach() {
 	at, marksAt := HeaderBytes, buildBytes
 	for i := range p.layers {
@@ -192,8 +197,8 @@ func (p *Page) encodeLayers() {
 	}
 }
 
-// decodeLayers reads the headers of the layers from p.raw, whose own was read, and checks them
-// against the length.
+// decodeLayers decodes the headers of the layers in p.raw, after that of the page has been decoded.
+// It checks them against the length of p.raw.
 func (p *Page) decodeLayers() error {
 	h := p.header
 	p.layers = append(p.one[:0], layer{shape: h.Shape, set: h.Set, count: h.Count})
@@ -217,7 +222,7 @@ func (p *Page) decodeLayers() error {
 	return nil
 }
 
-// checkSet checks that as many bits are set as the headers say.
+// checkSet checks that the number of set bits in each layer matches its header.
 func (p *Page) checkSet() error {
 	for i := range p.layers {
 		l := &p.layers[i]
@@ -228,7 +233,7 @@ func (p *Page) checkSet() error {
 	return nil
 }
 
-// marksBytes is the length of the page's regions string.
+// marksBytes returns the length of the page's regions string.
 func (p *Page) marksBytes() int {
 	n := buildBytes
 	for i := range p.layers {
@@ -237,7 +242,7 @@ func (p *Page) marksBytes() int {
 	return n
 }
 
-// layerMarkBytes is the length of the collision marks of a layer. Region must not be 0.
+// layerMarkBytes returns the length of the collision bitmap of a layer. Region must not be 0.
 func layerMarkBytes(s Shape) int {
 	return int(regions.Count(s.Bits, uint32(s.Region))+7) / 8
 }

@@ -122,8 +122,8 @@ func TestLimitStuckShare(t *testing.T) {
 	}
 }
 
-// Marks of regions never go away, so with every turnover more keys are stuck, and
-// stay as ghosts that take up room: the page grows, though its keys do not.
+// Collision bits are never cleared. With every turnover more keys are therefore stuck, and take up
+// room although they were removed: the page grows, though its number of live keys does not.
 func TestLimitTurnover(t *testing.T) {
 	type stated struct{ stuck, rate, layers, bytes float64 }
 	for _, c := range []struct {
@@ -212,8 +212,8 @@ func TestLimitAddTwice(t *testing.T) {
 	}
 }
 
-// Insert takes the caller's word. A key that it is given twice meets itself
-// everywhere and is stuck for good: the reason why Add looks first.
+// Insert trusts the caller. A key that is inserted twice collides with itself in all its regions
+// and is stuck until a rebuild: this is why Add checks first.
 func TestLimitInsertTwice(t *testing.T) {
 	page := newAlone(t, rand.New(rand.NewPCG(24, 0)), 0.5)
 	for _, h := range page.live {

@@ -2,26 +2,28 @@ package favfilter
 
 import "github.com/feedfilter/feedfilter/regions"
 
-// Traced is how a key stands in a page.
+// Traced describes the state of a key in a page.
 type Traced struct {
-	Layer     int  // whose bits those are: the oldest that reports the key, or else the newest
-	Reported  bool // all of its bits are set
+	// Layer is the layer of Positions: the oldest that reports the key, otherwise the newest.
+	Layer     int
+	Reported  bool // all bits of the key are set
 	Positions []TracedBit
-	Clearable int // of its bits, those that no other key can share: what a removal would clear
-	// Removable says that these are enough for a guarded [Batch] to remove the key; without a guard, one is.
+	Clearable int // bits that no other key can share, and that a removal would clear
+	// Removable reports whether Clearable is enough for a guarded [Batch] to remove the key.
+	// Without a guard, one bit is enough.
 	Removable bool
 }
 
 // TracedBit is one of the bits that a key sets.
 type TracedBit struct {
-	Bit      uint32 // within the layer
+	Bit      uint32 // position within the layer
 	Set      bool
-	Region   uint32 // of collision marks that the bit is in; 0 where the page has none
-	Collided bool   // the region is marked as shared
+	Region   uint32 // region of the bit; 0 if the page has no collision bitmap
+	Collided bool   // the collision bit of the region is set
 }
 
-// Trace tells how the key stands in the page: bit for bit, as [Page.Contains] and [Page.Remove] see it. Without
-// the page's marks no bit is known to be clearable.
+// Trace returns the state of the key in the page, bit by bit, as [Page.Contains] and [Page.Remove]
+// see it. If the collision bits of the page are not loaded, no bit is known to be clearable.
 func (p *Page) Trace(h Hash) Traced {
 	t := Traced{Layer: len(p.layers) - 1}
 	for i := range p.layers {
@@ -49,9 +51,11 @@ func (p *Page) Trace(h Hash) Traced {
 	return t
 }
 
-// Draw condenses the page's bits, and its marks, to so many cells each, all layers in a row, or to as many as there are bits, or
-// regions: of each, the share that is set, 0 to 255. Only a cell of which nothing is set is 0, and only one of which
-// all is set 255. marks is empty for a page without.
+// Draw condenses the page's Bloom bits, and its collision bits, to the given number of cells each,
+// for drawing. If there are fewer bits, it returns one cell for each bit. The layers follow one
+// another. A cell is the share of its bits that are set, 0 to 255. It is 0 only if no bit is set,
+// and 255 only if all bits are set. marks is empty if the page has no collision bits, or if they
+// are not loaded.
 func (p *Page) Draw(cells int) (bits, marks []byte) {
 	bitRuns, markRuns := make([]run, 0, len(p.layers)), make([]run, 0, len(p.layers))
 	for i := range p.layers {
@@ -64,13 +68,13 @@ func (p *Page) Draw(cells int) (bits, marks []byte) {
 	return draw(bitRuns, cells), draw(markRuns, cells)
 }
 
-// run is the first so many bits of a bitmap.
+// run is the first bits of a bitmap.
 type run struct {
 	of   regions.Bitmap
 	bits uint32
 }
 
-// draw condenses runs, one behind the other.
+// draw condenses runs, one after the other, to at most the given number of cells.
 func draw(runs []run, cells int) []byte {
 	total := uint64(0)
 	for _, r := range runs {
@@ -85,7 +89,7 @@ func draw(runs []run, cells int) []byte {
 	return drawn
 }
 
-// countRuns counts what is set from first up to end.
+// countRuns counts the set bits of runs from first up to, but not including, end.
 func countRuns(runs []run, first, end uint64) (set uint64) {
 	begin := uint64(0)
 	for _, r := range runs {
@@ -98,7 +102,8 @@ func countRuns(runs []run, first, end uint64) (set uint64) {
 	return set
 }
 
-// count counts what is set from first up to end: by bytes, where it can.
+// count counts the set bits of b from first up to, but not including, end. It counts whole bytes
+// where it can.
 func count(b regions.Bitmap, first, end uint32) (n uint64) {
 	for ; first < end && first%8 != 0; first++ {
 		n += one(b.Get(first))
@@ -120,7 +125,7 @@ func one(set bool) uint64 {
 	return 0
 }
 
-// share is set of all as 0 to 255.
+// share returns the share of set in all, as 0 to 255.
 func share(set, all uint64) byte {
 	switch set {
 	case 0:

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Memory is the in-process [Store]: the default of an embedded service, and the
-// executable definition of what a store does. Pages are copied on change, so Load
-// hands them out without copying; a change costs a copy of its page.
+// Memory is the in-process [Store]. It is the default of an embedded service, and the executable
+// definition of what a store does. Memory copies a page to change it, so Load returns pages without
+// copying; a change costs a copy of its page.
 //
 // The zero value is ready for use.
 type Memory struct {
-	// Now is the clock by which pages expire; nil: time.Now. Not to be changed
+	// Now is the clock that determines when pages expire; nil: time.Now. It must not be changed
 	// once the store is in use.
 	Now func() time.Time
 
 	mu      sync.RWMutex
 	pages   map[PageID]held
-	expires int // pages put in with a time to live since expired ones were dropped
+	expires int // pages stored with a time to live since expired pages were last dropped
 	changes changes
 }
 
@@ -29,7 +29,7 @@ type held struct {
 	page    *Page // never changed
 	version Version
 	expires time.Time // zero: never
-	noted   uint64    // the round of changes that has it
+	noted   uint64    // the last round of changes that includes the page
 }
 
 var _ Store = (*Memory)(nil)
@@ -99,7 +99,7 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 		return m.remove(r), nil
 	}
 	page := r.Page.Clone()
-	raw, _ := page.Encode() // from now on others only read
+	raw, _ := page.Encode() // further calls only read the page
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.stands(r.ID)
@@ -121,7 +121,8 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	return true, nil
 }
 
-// remove makes the place of a page empty, and reports whether it is.
+// remove removes a page if it has the version seen, and reports whether there is no page
+// afterwards.
 func (m *Memory) remove(r Replacement) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,8 +135,8 @@ func (m *Memory) remove(r Replacement) bool {
 	return true
 }
 
-// Bytes is the size of the pages held, both strings of each, expired ones that were not dropped yet
-// included. It looks at every page.
+// Bytes returns the size of the pages held: both strings of each, including expired pages that were
+// not dropped yet. It visits every page.
 func (m *Memory) Bytes() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -183,8 +184,8 @@ func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Ha
 // Epoch implements [Store]: it returns "".
 func (m *Memory) Epoch(context.Context) (string, error) { return "", nil }
 
-// drop drops expired pages, each time half as many pages with a time to live were put
-// in as there are pages: for each put in, it looks at two.
+// drop removes expired pages. It does so once the number of pages stored with a time to live since
+// the last time reaches half the number of pages. So for each page stored, it visits two.
 func (m *Memory) drop() {
 	m.expires++
 	if 2*m.expires < len(m.pages) {
@@ -208,12 +209,12 @@ func (m *Memory) put(id PageID, h held) {
 	m.pages[id] = h
 }
 
-// older tells whether page gives way to one with header h.
+// older reports whether page may be replaced by one with header h.
 func older(page *Page, h Header) bool {
 	return page == nil || page.header.Incarnation != h.Incarnation || page.header.Sequence < h.Sequence
 }
 
-// same tells whether the two pages are so byte for byte.
+// same reports whether the two pages are equal byte for byte.
 func same(a, b *Page) bool {
 	if a == nil || a.header != b.header {
 		return false
@@ -223,7 +224,7 @@ func same(a, b *Page) bool {
 	return bytes.Equal(aRaw, bRaw) && bytes.Equal(aMarks, bMarks)
 }
 
-// stands returns what is held under id, nothing if it has expired.
+// stands returns what is held under id, or nothing if it has expired.
 func (m *Memory) stands(id PageID) held {
 	h := m.pages[id]
 	if !h.expires.IsZero() && !m.now().Before(h.expires) {

@@ -2,16 +2,15 @@ package favfilter
 
 import "time"
 
-// changes are the pages of a [Memory] that changed, each once a round: what a change
-// costs is a comparison, and what they take is bounded by the number of pages. The
-// Memory's lock guards them.
+// changes records the pages of a [Memory] that changed, each once a round. A change costs a
+// comparison. The number of pages bounds the memory used. The lock of the Memory guards it.
 type changes struct {
-	of    func(PageID) bool // nil: none are noted
+	of    func(PageID) bool // nil: no changes are recorded
 	round uint64
 	ids   []PageID
 }
 
-// note notes that the page under id, to be held as h, changed or goes.
+// note records that the page under id, which will be held as h, changed or is removed.
 func (c *changes) note(id PageID, h *held) {
 	if c.of == nil || h.noted == c.round || !c.of(id) {
 		return
@@ -20,7 +19,7 @@ func (c *changes) note(id PageID, h *held) {
 	c.ids = append(c.ids, id)
 }
 
-// next begins another round, and returns what the last one has.
+// next starts another round, and returns the pages of the last one.
 func (c *changes) next() []PageID {
 	ids := c.ids
 	c.round++
@@ -28,10 +27,10 @@ func (c *changes) next() []PageID {
 	return ids
 }
 
-// Track makes [Memory.Changed] tell of the pages that of is true for: of those that are
-// there, and of every one that changes or is dropped from now on. of is called with the
-// store locked, so it must be quick and must not call the store. A call replaces what
-// an earlier one has set up.
+// Track makes [Memory.Changed] report the pages for which of returns true: those that the Memory
+// holds now, and every one that changes or is dropped from now on. The Memory calls of while it
+// holds its lock, so of must be fast and must not call the store. A call of Track replaces the
+// previous one.
 func (m *Memory) Track(of func(PageID) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,17 +42,17 @@ func (m *Memory) Track(of func(PageID) bool) {
 	}
 }
 
-// Changed returns the pages that Track names and Changed has not told of as they stand
-// now, in no order, some perhaps twice. An empty page that expired is among them once
-// the Memory drops it.
+// Changed returns the pages selected by [Memory.Track] that it has not reported in their current
+// state. They are in no order, and some may occur twice. An empty page that expires is reported
+// when the Memory drops it.
 func (m *Memory) Changed() []PageID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changes.next()
 }
 
-// Get returns the page under id, to be read only, and when it expires, zero for never.
-// The page is nil if there is none.
+// Get returns the page under id and when it expires; a zero time means never. The page is nil if
+// there is none. The caller must not change it.
 func (m *Memory) Get(id PageID) (page *Page, expires time.Time) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -61,12 +60,11 @@ func (m *Memory) Get(id PageID) (page *Page, expires time.Time) {
 	return h.page, h.expires
 }
 
-// Restore puts in a page that [Memory.Get] returned, of this Memory or another, to
-// expire when it would have; Changed does not tell of it. The Memory keeps the page.
-// Restore reports false, and does nothing, if the page has expired or another stands
-// there.
+// Restore stores a page that [Memory.Get] returned, from this Memory or another, with the same
+// expiry. Changed does not report it. The Memory keeps the page. Restore does nothing and returns
+// false if the page has expired or if another page is stored under id.
 func (m *Memory) Restore(id PageID, page *Page, expires time.Time) bool {
-	raw, _ := page.Encode() // from now on others only read
+	raw, _ := page.Encode() // further calls only read the page
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stands(id).page != nil || !expires.IsZero() && !m.now().Before(expires) {

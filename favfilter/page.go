@@ -7,26 +7,24 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// Page is one page of a filter: Bloom bits, and one collision mark per region of
-// them, in one or more layers. It is a value in memory and does no I/O; its two encoded
-// strings are what a [Store] keeps.
+// Page is one page of a filter: Bloom bits, and one collision bit for each region of them, in one
+// or more layers. It is a value in memory and does no I/O. A [Store] keeps its two encoded strings.
 //
-// A page loaded for reading may come without its collision marks: Contains
-// works, changes do not. Pages are not safe for concurrent use while one
-// goroutine changes them; any number may read.
+// A page loaded for reading may lack its collision bits: Contains works, changes do not. Any number
+// of goroutines may read a Page at once; a change needs exclusive access.
 type Page struct {
 	header Header
 	raw    []byte  // header and Bloom bits, as stored
-	stale  bool    // the headers in raw are not up to date; Encode brings them there
-	marks  []byte  // build id and collision marks, as stored; nil: none, or not loaded
+	stale  bool    // the headers in raw are outdated; Encode updates them
+	marks  []byte  // build ID and collision bitmaps, as stored; nil: none, or not loaded
 	layers []layer // the oldest first; never empty
 
-	first regions.Bitmap // bits of the first layer, for lookups in pages that have no other
-	one   [1]layer       // memory of layers while there is one
+	first regions.Bitmap // bits of the first layer, for lookups in pages of one layer
+	one   [1]layer       // memory of layers while there is only one
 }
 
-// NewPage returns an empty page of one layer. Set, Count and Grown of h are ignored. It
-// fails where another field of h is out of range.
+// NewPage returns an empty page of one layer. It ignores Set, Count and Grown of h, and fails if
+// another field of h is out of range.
 func NewPage(h Header) (*Page, error) {
 	h.Set, h.Count, h.Grown = 0, 0, 0
 	if err := h.validate(); err != nil {
@@ -42,9 +40,9 @@ func NewPage(h Header) (*Page, error) {
 	return p, nil
 }
 
-// DecodePage reads a page from its stored strings and keeps them. marks may be
-// nil, for a page that is only read. Errors wrap [ErrDamaged]; that the bits set are as many as the
-// headers say is checked too, so a bit that flipped is noticed.
+// DecodePage decodes a page from its two stored strings. The page keeps the strings. marks is the
+// regions string; it may be nil for a page that is only read. Errors wrap [ErrDamaged]. DecodePage
+// also checks that the number of set bits matches the headers, so it detects a flipped bit.
 func DecodePage(raw, marks []byte) (*Page, error) {
 	h, err := DecodeHeader(raw)
 	if err != nil {
@@ -70,10 +68,10 @@ func DecodePage(raw, marks []byte) (*Page, error) {
 	return p, nil
 }
 
-// Header returns the page's header as it stands.
+// Header returns the current header of the page.
 func (p *Page) Header() Header { return p.header }
 
-// Size returns how large the page is, its collision bitmap included, whether that was loaded or not.
+// Size returns the size of the page. It includes the collision bitmap even if that is not loaded.
 func (p *Page) Size() Size {
 	size := sizeOf(p.header, len(p.raw), 0)
 	if size.Regions > 0 {
@@ -82,7 +80,7 @@ func (p *Page) Size() Size {
 	return size
 }
 
-// Standing is the page as [Store.Peek] tells of it.
+// Standing returns the state of the page as [Store.Peek] reports it.
 func (p *Page) Standing() Standing {
 	s := Standing{Header: p.header, Size: p.Size()}
 	for i := range p.layers {
@@ -92,8 +90,8 @@ func (p *Page) Standing() Standing {
 	return s
 }
 
-// FalsePositiveRate is the probability that a key that is absent is reported, as the page
-// stands, by any of its layers.
+// FalsePositiveRate returns the probability that any layer of the page, with its current bits,
+// reports an absent key.
 func (p *Page) FalsePositiveRate() float64 {
 	rate := 0.0
 	for i := range p.layers {
@@ -103,9 +101,10 @@ func (p *Page) FalsePositiveRate() float64 {
 	return rate
 }
 
-// Encode returns the page's two strings, marks nil if the page has none. They
-// are the page's own memory: valid until its next change, not to be changed. After a
-// change the first call writes to the page, others only read.
+// Encode returns the bits string and the regions string of the page. The latter, marks, is nil if
+// the page has no collision bitmap or was loaded without it. The strings are the page's own memory:
+// the caller must not change them, and they are valid until the page changes. The first call after
+// a change writes to the page; further calls only read it.
 func (p *Page) Encode() (raw, marks []byte) {
 	if p.stale {
 		p.header.encode(p.raw)
@@ -115,7 +114,7 @@ func (p *Page) Encode() (raw, marks []byte) {
 	return p.raw, p.marks
 }
 
-// Clone returns a copy that shares nothing with p.
+// Clone returns a copy that shares no memory with p.
 func (p *Page) Clone() *Page {
 	c := *p
 	c.raw = append([]byte(nil), p.raw...)
@@ -127,8 +126,8 @@ func (p *Page) Clone() *Page {
 	return &c
 }
 
-// Contains reports whether the page may hold the key: always true for a key it
-// holds, and for others with probability [Page.FalsePositiveRate].
+// Contains reports whether the page may hold the key. It reports true for every key that the page
+// holds, and for another key with probability [Page.FalsePositiveRate].
 func (p *Page) Contains(h Hash) bool {
 	if p.header.Grown > 0 {
 		return p.layerOf(h) != nil
@@ -136,8 +135,8 @@ func (p *Page) Contains(h Hash) bool {
 	return p.header.Shape.contains(p.first, h)
 }
 
-// ContainsAll sets found[i] where the page may hold the key of hashes[i], and leaves the others as they are. found has
-// the length of hashes.
+// ContainsAll sets found[i] if the page may hold the key of hashes[i], and leaves the other
+// elements unchanged. found must have the length of hashes.
 func (p *Page) ContainsAll(hashes []Hash, found []bool) {
 	if p.header.Grown > 0 {
 		for i, h := range hashes {
@@ -151,9 +150,9 @@ func (p *Page) ContainsAll(hashes []Hash, found []bool) {
 	p.header.Shape.containsAll(p.first, hashes, found)
 }
 
-// Add puts the key in unless it looks present already. A false positive is
-// taken for present: the key then rests on bits of other keys and is lost when
-// they go. Callers who know that the key is absent use [Page.Insert].
+// Add adds the key unless it already looks present. A false positive counts as present: the key
+// then depends on bits of other keys, and is lost when they are removed. Callers who know that the
+// key is absent use [Page.Insert].
 func (p *Page) Add(h Hash) Outcome {
 	if p.Contains(h) {
 		return Present
@@ -161,10 +160,11 @@ func (p *Page) Add(h Hash) Outcome {
 	return p.Insert(h)
 }
 
-// Insert puts in a key that the caller knows to be absent, also where it looks
-// present: regions whose bits were set already are marked as shared. It goes to the
-// newest layer. Of a page that has grown, keys are not to be removed if they looked present
-// when they were inserted: [Page.Remove] would take the wrong ones out.
+// Insert adds a key that the caller knows to be absent, even if it looks present. For each bit that
+// was already set, it sets the collision bit of the region. The key goes into the newest layer.
+//
+// In a page that has grown, do not remove keys that looked present when they were inserted:
+// [Page.Remove] would clear bits of other keys.
 func (p *Page) Insert(h Hash) Outcome {
 	var buf [MaxHashes]uint32
 	l := p.newest()
@@ -185,13 +185,16 @@ func (p *Page) Insert(h Hash) Outcome {
 	return Added
 }
 
-// Remove takes the key out by clearing those of its bits that no other key can
-// share. One cleared bit is enough. Absent: the key was not there and nothing
-// changed. Stuck: every bit of it lies in a region marked as shared, and nothing
-// changed; only a rebuild of the page removes the key.
+// Remove removes the key by clearing those of its bits that no other key can share. One cleared bit
+// is enough. The outcome is one of:
 //
-// A key that was never added but looks present (a false positive) is taken for
-// present, and removing it can lose keys that are.
+//   - [Removed].
+//   - [Absent]: the key was not in the page, and nothing changed.
+//   - [Stuck]: the collision bits of all its regions are set, and nothing changed. Only a rebuild
+//     of the page removes the key.
+//
+// A key that was never added but looks present (a false positive) counts as present. Removing it
+// can lose keys that were added.
 func (p *Page) Remove(h Hash) Outcome {
 	l := p.layerOf(h)
 	if l == nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Keys removed from pages that go on growing are reported less often than the rate, while
-// as many keys come in after them: until the page is made anew, which rids it of them for good. One
-// bit cleared of each would not do: then 0.07 % are.
+// Keys are removed from pages that keep growing, while as many new keys are added. The removed keys
+// are reported less often than the rate, until a rebuild of the page removes them completely. With
+// one cleared bit per removal this would not hold: then 0.07 % are reported.
 func TestRemovedKeysStayRemoved(t *testing.T) {
 	const pages, keys, removals, after, rate = 1000, 1000, 100, 100, 0.00025
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -11,51 +11,56 @@ import (
 )
 
 const (
-	// DefaultParts is how many parts the length of a [Ring] is cut into.
+	// DefaultParts is the default number of parts that the length of a [Ring] is divided into.
 	DefaultParts = 6
 
-	maxParts      = 64
-	minRing       = 1e-9             // the least rate; a part's is less
-	minPart       = time.Millisecond // the resolution of a store's time to live
-	maxRing       = 100 * 365 * 24 * time.Hour
-	ringRounds    = 16   // tries of one write whose part others change each time
-	minPartKeys   = 64   // that the first layer of a part has room for
-	maxPartKeys   = 1e6  // the same, at most: a busy time is no reason to begin the next with so much
-	ringHeadroom  = 1.25 // of a part over the one before: a second layer takes twice the room of the first
-	rateTolerance = 3    // of a part over its share: see Usable
+	maxParts    = 64
+	minRing     = 1e-9             // lowest rate of a ring; the rate of a part is lower
+	minPart     = time.Millisecond // resolution of a store's time to live
+	maxRing     = 100 * 365 * 24 * time.Hour
+	ringRounds  = 16  // attempts of one write while other writers keep changing its part
+	minPartKeys = 64  // lowest capacity of the first layer of a part
+	maxPartKeys = 1e6 // highest such capacity, so that a busy part does not inflate the next one
+	// ringHeadroom is the capacity of a part relative to the keys of the previous part. A second
+	// layer would take twice the room of the first.
+	ringHeadroom  = 1.25
+	rateTolerance = 3 // factor by which a part may exceed its share of the rate: see Usable
 )
 
-// RingConfig says how long a [Ring] keeps keys. Zero values other than Length take the
-// defaults stated.
+// RingConfig configures a [Ring]. Fields other than Length may be zero and then take the stated
+// default.
 type RingConfig struct {
 	_ struct{} // fields are named
 
-	// Length is how long a key is kept at least, from its last Add on: 1 s to 100 years.
-	// It is forgotten Length/Parts later than that at most.
+	// Length is the minimum time that a key is kept after its last Add: 1 s to 100 years. The key
+	// is forgotten at most Length/Parts later than that.
 	Length time.Duration
 
-	// Parts is how many parts Length is cut into, 1 to 64. More parts forget more
-	// punctually, cost a string more to read each, and a little more memory a key,
-	// since every part gets a share of the false-positive rate. Default [DefaultParts].
+	// Parts is the number of parts that Length is divided into, 1 to 64. With more parts, keys are
+	// forgotten closer to their time. Each part costs one more string per read. It also costs a
+	// little more memory per key, because each part gets a share of the false-positive rate.
+	// Default [DefaultParts].
 	Parts int
 
-	// FalsePositiveRate is the share of absent keys reported at most, by all parts
-	// together: 1e-9 to 0.5. Default 0.001.
+	// FalsePositiveRate is the highest share of absent keys that all parts together report: 1e-9 to
+	// 0.5. Default 0.001.
 	FalsePositiveRate float64
 }
 
-// Ring keeps keys for a time, in pages that the store drops by themselves: nothing
-// sweeps, and an endless stream of keys takes bounded memory. Time is cut into parts,
-// each with a page of its own that grows by layers. A key is added to the part of
-// its moment, and looked up in all parts that may still hold it: Parts+1, the one under way
-// included. A part goes as a whole, Length after its end.
+// Ring keeps keys for a limited time, in pages that the store expires by itself. No sweeper is
+// needed, and an endless stream of keys takes bounded memory. Time is divided into parts, each with
+// its own page that grows by layers. Add adds a key to the part of the current moment. A lookup
+// reads all parts that may still hold a key: Parts+1, including the current one. A part expires as
+// a whole, Length after its end.
 //
-// One Ring serves any number of places: the id given to its methods is that of pages that
-// belong together, in one hash slot. It keeps nothing in process and is safe for concurrent use.
+// One Ring serves any number of sets of keys. The PageID given to its methods identifies one set,
+// whose pages share a hash slot. A Ring keeps no state in the process and is safe for concurrent
+// use.
 //
-// The clocks of the processes that share a store should agree: one that is behind by d
-// adds keys that are forgotten up to d early, and overlooks, for d, those that others add in a part that has not
-// begun for it; one ahead by d overlooks keys up to d early.
+// The clocks of the processes that share a store should agree. A process whose clock is slow by d
+// adds keys that are forgotten up to d early. For d, it also misses the keys that others add in a
+// part that has not begun by its own clock. A process whose clock is fast by d misses keys up to d
+// early.
 type Ring struct {
 	store    Store
 	identity Identity
@@ -65,8 +70,7 @@ type Ring struct {
 	scaling  Scaling
 }
 
-// NewRing returns a ring whose pages have the given identity. It fails where a
-// value is out of range.
+// NewRing returns a ring whose pages have the given identity. It fails if a value is out of range.
 func NewRing(store Store, identity Identity, c RingConfig) (*Ring, error) {
 	if c.Parts == 0 {
 		c.Parts = DefaultParts
@@ -99,7 +103,7 @@ func NewRing(store Store, identity Identity, c RingConfig) (*Ring, error) {
 	}, nil
 }
 
-// number is that of the part under way at now.
+// number returns the number of the part that is current at now.
 func (r *Ring) number(now time.Time) int64 {
 	ms, part := now.UnixMilli(), r.part.Milliseconds()
 	n := ms / part
@@ -114,12 +118,12 @@ func (r *Ring) page(id PageID, number int64) PageID {
 	return id
 }
 
-// Pages are the pages that hold the keys of id at now, the newest part first: what to
-// load, with whatever else, for Contains and Add.
+// Pages returns the IDs of the pages that hold the keys of id at now, the newest part first. The
+// caller loads them, together with any other pages, for Contains and Add.
 func (r *Ring) Pages(id PageID, now time.Time) []PageID {
 	ids := make([]PageID, r.parts+1)
 	number := r.number(now)
-	// All names are parts of one string: a feed asks for them each time.
+	// All names are substrings of one string, because every feed asks for them.
 	var names strings.Builder
 	names.Grow(len(ids) * (len(id.Part) + len("-00000")))
 	var digits [20]byte
@@ -133,17 +137,22 @@ func (r *Ring) Pages(id PageID, now time.Time) []PageID {
 	return ids
 }
 
-// Span is the time that the i-th of the Pages at now is for: a key that it holds was
-// added from then until before.
+// Span returns the time range of the i-th of the Pages at now. Every key of that page was added at
+// from or later, and earlier than before.
 func (r *Ring) Span(i int, now time.Time) (from, before time.Time) {
 	from = time.UnixMilli((r.number(now) - int64(i)) * r.part.Milliseconds()).UTC()
 	return from, from.Add(r.part)
 }
 
-// Usable returns the page of a part as loaded, nil if there is none or it must not be
-// used: it is of another filter, of another format version, or reports more than three times its
-// share of the rate. (Up to
-// that it is used: where the rate was lowered, as for one more kind, to forget what there is would be worse.)
+// Usable returns the page of a loaded part, or nil if there is none or it must not be used. A page
+// must not be used in these cases:
+//
+//   - It belongs to another filter.
+//   - It has another format version.
+//   - It reports more than three times its share of the false-positive rate.
+//
+// A page that exceeds its share by less stays in use. The rate may have been lowered, for one more
+// kind for example, and forgetting the keys would be worse.
 func (r *Ring) Usable(l Loaded) *Page {
 	if l.Page == nil || l.Page.Header().Identity != r.identity ||
 		l.Page.FalsePositiveRate() > r.scaling.FalsePositiveRate*rateTolerance {
@@ -152,10 +161,12 @@ func (r *Ring) Usable(l Loaded) *Page {
 	return l.Page
 }
 
-// Add puts keys into the part of now, and reports for each whether it was new to that
-// part; new keys are reported as old at the false-positive rate. loaded is what
-// Store.Load returned a moment ago for Pages(id, now), and makes Add one write to the store; with nil
-// it reads first. All keys are added or, with an error, perhaps none.
+// Add adds keys to the part of now, and reports for each whether it was new to that part. A new key
+// is reported as old at the false-positive rate.
+//
+// loaded is what Store.Load has just returned for Pages(id, now); with it, Add makes a single write
+// to the store. If loaded is nil, Add reads first. Add adds all keys; after an error, it may have
+// added all of them or none.
 func (r *Ring) Add(ctx context.Context, id PageID, now time.Time, keys []Hash, loaded []Loaded) (fresh []bool, err error) {
 	number := r.number(now)
 	ids := []PageID{r.page(id, number), r.page(id, number-1)}
@@ -196,7 +207,8 @@ func (r *Ring) Add(ctx context.Context, id PageID, now time.Time, keys []Hash, l
 	return nil, fmt.Errorf("add %d keys to page %v: other writers changed it each time", len(keys), ids[0])
 }
 
-// yield lets other writers finish who were first in so many rounds.
+// yield pauses before another attempt, so that the other writers, which were first in the given
+// number of rounds, can finish.
 func yield(ctx context.Context, rounds int) error {
 	if rounds == 0 {
 		return nil
@@ -212,8 +224,8 @@ func yield(ctx context.Context, rounds int) error {
 	}
 }
 
-// successor is a page to go on with: a copy of the newest part, or where there is none a
-// new one, made for as many keys as the part before it got.
+// successor returns the page to add keys to: a copy of the newest part, or a new page if there is
+// none. The new page is sized by the number of keys in the part before it.
 func (r *Ring) successor(number uint32, loaded []Loaded, keys int) (*Page, error) {
 	if page := r.Usable(loaded[0]); page != nil {
 		return page.Clone(), nil
@@ -231,9 +243,9 @@ func (r *Ring) successor(number uint32, loaded []Loaded, keys int) (*Page, error
 	return NewPage(Header{Identity: r.identity, Shape: shape, Number: number, Sequence: 1, Build: RandomID()})
 }
 
-// Forget removes all parts of id that there may be at now.
+// Forget removes all parts of id that may exist at now.
 func (r *Ring) Forget(ctx context.Context, id PageID, now time.Time) error {
-	// Also the part after this one: another process's clock may be ahead.
+	// Include the next part: the clock of another process may be fast.
 	ids := append([]PageID{r.page(id, r.number(now)+1)}, r.Pages(id, now)...)
 	for round := range ringRounds {
 		if err := yield(ctx, round); err != nil {

@@ -5,25 +5,26 @@ import (
 	"math"
 )
 
-// Scaling says how a page grows that takes any number of keys within a false-positive
-// rate: when its newest layer is full, it gets another one, for twice as many keys. The rate is
-// shared out between the layers, a half to the first and to each later one half as much
-// as to the one before, so that all of them together never exceed it.
+// Scaling determines how a page grows, so that it takes any number of keys within a false-positive
+// rate. When the newest layer of a page is full, the page gets another one for twice as many keys.
+// The rate is divided between the layers: the first layer gets half of it, and each further layer
+// half as much as the previous one. All layers together never exceed the rate.
 //
-// A lookup takes longer with each layer: a page made for the right number of keys is faster,
-// and smaller.
+// Lookups take longer with each layer. A page created for the right number of keys is faster and
+// smaller.
 type Scaling struct {
-	// FalsePositiveRate is the share of absent keys that the page as a whole reports, at
-	// most: 1e-11 to 0.5.
+	// FalsePositiveRate is the highest share of absent keys that the page as a whole reports: 1e-11
+	// to 0.5.
 	FalsePositiveRate float64
 
-	// Region is the region size in bits of the pages made; 0: keys are never removed from
-	// them, so that the best number of bits for a key is larger, and that of all bits smaller.
+	// Region is the region size in bits of the pages. 0 means that keys are never removed from
+	// them. Then the best number of bits set by a key is larger, and the total number of bits
+	// smaller.
 	Region uint16
 }
 
-// First returns the shape of a page that holds capacity keys before it grows. It fails
-// where that is negative or takes more than [MaxBits], and where the rate is out of range.
+// First returns the shape of a page that holds capacity keys before it grows. It fails if capacity
+// is negative or needs more than [MaxBits], and if the rate is out of range.
 func (s Scaling) First(capacity int) (Shape, error) {
 	if err := checkRate(s.FalsePositiveRate); err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)
@@ -35,9 +36,9 @@ func (s Scaling) First(capacity int) (Shape, error) {
 	return shape, nil
 }
 
-// Next returns the shape of the layer that p is to get when its newest one is full. It
-// fails where p can grow no further: past [MaxLayers], and past [MaxBits] in all. Its region
-// size is that of p.
+// Next returns the shape of the layer to append to p when the newest layer of p is full. The region
+// size is that of p. Next fails if p can grow no further: past [MaxLayers], or past [MaxBits] in
+// all.
 func (s Scaling) Next(p *Page) (Shape, error) {
 	if len(p.layers) == MaxLayers {
 		return Shape{}, fmt.Errorf("shape layer %d of page %d: %d are the most", MaxLayers, p.header.Number, MaxLayers)
@@ -52,16 +53,15 @@ func (s Scaling) Next(p *Page) (Shape, error) {
 	return shape, nil
 }
 
-// Full reports whether the newest layer of p has as many bits set as its share of the rate
-// allows.
+// Full reports whether the newest layer of p has as many set bits as its share of the rate allows.
 func (s Scaling) Full(p *Page) bool {
 	return p.newest().set >= p.limit(s.FalsePositiveRate, true)
 }
 
-// Add puts the key in as [Page.Add] does, and grows p before if its newest layer is full.
-// Where p can grow no further, its newest layer takes what the others have left of the
-// rate; then the key is [Full], and nothing has changed. [Page.Apply] adds many keys in less
-// time, and raises the page's sequence.
+// Add adds the key as [Page.Add] does, but first grows p if its newest layer is full. If p can grow
+// no further, the newest layer takes the part of the rate that the other layers have left. Once
+// that is used up, the outcome is [Full] and nothing changes. [Page.Apply] adds many keys faster,
+// and raises the sequence of the page.
 func (s Scaling) Add(p *Page, h Hash) Outcome {
 	in := newIntake(p, s.FalsePositiveRate, true)
 	return in.add(h)
@@ -76,17 +76,17 @@ func (s Scaling) grow(p *Page) error {
 	return p.Grow(shape)
 }
 
-// layerRate is the share of a page's rate that layer i, from 0, may have.
+// layerRate returns the share of a page's rate that layer i, counted from 0, may have.
 func layerRate(rate float64, i int) float64 {
 	return math.Ldexp(rate, -i-1)
 }
 
-// intake puts keys in a page within a rate.
+// intake adds keys to a page within a rate.
 type intake struct {
 	page  *Page
-	rate  float64 // 0: any
+	rate  float64 // 0: no limit
 	grow  bool    // the page may get more layers
-	limit uint32  // of the newest layer
+	limit uint32  // limit of the newest layer
 }
 
 func newIntake(p *Page, rate float64, grow bool) intake {
@@ -107,9 +107,9 @@ func (in *intake) add(h Hash) Outcome {
 	return in.page.Insert(h)
 }
 
-// limit is the number of set bits from which on the newest layer takes no more keys: by
-// its share of the rate where the page may grow, by what the others have left of it where it
-// may not.
+// limit returns the number of set bits at which the newest layer takes no more keys. If the page
+// may grow, it follows from the layer's share of the rate; otherwise, from what the other layers
+// have left of the rate.
 func (p *Page) limit(rate float64, grow bool) uint32 {
 	if rate == 0 {
 		return math.MaxUint32
@@ -129,8 +129,8 @@ func (p *Page) limit(rate float64, grow bool) uint32 {
 	return p.layers[n].shape.room(left)
 }
 
-// room is the number of set bits from which on a layer of this shape takes no more keys at
-// the given rate. The last key may set as many bits as any.
+// room returns the number of set bits at which a layer of this shape takes no more keys at the
+// given rate. It leaves room for the last key to set s.Hashes bits.
 func (s Shape) room(rate float64) uint32 {
 	limit := s.Limit(rate)
 	return limit - min(limit, uint32(s.Hashes))

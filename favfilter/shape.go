@@ -9,12 +9,12 @@ import (
 const (
 	// MaxPages is the largest number of pages of one filter.
 	MaxPages = 1 << 24
-	// MaxBits is the most Bloom bits of one page, all layers together: 64 MiB, an eighth of what
-	// Redis allows a string.
+	// MaxBits is the largest number of Bloom bits of one page, all layers together. They take
+	// 64 MiB, an eighth of the longest string that Redis allows.
 	MaxBits = 1 << 29
 	// MaxLayers is the largest number of layers of one page.
 	MaxLayers = 16
-	// MaxHashes is the largest number of bits a key sets.
+	// MaxHashes is the largest number of bits that one key sets.
 	MaxHashes = 32
 	// DefaultRegion is the region size in bits that [ShapeFor] chooses.
 	DefaultRegion = 4
@@ -26,19 +26,19 @@ const (
 // Shape is the geometry of a page, or of one layer of it.
 type Shape struct {
 	Bits   uint32 // Bloom bits: a multiple of 8, 8 to MaxBits
-	Hashes uint8  // bits a key sets, k: 1 to MaxHashes
-	Region uint16 // bits that share one collision mark; 0: none, keys cannot be removed
+	Hashes uint8  // bits that a key sets, k: 1 to MaxHashes
+	Region uint16 // bits that share one collision bit; 0: no collision bits, no removals
 }
 
-// ShapeFor returns the smallest page that holds capacity keys at the given
-// false-positive rate (1e-11 to 0.5) with deletions, or an error that names what
-// is out of range.
+// ShapeFor returns the shape of the smallest page that holds capacity keys at the given
+// false-positive rate (1e-11 to 0.5) and supports deletes. If a parameter is out of range, it
+// returns an error that names it.
 //
-// k is five sixths of what is best for a Bloom filter that only grows, which costs
-// some 1 % more bits at the same rate (12 % where k is 1) and leaves fewer of them shared. The length is then
-// raised to the end of its size class in the allocator, which is free; with regions of
-// [DefaultRegion] bits the collision marks end theirs, too. Both were chosen together, by
-// simulation: docs/BENCHMARKS.md has the table.
+// k is five sixths of the best value for a Bloom filter without deletes. This costs about 1 % more
+// bits at the same rate (12 % if k is 1), and leaves fewer of them shared. ShapeFor then extends
+// the page to the end of its size class in the memory allocator, which is free. With regions of
+// [DefaultRegion] bits, the collision bitmap also ends at the end of its size class. Both were
+// chosen together, by simulation: docs/BENCHMARKS.md has the table.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
 	if err := checkRate(rate); err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)
@@ -50,7 +50,8 @@ func ShapeFor(capacity int, rate float64) (Shape, error) {
 	return shape, nil
 }
 
-// shapeBehind shapes what follows so many bytes of a string, and may take so many bits.
+// shapeBehind returns the shape of a layer that follows before bytes of a string, and that may have
+// at most mostBits bits.
 func shapeBehind(before int, mostBits uint32, capacity int, rate float64, region uint16) (Shape, error) {
 	if capacity < 0 {
 		return Shape{}, fmt.Errorf("capacity %d is negative", capacity)
@@ -64,8 +65,8 @@ func shapeBehind(before int, mostBits uint32, capacity int, rate float64, region
 	return Shape{Bits: min(mostBits, uint32(length-before)*8), Hashes: k, Region: region}, nil
 }
 
-// hashesFor is the best number of bits a key sets: log2(1/rate) for a filter that only
-// grows, five sixths of it for one that keys are removed from.
+// hashesFor returns the best number of bits for a key to set: log2(1/rate) for a filter without
+// deletes, five sixths of it for a filter with deletes.
 func hashesFor(rate float64, region uint16) uint8 {
 	best := math.Log2(1 / rate)
 	if region > 0 {
@@ -74,32 +75,31 @@ func hashesFor(rate float64, region uint16) uint8 {
 	return uint8(min(MaxHashes, max(1, math.Round(best))))
 }
 
-// bytesFor is the length of the Bloom bits of capacity keys that set k bits each.
+// bytesFor returns the number of bytes of the Bloom bits for capacity keys that set k bits each.
 func bytesFor(capacity int, rate float64, k uint8) float64 {
 	perKey := -float64(k) / math.Log1p(-math.Pow(rate, 1/float64(k)))
 	return math.Ceil(perKey * float64(capacity) / 8)
 }
 
-// minPageBytes is the length of the smallest page: what Redis spends on its two keys
-// is as much.
+// minPageBytes is the length of the smallest page. Redis uses about as much memory for its two
+// keys.
 const minPageBytes = 314
 
-// Limit returns the most bits that may be set in a page of this shape at the
-// given false-positive rate. A key that is absent is reported with probability
-// (set/bits)^k, whatever the history of the page, so the share of set bits, and
-// not the number of keys, says when a page is full.
+// Limit returns the largest number of set bits in a page of this shape at the given false-positive
+// rate. An absent key is reported with probability (set/bits)^k, whatever the history of the page.
+// So the share of set bits, and not the number of keys, determines when a page is full.
 func (s Shape) Limit(rate float64) uint32 {
 	return uint32(float64(s.Bits) * math.Pow(rate, 1/float64(s.Hashes)))
 }
 
-// Capacity returns how many keys a page of this shape is expected to hold at
-// the given false-positive rate.
+// Capacity returns the number of keys that a page of this shape is expected to hold at the given
+// false-positive rate.
 func (s Shape) Capacity(rate float64) int {
 	fill := math.Pow(rate, 1/float64(s.Hashes))
 	return int(-float64(s.Bits) * math.Log1p(-fill) / float64(s.Hashes))
 }
 
-// rate is the probability that a key that is absent is reported where so many bits are set.
+// rate returns the probability that an absent key is reported if the given number of bits is set.
 func (s Shape) rate(set uint32) float64 {
 	rate := 1.0
 	fill := float64(set) / float64(s.Bits)
@@ -133,11 +133,10 @@ func checkPages(pages uint32) error {
 	return nil
 }
 
-// fitAllocator returns the longest Redis string, of 256 bytes or more, that takes
-// no more memory than one of length bytes. Redis puts a header of 5 bytes (9
-// from 64 KiB on) and a final zero around a string, and jemalloc serves four
-// size classes per doubling. Measured on Redis 7.0: 8,186 bytes cost 2.0 bytes
-// a key where 8,192 cost 2.5.
+// fitAllocator returns the length of the longest Redis string, of 256 bytes or more, that takes no
+// more memory than a string of length bytes. Redis puts a header of 5 bytes (9 from 64 KiB on) and
+// a final zero around a string. The allocator, jemalloc, has four size classes per doubling.
+// Measured on Redis 7.0: 8,186 bytes cost 2.0 bytes a key, and 8,192 cost 2.5.
 func fitAllocator(length int) int {
 	const short, long, longFrom = 6, 10, 65536
 	length = max(length, 256)

@@ -10,15 +10,15 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// PageID names a page in a store.
+// PageID identifies a page in a store.
 type PageID struct {
 	Number uint32
-	// Part sets apart pages of the same number that are read together: "" for
-	// the page itself, or a short name of lower-case letters, digits and dashes.
+	// Part distinguishes pages of the same number that are read together. It is "" for the page
+	// itself, or a short name of lower-case letters, digits and dashes.
 	Part string
 }
 
-// String returns the number, and after a colon the part, if any.
+// String returns the number, followed by a colon and the part if there is one.
 func (id PageID) String() string {
 	number := strconv.FormatUint(uint64(id.Number), 10)
 	if id.Part == "" {
@@ -27,27 +27,27 @@ func (id PageID) String() string {
 	return number + ":" + id.Part
 }
 
-// Version is a page's header, byte for byte, as it stood when it was read; empty
-// when the page was missing. Every change of a page changes it.
+// Version is the header of a page, byte for byte, at the time it was read. It is empty if the page
+// was missing. Every change of a page changes its version.
 type Version string
 
-// Loaded is a page as read from a store. Page is nil if it is missing or damaged.
+// Loaded is a page as read from a store. Page is nil if the page is missing or damaged.
 type Loaded struct {
-	Page    *Page   // to be read only
-	Version Version // what stood there, also of a damaged page
+	Page    *Page   // read-only
+	Version Version // version of the stored page, even if it is damaged
 	Damage  error   // wraps ErrDamaged; nil for a sound or missing page
 }
 
-// Outcome is what became of one key of a batch.
+// Outcome is the outcome for one key of a batch.
 type Outcome uint8
 
 // Outcomes of [Page.Add], [Page.Remove] and [Store.Apply].
 const (
-	Added   Outcome = iota + 1 // put in
-	Present                    // looked present already; nothing changed
-	Removed                    // taken out
-	Absent                     // was not there; nothing changed
-	Stuck                      // shares every region with others; nothing changed
+	Added   Outcome = iota + 1 // the key was added
+	Present                    // the key already looked present; nothing changed
+	Removed                    // the key was removed
+	Absent                     // the key was not in the page; nothing changed
+	Stuck                      // the key shares every region with others; nothing changed
 	Full                       // the page is at its limit; nothing changed
 )
 
@@ -59,18 +59,18 @@ func (o Outcome) String() string {
 	return names[0]
 }
 
-// State is what became of a batch.
+// State is the outcome for a whole batch.
 type State uint8
 
 // States of a [Result].
 const (
 	Applied State = iota + 1 // the batch took effect
-	Current                  // the page stood at the batch's sequence or beyond: a replay
-	Behind                   // the page stands below the sequence before the batch's
+	Current                  // replay: the page already has the batch's sequence or a higher one
+	Behind                   // the page is stale: its sequence is below Batch.Sequence-1
 	Missing                  // there is no such page
-	Foreign                  // the page is of another identity
-	Torn                     // the page is damaged, or its two strings are not of one build
-	Jammed                   // a removal could clear fewer than three bits, so nothing was changed
+	Foreign                  // the page has another identity
+	Torn                     // the page is damaged, or its two strings are of different builds
+	Jammed                   // a removal could clear fewer than three bits; nothing changed
 )
 
 func (s State) String() string {
@@ -81,90 +81,93 @@ func (s State) String() string {
 	return names[0]
 }
 
-// Batch is the changes of one page, applied in one step. Removals come first.
+// Batch is a set of changes to one page, applied in one step. Removals are applied first.
 type Batch struct {
 	ID       PageID
-	Identity Identity // that the page must have
+	Identity Identity // the identity that the page must have
 
-	// Sequence guards the batch: it applies iff the page stands at Sequence-1,
-	// and takes it to Sequence. The caller vouches that the keys to remove are
-	// in the page and those to add are not. Either all of a guarded batch takes
-	// effect, or nothing.
+	// Sequence guards the batch. The batch is applied if and only if the sequence of the page is
+	// Sequence-1, and sets it to Sequence. The caller guarantees that the keys to remove are in the
+	// page and the keys to add are not. A guarded batch takes effect completely or not at all.
 	//
-	// With 0 there is no guard: a key to add that looks present and a key to
-	// remove that is absent change nothing, every key has an outcome of its own,
-	// and the page's sequence rises by one if anything changed. A large batch that
-	// other writers keep overtaking may take effect in several such steps.
+	// 0 means no guard. Then a key to add that looks present changes nothing, and neither does a
+	// key to remove that is absent. Every key has its own outcome, and the sequence of the page
+	// rises by one if anything changed. A large batch may take effect in several such steps if
+	// other writers keep overtaking it.
 	Sequence uint64
 
-	// Rate is the false-positive rate that no key to add may take the page past; one
-	// that comes later is Full. 1e-11 to 0.5, or 0: no limit. Ignored in a guarded batch.
+	// Rate is the false-positive rate that no added key may take the page past: 1e-11 to 0.5, or 0
+	// for no limit. A key that comes after the limit is reached is Full. Ignored in a guarded
+	// batch.
 	Rate float64
 
-	// Grow says that a page which is full gets another layer, as [Scaling] has it for
-	// Rate. Keys are Full only where it can grow no further. Ignored without a Rate.
+	// Grow gives a full page another layer, as [Scaling] does for Rate. Keys are then Full only if
+	// the page can grow no further. Ignored if Rate is 0.
 	Grow bool
 
 	Remove, Add []Hash // a guarded batch names no key twice
 }
 
-// Limit returns the number of set bits from which on a page of one layer, of shape s, takes no
-// more keys of b: it is full, or grows. math.MaxUint32 where there is no limit.
+// Limit returns the number of set bits at which a page of one layer, of shape s, takes no more keys
+// of b: it is full, or it grows. Limit returns math.MaxUint32 if there is no limit.
 func (b Batch) Limit(s Shape) uint32 {
 	p := Page{layers: []layer{{shape: s}}}
 	return p.limit(b.Rate, b.Grow)
 }
 
-// Result is what became of a batch.
+// Result is the result of a batch.
 type Result struct {
 	State    State
-	Header   Header    // of the page as it stands now; zero if Missing or Torn
-	Version  Version   // the same as bytes; "" if Missing
+	Header   Header    // current header of the page; zero if Missing or Torn
+	Version  Version   // the current header as bytes; "" if Missing
 	Outcomes []Outcome // of Remove, then of Add; only if Applied without a guard
-	Cleared  uint8     // the fewest bits that a removal cleared; only if Applied with a guard
-	Err      error     // the store could not be asked, or did not answer: the batch may have taken effect
+	Cleared  uint8     // fewest bits that a removal cleared; only if Applied with a guard
+	Err      error     // store unavailable, or no answer: the batch may have taken effect
 }
 
-// KeepExpiry as [Replacement.Expire] leaves the time to live as it is.
+// KeepExpiry is a value of [Replacement.Expire] that leaves the time to live unchanged.
 const KeepExpiry time.Duration = -1
 
-// Replacement puts a page in place of another.
+// Replacement describes how [Store.Replace] replaces a page.
 type Replacement struct {
 	ID   PageID
-	Page *Page // nil: what stands there is removed, and nothing left in its place
-	// Seen is what the caller saw there: the page is replaced if that still stands.
+	Page *Page // the new page; nil removes the stored page without a replacement
+	// Seen is the version that the caller read. The page is replaced if the store still has it.
 	Seen Version
-	// Newer replaces also a page that is missing, of another incarnation, or of a
-	// lower sequence than Page. Ignored without a Page.
+	// Newer also replaces a page that is missing, has another incarnation, or has a lower
+	// sequence than Page. Ignored if Page is nil.
 	Newer bool
-	// Expire is the time to live the page gets; 0: none. Ignored without a Page.
+	// Expire is the time to live of the new page; 0: none. Ignored if Page is nil.
 	Expire time.Duration
 }
 
-// Standing is what stands in the place of a page, as [Store.Peek] found it.
+// Standing is the state of a stored page, as reported by [Store.Peek].
 type Standing struct {
 	Header Header // zero unless the page is sound
-	Size   Size   // the same
-	// Collided is how many of the page's regions are marked as shared, of all its layers. 0 also of a page without
-	// marks, and where Uncounted.
+	Size   Size   // zero unless the page is sound
+	// Collided is the number of set collision bits, in all layers of the page. It is also 0 if
+	// the page has no collision bitmap, and if Uncounted.
 	Collided  uint32
-	Uncounted bool // the store may not count marks
+	Uncounted bool // the store is not permitted to count collision bits
 	Missing   bool
-	// Damage wraps ErrDamaged: the header is unreadable, a string is not as long as
-	// the page's shape makes it, or the two strings are not of one build. Of a page that
-	// has grown, the header tells the lengths to within some bytes only.
+	// Damage wraps ErrDamaged. The header is unreadable, the length of a string does not match the
+	// shape of the page, or the two strings are of different builds. For a page that has grown,
+	// the length is checked to within a few bytes only, because the header alone does not
+	// determine it.
 	Damage error
-	Err    error // the place could not be asked, and nothing is known of it
+	Err    error // the store could not be asked about this page; its state is unknown
 }
 
-// Size is how large a page is, all layers together.
+// Size is the size of a page, all layers together.
 type Size struct {
-	Bits    uint32 // Bloom bits
-	Regions uint32 // that have a mark; of a page that has grown, with regions that a byte is no multiple of, to within a few
-	Bytes   uint32 // of both strings
+	Bits uint32 // Bloom bits
+	// Regions is the number of regions that have a collision bit. For a page that has grown, it
+	// is exact to within a few if 8 is not a multiple of the region size.
+	Regions uint32
+	Bytes   uint32 // length of both strings together
 }
 
-// sizeOf is the size of a page by its header and the lengths of its strings.
+// sizeOf returns the size of a page with header h and strings of the given lengths.
 func sizeOf(h Header, bitsLength, regionsLength int) Size {
 	s := Size{
 		Bits:  8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes),
@@ -176,16 +179,16 @@ func sizeOf(h Header, bitsLength, regionsLength int) Size {
 	return s
 }
 
-// Stored is what a store has read of the strings of a page, to tell how it stands.
+// Stored is what a store has read of the two strings of a page to determine its [Standing].
 type Stored struct {
-	Header        []byte // the first [HeaderBytes] of the bits string, fewer where that is shorter
+	Header        []byte // first HeaderBytes bytes of the bits string, or all if it is shorter
 	BitsLength    int
-	Build         []byte // the first 8 bytes of the regions string, fewer where that is shorter
+	Build         []byte // first 8 bytes of the regions string, or all if it is shorter
 	RegionsLength int
-	Collided      int // bits set past these; less than 0: the store may not count
+	Collided      int // bits set after Build; negative: the store is not permitted to count
 }
 
-// Standing returns the standing of the page.
+// Standing returns the state of the stored page.
 func (s Stored) Standing() Standing {
 	h, err := DecodeHeader(s.Header)
 	bitsLength, regionsLength := s.BitsLength, s.RegionsLength
@@ -214,7 +217,7 @@ func (s Stored) Standing() Standing {
 	}
 }
 
-// bitsLengths are the shortest and the longest bits string of a page with header h.
+// bitsLengths returns the shortest and the longest possible bits string of a page with header h.
 func bitsLengths(h Header) (least, most int) {
 	least = HeaderBytes + int(h.Shape.Bits/8)
 	if h.Grown == 0 {
@@ -224,8 +227,9 @@ func bitsLengths(h Header) (least, most int) {
 	return least + further + int(h.Grown), HeaderBytes + MaxBits/8 + further
 }
 
-// marksLengths are the shortest and the longest regions string of a page with header h and
-// a bits string of the given length: the marks of each layer end with a whole byte.
+// marksLengths returns the shortest and the longest possible regions string of a page with header h
+// and a bits string of the given length. The collision bits of each layer are padded to a whole
+// byte.
 func marksLengths(h Header, bitsLength int) (least, most int) {
 	all := h.Shape
 	all.Bits = 8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes)
@@ -233,51 +237,56 @@ func marksLengths(h Header, bitsLength int) (least, most int) {
 	return least, least + int(h.Grown)
 }
 
-// Store keeps pages. Implementations are safe for concurrent use, and every
-// change of a page is atomic: nobody sees half of it, and a failure leaves the
-// page as it was or as it was to be.
+// Store stores pages. Implementations are safe for concurrent use. Every change of a page is
+// atomic: no reader sees a partial change. After a failure the page is either unchanged or
+// completely changed.
 //
-// Errors name the page and wrap those of the client or the context. A store does
-// not retry for longer than ctx allows.
+// Errors name the page and wrap the error of the client or the context. A store retries for no
+// longer than ctx allows.
 type Store interface {
-	// Load reads pages in one round trip; the results are in the order of ids.
-	// A missing or damaged page is no error. The pages may be shared: they must not be
-	// changed, and may come without collision marks.
+	// Load reads pages in one round trip. The results are in the order of ids. A missing or damaged
+	// page is not an error. The pages may be shared, so the caller must not change them. They may
+	// lack their collision bits.
 	Load(ctx context.Context, ids []PageID) ([]Loaded, error)
 
-	// LoadWhole is Load with the collision marks, so that copies of the pages can be
-	// changed. A page is read in one step; one whose strings are not of one build is
-	// damaged.
+	// LoadWhole is like Load, but the pages include their collision bits, so that copies of them
+	// can be changed. Each page is read atomically. A page whose two strings are of different
+	// builds is damaged.
 	LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error)
 
-	// Apply applies each batch to its page, in one round trip where the store
-	// knows the pages' shapes. The batches are independent: each result has
-	// its own error. No page may be named twice.
+	// Apply applies each batch to its page. It takes one round trip if the store knows the shapes
+	// of the pages. The batches are independent, and each result has its own error. No two batches
+	// may have the same page.
 	Apply(ctx context.Context, batches []Batch) []Result
 
-	// Replace puts r.Page in place and reports whether it stands there: also if it did
-	// before, byte for byte, as after a replay. If not, the header that stands there is
-	// neither missing nor older, and the caller looks again. Without a Page it removes what
-	// stands there, both strings, and reports whether nothing does then.
+	// Replace stores r.Page and reports whether the store now holds it. It also reports true if the
+	// store already held the same page, byte for byte, as after a replay. If it reports false, the
+	// version of the stored page is not r.Seen; with r.Newer, the stored page is also neither
+	// missing nor older. The caller must then read it again.
+	//
+	// If r.Page is nil, Replace removes both strings, unless the store holds a page with a version
+	// other than r.Seen. It reports whether there is no page afterwards.
 	Replace(ctx context.Context, r Replacement) (bool, error)
 
-	// Peek reads what stands in the places of pages, in one round trip and without
-	// moving the pages; the results are in the order of ids. Each is of one instant. A
-	// missing or damaged page is no error. Where some places cannot be asked, their
-	// standings say so; an error means that none could.
+	// Peek reads the state of pages in one round trip, without transferring the pages. The results
+	// are in the order of ids, and each is of one instant. A missing or damaged page is not an
+	// error. If the store cannot ask about some of the pages, their results contain the error; Peek
+	// itself fails only if it cannot ask about any page.
 	Peek(ctx context.Context, ids []PageID) ([]Standing, error)
 
-	// Probe looks for keys in a page that is too large to be read: it reads their bits alone. The page
-	// has to be of one layer, and the build that known has, the header that it was met with before; else ok is false and
-	// nothing is known. found[i] is set where the page may hold the key of hashes[i], and left as it is
-	// elsewhere. sequence is one at which the page stood during the call. A store that needs memory
-	// for each of the hashes probes for some at a time, and ends with ctx between them.
+	// Probe looks up keys in a page that is too large to be read: it reads only the bits of the
+	// keys. The page must have one layer, and known must be a header that was read from it earlier.
+	// If the stored page is of another build, ok is false and nothing is known.
+	//
+	// Probe sets found[i] if the page may hold the key of hashes[i], and otherwise leaves it
+	// unchanged. The page had the returned sequence at some moment during the call. A store that
+	// needs memory for each hash probes for a limited number at a time, and stops between them when
+	// ctx ends.
 	Probe(ctx context.Context, id PageID, known Header, hashes []Hash, found []bool) (sequence uint64, ok bool, err error)
 
-	// Epoch returns a text that is another one when what the store holds may have been
-	// lost or set back since Epoch was called before: a server started anew, another
-	// became primary, pages moved. It says nothing else, and orders nothing. "" stands
-	// for a store that loses nothing while the process lives. On an error, anything may
-	// have happened.
+	// Epoch returns a text that changes when the store may have lost or reset data since the
+	// previous call: a server restarted, another server became primary, or pages moved. The text
+	// has no other meaning and no order. It is "" for a store that loses nothing while the process
+	// runs. After an error, assume that anything may have been lost.
 	Epoch(ctx context.Context) (string, error)
 }

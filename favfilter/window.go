@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// WindowConfig says what a [Window] is to keep, and for how long. Zero values other than Length take
-// the defaults stated.
+// WindowConfig configures a [Window]. Fields other than Length may be zero and then take the stated
+// default.
 type WindowConfig struct {
 	_ struct{} // fields are named
 
@@ -17,25 +17,26 @@ type WindowConfig struct {
 	Parts             int           // see [RingConfig]
 	FalsePositiveRate float64       // see [RingConfig]
 
-	// Pages is the number of places that keys are spread over, each a [Ring] of its own: a power of
-	// two up to [MaxPages]. A key's place is read whole, so the keys of one should be some
-	// thousand at most. Default 1024.
+	// Pages is the number of places that keys are distributed over: a power of two up to
+	// [MaxPages]. Each place is a separate set of keys in a [Ring]. A lookup reads the whole place
+	// of a key, so a place should hold a few thousand keys at most. Default 1024.
 	Pages uint32
-	// Seed of the hashes, see [Config].
+	// Seed is the seed of the key hashes, see [Config].
 	Seed uint64
-	// PageBy returns the part of a key that decides on its place, see [Config].
+	// PageBy returns the part of a key that selects its place, see [Config].
 	PageBy func(key string) string
-	// Now is the clock. Default time.Now.
+	// Now returns the current time. Default time.Now.
 	Now func() time.Time
 }
 
-// Window is a set of keys that are forgotten by themselves: Length after they were last added, and
-// Length/Parts later than that at most. It takes any number of keys at its false-positive rate, in memory
-// bounded by what comes in a Length, and nothing has to sweep. Keys cannot be removed.
+// Window is a set that forgets each key automatically: no earlier than Length after it was last
+// added, and at most Length/Parts later than that. It takes any number of keys at its
+// false-positive rate. The keys added within one Length bound its memory, and no sweeper is needed.
+// Keys cannot be removed.
 //
-// A Window opened with other settings, or by a version with another format version (see
-// [ErrFormat]), does not find the keys of before: it begins empty. It is safe for concurrent use,
-// in any number of processes.
+// A Window opened with other settings, or by a version of the program with another format version
+// (see [ErrFormat]), does not find the earlier keys: it starts empty. A Window is safe for
+// concurrent use, in any number of processes.
 type Window struct {
 	ring     *Ring
 	store    Store
@@ -44,14 +45,14 @@ type Window struct {
 	now      func() time.Time
 }
 
-// windowPart is the part that the pages of a Window have.
+// windowPart begins the part names of a Window's pages.
 const windowPart = "window"
 
-// windowWriters is how many places one call writes at a time.
+// windowWriters is the number of places that one call writes concurrently.
 const windowWriters = 16
 
-// OpenWindow returns the window that store holds, which may be empty. It fails where a value of c is out
-// of range. A store may hold a Window beside a [Filter].
+// OpenWindow opens the window in store, which may be empty. It fails if a value of c is out of
+// range. A store may hold both a Window and a [Filter].
 func OpenWindow(store Store, c WindowConfig) (*Window, error) {
 	if c.Pages == 0 {
 		c.Pages = 1024
@@ -70,9 +71,9 @@ func OpenWindow(store Store, c WindowConfig) (*Window, error) {
 	return &Window{ring: ring, store: store, identity: identity, pageBy: c.PageBy, now: c.Now}, nil
 }
 
-// Add puts keys in, or has those that are there kept for another Length. The outcomes are in the order of
-// keys: [Added], or [Present] for a key that was added lately, or seems to have been. Where it fails, each
-// key may be in or not, and Add may be repeated.
+// Add adds keys, or keeps those that are present for another Length. The outcomes are in the order
+// of keys: [Added], or [Present] for a key that was added recently or looks so. If Add fails, each
+// key may or may not have been added; repeating the call is safe.
 func (w *Window) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 	now := w.now()
 	groups, ids := w.group(keys)
@@ -104,8 +105,8 @@ func (w *Window) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// Contains reports for each key whether it may have been added within Length: true for every one that was,
-// and for others at the false-positive rate. It is one read of the store.
+// Contains reports for each key whether it may have been added within Length. It reports true for
+// every key that was, and for other keys at the false-positive rate. It reads the store once.
 func (w *Window) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	now := w.now()
 	groups, ids := w.group(keys)
@@ -134,8 +135,9 @@ func (w *Window) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	return found, nil
 }
 
-// Count returns how many keys the parts hold, a key once for each part that it was added in, some of
-// them up to Length/Parts past their time. It reads the header of every page, some at a time.
+// Count returns the number of keys in all parts. It counts a key once for each part that it was
+// added in, and some keys up to Length/Parts past their time. It reads the header of every page,
+// about 1,024 at a time.
 func (w *Window) Count(ctx context.Context) (int, error) {
 	now := w.now()
 	total := 0
@@ -162,7 +164,7 @@ func (w *Window) Count(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// group sorts keys by place: the indices of the keys of each, and the places.
+// group groups keys by place. It returns the indices of the keys of each place, and the places.
 func (w *Window) group(keys []string) (map[PageID][]int, []PageID) {
 	return group(keys, func(key string) PageID {
 		number := PageNumber(HashKey(w.identity.Seed, w.pageBy(key)).H1, w.identity.Pages)

@@ -14,7 +14,7 @@ import (
 )
 
 // page is a Bloom filter with one collision bitmap for each region size, so that
-// one run of insertions serves all sizes. Marks never influence the bits.
+// one run of insertions serves all sizes. Collision bits never influence the Bloom bits.
 type page struct {
 	bits  regions.Bitmap
 	sizes []uint32
@@ -54,10 +54,10 @@ func (p *page) contains(key []uint32) bool {
 // shares is what a simulation measures for one region size.
 type shares struct{ deletable, collided float64 }
 
-// simulate fills pages of m bits to the load with random keys of k positions,
-// made by double hashing h1 + i h2 as a filter does, and measures the shares. The
-// noise comes from the few unmarked regions of each page, so many pages matter
-// more than many keys: a third of the keys is looked at.
+// simulate fills pages of m bits to the load with random keys of k positions, and measures the
+// shares. Positions come from double hashing, h1 + i h2, as in a filter. The noise comes from the
+// few regions of each page whose collision bit is clear, so many pages matter more than many keys:
+// simulate examines a third of the keys.
 func simulate(rng *rand.Rand, load float64, k int, sizes []uint32) []shares {
 	const pages, m = 20, 65_000
 	n := int(load * m / float64(k))

@@ -7,7 +7,7 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// Full capacity is a load of ln 2; a page with twice the room has half of it.
+// Full capacity is a load of ln 2; a page with twice the bits has half of that load.
 func ExampleDeletable() {
 	for _, size := range []int{3, 5, 10, 20} {
 		full := regions.Deletable(math.Ln2, 10, size)

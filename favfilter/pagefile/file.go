@@ -1,12 +1,11 @@
-// Package pagefile keeps pages of a [favfilter.Memory] in a SQLite file, so that they
-// outlive the process: those that no ledger can make anew.
+// Package pagefile saves pages of a [favfilter.Memory] in a SQLite file, so that they outlive the
+// process. It is for pages that cannot be rebuilt from a ledger.
 //
-// The file follows the memory. Every second the pages that changed meanwhile are
-// written, and no others, so a process that is killed loses at most the changes of the
-// last two seconds or so, unless more change than the disk takes in that time. The
-// write-ahead log is synced at its checkpoints only, each some thousand of SQLite's pages
-// apart: a power cut, or a crash of the system, may lose more than that, but leaves a
-// file that can be read.
+// The file follows the memory: once a second, a File writes the pages that have changed, and no
+// others. A killed process loses at most the changes of about the last two seconds, or more if the
+// disk cannot keep up with the changes. SQLite syncs the write-ahead log at its checkpoints only,
+// about a thousand of its pages apart. A power cut or a system crash may therefore lose more, but
+// leaves a readable file.
 package pagefile
 
 import (
@@ -26,16 +25,16 @@ import (
 var ErrInUse = errors.New("in use by another process")
 
 const (
-	// interval is how long changes gather before they are written.
+	// interval is the time between two writes of the collected changes.
 	interval = time.Second
-	// A transaction is of at most so many pages, and ends with the one that takes it
-	// past so many bytes.
+	// A transaction has at most maxRows pages, and ends with the page that brings it to maxBytes
+	// bytes or more.
 	maxRows  = 512
 	maxBytes = 4 << 20
 )
 
-// File is an open file, which follows its memory until it is closed. Nothing waits for
-// it but Close.
+// File is an open file. It follows its memory until Close is called. Flush and Close wait for the
+// disk; changes of the memory never do.
 type File struct {
 	name     string
 	lock     *flock.Flock
@@ -48,35 +47,38 @@ type File struct {
 	flushes chan chan<- error
 	done    chan struct{} // the loop has ended
 
-	// Of the loop, once it runs.
-	db      *database                     // nil: could not be made anew
-	pending map[favfilter.PageID]struct{} // changed, and not yet written
-	failing bool                          // what was logged last
+	// The following fields belong to the loop once it runs.
+	db      *database                     // nil: could not be created again
+	pending map[favfilter.PageID]struct{} // changed pages that are not yet written
+	failing bool                          // the state that was logged last
 	shrink  bool                          // the file may hold more free space than it should
-	err     error                         // of the last round
+	err     error                         // error of the last round
 }
 
-// Restored says what [Open] found in a file.
+// Restored reports what [Open] found in a file.
 type Restored struct {
-	Pages    int    // put into the memory
-	Damaged  int    // left out, and removed from the file
-	Damage   error  // of the first of those, or of the whole file
-	SetAside string // where the file is now if it could not be read; "" if it could
+	Pages    int    // pages restored into the memory
+	Damaged  int    // damaged pages, which are skipped and removed from the file
+	Damage   error  // damage of the first such page, or of the whole file
+	SetAside string // new name of the file if it was unreadable; "" otherwise
 }
 
-// Open puts the pages in the file into memory, those that have not expired, and from
-// then on keeps in the file every page of memory that keep is true for; see
-// [favfilter.Memory.Track] for what keep may do. Others that it has are removed from it.
-// The file is made if there is none; its directory has to be there.
+// Open restores into memory the pages in the file that have not expired. From then on it keeps in
+// the file every page of memory for which keep returns true; see [favfilter.Memory.Track] for what
+// keep may do. It removes other pages from the file. Open creates the file if there is none; its
+// directory must exist.
 //
-// What is damaged counts as lost and is no error: a page is left out, and a file that
-// cannot be read is renamed, to end in ".damaged" and in place of an earlier one, and
-// begun anew. A file that another version of this package has written, with pages of another format
-// version, cannot be read either. Only one process may have a file open: further ones get
-// [ErrInUse].
+// Damaged data counts as lost and is not an error:
 //
-// Writing failures are logged when they begin and when they end. What could not be
-// written is tried again every second, and takes memory for its page's id alone.
+//   - Open skips a damaged page.
+//   - Open renames an unreadable file and starts a new one. The new name ends in ".damaged" and
+//     replaces an earlier file of that name. A file written by another version of this package,
+//     with pages of another format version, counts as unreadable too.
+//
+// Only one process may have a file open: Open fails with [ErrInUse] in any other.
+//
+// A File logs when writing starts to fail and when it works again. It retries failed writes every
+// second. Until it succeeds, a failed write takes memory only for the ID of its page.
 func Open(
 	ctx context.Context, file string, memory *favfilter.Memory, keep func(favfilter.PageID) bool, log *slog.Logger,
 ) (*File, error) {
@@ -99,11 +101,11 @@ func Open(
 	return f, nil
 }
 
-// Restored says what Open found.
+// Restored reports what Open found in the file.
 func (f *File) Restored() Restored { return f.restored }
 
-// Close writes what has changed, and closes the file. To be called once, when nobody
-// changes the memory any more. The error is about changes that the file does not have.
+// Close writes the remaining changes and closes the file. It must be called once, when the memory
+// no longer changes. The error is about changes that are not in the file.
 func (f *File) Close() error {
 	close(f.closing)
 	<-f.done
@@ -148,8 +150,8 @@ func (f *File) release() error {
 	return errors.Join(err, f.lock.Unlock())
 }
 
-// load puts what the file holds into the memory. Rows without use are left to be
-// removed as pages that have gone.
+// load restores the pages in the file into the memory. It marks rows that are not needed as
+// pending, so that they are removed like those of deleted pages.
 func (f *File) load(ctx context.Context) error {
 	return f.db.each(ctx, func(r row) {
 		page, err := favfilter.DecodePage(r.bits, r.marks)
@@ -168,7 +170,7 @@ func (f *File) load(ctx context.Context) error {
 	})
 }
 
-// startAnew sets the file aside and makes another one, for all that the memory holds.
+// startAnew sets the file aside and creates a new one for everything that the memory holds.
 func (f *File) startAnew(ctx context.Context) (aside string, err error) {
 	if f.db != nil {
 		_ = f.db.close() // it is damaged anyway

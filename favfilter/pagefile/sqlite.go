@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// applicationID marks a SQLite file as one of pages, and formatVersion what is in it: this table,
-	// and pages of the format version that package favfilter reads. Raise it when either changes.
+	// applicationID identifies a SQLite file as a page file. formatVersion identifies its content:
+	// this table, and pages of the format version that package favfilter reads. Increase
+	// formatVersion when either changes.
 	applicationID = 0x66617670
 	formatVersion = 2
 
-	// The timeout (ms) is for other programs that look into the file.
+	// The timeout (ms) is for other programs that access the file.
 	parameters = `?_txlock=immediate&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)` +
 		`&_pragma=synchronous(normal)&_pragma=cache_size(-8192)&_pragma=journal_size_limit(16777216)`
 
-	// The file remembers both. Before them nothing may have been written to it.
+	// SQLite stores both modes in the file. They must be set before anything else is written.
 	modesSQL = `PRAGMA auto_vacuum = incremental; PRAGMA journal_mode = wal`
 
-	// expires is in microseconds of Unix time, 0 for never.
+	// expires is Unix time in microseconds, or 0 for never.
 	schemaSQL = `CREATE TABLE pages (
 			number  INTEGER NOT NULL,
 			part    TEXT NOT NULL,
@@ -41,26 +42,25 @@ const (
 
 	loadSQL = `SELECT number, part, expires, bits, marks FROM pages`
 
-	// A page that changed has a row of the same length, of which SQLite writes only
-	// those parts that differ. (INSERT OR REPLACE would write all.)
+	// The row of a changed page keeps its length, and SQLite writes only the parts that differ.
+	// (INSERT OR REPLACE would write the whole row.)
 	upsertSQL = `INSERT INTO pages (number, part, expires, bits, marks) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (number, part) DO UPDATE SET expires = excluded.expires, bits = excluded.bits, marks = excluded.marks`
 	removeSQL = `DELETE FROM pages WHERE number = ? AND part = ?`
 
-	// Free space is used again; more than half a file of it, and more than some, is
-	// given back to the system, so much at a time. All in SQLite's pages, of 4 KiB.
+	// SQLite reuses free space. If more than half of the file and more than freeSome is free,
+	// freeSteps at a time are returned to the system. The unit is SQLite's page of 4 KiB.
 	freeSome  = 256
 	freeSteps = 2048
 )
 
-// errForeign is wrapped by errors about a database that holds what this package has not
-// written.
+// errForeign is wrapped by errors about a database that this package has not written.
 var errForeign = errors.New("not a database of pages")
 
 // errVersion is wrapped by errors about a file that another version of this package has written.
 var errVersion = errors.New("another file version")
 
-// row is a page as the file has it. Without bits it stands for a page that has gone.
+// row is a page as stored in the file. A row without bits stands for a deleted page.
 type row struct {
 	id      favfilter.PageID
 	expires time.Time // zero: never
@@ -68,7 +68,7 @@ type row struct {
 	marks   []byte
 }
 
-// database is the file, over one connection.
+// database is the SQLite file, accessed over one connection.
 type database struct {
 	db     *sql.DB
 	upsert *sql.Stmt
@@ -76,7 +76,7 @@ type database struct {
 }
 
 func openDatabase(ctx context.Context, file string) (*database, error) {
-	// SQLite would make it readable by others too.
+	// If SQLite created the file, other users could read it.
 	made, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func openDatabase(ctx context.Context, file string) (*database, error) {
 	if err := made.Close(); err != nil {
 		return nil, err
 	}
-	uri := url.URL{Scheme: "file", OmitHost: true, Path: file} // escaped
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: file} // escapes the path
 	connector, err := sqlite.NewConnector(uri.String() + parameters)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func openDatabase(ctx context.Context, file string) (*database, error) {
 	return d, nil
 }
 
-// start makes the table if there is none.
+// start creates the table if there is none.
 func (d *database) start(ctx context.Context) error {
 	var id, version, objects int
 	err := d.db.QueryRowContext(ctx, `SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
@@ -118,7 +118,7 @@ func (d *database) start(ctx context.Context) error {
 		d.remove, err = d.db.PrepareContext(ctx, removeSQL)
 	}
 	if primaryCode(err) == sqlite3.SQLITE_ERROR {
-		return fmt.Errorf("%w: %w", errForeign, err) // its table is another one
+		return fmt.Errorf("%w: %w", errForeign, err) // it has another table
 	}
 	return err
 }
@@ -147,13 +147,14 @@ func (d *database) each(ctx context.Context, do func(row)) error {
 		var r row
 		var expires int64
 		if err := rows.Scan(&r.id.Number, &r.id.Part, &expires, &r.bits, &r.marks); err != nil {
-			return fmt.Errorf("%w: read pages: %w", errForeign, err) // the types of the columns are enforced
+			// SQLite enforces the column types of this package's table, so it is another table.
+			return fmt.Errorf("%w: read pages: %w", errForeign, err)
 		}
 		if expires != 0 {
 			r.expires = time.UnixMicro(expires)
 		}
 		if r.marks == nil {
-			r.marks = []byte{} // nil would stand for marks that were not asked for
+			r.marks = []byte{} // nil would mean: not loaded
 		}
 		do(r)
 	}
@@ -163,7 +164,7 @@ func (d *database) each(ctx context.Context, do func(row)) error {
 	return nil
 }
 
-// write writes the rows, all or none.
+// write writes all rows or none.
 func (d *database) write(ctx context.Context, rows []row) error {
 	if len(rows) == 0 {
 		return nil
@@ -189,8 +190,8 @@ func (d *database) write(ctx context.Context, rows []row) error {
 	})
 }
 
-// giveBack takes a step towards a file that is not mostly free space, and reports
-// whether that has to go on.
+// giveBack returns some free space to the system if most of the file is free. It reports whether it
+// must be called again.
 func (d *database) giveBack(ctx context.Context) (bool, error) {
 	var free, all int
 	err := d.db.QueryRowContext(ctx, `SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count`).Scan(&free, &all)
@@ -213,14 +214,14 @@ func (d *database) transaction(ctx context.Context, do func(*sql.Tx) error) erro
 	return tx.Commit()
 }
 
-// isDamage tells whether what failed will fail again on this file.
+// isDamage reports whether the operation that failed with err will fail again on this file.
 func isDamage(err error) bool {
 	code := primaryCode(err)
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign) ||
 		errors.Is(err, errVersion)
 }
 
-// primaryCode is SQLite's code in err, 0 if there is none.
+// primaryCode returns SQLite's primary result code in err, or 0 if there is none.
 func primaryCode(err error) int {
 	if failure, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failure.Code() & 0xff
@@ -228,14 +229,14 @@ func primaryCode(err error) int {
 	return 0
 }
 
-// setAside renames the file, with its write-ahead log, and returns the new name.
+// setAside renames the file and its write-ahead log, and returns the new name.
 func setAside(file string) (string, error) {
 	aside := file + ".damaged"
 	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-	if err := os.Remove(aside + "-wal"); err != nil && !missing(err) { // of an earlier one
+	if err := os.Remove(aside + "-wal"); err != nil && !missing(err) { // left from an earlier file
 		return "", err
 	}
-	// The log first: beside a new file it would be taken for that one's.
+	// Rename the log first: next to a new file, SQLite would take it for the log of that file.
 	if err := os.Rename(file+"-wal", aside+"-wal"); err != nil && !missing(err) {
 		return "", err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// run writes what has changed, every interval and once more at the end.
+// run writes the changes every interval, and once more at the end.
 func (f *File) run(ctx context.Context) {
 	defer close(f.done)
 	ticker := time.NewTicker(interval)
@@ -29,8 +29,8 @@ func (f *File) run(ctx context.Context) {
 	}
 }
 
-// Flush writes what has changed so far, instead of within a second: when it returns nil, a process that is killed
-// loses nothing of it. It must not be called once Close is.
+// Flush writes all changes made so far, without waiting for the next interval. When it returns nil,
+// killing the process loses none of them. It must not be called after Close.
 func (f *File) Flush(ctx context.Context) error {
 	written := make(chan error, 1)
 	select {
@@ -49,8 +49,8 @@ func (f *File) Flush(ctx context.Context) error {
 	}
 }
 
-// round brings the file up to date. A file that turns out to be damaged is set aside, and
-// all that is in memory written to another.
+// round brings the file up to date. If the file turns out to be damaged, round sets it aside and
+// writes everything in memory to a new one.
 func (f *File) round(ctx context.Context) error {
 	err := f.follow(ctx)
 	if !isDamage(err) {
@@ -78,7 +78,7 @@ func (f *File) follow(ctx context.Context) (err error) {
 		if err := f.writePending(ctx); err != nil {
 			return err
 		}
-		f.pending = make(map[favfilter.PageID]struct{}) // a map keeps the room it once took
+		f.pending = make(map[favfilter.PageID]struct{}) // a map never shrinks
 	}
 	if f.shrink {
 		f.shrink, err = f.db.giveBack(ctx)
@@ -86,7 +86,8 @@ func (f *File) follow(ctx context.Context) (err error) {
 	return err
 }
 
-// writePending writes the pages as they stand now, some at a time, each at most once.
+// writePending writes the current state of the pending pages, a limited number per transaction,
+// each page at most once.
 func (f *File) writePending(ctx context.Context) error {
 	var rows []row
 	bytes := 0
@@ -117,7 +118,7 @@ func (f *File) writePending(ctx context.Context) error {
 	return write()
 }
 
-// report logs that writing begins to fail, or works again.
+// report logs when writing starts to fail, and when it works again.
 func (f *File) report(ctx context.Context) {
 	failing := f.err != nil
 	switch {

@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// maxScriptKeys is about where a script with one or two BITFIELD a key becomes slower
-	// than reading a page of 10 KiB, changing it here and swapping it back. Measured on
-	// loopback (BenchmarkScriptOrSwap), 4 keys are faster by script and 12 by swap; a
-	// network, where a second round trip costs more, is in favour of the script.
+	// maxScriptKeys is the number of keys up to which a batch is applied by a script. The script
+	// uses one or two BITFIELD per key. With more keys it is slower than reading a page of 10 KiB,
+	// changing it here and swapping it back. Measured on loopback (BenchmarkScriptOrSwap), 4 keys
+	// are faster by script and 12 by swap. A network favours the script, because a second round
+	// trip costs more there.
 	maxScriptKeys = 8
 
-	// applyRounds bounds the round trips of an Apply whose page changes shape under
-	// it each time.
+	// applyRounds is the maximum number of round trips of an Apply while the shape of the page
+	// keeps changing.
 	applyRounds = 8
 )
 
-// Apply implements [favfilter.Store]: one script for each page, all in one
-// pipeline. Batches of more than 8 keys, and those for pages that have grown or are about
-// to, are applied by compare-and-swap instead.
+// Apply implements [favfilter.Store]. It runs one script for each page, all in one pipeline. It
+// uses compare-and-swap instead for batches of more than 8 keys, and for pages that have grown or
+// are about to grow.
 func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -45,7 +46,8 @@ func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 	return results
 }
 
-// applyByScript returns the batches that no script can apply; nothing has come of them.
+// applyByScript applies the pending batches by script. It returns those that no script can apply;
+// they had no effect.
 func (s *Store) applyByScript(
 	ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int,
 ) (layered []int) {
@@ -76,9 +78,9 @@ func (s *Store) applyByScript(
 	return layered
 }
 
-// applyCall is the script call of one batch. found is the header that was found in this
-// call of Apply; zero: none. Of a page not met yet it computes no positions: the header that
-// comes back tells its shape.
+// applyCall returns the script call for one batch. found is the header that this call of Apply
+// found, or zero if there is none. For a page not met yet, applyCall computes no positions: the
+// header in the reply contains the shape.
 func (s *Store) applyCall(b favfilter.Batch, found favfilter.Header) invocation {
 	known := found
 	if found == (favfilter.Header{}) {
@@ -114,7 +116,7 @@ func (s *Store) applyCall(b favfilter.Batch, found favfilter.Header) invocation 
 	return invocation{id: b.ID, args: args}
 }
 
-// verdict is what a script made of a batch.
+// verdict is how a script handled a batch.
 type verdict uint8
 
 const (
@@ -123,7 +125,7 @@ const (
 	layers           // nothing: the page has more than one layer, or may be about to
 )
 
-// applied reads the answer of apply.lua.
+// applied decodes the reply of apply.lua.
 func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (favfilter.Result, verdict) {
 	state, raw, outcomes, err := parseApply(cmd)
 	if err != nil {
@@ -193,7 +195,7 @@ func outcomesOf(letters string) []favfilter.Outcome {
 	return outcomes
 }
 
-// clearedOf is 0 where nothing was removed.
+// clearedOf decodes the number of cleared bits. It returns 0 if nothing was removed.
 func clearedOf(digits string) uint8 {
 	n, _ := strconv.ParseUint(digits, 10, 8)
 	return uint8(n)

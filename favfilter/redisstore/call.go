@@ -7,33 +7,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// access is what a command does with pages.
+// access is the way in which a command accesses pages.
 type access uint8
 
 const (
-	neither access = iota // its outcome tells nothing about commands that do
+	neither access = iota // its outcome tells nothing about reads and writes
 	reads
 	writes
 )
 
-// call is one pipeline of a [Store]. The hooks of nodes find it in the context.
+// call is one pipeline of a [Store]. The hooks of the nodes find it in the context.
 type call struct {
 	access access
 
 	mu     sync.Mutex
-	putOff map[redis.Cmder]*guard // the node that put the command off; it is the first of its share
+	putOff map[redis.Cmder]*guard // first command of a node's share -> the node that put it off
 }
 
 type callKey struct{}
 
-// callOf returns the call that ctx is of, nil if a [Store] did not make it.
+// callOf returns the call in ctx, or nil if ctx is not from a [Store].
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// repeats reports whether the client sends cmds, which g put off, to g again by itself. A cluster
-// client goes on with that for half a second, beside what a [Store] does.
+// repeats reports whether the client is resending cmds to g by itself, after g put them off. A
+// cluster client does so for half a second, in addition to the retries of a [Store].
 func (c *call) repeats(g *guard, cmds []redis.Cmder) bool {
 	if c == nil || cmds[0].Err() == nil {
 		return false
@@ -43,7 +43,7 @@ func (c *call) repeats(g *guard, cmds []redis.Cmder) bool {
 	return c.putOff[cmds[0]] == g
 }
 
-// note notes that g put cmds off.
+// note records that g put cmds off.
 func (c *call) note(g *guard, cmds []redis.Cmder) {
 	err := cmds[0].Err()
 	ofSlot := redis.HasErrorPrefix(err, "TRYAGAIN ") || redis.HasErrorPrefix(err, unserved)

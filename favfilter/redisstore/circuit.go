@@ -11,7 +11,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// circuit is one breaker.
+// circuit is one circuit breaker.
 type circuit struct {
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	fails   func(error) bool
@@ -39,7 +39,7 @@ func newCircuit(fails func(error) bool, opened func(error), closed func()) *circ
 
 func (c *circuit) isOpen() bool { return c.breaker.State() != gobreaker.StateClosed }
 
-// done notes the outcome of a command, and reports whether it was a failure.
+// done records the outcome of a command, and reports whether it was a failure.
 func (c *circuit) done(tell func(error), err error) bool {
 	failed := c.fails(err) && !saysNothing(err)
 	if failed {
@@ -61,8 +61,8 @@ func isFailure(err error) bool {
 	return err != nil && (!isReplyItself(err) || shutOut(err))
 }
 
-// isReplyItself reports whether err is the node's answer, and not an error about several others:
-// where no Sentinel tells the node, an error wraps the answers of all of them.
+// isReplyItself reports whether err is a reply of the node, and not an error about several other
+// nodes. If no Sentinel knows the primary, the error wraps the replies of all Sentinels.
 func isReplyItself(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if _, ok := err.(redis.Error); ok { //nolint:errorlint // errors.As looks into joined errors
@@ -72,7 +72,7 @@ func isReplyItself(err error) bool {
 	return false
 }
 
-// shutOut reports whether err says that the node takes no command at all from this client.
+// shutOut reports whether err means that the node accepts no command at all from this client.
 func shutOut(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok {
@@ -86,8 +86,8 @@ func shutOut(err error) bool {
 	return false
 }
 
-// isRefusal reports whether err is the answer of a node to every command like the one it was sent,
-// for as long as its state lasts, and one that clients repeat commands for.
+// isRefusal reports whether a node answers every command of the same kind with err while its state
+// lasts, and whether clients resend commands after err.
 func isRefusal(err error) bool {
 	if redis.HasErrorPrefix(err, unserved) {
 		return false // the node serves other slots
@@ -102,8 +102,8 @@ func isRefusal(err error) bool {
 	return inScript(err, "READONLY ") || inScript(err, "NOREPLICAS ")
 }
 
-// inScript reports whether err is the error with that prefix of a command in a script, as versions
-// before 7 report it.
+// inScript reports whether err is an error with that prefix from a command in a script, in the form
+// that versions before 7 report it.
 func inScript(err error, prefix string) bool {
 	if !isReply(err) {
 		return false
@@ -112,7 +112,7 @@ func inScript(err error, prefix string) bool {
 	return strings.HasPrefix(text, "ERR Error running script ") && strings.Contains(text, ": -"+prefix)
 }
 
-// saysNothing tells whether err leaves open whether the node works.
+// saysNothing reports whether err leaves open whether the node works.
 func saysNothing(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)

@@ -12,11 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Epoch implements [favfilter.Store]. It asks each primary of a cluster, or the one
-// server, who it is (INFO server, INFO replication), and one node of a cluster who serves
-// which slots. What a server refuses to tell is left out, unless it is everything.
+// Epoch implements [favfilter.Store]. It asks each primary of a cluster, or the single server, for
+// its identity (INFO server, INFO replication). In a cluster it also asks one node which node
+// serves which slots. Epoch omits what a server refuses to report, unless the server refuses
+// everything.
 //
-// It does not notice that pages were deleted (FLUSHALL, eviction): they are missing then.
+// Epoch does not detect deleted pages (FLUSHALL, eviction): those are missing.
 func (s *Store) Epoch(ctx context.Context) (string, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -33,7 +34,7 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 	return epoch, nil
 }
 
-// clusterEpoch returns the epochs of all primaries, with the slots of each.
+// clusterEpoch returns the epochs of all primaries, and a hash of the slots' owners.
 func clusterEpoch(ctx context.Context, cluster *redis.ClusterClient) (string, error) {
 	var mu sync.Mutex
 	var epochs []string
@@ -50,7 +51,7 @@ func clusterEpoch(ctx context.Context, cluster *redis.ClusterClient) (string, er
 	if err != nil {
 		return "", err
 	}
-	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // what it gives way to needs Redis 7.0
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // the new one needs 7.0
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +60,7 @@ func clusterEpoch(ctx context.Context, cluster *redis.ClusterClient) (string, er
 	return strings.Join(epochs, "; "), nil
 }
 
-// slotOwners returns a hash of who serves which slots: thousands of ranges, perhaps.
+// slotOwners returns a hash of which node serves which slots: there may be thousands of ranges.
 func slotOwners(slots []redis.ClusterSlot) string {
 	owners := make([]string, 0, len(slots))
 	for _, r := range slots {
@@ -75,8 +76,8 @@ func slotOwners(slots []redis.ClusterSlot) string {
 	return fmt.Sprintf("slots:%016x", sum.Sum64())
 }
 
-// serverEpoch returns what one server tells of its identity. An error of the server's
-// own means that it tells nothing.
+// serverEpoch returns the identity that one server reports. If the server answers with an error of
+// its own, it reports nothing.
 func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 	pipe := server.Pipeline()
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
@@ -103,7 +104,7 @@ func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 	return strings.Join(told, " "), nil
 }
 
-// isReply tells whether err is what a server answered.
+// isReply reports whether err is a reply of a server.
 func isReply(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok

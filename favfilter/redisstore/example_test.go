@@ -18,7 +18,7 @@ func Example() {
 	client := redis.NewClient(&redis.Options{
 		Addr:                  "127.0.0.1:6379",
 		ContextTimeoutEnabled: true, // so that deadlines of contexts count
-		// Only Redis itself knows these notifications.
+		// Only Redis itself supports these notifications.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = client.Close() }()

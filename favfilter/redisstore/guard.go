@@ -15,39 +15,43 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrUnavailable is wrapped by the errors of commands that a guarded client did not
-// send, see [Guard].
+// ErrUnavailable is wrapped by the errors of commands that a guarded client did not send, see
+// [Guard].
 var ErrUnavailable = errors.New("node not asked: it failed lately")
 
 var errPanic = errors.New("sending the command panicked")
 
 const (
-	guardFailures = 5           // in a row, and a node is not asked for a while
-	guardPause    = time.Second // give or take a fifth
+	guardFailures = 5           // successive failures that open a breaker
+	guardPause    = time.Second // plus or minus a fifth
 	reloadPause   = 250 * time.Millisecond
 )
 
-// Guard gives each node of client three circuit breakers.
+// Guard adds three circuit breakers to each node of client. The result reports which breakers are
+// open.
 //
-//   - The first opens when a node failed 5 times in a row: with an error of the network, a
-//     timeout, also of a context's deadline, a refused sign-in, or too many clients. It stops
+//   - The first breaker opens when a node has failed 5 times in a row: with a network error, a
+//     timeout (including a context's deadline), a refused sign-in, or too many clients. It stops
 //     all commands.
-//   - The other two are for the commands by which a [Store] reads, and for those by which it
-//     writes. Each opens when a node refused 5 of its commands in a row, in a state that concerns
-//     all pages: LOADING, MASTERDOWN, READONLY, NOREPLICAS, or CLUSTERDOWN for the whole cluster.
-//     So a node that takes no writes is still read.
+//   - The second breaker stops the commands by which a [Store] reads, the third those by which it
+//     writes. Each opens when a node has refused 5 of its commands in a row, in a state that
+//     concerns all pages: LOADING, MASTERDOWN, READONLY, NOREPLICAS, or CLUSTERDOWN for the whole
+//     cluster. So reads continue on a node that refuses writes.
 //
-// While a breaker is open, commands fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds;
-// then one is sent, and its outcome decides. Other error replies count as answers, a cancelled
-// context says nothing. log (nil: none) gets a line when a breaker opens and one when it closes.
+// While a breaker is open, commands fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds.
+// Then one command is sent, and its outcome decides. Other error replies count as answers; a
+// cancelled context does not count at all. Guard writes a line to log when a breaker opens, and one
+// when it closes; if log is nil, it writes none.
 //
-// The nodes of a cluster do not share breakers. When a node fails, the cluster client reloads the
-// topology; by itself it does so only after MOVED, and each minute. It also stops repeating
-// commands of a [Store] at a node that put them off: the Store repeats them. A client that finds its
-// server through Sentinel has one set of breakers, and the command that is sent after a pause goes
-// to the primary of then.
+// The nodes of a cluster do not share breakers. When a node fails, Guard makes the cluster client
+// reload the topology. By itself the client does so only after MOVED, and once a minute. Guard also
+// stops the client from resending commands of a [Store] to a node that put them off, because the
+// Store resends them.
 //
-// Call it once, before client is used. The result tells which breakers are open.
+// A client that finds its server through Sentinel has one set of breakers. The command sent after a
+// pause goes to the server that is primary then.
+//
+// Call Guard once, before client is used.
 func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -67,10 +71,12 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	return all
 }
 
-// Breakers are those of the nodes of a client. They may be asked by several goroutines at once.
+// Breakers reports the state of the circuit breakers of a client's nodes. It is safe for concurrent
+// use.
 type Breakers struct {
-	mu    sync.Mutex
-	nodes map[string]weak.Pointer[guard] // by address; nodes that left a cluster are gone with their clients
+	mu sync.Mutex
+	// nodes is keyed by address. A node that left the cluster disappears with its client.
+	nodes map[string]weak.Pointer[guard]
 }
 
 func (b *Breakers) add(g *guard) *guard {
@@ -80,13 +86,14 @@ func (b *Breakers) add(g *guard) *guard {
 	return g
 }
 
-// Open reports for the address of each node whether all of its commands, or those that read, fail
-// at once, or wait for the outcome of the one command that is tried.
+// Open reports for the address of each node whether a breaker stops its reads or all of its
+// commands. They then fail at once, or wait for the outcome of a single command that is being
+// tried.
 func (b *Breakers) Open() map[string]bool {
 	return b.states(func(g *guard) bool { return g.node.isOpen() || g.reads.isOpen() })
 }
 
-// OpenForWrites is like [Breakers.Open] for commands that write.
+// OpenForWrites is like [Breakers.Open], but for writes.
 func (b *Breakers) OpenForWrites() map[string]bool {
 	return b.states(func(g *guard) bool { return g.node.isOpen() || g.writes.isOpen() })
 }
@@ -105,10 +112,10 @@ func (b *Breakers) states(isOpen func(*guard) bool) map[string]bool {
 	return open
 }
 
-// atMostEach returns a function that calls do, and does not call it again within the pause. The
-// cluster client reads the topology again in the background.
+// atMostEach returns a function that calls do, but at most once per pause. The cluster client
+// reloads the topology in the background.
 func atMostEach(pause time.Duration, do func(context.Context)) func(context.Context) {
-	var next atomic.Int64 // when do may be called, since start
+	var next atomic.Int64 // earliest time of the next call of do, since start
 	start := time.Now()
 	return func(ctx context.Context) {
 		now, at := int64(time.Since(start)), next.Load()
@@ -122,7 +129,7 @@ func atMostEach(pause time.Duration, do func(context.Context)) func(context.Cont
 type guard struct {
 	addr                string
 	node, reads, writes *circuit
-	failed              func(context.Context) // called after each failure, and each command not sent
+	failed              func(context.Context) // called after each failure and each command not sent
 }
 
 func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guard {
@@ -141,7 +148,7 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	}
 }
 
-// of returns the breaker for the access of a call, nil for none.
+// of returns the breaker for the access of a call, or nil if there is none.
 func (g *guard) of(c *call) *circuit {
 	switch {
 	case c == nil || c.access == neither:
@@ -153,19 +160,19 @@ func (g *guard) of(c *call) *circuit {
 	}
 }
 
-// asking is the key under which the context of a command holds the guard that let it pass.
+// asking is the context key of the guard that let a command pass.
 type asking struct{}
 
-// sent is the outcome of commands.
+// sent is the outcome of a set of commands.
 type sent struct {
-	err    error // of all of them
-	access error // what the breaker for their access is told
+	err    error // error of the commands as a whole
+	access error // error reported to the breaker for their access
 }
 
-// do calls send unless the node has failed lately, or refused calls like that of ctx.
+// do calls send unless the node has failed recently or has refused calls like that of ctx.
 func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 	if ctx.Value(asking{}) == g {
-		// The first commands on a connection that is made for another: part of that.
+		// These are the first commands on a connection made for another command: part of that one.
 		return send(ctx).err
 	}
 	own := g.of(callOf(ctx))
@@ -178,10 +185,10 @@ func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 	}
 	tell, refused := g.node.breaker.Allow()
 	if refused != nil {
-		tellOwn(context.Canceled) // which says nothing
+		tellOwn(context.Canceled) // does not count
 		return g.refuse(ctx, g.node)
 	}
-	out := sent{errPanic, errPanic} // unless send returns
+	out := sent{errPanic, errPanic} // replaced when send returns
 	defer func() {
 		failed := g.node.done(tell, out.err)
 		if own != nil {
@@ -195,19 +202,19 @@ func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 	return out.err
 }
 
-// refuse is the error of commands that are not sent.
+// refuse returns the error of commands that are not sent.
 func (g *guard) refuse(ctx context.Context, c *circuit) error {
 	g.failed(ctx)
-	// The cause is told, and not wrapped: the client would take it for a failure of
-	// the network, and try again.
+	// The cause is included as text and not wrapped: the client would take it for a network
+	// failure, and retry.
 	return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, c.lastFailure()) //nolint:errorlint // see above
 }
 
-// resultOf tells how commands went. A node that answered one of them, if with an error of its own,
-// does not refuse all of them.
+// resultOf returns the outcome of commands. A node that answered one of them, even with an error
+// for that command alone, does not refuse all of them.
 func resultOf(err error, cmds []redis.Cmder) sent {
 	if isFailure(err) {
-		return sent{err, context.Canceled} // they were not answered, which says nothing of their access
+		return sent{err, context.Canceled} // no answer, so this does not count for their access
 	}
 	for _, cmd := range cmds {
 		if !isRefusal(cmd.Err()) {
@@ -238,7 +245,7 @@ func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		c := callOf(ctx)
 		if c.repeats(g, cmds) {
 			if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() == nil }) {
-				return nil // an error would become theirs
+				return nil // the client would copy an error to the commands
 			}
 			return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, cmds[0].Err()) //nolint:errorlint // as in refuse
 		}

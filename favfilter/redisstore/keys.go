@@ -7,11 +7,11 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Every page is two strings. The braces keep all strings of a page number in one
-// hash slot of a cluster:
+// maxNameBytes is the maximum length of a filter name. Every page is two strings. The braces keep
+// all strings of a page number in one hash slot of a cluster:
 //
 //	fav:{<filter>/<page>}:bits              header and Bloom bits
-//	fav:{<filter>/<page>}:regions           build id and collision marks
+//	fav:{<filter>/<page>}:regions           build ID and collision bitmap
 //	fav:{<filter>/<page>}:<part>:bits       the same of another part
 //	fav:{<filter>/<page>}:<part>:regions
 const maxNameBytes = 64
@@ -37,13 +37,13 @@ func (s *Store) keys(id favfilter.PageID) (bits, regions string) {
 	return string(append(prefix, "bits"...)), regions
 }
 
-// bitsKey is the first of keys.
+// bitsKey returns the key of the bits string alone, the first result of keys.
 func (s *Store) bitsKey(id favfilter.PageID) string {
 	var buf [128]byte
 	return string(append(s.appendPrefix(buf[:0], id), "bits"...))
 }
 
-// appendPrefix appends what the names of both strings begin with.
+// appendPrefix appends the common prefix of the keys of both strings.
 func (s *Store) appendPrefix(name []byte, id favfilter.PageID) []byte {
 	name = append(append(append(name, "fav:{"...), s.name...), '/')
 	name = append(strconv.AppendUint(name, uint64(id.Number), 10), "}:"...)

@@ -14,7 +14,7 @@ import (
 //go:embed peek.lua
 var peekSource string
 
-// Peek implements [favfilter.Store]: one script for each page, all in one pipeline.
+// Peek implements [favfilter.Store]. It runs one script for each page, all in one pipeline.
 func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -42,7 +42,7 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 
 var errPeek = errors.New("the script answered no header, build, lengths and count")
 
-// standing reads the answer of peek.lua.
+// standing decodes the reply of peek.lua.
 func standing(cmd *redis.Cmd) favfilter.Standing {
 	vals, err := cmd.Slice()
 	switch {

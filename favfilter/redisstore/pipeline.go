@@ -12,19 +12,20 @@ const (
 	// callTimeout is the deadline of a call whose context has none.
 	callTimeout = 3 * time.Second
 
-	// Commands that a server put off are sent again for about so long, with pauses that
-	// double. Who reads has the ledger to turn to, who writes to a window has not.
+	// Commands that a server put off are retried for about so long, with pauses that double. A
+	// reader can fall back to the ledger, a writer of a window cannot.
 	resendReadsFor   = 250 * time.Millisecond
 	resendWritesFor  = time.Second
 	resendPause      = 8 * time.Millisecond
 	resendPauseLimit = 256 * time.Millisecond
-	resendLimit      = 32 // times, for servers that answer at once
+	resendLimit      = 32 // maximum number of retries, for servers that answer at once
 
-	// unserved begins the answer for keys in a slot that no node serves. That is no passing state.
+	// unserved begins the reply for keys in a slot that no node serves. Such a state does not end
+	// by itself.
 	unserved = "CLUSTERDOWN Hash slot not served"
 )
 
-// withDeadline returns a context that ends some time.
+// withDeadline returns ctx if it has a deadline, otherwise a copy that ends after callTimeout.
 func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -32,14 +33,14 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// calls are commands for pages, all of one kind.
+// calls describes commands of one kind, one for each page.
 type calls struct {
-	kind   string // what they do, for the notes of what is put off
+	kind   string // name of the kind, under which stuck notes the outcomes
 	access access
-	pages  []uint32 // the page of each, by number: its keys are in one slot
+	pages  []uint32 // page number of each command, whose keys are in one slot
 }
 
-// patience is how long commands are sent again.
+// patience returns how long the commands are retried.
 func (c *calls) patience() time.Duration {
 	if c.access == writes {
 		return resendWritesFor
@@ -47,19 +48,23 @@ func (c *calls) patience() time.Duration {
 	return resendReadsFor
 }
 
-// pipelined sends a command for each page in one pipeline and reports errors in the commands.
-// build queues the i-th; last is the error that it got when it was sent before.
+// pipelined sends a command for each page in one pipeline and reports errors in the commands. build
+// queues the i-th command; last is the error of the previous attempt.
 //
-// Commands that were answered "not now" have had no effect. They are sent again, all in
-// one pipeline, for a while or until ctx ends. The client itself does that only if the
-// first command of a pipeline (in a cluster, of a node's share) was answered so, and then
-// with the whole of it; MaxRetries or MaxRedirects times at most. It follows MOVED and
-// ASK for each command, MaxRedirects times, and gives up on a slot whose keys are
-// half-way to another node. It also repeats what may have taken effect, when the
-// connection fails: a repetition changes nothing.
+// Commands that were answered "not now" had no effect. pipelined resends them, all in one pipeline,
+// for a limited time or until ctx ends. What the client does by itself is not enough:
 //
-// Where the slot of a page puts commands off for longer, they fail at once with [ErrUnavailable]
-// for a second; then one is sent, and nobody waits for the slot.
+//   - It resends commands that were answered "not now" only if the first command of a pipeline (in
+//     a cluster, of a node's share) was. It then resends the whole pipeline, MaxRetries or
+//     MaxRedirects times at most.
+//   - It follows MOVED and ASK for each command, MaxRedirects times, and gives up on a slot whose
+//     keys are partly on another node.
+//
+// If the connection fails, the client also resends commands that may have taken effect. Repeating
+// them changes nothing.
+//
+// If the slot of a page puts commands off for longer, commands for the page fail at once with
+// [ErrUnavailable] for a second. Then one command is sent, and no caller waits for the slot.
 func pipelined[C redis.Cmder](
 	ctx context.Context, s *Store, of calls, build func(pipe redis.Pipeliner, i int, last error) C,
 ) []C {
@@ -68,7 +73,7 @@ func pipelined[C redis.Cmder](
 		return cmds
 	}
 	pipe, unsent := s.client.Pipeline(), s.client.Pipeline()
-	var hurried map[int]bool // commands that are not sent again
+	var hurried map[int]bool // commands that are not retried
 	for i, page := range of.pages {
 		first, err := s.stuck.ask(of.kind, page)
 		if err == nil {
@@ -99,7 +104,7 @@ func pipelined[C redis.Cmder](
 	return cmds
 }
 
-// resend calls send with commands that are to be sent again, as long as there are any.
+// resend calls send with the commands to retry, as long as there are any.
 func resend[C redis.Cmder](ctx context.Context, of calls, cmds []C, hurried map[int]bool, send func(again []int)) {
 	pause := resendPause
 	end := time.Now().Add(of.patience())
@@ -112,9 +117,9 @@ func resend[C redis.Cmder](ctx context.Context, of calls, cmds []C, hurried map[
 	}
 }
 
-// exec sends what pipe has, if anything. Each command then has an error of its own or an answer,
-// even if the server refused the sign-in: that error is a reply, and the client leaves the commands
-// with neither.
+// exec sends the commands of pipe, if any. Afterwards each command has an error of its own or a
+// reply, even if the server refused the sign-in. In that case the client leaves the commands with
+// neither, because the refusal is a reply.
 func exec(ctx context.Context, pipe redis.Pipeliner, a access) {
 	cmds, err := pipe.Exec(context.WithValue(ctx, callKey{}, &call{access: a}))
 	if err == nil {
@@ -127,7 +132,8 @@ func exec(ctx context.Context, pipe redis.Pipeliner, a access) {
 	}
 }
 
-// answered tells whether cmd, which has no error, has a value. No script returns nothing, and no section is empty.
+// answered reports whether cmd, which has no error, has a value. No script returns an empty reply,
+// and no INFO section is empty.
 func answered(cmd redis.Cmder) bool {
 	switch c := cmd.(type) {
 	case *redis.SliceCmd:
@@ -141,8 +147,8 @@ func answered(cmd redis.Cmder) bool {
 	}
 }
 
-// notNow returns the commands that have had no effect but may have one later, and
-// whether it is of use to wait until then. Those that are hurried are not waited for.
+// notNow returns the commands that had no effect but may succeed later, and whether waiting for
+// that makes sense. It does not wait for hurried commands.
 func notNow[C redis.Cmder](cmds []C, hurried map[int]bool) (again []int, wait bool) {
 	for i, cmd := range cmds {
 		switch err := cmd.Err(); {
@@ -157,8 +163,8 @@ func notNow[C redis.Cmder](cmds []C, hurried map[int]bool) (again []int, wait bo
 	return again, wait
 }
 
-// putOff reports whether err is the answer of a server that cannot take the command now:
-// its data is not loaded, it is no primary, or the slot is on its way to another node.
+// putOff reports whether err is the reply of a server that cannot execute the command now: its data
+// is not loaded, it is not a primary, or the slot is moving to another node.
 func putOff(err error) bool {
 	for _, prefix := range [...]string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "READONLY "} {
 		if redis.HasErrorPrefix(err, prefix) {
@@ -168,14 +174,14 @@ func putOff(err error) bool {
 	return isBetween(err) || inScript(err, "READONLY ")
 }
 
-// isBetween reports whether err is the answer for keys whose slot is on its way to another node.
+// isBetween reports whether err is the reply for keys whose slot is moving to another node.
 func isBetween(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN ") ||
 		redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }
 
-// sleep pauses for between half of and all of *pause, which doubles. It reports whether
-// there is time left: a pause that would outlast ctx is not begun.
+// sleep pauses for half of *pause to all of it, and doubles *pause. It reports whether there is
+// time left: it does not start a pause that would outlast ctx.
 func sleep(ctx context.Context, pause *time.Duration) bool {
 	d := *pause/2 + rand.N(*pause/2) //nolint:gosec // a predictable pause is one too
 	*pause = min(2**pause, resendPauseLimit)

@@ -12,23 +12,24 @@ import (
 )
 
 const (
-	// probeBits is how many bits one command reads: three arguments each, where ElastiCache Serverless takes 3,999
-	// in a command, the two that say what is probed included.
+	// probeBits is the number of bits that one command reads, with three arguments for each bit.
+	// ElastiCache Serverless accepts 3,999 arguments per command; probeHead of them are not for
+	// bits.
 	probeBits = 1330
-	// probeCalls is how many commands one pipeline has at most. It bounds the memory of a probe, to
-	// about a MiB, and how much is sent after the caller has gone.
+	// probeCalls is the maximum number of commands in one pipeline. It bounds the memory of a
+	// probe, to about a MiB, and the amount sent after the caller has gone.
 	probeCalls = 16
 
-	// Where the header has the sequence and the build, in bits from its start.
+	// Offsets of the sequence and the build in the header, in bits.
 	sequenceBit = 8 * 32
 	buildBit    = 8 * 40
 
-	probeHead = 8 // arguments before those of the bits
+	probeHead = 8 // number of arguments before those for the bits
 )
 
-// Probe implements [favfilter.Store]: BITFIELD commands, each of which reads the build of the page
-// along with some of the bits, so that a page that is replaced meanwhile is noticed. Pipelines of
-// at most 16 commands follow one another, and end with ctx.
+// Probe implements [favfilter.Store]. It uses BITFIELD commands. Each command reads the build of
+// the page together with some of the bits, so Probe notices if the page is replaced during the
+// call. Probe sends pipelines of at most 16 commands one after another, and stops when ctx ends.
 func (s *Store) Probe(
 	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
 ) (sequence uint64, ok bool, err error) {
@@ -54,11 +55,11 @@ func (s *Store) Probe(
 		}
 		sequence = min(sequence, stood)
 	}
-	probeRooms.Put(p) // after an error it is not sure that the client needs the arguments no longer
+	probeRooms.Put(p) // not after an error: the client may still use the arguments
 	return sequence, true, nil
 }
 
-// probeRoom is memory for the commands of one pipeline.
+// probeRoom is the memory for the commands of one pipeline.
 type probeRoom struct {
 	key   string
 	page  uint32
@@ -66,13 +67,13 @@ type probeRoom struct {
 	calls []*probeCall
 }
 
-// probeCall is one command. Its arguments are made once: those that change are pointers.
+// probeCall is one command. Its arguments are created once: those that change are pointers.
 type probeCall struct {
 	args []any
-	bits [probeBits]uint64 // from the start of the string
+	bits [probeBits]uint64 // bit offsets from the start of the string
 }
 
-// probeRooms are used again: the arguments of a command take 70 KiB.
+// probeRooms is a pool, because the arguments of a command take 70 KiB.
 //
 //nolint:gochecknoglobals // a pool
 var probeRooms = sync.Pool{New: func() any { return new(probeRoom) }}
@@ -93,7 +94,7 @@ func (p *probeRoom) call(c int) *probeCall {
 
 func (p *probeRoom) keysPerCall() int { return probeBits / int(p.known.Shape.Hashes) }
 
-// send probes for as many keys as one pipeline takes.
+// send probes for as many keys as fit in one pipeline.
 func (p *probeRoom) send(
 	ctx context.Context, s *Store, hashes []favfilter.Hash, found []bool,
 ) (sequence uint64, ok bool, err error) {
@@ -131,14 +132,14 @@ func (p *probeRoom) send(
 	return sequence, true, nil
 }
 
-// fill writes where the bits of the keys are.
+// fill sets the bit offsets of the keys.
 func (p *probeCall) fill(shape favfilter.Shape, hashes []favfilter.Hash) {
 	bits := p.bits[:0]
 	var positions [favfilter.MaxHashes]uint32
 	for _, h := range hashes {
 		own := shape.Positions(positions[:0], h)
 		for n := range int(shape.Hashes) {
-			// A key may have fewer: the last stands for those that are wanting.
+			// A key may have fewer bits. Its last bit is repeated in place of missing ones.
 			bits = append(bits, uint64(own[min(n, len(own)-1)])+8*favfilter.HeaderBytes)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Replace implements [favfilter.Store]: one script.
+// Replace implements [favfilter.Store]. It runs one script.
 func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -23,7 +23,7 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 	return done, nil
 }
 
-// replaceCall is the script call of one replacement.
+// replaceCall returns the script call for one replacement.
 func replaceCall(r *favfilter.Replacement) invocation {
 	var raw, marks []byte
 	if r.Page != nil {

@@ -17,7 +17,7 @@ var applySource string
 //go:embed replace.lua
 var replaceSource string
 
-// script is a Lua script and the name the server knows it by.
+// script is a Lua script and the name by which the server knows it.
 type script struct {
 	name   string
 	access access
@@ -30,16 +30,15 @@ func newScript(name string, a access, source string) script {
 	return script{name, a, source, hex.EncodeToString(sum[:])}
 }
 
-// invocation is one call of a script on the two strings of a page.
+// invocation is one call of a script with the two strings of a page.
 type invocation struct {
 	id   favfilter.PageID
 	args []any
 }
 
-// run calls a script once for each page, all in one pipeline, and reports errors
-// in the commands. A server forgets its scripts when it restarts or fails over,
-// and in a cluster each node has its own: calls answered NOSCRIPT, which have had no
-// effect, are sent again with the source.
+// run calls a script once for each page, all in one pipeline, and reports errors in the commands. A
+// server forgets its scripts when it restarts or fails over, and each node of a cluster has its
+// own. A call answered NOSCRIPT had no effect; run resends it with the source.
 func (s *Store) run(ctx context.Context, sc script, invocations []invocation) []*redis.Cmd {
 	pages := make([]uint32, len(invocations))
 	for i := range invocations {

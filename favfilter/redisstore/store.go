@@ -1,6 +1,5 @@
-// Package redisstore keeps the pages of a filter in Redis or Valkey, version 6.0
-// or later: two plain strings a page, changed by one atomic script per page. It
-// needs no server module.
+// Package redisstore stores the pages of a filter in Redis or Valkey, version 6.0 or later. Each
+// page is two plain strings, changed by one atomic script. No server module is needed.
 package redisstore
 
 import (
@@ -13,22 +12,22 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Store is a [favfilter.Store] on a Redis server or cluster. It is safe for
-// concurrent use. A call whose context has no deadline ends after 3 seconds. What a
-// server cannot do now, because a page is on its way to another node, or data is being
-// loaded, is tried again: writes for about a second, reads for a quarter of that.
+// Store is a [favfilter.Store] on a Redis server or cluster. It is safe for concurrent use. A call
+// whose context has no deadline ends after 3 seconds. A server may be unable to run a command now,
+// because a page is moving to another node or data is being loaded. Store then retries: writes for
+// about a second, reads for a quarter of that.
 //
-// It remembers the shape of every page it has met, some 100 bytes each, because
-// the positions of a key follow from the shape: a change of a page that the store
-// has not met yet, or whose shape another process has changed, costs one round
-// trip more. Pages with a part and without collision marks, of which there may be any number, are not remembered.
+// Store remembers the shape of every page it has met, about 100 bytes each, because the positions
+// of a key follow from the shape. A change costs one more round trip if the store has not met the
+// page yet, or if another process has changed its shape. Pages that have a part and no collision
+// bitmap, of which there may be any number, are not remembered.
 //
-// A page that has grown is changed by reading it and putting it back: two round trips,
-// whatever the number of keys.
+// Store changes a page that has grown by reading it and putting it back: two round trips, whatever
+// the number of keys.
 type Store struct {
 	client redis.UniversalClient
 	name   string
-	once   bool // what a server puts off is not sent again
+	once   bool // commands that a server puts off are not retried
 
 	apply, replace, peek script
 
@@ -40,14 +39,16 @@ type Store struct {
 
 var _ favfilter.Store = (*Store)(nil)
 
-// New returns a store of the filter called name (1 to 64 letters, digits, '-',
-// '_' or '.'), whose keys begin with "fav:{name/". The caller keeps the client
-// and closes it; it should be made with ContextTimeoutEnabled, or deadlines are
-// those of its own settings alone, with maintenance notifications disabled
-// for servers that are not Redis, and without reading from replicas, which may lack
-// the last changes. [Guard] keeps callers from waiting for servers that are down.
+// New returns a store of the filter called name, which is 1 to 64 letters, digits, '-', '_' or '.'.
+// Its keys begin with "fav:{name/". Two filters with the same name on one server are one filter.
 //
-// Two filters of one name on one server are one filter.
+// The caller keeps the client and closes it. The client should be created:
+//
+//   - with ContextTimeoutEnabled, otherwise only the client's own timeouts apply
+//   - with maintenance notifications disabled, for servers other than Redis
+//   - without reading from replicas, which may lack the last changes
+//
+// [Guard] prevents callers from waiting for servers that are down.
 func New(client redis.UniversalClient, name string) (*Store, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("open page store: %w", err)
@@ -57,8 +58,9 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		peek: newScript("peek", reads, peekSource)}, nil
 }
 
-// NewReader returns a store like that of [New] for reading from replicas, by a client that asks them. What a replica cannot answer
-// now, because its data is being loaded for instance, fails at once: the primary can.
+// NewReader returns a store like that of [New] for reading from replicas; client must read from
+// them. A command that a replica cannot answer now, for example because it is loading data, fails
+// at once: the primary can answer it.
 func NewReader(client redis.UniversalClient, name string) (*Store, error) {
 	s, err := New(client, name)
 	if err == nil {
@@ -67,9 +69,8 @@ func NewReader(client redis.UniversalClient, name string) (*Store, error) {
 	return s, err
 }
 
-// Load implements [favfilter.Store]: one MGET for each page number, all in one
-// pipeline. Parts of one page number that follow one another are one command.
-// The pages come without collision marks.
+// Load implements [favfilter.Store]. It sends one MGET for each page number, all in one pipeline.
+// Successive parts of one page number are one command. The pages lack their collision bits.
 func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -114,7 +115,7 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 	return loaded
 }
 
-// learn remembers what a page is like.
+// learn remembers the header of a page.
 func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
 	if id.Part != "" && h.Shape.Region == 0 {
 		return
@@ -137,13 +138,12 @@ func (s *Store) shape(id favfilter.PageID) (favfilter.Header, bool) {
 	return h, ok
 }
 
-// versionOf returns what tells a stored page from its other states: its header,
-// or the whole of it if it is shorter.
+// versionOf returns the version of a stored page: its header, or the whole string if it is shorter.
 func versionOf(raw string) favfilter.Version {
 	return favfilter.Version(raw[:min(len(raw), favfilter.HeaderBytes)])
 }
 
-// some names pages for an error: the first few.
+// some names the first few pages for an error.
 func some(ids []favfilter.PageID) string {
 	const few = 3
 	if len(ids) <= few {

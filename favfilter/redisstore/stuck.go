@@ -9,17 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxStuck bounds what is noted of pages whose slots put commands off.
+// maxStuck is the maximum number of pages that are noted because their slots put commands off.
 const maxStuck = 1 << 16
 
-// stuck notes the pages whose slots put commands off for longer than a call waits: a move of the
-// slot that stopped half-way, nodes that send clients to one another, a slot that no node serves.
-// The node serves its other slots, so its breaker has no part in this.
+// stuck notes the pages whose slots put commands off for longer than a call waits. Causes are a
+// move of the slot that stopped half-way, nodes that redirect clients to each other, and a slot
+// that no node serves. The node serves its other slots, so this does not count for its breaker.
 //
-// Commands are told apart by what they do: a slot half-way to another node serves those whose keys
-// are all on one side.
+// Pages are noted separately for each kind of command. A slot that is moving to another node serves
+// a command whose keys are all on one side.
 type stuck struct {
-	noted atomic.Int64 // the length of pages: most calls look no further
+	noted atomic.Int64 // length of pages; if it is 0, calls need not lock mu
 	mu    sync.Mutex
 	pages map[stuckPage]*stuckSince
 }
@@ -30,12 +30,12 @@ type stuckPage struct {
 }
 
 type stuckSince struct {
-	until time.Time // commands are not sent before
-	err   error     // what the last one was answered
+	until time.Time // no commands are sent before this time
+	err   error     // reply to the last command
 }
 
-// ask reports whether commands of that kind have worked for the page, as far as is known. If not,
-// it returns an error unless it is time to try again; one caller tries.
+// ask reports whether commands of that kind have worked for the page, as far as is known. If they
+// have not, it returns an error, unless it is time for a retry; then one caller retries.
 func (s *stuck) ask(kind string, page uint32) (works bool, err error) {
 	if s.noted.Load() == 0 {
 		return true, nil
@@ -53,7 +53,7 @@ func (s *stuck) ask(kind string, page uint32) (works bool, err error) {
 	return false, nil
 }
 
-// note notes the outcome of a command.
+// note records the outcome of a command.
 func (s *stuck) note(kind string, page uint32, err error) {
 	is := isBetween(err) || redis.HasErrorPrefix(err, unserved)
 	if !is && (s.noted.Load() == 0 || err != nil && !isReply(err)) {

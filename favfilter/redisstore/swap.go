@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// swapRounds bounds the tries of a compare-and-swap. Each lost try means that
-	// another writer succeeded, and one who writes by script is always faster.
+	// swapRounds is the maximum number of attempts of a compare-and-swap. Each lost attempt means
+	// that another writer succeeded, and a writer that uses a script is always faster.
 	swapRounds = 8
-	// stepKeys is how many keys a script applies once swaps have lost: as many as
-	// 3,999 arguments hold, which is what serverless caches take.
+	// stepKeys is the number of keys that a script applies at a time after swaps have lost. They
+	// fit in 3,999 arguments, the limit of serverless caches.
 	stepKeys = 3900 / (favfilter.MaxHashes + 1)
 )
 
 var errNoProgress = errors.New("other writers changed the page each time")
 
-// swap applies the pending batches here and puts the changed pages in place of those
-// it read: two round trips, however many keys and pages.
+// swap applies the pending batches in the process, and replaces the pages it read by the changed
+// ones. This takes two round trips, whatever the number of keys and pages.
 func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) {
 	for range swapRounds {
 		if len(pending) == 0 {
@@ -32,7 +32,7 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 	}
 	for _, i := range pending {
 		if batches[i].Sequence > 0 {
-			// Not by other writers: a guarded batch that they overtake ends there.
+			// Other writers are not the cause: a guarded batch ends when they overtake it.
 			results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, errNoProgress)}
 		} else {
 			results[i] = s.applyInSteps(ctx, batches[i])
@@ -40,8 +40,8 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 	}
 }
 
-// applyInSteps applies a batch without a guard by scripts, which cannot lose, as far as
-// scripts go.
+// applyInSteps applies a batch without a guard by scripts, which cannot lose to other writers, as
+// far as scripts can apply it.
 func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.Result {
 	var outcomes []favfilter.Outcome
 	for {
@@ -61,8 +61,8 @@ func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.R
 	}
 }
 
-// applyStep tries both ways in turn, with pauses of which each writer has its own: of those
-// who swap pages that have grown, somebody wins each time.
+// applyStep tries a script and a swap in turn, with pauses that differ between writers. Of the
+// writers that swap a page that has grown, one wins each time.
 func (s *Store) applyStep(ctx context.Context, step favfilter.Batch) favfilter.Result {
 	batches, results, only := []favfilter.Batch{step}, make([]favfilter.Result, 1), []int{0}
 	for pause := resendPause; ; {
@@ -75,7 +75,8 @@ func (s *Store) applyStep(ctx context.Context, step favfilter.Batch) favfilter.R
 	}
 }
 
-// swapRound returns the batches whose page was changed between the two round trips.
+// swapRound tries one compare-and-swap. It returns the batches whose page changed between the two
+// round trips.
 func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) (again []int) {
 	reads := s.readWhole(ctx, len(pending), func(n int) favfilter.PageID { return batches[pending[n]].ID })
 	var calls []invocation
@@ -111,7 +112,8 @@ func (s *Store) applyHere(b favfilter.Batch, read *redis.SliceCmd) (*favfilter.R
 	switch {
 	case l.Damage != nil:
 		h, err := favfilter.DecodeHeader([]byte(l.Version))
-		if err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number) { // before its bits and marks matter
+		// A foreign page is Foreign even if its bits or collision bits are damaged.
+		if err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number) {
 			return nil, favfilter.Result{State: favfilter.Foreign, Header: h, Version: l.Version}
 		}
 		return nil, favfilter.Result{State: favfilter.Torn, Version: l.Version}

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// LoadWhole implements [favfilter.Store]: one MGET for each page, all in one pipeline.
+// LoadWhole implements [favfilter.Store]. It sends one MGET for each page, all in one pipeline.
 func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -41,13 +41,13 @@ func (s *Store) readWhole(ctx context.Context, n int, id func(n int) favfilter.P
 	})
 }
 
-// decodeWhole reads a page from its two strings.
+// decodeWhole decodes a page from its two strings.
 func decodeWhole(vals []any) favfilter.Loaded {
 	raw, ok := vals[0].(string)
 	if !ok {
 		return favfilter.Loaded{}
 	}
-	marks, _ := vals[1].(string) // none are too few, where the page has regions
+	marks, _ := vals[1].(string) // if missing: "", which is damage if the page has regions
 	l := favfilter.Loaded{Version: versionOf(raw)}
 	l.Page, l.Damage = favfilter.DecodePage([]byte(raw), []byte(marks))
 	return l

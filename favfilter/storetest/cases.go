@@ -107,8 +107,8 @@ func replaceConditions(t *testing.T, b Backend) {
 	}
 }
 
-// isolated: a page that was loaded stays as it was, and what becomes of a page after it
-// was put in place is its owner's business.
+// isolated checks that a loaded page never changes, and that changing a page after it was stored
+// does not change the stored page.
 func isolated(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 1}
 	page := newPage(t, header(1, 200))
@@ -191,8 +191,8 @@ func foreignBatch(t *testing.T, b Backend) {
 	}
 }
 
-// jamming returns a page in which the key doomed cannot be removed: so full that all
-// of its regions are shared.
+// jamming returns a page in which the key doomed cannot be removed: the page is so full that all
+// regions of that key are shared.
 func jamming(t testing.TB, number uint32) (page *favfilter.Page, doomed, free favfilter.Hash) {
 	t.Helper()
 	page = newPage(t, header(number, 100))
@@ -238,8 +238,8 @@ func jammedBatch(t *testing.T, b Backend) {
 	}
 }
 
-// replayOld sends every batch of a history again, in several orders, as a client
-// does whose answers were lost.
+// replayOld resends every batch of a history, in several orders, like a client that did not receive
+// the answers.
 func replayOld(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 6}
 	create(t, b.Store, id, header(6, 200))
@@ -250,7 +250,7 @@ func replayOld(t *testing.T, b Backend) {
 			batch.Remove = hashes((i-2)*4, 2)
 		}
 		res := apply(t, b.Store, batch)
-		if res.State == favfilter.Jammed { // leave the removal out, as a rebuild would have solved it
+		if res.State == favfilter.Jammed { // leave the removal out: a rebuild would solve it
 			batch.Remove = nil
 			res = apply(t, b.Store, batch)
 		}
@@ -332,8 +332,8 @@ func unguardedFull(t *testing.T, b Backend) {
 	}
 }
 
-// exactlyFull adds keys of which the last one finds as many bits set as the rate allows, and no
-// more. A page that may grow takes it all the same.
+// exactlyFull adds keys of which the last one finds exactly as many bits set as the rate allows. A
+// page that may grow takes that key all the same.
 func exactlyFull(t *testing.T, b Backend) {
 	for i, n := range []int{1, 3, 12} { // by script, and by compare-and-swap
 		for j, grow := range []bool{false, true} {
@@ -361,7 +361,7 @@ func exactlyFull(t *testing.T, b Backend) {
 	}
 }
 
-// fill inserts keys until exactly so many bits are set.
+// fill inserts keys until exactly the given number of bits is set.
 func fill(t testing.TB, page *favfilter.Page, set uint32) {
 	t.Helper()
 	for i := range 10_000 {
@@ -377,7 +377,7 @@ func fill(t testing.TB, page *favfilter.Page, set uint32) {
 	t.Fatalf("no keys set exactly %d bits", set)
 }
 
-// disjoint returns n keys that share no bit with each other, or with those of page.
+// disjoint returns n keys that share no bit with each other or with the keys of page.
 func disjoint(t testing.TB, page *favfilter.Page, n int) (keys []favfilter.Hash) {
 	t.Helper()
 	page = page.Clone()

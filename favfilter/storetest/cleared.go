@@ -6,8 +6,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// clearedBits removes keys from a crowded page, one by one and many at a time: what may be
-// removed, and the fewest bits that it cleared, is as Page.Apply has it.
+// clearedBits removes keys from a crowded page, one at a time and many at a time. It checks that
+// the store removes the same keys as Page.Apply, and reports the same fewest cleared bits.
 func clearedBits(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 9}
 	page := newPage(t, header(9, 100))

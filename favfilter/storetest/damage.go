@@ -42,7 +42,7 @@ func halfLost(t *testing.T, b Backend) {
 	}
 }
 
-// wantTorn checks that no batch changes the page, by whichever way it is applied.
+// wantTorn checks that no batch changes the page, whichever way it is applied.
 func wantTorn(t *testing.T, b Backend, id favfilter.PageID) {
 	t.Helper()
 	bits, marks := b.Strings(t, id)
@@ -79,7 +79,7 @@ func otherBuild(t *testing.T, b Backend) {
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5, 1)}), favfilter.Applied)
 }
 
-// shortStrings: what is left of a string that was cut in its header is no page.
+// shortStrings checks that a string cut off within its header is not a page.
 func shortStrings(t *testing.T, b Backend) {
 	if b.Overwrite == nil {
 		t.Skip("a page of this store cannot be damaged")
@@ -113,8 +113,8 @@ func shortStrings(t *testing.T, b Backend) {
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
-// otherFormat: what another version of the program has written is neither read nor changed, and
-// gives way to a page that the caller makes.
+// otherFormat checks that a page of another format version is neither read nor changed, and that a
+// page created by the caller replaces it.
 func otherFormat(t *testing.T, b Backend) {
 	if b.Overwrite == nil {
 		t.Skip("a page of this store cannot be of another format version")
@@ -150,8 +150,8 @@ func otherFormat(t *testing.T, b Backend) {
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
-// AsFormat returns the bits string of a page with another format version in its header, which is
-// sound otherwise.
+// AsFormat returns a copy of the bits string of a page with another format version in its header.
+// The string is sound otherwise.
 func AsFormat(bits []byte, version byte) []byte {
 	b := slices.Clone(bits)
 	b[3] = version
@@ -160,8 +160,8 @@ func AsFormat(bits []byte, version byte) []byte {
 	return b
 }
 
-// wrongCount: the number of keys is not known for sure where keys were removed that
-// had only looked present. It does not wrap around.
+// wrongCount checks that the number of keys does not wrap around. It is inexact if keys were
+// removed that only looked present.
 func wrongCount(t *testing.T, b Backend) {
 	page := newPage(t, header(13, 100))
 	keys := hashes(0, 40)

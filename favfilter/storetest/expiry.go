@@ -41,8 +41,8 @@ func expiry(t *testing.T, b Backend) {
 	}
 }
 
-// expiryOfReplacements: each replacement of a page gives it a time to live, ends it or
-// leaves it.
+// expiryOfReplacements checks that each replacement of a page sets, removes or keeps its time to
+// live.
 func expiryOfReplacements(t *testing.T, b Backend) {
 	for i, c := range []struct {
 		name    string

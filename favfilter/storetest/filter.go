@@ -10,9 +10,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// FilterModel drives a favfilter.Filter on an empty store beside a plain set: one
-// example of a property. Keys that were added and not taken for present are
-// reported until they are removed, and outcomes say what was so.
+// FilterModel drives a favfilter.Filter on an empty store, and a plain set as its model; each call
+// is one example of a property. It checks that keys that were added, and did not look present
+// before, are reported until they are removed, and that the outcomes are true.
 func FilterModel(t *rapid.T, store favfilter.Store) {
 	f, err := favfilter.Open(t.Context(), store, favfilter.Config{
 		Capacity: rapid.IntRange(1, 300).Draw(t, "capacity"),
@@ -54,7 +54,7 @@ func (m *filterModel) add(t *rapid.T) {
 	}
 }
 
-// remove takes out keys that are in: others could harm them.
+// remove removes keys that are in the filter. Removing others could lose keys.
 func (m *filterModel) remove(t *rapid.T) {
 	if len(m.added) == 0 {
 		return

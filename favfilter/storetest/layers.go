@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// grownPage returns a page of three layers, with keys in each, and its keys.
+// grownPage returns a page of three layers with keys in each, and the keys.
 func grownPage(t testing.TB, number uint32) (*favfilter.Page, []favfilter.Hash) {
 	t.Helper()
 	scaling := favfilter.Scaling{FalsePositiveRate: 0.01, Region: favfilter.DefaultRegion}
@@ -34,8 +34,8 @@ func grownPage(t testing.TB, number uint32) (*favfilter.Page, []favfilter.Hash) 
 	return page, keys
 }
 
-// grows adds keys in batches of several sizes, so that the page grows by script and by
-// compare-and-swap, and takes some of all layers out again.
+// grows adds keys in batches of several sizes, so that the page grows both by script and by
+// compare-and-swap. It then removes some keys of all layers.
 func grows(t *testing.T, b Backend) {
 	const rate = 0.01
 	id := favfilter.PageID{Number: 47}
@@ -103,8 +103,8 @@ func wantBytes(t testing.TB, b Backend, id favfilter.PageID, want *favfilter.Pag
 	}
 }
 
-// grownReplaced: a grown page is put in place, loaded and peeked at as any other, and a page
-// of one layer put in place of it is changed as ever.
+// grownReplaced checks that a grown page is stored, loaded and peeked at like any other page. A
+// page of one layer that replaces it can be changed as usual.
 func grownReplaced(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 48}
 	page, keys := grownPage(t, 48)
@@ -127,8 +127,8 @@ func grownReplaced(t *testing.T, b Backend) {
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
-// grownStands: guarded and other batches on a page that has grown, by a store that has met
-// it and by one that has not, follow Page.Apply.
+// grownStands checks that guarded and unguarded batches on a page that has grown follow Page.Apply,
+// whether the store has met the page or not.
 func grownStands(t *testing.T, b Backend) {
 	for i, c := range []struct {
 		batch favfilter.Batch
@@ -166,7 +166,8 @@ func grownStands(t *testing.T, b Backend) {
 	}
 }
 
-// grownTorn: what is left of a page that has grown is no page, and no batch changes it.
+// grownTorn checks that a remainder of a page that has grown is not a page, and that no batch
+// changes it.
 func grownTorn(t *testing.T, b Backend) {
 	if b.Overwrite == nil {
 		t.Skip("a page of this store cannot be damaged")
@@ -218,7 +219,8 @@ func grownTorn(t *testing.T, b Backend) {
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
-// racingGrowth: writers with keys of their own make one page grow, and none loses a key.
+// racingGrowth checks that no key is lost when concurrent writers, each with its own keys, make one
+// page grow.
 func racingGrowth(t *testing.T, b Backend) {
 	const writers, rate = 6, 0.001
 	rounds := b.rounds(40)
@@ -261,7 +263,8 @@ func racingGrowth(t *testing.T, b Backend) {
 	}
 }
 
-// removes: a page is removed if it is what the caller saw, with both of its strings.
+// removes checks that a page is removed if it has the version that the caller saw, with both of its
+// strings.
 func removes(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 50}
 	remove := func(seen favfilter.Version, want bool) {

@@ -113,7 +113,7 @@ func reshaped(t *testing.T, b Backend) {
 	}
 }
 
-// racingGuarded: of all writers that want one sequence, one wins.
+// racingGuarded checks that exactly one of several concurrent writers with the same sequence wins.
 func racingGuarded(t *testing.T, b Backend) {
 	const writers = 8
 	rounds := b.rounds(25)
@@ -154,8 +154,8 @@ func racingGuarded(t *testing.T, b Backend) {
 	}
 }
 
-// racingUnguarded: writers with keys of their own lose none of them, whether by
-// script or by compare-and-swap.
+// racingUnguarded checks that concurrent writers, each with its own keys, lose none of them,
+// whether they write by script or by compare-and-swap.
 func racingUnguarded(t *testing.T, b Backend) {
 	const writers = 6
 	rounds := b.rounds(30)
@@ -199,7 +199,7 @@ func racingUnguarded(t *testing.T, b Backend) {
 	}
 }
 
-// sameBytes drives the store and Page.Apply with the same random batches.
+// sameBytes applies the same random batches to the store and with Page.Apply.
 func sameBytes(t *testing.T, b Backend) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -220,9 +220,8 @@ func sameBytes(t *testing.T, b Backend) {
 	}
 }
 
-// sameBytesOfShapes is sameBytes for pages of unusual shapes: one bit to a region, a last region
-// that begins a byte of its own and is shorter than the others, all regions in one byte, and keys
-// of one or two bits.
+// sameBytesOfShapes is sameBytes for pages of unusual shapes: regions of one bit, a shorter last
+// region that begins a new byte, all regions in one byte, and keys of one or two bits.
 func sameBytesOfShapes(t *testing.T, b Backend) {
 	for i, shape := range []favfilter.Shape{
 		{Bits: 2088, Hashes: 5, Region: 1},
@@ -255,8 +254,8 @@ func sameBytesOfShapes(t *testing.T, b Backend) {
 	}
 }
 
-// wantSameBytes applies random batches to model and to the page in the store, which has to have the
-// bytes of model after each.
+// wantSameBytes applies random batches to model and to the page in the store. It checks that both
+// have the same bytes after each batch.
 func wantSameBytes(t *testing.T, b Backend, rng *rand.Rand, id favfilter.PageID, model *favfilter.Page) {
 	t.Helper()
 	for step := range b.rounds(150) {
@@ -308,7 +307,7 @@ func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
 	return b
 }
 
-// growRandomly gives page up to 3 more layers of some size, with some keys in each.
+// growRandomly gives page up to 3 more layers of random size, with some keys in each.
 func growRandomly(t testing.TB, rng *rand.Rand, page *favfilter.Page) {
 	t.Helper()
 	for range 1 + rng.IntN(3) {

@@ -24,8 +24,8 @@ func peek(t testing.TB, s favfilter.Store, ids ...favfilter.PageID) []favfilter.
 	return standings
 }
 
-// peeked: in the order of ids stands what was put there and applied since, with and
-// without regions; the same page may be asked for twice.
+// peeked checks that Peek reports the pages as stored and changed since, in the order of ids, with
+// and without regions. The same page may be asked for twice.
 func peeked(t *testing.T, b Backend) {
 	ids := []favfilter.PageID{{Number: 40}, {Number: 41}, {Number: 40, Part: "seen"}, {Number: 42}, {Number: 40}}
 	plain := header(40, 100)
@@ -53,7 +53,7 @@ func peeked(t *testing.T, b Backend) {
 	}
 }
 
-// standing counts what stands in the place of a page, by its strings.
+// standing determines the state of a stored page from its strings.
 func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Standing {
 	t.Helper()
 	raw, marks := b.Strings(t, id)
@@ -74,7 +74,7 @@ func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Standing {
 	return s
 }
 
-// peekedCollided: as many regions are collided as have a mark, whatever came and went.
+// peekedCollided checks that Peek counts the set collision bits, whatever was added and removed.
 func peekedCollided(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 40}
 	create(t, b.Store, id, header(40, 300))
@@ -108,7 +108,8 @@ func peekedCollided(t *testing.T, b Backend) {
 	}
 }
 
-// peekedDamaged: every damage that makes a page torn shows, and no other page.
+// peekedDamaged checks that Peek reports every damage that makes a page torn, and no damage for any
+// other page.
 func peekedDamaged(t *testing.T, b Backend) {
 	if b.Overwrite == nil {
 		t.Skip("a page of this store cannot be damaged")
@@ -157,8 +158,9 @@ func peekedDamaged(t *testing.T, b Backend) {
 	}
 }
 
-// replayedReplacement: who replaces a page again, because the answer was lost, is told
-// that it stands; who has another page is not, though the headers be equal.
+// replayedReplacement checks that a caller that repeats a replacement, because it did not receive
+// the answer, is told that its page is stored. A caller with a different page is not, even if the
+// headers are equal.
 func replayedReplacement(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 43}
 	create(t, b.Store, id, header(43, 100))
@@ -170,7 +172,7 @@ func replayedReplacement(t *testing.T, b Backend) {
 			t.Fatalf("replace: %v, %v", done, err)
 		}
 	}
-	window := favfilter.PageID{Number: 43, Part: "window"} // without collision marks
+	window := favfilter.PageID{Number: 43, Part: "window"} // without a collision bitmap
 	shape := favfilter.Shape{Bits: 1024, Hashes: 5}
 	create(t, b.Store, window, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 1})
 	unmarked := favfilter.Replacement{ID: window, Seen: load(t, b.Store, window).Version}
@@ -196,7 +198,7 @@ func replayedReplacement(t *testing.T, b Backend) {
 	if b.Overwrite == nil {
 		return
 	}
-	// Half of the page is not the page.
+	// A page without its regions string is not the page.
 	create(t, b.Store, favfilter.PageID{Number: 44}, header(44, 100))
 	b.Overwrite(t, favfilter.PageID{Number: 44}, "regions", nil)
 	half := favfilter.Replacement{ID: favfilter.PageID{Number: 44}, Page: newPage(t, header(44, 100)), Seen: "other"}
@@ -205,7 +207,7 @@ func replayedReplacement(t *testing.T, b Backend) {
 	}
 }
 
-// twins returns two pages with a key each and the same header. The first holds key 0.
+// twins returns two pages with equal headers and one key each. The first page holds key 0.
 func twins(t testing.TB, h favfilter.Header) (a, b *favfilter.Page) {
 	t.Helper()
 	h.Sequence++
@@ -222,7 +224,7 @@ func twins(t testing.TB, h favfilter.Header) (a, b *favfilter.Page) {
 	return nil, nil
 }
 
-// epochStays: whatever is done to pages, the store has lost nothing.
+// epochStays checks that changes of pages do not change the epoch: the store has lost nothing.
 func epochStays(t *testing.T, b Backend) {
 	before, err := b.Store.Epoch(t.Context())
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// probed: a probe finds what the page contains, bit for bit, and what was found before stays so.
+// probed checks that a probe finds exactly the keys that the page reports, and leaves elements of
+// found set that were set before.
 func probed(t *testing.T, b Backend) {
 	for _, h := range []favfilter.Header{header(40, 3000), oneHash(header(41, 200))} {
 		id := favfilter.PageID{Number: h.Number, Part: "own-1"}
@@ -43,13 +44,14 @@ func probed(t *testing.T, b Backend) {
 	}
 }
 
-// oneHash is a header whose keys have a single bit.
+// oneHash returns the header with a single bit for each key.
 func oneHash(h favfilter.Header) favfilter.Header {
 	h.Shape.Hashes = 1
 	return h
 }
 
-// probedOther: a page that is missing, or not of the build that was known, is noticed.
+// probedOther checks that a probe notices a page that is missing or has another build than the
+// known header.
 func probedOther(t *testing.T, b Backend) {
 	id, h := favfilter.PageID{Number: 40}, header(40, 100)
 	probe := func(what string, want bool) {
@@ -74,8 +76,8 @@ func probedOther(t *testing.T, b Backend) {
 	}
 }
 
-// probedWhileReplaced: whoever puts another page in place meanwhile, with the same keys and other bits, a probe that answers
-// misses nothing.
+// probedWhileReplaced checks that a probe that answers misses no key. Meanwhile a writer replaces
+// the page by others with the same keys and different bits.
 func probedWhileReplaced(t *testing.T, b Backend) {
 	id, keys := favfilter.PageID{Number: 40}, hashes(0, 600)
 	version := favfilter.Version("")

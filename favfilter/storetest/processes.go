@@ -7,8 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// changedByAnother: the store has met a page, and another process replaces it by one
-// of another identity or shape. Nothing of what the store remembers may go wrong.
+// changedByAnother checks a store that has met a page which another process then replaces by one of
+// another identity or shape. What the store remembers must not cause an error.
 func changedByAnother(t *testing.T, b Backend) {
 	if b.Other == nil {
 		t.Skip("the store is of one process")
@@ -46,7 +46,7 @@ func changedByAnother(t *testing.T, b Backend) {
 				t.Errorf("%s: %d keys are %v, want %v", name, keys, res.State, c.want)
 			}
 			page.Apply(batch)
-			if c.want == favfilter.Foreign { // who knows of the change is served
+			if c.want == favfilter.Foreign { // a writer that knows of the change succeeds
 				batch.Identity = h.Identity
 				wantState(t, apply(t, b.Store, batch), favfilter.Applied)
 				page.Apply(batch)

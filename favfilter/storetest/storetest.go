@@ -1,5 +1,5 @@
-// Package storetest is the suite that every favfilter.Store passes. It is what a
-// store promises, in executable form.
+// Package storetest is the test suite that every favfilter.Store must pass. It is the executable
+// form of what a store guarantees.
 package storetest
 
 import (
@@ -10,30 +10,30 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Backend is a store under test, with a view behind it.
+// Backend is a store under test, with access to what it has stored.
 type Backend struct {
 	Store favfilter.Store
 
-	// Strings returns the two strings of a page as stored; nil where there is none.
+	// Strings returns the two strings of a page as stored, nil for a missing one.
 	Strings func(t testing.TB, id favfilter.PageID) (bits, regions []byte)
 
-	// Overwrite puts value in place of the named string ("bits" or "regions") of a
-	// page, or deletes the string if value is nil. nil for a store in which a page
-	// cannot be damaged.
+	// Overwrite replaces the named string ("bits" or "regions") of a page by value, or deletes the
+	// string if value is nil. Overwrite is nil for a store whose pages cannot be damaged.
 	Overwrite func(t testing.TB, id favfilter.PageID, which string, value []byte)
 
-	// Other is a store on the same pages as another process would open it. nil for
-	// a store of one process.
+	// Other is a store with the same pages, as another process would open it. It is nil for a store
+	// of a single process.
 	Other favfilter.Store
 
-	// Slow says that round trips take long: the longest cases make fewer.
+	// Slow reports that round trips take long: the longest cases then make fewer of them.
 	Slow bool
 
-	// Advance lets time pass. nil for a store whose clock the test cannot set.
+	// Advance advances the clock of the store by at least [Expire]. It is nil for a store whose
+	// clock the test cannot set.
 	Advance func(t testing.TB)
 }
 
-// rounds is how often a case does what it does n times for a fast backend.
+// rounds returns the number of repetitions of a case that repeats n times for a fast backend.
 func (b Backend) rounds(n int) int {
 	if b.Slow {
 		return max(1, n/10)
@@ -41,12 +41,12 @@ func (b Backend) rounds(n int) int {
 	return n
 }
 
-// Expire is the time to live that the suite gives pages before it calls
-// Backend.Advance, which must let at least that pass.
+// Expire is the time to live that the suite gives to pages before it calls Backend.Advance. Advance
+// must advance the clock by at least that much.
 const Expire = 1000 * 1000 * 1000 // a second, in nanoseconds
 
-// Run runs the suite. open returns an empty store each time it is called, isolated
-// from others by its name, never by flushing a server.
+// Run runs the suite. Each call of open returns an empty store, separated from other stores by its
+// name, never by flushing a server.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
 	t.Helper()
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func newPage(t testing.TB, h favfilter.Header) *favfilter.Page {
 	return p
 }
 
-// create puts an empty page of h in an empty place.
+// create stores an empty page with header h where there is none.
 func create(t testing.TB, s favfilter.Store, id favfilter.PageID, h favfilter.Header) {
 	t.Helper()
 	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h)})

@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// loadedWhole: a page comes with its marks, so that a copy of it can be changed as the page
-// in the store can.
+// loadedWhole checks that a page includes its collision bits, so that a copy of it can be changed
+// like the page in the store.
 func loadedWhole(t *testing.T, b Backend) {
 	ids := []favfilter.PageID{{Number: 51}, {Number: 52}, {Number: 51, Part: "seen"}, {Number: 53}}
 	plain := header(51, 100)

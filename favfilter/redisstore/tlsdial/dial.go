@@ -1,4 +1,4 @@
-// Package tlsdial connects clients of Redis with TLS, so that their pools notice closed connections.
+// Package tlsdial connects Redis clients with TLS so that their pools notice closed connections.
 package tlsdial
 
 import (
@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Dial connects to addr with TLS 1.2 or later, for a client's Dialer. The certificate must be for
-// conf.ServerName, or else for the host in addr; conf may be nil. Dial ends after timeout, or after 5
-// seconds if that is 0.
+// Dial connects to addr with TLS 1.2 or later; use it in a client's Dialer. The certificate must be
+// for conf.ServerName or, if that is empty, for the host in addr; conf may be nil. Dial ends after
+// timeout, or after 5 seconds if timeout is 0.
 //
-// The client's pool can see whether the server has closed the connection, as it can without TLS. The
-// pool does not see that of a connection made by crypto/tls. Then, after a server has closed its
-// connections, as many commands as there were connections fail once. That is more than retries hide,
-// and enough for a circuit breaker to open.
+// The client's pool can see whether the server has closed the connection, as it can without TLS. It
+// cannot see this for a connection made by crypto/tls. After a server has closed such connections,
+// one command fails for each of them. That is more than retries hide, and enough for a circuit
+// breaker to open.
 func Dial(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
 	if timeout == 0 {
 		timeout = 5 * time.Second
@@ -43,7 +43,7 @@ func Dial(ctx context.Context, network, addr string, conf *tls.Config, timeout t
 	conn := tls.Client(raw, conf)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
-		// As an error of dialling: nothing was sent, so the client may try again.
+		// A dial error tells the client that nothing was sent, so it may retry.
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: fmt.Errorf("TLS handshake: %w", err)}
 	}
 	return seeThrough(conn, raw), nil

@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// seeThrough returns conn: the client's pool looks at sockets on unix systems alone.
+// seeThrough returns conn unchanged: the client's pool checks sockets on Unix systems only.
 func seeThrough(conn *tls.Conn, _ net.Conn) net.Conn { return conn }

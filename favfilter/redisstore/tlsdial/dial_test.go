@@ -94,7 +94,8 @@ func (f *tlsFront) client(t *testing.T, conf *tls.Config) *redis.Client {
 	return client
 }
 
-// Connections that the server has closed while they were idle are not used, without any retry.
+// A client does not use connections that the server closed while they were idle, even without
+// retries.
 func TestDialClosedIdle(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -120,7 +121,7 @@ func TestDialClosedIdle(t *testing.T) {
 	}
 }
 
-// Who is not who they should be gets nothing.
+// Dial refuses a server whose certificate is not trusted or is for another host.
 func TestDialRefuses(t *testing.T) {
 	front := startTLSFront(t, redistest.Start(t).Addr())
 	for says, conf := range map[string]*tls.Config{
@@ -134,7 +135,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A server that never answers is not waited for.
+// Dial does not wait for a server that never answers.
 func TestDialTimeout(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

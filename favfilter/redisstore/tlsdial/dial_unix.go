@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// seeThrough returns conn, which is over raw, as one whose end the client's pool can see.
+// seeThrough returns conn, which runs over raw, as a connection whose end the client's pool can
+// see.
 func seeThrough(conn *tls.Conn, raw net.Conn) net.Conn {
 	if socket, ok := raw.(syscall.Conn); ok {
 		return &tlsConn{Conn: conn, socket: socket}
@@ -18,8 +19,8 @@ func seeThrough(conn *tls.Conn, raw net.Conn) net.Conn {
 	return conn
 }
 
-// tlsConn is a connection that implements [syscall.Conn] for one caller: the pool, which
-// asks before it gives out an idle connection whether that is at its end.
+// tlsConn is a connection that implements [syscall.Conn] for one caller: the client's pool. The
+// pool uses it to check whether an idle connection is at its end before handing it out.
 type tlsConn struct {
 	*tls.Conn
 
@@ -32,9 +33,9 @@ func (c *tlsConn) SyscallConn() (syscall.RawConn, error) {
 	return idleSocket{raw}, err
 }
 
-// idleSocket is a socket from which an idle connection has nothing to read. Its Read looks
-// whether that is so, and calls nobody: who got hold of the socket would find encrypted
-// records there.
+// idleSocket is a socket from which an idle connection has nothing to read. Its Read checks this
+// and does not call its argument: a function with access to the socket would find encrypted records
+// there.
 type idleSocket struct{ syscall.RawConn }
 
 var errIdleData = errors.New("data on an idle connection: the server is about to close it")
