@@ -31,9 +31,9 @@ const hostile = `<img src=x onerror="document.title='taken'">`
 type service struct {
 	*httptest.Server
 
-	recorder *activity.Recorder
-	token    string // that allows everything; none is asked for if it is empty
-	reader   string // one that lacks ops:read
+	recorder *activity.Recorder // nil without a ledger
+	token    string             // that allows everything; none is asked for if it is empty
+	reader   string             // one that lacks ops:read
 }
 
 // guarded has the service ask for tokens.
@@ -61,31 +61,46 @@ func startReal(t *testing.T, withLedger bool) *service {
 	if !withLedger {
 		guard = s.guarded(t)
 	}
-	// However late a poll is on a machine with too much to do, it is not late by this bound.
-	c := activity.Config{Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6, StalenessBound: time.Minute}
 	about := httpapi.About{Version: "v9.8.7", Ledger: "none", PageStore: "memory"}
+	var activities activity.Activities
 	if withLedger {
-		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+		about.Ledger = "sqlite"
+		s.recorder = openRecorder(t)
+		activities = s.recorder
+	} else {
+		plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = l.Close() })
-		c.Ledger, about.Ledger = l, "sqlite"
+		activities = plain
 	}
-	recorder, err := activity.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(recorder.Close)
+	t.Cleanup(activities.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	handler := httpapi.New(httpapi.Config{Activities: recorder, About: about, Access: guard, Background: func(do func(context.Context)) {
+	handler := httpapi.New(httpapi.Config{Activities: activities, About: about, Access: guard, Background: func(do func(context.Context)) {
 		go func() { defer close(ended); do(ctx) }()
 	}})
-	s.Server, s.recorder = httptest.NewServer(handler), recorder
+	s.Server = httptest.NewServer(handler)
 	t.Cleanup(func() { s.Close(); cancel(); <-ended })
 	s.traffic(t)
 	return s
+}
+
+// openRecorder opens one on SQLite. However late a poll is on a machine with too much to do, it is not late by its bound.
+func openRecorder(t *testing.T) *activity.Recorder {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	r, err := activity.Open(t.Context(), activity.Config{
+		Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6, StalenessBound: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // traffic has users 0 to 59 block somebody; the first of them hides posts, too.
