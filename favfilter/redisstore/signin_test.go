@@ -32,7 +32,7 @@ func TestSignInRefused(t *testing.T) {
 	}{
 		"wrong password": {single(redis.Options{Addr: server.Addr(), Username: "nobody", Password: "x"}), "WRONGPASS"},
 		// The error may also be that the connection is closed.
-		"too many":       {single(redis.Options{Addr: full.Addr()}), ""},
+		"too many": {single(redis.Options{Addr: full.Addr()}), ""},
 		"of a cluster": {func() redis.UniversalClient {
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "nobody", Password: "x", MaxRedirects: 1})
 		}, "WRONGPASS"},
