@@ -89,8 +89,8 @@ type Config struct {
 //     its capacity, 0.1 % at three quarters and 1 % of a full page.
 //   - A page whose keys are replaced over and over grows even if its number of keys stays the same.
 //     Collision bits are never cleared, stuck keys take up room, and only the newest layer takes
-//     new keys. At first a page kept half full takes 4 KiB for its bits, and 0.1 % of its removals
-//     are stuck until all keys have been replaced once, 0.5 % until they have been replaced twice.
+//     new keys. The bits of a page kept half full take 4 KiB at first. Until all keys have been
+//     replaced once, 0.1 % of the removals are stuck; until they have been replaced twice, 0.5 %.
 //     By the time they have been replaced 4 times, the page has two layers and takes 14 KiB. After
 //     16 times it still takes 14 KiB, and 0.6 % of its removals are stuck. The false-positive rate
 //     never exceeds the configured one.

@@ -21,8 +21,8 @@ func mustCount(t testing.TB, f *favfilter.Filter) int {
 	return n
 }
 
-// Keys count once each, whatever is done to them and whichever page they lie on, also on
-// more pages than one call of the store is about, and after the filter has grown.
+// Each key counts once, whatever its page and its changes. This also holds for more pages than one
+// call of the store reads, and after the filter has grown.
 func TestFilterCount(t *testing.T) {
 	for _, c := range []favfilter.Config{{Capacity: 100, Pages: 1}, {Capacity: 5000, Pages: 2}, {Capacity: 3000, Pages: 4096}} {
 		f := openFilter(t, &favfilter.Memory{}, c)
@@ -170,7 +170,7 @@ func TestCountAndSnapshotFail(t *testing.T) {
 	wantBoth("a page of another filter", t.Context(), favfilter.ErrMismatch)
 }
 
-// surveyed is a store that tells of page 4000 what it is told to.
+// surveyed is a store that reports a chosen state of page 4000.
 type surveyed struct {
 	favfilter.Store
 

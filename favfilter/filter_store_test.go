@@ -85,7 +85,7 @@ func (s *faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (boo
 	return s.Store.Replace(ctx, r)
 }
 
-// However many keys of a user, PageBy makes them one page and one call.
+// With PageBy, any number of keys of one user takes one page and one call.
 func TestPageByMakesOnePage(t *testing.T) {
 	store := &faultyStore{Store: &favfilter.Memory{}}
 	f := openFilter(t, store, favfilter.Config{Capacity: 100_000, Pages: 32, PageBy: byUser})
@@ -131,7 +131,7 @@ func TestFilterLosesAPage(t *testing.T) {
 	}
 }
 
-// lose puts the page back with a time to live, and lets that pass.
+// lose stores the page again with a time to live, and lets that time pass.
 func lose(t testing.TB, store favfilter.Store, id favfilter.PageID, pass func()) {
 	t.Helper()
 	l, err := store.Load(t.Context(), []favfilter.PageID{id})
@@ -310,7 +310,7 @@ func TestFilterRacing(t *testing.T) {
 	}
 }
 
-// Goroutines make the same pages grow, all the time: none loses a key.
+// Goroutines make the same pages grow continuously: no key is lost.
 func TestFilterRacingGrowth(t *testing.T) {
 	store := &favfilter.Memory{}
 	f := openFilter(t, store, favfilter.Config{Capacity: 10, Pages: 2})
@@ -341,7 +341,7 @@ func TestFilterRacingGrowth(t *testing.T) {
 	}
 }
 
-// Removing from a page that is missing does not make it.
+// Removing from a missing page does not create the page.
 func TestRemoveMakesNoPage(t *testing.T) {
 	m := &favfilter.Memory{}
 	f := openFilter(t, m, favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser})

@@ -106,7 +106,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A page of other settings is found also where page 0 tells nothing.
+// Calls also detect a mismatch of another page if page 0 matches.
 func TestMismatchOfOnePage(t *testing.T) {
 	store := &favfilter.Memory{}
 	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser}
@@ -140,7 +140,7 @@ func everyCall(ctx context.Context, f *favfilter.Filter, keys ...string) map[str
 	return map[string]error{"Add": add, "Remove": remove, "Contains": contains}
 }
 
-// keyOfPage returns a key that lies on the page, under seed 0.
+// keyOfPage returns a key that belongs to the page, under seed 0.
 func keyOfPage(number, pages uint32) string {
 	for i := 0; ; i++ {
 		user := fmt.Sprintf("U%d", i)
@@ -195,7 +195,7 @@ func TestFilterOfNoKeys(t *testing.T) {
 	}
 }
 
-// Keys are any strings: also empty ones, and such as hold zeros or no UTF-8.
+// A key may be any string: empty, with zero bytes, or not UTF-8.
 func TestFilterTakesAnyKey(t *testing.T) {
 	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
 	keys := []string{"", "\x00", "\x00\x00", "\xff\xfe", strings.Repeat("long", 10_000), "a", "A", "a "}
@@ -212,7 +212,8 @@ func TestFilterTakesAnyKey(t *testing.T) {
 	}
 }
 
-// Many times the keys it was made for: all are in, and the rate is kept.
+// A filter takes many times its capacity: it holds all keys, and the rate stays below the
+// configured one.
 func TestFilterGrows(t *testing.T) {
 	store := &favfilter.Memory{}
 	f := openFilter(t, store, favfilter.Config{Capacity: 100, Pages: 2})
@@ -262,7 +263,7 @@ func pageOf(t testing.TB, store favfilter.Store, number uint32) *favfilter.Page 
 	return l[0].Page
 }
 
-// A page that can grow no further is full, and says of its keys that they are present.
+// A page that can grow no further is full, and still reports its keys as present.
 func TestFilterFull(t *testing.T) {
 	store := &favfilter.Memory{}
 	f := openFilter(t, store, favfilter.Config{Capacity: 100, Pages: 1})
@@ -291,8 +292,8 @@ func TestFilterFull(t *testing.T) {
 	}
 }
 
-// With pages of some thousand keys, the room that they leave for uneven spread takes
-// every key up to Capacity: nothing grows.
+// With pages of a few thousand keys, the room left for uneven distribution is enough for every key
+// up to Capacity: no page grows.
 func TestFilterHoldsItsCapacity(t *testing.T) {
 	for _, c := range []favfilter.Config{{Capacity: 50_000, Pages: 16}, {Capacity: 20_000, Pages: 64}, {Capacity: 3000, Pages: 256, FalsePositiveRate: 0.01}} {
 		store := &favfilter.Memory{}
@@ -323,8 +324,7 @@ func TestOpenDefaults(t *testing.T) {
 	}
 }
 
-// A filter of one page takes all keys of its capacity, also where that is all that a size
-// class has room for.
+// A filter of one page takes all keys of its capacity, even if a size class has no room for more.
 func TestOnePageHoldsItsCapacity(t *testing.T) {
 	const capacity, withRoom = 3991, 4055 // the largest of its size class
 	if shapeFor(t, withRoom, 0.0005).Bits == shapeFor(t, withRoom+1, 0.0005).Bits {

@@ -124,7 +124,7 @@ func TestPageNumber(t *testing.T) {
 	}
 }
 
-// Doubling the pages splits each in two neighbours and moves nothing else.
+// Doubling the number of pages splits each page into two neighbours and moves nothing else.
 func TestPageNumberSplits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hash := rapid.Uint64().Draw(t, "hash")
@@ -167,8 +167,8 @@ func TestPositionsAppend(t *testing.T) {
 	}
 }
 
-// The positions are the bits that Insert sets, all are needed by Contains, and
-// they are numbered as Redis numbers the bits of a string.
+// The positions are the bits that Insert sets. Contains needs all of them, and they are numbered
+// like the bits of a Redis string.
 func TestPositionsAreThePagesBits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shape := drawShape(t)
@@ -207,7 +207,7 @@ func TestPositionsAreThePagesBits(t *testing.T) {
 	})
 }
 
-// Every text sets as many bits as the shape says, the empty one under the default seed included.
+// Every text sets as many bits as the shape says, including the empty text under the default seed.
 func TestHashKeyNeverDegenerates(t *testing.T) {
 	shape := favfilter.Shape{Bits: favfilter.MaxBits, Hashes: 10}
 	for seed := range uint64(100) {

@@ -46,7 +46,7 @@ func TestStartSeedGolden(t *testing.T) {
 	}
 }
 
-// Parts that differ give hashes that do, and the other part can be had back from the hash and one of them.
+// Different parts give different hashes. The other part can be computed from the hash and one part.
 func TestWithIsInvertible(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) favfilter.Hash {
 		return favfilter.Hash{H1: rapid.Uint64().Draw(t, "H1"), H2: rapid.Uint64().Draw(t, "H2")}
@@ -64,7 +64,7 @@ func TestWithIsInvertible(t *testing.T) {
 	})
 }
 
-// inverse is what an odd number has to be multiplied with to give 1 (Newton's iteration).
+// inverse returns the number whose product with odd is 1 (Newton's iteration).
 func inverse(odd uint64) uint64 {
 	x := odd
 	for range 6 {
@@ -73,8 +73,8 @@ func inverse(odd uint64) uint64 {
 	return x
 }
 
-// Whoever shares a page, and whatever kinds of keys have the same ids: a page reports keys that it does not hold as often as its set
-// bits say.
+// A page reports absent keys as often as its set bits say, whatever users share it, and even if
+// several kinds of keys have the same IDs.
 func TestWithKeepsTheRate(t *testing.T) {
 	shape, err := favfilter.ShapeFor(2000, 0.01)
 	if err != nil {
@@ -83,7 +83,8 @@ func TestWithKeepsTheRate(t *testing.T) {
 	ids := make([]favfilter.Hash, 1000)
 	for seed := range uint64(20) {
 		for i := range ids {
-			ids[i] = favfilter.HashKey(seed, fmt.Sprint("u", 1_000_000+i)) // one after another, as many apps number them
+			// Many apps number their IDs consecutively.
+			ids[i] = favfilter.HashKey(seed, fmt.Sprint("u", 1_000_000+i))
 		}
 		page := newPage(t, favfilter.Header{Identity: favfilter.Identity{Seed: seed, Pages: 1}, Shape: shape})
 		for _, owner := range []string{"block:U1_U", "block:U2_U"} {
@@ -104,7 +105,8 @@ func TestWithKeepsTheRate(t *testing.T) {
 			}
 		}
 		want := page.FalsePositiveRate() * float64(looked)
-		if off := math.Abs(float64(found) - want); off > 6*math.Sqrt(want) { // the seeds are always the same
+		// The seeds never change, so neither does the result.
+		if off := math.Abs(float64(found) - want); off > 6*math.Sqrt(want) {
 			t.Errorf("seed %d: %d false positives among %d, %.0f expected", seed, found, looked, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goldenHeader has a value of its own in every field.
+// goldenHeader returns a header with a different value in every field.
 func goldenHeader() favfilter.Header {
 	return favfilter.Header{
 		Identity: favfilter.Identity{Seed: 0x0102030405060708, Pages: 1 << 14, Incarnation: 0x2122232425262728},
@@ -47,8 +47,8 @@ func TestHeaderGolden(t *testing.T) {
 	}
 }
 
-// Every bit of a header counts, but for those of Set, Count and Sequence: these
-// change all the time, and every value of theirs in range is one that could be.
+// A flipped bit of a header is detected, except in Set, Count and Sequence. Those change all the
+// time, and every value in their range is possible.
 func TestHeaderNoticesAnyFlippedBit(t *testing.T) {
 	h := goldenHeader()
 	raw, _ := h.AppendBinary(nil)
@@ -67,7 +67,7 @@ func TestHeaderNoticesAnyFlippedBit(t *testing.T) {
 	}
 }
 
-// Values that no page has are refused also where the checksum is right.
+// Impossible values are refused even if the checksum is right.
 func TestHeaderRefusesFields(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -104,7 +104,7 @@ func TestHeaderRefusesFields(t *testing.T) {
 	}
 }
 
-// The largest values that are allowed.
+// The largest allowed values are accepted.
 func TestHeaderAllowsTheEndsOfRanges(t *testing.T) {
 	for _, h := range []favfilter.Header{
 		{Identity: favfilter.Identity{Pages: 1}, Shape: favfilter.Shape{Bits: 8, Hashes: 1}},
@@ -141,8 +141,7 @@ func TestHeaderFalsePositiveRate(t *testing.T) {
 	}
 }
 
-// fixChecksum sets the checksum of a header as the format says: CRC-32C of bytes
-// 0-23 and 40-59.
+// fixChecksum sets the checksum of a header by the format: CRC-32C of bytes 0-23 and 40-59.
 func fixChecksum(raw []byte) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	constant := append(append([]byte(nil), raw[:24]...), raw[40:60]...)

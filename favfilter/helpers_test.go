@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// fataler is what testing.TB and rapid.T have in common.
+// fataler is the common part of testing.TB and rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -46,7 +46,7 @@ const (
 	goldenLayersMarks = "4142434445464748" + "0020" + "0c" + "0000"
 )
 
-// A page of several layers that was written by one version is read by every later one.
+// Every later version reads a page of several layers that an earlier version wrote.
 func TestLayersGolden(t *testing.T) {
 	raw, marks := goldenLayers(t).Encode()
 	if got := hex.EncodeToString(raw); got != goldenLayersBits {
@@ -171,7 +171,7 @@ func TestGrowRefuses(t *testing.T) {
 	decodePage(t, raw, marks)
 }
 
-// A page that grows shares nothing with what it was cloned from, nor with what it was decoded from.
+// A page that grows shares no memory with the page it was cloned from, or with its encoded strings.
 func TestGrowSharesNothing(t *testing.T) {
 	page := goldenPage(t)
 	before := encoded(page)
@@ -194,7 +194,7 @@ func TestGrowSharesNothing(t *testing.T) {
 	}
 }
 
-// What is put in a clone is in none of the layers of the page, and the other way round.
+// A key added to a clone is in no layer of the page, and the other way round.
 func TestClonedLayersShareNothing(t *testing.T) {
 	page := goldenLayers(t)
 	clone := page.Clone()
@@ -232,8 +232,8 @@ func TestPageFalsePositiveRate(t *testing.T) {
 	}
 }
 
-// A key that a newer layer reports by chance is removed from its own, and guarded batches do
-// not guess.
+// A key that a newer layer reports by chance is removed from its own layer. Guarded batches do not
+// guess the layer.
 func TestRemoveFromTheOldestLayer(t *testing.T) {
 	shape := favfilter.Shape{Bits: 256, Hashes: 4, Region: 1}
 	page := emptyPage(t, shape)
@@ -265,7 +265,7 @@ func TestRemoveFromTheOldestLayer(t *testing.T) {
 	}
 }
 
-// What a flipped bit makes of a later layer's shape, or of how many bits it has set, is noticed.
+// A flipped bit in a later layer's shape or number of set bits is detected.
 func TestLayerHeaderDamage(t *testing.T) {
 	whole, _ := hex.DecodeString(goldenLayersBits)
 	second := favfilter.HeaderBytes + 0x40/8 // behind the first layer's bits

@@ -19,8 +19,7 @@ const (
 	limitsCapacity = 2000 // raised to 2,010 by the size class
 )
 
-// alone is a page in the hands of a Filter: changed by batches without a guard, and
-// growing.
+// alone is a page as a Filter uses it: changed by batches without a guard, and growing.
 type alone struct {
 	*favfilter.Page
 	rng  *rand.Rand
@@ -60,7 +59,7 @@ func (a *alone) addRandom(n int) {
 	}
 }
 
-// removeRandom takes out a random live key; one that is stuck is live no more.
+// removeRandom removes a random live key. A stuck key no longer counts as live.
 func (a *alone) removeRandom() favfilter.Outcome {
 	i := a.rng.IntN(len(a.live))
 	o := a.remove(a.live[i])
@@ -173,7 +172,7 @@ func turnOver(t fataler, rng *rand.Rand, load float64, turnovers int) map[string
 	}
 }
 
-// A page that grows takes more memory than one made for as many keys.
+// A page that has grown takes more memory than one created for as many keys.
 func TestLimitGrowth(t *testing.T) {
 	for _, c := range []struct {
 		times  int // as many keys as it was made for
@@ -198,7 +197,7 @@ func TestLimitGrowth(t *testing.T) {
 	}
 }
 
-// To add a key twice changes nothing, and it can be removed as before.
+// Adding a key twice changes nothing, and the key can be removed as before.
 func TestLimitAddTwice(t *testing.T) {
 	page := newAlone(t, rand.New(rand.NewPCG(23, 0)), 0.5)
 	before := encoded(page.Page)
@@ -224,8 +223,8 @@ func TestLimitInsertTwice(t *testing.T) {
 	}
 }
 
-// A new key that looks present is not added: it rests on the bits of others, and is
-// mostly lost when these are removed.
+// A new key that looks present is not added. It depends on bits of other keys, and is usually lost
+// when those are removed.
 func TestLimitFalsePositiveAdd(t *testing.T) {
 	const newKeys = 20_000
 	got := measure(25, 40, func(rng *rand.Rand) map[string]float64 {
@@ -259,8 +258,8 @@ func TestLimitFalsePositiveAdd(t *testing.T) {
 	wantStated(t, "share of those lost when half of the others are removed", got["lost"], 0.87, 0.05)
 }
 
-// A removal of a key that was never added finds it absent, but for false positives:
-// then it takes bits from keys that were.
+// Removing a key that was never added is a no-op, except for a false positive: that clears bits of
+// keys that were added.
 func TestLimitBogusRemoval(t *testing.T) {
 	const strangers = 20_000
 	got := measure(26, 40, func(rng *rand.Rand) map[string]float64 {

@@ -7,7 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// lookedAt is a page of 64 bits in regions of 8, with the key of hash 0, which sets bit 0, and one that sets bits 0 and 8.
+// lookedAt returns a page of 64 bits in regions of 8. It holds the key of hash 0, which sets bit 0,
+// and a key that sets bits 0 and 8.
 func lookedAt(t *testing.T) (page *favfilter.Page, first, second favfilter.Hash) {
 	t.Helper()
 	page, err := favfilter.NewPage(favfilter.Header{
@@ -66,7 +67,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// What a removal clears is what was said to be clearable, with a guard and without.
+// A removal clears the bits that Trace reports as clearable, with a guard and without.
 func TestTraceClearable(t *testing.T) {
 	shape, err := favfilter.ShapeFor(300, 0.01)
 	if err != nil {
@@ -130,7 +131,7 @@ func TestDraw(t *testing.T) {
 	check(1, []byte{10}, []byte{26})                           // 3 of 80, 1 of 10
 }
 
-// Next to nothing is not nothing, and nearly all is not all.
+// A cell with few set bits is not 0, and a cell with nearly all bits set is not 255.
 func TestDrawEnds(t *testing.T) {
 	page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: favfilter.Shape{Bits: 4096, Hashes: 1}})
 	if err != nil {

@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// Any number may encode a page that nobody changes: under the race detector.
+// Any number of goroutines may encode a page that does not change. The race detector checks this.
 func TestEncodeOfASharedPage(t *testing.T) {
 	m := &favfilter.Memory{}
 	openFilter(t, m, favfilter.Config{Capacity: 10})
@@ -49,7 +49,7 @@ func TestEncodeOfASharedPage(t *testing.T) {
 	wg.Wait()
 }
 
-// Expired pages do not stay in memory.
+// Expired pages are dropped from memory.
 func TestMemoryDropsExpiredPages(t *testing.T) {
 	now := time.Unix(0, 0)
 	m := &favfilter.Memory{Now: func() time.Time { return now }}
@@ -78,7 +78,7 @@ func heap() int {
 
 func isPart(id favfilter.PageID) bool { return id.Part != "" }
 
-// put puts an empty page of a filter of one page under the part.
+// put stores an empty page of a filter of one page under the part.
 func put(t *testing.T, m *favfilter.Memory, part string, expire time.Duration) {
 	t.Helper()
 	p := emptyPage(t, shapeFor(t, 10, 0.001))
@@ -183,8 +183,7 @@ func TestMemoryRestore(t *testing.T) {
 	wantChanged(t, m, "ever")
 }
 
-// One page changes over and over, among pages that nobody tracks and among those that
-// somebody does.
+// One page changes over and over, with and without tracking of the pages.
 func BenchmarkMemoryApply(b *testing.B) {
 	for name, of := range map[string]func(favfilter.PageID) bool{"untracked": nil, "others": isPart, "tracked": func(favfilter.PageID) bool { return true }} {
 		b.Run(name, func(b *testing.B) {

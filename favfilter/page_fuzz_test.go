@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// FuzzDecodePage feeds arbitrary stored bytes. Nothing may panic; what is taken for
-// a page encodes to the same bytes, and can be changed.
+// FuzzDecodePage decodes arbitrary stored bytes. Nothing may panic. Bytes accepted as a page encode
+// to the same bytes, and the page can be changed.
 func FuzzDecodePage(f *testing.F) {
 	raw, marks := goldenPage(f).Encode()
 	f.Add(raw, marks, uint64(1), uint64(2))

@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// ledgered is a page in guarded use beside the set of keys it should hold: what a
-// ledger knows. Keys are numbers.
+// ledgered is a page in guarded use, with the set of keys that it should hold, as a ledger knows
+// it. Keys are numbers.
 type ledgered struct {
 	page *favfilter.Page
 	live map[int]bool
@@ -32,8 +32,7 @@ func keyHashes(keys ...int) []favfilter.Hash {
 	return hs
 }
 
-// change takes keys out and puts others in, as one guarded batch. A page that
-// jams is rebuilt.
+// change removes keys and adds others, as one guarded batch. It rebuilds a jammed page.
 func (l *ledgered) change(t *rapid.T, remove, add []int) {
 	h := l.page.Header()
 	before := encoded(l.page)
@@ -87,7 +86,7 @@ func (l *ledgered) check(t *rapid.T) {
 	}
 }
 
-// grow appends a small layer of any kind, if there may be one more.
+// grow appends a small layer of any kind, if the page may have another one.
 func grow(t *rapid.T, page *favfilter.Page) {
 	shape := drawShape(t)
 	shape.Region = page.Header().Shape.Region
@@ -107,8 +106,8 @@ func encoded(p *favfilter.Page) []byte {
 	return slices.Concat(raw, marks)
 }
 
-// In guarded use a page of any shape, however full, loses no key, and its header
-// counts right.
+// In guarded use a page of any shape loses no key, however full it is, and its header counts
+// correctly.
 func TestPageInGuardedUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &ledgered{page: emptyPage(t, drawShape(t)), live: map[int]bool{}}
@@ -148,8 +147,8 @@ func TestPageInGuardedUse(t *testing.T) {
 	})
 }
 
-// Without a ledger too, keys that were added and not taken for present are safe,
-// as long as only such keys are removed.
+// Without a ledger, keys that were added and did not look present are safe as long as only such
+// keys are removed.
 func TestPageAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		page := emptyPage(t, drawShape(t))
@@ -191,8 +190,8 @@ func TestPageAlone(t *testing.T) {
 	})
 }
 
-// Keys that were removed, with a rebuild where one was stuck, are reported at the
-// rate of keys that never were there: at once, and after many more changes.
+// Keys are removed, with a rebuild if one is stuck. They are then reported at the same rate as keys
+// that were never added: at once, and after many more changes.
 func TestRemovedKeysAreReportedAtTheBaseRate(t *testing.T) {
 	const rate, capacity, changes = 0.01, 300, 60_000
 	rng := rand.New(rand.NewPCG(5, 5))

@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goldenPage holds the keys U1_P1 to U1_P4, of which U1_P3 was removed again.
+// goldenPage returns a page with the keys U1_P1 to U1_P4, after U1_P3 was removed.
 func goldenPage(t fataler) *favfilter.Page {
 	t.Helper()
 	h := goldenHeader()
@@ -33,7 +33,7 @@ const (
 	goldenMarks = "4142434445464748" + "0020"
 )
 
-// A page written by one version is read by every later one.
+// Every later version reads a page that an earlier version wrote.
 func TestPageGolden(t *testing.T) {
 	raw, marks := goldenPage(t).Encode()
 	if got := hex.EncodeToString(raw); got != goldenBits {
@@ -145,7 +145,7 @@ func TestDecodePageRefusesDamage(t *testing.T) {
 	decodePage(t, raw, marks) // is sound
 }
 
-// Without regions a page keeps no marks, whatever stands beside it.
+// A page without regions keeps no collision bits, whatever its regions string.
 func TestDecodePageWithoutRegions(t *testing.T) {
 	page := emptyPage(t, favfilter.Shape{Bits: 64, Hashes: 3})
 	page.Insert(favfilter.Hash{H1: 1 << 60, H2: 1 << 61})

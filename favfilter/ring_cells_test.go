@@ -10,9 +10,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// The other way to forget by age, to compare a Ring with: a Bloom filter of time-stamp cells in place of
-// bits. A cell of four bits holds the tick in which a key last set it, in a cycle of 15, or 0. A key is there if
-// all its cells are of the last so many ticks.
+// This file has the alternative that a Ring is compared with: a Bloom filter of time-stamp cells in
+// place of bits. A cell of four bits holds the tick in which a key last set it, in a cycle of 15, or
+// 0. A key is present if all its cells are of the last few ticks.
 
 const (
 	cycle      = 15
@@ -20,7 +20,7 @@ const (
 	windowRate = 0.001
 )
 
-// cells keeps keys for a window, and a tick more at most. Two share a byte.
+// cells keeps keys for a window, and for one tick more at most. Two cells share a byte.
 type cells struct {
 	raw    []byte
 	n      uint64 // cells
@@ -30,15 +30,17 @@ type cells struct {
 	swept  int64         // the tick up to which cells that are over were cleared
 }
 
-// newCells sizes cells as a Bloom filter of so many keys is for a rate, half full. life is 2 to 13: of 15 stamps, life+1 are
-// those of keys, and one has to be left for what is over and not cleared yet.
+// newCells sizes cells like a Bloom filter for the given number of keys and rate, half full. life
+// is 2 to 13: of 15 stamps, life+1 are stamps of keys. At least one other is needed for expired
+// cells that are not cleared yet.
 func newCells(keys int, life int64) *cells {
 	k := math.Round(math.Log2(1 / windowRate))
 	n := uint64(math.Ceil(float64(keys) * k / math.Ln2))
 	return &cells{raw: make([]byte, (n+1)/2), n: n, hashes: int(k), life: life, tick: window / time.Duration(life)}
 }
 
-// at returns where the i-th cell of a key is, hashed as pages do it but for the turns.
+// at returns the position of the i-th cell of a key, hashed as in a page but without rotating the
+// stride.
 func (c *cells) at(h favfilter.Hash, i int) (at uint64, shift uint) {
 	x := h.H1 + uint64(i)*(h.H2|1)
 	cell := x >> 32 * c.n >> 32 // the high word of the product, as n fits one half
@@ -47,13 +49,14 @@ func (c *cells) at(h favfilter.Hash, i int) (at uint64, shift uint) {
 
 func (c *cells) number(now time.Time) int64 { return now.UnixNano() / int64(c.tick) }
 
-// age is how many ticks ago a stamp was written, as of tick: the last sweep tells which cycle it is of.
+// age returns how many ticks before tick a stamp was written. The last sweep determines the cycle
+// of the stamp.
 func (c *cells) age(stamp byte, tick int64) int64 {
 	return (c.swept%cycle-int64(stamp-1)+cycle)%cycle + tick - c.swept
 }
 
-// sweep clears what is over as of now, which must come before stamps of now can be written, and returns how many bytes it wrote:
-// all, once a tick.
+// sweep clears the cells that have expired at now, and must run before stamps of now are written.
+// It returns the number of bytes written: all of them, once a tick.
 func (c *cells) sweep(now time.Time) (written int) {
 	tick := c.number(now)
 	if tick == c.swept {
@@ -90,8 +93,9 @@ func (c *cells) contains(h favfilter.Hash, now time.Time) bool {
 	return true
 }
 
-// TestCells: what a Ring is compared with is as it should be: nothing forgotten within its window, nothing kept a
-// tick longer than it but at the rate, however long nobody wrote.
+// TestCells checks the structure that a Ring is compared with. It forgets nothing within its
+// window, and keeps nothing more than a tick longer, except at the rate, however long nothing was
+// written.
 func TestCells(t *testing.T) {
 	for _, life := range []int64{2, 6, 13} {
 		at := newClock()
@@ -135,12 +139,12 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// stream is what one user sees over time: batches of 20 keys.
+// stream is the activity of one user over time: batches of 20 keys.
 type stream []time.Time
 
 const batchKeys = 20
 
-// steadyStream is 210 batches a window, at equal distances.
+// steadyStream returns 210 batches per window, at equal intervals.
 func steadyStream(windows int) (s stream) {
 	from := newClock().now
 	for i := range 210 * windows {
@@ -149,8 +153,8 @@ func steadyStream(windows int) (s stream) {
 	return s
 }
 
-// burstyStream has sessions at intervals with a heavy tail, of lengths with a heavy tail, up to 200 batches within the hour; of
-// 210 batches a window on average too.
+// burstyStream returns sessions whose intervals and lengths have heavy tails, with up to 200
+// batches within an hour. It also has 210 batches per window on average.
 func burstyStream(windows int) (s stream) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	pareto := func(alpha, least, most float64) float64 {
@@ -169,7 +173,7 @@ func burstyStream(windows int) (s stream) {
 	}
 }
 
-// most is the most keys that any span of the stream of the given length has.
+// most returns the largest number of keys in any span of the stream of the given length.
 func (s stream) most(length time.Duration) int {
 	most, from := 0, 0
 	for i := range s {
@@ -217,7 +221,7 @@ func (r *ringForgetter) load(t testing.TB, now time.Time) {
 	r.loaded = loaded
 }
 
-// sweep does nothing: the store drops parts.
+// sweep does nothing: the store drops expired parts.
 func (r *ringForgetter) sweep(time.Time) int { return 0 }
 
 func (r *ringForgetter) add(t testing.TB, keys []favfilter.Hash, now time.Time) int {

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// comparison is what came of one stream through one forgetter.
+// comparison is the result of one stream through one forgetter.
 type comparison struct {
 	bytesPerKey  float64 // mean over time, of the keys within their window
 	bytesRead    float64 // mean, by one feed: all of it
@@ -25,13 +25,13 @@ type comparison struct {
 	live, probes int
 }
 
-// sampled is a key whose end is looked for.
+// sampled is a key that is watched until it is forgotten.
 type sampled struct {
 	key  favfilter.Hash
 	from time.Time
 }
 
-// runner takes a stream through a forgetter.
+// runner runs a stream through a forgetter.
 type runner struct {
 	testing.TB
 	forgetter
@@ -44,8 +44,8 @@ type runner struct {
 	sizes, writes, sweeps []float64
 }
 
-// compare takes a stream through a forgetter. Every tenth of a window absent keys are looked up, and of
-// each batch one key is watched until it is forgotten, to a 300th of a window.
+// compare runs a stream through a forgetter. It looks up absent keys every tenth of a window. It
+// watches one key of each batch until the key is forgotten, to a 300th of a window.
 func compare(t testing.TB, f forgetter, s stream) comparison {
 	t.Helper()
 	r := &runner{TB: t, forgetter: f, rng: rand.New(rand.NewPCG(4, 4))}
@@ -66,7 +66,7 @@ func compare(t testing.TB, f forgetter, s stream) comparison {
 	return r.comparison
 }
 
-// timed adds how long do took a key.
+// timed appends the time that do took per key.
 func timed(to *[]float64, keys int, do func()) {
 	start := time.Now()
 	do()
@@ -88,7 +88,7 @@ func (r *runner) insert20(now time.Time) {
 	}
 }
 
-// watch looks whether the keys near their end are there.
+// watch checks whether the keys near their end are still found.
 func (r *runner) watch(now time.Time) {
 	r.Helper()
 	r.samples = slices.DeleteFunc(r.samples, func(s sampled) bool {
@@ -165,7 +165,7 @@ func mean(values []float64) float64 {
 	return sum / float64(max(1, len(values)))
 }
 
-// median is what a busy machine does not disturb.
+// median returns the median, which a busy machine does not distort.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -174,15 +174,15 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// windowCase is a stream, and what it goes through.
+// windowCase is a stream and the forgetter that it runs through.
 type windowCase struct {
 	stream, name string
 	times        stream
 	make         func(t testing.TB) forgetter
 }
 
-// windowCases have cells that know in advance how many keys there will be: in the busiest window, or as in
-// the mean one.
+// windowCases returns the cases. Their cells know in advance how many keys there will be: as many
+// as in the busiest window, or as in the mean one.
 func windowCases(windows int) (cases []windowCase) {
 	for _, of := range []struct {
 		name  string
@@ -209,8 +209,8 @@ func windowCases(windows int) (cases []windowCase) {
 	return cases
 }
 
-// BenchmarkWindows compares a Ring with cells, over 20 windows of one user's keys, 210 batches of 20 a window. An iteration is
-// the whole stream: use -benchtime=1x.
+// BenchmarkWindows compares a Ring with cells, over 20 windows of one user's keys, 210 batches of
+// 20 a window. An iteration is the whole stream: use -benchtime=1x.
 func BenchmarkWindows(b *testing.B) {
 	for _, c := range windowCases(20) {
 		b.Run(c.stream+"/"+c.name, func(b *testing.B) {
@@ -234,8 +234,8 @@ func BenchmarkWindows(b *testing.B) {
 	}
 }
 
-// TestWindowsCompared: what the comparison is cited for. Both keep what they promise; parts take less room, and cells
-// forget more punctually.
+// TestWindowsCompared asserts the result for which the comparison is cited. Both structures meet
+// their guarantees; parts take less memory, and cells forget closer to the time.
 func TestWindowsCompared(t *testing.T) {
 	results := make(map[string]comparison)
 	for _, c := range windowCases(5) {

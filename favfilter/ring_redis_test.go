@@ -13,7 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestRingExpiresInRedis: the server drops a part by itself, a window after the part's end.
+// TestRingExpiresInRedis checks that the server drops a part by itself, a window after the end of
+// the part.
 func TestRingExpiresInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

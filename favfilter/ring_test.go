@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// clock is one that a test sets.
+// clock is a clock that a test sets.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
@@ -57,8 +57,8 @@ func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 	})
 }
 
-// TestRingForgetsInTime: over 40 windows' worth of time, a key is found for a window
-// after its last Add, and not found a part later than that.
+// TestRingForgetsInTime runs for 40 windows' worth of time. A key is found for a window after its
+// last Add, and is no longer found a part later than that.
 func TestRingForgetsInTime(t *testing.T) {
 	const length, parts = 30 * 24 * time.Hour, 6
 	at := newClock()
@@ -104,8 +104,8 @@ func TestRingForgetsInTime(t *testing.T) {
 	}
 }
 
-// TestRingStaysBounded: 100 windows' worth of an endless stream through one place. Neither memory nor
-// the false-positive rate grows.
+// TestRingStaysBounded adds 100 windows' worth of an endless stream to one place. Neither memory
+// nor the false-positive rate grows.
 func TestRingStaysBounded(t *testing.T) {
 	const length, parts, perPart = 30 * 24 * time.Hour, 6, 1200
 	at := newClock()
@@ -157,7 +157,7 @@ func TestRingStaysBounded(t *testing.T) {
 	}
 }
 
-// TestRingGrows: a part takes far more keys than it was made for, within its rate.
+// TestRingGrows checks that a part takes far more keys than its capacity, within its rate.
 func TestRingGrows(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		now := newClock().now
@@ -204,7 +204,7 @@ func TestRingGrows(t *testing.T) {
 	})
 }
 
-// TestRingWriters: writers who race lose nothing.
+// TestRingWriters checks that concurrent writers lose nothing.
 func TestRingWriters(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		now := newClock().now
@@ -241,8 +241,8 @@ func TestRingWriters(t *testing.T) {
 	})
 }
 
-// TestRingAddsToWhatWasRead: with what was loaded Add takes one write, and none of what others
-// wrote meanwhile is lost.
+// TestRingAddsToWhatWasRead checks that Add with loaded pages takes one write, and that keys
+// written by others meanwhile are not lost.
 func TestRingAddsToWhatWasRead(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		now := newClock().now
@@ -301,7 +301,7 @@ func TestRingForget(t *testing.T) {
 	})
 }
 
-// TestRingOfAnotherRate: parts made for a higher rate do not count.
+// TestRingOfAnotherRate checks that parts created for a higher rate are not used.
 func TestRingOfAnotherRate(t *testing.T) {
 	now := newClock().now
 	store := &favfilter.Memory{Now: func() time.Time { return now }}

@@ -22,8 +22,8 @@ func scaled(t fataler, s favfilter.Scaling, capacity int) *favfilter.Page {
 	return emptyPage(t, shape)
 }
 
-// scaleTo adds random keys until page has so many layers and the newest is full, and returns
-// those that were added.
+// scaleTo adds random keys until page has the given number of layers and the newest is full. It
+// returns the added keys.
 func scaleTo(t fataler, rng *rand.Rand, s favfilter.Scaling, page *favfilter.Page, layers int) []favfilter.Hash {
 	t.Helper()
 	var keys []favfilter.Hash
@@ -40,8 +40,8 @@ func scaleTo(t fataler, rng *rand.Rand, s favfilter.Scaling, page *favfilter.Pag
 	return keys
 }
 
-// Whatever the rate and the size, a page that grows holds its keys, never exceeds the rate,
-// and each layer has room for twice as many as the one before.
+// At any rate and size, a page that grows holds its keys and never exceeds the rate. Each layer has
+// room for twice as many keys as the previous one.
 func TestScalingKeepsTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := favfilter.Scaling{FalsePositiveRate: drawRate(t), Region: rapid.SampledFrom([]uint16{0, 8}).Draw(t, "region")}
@@ -51,7 +51,8 @@ func TestScalingKeepsTheRate(t *testing.T) {
 		var keys []favfilter.Hash
 		for layers := 1; layers <= 3; layers++ {
 			keys = append(keys, scaleTo(t, rng, s, page, layers)...)
-			if got := page.FalsePositiveRate(); got > rate || got < rate*(1-math.Pow(0.5, float64(layers)))/4 { // less where k is many of few bits
+			// The rate is lower where k is large and there are few bits.
+			if got := page.FalsePositiveRate(); got > rate || got < rate*(1-math.Pow(0.5, float64(layers)))/4 {
 				t.Fatalf("rate %g with %d full layers, configured %g", got, layers, rate)
 			}
 		}
@@ -74,7 +75,7 @@ func TestScalingKeepsTheRate(t *testing.T) {
 	})
 }
 
-// The rate that is measured is the one that the page states.
+// The measured rate equals the rate that the page states.
 func TestScalingRateMeasured(t *testing.T) {
 	const rate, probes = 0.01, 300_000
 	for _, region := range []uint16{0, favfilter.DefaultRegion} {
@@ -133,7 +134,7 @@ func TestScalingShapes(t *testing.T) {
 	}
 }
 
-// The string that a page makes with its new layer ends with its size class, too.
+// The string of a page with a new layer ends at the end of its size class, too.
 func TestScalingFillsTheAllocatorsBlocks(t *testing.T) {
 	s := favfilter.Scaling{FalsePositiveRate: 0.001}
 	page := scaled(t, s, 100)
@@ -152,8 +153,8 @@ func TestScalingFillsTheAllocatorsBlocks(t *testing.T) {
 	}
 }
 
-// A page that can grow no further takes keys until the configured rate is used up, and no
-// more. Those it has are present.
+// A page that can grow no further takes keys until the configured rate is used up, and no more. The
+// keys it holds are present.
 func TestScalingPastTheLimits(t *testing.T) {
 	const rate = 0.01
 	s := favfilter.Scaling{FalsePositiveRate: rate, Region: 8}
@@ -191,8 +192,8 @@ func TestScalingPastTheLimits(t *testing.T) {
 	}
 }
 
-// A batch that may not grow the page has what its layers have left of the rate; one that may
-// grow it stops each at its share.
+// A batch that may not grow the page can use what the layers have left of the rate. A batch that
+// may grow it stops each layer at its share.
 func TestBatchRate(t *testing.T) {
 	const rate = 0.001
 	s := favfilter.Scaling{FalsePositiveRate: rate, Region: 8}

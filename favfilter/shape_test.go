@@ -139,7 +139,8 @@ func TestShapeForCost(t *testing.T) {
 	const capacity = 1_000_000
 	for rate, want := range map[float64]float64{0.3: 1.12, 0.1: 1.00, 0.01: 1.00, 0.001: 1.02, 0.0005: 1.01, 0.00025: 1.01, 1e-6: 1.01, 1e-9: 1.01} {
 		s := shapeFor(t, capacity, rate)
-		perKey := float64(s.Bits) / float64(s.Capacity(rate)) // without the room up to the end of the class
+		// Exclude the room up to the end of the size class.
+		perKey := float64(s.Bits) / float64(s.Capacity(rate))
 		if got := perKey / (math.Log2(1/rate) * math.Log2E); math.Abs(got-want) > 0.005 {
 			t.Errorf("rate %g: %.3f times the bits of a plain Bloom filter, stated %.2f", rate, got, want)
 		}
@@ -193,7 +194,7 @@ func TestLimitOfShapes(t *testing.T) {
 	})
 }
 
-// What the allocator would have room for does not make a page too large.
+// Room in the allocator's size class does not make a page too large.
 func TestShapeOfMaxBits(t *testing.T) {
 	s, err := favfilter.ShapeFor(35_772_825, 0.001)
 	if err == nil && s.Bits > favfilter.MaxBits {

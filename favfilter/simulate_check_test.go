@@ -7,10 +7,10 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// servedHeadroom is that of package activity.
+// servedHeadroom is the headroom that package activity uses.
 const servedHeadroom = 1.05
 
-// served is how pages of the service are shaped: at its default rate and at a tenth of a percent of keys.
+// served returns the geometries of the service's pages: at its default rate, and at 0.1 %.
 func served() []geometry {
 	return []geometry{
 		{0.00025, 10, favfilter.DefaultRegion, servedHeadroom, 3},
@@ -18,7 +18,7 @@ func served() []geometry {
 	}
 }
 
-// What is simulated is what is made.
+// The simulated shapes are those that the code produces.
 func TestSimulatedShapes(t *testing.T) {
 	for _, g := range served() {
 		for keys := 0; keys < 200_000; keys += 1 + keys/50 {
@@ -29,7 +29,7 @@ func TestSimulatedShapes(t *testing.T) {
 	}
 }
 
-// A removal waits in the simulation where a page refuses it.
+// The simulation rebuilds a page exactly where the page refuses a removal.
 func TestSimulatedRemovals(t *testing.T) {
 	for _, g := range served() {
 		l := newLife(g, 1)
@@ -50,8 +50,8 @@ func TestSimulatedRemovals(t *testing.T) {
 	}
 }
 
-// What was chosen holds where it is hardest, on pages made as full as they may be: no key is lost, removed ones are reported
-// no more often than the rate says, and it takes few rebuilds.
+// The chosen parameters hold in the hardest case, on pages as full as allowed. No key is lost,
+// removed keys are reported no more often than the rate says, and few rebuilds are needed.
 func TestFullestPagesUnderChurn(t *testing.T) {
 	const turnovers = 4
 	waits := map[float64]float64{0.00025: 200, 0.001: 300} // of 1,000, at most; simulated: 160 and 250
@@ -91,7 +91,7 @@ func TestFullestPagesUnderChurn(t *testing.T) {
 	}
 }
 
-// Pages as they grow take no more than BENCHMARKS.md states, as it adds up without a server.
+// Growing pages take no more than BENCHMARKS.md states, as computed without a server.
 func TestBytesAnActivity(t *testing.T) {
 	for i, stated := range []float64{3.2, 2.65} {
 		g, bytes := served()[i], 0.0

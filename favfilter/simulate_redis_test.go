@@ -12,8 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// BenchmarkShapesInRedis measures on a server what the simulation only adds up: pages of 2 million activities of 20,000 users,
-// some with many, first as they have grown and then with a twentieth of all replaced.
+// BenchmarkShapesInRedis measures on a server what the simulation only computes: pages of 2 million
+// activities of 20,000 users, some with many. It measures them first as they have grown, and then
+// after replacing a twentieth of all activities.
 //
 //	go test ./favfilter -run '^$' -bench ShapesInRedis -benchtime 1x
 func BenchmarkShapesInRedis(b *testing.B) {
@@ -74,7 +75,7 @@ func measureInRedis(b *testing.B, people *bench.Population, g geometry) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// place puts the pages in the store.
+// place stores the pages.
 func place(b *testing.B, store favfilter.Store, lives ...*life) {
 	b.Helper()
 	for _, l := range lives {

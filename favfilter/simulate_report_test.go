@@ -28,8 +28,9 @@ func BenchmarkShapes(b *testing.B) {
 	}
 }
 
-// BenchmarkResidue reports how many of the keys removed from a page of 1,000 are reported once as many others have come, a tenth of
-// the page, if a removal has to clear one bit, two or three.
+// BenchmarkResidue reports how many of the keys removed from a page of 1,000 are reported later.
+// Each removal clears at least one, two or three bits, and then a tenth of the page is added as new
+// keys.
 //
 //	go test ./favfilter -run '^$' -bench Residue -benchtime 1x
 func BenchmarkResidue(b *testing.B) {

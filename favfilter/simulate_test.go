@@ -8,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// geometry is a way to shape pages, and when to make one anew: what a simulation tries.
+// geometry is a way to shape pages, and to decide when to rebuild one: the subject of a simulation.
 type geometry struct {
 	rate     float64 // of false positives of a key, at most
 	hashes   uint8
@@ -17,7 +17,7 @@ type geometry struct {
 	least    int     // bits that a removal has to clear; 3 is what pages demand
 }
 
-// shape is that of a page which is made anew for so many keys.
+// shape returns the shape of a page that is rebuilt for the given number of keys.
 func (g geometry) shape(keys int) favfilter.Shape {
 	s := favfilter.Shape{Hashes: g.hashes, Region: g.region}
 	perKey := float64(g.hashes) / g.load()
@@ -28,25 +28,26 @@ func (g geometry) shape(keys int) favfilter.Shape {
 	return s
 }
 
-// load is how many hash values there are for each bit of a full page.
+// load returns the number of hash values per bit of a full page.
 func (g geometry) load() float64 { return -math.Log1p(-math.Pow(g.rate, 1/float64(g.hashes))) }
 
-// perKey is how many bits a key takes in a full page, collision marks included.
+// perKey returns the number of bits per key in a full page, including collision bits.
 func (g geometry) perKey() float64 {
 	return float64(g.hashes) / g.load() * (1 + 1/float64(g.region))
 }
 
-// keyBytes is about what Redis takes for a key besides the block of its value: name, object and entry.
+// keyBytes is about what Redis uses for a key besides the block of its value: name, object and
+// entry.
 const keyBytes = 100
 
-// bytesOf is what a page takes in Redis, both its strings.
+// bytesOf returns the memory that both strings of a page take in Redis.
 func bytesOf(p *favfilter.Page) int {
 	raw, marks := p.Encode()
 	return sizeClass(len(raw)+stringOverhead(len(raw))) + sizeClass(len(marks)+stringOverhead(len(marks))) + 2*keyBytes
 }
 
-// life is a page in the hands of somebody who follows a ledger: it is made anew when a removal could clear
-// too little, when it is full and when it is far too large. Nobody tidies it in the background.
+// life is a page of a caller that follows a ledger. It is rebuilt when a removal could clear too
+// few bits, when it is full, and when it is far too large. There is no background maintenance.
 type life struct {
 	geometry
 
@@ -58,7 +59,7 @@ type life struct {
 	tally
 }
 
-// tally is what happened.
+// tally counts events.
 type tally struct {
 	adds, removals        int
 	jammed, full, shrunk  int     // pages made anew, by why
@@ -132,7 +133,7 @@ func (l *life) take(i int) {
 	l.changed()
 }
 
-// changed makes the page anew if it has the wrong size.
+// changed rebuilds the page if it has the wrong size.
 func (l *life) changed() {
 	h := l.page.Header()
 	switch {
@@ -149,7 +150,7 @@ func (l *life) changed() {
 	l.changes++
 }
 
-// clearable is how many bits of h no other key can share, and how many it has in all.
+// clearable returns how many bits of h no other key can share, and how many bits h has in all.
 func clearable(p *favfilter.Page, h favfilter.Hash) (own, all int) {
 	s := p.Header().Shape
 	_, marks := p.Encode()
@@ -157,14 +158,14 @@ func clearable(p *favfilter.Page, h favfilter.Hash) (own, all int) {
 	return len(regions.Bitmap(marks[8:]).Clearable(nil, bits, uint32(s.Region))), len(bits)
 }
 
-// figures are what a simulation reports.
+// figures are the results of a simulation.
 type figures struct {
 	growth, churn, shrink tally
-	grown, churned        float64 // bytes an activity in Redis, at the end of growth and of churn
-	waits                 float64 // rebuilds that a removal waits for under churn, of 1,000, on the fullest page
+	grown, churned        float64 // bytes per activity in Redis, after growth and after churn
+	waits                 float64 // removals that need a rebuild under churn, of 1,000, on the fullest page
 }
 
-// simulatedSizes are numbers of keys of pages, all over the size classes.
+// simulatedSizes returns numbers of keys per page, spread over the size classes.
 func simulatedSizes() []int {
 	const n, least = 7, 2000
 	var sizes []int
@@ -174,7 +175,7 @@ func simulatedSizes() []int {
 	return sizes
 }
 
-// simulate lets pages grow, replaces half of their keys, and takes three quarters away.
+// simulate lets pages grow, replaces half of their keys, and removes three quarters of them.
 func simulate(g geometry) figures {
 	var f figures
 	sizes := simulatedSizes()

@@ -90,7 +90,7 @@ func TestWindowRefuses(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// brokenStore is a store that cannot be reached.
+// brokenStore is an unreachable store.
 type brokenStore struct{ favfilter.Store }
 
 func (brokenStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {

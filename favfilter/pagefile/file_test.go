@@ -16,8 +16,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Pages outlive the process with what they hold and when they expire. Those that keep
-// does not name do not.
+// Pages outlive the process with their keys and their expiry. Pages that keep does not select do
+// not.
 func TestPagesOutliveTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "odd ?name#%41.db")
@@ -70,7 +70,7 @@ func checkMode(t *testing.T, name string) {
 	}
 }
 
-// What changed more than two intervals before the process was killed is there.
+// The file has all changes made more than two intervals before the process was killed.
 func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -93,7 +93,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// An interval without changes writes nothing, and a change no page but its own.
+// An interval without changes writes nothing, and a change writes only its own page.
 func TestOnlyChangesAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -147,7 +147,7 @@ func TestDamagedRows(t *testing.T) {
 	})
 }
 
-// Files that cannot be read are set aside; the next one serves.
+// Unreadable files are set aside, and a new file works.
 func TestDamagedFiles(t *testing.T) {
 	for kind, damage := range map[string]func(content []byte) []byte{
 		"text":      func([]byte) []byte { return []byte(strings.Repeat("no database\n", 1000)) },
@@ -211,8 +211,8 @@ func garbage(content []byte, offset int) []byte {
 	return bad
 }
 
-// wantSetAside opens the file twice, the second time with what the first has left, and
-// returns how many pages were read before the damage was met.
+// wantSetAside opens the file twice, the second time with what the first has left. It returns the
+// number of pages that were read before the damage was detected.
 func wantSetAside(t *testing.T, name string, content []byte) (kept int) {
 	t.Helper()
 	x := open(t, name)

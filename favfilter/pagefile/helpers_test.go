@@ -52,7 +52,7 @@ func (j *journal) want(t *testing.T, lines ...string) {
 	}
 }
 
-// fixture is a memory kept in a file.
+// fixture is a memory saved in a file.
 type fixture struct {
 	t       *testing.T
 	name    string
@@ -128,7 +128,7 @@ func (x *fixture) add(id favfilter.PageID, i int) {
 	}
 }
 
-// has tells whether the page under id holds the key.
+// has reports whether the page under id holds the key.
 func (x *fixture) has(id favfilter.PageID, i int) bool {
 	page, _ := x.memory.Get(id)
 	return page != nil && page.Contains(key(i))

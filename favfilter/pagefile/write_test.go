@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// When the disk is full the pages stay in memory, and are written when there is room.
+// While the disk is full the pages stay in memory. They are written when there is space again.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -53,8 +53,7 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
-// A file that is damaged while it is open is set aside, and the memory is all there is to
-// write another.
+// A file that is damaged while it is open is set aside, and the memory is written to a new file.
 func TestDamagedWhileOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "pages.db")
@@ -87,7 +86,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 	})
 }
 
-// A stream of windows that come and go leaves a file of the size of those that are alive.
+// A stream of windows that come and go leaves a file of the size of the current windows.
 func TestEndlessStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -117,7 +116,7 @@ func TestEndlessStream(t *testing.T) {
 	})
 }
 
-// When most of the pages go, the file gets smaller.
+// When most of the pages are removed, the file gets smaller.
 func TestFileShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -163,7 +162,7 @@ func TestLongManyPages(t *testing.T) {
 	x.close()
 }
 
-// What was flushed is there after a kill, and what was removed is not.
+// After a kill, the file has the flushed pages and not the removed ones.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))

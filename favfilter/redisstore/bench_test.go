@@ -48,7 +48,7 @@ func benchStore(b *testing.B) (favfilter.Store, favfilter.PageID, *pinged) {
 	return s, id, &pinged{b: b, client: client}
 }
 
-// resetPage puts a page of 8 KiB with 2,000 keys in place of what stands there.
+// resetPage replaces the stored page by one of 8 KiB with 2,000 keys.
 func resetPage(b *testing.B, s favfilter.Store, id favfilter.PageID) {
 	b.Helper()
 	loaded, err := s.Load(b.Context(), []favfilter.PageID{id})

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// dialCluster returns a guarded client of its own.
+// dialCluster returns a separate guarded client.
 func dialCluster(t testing.TB, addrs []string) *redis.ClusterClient {
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -86,7 +86,8 @@ func replicated(t testing.TB, servers ...*redistest.Server) {
 	for _, server := range servers {
 		eventually(t, "having it on a replica", func() error {
 			pipe := server.Client().Pipeline()
-			pipe.Ping(t.Context()) // WAIT is for what was there when the connection's last command ran
+			// WAIT waits for the writes that precede the last command of the connection.
+			pipe.Ping(t.Context())
 			replicas := pipe.Do(t.Context(), "WAIT", 1, 1000)
 			_, err := pipe.Exec(t.Context())
 			if err == nil && replicas.Val() != int64(1) {
@@ -97,8 +98,8 @@ func replicated(t testing.TB, servers ...*redistest.Server) {
 	}
 }
 
-// writer takes pages from sequence to sequence, adding one key at each, as one batch for
-// all its pages. Where a page has fallen back, it goes on from there.
+// writer advances pages from sequence to sequence, and adds one key at each, as one batch for all
+// its pages. If a page has fallen back to an earlier sequence, the writer continues from there.
 type writer struct {
 	store favfilter.Store
 	ids   []favfilter.PageID
@@ -143,8 +144,8 @@ func (w *writer) round(ctx context.Context, t testing.TB) error {
 	return errors.Join(errs...)
 }
 
-// underLoad runs do beside writers of ids, each of every n-th page, which then go a few
-// rounds further. It returns the writers.
+// underLoad runs do while writers write the pages of ids, each writer every n-th page. Afterwards
+// the writers do a few more rounds. underLoad returns the writers.
 func underLoad(t *testing.T, store favfilter.Store, ids []favfilter.PageID, writers int, do func()) []*writer {
 	t.Helper()
 	done := make(chan struct{})
@@ -192,7 +193,7 @@ func wantWhole(t *testing.T, store favfilter.Store, writers []*writer) {
 	}
 }
 
-// Slots move to another node and back, with the pages in them, and nobody notices.
+// Slots move to another node and back, together with their pages: no call fails.
 func TestResharding(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, 0)
@@ -235,8 +236,8 @@ func TestResharding(t *testing.T) {
 	}
 }
 
-// A replica takes its primary's place, in order or by force. By force, writes may be
-// lost; what is left is whole.
+// A replica replaces its primary, either in order or by force. By force, writes may be lost, but
+// the remaining pages are intact.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -278,8 +279,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A node dies, or hangs: its pages fail, soon at once, the others do not, and a replica
-// that takes its place is found.
+// A node dies or hangs. Calls on its pages fail, soon at once, and calls on other pages do not. The
+// store finds a replica that replaces the node.
 func TestNodeLost(t *testing.T) {
 	t.Parallel()
 	for _, lose := range []struct {

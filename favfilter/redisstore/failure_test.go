@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// calls are the calls of s on the page, by script and by compare-and-swap.
+// calls returns the calls of s on the page, by script and by compare-and-swap.
 func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]func(context.Context) error {
 	h := newPage(t, id.Number, shapeFor(t, 100)).Header()
 	h.Sequence = 1000
@@ -76,8 +76,8 @@ func TestServerDown(t *testing.T) {
 	}
 }
 
-// A server that takes connections and never answers: without the deadline of the
-// context the calls would hang.
+// A server accepts connections and never answers. Without the deadline of the context, the calls
+// would hang.
 func TestDeadline(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,9 +95,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Something else than a string under a page's name is as good as nothing: without
-// bits the page is missing, without marks it is torn, and a replacement takes its
-// place.
+// A value that is not a string counts as missing. Without bits the page is missing, without its
+// collision bitmap it is torn, and a replacement overwrites the value.
 func TestWrongType(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for which, want := range map[string]favfilter.State{"bits": favfilter.Missing, "regions": favfilter.Torn} {
@@ -155,7 +154,7 @@ func TestFailureOfOnePage(t *testing.T) {
 	}
 }
 
-// Memory has run out: the server refuses the change and the page stays.
+// The server is out of memory: it refuses the change, and the page stays.
 func TestOutOfMemory(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := openStore(t, client, "oom")
@@ -183,7 +182,7 @@ func TestOutOfMemory(t *testing.T) {
 	wantKeys(t, s, []favfilter.PageID{id}, 1)
 }
 
-// A page of another number is foreign, to the script as to a compare-and-swap.
+// A page with another number is foreign, both to the script and to a compare-and-swap.
 func TestPageOfAnotherNumber(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := openStore(t, client, "damage")
@@ -201,8 +200,7 @@ func TestPageOfAnotherNumber(t *testing.T) {
 	}
 }
 
-// A string cut short past its header makes a page torn, though BITFIELD would make it
-// longer again.
+// A string cut off after its header makes a page torn, even though BITFIELD would extend it again.
 func TestStringsCutShort(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, which := range []string{"bits", "regions"} {

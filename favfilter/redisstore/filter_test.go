@@ -121,7 +121,7 @@ func TestFilterOpenedWithOtherSettings(t *testing.T) {
 	openFilter(t, openStore(t, client, "other-name"), favfilter.Config{Capacity: 5})
 }
 
-// A page lost is empty and made anew; one damaged is an error of every call, until
+// A lost page is empty, and Add creates it again. A damaged page makes every call fail until
 // somebody deletes it.
 func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	client := redistest.Start(t).Client()
@@ -166,7 +166,7 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	}
 }
 
-// A filter of another format version is refused, however it is met: it cannot be made anew.
+// Every call refuses a filter of another format version: it cannot be rebuilt.
 func TestFilterOfAnotherFormat(t *testing.T) {
 	client := redistest.Start(t).Client()
 	f := openFilter(t, openStore(t, client, "old"), favfilter.Config{Capacity: 1000, Pages: 1})
@@ -207,8 +207,8 @@ func must(t testing.TB, cmd redis.Cmder) {
 	}
 }
 
-// Writers in several processes, each with a client and a store of its own, by script
-// and by compare-and-swap on the same page: none loses a key of another.
+// Writers in several processes, each with its own client and store, change the same page by script
+// and by compare-and-swap: no key is lost.
 func TestFilterRacing(t *testing.T) {
 	server := redistest.Start(t)
 	const writers, rounds = 8, 25
@@ -250,8 +250,8 @@ func TestFilterRacing(t *testing.T) {
 	}
 }
 
-// Writers in several processes make one page grow, by batches of one key and of many: none
-// loses a key, also those whose swap another overtakes.
+// Writers in several processes make one page grow, by batches of one key and of many. No key is
+// lost, even if other writers overtake a swap.
 func TestFilterRacingGrowth(t *testing.T) {
 	server := redistest.Start(t)
 	const writers, rounds = 6, 30
@@ -285,7 +285,7 @@ func TestFilterRacingGrowth(t *testing.T) {
 	}
 }
 
-// A filter in Redis is counted and copied into memory. The copy goes on without Redis.
+// A filter in Redis is counted and copied into memory. The copy works without Redis.
 func TestFilterCountedAndCopied(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

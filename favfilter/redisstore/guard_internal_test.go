@@ -119,7 +119,7 @@ func TestGuardProbes(t *testing.T) {
 	})
 }
 
-// A probe that is called off leaves the next command to find out.
+// After a cancelled probe, the next command probes the node.
 func TestGuardProbeCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -169,7 +169,7 @@ func TestGuardCounts(t *testing.T) {
 	}
 }
 
-// Only failures in a row count, and a reply, if an error, ends the row.
+// Only successive failures count. A reply ends the succession, even if it is an error.
 func TestGuardCountsInARow(t *testing.T) {
 	n := newNode()
 	for range 10 {
@@ -183,7 +183,7 @@ func TestGuardCountsInARow(t *testing.T) {
 	}
 }
 
-// A command that panics leaves no probe open.
+// A command that panics does not leave a probe pending.
 func TestGuardPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -206,7 +206,7 @@ func TestGuardPanic(t *testing.T) {
 	})
 }
 
-// TestBreakersOpen is what is told of the breakers of a client, from the first failure to the node being gone.
+// TestBreakersOpen checks what Breakers reports, from the first failure until the node is gone.
 func TestBreakersOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
@@ -245,7 +245,7 @@ func TestBreakersOpen(t *testing.T) {
 	}
 }
 
-// The topology is read again at most once in each pause, however many ask at once.
+// The topology is reloaded at most once per pause, however many callers request it.
 func TestAtMostEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done atomic.Int32
@@ -269,8 +269,8 @@ func TestAtMostEach(t *testing.T) {
 	})
 }
 
-// A breaker of reads that lets a command try is not left waiting for it where the breaker of the node
-// stops the command.
+// The breaker for reads lets one command through to probe, but the breaker of the node stops it.
+// The breaker for reads then does not keep waiting for that command.
 func TestGuardTriesReadsAfterTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -296,7 +296,7 @@ func TestGuardTriesReadsAfterTheNode(t *testing.T) {
 	})
 }
 
-// Only a reply tells of a script's command that was refused.
+// Only a reply can report that a command in a script was refused.
 func TestRefusalIsAReply(t *testing.T) {
 	const text = "ERR Error running script (call to f_1): @user_script:1: -READONLY "
 	if !isRefusal(serverError(text)) || isRefusal(errors.New(text)) {
@@ -329,8 +329,8 @@ func (n *node) pipeline(a access) bool {
 	return n.sent > before
 }
 
-// TestGuardRefusals is which commands are still sent to a node that answered five reads, or five
-// writes, with an error.
+// TestGuardRefusals checks which commands are still sent to a node that answered five reads, or
+// five writes, with an error.
 func TestGuardRefusals(t *testing.T) {
 	const none = neither
 	for text, stops := range map[string]access{
@@ -386,7 +386,7 @@ func TestGuardRefusals(t *testing.T) {
 	}
 }
 
-// A node that answers one page of a pipeline does not refuse all.
+// A node that answers for one page of a pipeline does not refuse all commands.
 func TestGuardRefusesSome(t *testing.T) {
 	n := newNode()
 	ctx := context.WithValue(context.Background(), callKey{}, &call{access: reads})
@@ -403,8 +403,8 @@ func TestGuardRefusesSome(t *testing.T) {
 	}
 }
 
-// A cluster client may repeat by itself what one node put off at another node, and what is
-// redirected, but not at the same node.
+// A cluster client may resend commands to another node after one node put them off or redirected
+// them, but it may not resend them to the same node.
 func TestGuardStopsRepetition(t *testing.T) {
 	one, other := newNode(), newNode()
 	for text, stopped := range map[string]bool{

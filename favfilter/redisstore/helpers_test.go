@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// identity is that of all test pages.
+// identity returns the identity of all test pages.
 func identity() favfilter.Identity {
 	return favfilter.Identity{Seed: 42, Pages: 64, Incarnation: 7}
 }
@@ -31,8 +31,8 @@ func openStore(t testing.TB, client redis.UniversalClient, name string) *redisst
 	return s
 }
 
-// dial returns a client of its own for addr that honours deadlines, and neither
-// retries nor has time limits of its own: what it does is what the test says.
+// dial returns a separate client for addr that honours deadlines. It does not retry and has no
+// timeouts of its own, so the test controls what it does.
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -67,7 +67,7 @@ func shapeFor(t testing.TB, capacity int) favfilter.Shape {
 	return s
 }
 
-// create puts an empty page for capacity keys in each place.
+// create stores an empty page for capacity keys under each ID.
 func create(t testing.TB, s favfilter.Store, capacity int, ids ...favfilter.PageID) {
 	t.Helper()
 	for _, id := range ids {
@@ -91,7 +91,7 @@ func pageIDs(n uint32) []favfilter.PageID {
 	return ids
 }
 
-// addOne is a batch for each page that adds the n-th key, at sequence n.
+// addOne returns a batch for each page that adds the n-th key at sequence n.
 func addOne(ids []favfilter.PageID, n uint64) []favfilter.Batch {
 	batches := make([]favfilter.Batch, len(ids))
 	for i, id := range ids {
@@ -140,8 +140,8 @@ func wantKeys(t testing.TB, s favfilter.Store, ids []favfilter.PageID, n int) {
 	}
 }
 
-// commandsOf returns what commands do makes the server run, scripts' own commands
-// included, without those of connecting and of asking.
+// commandsOf returns the commands that the server runs because of do. They include commands in
+// scripts, but not those for connecting and for asking the server.
 func commandsOf(server *redistest.Server, do func()) map[string]int64 {
 	before := server.CommandStats()
 	do()

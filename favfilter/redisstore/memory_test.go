@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A page takes all of the block that the server's allocator gives it: one byte more
-// would take a larger one.
+// A page takes the whole block that the server's allocator gives it: one more byte would take a
+// larger block.
 func TestPagesFillTheirBlocks(t *testing.T) {
 	client := redistest.Start(t).Client()
 	info, err := client.Info(t.Context(), "memory").Result()

@@ -36,8 +36,8 @@ func dialSentinel(t testing.TB, s *redistest.Sentinel) *redis.Client {
 	return client
 }
 
-// The primary ends in one of several ways, under load. What is left is whole, the new
-// primary is found, and the loss shows in the epoch.
+// The primary ends in several ways, under load. The remaining pages are intact, the client finds
+// the new primary, and the epoch shows the loss.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *redistest.Sentinel, *redistest.Server){
@@ -80,8 +80,8 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// Answers are cut off after any number of bytes: what was applied is told apart from what
-// was not when the batches are sent again.
+// Answers are cut off after any number of bytes. When the batches are resent, the results show
+// which of them were applied before.
 func TestAnswersCutShort(t *testing.T) {
 	t.Parallel()
 	proxy := proxytest.Start(t, redistest.Start(t).Addr())
@@ -124,8 +124,8 @@ func TestAnswersCutShort(t *testing.T) {
 	}
 }
 
-// A partition that does not say so: calls end with their deadlines, then at once, and when
-// it is over they work again.
+// A network partition drops packets silently. Calls end at their deadlines, then fail at once, and
+// work again when it is over.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	proxy := proxytest.Start(t, redistest.Start(t).Addr())
@@ -161,7 +161,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A server that was given up and comes back is used again, on new connections.
+// A server that was given up and comes back is used again, over new connections.
 func TestGivenUpAndBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A user who may not count marks looks at pages all the same.
+// A user without permission to count collision bits can peek at pages.
 func TestPeekWithoutCounting(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, server.Client(), "uncounted")

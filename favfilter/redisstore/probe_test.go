@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// probes is how many keys a probe of these tests looks for: 20,000 ids of a feed by four kinds.
+// probes is the number of keys in a probe of these tests: 20,000 IDs of a feed, by four kinds.
 const probes = 80_000
 
 // sent counts the pipelines that a client sends, and their commands.
@@ -44,7 +44,7 @@ func largePage(t testing.TB, s *redisstore.Store, id favfilter.PageID) favfilter
 	return page.Header()
 }
 
-// A probe whose caller has gone sends nothing more.
+// A probe whose context has ended sends nothing more.
 func TestProbeLooksAtItsContext(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, server.Client(), "probe")

@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// The names of a page's strings are part of the format: another version, or another
-// tool, finds them by these names.
+// The names of a page's strings are part of the format: other versions and other tools find the
+// strings by these names.
 func TestKeyNames(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, server.Client(), "golden.name-1_A")
@@ -52,8 +52,7 @@ func TestNewRefusesNames(t *testing.T) {
 	}
 }
 
-// What each call costs in commands. The scripts are known to the server, but for
-// the first case.
+// The number of commands of each call. The server knows the scripts, except in the first case.
 func TestCommands(t *testing.T) {
 	server := redistest.Start(t)
 	parts := []favfilter.PageID{{Number: 1}, {Number: 1, Part: "w1"}, {Number: 1, Part: "w2"}, {Number: 1, Part: "absent"}}
@@ -236,8 +235,8 @@ func TestArgumentsAreBounded(t *testing.T) {
 	}
 }
 
-// Pages and sequences beyond what a double holds exactly as an integer part of
-// bytes: the script compares and counts them right.
+// The script compares and counts sequences correctly at the ends of a byte, of 32 bits and of the
+// allowed range.
 func TestLargestSequences(t *testing.T) {
 	s := openStore(t, redistest.Start(t).Client(), "sequences")
 	for i, start := range []uint64{1<<8 - 1, 1<<32 - 1, favfilter.MaxSequence - 3} {

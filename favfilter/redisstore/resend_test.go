@@ -64,7 +64,7 @@ func (a *answer) answer(cmds []redis.Cmder) error {
 	return cmds[0].Err()
 }
 
-// What a server puts off is sent again, that alone, and takes effect once.
+// Only the commands that a server puts off are resent, and each takes effect once.
 func TestPutOff(t *testing.T) {
 	server := redistest.Start(t)
 	for i, text := range []string{
@@ -81,7 +81,8 @@ func TestPutOff(t *testing.T) {
 		s := openStore(t, client, fmt.Sprint("putoff-", i))
 		ids := pageIDs(4)
 		create(t, s, 100, ids...)
-		wantAll(t, s.Apply(t.Context(), addOne(ids[:1], 9)), favfilter.Behind) // the scripts are known from now on
+		// This call makes the scripts known to the server.
+		wantAll(t, s.Apply(t.Context(), addOne(ids[:1], 9)), favfilter.Behind)
 		if _, err := s.Peek(t.Context(), ids[:1]); err != nil {
 			t.Fatal(err)
 		}
@@ -132,9 +133,9 @@ func TestNotPutOff(t *testing.T) {
 	}
 }
 
-// A server that puts off for ever is asked for a second, reads for a quarter of one, or as long as
-// the context leaves time; its answer is the error. Nothing here reaches the server, so the clock is
-// the bubble's.
+// A server that puts commands off for ever is retried for a second, reads for a quarter of that, or
+// for as long as the context leaves time. The error is the server's reply. Nothing here reaches a
+// server, so the test uses the clock of its bubble.
 func TestPutOffForEver(t *testing.T) {
 	client := dial(t, redistest.Start(t).Addr())
 	s := openStore(t, client, "ever")
@@ -167,9 +168,9 @@ func TestPutOffForEver(t *testing.T) {
 	})
 }
 
-// A page whose slot puts commands off for as long as a call waits is left alone for a second. Then
-// one command is sent, and not again, and what it is answered decides. Other pages, and other
-// commands for the page, are sent as ever.
+// If the slot of a page puts commands off for as long as a call waits, no commands for it are sent
+// for a second. Then one command is sent, without retries, and its reply decides. Other pages, and
+// other commands for the page, are sent as usual.
 func TestSlotStuck(t *testing.T) {
 	client := dial(t, redistest.Start(t).Addr())
 	s := openStore(t, client, "stuck")

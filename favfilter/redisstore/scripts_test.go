@@ -12,8 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A server that has forgotten its scripts is told them again, once for each page
-// that met it so.
+// A server that has lost its scripts gets them again, once for each page that needed them.
 func TestScriptFlush(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -33,8 +32,8 @@ func TestScriptFlush(t *testing.T) {
 	wantKeys(t, s, ids, 2)
 }
 
-// The scripts go missing between the commands of one pipeline: those before have
-// taken effect and are not sent again, those after are.
+// The scripts disappear between the commands of one pipeline. Earlier commands took effect and are
+// not resent; later ones are resent.
 func TestScriptFlushWithinAPipeline(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())
@@ -76,9 +75,8 @@ func TestScriptFlushWithinAPipeline(t *testing.T) {
 	wantKeys(t, s, ids, 3)
 }
 
-// The server dies between the commands of one pipeline and comes back, with its
-// data but without its scripts. What was cut off is told so, and a repetition
-// applies just that.
+// The server dies between the commands of one pipeline and comes back with its data, but without
+// its scripts. The commands cut off fail, and a repetition applies only those.
 func TestRestartWithinAPipeline(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	client := dial(t, server.Addr())

@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A server that refuses the sign-in, or takes no more connections, is an error of every call, and no empty answer; a
-// guarded client gives it up.
+// If a server refuses the sign-in, or accepts no more connections, every call fails instead of
+// returning an empty answer. The breaker of a guarded client then opens.
 func TestSignInRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -31,7 +31,8 @@ func TestSignInRefused(t *testing.T) {
 		says   string
 	}{
 		"wrong password": {single(redis.Options{Addr: server.Addr(), Username: "nobody", Password: "x"}), "WRONGPASS"},
-		"too many":       {single(redis.Options{Addr: full.Addr()}), ""}, // or that the connection is closed
+		// The error may also be that the connection is closed.
+		"too many": {single(redis.Options{Addr: full.Addr()}), ""},
 		"of a cluster": {func() redis.UniversalClient {
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "nobody", Password: "x", MaxRedirects: 1})
 		}, "WRONGPASS"},
@@ -66,7 +67,7 @@ func TestSignInRefused(t *testing.T) {
 	}
 }
 
-// A reader does not ask again what a replica puts off: somebody else is to be asked.
+// A reader does not retry a command that a replica puts off: the caller asks another server.
 func TestReaderAsksOnce(t *testing.T) {
 	client := dial(t, redistest.Start(t).Addr())
 	a := &answer{err: reply("LOADING Redis is loading the dataset in memory"), times: -1}

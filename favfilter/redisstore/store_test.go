@@ -31,7 +31,7 @@ func TestStoreBehindSentinel(t *testing.T) {
 	runSuite(t, dialSentinel(t, redistest.StartSentinel(t, 1, 1)), false)
 }
 
-// The network is slow, and answers do not come in the order of calls.
+// The network is slow, and answers arrive in another order than the calls.
 func TestStoreFarAway(t *testing.T) {
 	t.Parallel()
 	proxy := proxytest.Start(t, redistest.Start(t).Addr())

@@ -23,8 +23,8 @@ func wantAsk(t *testing.T, s *stuck, kind string, page uint32, works, sent bool)
 	}
 }
 
-// Commands of one kind for one page stop for a pause; then one caller in each pause tries, until one
-// is answered.
+// Commands of one kind for one page stop for a pause. Then one caller per pause retries, until a
+// command is answered.
 func TestStuck(t *testing.T) {
 	for _, answer := range []error{errTryAgain, errNotServed} {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// A slot is served again when it answers, if with another error. A connection that fails says nothing
-// of it.
+// A slot is served again when it answers, even with another error. A failed connection does not
+// count.
 func TestStuckEnds(t *testing.T) {
 	for answer, ends := range map[error]bool{
 		nil: true, serverError("OOM command not allowed"): true,
@@ -73,7 +73,8 @@ func TestStuckEnds(t *testing.T) {
 	wantAsk(t, &s, "load", 1, true, true)
 }
 
-// What is noted is bounded. Pages beyond that are asked for as usual, and those noted stay so.
+// The number of noted pages is bounded. Commands for further pages are sent as usual, and noted
+// pages stay noted.
 func TestStuckIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stuck

@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A writer by script is faster than a compare-and-swap and may overtake it every time.
-// The large batch takes effect all the same, each key once.
+// A writer that uses a script is faster than a compare-and-swap and may overtake it every time. The
+// large batch still takes effect, and each key once.
 func TestSwapOvertaken(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())
@@ -65,8 +65,8 @@ func TestSwapOvertaken(t *testing.T) {
 	}
 }
 
-// overtaken makes each of the first n reads of a page that has grown too old at once: another
-// writer swaps it. It returns the two writers.
+// overtaken makes each of the first n reads of a page that has grown stale at once: another writer
+// swaps the page. It returns the two writers.
 func overtaken(t *testing.T, id favfilter.PageID, n int) (slow, fast favfilter.Store) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -90,8 +90,8 @@ func overtaken(t *testing.T, id favfilter.PageID, n int) (slow, fast favfilter.S
 	return slow, fast
 }
 
-// A page that has grown is swapped by all its writers. One that is overtaken again and again
-// gets its turn, each key takes effect once, and nothing is lost.
+// All writers swap a page that has grown. A writer that is overtaken again and again eventually
+// succeeds, each key takes effect once, and no key is lost.
 func TestSwapOfAGrownPageOvertaken(t *testing.T) {
 	id := favfilter.PageID{Number: 5}
 	const overtakes, n = 12, 300 // more than the rounds before the batch is cut in steps
@@ -123,7 +123,7 @@ func TestSwapOfAGrownPageOvertaken(t *testing.T) {
 	}
 }
 
-// Who is overtaken for as long as there is time changes nothing, and is told so.
+// A writer that is overtaken until its time is up changes nothing, and gets an error.
 func TestSwapOfAGrownPageAlwaysOvertaken(t *testing.T) {
 	id := favfilter.PageID{Number: 5}
 	slow, fast := overtaken(t, id, 1_000_000)
