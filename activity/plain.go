@@ -85,7 +85,6 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 			lifecycle: newLifecycle(ctx), store: c.Store, kinds: common.Kinds, now: c.Now, log: common.Logger,
 			rate:    common.FalsePositiveRate,
 			keyRate: common.FalsePositiveRate / float64(common.Kinds.lookups()),
-			outage:  "feeds fail",
 		},
 		persist: common.Persist,
 	}

@@ -31,7 +31,6 @@ type reader struct {
 	searches  sync.Pool   // of *Search
 	storeDown atomic.Bool // the last call to the store failed
 	unread    episode     // pages cannot be read
-	outage    string      // effect of that on feeds, for the log
 }
 
 // Pages returns the number of pages that the filter was created with. For the current number, see
@@ -106,7 +105,11 @@ func (r *reader) noteStore(ctx context.Context, err error) {
 	r.storeDown.Store(err != nil)
 	switch {
 	case err != nil && r.unread.failed(r.elapsed()):
-		r.log.ErrorContext(ctx, "pages cannot be read: "+r.outage, "error", err)
+		if r.identity.Incarnation == 0 { // of no ledger
+			r.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
+			return
+		}
+		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
 	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
 		r.log.InfoContext(ctx, "pages can be read again")
 	}

@@ -262,7 +262,6 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 			now:       c.Now,
 			log:       c.Logger,
 			survey:    newSurvey(id.Pages),
-			outage:    "feeds come from the ledger",
 		},
 		ledger:     c.Ledger,
 		replica:    c.Replica,

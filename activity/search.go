@@ -44,7 +44,7 @@ func (s *Search) Hash(target Target, id string) {
 	ids.end = len(s.hashes)
 }
 
-// Run tests all hashed ids against the first kinds kinds of the View.
+// Run tests all hashed ids against the View's kinds 0 to kinds-1.
 func (s *Search) Run(kinds int) {
 	n := len(s.hashes)
 	s.hits = slices.Grow(s.hits[:0], n)[:n]

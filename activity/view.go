@@ -141,8 +141,8 @@ func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loade
 	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
 }
 
-// readPage is read for a user on the given page, of which moves moves are known. known reports
-// whether the process's state of the ledger is current.
+// readPage is read for a user on the given page, with the number of moves that the process knows of.
+// known reports whether the process's state of the ledger is current.
 func (r *Recorder) readPage(
 	ctx context.Context, v *View, page, moves uint32, known bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
