@@ -189,6 +189,18 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// Windows stay when the ledger is restored, which gives it another incarnation.
+func TestWindowsOutliveARestoredLedger(t *testing.T) {
+	store, now := &favfilter.Memory{}, time.Now()
+	c := config(store)
+	c.Identity.Incarnation = 5
+	record(t, open(t, c), "seen", 1, now, "a")
+	c.Identity.Incarnation = 6
+	if w := read(t, open(t, c), store, "seen", 1, now); !w.Contains(key("a")) {
+		t.Error("what was recorded before the ledger was restored is gone")
+	}
+}
+
 // slow is a store in which something happens right after a read.
 type slow struct {
 	favfilter.Store

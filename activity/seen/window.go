@@ -15,7 +15,7 @@ type Window struct {
 	windows *Windows
 	ring    ring
 	kind    string
-	user    uint64
+	id      favfilter.PageID
 	now     time.Time
 	loaded  []favfilter.Loaded // of ring.Pages
 	pages   []*favfilter.Page  // the usable pages of loaded; nil where one is not usable
@@ -28,22 +28,21 @@ type Window struct {
 // Window returns the user's window of a kind at the time now. If the window is in the cache, it is
 // complete already; see [Window.Held].
 func (ws *Windows) Window(kind string, user uint64, now time.Time) *Window {
-	w := &Window{windows: ws, ring: ws.rings[kind], kind: kind, user: user, now: now}
+	w := &Window{windows: ws, ring: ws.rings[kind], kind: kind, id: ws.id(kind, user), now: now}
 	if ws.cache == nil {
 		return w
 	}
-	id := ws.id(kind, user)
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.written, w.begun = ws.written[group(id)], time.Now()
-	value, ok := ws.cache.Get(id)
+	w.written, w.begun = ws.written[group(w.id)], time.Now()
+	value, ok := ws.cache.Get(w.id)
 	if !ok {
 		return w
 	}
 	held, _ := value.(*Window)
 	from, _ := w.ring.Span(0, now)
 	if was, _ := held.ring.Span(0, held.now); !was.Equal(from) || ws.overlook > 0 && w.begun.Sub(held.begun) > ws.overlook {
-		ws.cache.Drop(id)
+		ws.cache.Drop(w.id)
 		return w
 	}
 	w.loaded, w.pages, w.held = held.loaded, held.pages, true
@@ -55,7 +54,7 @@ func (w *Window) Held() bool { return w.held }
 
 // Pages returns the ids of the pages to read for Fill, the newest part first.
 func (w *Window) Pages() []favfilter.PageID {
-	return w.ring.Pages(w.windows.id(w.kind, w.user), w.now)
+	return w.ring.Pages(w.id, w.now)
 }
 
 // Fill takes the window's pages from the beginning of loaded, and returns the rest. A damaged part
@@ -88,12 +87,11 @@ func (w *Window) hold() {
 			bytes += int(page.Size().Bytes) + perPage
 		}
 	}
-	id := ws.id(w.kind, w.user)
 	held := *w
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.written[group(id)] == w.written {
-		ws.cache.Put(id, &held, bytes)
+	if ws.written[group(w.id)] == w.written {
+		ws.cache.Put(w.id, &held, bytes)
 	}
 }
 
@@ -122,7 +120,7 @@ type Part struct {
 	ID        favfilter.PageID
 	Page      *favfilter.Page // nil: there is none that may be used
 	Damage    error           // of the page; nil: none
-	From      time.Time       // time of the earliest keys in it
+	From      time.Time       // its keys were recorded at that time or later
 	Before    time.Time       // its keys were recorded before that
 	Forgotten time.Time       // when it is removed
 }
@@ -143,6 +141,6 @@ func (w *Window) Parts() []Part {
 // Add records keys in one write, based on what was just read of the window. Errors are those of the
 // store or of ctx; the keys may or may not be recorded then.
 func (w *Window) Add(ctx context.Context, keys []favfilter.Hash) error {
-	_, err := w.windows.add(ctx, w.kind, w.user, w.now, keys, w.loaded)
+	_, err := w.windows.add(ctx, w.kind, w.id, w.now, keys, w.loaded)
 	return err
 }

@@ -102,28 +102,34 @@ func (ws *Windows) id(kind string, user uint64) favfilter.PageID {
 
 // Batch holds keys to be recorded in any number of windows. The zero value is empty.
 type Batch struct {
-	byID  map[favfilter.PageID]*write
-	order []*write
+	writes map[owned]*write
+	order  []*write
+}
+
+// owned names a window: one user's of one kind.
+type owned struct {
+	kind string
+	user uint64
 }
 
 // write holds the keys of one window.
 type write struct {
-	kind string
-	user uint64
+	owned
+
 	keys []favfilter.Hash
 	at   []int
 }
 
 // Add adds a key to be recorded in a user's window. [Windows.Record] returns at if the key is new.
 func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, at int) {
-	id := favfilter.PageID{Part: kind + "-" + strconv.FormatUint(user, 16)}
-	if b.byID == nil {
-		b.byID = make(map[favfilter.PageID]*write)
+	if b.writes == nil {
+		b.writes = make(map[owned]*write)
 	}
-	w := b.byID[id]
+	of := owned{kind, user}
+	w := b.writes[of]
 	if w == nil {
-		w = &write{kind: kind, user: user}
-		b.byID[id] = w
+		w = &write{owned: of}
+		b.writes[of] = w
 		b.order = append(b.order, w)
 	}
 	w.keys = append(w.keys, key)
@@ -140,7 +146,7 @@ func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh [
 	group.SetLimit(writers)
 	for _, w := range b.order {
 		group.Go(func() error {
-			added, err := ws.add(ctx, w.kind, w.user, now, w.keys, nil)
+			added, err := ws.add(ctx, w.kind, ws.id(w.kind, w.user), now, w.keys, nil)
 			mu.Lock()
 			defer mu.Unlock()
 			for n, isNew := range added {
@@ -151,14 +157,14 @@ func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh [
 			return err
 		})
 	}
-	return fresh, group.Wait()
+	err = group.Wait() // before fresh is read
+	return fresh, err
 }
 
 // add writes to one window. loaded is what was just read of it, or nil.
 func (ws *Windows) add(
-	ctx context.Context, kind string, user uint64, now time.Time, keys []favfilter.Hash, loaded []favfilter.Loaded,
+	ctx context.Context, kind string, id favfilter.PageID, now time.Time, keys []favfilter.Hash, loaded []favfilter.Loaded,
 ) (fresh []bool, err error) {
-	id := ws.id(kind, user)
 	fresh, err = ws.rings[kind].Add(ctx, id, now, keys, loaded)
 	ws.wrote(id) // also where it failed: it may have taken effect
 	if err != nil {
