@@ -48,9 +48,9 @@ type Bulk struct {
 type bulkPage struct {
 	sequence uint64
 	keys     []favfilter.Hash
-	// anew is set if the page must be rebuilt from the ledger: another writer changed it too, or a
+	// rebuild is set if the page must be rebuilt from the ledger: another writer changed it too, or a
 	// row of it was removed.
-	anew bool
+	rebuild bool
 }
 
 // NewBulk returns a new Bulk.
@@ -194,7 +194,7 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	case page == nil:
 		return false, nil
 	}
-	if page.anew = page.anew || !changed || p.Sequence != page.sequence+1 || len(p.Removed) > 0; page.anew {
+	if page.rebuild = page.rebuild || !changed || p.Sequence != page.sequence+1 || len(p.Removed) > 0; page.rebuild {
 		b.keys -= len(page.keys)
 		page.keys, page.sequence = nil, p.Sequence
 		return true, nil
@@ -299,7 +299,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if p.anew {
+	if p.rebuild {
 		return r.remake(ctx, number, p.sequence, "bulk")
 	}
 	page, err := r.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.Standing{Sequence: p.sequence})

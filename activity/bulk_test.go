@@ -321,12 +321,12 @@ func TestBulkIsLeftAlone(t *testing.T) {
 		must(t, err)
 		must(t, g.pollOnce(t.Context(), g.newPoll()))
 		if found, standings := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(standings) > 0 {
-			t.Errorf("the scrub looked at %d pages, and would make these anew: %+v", lookedAt(standings), found)
+			t.Errorf("the scrub looked at %d pages, and would rebuild these: %+v", lookedAt(standings), found)
 		}
 	}
 	must(t, b.Finish(t.Context()))
 	if found, standings := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(standings) != 8 {
-		t.Errorf("after Finish the scrub looked at %d pages of 8, and would make these anew: %+v", lookedAt(standings), found)
+		t.Errorf("after Finish the scrub looked at %d pages of 8, and would rebuild these: %+v", lookedAt(standings), found)
 	}
 	g.losePages(t)
 	if found, _ := g.inspect(g.allPages(t)); len(found) != 8 {

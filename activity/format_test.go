@@ -63,8 +63,7 @@ func newFormatTwo(t *testing.T, pages uint32) (*rig, *formatTwo) {
 	return g, &formatTwo{g, server.Client()}
 }
 
-// Pages of format version 2 are made anew by whoever reads, writes or scrubs them, and never
-// believed.
+// Readers, writers and the scrub rebuild pages of format version 2. None of them believes such a page.
 func TestPagesOfFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 4)
 	var log bytes.Buffer
@@ -96,7 +95,7 @@ func TestPagesOfFormatTwo(t *testing.T) {
 	g.wantWhole(t)
 	g.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 1000), 1000)
 	rebuildAll()
-	g.stats.amiss = nil
+	g.stats.faults = nil
 	g.scrubAll()
 	g.wantWhole(t)
 	if s := g.Stats(); s.Found["foreign"] != 4 || len(s.Found) != 1 {
@@ -110,7 +109,7 @@ func TestPagesOfFormatTwo(t *testing.T) {
 	}
 }
 
-// A process of the version before runs beside: each makes anew what the other has made, before and
+// A process of the version before runs beside: each rebuilds what the other has built, before and
 // after each write.
 func TestBesideFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 1)
@@ -170,7 +169,7 @@ func TestWindowsOfFormatTwo(t *testing.T) {
 	g.want(t, "1", "seen", "r", Direct)
 }
 
-// A filter without a ledger of format version 2 is refused: nothing can make it anew.
+// A filter without a ledger of format version 2 is refused: nothing can rebuild it.
 func TestWithoutLedgerOfFormatTwo(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisStore(t, server)

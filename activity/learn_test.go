@@ -176,7 +176,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 			}
 			a.want(t, "1", "hide", "p", Direct)
 			if rebuilds := a.Stats().Rebuilds["behind"]; rebuilds != 1 {
-				t.Errorf("a sound page is made anew: %d times", rebuilds-1)
+				t.Errorf("a sound page is rebuilt %d times", rebuilds-1)
 			}
 		})
 	}

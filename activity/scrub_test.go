@@ -133,7 +133,7 @@ func TestScrubRepairs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			record(i + 1)
-			g.stats.amiss = nil
+			g.stats.faults = nil
 			c.harm()
 			g.scrubAll()
 			g.wantWhole(t)

@@ -73,7 +73,7 @@ type counters struct {
 	scrubAt  atomic.Uint32
 
 	mu       sync.Mutex
-	amiss    map[string]uint64
+	faults   map[string]uint64
 	recorded map[string]uint64
 }
 
@@ -95,10 +95,10 @@ func (c *counters) record(activities []Activity, outcomes []Outcome) {
 func (c *counters) found(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.amiss == nil {
-		c.amiss = make(map[string]uint64)
+	if c.faults == nil {
+		c.faults = make(map[string]uint64)
 	}
-	c.amiss[reason]++
+	c.faults[reason]++
 }
 
 // counts returns the current counts.
@@ -124,7 +124,7 @@ func (c *counters) counts() Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Found = maps.Clone(c.amiss)
+	s.Found = maps.Clone(c.faults)
 	s.Recorded = maps.Clone(c.recorded)
 	return s
 }

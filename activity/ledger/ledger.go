@@ -1,6 +1,6 @@
 // Package ledger is the SQL truth behind every page of a filter: which keys
 // each user's page holds, and the sequence number at which the page has to
-// stand. A page is a cache of its rows here and can be made anew from them.
+// stand. A page is a cache of its rows here and can be rebuilt from them.
 //
 // Every user has a 64-bit hash. With P pages, P a power of two, the user's
 // home is the top log2(P) bits of that hash, and so is their page, which they share
@@ -73,7 +73,7 @@ type Change struct {
 	Rows   []Row // Since and Until are ignored for a removal
 	Remove bool  // false: record the rows; true: remove them
 	// Ended limits a removal to rows that have ended: of the others none is
-	// removed, so that one recorded anew meanwhile stays. A row has ended when
+	// removed, so that one recorded again meanwhile stays. A row has ended when
 	// both the caller's now and the clock of a database server say so. Only with Remove.
 	Ended bool
 	// Limit is the most rows that the owner of Rows[0] may have of that row's kind,
