@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"slices"
 	"strconv"
 )
 
@@ -14,33 +14,14 @@ import (
 type Identity struct {
 	Incarnation uint64 // random, never 0: tells ledgers apart, and the lives of one
 	Seed        uint64 // random: for hashing users and keys
-	Pages       uint32 // the number of homes: a power of two, 1 to 2^24
+	Pages       uint32 // of the first layout: a power of two, 1 to 2^24
 }
 
-// Page returns the home of a user whose hash is given: its top log2(Pages)
-// bits. It is also the user's page, unless Homes says otherwise.
-func (id Identity) Page(hash uint64) uint32 {
-	return uint32(hash >> id.shift())
-}
-
-// shift is the number of hash bits below the page number. It is 64 for one
-// page, and shifting by 64 gives 0 in Go.
-func (id Identity) shift() int { return 64 - bits.TrailingZeros32(id.Pages) }
-
-// hashes are those of the users of a home.
-func (id Identity) hashes(page uint32) hashRange {
-	least := uint64(page) << id.shift()
-	return hashRange{least, least | (uint64(1)<<id.shift() - 1)}
-}
-
-// cutName is the name in the table meta of what SetCut asked for; numbersName is that of the greatest number reserved.
-const cutName, numbersName = "cut", "numbers"
-
-// identify returns the identity of the ledger whose meta is given, and what of
+// identify returns the identity of the ledger whose meta and layouts are given, and what of
 // meta has to be written first: all of it for a new ledger (no meta), which
 // gets the number of pages asked for, or the default if that is 0; the new
-// incarnation of a restored one; nothing otherwise.
-func identify(meta map[string]string, o Options) (id Identity, write map[string]string, err error) {
+// incarnation of a restored one; nothing otherwise. A new ledger gets its first layout, too.
+func identify(meta map[string]string, now Layouts, o Options) (id Identity, write map[string]string, err error) {
 	if len(meta) == 0 {
 		id = newIdentity(o.Pages)
 		return id, id.meta(), nil
@@ -48,8 +29,11 @@ func identify(meta map[string]string, o Options) (id Identity, write map[string]
 	if id, err = parseIdentity(meta); err != nil {
 		return Identity{}, nil, err
 	}
-	if o.Pages != 0 && o.Pages != id.Pages && strconv.FormatUint(uint64(o.Pages), 10) != meta[cutName] {
-		return Identity{}, nil, fmt.Errorf("%w: it was made with %d, %d are asked for", ErrPagesDiffer, id.Pages, o.Pages)
+	if err := now.check(); err != nil {
+		return Identity{}, nil, err
+	}
+	if o.Pages != 0 && !slices.Contains([]uint32{id.Pages, now.Current, now.other()}, o.Pages) {
+		return Identity{}, nil, fmt.Errorf("%w: it has %d, %d are asked for", ErrPagesDiffer, now.Current, o.Pages)
 	}
 	if !o.Restored {
 		return id, nil, nil

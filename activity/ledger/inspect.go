@@ -30,7 +30,7 @@ type Inspection struct {
 	Schema   int      // version of the ledger's tables, from 1
 	Known    int      // the latest version that this package knows: Open brings older ones up to it, and refuses later ones
 	Identity Identity // zero if Schema is later than Known and keeps it elsewhere
-	Cut      uint32   // the number of pages that SetCut asked for last; 0: none
+	Layouts  Layouts  // zero if Schema is not Known
 
 	// UsedBy is the id of a process that has the SQLite file open: 0 if there is none, and
 	// where nobody tells. Only Linux does, of the processes that the caller may look at.
@@ -101,8 +101,6 @@ func (i *Inspection) identify(meta map[string]string, err error) error {
 	}
 	if err == nil {
 		i.Identity, err = parseIdentity(meta)
-		cut, _ := strconv.ParseUint(meta[cutName], 10, 32) // of what is damaged, Cut tells
-		i.Cut = uint32(cut)
 	}
 	if err != nil && i.Schema > i.Known {
 		return nil // a later version may have it another way
@@ -156,7 +154,11 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 		case i.Schema == 0:
 			return errNoLedger
 		}
-		return i.identify(readMeta(ctx, tx))
+		if err := i.identify(readMeta(ctx, tx)); err != nil || i.Schema != i.Known {
+			return err
+		}
+		i.Layouts, err = readLayouts(ctx, tx)
+		return err
 	})
 }
 
@@ -225,7 +227,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	err = conn.QueryRow(ctx, `SELECT NOT coalesce(bool_and(has_table_privilege(oid, 'INSERT')
 		AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')), false)
 		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
-			to_regclass('ranges'), to_regclass('homes'))`).Scan(&i.Denied)
+			to_regclass('layouts'))`).Scan(&i.Denied)
 	if err != nil {
 		return fmt.Errorf("read what the user may do: %w", err)
 	}
@@ -235,7 +237,12 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	if i.Schema == 0 {
 		return errNoLedger
 	}
-	return i.identify(allMeta(ctx, conn))
+	if err := i.identify(allMeta(ctx, conn)); err != nil || i.Schema != i.Known {
+		return err
+	}
+	b := &pgx.Batch{}
+	queueLayouts(b, &i.Layouts)
+	return conn.SendBatch(ctx, b).Close()
 }
 
 // mayMake returns errNoLedger if a ledger can be made, and else why not.

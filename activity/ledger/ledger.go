@@ -1,16 +1,14 @@
-// Package ledger is the SQL truth behind every page of a filter: which keys
-// each user's page holds, and the sequence number at which the page has to
-// stand. A page is a cache of its rows here and can be rebuilt from them.
+// Package ledger keeps the rows that the pages of a filter are made of, in an SQL database: which
+// keys each user's page holds, and the sequence of each page. A page is a cache of its rows here,
+// and can be rebuilt from them.
 //
-// Every user has a 64-bit hash. With P pages, P a power of two, the user's
-// home is the top log2(P) bits of that hash, and so is their page, which they share
-// with others, unless they were moved: to a page of their own, or with others, when the number of
-// pages was changed. The ledger stores hashes, never page numbers, beside its rows.
+// Every user has a 64-bit hash, whose top bits choose the page in each layout: see [Layouts]. Heavy
+// users have a dedicated page. The rows carry the hash and not the number of a page, so a change of
+// the number of pages touches no row.
 //
-// The ledger is a SQLite file, used by one process at a time, or a schema of a
-// PostgreSQL database, used by any number of them. What the two have in common
-// is in ledger.go, record.go, read.go, plan.go, reshape.go and layout.go; the files sqlite*.go,
-// postgres*.go and migrations/ hold what sets them apart.
+// A ledger is a SQLite file, used by one process at a time, or a schema of a PostgreSQL database,
+// used by any number of them. The files sqlite*.go, postgres*.go and migrations/ hold what is
+// different between the two.
 package ledger
 
 import (
@@ -30,8 +28,7 @@ var (
 	// ErrInUse says that another process, or an earlier Open in this one,
 	// holds the SQLite file.
 	ErrInUse = errors.New("ledger is in use")
-	// ErrPagesDiffer says that the ledger was made with another number of
-	// pages than Options ask for.
+	// ErrPagesDiffer says that the ledger never had the number of pages that Options ask for.
 	ErrPagesDiffer = errors.New("number of pages differs")
 	// ErrTooNew says that the ledger was written by a later version of this
 	// package, which it would be unsafe to write to.
@@ -83,16 +80,13 @@ type Change struct {
 	Limit uint32
 }
 
-// PageChange says what one Record did to one page.
+// PageChange says what one transaction did to one page.
 type PageChange struct {
 	Page uint32
-	Own  bool // the page is no home page: its number is OwnPages or more
-	// Owner is a hash in whose home's slot of the store the page stands, if Own: it never changes. It is the
-	// user's, if the page is of one user alone.
-	Owner uint64
-	// Sequence is where the page has to stand now. A Record raised it by one if
-	// Added or Removed is not empty, and it is as it stood otherwise: 0 for a
-	// page that never changed.
+	// Sequence is the one that the page must have now, before the caller of the transaction may rely
+	// on it: one more than before if Added or Removed is not empty. Otherwise the page did not
+	// change, and it is the ledger's sequence. For a page that users of the changes have left,
+	// and nobody else of them is on, it is the one with which a user left last.
 	Sequence uint64
 	// Added and Removed are the net effect: a row added and removed again
 	// within one call is in neither, and no row is there twice. They are in
@@ -101,28 +95,29 @@ type PageChange struct {
 	Added, Removed []Row
 }
 
-// Receipt is the outcome of one Record.
+// Receipt is the outcome of one transaction.
 type Receipt struct {
 	// Changed says of each Change whether it altered the ledger, as if the
 	// changes had been made one after another.
 	Changed []bool
-	// Refused says of each Change whether its Limit refused it: then nothing of it
-	// happened.
+	// Refused says of each Change whether its Limit refused it, so that it had no effect.
 	Refused []bool
-	// Pages are all pages that any Change touched, those included where
-	// nothing changed, in ascending order. The home page of each user is among them, and
-	// those that Placed names: who waits until they stand has others know of the moves.
+	// Pages are all pages that any Change touched, in ascending order, including those where
+	// nothing changed: of the current layout, and dedicated ones. For a user with a dedicated page
+	// they include the shared page that the user has left.
 	Pages []PageChange
-	// Placed has those users of the changes, by hash, who are elsewhere than on their home page, or may be taken to
-	// be elsewhere.
-	Placed map[uint64]Placed
+	// Layouts are the layouts that the transaction found. While one is leaving, the caller closes
+	// the users' pages of it.
+	Layouts Layouts
+	// Owners has the dedicated pages of users of the changes, by hash.
+	Owners map[uint64]uint32
 }
 
 // Options say how to open a ledger. The zero value is right for most.
 type Options struct {
-	// Pages is the number of pages, a power of two from 1 to 2^24. When the ledger is
-	// made it is the number of homes for good; from then on any other value is refused, but for what SetCut asked for
-	// last. 0 means whatever the ledger has, and 16384 for a new one.
+	// Pages is the number of pages of the first layout, a power of two from 1 to 2^24. For a ledger
+	// that exists it must be that number, or the number of any of its Layouts. 0 means whatever the
+	// ledger has, and 16384 for a new one.
 	Pages uint32
 
 	// Restored says that the ledger is an older copy of itself, put back from a
@@ -162,38 +157,40 @@ type database interface {
 	pageReader
 	rowReader
 	declarations
-	shaper
+	layouter
 	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
 	ping(ctx context.Context) error
 	close() error
 }
 
-// pageReader is the part of a database that reads what pages hold and where they stand. A number from OwnPages on
-// that no page ever had gives errNoOwnPage.
+// pageReader is the part of a database that reads pages. Of a page that nobody is on any more it
+// returns ErrGone.
 type pageReader interface {
 	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
 	keys(ctx context.Context, page uint32) ([]Row, Standing, error) // no times; ErrLargePage
 	// eachRow passes rows on in parts, which are as of one moment.
 	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (Standing, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
-	// changed returns up to changedAtOnce of the pages that Ledger.Changed
-	// reports, those that come after the one given, which is the last of the
-	// call before. Progress is what the first call, with nil, returns.
-	changed(ctx context.Context, since Cursor, after *changedPage) ([]changedPage, Progress, error)
-	placements(ctx context.Context, homes []uint32) (*placements, error) // each once; none: all of them
+	place(ctx context.Context, hash uint64) (Place, error)
+	// changed calls each for the pages that Ledger.Changed reports, all as of one moment.
+	changed(ctx context.Context, since Cursor, each func(page uint32, s Standing) error) (Progress, error)
 }
 
-// shaper is the part of a database that changes the number of pages.
-type shaper interface {
-	cut(ctx context.Context) (Cut, error)
-	setCut(ctx context.Context, pages uint32) error
-	shape(ctx context.Context, s span) (shape, error)
-	reserve(ctx context.Context, n int) (first uint32, err error)      // numbers in a row, for pages to come
-	reshape(ctx context.Context, p *ReshapePlan) ([]PageChange, error) // see ReshapePlan.check and raised
+// layouter is the part of a database that keeps layouts.
+type layouter interface {
+	layouts(ctx context.Context) (Layouts, error)
+	// changeLayouts replaces the layouts by what decide makes of them, and returns that. No
+	// transaction of record or move is under way meanwhile.
+	changeLayouts(ctx context.Context, decide func(Layouts) (Layouts, error)) (Layouts, error)
+	// seed gives the n-th pages from first to last of layout to the sequence of the page of layout
+	// from that they come from, if they have none.
+	seed(ctx context.Context, from, to, first, last uint32) error
+	// removePages forgets the sequences of pages.
+	removePages(ctx context.Context, first, last uint32) error
 }
 
-// rowWriter is the part of a database that changes rows, and where they are.
+// rowWriter is the part of a database that changes rows, and the pages that they are on.
 type rowWriter interface {
 	// record carries out the plan as of now: see Ledger.Record.
 	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
@@ -219,8 +216,8 @@ type rowReader interface {
 	counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
 	// owned goes on after a place; the zero Place is before all.
 	owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error)
-	// ofHash goes on after a row of the hash; the zero key is before all.
-	ofHash(ctx context.Context, hash uint64, after key, limit int) ([]Row, error)
+	// all goes on after a row; the zero key is before all.
+	all(ctx context.Context, after key, limit int) ([]Row, error)
 	naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error)
 }
 
@@ -326,18 +323,10 @@ func (l *Ledger) use(do func() error) error {
 	return do()
 }
 
-// checkPage refuses a page number that the ledger does not have; of those from OwnPages on, the
-// database knows.
+// checkPage refuses the number of a page that the ledger cannot have.
 func (l *Ledger) checkPage(page uint32) error {
-	if page >= OwnPages {
-		return nil
-	}
-	return l.checkShared(page)
-}
-
-func (l *Ledger) checkShared(page uint32) error {
-	if page >= l.id.Pages {
-		return fmt.Errorf("no such page: the ledger was made with %d", l.id.Pages)
+	if page < DedicatedPages && l.id.LayoutOf(page) == 0 {
+		return errors.New("there is no such page")
 	}
 	return nil
 }

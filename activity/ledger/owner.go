@@ -119,21 +119,22 @@ func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *It
 	return rows, nil
 }
 
-// OfHash returns the rows of all owners of a hash, those that have ended too, in order of owner, kind and target, and at most
-// limit of them, which is at least 1. after is the last one, to go on with what comes behind it as with Owned; nil to begin.
-func (l *Ledger) OfHash(ctx context.Context, hash uint64, after *Row, limit int) (rows []Row, err error) {
+// All returns the rows of all owners, those that have ended too, in order of hash, owner, kind and
+// target, and at most limit of them, which is at least 1. after is the last one, to go on with what
+// comes behind it as with Owned; nil to begin.
+func (l *Ledger) All(ctx context.Context, after *Row, limit int) (rows []Row, err error) {
 	var from key
 	if after != nil {
 		from = after.key()
 	}
 	if err = checkLimit(limit); err == nil {
 		err = l.use(func() error {
-			rows, err = l.db.ofHash(ctx, hash, from, limit)
+			rows, err = l.db.all(ctx, from, limit)
 			return err
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ledger: read the rows of a hash: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: read all rows: %w", interrupted(ctx, err))
 	}
 	return rows, nil
 }

@@ -68,11 +68,12 @@ func (e *entry) row(t times) Row {
 type plan struct {
 	id      Identity
 	changes []Change
-	named   []*entry               // one for every row of every change, in their order
-	entries []*entry               // each once, in key order: neighbours share database pages
-	tallies []*tally               // in key order
-	placed  map[uint64]whereabouts // by hash: users who may be taken to be elsewhere than on their home page
-	clock   time.Time              // of the database, read in the transaction; zero: it has none of its own
+	named   []*entry          // one for every row of every change, in their order
+	entries []*entry          // each once, in key order: neighbours share database pages
+	tallies []*tally          // in key order
+	layouts Layouts           // read in the transaction, as are owners
+	owners  map[uint64]uint32 // dedicated pages of users of the plan, by hash
+	clock   time.Time         // of the database, read in the transaction; zero: it has none of its own
 }
 
 // hasEnded reports whether any change removes rows because they have ended.
@@ -162,7 +163,7 @@ func (p *plan) forget() {
 	for _, t := range p.tallies {
 		t.found = 0
 	}
-	p.placed = nil
+	p.layouts, p.owners = Layouts{}, make(map[uint64]uint32)
 }
 
 // found notes that the ledger has the row r, one of the plan's.
@@ -248,58 +249,104 @@ func (p *plan) writes() (upserts, removals []*entry) {
 	return upserts, removals
 }
 
-// pages returns the net effect on each page, as raise wants it: the home pages of all users, and behind them the
-// other pages that have to do with those who were moved.
-func (p *plan) pages() []PageChange {
-	homes := make([]PageChange, 0, 1)
-	others := make(map[uint32]*PageChange)
+// users are the hashes of the plan's users, each once, in ascending order.
+func (p *plan) users() (hashes []uint64) {
 	for _, e := range p.entries {
-		home := p.id.Page(e.hash)
-		last := lastPage(&homes, PageChange{Page: home})
-		if w, moved := p.placed[e.hash]; moved {
-			for _, page := range w.others(home) {
-				if others[page] == nil {
-					others[page] = &PageChange{Page: page}
-				}
-			}
-			if page := w.in(); page != home {
-				last = others[page]
-			}
-		}
-		switch {
-		case e.is && !e.was:
-			last.Added = append(last.Added, e.row(e.after))
-		case e.was && !e.is:
-			last.Removed = append(last.Removed, e.row(e.before))
+		if n := len(hashes); n == 0 || hashes[n-1] != e.hash {
+			hashes = append(hashes, e.hash)
 		}
 	}
-	for _, page := range slices.Sorted(maps.Keys(others)) {
-		homes = append(homes, *others[page])
-	}
-	return homes
+	return hashes
 }
 
-// lastPage returns the last of the pages: the one wanted, which is put there if another
-// one is.
-func lastPage(pages *[]PageChange, wanted PageChange) *PageChange {
-	if n := len(*pages); n == 0 || (*pages)[n-1].Page != wanted.Page {
-		*pages = append(*pages, wanted)
+// sharedPages are the pages of the plan's users in the layouts that writers raise, in ascending order.
+func (p *plan) sharedPages(l Layouts) (pages []int64) {
+	for _, of := range []uint32{l.Current, l.Building} { // its pages have the greater numbers
+		for _, e := range p.entries {
+			if of == 0 {
+				break
+			}
+			page := int64(p.id.PageIn(of, e.hash))
+			if n := len(pages); n == 0 || pages[n-1] != page {
+				pages = append(pages, page)
+			}
+		}
 	}
-	return &(*pages)[len(*pages)-1]
+	return pages
 }
 
-// raise gives each page that the plan alters the sequence after the one at
-// which it stands, and each other page that. It returns the former.
-func raise(pages []PageChange, standing map[uint32]footing) (raised []PageChange) {
-	for i := range pages {
-		p := &pages[i]
-		p.stand(standing)
-		if len(p.Added)+len(p.Removed) > 0 {
+// effect is what a plan does to pages.
+type effect struct {
+	pages  []PageChange // of the receipt
+	raised []raisedPage // in ascending order
+}
+
+// effect returns the net effect on each page. standing is the ledger's state of all pages of the
+// plan's users.
+func (p *plan) effect(standing map[uint32]Standing) (f effect) {
+	dedicated := make(map[uint32]*PageChange)
+	var building []raisedPage
+	used := false // by a user of the plan: the last page of f
+	for _, e := range p.entries {
+		number := p.id.PageIn(p.layouts.Current, e.hash)
+		if n := len(f.pages); n == 0 || f.pages[n-1].Page != number {
+			f.pages, used = append(f.pages, PageChange{Page: number, Sequence: standing[number].Left}), false
+		}
+		page := &f.pages[len(f.pages)-1]
+		if owned := p.owners[e.hash]; owned > 0 {
+			if page = dedicated[owned]; page == nil {
+				page = &PageChange{Page: owned, Sequence: standing[owned].Sequence}
+				dedicated[owned] = page
+			}
+		} else if !used {
+			page.Sequence, used = standing[number].Sequence, true
+		}
+		if !e.alter(page) || p.layouts.Building == 0 || page.Page >= DedicatedPages {
+			continue
+		}
+		next := p.id.PageIn(p.layouts.Building, e.hash)
+		if n := len(building); n == 0 || building[n-1].page != next {
+			building = append(building, raisedPage{next, p.id.standing(standing, p.layouts, next, e.hash)})
+		}
+	}
+	for _, page := range slices.Sorted(maps.Keys(dedicated)) {
+		f.pages = append(f.pages, *dedicated[page])
+	}
+	f.raise(standing)
+	for _, r := range building {
+		r.Sequence++
+		f.raised = append(f.raised, r)
+	}
+	slices.SortFunc(f.raised, func(a, b raisedPage) int { return cmp.Compare(a.page, b.page) })
+	return f
+}
+
+// alter adds the net effect on a row to its page, and reports whether there is any.
+func (e *entry) alter(page *PageChange) bool {
+	switch {
+	case e.is && !e.was:
+		page.Added = append(page.Added, e.row(e.after))
+	case e.was && !e.is:
+		page.Removed = append(page.Removed, e.row(e.before))
+	default:
+		return false
+	}
+	return true
+}
+
+// raise gives each page that changes the next sequence.
+func (f *effect) raise(standing map[uint32]Standing) {
+	for i := range f.pages {
+		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
 			p.Sequence++
-			raised = append(raised, *p)
+			f.raised = append(f.raised, raisedPage{p.Page, Standing{p.Sequence, standing[p.Page].Left}})
 		}
 	}
-	return raised
+}
+
+// receipt is what the plan's transaction returns.
+func (p *plan) receipt(changed, refused []bool, f effect) Receipt {
+	return Receipt{Changed: changed, Refused: refused, Pages: f.pages, Layouts: p.layouts, Owners: p.owners}
 }
 
 // microseconds returns t as the ledger keeps it.

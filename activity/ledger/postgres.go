@@ -61,6 +61,7 @@ type postgresDatabase struct {
 	generations atomic.Uint32            // of the connections of polls
 	settings    atomic.Pointer[Settings] // of this process; nil: not declared
 	settingsKey int32
+	assumed     atomic.Pointer[Layouts] // as they were read last; nil: not yet
 }
 
 // postgresURL is what a URL says.

@@ -26,22 +26,18 @@ func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Tim
 		if err != nil {
 			return nil, fmt.Errorf("copy rows: %w", err)
 		}
-		var rest *pgx.Batch
-		if copied {
-			receipt.Pages = p.pages()
-			upserts, removals := p.rewrites()
-			rest = writeBatch(upserts, removals, raise(receipt.Pages, standing))
-		} else {
+		write := p.rewrites
+		if !copied {
 			if err := lookupAll(limited, conn, p); err != nil {
 				return nil, fmt.Errorf("look up rows: %w", err)
 			}
 			changed, refused = p.decide(now)
-			receipt.Pages = p.pages()
-			upserts, removals := p.writes()
-			rest = writeBatch(upserts, removals, raise(receipt.Pages, standing))
+			write = p.writes
 		}
-		receipt.Changed, receipt.Refused, receipt.Placed = changed, refused, p.receiptPlaced()
-		return rest, nil
+		f := p.effect(standing)
+		receipt = p.receipt(changed, refused, f)
+		upserts, removals := write()
+		return writeBatch(upserts, removals, f.raised), nil
 	})
 	if err != nil {
 		return Receipt{}, err

@@ -38,25 +38,16 @@ func (d *postgresDatabase) fetchPage(ctx context.Context, c *cursor, page uint32
 	if err := c.exec(ctx, beginSnapshotSQL); err != nil {
 		return Standing{}, err
 	}
-	found, err := c.standing(ctx, page, &s)
-	if err != nil {
-		return Standing{}, err
-	}
-	hashes := d.id.hashes(page)
-	query, args := pageSQL, []any{page, stored(hashes.least), stored(hashes.greatest)}
-	switch {
-	case page >= OwnPages && !found:
-		return Standing{}, errNoOwnPage
-	case page >= OwnPages:
-		query, args = rangePageSQL, []any{page, int64(d.id.hashes(0).greatest)}
-	case s.Moves > 0:
-		query = movedPageSQL
-	}
+	query, args := d.pageQuery(page)
 	if err := c.exec(ctx, declareSQL+query, args...); err != nil {
 		return Standing{}, err
 	}
+	found := false
 	for {
-		n, err := c.fetch(ctx)
+		n, err := c.fetch(ctx, &s)
+		if found = found || n > 0; err == nil && !found {
+			err = ErrGone
+		}
 		if err != nil {
 			return Standing{}, err
 		}
@@ -74,22 +65,9 @@ func (c *cursor) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-func (c *cursor) standing(ctx context.Context, page uint32, s *Standing) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, err := c.conn.Query(ctx, pageStandingSQL, page)
-	if err != nil {
-		return false, err
-	}
-	_, err = pgx.ForEachRow(rows, []any{&s.Sequence, &s.Moves}, func() error {
-		found = true
-		return nil
-	})
-	return found, err
-}
-
-// fetch passes the next rows on, and returns how many there were: a page without any has one without an owner.
-func (c *cursor) fetch(ctx context.Context) (n int, err error) {
+// fetch passes the next rows on, and returns how many there were: a page without any has one without
+// an owner. It stores the state of the page in s.
+func (c *cursor) fetch(ctx context.Context, s *Standing) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := c.conn.Query(limited, fetchSQL, pgx.QueryExecModeDescribeExec)
@@ -97,9 +75,8 @@ func (c *cursor) fetch(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	var r scanned
-	var s Standing
 	rows := make([]Row, 0, rowsAtOnce)
-	_, err = pgx.ForEachRow(found, append([]any{&s.Sequence, &s.Moves}, r.all()...), func() error {
+	_, err = pgx.ForEachRow(found, append([]any{&s.Sequence, &s.Left}, r.all()...), func() error {
 		n++
 		if r.owner != "" {
 			rows = append(rows, r.row())

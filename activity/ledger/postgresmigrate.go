@@ -154,8 +154,23 @@ func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identi
 		if err != nil {
 			return err
 		}
+		var layouts Layouts
+		b := &pgx.Batch{}
+		if len(meta) > 0 {
+			queueLayouts(b, &layouts)
+		}
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
 		var write map[string]string
-		if id, write, err = identify(meta, o); err != nil {
+		if id, write, err = identify(meta, layouts, o); err != nil {
+			return err
+		}
+		b = &pgx.Batch{}
+		if len(meta) == 0 {
+			queueNewLayouts(b, Layouts{Current: id.Pages})
+		}
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
 		for _, name := range slices.Sorted(maps.Keys(write)) {

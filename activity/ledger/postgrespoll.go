@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -83,49 +84,91 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-func (d *postgresDatabase) changed(ctx context.Context, since Cursor, after *changedPage) (some []changedPage, p Progress, err error) {
-	last := int64(-1)
-	if after != nil {
-		last = int64(after.page)
-	}
-	var saw string
-	var clock int64
-	var incarnation *string
-	var page, sequence, moves, changed *int64
-	into := []any{&saw, &clock, &incarnation, &page, &sequence, &moves, &changed}
-	err = d.attempt(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn) error {
-		some, p = nil, Progress{}
-		g, _ := conn.PgConn().CustomData()[generationKey].(generation) // newPolls sets it
-		from, running := g.since(since)
-		began, first := time.Now(), true
-		// In one round trip, on a new connection too, and planned for the values
-		// at hand: a few pages changed lately, or all of them.
-		query, args := changedPagesSQL, []any{pgx.QueryExecModeExec, last, changedAtOnce, from, running}
-		if from == 0 {
-			query, args = everyPageSQL, args[:3]
-		}
-		rows, err := conn.Query(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		_, err = pgx.ForEachRow(rows, into, func() error {
-			if first {
-				midway := began.Add(time.Since(began) / 2)
-				p = Progress{Next: g.cursor(snapshot(saw)), Clock: time.UnixMicro(clock), At: midway}
-				first = false
+// pagesToGoOn is the number of pages after which a poll has callTimeout again.
+const pagesToGoOn = 4096
+
+var errStalled = fmt.Errorf("no answer within %v", callTimeout)
+
+// changed reads all in one transaction, whose statements see the same: one round trip begins it and
+// reads everything but pages, another one reads those.
+func (d *postgresDatabase) changed(
+	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
+) (p Progress, err error) {
+	err = d.retry(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		// A first poll may read millions of pages: it goes on while they come.
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		stalled := time.AfterFunc(callTimeout, func() { end(errStalled) })
+		defer stalled.Stop()
+		read := 0
+		p, err = d.pollPages(ctx, conn, since, func(page uint32, s Standing) error {
+			if read++; read%pagesToGoOn == 0 {
+				stalled.Reset(callTimeout)
 			}
-			if page != nil {
-				some = append(some, changedPage{uint32(*page), Standing{uint64(*sequence), uint32(*moves)}, uint64(*changed)})
-			}
-			return nil
+			return each(page, s)
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = conn.Exec(ctx, `ROLLBACK`) // it has changed nothing
 		}
-		return d.checkRead(incarnation)
+		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+			err = errStalled
+		}
+		return err
 	})
 	if err != nil {
-		return nil, Progress{}, err
+		return Progress{}, err
 	}
-	return some, p, nil
+	return p, nil
+}
+
+func (d *postgresDatabase) pollPages(
+	ctx context.Context, conn *pgx.Conn, since Cursor, each func(page uint32, s Standing) error,
+) (p Progress, err error) {
+	g, _ := conn.PgConn().CustomData()[generationKey].(generation) // newPolls sets it
+	from, running := g.since(since)
+	owners, pages, args := changedOwnersSQL, changedPagesSQL, []any{pgx.QueryExecModeExec, from, running}
+	if from == 0 {
+		owners, pages, args = everyOwnerSQL, everyPageSQL, args[:1]
+	}
+	b := &pgx.Batch{}
+	b.Queue(beginSnapshotSQL)
+	if from == 0 {
+		b.Queue(unlimitedSQL)
+	}
+	b.Queue(pollSQL).QueryRow(func(row pgx.Row) error {
+		var saw string
+		var clock int64
+		var incarnation *string
+		if err := row.Scan(&saw, &clock, &incarnation); err != nil {
+			return err
+		}
+		p.Next, p.Clock = g.cursor(snapshot(saw)), time.UnixMicro(clock)
+		return d.checkRead(incarnation)
+	})
+	queueLayouts(b, &p.Layouts)
+	b.Queue(owners, args[1:]...).Query(func(rows pgx.Rows) error {
+		var hash int64
+		var page uint32
+		_, err := pgx.ForEachRow(rows, []any{&hash, &page}, func() error {
+			p.Owners = append(p.Owners, Owner{unstored(hash), page})
+			return nil
+		})
+		return err
+	})
+	began := time.Now()
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return Progress{}, err
+	}
+	p.At = began.Add(time.Since(began) / 2)
+	now := p.Layouts
+	d.assumed.Store(&now)
+	// Planned for the values at hand: a few pages changed lately, or all of them.
+	rows, err := conn.Query(ctx, pages, args...)
+	if err != nil {
+		return Progress{}, err
+	}
+	var page uint32
+	var s Standing
+	_, err = pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error { return each(page, s) })
+	return p, err
 }

@@ -45,27 +45,28 @@ func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, Standi
 
 // atOnce reads a page in one statement, if that is not large.
 func (d *postgresDatabase) atOnce(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
-	hashes := d.id.hashes(page)
-	args := []any{page, stored(hashes.least), stored(hashes.greatest)}
-	if page >= OwnPages {
-		rows, s, err = d.page(ctx, rangePageSQL+atMostSQL, page, int64(d.id.hashes(0).greatest))
-	} else {
-		rows, s, err = d.page(ctx, pageSQL+atMostSQL, args...)
-	}
-	if err == nil && page < OwnPages && s.Moves > 0 {
-		rows, s, err = d.page(ctx, movedPageSQL+atMostSQL, args...)
-	}
+	query, args := d.pageQuery(page)
+	rows, s, err = d.page(ctx, query+atMostSQL, args...)
 	if err == nil && len(rows) > LargePage {
 		return nil, Standing{}, ErrLargePage
 	}
 	return rows, s, err
 }
 
-// page runs a query of where a page stands, and its rows or one without an owner.
+// pageQuery is the query of the state of a page and its rows, with its arguments.
+func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
+	if page >= DedicatedPages {
+		return dedicatedPageSQL, []any{page}
+	}
+	hashes := d.id.hashes(page)
+	return sharedPageSQL, []any{page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page)}
+}
+
+// page runs a query of the state of a page, and its rows or one without an owner.
 func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) (rows []Row, s Standing, err error) {
 	var r scanned
 	found := false
-	err = d.read(ctx, query, args, append([]any{&s.Sequence, &s.Moves}, r.all()...),
+	err = d.read(ctx, query, args, append([]any{&s.Sequence, &s.Left}, r.all()...),
 		func() { rows, s, found = nil, Standing{}, false },
 		func() error {
 			found = true
@@ -75,7 +76,7 @@ func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) 
 			return nil
 		})
 	if err == nil && !found {
-		err = errNoOwnPage
+		err = ErrGone
 	}
 	return inOrder(rows), s, err
 }
@@ -91,12 +92,17 @@ func inOrder(rows []Row) []Row {
 
 func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	found := false
-	err = d.read(ctx, pageSequenceSQL, []any{page}, []any{&sequence}, func() { sequence, found = 0, false }, func() error {
+	query, args := sharedStandingSQL, []any{page, d.id.LayoutOf(page)}
+	if page >= DedicatedPages {
+		query, args = dedicatedStandingSQL, args[:1]
+	}
+	var left uint64
+	err = d.read(ctx, query, args, []any{&sequence, &left}, func() { sequence, found = 0, false }, func() error {
 		found = true
 		return nil
 	})
-	if err == nil && page >= OwnPages && !found {
-		err = errNoOwnPage
+	if err == nil && !found {
+		err = ErrGone
 	}
 	return sequence, err
 }
@@ -151,8 +157,8 @@ func (d *postgresDatabase) owned(ctx context.Context, hash uint64, owner string,
 	return d.rows(ctx, ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
 }
 
-func (d *postgresDatabase) ofHash(ctx context.Context, hash uint64, after key, limit int) ([]Row, error) {
-	return d.rows(ctx, hashRowsSQL, stored(hash), after.owner, after.kind, after.target, limit)
+func (d *postgresDatabase) all(ctx context.Context, after key, limit int) ([]Row, error) {
+	return d.rows(ctx, allRowsSQL, stored(after.hash), after.owner, after.kind, after.target, limit)
 }
 
 func (d *postgresDatabase) naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {

@@ -12,10 +12,9 @@ import (
 )
 
 // record takes two round trips: one that locks the pages and reads the rows,
-// and one that writes and commits; and one between them in a home that somebody
-// was moved in. Each statement of the first sees what was
-// committed when it began (READ COMMITTED), the reading one thus all that was
-// before the locks were had.
+// and one that writes and commits. Each statement of the first sees what was
+// committed when it began (READ COMMITTED), so those that read see all that was committed
+// before the locks were granted.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		standing, err := d.lock(limited, conn, p, p.entries, now)
@@ -23,9 +22,10 @@ func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (
 			return nil, fmt.Errorf("look up rows: %w", err)
 		}
 		changed, refused := p.decide(now)
-		receipt = Receipt{Changed: changed, Refused: refused, Pages: p.pages(), Placed: p.receiptPlaced()}
+		f := p.effect(standing)
+		receipt = p.receipt(changed, refused, f)
 		upserts, removals := p.writes()
-		return writeBatch(upserts, removals, raise(receipt.Pages, standing)), nil
+		return writeBatch(upserts, removals, f.raised), nil
 	})
 	if err != nil {
 		return Receipt{}, err
@@ -120,36 +120,26 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 
 // lock begins a transaction, locks the pages of the plan against other writers,
 // tells the plan which of some of its rows exist and how many there are where they are
-// limited, and returns where the pages stand.
+// limited, and returns the states of the pages.
 func (d *postgresDatabase) lock(
 	ctx context.Context, conn *pgx.Conn, p *plan, some []*entry, now time.Time,
-) (map[uint32]footing, error) {
-	p.forget()
-	pages := p.pageNumbers()
-	standing := make(map[uint32]footing, len(pages))
-	b := &pgx.Batch{}
-	b.Queue(beginSQL)
-	b.Queue(createPagesSQL, pages)
-	b.Queue(lockPagesSQL, pages).Query(scanFootings(standing))
-	d.queueIncarnation(b)
-	if len(some) > 0 {
-		queueLookup(b, p, some)
-	}
-	if len(p.tallies) > 0 {
-		queueTallies(b, p.tallies, now)
-	}
-	if p.hasEnded() {
-		b.Queue(clockSQL).QueryRow(func(row pgx.Row) error {
-			var us int64
-			err := row.Scan(&us)
-			p.clock = time.UnixMicro(us)
-			return err
-		})
-	}
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return nil, err
-	}
-	return standing, p.lockPlaced(ctx, conn, standing)
+) (map[uint32]Standing, error) {
+	return d.lockPages(ctx, conn, p, func(b *pgx.Batch) {
+		if len(some) > 0 {
+			queueLookup(b, p, some)
+		}
+		if len(p.tallies) > 0 {
+			queueTallies(b, p.tallies, now)
+		}
+		if p.hasEnded() {
+			b.Queue(clockSQL).QueryRow(func(row pgx.Row) error {
+				var us int64
+				err := row.Scan(&us)
+				p.clock = time.UnixMicro(us)
+				return err
+			})
+		}
+	})
 }
 
 // queueLookup has the plan told which of some of its rows exist.
@@ -184,7 +174,7 @@ func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
 }
 
 // writeBatch is what a plan comes to, and the pages that it raises.
-func writeBatch(upserts, removals []*entry, raised []PageChange) *pgx.Batch {
+func writeBatch(upserts, removals []*entry, raised []raisedPage) *pgx.Batch {
 	b := &pgx.Batch{}
 	if len(upserts) > 0 {
 		c := columnsOf(upserts)
@@ -194,14 +184,21 @@ func writeBatch(upserts, removals []*entry, raised []PageChange) *pgx.Batch {
 		c := columnsOf(removals)
 		b.Queue(deleteRowsSQL, c.hash, c.owner, c.kind, c.target)
 	}
-	if len(raised) > 0 {
-		pages, sequences := make([]int64, len(raised)), make([]int64, len(raised))
-		for i, r := range raised {
-			pages[i], sequences[i] = int64(r.Page), int64(r.Sequence)
-		}
-		b.Queue(raisePagesSQL, pages, sequences)
-	}
+	queueRaises(b, raised)
 	return b
+}
+
+// queueRaises has the new states of pages stored, whose rows are there.
+func queueRaises(b *pgx.Batch, raised []raisedPage) {
+	if len(raised) == 0 {
+		return
+	}
+	n := len(raised)
+	pages, sequences, left := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, r := range raised {
+		pages[i], sequences[i], left[i] = int64(r.page), int64(r.Sequence), int64(r.Left)
+	}
+	b.Queue(raisePagesSQL, pages, sequences, left)
 }
 
 // columns are entries as arrays, for unnest.

@@ -6,14 +6,9 @@ import (
 	"time"
 )
 
-// changedAtOnce is how many pages Changed reads in one go.
-const changedAtOnce = 4096
-
-// Snapshot returns all rows of a page, in order of hash, owner, kind, target,
-// and the Standing that they belong to: both as they are after one and the same
-// Record or move. Rows that have ended are among
-// them until they are removed, as their keys are in the page. A page that the
-// ledger does not have is an error.
+// Snapshot returns all rows of a page, in order of hash, owner, kind, target, and the state of the
+// page: both as of one moment. Rows that have ended are among them until they are removed, because
+// their keys are in the page. The error wraps ErrGone if nobody is on the page any more.
 func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -51,7 +46,8 @@ func withoutTimes(rows []Row) []Row {
 	return rows
 }
 
-// Sequence returns where a page has to stand, 0 if it never changed.
+// Sequence returns the sequence of a page, 0 if it never changed. The error wraps ErrGone if nobody
+// is on the page any more.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -77,55 +73,43 @@ type Progress struct {
 	// has passed since then does not depend on who sets this machine's clock. A database in
 	// this process has no other clock: both are the same moment.
 	Clock, At time.Time
+	// Layouts are the current ones, and Owners the users who got a dedicated page after the point.
+	// A user who has left it is not reported: its page is, with its Left above 0.
+	Layouts Layouts
+	Owners  []Owner
 }
 
-// changedPage is a page, where it has to stand, and when that was set: in a
-// database's own count.
-type changedPage struct {
-	page     uint32
-	standing Standing
-	changed  uint64
-}
-
-// Changed calls each for every page whose sequence was raised after the point
-// since: "", for every page that ever changed, or the Next of an earlier
-// call on the same Ledger. The sequence is one at which the page stood at some time during the call. What
-// was recorded before the call began is in it.
+// Changed calls each for every page whose sequence was raised after the point since: "", for every
+// page that ever changed, or the Next of an earlier call on the same Ledger. All that it reports is
+// as of one moment during the call, layouts and owners too.
 //
 // Going on from Next misses nothing: whatever this call did not see committed
 // is reported by the next one, in whichever order transactions commit and
 // however long they take. A page may be reported more than once, and all are
 // if the ledger was set back to before since, or PostgreSQL was connected to
-// anew meanwhile. A transaction that stays open, on this ledger or beside it, does not have pages
+// again meanwhile. A transaction that stays open, on this ledger or beside it, does not have pages
 // reported again that others changed.
 //
-// No transaction is open meanwhile: each may take its time and use the ledger.
-// An error of each ends the call and is returned as it is.
+// A transaction is open meanwhile, so each must be quick. An error of each ends the call and is
+// returned as it is. After an error, pages may have been reported.
 func (l *Ledger) Changed(
 	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
 ) (progress Progress, err error) {
-	for after := (*changedPage)(nil); ; {
-		var some []changedPage
-		err := l.use(func() error {
-			found, p, err := l.db.changed(ctx, since, after)
-			if after == nil {
-				progress = p
-			}
-			some = found
-			return err
+	var failed error // of each
+	err = l.use(func() error {
+		progress, err = l.db.changed(ctx, since, func(page uint32, s Standing) error {
+			failed = each(page, s)
+			return failed
 		})
-		if err != nil {
-			return Progress{}, fmt.Errorf("ledger: read changed pages: %w", interrupted(ctx, err))
-		}
-		for _, c := range some {
-			if err := each(c.page, c.standing); err != nil {
-				return Progress{}, err
-			}
-		}
-		if len(some) < changedAtOnce {
-			return progress, nil
-		}
-		after = &some[len(some)-1]
+		return err
+	})
+	switch {
+	case failed != nil:
+		return Progress{}, failed
+	case err != nil:
+		return Progress{}, fmt.Errorf("ledger: read changed pages: %w", interrupted(ctx, err))
+	default:
+		return progress, nil
 	}
 }
 

@@ -35,27 +35,30 @@ func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time)
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		// A home whose page never changed has no rows.
-		unsure := slices.DeleteFunc(p.unsure(), func(e *entry) bool { return standing[p.id.Page(e.hash)].Sequence == 0 })
+		// A page that never changed has no rows.
+		unsure := slices.DeleteFunc(p.unsure(), func(e *entry) bool {
+			return standing[p.id.PageIn(p.layouts.Current, e.hash)].Sequence == 0
+		})
 		if err := t.lookup(ctx, p, unsure); err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
 		if err := t.tally(ctx, p.tallies, now); err != nil {
 			return fmt.Errorf("count rows: %w", err)
 		}
-		receipt.Changed, receipt.Refused = p.decide(now)
+		changed, refused := p.decide(now)
 		met, err := t.insertNew(ctx, p)
 		if err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
 		if met {
-			receipt.Changed, receipt.Refused = p.decide(now)
+			changed, refused = p.decide(now)
 		}
 		if err := t.settle(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
-		receipt.Pages, receipt.Placed = p.pages(), p.receiptPlaced()
-		if err := t.raise(ctx, receipt.Pages, standing); err != nil {
+		f := p.effect(standing)
+		receipt = p.receipt(changed, refused, f)
+		if err := t.raise(ctx, f.raised); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)
 		}
 		return nil

@@ -54,9 +54,20 @@ func identifySQLite(ctx context.Context, db *sql.DB, o Options) (id Identity, er
 		if err != nil {
 			return err
 		}
+		var layouts Layouts
+		if len(meta) > 0 {
+			if layouts, err = readLayouts(ctx, tx); err != nil {
+				return err
+			}
+		}
 		var write map[string]string
-		if id, write, err = identify(meta, o); err != nil {
+		if id, write, err = identify(meta, layouts, o); err != nil {
 			return err
+		}
+		if len(meta) == 0 {
+			if err := writeLayouts(ctx, tx, Layouts{Current: id.Pages}); err != nil {
+				return err
+			}
 		}
 		for name, value := range write {
 			if _, err := tx.ExecContext(ctx, setMetaSQL, name, value); err != nil {

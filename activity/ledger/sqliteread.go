@@ -78,26 +78,19 @@ func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hash
 	return nil
 }
 
-// inPage runs do in a transaction that reads, with the ranges of hashes that a page has, and returns where the page stands.
-func (d *sqliteDatabase) inPage(ctx context.Context, page uint32, do func(tx *sql.Tx, held []hashRange) error) (Standing, error) {
-	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+// inPage runs do in a transaction that reads, with the ranges of hashes that a page has, and returns
+// the state of the page.
+func (d *sqliteDatabase) inPage(
+	ctx context.Context, page uint32, do func(tx *sql.Tx, held []hashRange) error,
+) (s Standing, err error) {
+	err = d.reading(ctx, func(tx *sql.Tx) error {
+		var held []hashRange
+		if s, held, err = d.held(ctx, tx, page); err != nil {
+			return err
+		}
+		return do(tx, held)
+	})
 	if err != nil {
-		return Standing{}, err
-	}
-	defer tx.Rollback() // nothing to commit
-
-	s, found, err := scanStanding(tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page))
-	if err == nil && page >= OwnPages && !found {
-		err = errNoOwnPage
-	}
-	if err != nil {
-		return Standing{}, err
-	}
-	held, err := d.held(ctx, tx, page, s)
-	if err != nil {
-		return Standing{}, err
-	}
-	if err := do(tx, held); err != nil {
 		return Standing{}, err
 	}
 	return s, nil
@@ -119,40 +112,34 @@ func (d *sqliteDatabase) heldRows(
 	return rows, nil
 }
 
-func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
-	s, found, err := scanStanding(d.read.sequence.QueryRowContext(ctx, page))
-	if err == nil && page >= OwnPages && !found {
-		err = errNoOwnPage
-	}
-	return s.Sequence, err
-}
-
-// changed counts transactions: they commit in the order of their counts, and
-// Next, which is read first, is that of the first one not seen.
-func (d *sqliteDatabase) changed(ctx context.Context, since Cursor, after *changedPage) ([]changedPage, Progress, error) {
-	var next int64
-	if err := d.read.progress.QueryRowContext(ctx).Scan(&next); err != nil {
-		return nil, Progress{}, err
-	}
-	now := time.Now()
-	p := Progress{Next: Cursor(strconv.FormatInt(next, 10)), Clock: now, At: now}
-	first, err := strconv.ParseInt(string(since), 10, 64)
-	if err != nil || first > next {
-		first = 0 // the ledger was set back
-	}
-	args := []any{first, -1, changedAtOnce}
-	if after != nil {
-		args = []any{after.changed, after.page, changedAtOnce}
-	}
-	var some []changedPage
-	rows, err := d.read.changed.QueryContext(ctx, args...)
-	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		var c changedPage
-		err := rows.Scan(&c.page, &c.standing.Sequence, &c.standing.Moves, &c.changed)
-		some = append(some, c)
+func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
+	err = d.reading(ctx, func(tx *sql.Tx) error {
+		s, _, err := d.held(ctx, tx, page)
+		sequence = s.Sequence
 		return err
 	})
-	return some, p, err
+	return sequence, err
+}
+
+// readStanding reads the state of a page.
+func (d *sqliteDatabase) readStanding(ctx context.Context, tx *sql.Tx, page uint32) (s Standing, err error) {
+	err = tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page).Scan(&s.Sequence, &s.Left)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Standing{}, nil
+	}
+	return s, err
+}
+
+func sqliteCursor(next int64) Cursor { return Cursor(strconv.FormatInt(next, 10)) }
+
+// count is the count to go on with, where next is that of the next transaction: from the beginning, if
+// the ledger was set back.
+func (c Cursor) count(next int64) int64 {
+	first, err := strconv.ParseInt(string(c), 10, 64)
+	if err != nil || first > next {
+		return 0
+	}
+	return first
 }
 
 func (d *sqliteDatabase) ended(ctx context.Context, now time.Time, limit int) ([]Row, error) {
@@ -209,8 +196,8 @@ func (d *sqliteDatabase) owned(ctx context.Context, hash uint64, owner string, a
 	return scanRows(rows, err)
 }
 
-func (d *sqliteDatabase) ofHash(ctx context.Context, hash uint64, after key, limit int) ([]Row, error) {
-	rows, err := d.read.ofHash.QueryContext(ctx, stored(hash), after.owner, after.kind, after.target, limit)
+func (d *sqliteDatabase) all(ctx context.Context, after key, limit int) ([]Row, error) {
+	rows, err := d.read.all.QueryContext(ctx, stored(after.hash), after.owner, after.kind, after.target, limit)
 	return scanRows(rows, err)
 }
 
@@ -280,12 +267,4 @@ func scanGroups(found *sql.Rows, err error) (rows []Row, _ error) {
 		return nil
 	})
 	return rows, err
-}
-
-func scanStanding(row *sql.Row) (s Standing, found bool, err error) {
-	err = row.Scan(&s.Sequence, &s.Moves)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Standing{}, false, nil
-	}
-	return s, err == nil, err
 }

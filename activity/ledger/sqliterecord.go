@@ -17,7 +17,7 @@ func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (re
 		if err := t.tally(ctx, p.tallies, now); err != nil {
 			return fmt.Errorf("count rows: %w", err)
 		}
-		receipt.Changed, receipt.Refused = p.decide(now)
+		changed, refused := p.decide(now)
 		if err := t.write(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
@@ -25,8 +25,9 @@ func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (re
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		receipt.Pages, receipt.Placed = p.pages(), p.receiptPlaced()
-		if err := t.raise(ctx, receipt.Pages, standing); err != nil {
+		f := p.effect(standing)
+		receipt = p.receipt(changed, refused, f)
+		if err := t.raise(ctx, f.raised); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)
 		}
 		return nil
@@ -154,22 +155,6 @@ func (t transaction) upsert(ctx context.Context, entries []*entry) error {
 
 func (t transaction) remove(ctx context.Context, entries []*entry) error {
 	return inBatches(ctx, entries, (*entry).args, t.exec(ctx, t.statements.remove))
-}
-
-// raise fills in the sequences of pages and stores those that were raised.
-func (t transaction) raise(ctx context.Context, pages []PageChange, standing map[uint32]footing) error {
-	raised := raise(pages, standing)
-	if len(raised) == 0 {
-		return nil
-	}
-	var count int64
-	detached := context.WithoutCancel(ctx)
-	if err := t.StmtContext(detached, t.statements.progress).QueryRowContext(detached).Scan(&count); err != nil {
-		return err
-	}
-	return inBatches(ctx, raised, func(p PageChange) []any {
-		return []any{p.Page, p.Sequence, count}
-	}, t.exec(ctx, t.statements.raise))
 }
 
 // exec returns what runs the statement for a batch.

@@ -22,20 +22,27 @@ const (
 		WHERE hash BETWEEN ? AND ? GROUP BY hash, owner, kind ORDER BY hash, owner, kind`
 	targetsEnd = "\x1f"
 
-	sequenceSQL = `SELECT sequence, moves FROM pages WHERE page = ?`
+	sequenceSQL = `SELECT sequence, left_at FROM pages WHERE page = ?`
 
 	progressSQL = `SELECT coalesce(max(changed), 0) + 1 FROM pages`
 
-	// A page that is changed meanwhile moves to the end, and is not missed. Each
-	// half is one seek; all pages may have one count.
-	changedSQL = `SELECT page, sequence, moves, changed FROM (
-			SELECT page, sequence, moves, changed FROM pages WHERE changed = ?1 AND page > ?2
-			ORDER BY page LIMIT ?3)
-		UNION ALL
-		SELECT page, sequence, moves, changed FROM (
-			SELECT page, sequence, moves, changed FROM pages WHERE changed > ?1
-			ORDER BY changed, page LIMIT ?3)
-		ORDER BY changed, page LIMIT ?3`
+	changedSQL = `SELECT page, sequence, left_at FROM pages WHERE changed >= ? ORDER BY changed, page`
+
+	newOwnersSQL = `SELECT hash, page FROM owners WHERE changed >= ?`
+
+	layoutsSQL       = `SELECT pages, state FROM layouts`
+	addLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES (?, ?)`
+	removeLayoutsSQL = `DELETE FROM layouts`
+
+	// seedSQL gives the n-th pages, from ?4 to ?5, of a layout whose first page is ?2 the sequences of
+	// the pages that they come from: those of a layout whose first page is ?1, ?3 from each.
+	seedSQL = `INSERT INTO pages (page, sequence, changed)
+		WITH RECURSIVE wanted (n) AS (SELECT ?4 UNION ALL SELECT n + 1 FROM wanted WHERE n < ?5)
+		SELECT ?2 + n, p.sequence, (SELECT coalesce(max(changed), 0) + 1 FROM pages)
+		FROM wanted JOIN pages p ON p.page = ?1 + n / ?3 WHERE p.sequence > 0
+		ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed WHERE pages.sequence = 0`
+
+	removePagesSQL = `DELETE FROM pages WHERE page BETWEEN ? AND ?`
 
 	endedSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE until <= ? ORDER BY until, hash, owner, kind, target LIMIT ?`
@@ -70,8 +77,8 @@ const (
 	ownedSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash = ? AND owner = ? AND (kind, target) > (?, ?) ORDER BY kind, target LIMIT ?`
 
-	ofHashSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE hash = ? AND (owner, kind, target) > (?, ?, ?) ORDER BY owner, kind, target LIMIT ?`
+	allSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE (hash, owner, kind, target) > (?, ?, ?, ?) ORDER BY hash, owner, kind, target LIMIT ?`
 
 	// countRangeSQL counts rows of a range of hashes, no further than it is asked to.
 	countRangeSQL = `SELECT count(*) FROM (SELECT 1 FROM entries WHERE hash BETWEEN ? AND ? LIMIT ?)`
@@ -84,52 +91,14 @@ const (
 	removeKindSQL = `DELETE FROM kinds WHERE name = ?`
 	kindRowsSQL   = `SELECT EXISTS (SELECT 1 FROM entries WHERE kind IN (?, ?))`
 
-	movedSQL = `SELECT page, moves FROM pages WHERE moves > 0 AND page < 16777216`
-
 	ownersSQL = `SELECT hash, page FROM owners WHERE hash BETWEEN ? AND ? ORDER BY hash`
 
 	ownerSQL = `SELECT hash FROM owners WHERE page = ?`
 
-	// rangesSQL reads rows of ranges, with what Homes says of their pages.
-	rangesSQL = `SELECT r.least, r.page, r.left_page, coalesce(p.least, 0), coalesce(p.moves, 0)
-		FROM ranges r LEFT JOIN pages p ON p.page = r.page WHERE r.least BETWEEN ? AND ? ORDER BY r.least`
+	// greatestSQL reads the greatest number that a page ever had.
+	greatestSQL = `SELECT coalesce(max(page), 0) FROM pages`
 
-	// rangeSQL reads where the hashes begin that a page has, and the last of its rows.
-	rangeSQL = `SELECT min(least), max(least) FROM ranges WHERE page = ?`
-
-	// behindSQL reads where the next row begins.
-	behindSQL = `SELECT min(least) FROM ranges WHERE least > ? AND least <= ?`
-
-	// otherSQL reads where the first row begins that is of another page.
-	otherSQL = `SELECT least FROM ranges WHERE least BETWEEN ? AND ? AND page <> ? ORDER BY least LIMIT 1`
-
-	addRangeSQL     = `INSERT INTO ranges (least, page, left_page) VALUES (?, ?, ?)`
-	removeRangesSQL = `DELETE FROM ranges WHERE least BETWEEN ? AND ?`
-
-	homesSQL = `SELECT home, pages, reshaped_at FROM homes WHERE home BETWEEN ? AND ?`
-
-	setHomeSQL = `INSERT INTO homes (home, pages, reshaped_at) VALUES (?, ?, ?)
-		ON CONFLICT (home) DO UPDATE SET pages = excluded.pages, reshaped_at = excluded.reshaped_at`
-
-	// askedSQL reads what is asked for.
-	askedSQL = `SELECT value FROM meta WHERE name = 'cut'`
-
-	// cutSQL reads what is asked for, how many homes are so cut of those that were ever reshaped, and how many those are.
-	cutSQL = `SELECT coalesce((SELECT value FROM meta WHERE name = 'cut'), ''), (SELECT count(*) FROM homes),
-		(SELECT count(*) FROM homes WHERE pages = coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'cut'), ?))`
-
-	// greatestSQL reads the greatest number that a page has or is reserved, and the count of the transaction.
-	greatestSQL = `SELECT max(coalesce((SELECT max(page) FROM pages), 0),
-			coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'numbers'), 0)),
-		(SELECT coalesce(max(changed), 0) + 1 FROM pages)`
-
-	// moveSQL raises a page because of a move; a home page may have no row before.
-	moveSQL = `INSERT INTO pages (page, sequence, changed, moves) VALUES (?, ?, ?, 1)
-		ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed, moves = moves + 1`
-
-	makeSQL = `INSERT INTO pages (page, sequence, changed, least) VALUES (?, ?, ?, ?)`
-
-	addOwnerSQL    = `INSERT INTO owners (hash, page) VALUES (?, ?)`
+	addOwnerSQL    = `INSERT INTO owners (hash, page, changed) VALUES (?, ?, ?)`
 	removeOwnerSQL = `DELETE FROM owners WHERE hash = ?`
 
 	checkpointSQL = `SELECT value FROM checkpoints WHERE id = ?`
@@ -176,23 +145,20 @@ func deleteSQL(n int) string {
 	return `DELETE FROM entries WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
 }
 
-// standingSQL reads where n pages stand.
+// standingSQL reads the states of n pages.
 func standingSQL(n int) string {
-	return `SELECT page, sequence, moves, coalesce(least, 0) FROM pages WHERE page IN ` + tuples(1, n)
+	return `SELECT page, sequence, left_at FROM pages WHERE page IN ` + tuples(1, n)
 }
 
-// whereaboutsSQL finds out which pages have to do with n users, whose homes' least hashes are given.
-func whereaboutsSQL(n int) string {
-	return `WITH wanted (hash, least) AS (VALUES ` + tuples(n, 2) + `)
-		SELECT wanted.hash, coalesce(owners.page, 0), ranges.page, ranges.left_page
-		FROM wanted LEFT JOIN owners ON owners.hash = wanted.hash
-			LEFT JOIN ranges ON ranges.least = (SELECT max(least) FROM ranges WHERE least BETWEEN wanted.least AND wanted.hash)`
+// ownedPagesSQL reads the dedicated pages of n users.
+func ownedPagesSQL(n int) string {
+	return `SELECT hash, page FROM owners WHERE hash IN ` + tuples(1, n)
 }
 
-// raiseSQL sets the sequences of n pages.
+// raiseSQL sets the states of n pages.
 func raiseSQL(n int) string {
-	return `INSERT INTO pages (page, sequence, changed) VALUES ` + tuples(n, 3) +
-		` ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed`
+	return `INSERT INTO pages (page, sequence, left_at, changed) VALUES ` + tuples(n, 4) +
+		` ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`
 }
 
 // tuples returns n comma-separated tuples of placeholders.
@@ -206,16 +172,16 @@ type batched map[int]*sql.Stmt
 
 // writeStatements are prepared on the writer's connection.
 type writeStatements struct {
-	lookup, tally, insert, remove, standing, whereabouts, raise batched
-	setCheckpoint, removeCheckpoint                             *sql.Stmt
-	progress                                                    *sql.Stmt
+	lookup, tally, insert, remove, standing, owners, raise batched
+	setCheckpoint, removeCheckpoint                        *sql.Stmt
+	progress                                               *sql.Stmt
 }
 
 // readStatements are prepared on the readers' connections.
 type readStatements struct {
 	snapshot, keys, sequence, progress, changed, ended, listNewest, listBefore, checkpoint, pages *sql.Stmt
-	count, counts, owned, ofHash, countRange, naming, kinds                                       *sql.Stmt
-	owners                                                                                        *sql.Stmt
+	count, counts, owned, all, countRange, naming, kinds                                          *sql.Stmt
+	owners, newOwners                                                                             *sql.Stmt
 	lookup                                                                                        batched
 }
 
@@ -242,11 +208,12 @@ func (d *sqliteDatabase) prepare(ctx context.Context) error {
 		{d.readers, countSQL, &r.count},
 		{d.readers, countsSQL, &r.counts},
 		{d.readers, ownedSQL, &r.owned},
-		{d.readers, ofHashSQL, &r.ofHash},
+		{d.readers, allSQL, &r.all},
 		{d.readers, countRangeSQL, &r.countRange},
 		{d.readers, namingSQL, &r.naming},
 		{d.readers, kindsSQL, &r.kinds},
 		{d.readers, ownersSQL, &r.owners},
+		{d.readers, newOwnersSQL, &r.newOwners},
 		{d.readers, checkpointSQL, &r.checkpoint},
 		{d.readers, pagesSQL, &r.pages},
 	} {
@@ -271,7 +238,7 @@ func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
 		{d.writer, insertSQL, &w.insert},
 		{d.writer, deleteSQL, &w.remove},
 		{d.writer, standingSQL, &w.standing},
-		{d.writer, whereaboutsSQL, &w.whereabouts},
+		{d.writer, ownedPagesSQL, &w.owners},
 		{d.writer, raiseSQL, &w.raise},
 		{d.readers, lookupSQL, &r.lookup},
 	} {
