@@ -28,20 +28,20 @@ type Ledger interface {
 	EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.Standing, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)
 	Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error)
-	Homes(ctx context.Context, homes ...uint32) ([]ledger.Home, error)
-	Cut(ctx context.Context) (ledger.Cut, error)
-	SetCut(ctx context.Context, pages uint32) error
-	PlanReshape(ctx context.Context, home uint32) (*ledger.ReshapePlan, error)
-	Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error)
-	MoveOut(ctx context.Context, hash uint64) (ledger.Receipt, error)
-	MoveIn(ctx context.Context, hash uint64) (ledger.Receipt, error)
+	Place(ctx context.Context, hash uint64) (ledger.Place, error)
+	Layouts(ctx context.Context) (ledger.Layouts, error)
+	BeginLayout(ctx context.Context, pages uint32) error
+	SwitchLayout(ctx context.Context, pages uint32) error
+	LeaveLayout(ctx context.Context, pages uint32) error
+	Dedicate(ctx context.Context, hash uint64) (ledger.Receipt, error)
+	Release(ctx context.Context, hash uint64) (ledger.Receipt, error)
 	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
 	List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error)
 	Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error)
 	Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
 	Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
 	Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error)
-	OfHash(ctx context.Context, hash uint64, after *ledger.Row, limit int) ([]ledger.Row, error)
+	All(ctx context.Context, after *ledger.Row, limit int) ([]ledger.Row, error)
 	Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error)
 	Declare(ctx context.Context, kinds []ledger.Kind) error
 	Kinds(ctx context.Context) ([]ledger.Kind, error)
