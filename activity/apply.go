@@ -142,6 +142,8 @@ func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Resul
 	switch {
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
 		return res.State.String()
+	case isClosed(res.Header):
+		return "" // whoever reads it polls, and finds the change on another page
 	case r.ahead(ctx, page, res.Header.Sequence):
 		return "ahead"
 	case r.overfull(res.Header):
@@ -158,7 +160,7 @@ func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Resul
 
 // batch returns the page's change in the form that the store takes.
 func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
-	b := favfilter.Batch{ID: r.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
+	b := favfilter.Batch{ID: r.layout.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
 	var err error
 	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
 		return b, err
@@ -169,11 +171,15 @@ func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Ba
 
 // stand makes sure that the page has at least the sequence want: if not, it rebuilds the page.
 func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
-	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.pageID(number)})
+	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)})
 	if err != nil {
 		return unavailable("pages", err)
 	}
-	if reason := r.fault(ctx, number, want, standing(loaded[0])); reason != "" {
+	st := standing(loaded[0])
+	if isClosed(st.Header) {
+		return nil // whoever reads it polls, and learns where its users are
+	}
+	if reason := r.fault(ctx, number, want, st); reason != "" {
 		return r.remake(ctx, number, want, reason)
 	}
 	return nil

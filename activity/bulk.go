@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,7 +42,8 @@ type Bulk struct {
 
 	settling  sync.WaitGroup // changes of existing pages by the last transaction
 	late      map[uint32]uint64
-	committed int64 // when the last transaction committed, as [Recorder.elapsed]
+	toClose   map[uint32]bool // pages of a layout that was leaving
+	committed int64           // when the last transaction committed, as [Recorder.elapsed]
 }
 
 // bulkPage is a page that was empty before the bulk.
@@ -55,7 +57,7 @@ type bulkPage struct {
 
 // NewBulk returns a new Bulk.
 func (r *Recorder) NewBulk() *Bulk {
-	return &Bulk{r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), rows: make(map[uint64]int)}
+	return &Bulk{r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), toClose: make(map[uint32]bool), rows: make(map[uint64]int)}
 }
 
 // PreparedBulk holds activities that are ready for [Bulk.Record].
@@ -128,7 +130,7 @@ func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 		for n, o := range outcomes(receipt) {
 			result[p.inLedger[n]] = o
 		}
-		if err := b.follow(ctx, receipt.Pages); err != nil {
+		if err := b.follow(ctx, receipt, p.activities); err != nil {
 			return nil, err
 		}
 	}
@@ -141,12 +143,13 @@ func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
 
 // follow adds the changes of a transaction to pages that the bulk builds, and applies those of
 // other pages to the store.
-func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
+func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt, activities []Activity) error {
 	r := b.r
-	others := make([]ledger.PageChange, 0, len(pages))
-	for _, p := range pages {
+	r.layout.learn(receipt)
+	b.close(receipt.Layouts.Leaving, activities)
+	others := make([]ledger.PageChange, 0, len(receipt.Pages))
+	for _, p := range receipt.Pages {
 		r.sequences.of(p.Page).giveOut(p.Sequence)
-		r.placements.note(p.Page, p.Owner)
 		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
@@ -166,6 +169,25 @@ func (b *Bulk) follow(ctx context.Context, pages []ledger.PageChange) error {
 	return nil
 }
 
+// close notes the pages of the activities' users in a layout that was leaving when they were recorded:
+// see [Recorder.pagesToClose].
+func (b *Bulk) close(leaving uint32, activities []Activity) {
+	if leaving == 0 {
+		return
+	}
+	r := b.r
+	for _, a := range activities {
+		k, _ := r.kinds.Named(a.Kind)
+		if !k.InLedger() {
+			continue
+		}
+		b.toClose[r.layout.id.PageIn(leaving, userHash(r.identity.Seed, a.User))] = true
+		if k.Reverse != "" {
+			b.toClose[r.layout.id.PageIn(leaving, userHash(r.identity.Seed, a.Target))] = true
+		}
+	}
+}
+
 // count finds heavy users, because pages built in process do not reveal them. It ignores users with
 // few rows in a transaction: if one of them has many rows in all, the next rebuild of the page
 // detects it.
@@ -173,7 +195,7 @@ func (b *Bulk) count(p ledger.PageChange) {
 	const few = 16
 	for rows := p.Added; len(rows) > 0; {
 		n := ofFirst(rows)
-		if n >= few && !isOwn(p, rows[0].Hash) {
+		if n >= few && p.Page < ledger.DedicatedPages {
 			b.rows[rows[0].Hash] += n
 		}
 		rows = rows[n:]
@@ -232,7 +254,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 // Call Finish also after an error of Record: what earlier calls recorded stays.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
-	b.r.owners.wait(ctx) // each has some seconds, or minutes for a large page
+	b.r.leavers.wait(ctx) // each has some seconds, or minutes for a large page
 	if err == nil {
 		b.r.outwait(b.committed)
 		return nil
@@ -246,6 +268,10 @@ func (b *Bulk) Finish(ctx context.Context) error {
 // place writes the pages that the bulk has built, and rebuilds those that could not be changed.
 func (b *Bulk) place(ctx context.Context) error {
 	b.settling.Wait()
+	for _, err := range b.r.closePages(ctx, slices.Collect(maps.Keys(b.toClose))) {
+		return err
+	}
+	clear(b.toClose)
 	pages, late := b.pages, b.late
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
 	for number, page := range pages { // in any case: a page with less lacks writes
@@ -308,7 +334,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 	defer cancel()
-	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: r.pageID(number), Page: page, Newer: true})
+	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: r.layout.pageID(number), Page: page, Newer: true})
 	switch {
 	case err != nil:
 		return unavailable("pages", err)

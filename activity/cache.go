@@ -51,9 +51,9 @@ func (c *cache) get(id favfilter.PageID) *favfilter.Page {
 	return page
 }
 
-// page returns the cached page if its sequence is at least want and its number of moves at least
-// moves; otherwise nil.
-func (c *cache) page(id favfilter.PageID, want uint64, moves uint32) *favfilter.Page {
+// page returns the cached page if its sequence is at least want, and it holds the keys of the
+// position's user; otherwise nil.
+func (c *cache) page(id favfilter.PageID, want uint64, at position) *favfilter.Page {
 	if c == nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (c *cache) page(id favfilter.PageID, want uint64, moves uint32) *favfilter.
 	if page == nil {
 		return nil
 	}
-	if h := page.Header(); h.Sequence < want || h.Moves < moves {
+	if h := page.Header(); h.Sequence < want || !at.holds(h) {
 		return nil
 	}
 	return page
@@ -116,11 +116,11 @@ func (c *cache) count(hit bool) {
 }
 
 // heldPage returns the cached page of v, if it may be used.
-func (r *Recorder) heldPage(v *View, page, moves uint32, want uint64, known bool) *favfilter.Page {
-	if r.cache == nil || !v.ledger || !known {
+func (r *Recorder) heldPage(v *View, at position, want uint64) *favfilter.Page {
+	if r.cache == nil || !v.ledger || !at.known {
 		return nil
 	}
-	return r.cache.page(r.pageID(page), want, moves)
+	return r.cache.page(r.layout.pageID(at.page), want, at)
 }
 
 // outwait waits until no process may answer from pages that it cached before the given time. A

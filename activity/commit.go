@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,7 @@ type group struct {
 	receipt   ledger.Receipt
 	committed int64           // when it was committed, as [Recorder.elapsed]
 	toRebuild map[uint32]bool // pages to rebuild instead of change; false: later
+	toClose   []uint32        // pages of the layout that was leaving
 	await     map[chan struct{}]bool
 	passed    chan struct{} // closed after the first call of the store for all its pages
 	tracking
@@ -100,17 +102,18 @@ func (r *Recorder) commit(writes []*write) {
 	}
 	g := &group{
 		writes: writes, receipt: receipt, committed: r.elapsed(), toRebuild: r.pagesToRebuild(writes, receipt),
-		await: make(map[chan struct{}]bool), passed: make(chan struct{}), tracking: newTracking(),
+		toClose: r.pagesToClose(receipt, changes),
+		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), tracking: newTracking(),
 	}
 	next := outcomes(receipt)
 	for _, w := range writes {
 		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
 	}
+	r.layout.learn(receipt)
 	r.settling <- struct{}{}
 	r.mu.Lock()
 	for _, p := range receipt.Pages {
 		r.sequences.of(p.Page).giveOut(p.Sequence)
-		r.placements.note(p.Page, p.Owner)
 		if before := r.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}
@@ -136,11 +139,11 @@ func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[u
 		}
 		for _, c := range w.changes {
 			for _, row := range c.Rows {
-				page := r.placedBy(receipt, row.Hash)
-				later := row.Hash == w.hash && slices.ContainsFunc(receipt.Pages, func(p ledger.PageChange) bool {
-					return p.Page == page && isOwn(p, row.Hash)
-				})
-				pages[page] = pages[page] || !later
+				page, dedicated := receipt.Owners[row.Hash]
+				if !dedicated {
+					page = r.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
+				}
+				pages[page] = pages[page] || !dedicated || row.Hash != w.hash
 			}
 		}
 	}
@@ -160,6 +163,7 @@ func (r *Recorder) settle(g *group) {
 	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
 	pages, steps := r.joinLanes(ctx, g)
 	repairs, failed := r.applyOnce(ctx, pages, g.toRebuild)
+	maps.Copy(failed, r.closePages(ctx, g.toClose))
 	r.mu.Lock()
 	begun := make([]uint32, 0, len(repairs))
 	for _, repair := range repairs {
@@ -258,18 +262,17 @@ func (r *Recorder) outlast(committed int64) bool {
 }
 
 // pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
-// rows, and those where processes that have not learned of a move may still look for the rows.
+// rows, and those where processes may still look for the rows: the shared pages of users with
+// dedicated ones, and the pages of a layout that is leaving.
 func (r *Recorder) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
-			each(r.homeOf(row.Hash))
-			placed, ok := receipt.Placed[row.Hash]
-			if !ok {
-				continue
-			}
-			each(placed.Page)
-			for _, page := range placed.Left {
+			each(r.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
+			if page, ok := receipt.Owners[row.Hash]; ok {
 				each(page)
+			}
+			if leaving := receipt.Layouts.Leaving; leaving > 0 {
+				each(r.layout.id.PageIn(leaving, row.Hash))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // follower learns what all processes write to the ledger: it polls for pages that changed. While a
@@ -96,29 +97,44 @@ func (r *Recorder) ledgerTime() time.Time {
 	}
 }
 
-// keepUp makes sure that the process knows all commits older than a staleness bound that concern
-// the user's page. It returns the page and its number of moves.
-//
-// It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
-// ledger for the sequence of the page. If the ledger cannot be reached, known is false, and the
-// page in the store is trusted.
-func (r *Recorder) keepUp(ctx context.Context, user uint64) (page, moves uint32, known bool) {
-	now := r.pollUp(ctx)
-	page, moves = r.placeOf(user) // after the poll, which may report a move
-	switch now {
-	case polled:
-		known = true
-	case behind:
-		known = r.askSequence(ctx, page)
-	case unreachable:
-	}
-	return page, moves, known
+// position is where a reader looks for a user, and what it has to judge that page by.
+type position struct {
+	page uint32
+	// left is the sequence with which a user last left the page, as far as is known. A page with
+	// another one may have lost the user's keys to a dedicated page.
+	left uint64
+	// known reports whether the process's state of the ledger is current. If not, the ledger cannot
+	// be reached.
+	known bool
 }
 
-// pollUp waits for a poll within the staleness bound, and returns how the ledger can be read.
-func (r *Recorder) pollUp(ctx context.Context) access {
+// holds reports whether the page with the header has the keys of the position's user.
+func (at position) holds(h favfilter.Header) bool {
+	return !isClosed(h) && h.Left == uint32(at.left&favfilter.LeftMask)
+}
+
+// keepUp makes sure that the process knows all commits before the given time that concern the user's
+// page, and returns where that is.
+//
+// It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
+// ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
+func (r *Recorder) keepUp(ctx context.Context, user uint64, since int64) position {
+	now := r.pollUp(ctx, since)
+	if now == behind {
+		if at, ok := r.askPlace(ctx, user); ok {
+			return at
+		}
+	}
+	page := r.layout.pageOf(user) // after the poll, which may report a move
+	return position{page: page, left: r.sequences.of(page).left.Load(), known: now == polled}
+}
+
+// recent returns the time since when the process has to know the ledger: a staleness bound ago.
+func (r *Recorder) recent() int64 { return r.elapsed() - int64(r.follow.bound) }
+
+// pollUp waits for a poll that began after the given time, and returns how the ledger can be read.
+func (r *Recorder) pollUp(ctx context.Context, need int64) access {
 	f := &r.follow
-	need := r.elapsed() - int64(f.bound)
 	for f.start.Load() < need || r.paused() {
 		if now := access(f.access.Load()); now == behind || now == unreachable && f.bound > 0 {
 			return now
@@ -140,6 +156,22 @@ func (r *Recorder) pollUp(ctx context.Context) access {
 	return polled
 }
 
+// pollSince waits for a successful poll that began after the given time.
+func (r *Recorder) pollSince(ctx context.Context, since int64) error {
+	for r.follow.start.Load() < since {
+		p := r.poll()
+		select {
+		case <-p.done:
+			if p.err != nil {
+				return unavailable("ledger", p.err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // paused reports whether the wall clock advanced since the last poll while the monotonic clock did
 // not. That detects a suspended machine, whose last poll looks recent. If an operator sets the
 // clock ahead, that costs one poll.
@@ -151,20 +183,23 @@ func (r *Recorder) paused() bool {
 // wallAhead returns how far the wall clock is ahead of elapsed.
 func (r *Recorder) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
 
-// askSequence asks the ledger for the sequence of the page, and reports whether it answered.
-func (r *Recorder) askSequence(ctx context.Context, page uint32) bool {
+// askPlace asks the ledger where the user is, and reports whether it answered.
+func (r *Recorder) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	sequence, err := r.ledger.Sequence(limited, page)
+	place, err := r.ledger.Place(limited, user)
 	if err != nil {
 		if ctx.Err() == nil {
 			// The next feeds do not wait; the next poll tries again.
 			r.noteAccess(ctx, unreachable, err)
 		}
-		return false
+		return position{}, false
 	}
-	r.sequences.of(page).learn(sequence)
-	return true
+	if place.Page >= ledger.DedicatedPages {
+		r.layout.dedicate(user, place.Page)
+	}
+	r.sequences.of(place.Page).learn(place.Sequence)
+	return position{page: place.Page, left: place.Left, known: true}, true
 }
 
 // noteAccess notes how the ledger can be read, and logs when that changes.
@@ -229,7 +264,7 @@ func (r *Recorder) pollOnce(ctx context.Context, p *poll) error {
 		now := unreachable
 		asked, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		if _, failed := r.ledger.Sequence(asked, 0); failed == nil {
+		if r.ledger.Ping(asked) == nil {
 			now = behind
 		}
 		r.noteAccess(ctx, now, err)
@@ -255,32 +290,45 @@ func (r *Recorder) readChanges(ctx context.Context, p *poll) (progress ledger.Pr
 	stalled := time.AfterFunc(pollTimeout, func() { stop(errPollStalled) })
 	defer stalled.Stop()
 	pages := 0
-	var moved []uint32
+	left := make(map[uint32]uint64)
 	progress, err = r.ledger.Changed(ctx, r.follow.since, func(page uint32, s ledger.Standing) error {
 		pages++
 		if pages%longPoll == 0 {
 			stalled.Reset(pollTimeout)
 			r.noteLong(ctx, p, pages == longPoll)
 		}
-		if page >= r.identity.Pages && page < ledger.OwnPages {
-			return nil
-		}
-		if page < ledger.OwnPages && s.Moves > r.placements.of(page).movesOf(page) {
-			moved = append(moved, page)
-		}
 		if r.sequences.of(page).learn(s.Sequence) {
 			changed = append(changed, page)
 		}
+		if s.Left > 0 {
+			left[page] = s.Left
+		}
 		return nil
 	})
-	if err == nil && len(moved) > 0 {
-		stalled.Reset(pollTimeout)
-		err = r.learnHomes(ctx, moved...)
+	if err == nil {
+		r.takePlaces(progress, left)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errPollStalled) {
 		err = fmt.Errorf("%w: %w", errPollStalled, err)
 	}
 	return progress, changed, err
+}
+
+// takePlaces takes up where users are. It comes after the sequences that readers must require on
+// their pages, and before what says that all who left a page are known.
+func (r *Recorder) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
+	before := r.layout.now()
+	r.layout.take(progress)
+	for page, at := range left {
+		if page >= ledger.DedicatedPages {
+			r.layout.release(page)
+		}
+		r.sequences.of(page).leave(at)
+	}
+	now := r.layout.now()
+	if gone := before.Leaving; gone != 0 && gone != now.Leaving {
+		r.sequences.forget(gone)
+	}
 }
 
 // noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even

@@ -54,8 +54,8 @@ type PageInside struct {
 // LedgerPage is what the ledger has for a page.
 type LedgerPage struct {
 	Sequence uint64
-	Moves    uint32
-	Keys     int // including ended ones that are not removed yet
+	Left     uint64 // sequence with which a user last left the page; 0: none has
+	Keys     int    // including ended ones that are not removed yet
 	// Kinds is the number of Keys by kind. Other sides of two-way kinds count under their own
 	// names.
 	Kinds   map[string]int
@@ -103,10 +103,7 @@ func (r *Recorder) InspectPage(ctx context.Context, number uint32) (*PageInside,
 
 // hasPage reports whether there is such a page, as far as this process knows.
 func (r *Recorder) hasPage(number uint32) bool {
-	if number < ledger.OwnPages {
-		return number < r.identity.Pages
-	}
-	return r.placements.census().has(number)
+	return r.layout.inUse(number)
 }
 
 // readSettled reads a page and its rows, and repeats that while a write to the page is in flight.
@@ -124,18 +121,21 @@ func (r *Recorder) readSettled(ctx context.Context, number uint32) (*PageInside,
 // the ledger has is not just one that changed in between.
 func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	want := r.sequences.of(number).required.Load() // before the read
-	loaded, err := r.loadWhole(ctx, r.pageID(number))
+	loaded, err := r.loadWhole(ctx, r.layout.pageID(number))
 	if err != nil {
 		return nil, nil, err
 	}
 	rows, s, err := r.allKeys(ctx, number)
+	if errors.Is(err, ledger.ErrGone) {
+		return nil, nil, ErrNoPage
+	}
 	if err != nil {
 		return nil, nil, unavailable("ledger", err)
 	}
 	r.sequences.of(number).learn(s.Sequence)
-	p := r.insideOf(number, r.pageID(number), loaded)
-	p.Own = number >= ledger.OwnPages && r.placements.census().isOwn(number)
-	p.Ledger = &LedgerPage{Sequence: s.Sequence, Moves: s.Moves}
+	p := r.insideOf(number, r.layout.pageID(number), loaded)
+	p.Own = number >= ledger.DedicatedPages
+	p.Ledger = &LedgerPage{Sequence: s.Sequence, Left: s.Left}
 	switch {
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
 		p.State = PageUnused
@@ -226,6 +226,9 @@ func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (Rebuilt, err
 	}
 	start := time.Now()
 	f, err := r.rebuild(ctx, number, r.sequences.of(number).required.Load(), "asked for", maxFlights)
+	if errors.Is(err, ledger.ErrGone) {
+		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
+	}
 	if err == nil {
 		err = unavailable("pages", f.storeErr)
 	}

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -12,7 +13,7 @@ import (
 type UserInside struct {
 	User string
 	Hash uint64 // places the user
-	Home uint32 // the user's page unless users were moved
+	Slot uint32 // number of the hash slot in the store that has all pages and windows of the user
 	Page uint32 // the user's page
 	Own  bool   // the page is dedicated to the user
 
@@ -73,7 +74,7 @@ func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, e
 
 func (r *reader) newUserInside(user string) *UserInside {
 	u := &UserInside{User: user, Hash: userHash(r.identity.Seed, user), Lacks: make(map[string]int)}
-	u.Home = r.homeOf(u.Hash)
+	u.Slot = r.slotOf(u.Hash)
 	return u
 }
 
@@ -85,22 +86,25 @@ func (u *UserInside) put(inside *PageInside) {
 	}
 }
 
-// readUserPage reads the page of a user, and follows moves of the user meanwhile.
+// readUserPage reads the page of a user. If the user moves to another page meanwhile, it follows.
 func (r *Recorder) readUserPage(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
-	for range maxMoves {
-		page, _, _ := r.keepUp(ctx, hash)
-		inside, rows, err := r.readSettled(ctx, page)
-		if err != nil {
+	since := r.recent()
+	for range maxLooks {
+		at := r.keepUp(ctx, hash, since)
+		inside, rows, err := r.readSettled(ctx, at.page)
+		if err != nil && !errors.Is(err, ErrNoPage) {
 			return nil, nil, err
 		}
-		if err := r.followMoves(ctx, hash, page, inside.Ledger.Moves); err != nil {
-			return nil, nil, err
+		place, failed := r.ledger.Place(ctx, hash)
+		if failed != nil {
+			return nil, nil, unavailable("ledger", failed)
 		}
-		if r.pageOf(hash) == page {
+		if err == nil && place.Page == at.page {
 			return inside, rows, nil
 		}
+		since = r.elapsed()
 	}
-	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
+	return nil, nil, unavailable("ledger", errMoved)
 }
 
 // compareUser counts the user's rows among those of the page.

@@ -249,7 +249,7 @@ func (r *Recorder) congested(changes []ledger.Change) bool {
 	}
 	for _, c := range changes {
 		for _, row := range c.Rows {
-			if full(r.homeOf(row.Hash)) || full(r.pageOf(row.Hash)) {
+			if full(r.layout.sharedPage(row.Hash)) || full(r.layout.pageOf(row.Hash)) {
 				return true
 			}
 		}

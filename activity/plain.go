@@ -94,7 +94,7 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	if err := p.openFilter(ctx, c); err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
-	p.survey = newSurvey(p.identity.Pages)
+	p.survey = newSurvey()
 	if err := p.openWindows(nil); err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
@@ -317,7 +317,7 @@ func (p *Plain) View(
 	ctx context.Context, user string, kinds []Kind, _ iter.Seq2[Target, string],
 ) (*View, error) {
 	v := p.newView(user, kinds)
-	v.number = p.homeOf(v.userHash)
+	v.number = p.slotOf(v.userHash)
 	var ids []favfilter.PageID
 	if v.ledger {
 		ids = append(ids, favfilter.PageID{Number: v.number})
@@ -384,8 +384,7 @@ func (p *Plain) Stats() Stats {
 // not read the store.
 func (p *Plain) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
-		all := func(uint32) bool { return true }
-		p.survey.eachHome(p.identity.Pages, all, time.Since(p.opened), yield)
+		p.survey.eachShared(0, int(p.identity.Pages), time.Since(p.opened), yield)
 	}
 }
 
@@ -454,7 +453,7 @@ func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, erro
 		return nil, err
 	}
 	u := p.newUserInside(user)
-	inside, err := p.readInside(ctx, u.Home)
+	inside, err := p.readInside(ctx, u.Slot)
 	if err == nil {
 		u.put(inside)
 		err = p.inspectWindows(ctx, u)
@@ -469,6 +468,6 @@ func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, erro
 // Errors are as those of [Recorder.InspectKey].
 func (p *Plain) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
 	return p.inspectKey(ctx, kind, user, target, func(s *KeySide) (*PageInside, error) {
-		return p.readInside(ctx, p.homeOf(userHash(p.identity.Seed, s.Owner)))
+		return p.readInside(ctx, p.slotOf(userHash(p.identity.Seed, s.Owner)))
 	})
 }

@@ -89,12 +89,12 @@ func (l *largePages) forget(page uint32, known *favfilter.Header) {
 
 // isLarge reports whether the page is known to be too large to be read for each feed.
 func (r *Recorder) isLarge(page uint32) bool {
-	return page >= ledger.OwnPages && r.large.of(page) != nil
+	return page >= ledger.DedicatedPages && r.large.of(page) != nil
 }
 
-// noteSize remembers a large page. It ignores home pages: users who make these large move away.
+// noteSize remembers a large page. It ignores shared pages: users who make these large leave them.
 func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
-	if page >= ledger.OwnPages {
+	if page >= ledger.DedicatedPages {
 		r.large.note(page, h, r.largePage)
 	}
 }
@@ -103,10 +103,11 @@ func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
 // If the page is not as known, or not as required, probe returns false, and the page has to be
 // read.
 func (r *Recorder) probe(
-	ctx context.Context, v *View, page, moves uint32, want uint64, parts []favfilter.PageID,
+	ctx context.Context, v *View, at position, want uint64, parts []favfilter.PageID,
 ) (windows []favfilter.Loaded, ok bool) {
+	page := at.page
 	known := r.large.of(page)
-	if known == nil || known.Identity != r.identity || known.Moves != moves {
+	if known == nil || known.Identity != r.identity || !at.holds(*known) {
 		return nil, false
 	}
 	found := &probed{header: *known}

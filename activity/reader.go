@@ -34,7 +34,7 @@ type reader struct {
 }
 
 // Pages returns the number of pages that the filter was created with. For the current number, see
-// [Recorder.Shape].
+// [Recorder.Layout].
 func (r *reader) Pages() uint32 { return r.identity.Pages }
 
 // FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
@@ -47,10 +47,9 @@ func (r *reader) Kinds() *Kinds { return r.kinds }
 // Now returns the time by which activities are recorded and end.
 func (r *reader) Now() time.Time { return r.now() }
 
-// homeOf returns the number of a user's home page. The user's windows are in the same slot of the
-// store.
-func (r *reader) homeOf(hash uint64) uint32 {
-	return ledger.Identity{Pages: r.identity.Pages}.Page(hash)
+// slotOf returns the number of the hash slot of the store that has all pages and windows of a user.
+func (r *reader) slotOf(hash uint64) uint32 {
+	return ledger.Identity{Pages: r.identity.Pages}.Slot(hash)
 }
 
 // check returns an [*InvalidError] unless the activity can be recorded at that time.

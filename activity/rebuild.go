@@ -74,7 +74,7 @@ func (b *rebuilds) landed(number uint32, err error, took time.Duration, now int6
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.flights, number)
-	if err == nil {
+	if err == nil || errors.Is(err, ledger.ErrGone) {
 		delete(b.failed, number)
 		return
 	}
@@ -132,6 +132,8 @@ func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reas
 			return nil, fmt.Errorf("rebuild page %d: %w", number, ctx.Err())
 		}
 		switch late := joined && !f.placed && f.storeErr == nil; {
+		case errors.Is(f.err, ledger.ErrGone):
+			return nil, f.err
 		case f.err != nil:
 			return nil, unavailable("ledger", f.err)
 		case f.page.Header().Sequence >= want && !late:
@@ -189,7 +191,7 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 		start = r.flyIn(r.rebuilds.large, largeTimeout, f, number, large)
 	}
 	took := time.Since(start)
-	if r.rebuilds.told != nil {
+	if r.rebuilds.told != nil && !errors.Is(f.err, ledger.ErrGone) {
 		r.rebuilds.told(reason, took, cmp.Or(f.err, f.storeErr))
 	}
 	r.rebuilds.landed(number, f.err, took, r.elapsed())
@@ -220,7 +222,7 @@ func tookSince(start time.Time) slog.Attr {
 // after it. So the image has all that the page had. It may replace a page of the same sequence, or
 // of a sequence that the ledger never gave out.
 func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
-	id := r.pageID(number)
+	id := r.layout.pageID(number)
 	var seen favfilter.Version
 	loaded, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id})
 	if storeErr == nil {
@@ -290,7 +292,7 @@ func (r *Recorder) readKeys(ctx context.Context, number uint32, large bool) (key
 		}
 	}
 	for hash, n := range users {
-		if n > r.ownPage && !r.ownsPage(hash, number) {
+		if n > r.ownPage && number < ledger.DedicatedPages {
 			keys.heavy = append(keys.heavy, hash)
 		}
 	}
@@ -311,8 +313,8 @@ func (r *Recorder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Sta
 		page, err := favfilter.NewPage(favfilter.Header{
 			Identity: r.identity,
 			Shape:    shape,
-			Moves:    s.Moves % favfilter.MaxMoves,
-			Number:   r.slotOf(number),
+			Left:     uint32(s.Left & favfilter.LeftMask),
+			Number:   r.layout.slot(number),
 			Sequence: s.Sequence,
 			Build:    favfilter.RandomID(),
 		})
@@ -348,9 +350,13 @@ func (r *Recorder) oversized(h favfilter.Header) bool {
 	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
 }
 
-// remake rebuilds the page for a writer. It fails if the store does not take the page.
+// remake rebuilds the page for a writer. It fails if the store does not take the page. If nobody is
+// on the page any more, remake closes it, so that nobody takes what is there for current.
 func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
 	f, err := r.rebuild(ctx, number, want, reason, math.MaxInt) // writers are bounded elsewhere
+	if errors.Is(err, ledger.ErrGone) {
+		return r.closePage(ctx, number)
+	}
 	if err != nil {
 		return err
 	}

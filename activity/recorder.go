@@ -175,11 +175,11 @@ type Recorder struct {
 	replica favfilter.Store // nil: none
 	persist func(context.Context) error
 
-	sequences  *sequences
-	owners     *owners
-	placements *placements
-	reshaping  reshaping
-	ownPage    int // a user with more keys gets a dedicated page
+	sequences *sequences
+	layout    *layout
+	leavers   *leavers
+	growth    growth
+	ownPage   int // a user with more keys gets a dedicated page
 
 	largePage uint32 // pages of at least this many bytes are probed
 	large     largePages
@@ -241,6 +241,7 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r.ended.Go(r.scrubLoop)
 	r.ended.Go(r.endLoop)
 	r.ended.Go(r.tidyLoop)
+	r.growOnOpen() //nolint:contextcheck // it outlives the call
 	return r, nil
 }
 
@@ -261,16 +262,16 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 			keyRate:   c.FalsePositiveRate / float64(c.Kinds.lookups()),
 			now:       c.Now,
 			log:       c.Logger,
-			survey:    newSurvey(id.Pages),
+			survey:    newSurvey(),
 		},
-		ledger:     c.Ledger,
-		replica:    c.Replica,
-		persist:    c.Persist,
-		sequences:  newSequences(id.Pages),
-		owners:     newOwners(),
-		placements: newPlacements(id.Pages),
-		reshaping:  reshaping{turn: make(chan struct{}, 1)},
-		ownPage:    c.OwnPage,
+		ledger:    c.Ledger,
+		replica:   c.Replica,
+		persist:   c.Persist,
+		sequences: newSequences(id.Pages),
+		layout:    newLayout(id.Pages),
+		leavers:   newLeavers(),
+		growth:    growth{turn: make(chan struct{}, 1)},
+		ownPage:   c.OwnPage,
 
 		largePage: largePage,
 		follow:    follower{bound: max(0, c.StalenessBound)},

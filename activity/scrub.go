@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -43,8 +42,8 @@ const (
 
 // scrub is the state of the goroutine that scrubs.
 type scrub struct {
-	pages   *census // of this round, besides the home pages
-	next    uint32  // next page; pages that are not home pages count on after these
+	pages   *census // of this round; nil: it has yet to begin
+	next    int     // index of the next page
 	looked  int     // headers since the last verify
 	hurried int     // pages still to compare in a hurry
 	// missed is the number of pages of this round that were not compared. It starts at 1, for the
@@ -95,7 +94,8 @@ func (r *Recorder) SetScrubRate(rate int) error {
 // may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
 // start at random pages, so that they seldom compare the same one.
 func (r *Recorder) scrubLoop() {
-	s := scrub{missed: 1, next: rand.Uint32N(r.identity.Pages)} //nolint:gosec // any page will do
+	s := scrub{missed: 1, pages: r.layout.census()}
+	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
 	defer pace.Stop()
 	looked, hurried := 0, false // of the last step
@@ -140,10 +140,10 @@ func (r *Recorder) askEpoch(s *scrub) {
 	}
 	// A store that returns its epoch may still fail to return pages.
 	if r.storeDown.Load() {
-		_, _ = r.load(ctx, []favfilter.PageID{r.pageID(0)})
+		_, _ = r.load(ctx, []favfilter.PageID{r.layout.pageID(r.layout.census().first)})
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.hurried = int(r.identity.Pages) + r.placements.census().len()
+		s.hurried = r.layout.census().len()
 		r.stats.alarms.Add(1)
 		if time.Since(s.alarmed) > alarmInterval {
 			s.alarmed = time.Now()
@@ -166,14 +166,15 @@ func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, e
 
 // scrubStep compares the next pages, and returns their number.
 func (r *Recorder) scrubStep(s *scrub) int {
-	if s.pages == nil {
-		s.pages = r.placements.census()
+	if now := r.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
+		s.pages, s.next = now, 0 // a round of other shared pages begins again
+		s.missed, s.unrepaired, s.load = 0, 0, load{}
 	}
-	all := int(r.identity.Pages) + s.pages.len()
-	last := min(int(s.next)+scrubChunk, all)
+	all := s.pages.len()
+	last := min(s.next+scrubChunk, all)
 	pages := make([]uint32, 0, scrubChunk)
-	for n := int(s.next); n < last; n++ {
-		pages = append(pages, r.pageNumber(s.pages, n))
+	for n := s.next; n < last; n++ {
+		pages = append(pages, s.pages.number(n))
 	}
 	found, standings := r.inspect(pages)
 	looked := 0
@@ -188,27 +189,19 @@ func (r *Recorder) scrubStep(s *scrub) int {
 	s.unrepaired += r.repair(found, repairPatience, borneRepairs)
 	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		r.verify(r.pageNumber(s.pages, rand.IntN(all))) //nolint:gosec // every page in time
+		r.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // every page in time
 	}
-	if s.next = uint32(last); last == all {
+	if s.next = last; last == all {
 		r.endRound(s)
 		s.next, s.pages = 0, nil
 	}
-	r.stats.scrubAt.Store(s.next)
+	r.stats.scrubAt.Store(uint32(s.next))
 	return len(pages)
-}
-
-// pageNumber returns the number of the n-th page, home pages first.
-func (r *Recorder) pageNumber(others *census, n int) uint32 {
-	if n < int(r.identity.Pages) {
-		return uint32(n)
-	}
-	return others.number(n - int(r.identity.Pages))
 }
 
 // endRound is called after the last page of a round.
 func (r *Recorder) endRound(s *scrub) {
-	r.survey.keep(r.placements.census())
+	r.survey.keep(r.layout.census())
 	if s.missed == 0 && s.unrepaired == 0 {
 		r.images.Clear() // the store is up, and its pages are repaired
 	}
@@ -241,7 +234,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 	ids := make([]favfilter.PageID, len(pages))
 	want := make([]uint64, len(pages))
 	for i, page := range pages {
-		ids[i] = r.pageID(page)
+		ids[i] = r.layout.pageID(page)
 		want[i] = r.sequences.of(page).required.Load() // before the read
 	}
 	standings, err := r.store.Peek(ctx, ids)
@@ -257,9 +250,9 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		if st.Err != nil {
 			continue
 		}
-		if st.Missing && (r.sequences.of(page).known.Load() == 0 || page < ledger.OwnPages && !r.placements.of(page).usesHome(page)) {
+		if st.Missing && r.sequences.of(page).known.Load() == 0 {
 			r.glanced(page, PageUnused, st, 0)
-			continue // no activities, or no users
+			continue
 		}
 		reason := r.fault(ctx, page, want[i], st)
 		if reason == "" && r.overfull(st.Header) {
@@ -331,6 +324,8 @@ func (r *Recorder) mendMisfit(ctx context.Context, m misfit) error {
 const (
 	reasonDamaged = "damaged"
 	reasonForeign = "foreign"
+	// reasonClosed is that of a page that says that nobody is on it any more.
+	reasonClosed = "closed"
 )
 
 // damageReason tells a damaged page from one of another format version, which another version of
@@ -343,12 +338,13 @@ func damageReason(damage error) string {
 }
 
 // watch notes pages that other processes changed, to check later that the changes arrived.
-func (r *Recorder) watch(pages []uint32) {
+func (r *Recorder) watch(changed []uint32) {
 	f := &r.follow
+	pages := r.layout.census()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, page := range pages {
-		if len(f.changed) < maxWatched && r.placements.names(page) {
+	for _, page := range changed {
+		if len(f.changed) < maxWatched && pages.has(page) {
 			f.changed = append(f.changed, page)
 		}
 	}

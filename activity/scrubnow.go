@@ -62,14 +62,14 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 	if rate == 0 {
 		rate = askedRate
 	}
-	pages := r.placements.census()
-	p := ScrubProgress{Running: true, All: int(r.identity.Pages) + pages.len(), Found: make(map[string]int), Started: time.Now()}
+	pages := r.layout.census()
+	p := ScrubProgress{Running: true, All: pages.len(), Found: make(map[string]int), Started: time.Now()}
 	progress(p.clone())
 	var err error
 	for p.Done < p.All && err == nil {
 		var some []uint32
 		for n := p.Done; n < min(p.All, p.Done+scrubChunk); n++ {
-			some = append(some, r.pageNumber(pages, n))
+			some = append(some, pages.number(n))
 		}
 		begun := time.Now()
 		r.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes

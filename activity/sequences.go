@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -10,8 +11,11 @@ import (
 // sequences holds what this process knows of the sequence of each page. The sequence of a page that
 // is read must be between required and known. It is safe for concurrent use.
 type sequences struct {
-	homes  []sequence
-	others sync.Map // *sequence by number: of pages that are no home pages
+	id ledger.Identity // only Pages is used
+	// shared has the pages of each layout, by the logarithm of their number; nil until one is asked
+	// for.
+	shared    [bits.UintSize]atomic.Pointer[[]sequence]
+	dedicated sync.Map // *sequence by number
 }
 
 // sequence describes the sequence of one page. Its numbers only rise.
@@ -26,26 +30,41 @@ type sequence struct {
 	known atomic.Uint64
 	// stood is the highest sequence that the page was seen to have in the store.
 	stood atomic.Uint64
-	// moves is how often users are known to have moved out of the page or into it. A page with a
-	// lower count is stale.
-	moves atomic.Uint32
+	// left is the sequence with which a user last left the page, as the last poll found it. Who left
+	// until then is known. A page that says otherwise makes its reader poll.
+	left atomic.Uint64
 }
 
 func newSequences(pages uint32) *sequences {
-	return &sequences{homes: make([]sequence, pages)}
+	return &sequences{id: ledger.Identity{Pages: pages}}
 }
 
 func (s *sequences) of(page uint32) *sequence {
-	if page < ledger.OwnPages {
-		return &s.homes[page]
+	pages := s.id.LayoutOf(page)
+	if page >= ledger.DedicatedPages || pages == 0 {
+		return s.ofDedicated(page)
 	}
-	other, ok := s.others.Load(page)
+	shared := &s.shared[bits.TrailingZeros32(pages)]
+	all := shared.Load()
+	for all == nil {
+		made := make([]sequence, pages)
+		shared.CompareAndSwap(nil, &made)
+		all = shared.Load()
+	}
+	return &(*all)[page-s.id.PageIn(pages, 0)]
+}
+
+func (s *sequences) ofDedicated(page uint32) *sequence {
+	other, ok := s.dedicated.Load(page)
 	if !ok {
-		other, _ = s.others.LoadOrStore(page, new(sequence))
+		other, _ = s.dedicated.LoadOrStore(page, new(sequence))
 	}
 	one, _ := other.(*sequence) // no other type is stored
 	return one
 }
+
+// forget gives the memory for a layout free that has left.
+func (s *sequences) forget(pages uint32) { s.shared[bits.TrailingZeros32(pages)].Store(nil) }
 
 // learn notes the ledger's sequence of the page, and reports whether another process raised it.
 // Readers must require it at once, even while a write of this process with that sequence is in
@@ -67,15 +86,12 @@ func (s *sequence) giveOut(at uint64) { raise(&s.known, at) }
 // standAt notes that the page has, or had, the sequence in the store.
 func (s *sequence) standAt(at uint64) { raise(&s.stood, at) }
 
-// learnMoves notes the number of moves.
-func (s *sequence) learnMoves(moves uint32) { raise(&s.moves, moves) }
+// leave notes that a user left the page with the sequence, and that all who left until then are
+// known.
+func (s *sequence) leave(at uint64) { raise(&s.left, at) }
 
 // raise sets a number to at, if it is lower.
-func raise[N uint32 | uint64](number interface {
-	Load() N
-	CompareAndSwap(from, to N) bool
-}, at N,
-) {
+func raise(number *atomic.Uint64, at uint64) {
 	for {
 		old := number.Load()
 		if old >= at || number.CompareAndSwap(old, at) {

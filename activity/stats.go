@@ -144,11 +144,11 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// sizes fills in the numbers of pages, of held bytes, and of rebuilds and reshapes in progress.
+// sizes fills in the numbers of pages, of held bytes, and of rebuilds in progress.
 func (r *Recorder) sizes(s *Stats) {
-	pages := r.placements.census()
-	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), r.identity.Pages+uint32(pages.len())
-	s.SharedPages, s.OwnPages = pages.homes+len(pages.shared), len(pages.own)
+	pages := r.layout.census()
+	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), uint32(pages.len())
+	s.SharedPages, s.OwnPages = pages.shared, len(pages.dedicated)
 	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
@@ -161,7 +161,7 @@ func (r *Recorder) sizes(s *Stats) {
 	s.Rebuilds = maps.Clone(r.rebuilds.reasons)
 	s.Rebuilding = len(r.rebuilds.flights)
 	r.rebuilds.mu.Unlock()
-	r.reshaping.mu.Lock()
-	s.Reshaping = r.reshaping.now != nil
-	r.reshaping.mu.Unlock()
+	r.growth.mu.Lock()
+	s.Reshaping = r.growth.target > 0
+	r.growth.mu.Unlock()
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -137,60 +136,38 @@ func (g glance) page(number uint32, own bool, now time.Duration) SurveyedPage {
 	return p
 }
 
-// surveyChunk is the number of home pages in one chunk of memory.
+// surveyChunk is the number of pages with adjacent numbers in one chunk of memory.
 const surveyChunk = 1024
 
-// survey holds the last observation of every page. A home page takes 16 bytes, in chunks of 16 KiB
-// that are allocated when one of their pages is first observed: 256 MiB for 2^24 pages. Any other
-// page takes some 40 bytes.
+// survey holds the last observation of every page. A page takes 16 bytes, in chunks of 16 KiB that
+// are allocated when one of their pages is first observed: 256 MiB for 2^24 pages.
 type survey struct {
 	mu     sync.RWMutex
-	homes  []*[surveyChunk]glance
-	others map[uint32]glance
-	behind map[uint32]uint64 // number of changes that stale pages lack
-	totals SurveyTotals      // without Pages and Own
+	chunks map[uint32]*[surveyChunk]glance // by the number of a page divided by surveyChunk
+	behind map[uint32]uint64               // number of changes that stale pages lack
+	totals SurveyTotals                    // without Pages and Own
 }
 
-func newSurvey(homes uint32) survey {
-	return survey{
-		homes:  make([]*[surveyChunk]glance, (homes+surveyChunk-1)/surveyChunk),
-		others: make(map[uint32]glance), behind: make(map[uint32]uint64),
-	}
+func newSurvey() survey {
+	return survey{chunks: make(map[uint32]*[surveyChunk]glance), behind: make(map[uint32]uint64)}
 }
 
 // put stores a glance; the zero value forgets the page.
 func (s *survey) put(page uint32, g glance, behind uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.swap(page, g)
+	chunk := s.chunks[page/surveyChunk]
+	if chunk == nil {
+		chunk = new([surveyChunk]glance)
+		s.chunks[page/surveyChunk] = chunk
+	}
 	delete(s.behind, page)
 	if behind > 0 {
 		s.behind[page] = behind
 	}
-	s.count(old, -1)
+	s.count(chunk[page%surveyChunk], -1)
 	s.count(g, 1)
-}
-
-// swap replaces the glance of a page by g, and returns the old one.
-func (s *survey) swap(page uint32, g glance) (old glance) {
-	if page >= ledger.OwnPages {
-		old = s.others[page]
-		s.others[page] = g
-		if g == (glance{}) {
-			delete(s.others, page)
-		}
-		return old
-	}
-	chunk := s.homes[page/surveyChunk]
-	switch {
-	case chunk == nil && g == (glance{}):
-		return old
-	case chunk == nil:
-		chunk = new([surveyChunk]glance)
-		s.homes[page/surveyChunk] = chunk
-	}
-	old, chunk[page%surveyChunk] = chunk[page%surveyChunk], g
-	return old
+	chunk[page%surveyChunk] = g
 }
 
 // count adds a glance to the totals (n = 1), or subtracts it (n = -1).
@@ -206,27 +183,32 @@ func (s *survey) count(g glance, n int) {
 	s.totals.Bytes += uint64(n) * uint64(g.bytes())
 }
 
-// keep forgets pages that are not home pages, and that no user has any more.
-func (s *survey) keep(others *census) {
+// keep forgets pages that no user is on any more.
+func (s *survey) keep(pages *census) {
 	s.mu.RLock()
 	var gone []uint32
-	for page := range s.others {
-		if !others.has(page) {
-			gone = append(gone, page)
+	for n, chunk := range s.chunks {
+		for i := range chunk {
+			if page := n*surveyChunk + uint32(i); chunk[i] != (glance{}) && !pages.has(page) {
+				gone = append(gone, page)
+			}
 		}
 	}
 	s.mu.RUnlock()
 	for _, page := range gone {
 		s.put(page, glance{}, 0)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, chunk := range s.chunks {
+		if *chunk == ([surveyChunk]glance{}) {
+			delete(s.chunks, n)
+		}
+	}
 }
 
 // glanced stores the observed state of a page.
 func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, behind uint64) {
-	if page < ledger.OwnPages && !r.placements.of(page).usesHome(page) {
-		r.survey.put(page, glance{}, 0) // no users
-		return
-	}
 	r.survey.put(page, newGlance(state, st, time.Since(r.opened)), behind)
 }
 
@@ -237,49 +219,41 @@ func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, 
 func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		now := time.Since(r.opened)
-		used := func(page uint32) bool { return r.placements.of(page).usesHome(page) }
-		if !r.survey.eachHome(r.identity.Pages, used, now, yield) {
+		pages := r.layout.census()
+		if !r.survey.eachShared(pages.first, pages.shared, now, yield) {
 			return
 		}
-		others := r.placements.census()
-		for i := range others.len() {
-			page := others.number(i)
-			if !yield(r.survey.page(r.survey.other(page), page, i >= len(others.shared), now)) {
+		for _, page := range pages.dedicated {
+			if !yield(r.survey.page(r.survey.chunk(page / surveyChunk)[page%surveyChunk], page, true, now)) {
 				return
 			}
 		}
 	}
 }
 
-// eachHome yields the home pages in use, in ascending order, and reports whether it reached the
-// end.
-func (s *survey) eachHome(pages uint32, used func(page uint32) bool, now time.Duration, yield func(SurveyedPage) bool) bool {
-	for first := uint32(0); first < pages; first += surveyChunk {
-		chunk := s.chunk(first / surveyChunk)
-		for page := first; page < min(pages, first+surveyChunk); page++ {
-			if used(page) && !yield(s.page(chunk[page-first], page, false, now)) {
-				return false
-			}
+// eachShared yields shared pages, in ascending order, and reports whether it reached the end.
+func (s *survey) eachShared(first uint32, pages int, now time.Duration, yield func(SurveyedPage) bool) bool {
+	var glances [surveyChunk]glance
+	for i := range uint32(pages) {
+		page := first + i
+		if i == 0 || page%surveyChunk == 0 {
+			glances = s.chunk(page / surveyChunk)
+		}
+		if !yield(s.page(glances[page%surveyChunk], page, false, now)) {
+			return false
 		}
 	}
 	return true
 }
 
-// chunk returns a copy of the n-th chunk of glances at home pages.
+// chunk returns a copy of a chunk of glances.
 func (s *survey) chunk(n uint32) (glances [surveyChunk]glance) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if chunk := s.homes[n]; chunk != nil {
+	if chunk := s.chunks[n]; chunk != nil {
 		glances = *chunk
 	}
 	return glances
-}
-
-// other returns the glance at a page that is not a home page.
-func (s *survey) other(page uint32) glance {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.others[page]
 }
 
 // page unpacks a glance.
@@ -295,8 +269,8 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 
 // SurveyTotals returns sums over all pages as last observed.
 func (r *Recorder) SurveyTotals() SurveyTotals {
-	t, pages := r.survey.sums(), r.placements.census()
-	t.Pages, t.Own = pages.homes+pages.len(), len(pages.own)
+	t, pages := r.survey.sums(), r.layout.census()
+	t.Pages, t.Own = pages.len(), len(pages.dedicated)
 	return t
 }
 

@@ -2,9 +2,12 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 const (
@@ -108,7 +111,7 @@ func (r *Recorder) tidy(page uint32) bool {
 
 func (r *Recorder) tidyWithin(ctx context.Context, page uint32) bool {
 	f, err := r.rebuild(ctx, page, 0, "residue", math.MaxInt)
-	if err == nil && f.storeErr == nil && f.placed {
+	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
 		return true
 	}
 	r.tidying.add(page) // written to meanwhile, or ledger or store is down

@@ -2,8 +2,11 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // PageAt names a page of the kinds that the ledger keeps, and one of its sequences.
@@ -22,7 +25,8 @@ type Truth struct {
 	// removed yet, because their keys are still in the page.
 	Evidence []Evidence
 
-	// Sequence is the ledger's sequence of the page after the evidence was read.
+	// Sequence is the ledger's sequence of the page after the evidence was read; 0 if nobody is on
+	// the page any more.
 	Sequence uint64
 
 	// Same reports whether that sequence is the one that was asked about. If so, the page did not
@@ -41,6 +45,9 @@ func (r *Recorder) Truth(ctx context.Context, user string, at PageAt, claims []C
 	}
 	// After the evidence: sequences only rise, and a page is never ahead of its ledger.
 	sequence, err := r.ledger.Sequence(ctx, at.Page)
+	if errors.Is(err, ledger.ErrGone) {
+		return Truth{Evidence: evidence}, nil
+	}
 	if err != nil {
 		return Truth{}, fmt.Errorf("read the truth of page %d: %w", at.Page, unavailable("ledger", err))
 	}
@@ -62,10 +69,12 @@ func (r *Recorder) Repair(ctx context.Context, at PageAt) error {
 // putInPlace rebuilds a page, and unlike other rebuilds does not accept a newer page in its place:
 // a write to a page that lacks keys makes a newer page that lacks them, too.
 func (r *Recorder) putInPlace(ctx context.Context, at PageAt, reason string) error {
-	defer r.cache.forgetPage(r.pageID(at.Page)) // not before, or a View might cache it again
+	defer r.cache.forgetPage(r.layout.pageID(at.Page)) // not before, or a View might cache it again
 	for range repairTries {
 		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
 		switch {
+		case errors.Is(err, ledger.ErrGone):
+			return nil
 		case err != nil:
 			return err
 		case f.storeErr != nil:

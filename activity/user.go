@@ -9,138 +9,53 @@ import (
 )
 
 const (
-	// userBatch is the number of a user's rows that an export reads at a time.
-	userBatch = 1000
+	// exportBatch is the number of rows that an export reads at a time.
+	exportBatch = 1000
 	// deleteBatch is the number of rows removed at a time. Other writes wait for the transaction,
 	// and the page of each row may have to be rebuilt, within pageTimeout.
 	deleteBatch = 1000
 )
 
 // Export calls each for every activity of user that the ledger keeps, in the order of kind and
-// target. An empty user stands for all users, in no particular order; a user who moves between
-// pages meanwhile may be met twice. Export reads the ledger in parts, not as one snapshot.
+// target. An empty user stands for all users, in no particular order. Export reads the ledger in
+// parts, not as one snapshot.
 //
 // Activities of others with the user belong to the others, and are left out. Windows cannot be
 // exported, because a filter cannot list its keys. Errors are an [*InvalidError], an
 // [*UnavailableError], or what each returned.
 func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) error) error {
 	if user == "" {
-		return r.exportAll(ctx, each)
+		return r.exportInParts(ctx, each, func(last *ledger.Row) ([]ledger.Row, error) {
+			return r.ledger.All(ctx, last, exportBatch)
+		})
 	}
 	if err := CheckID(user, "user"); err != nil {
 		return err
 	}
 	hash := userHash(r.identity.Seed, user)
-	var after *ledger.Item
-	for {
-		rows, err := r.ledger.Owned(ctx, hash, user, after, userBatch)
-		if err != nil {
-			return fmt.Errorf("export a user: %w", unavailable("ledger", err))
+	return r.exportInParts(ctx, each, func(last *ledger.Row) ([]ledger.Row, error) {
+		var after *ledger.Item
+		if last != nil {
+			after = &ledger.Item{Kind: last.Kind, Target: last.Target}
 		}
-		if err := r.exportRows(ctx, rows, each); err != nil {
+		return r.ledger.Owned(ctx, hash, user, after, exportBatch)
+	})
+}
+
+// exportInParts exports the rows that read returns, until it returns few.
+func (r *Recorder) exportInParts(
+	ctx context.Context, each func(Activity) error, read func(last *ledger.Row) ([]ledger.Row, error),
+) error {
+	for last := (*ledger.Row)(nil); ; {
+		rows, err := read(last)
+		if err != nil {
+			return fmt.Errorf("export: %w", unavailable("ledger", err))
+		}
+		if err := r.exportRows(ctx, rows, each); err != nil || len(rows) < exportBatch {
 			return err
 		}
-		if len(rows) < userBatch {
-			return nil
-		}
-		last := rows[len(rows)-1]
-		after = &ledger.Item{Kind: last.Kind, Target: last.Target}
+		last = &rows[len(rows)-1]
 	}
-}
-
-// exportAll goes from home page to home page. So it misses no user who moves meanwhile, but may
-// meet one twice.
-func (r *Recorder) exportAll(ctx context.Context, each func(Activity) error) error {
-	if err := r.learnHomes(ctx); err != nil {
-		return fmt.Errorf("export all users: %w", unavailable("ledger", err))
-	}
-	var last exported
-	for home := range r.identity.Pages {
-		if err := r.exportHome(ctx, home, &last, each); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// exported is a page that several homes may share.
-type exported struct {
-	page, moves uint32
-	rows        []ledger.Row // nil: no page
-}
-
-// exportHome exports the users of one home. It starts again if users moved since their pages were
-// read from the ledger.
-func (r *Recorder) exportHome(ctx context.Context, home uint32, last *exported, each func(Activity) error) error {
-	for range maxMoves {
-		placed := r.placements.of(home)
-		if placed != nil {
-			// Before the shared pages: a user who moves back to one of these is met here.
-			for hash := range placed.own {
-				if err := r.exportHash(ctx, hash, each); err != nil {
-					return fmt.Errorf("export all users: %w", err)
-				}
-			}
-		}
-		rows, whole, err := r.sharedRows(ctx, home, placed, last)
-		if err == nil && whole {
-			return r.exportRows(ctx, rows, each)
-		}
-		if err == nil {
-			err = r.learnHomes(ctx, home)
-		}
-		if err != nil {
-			return fmt.Errorf("export all users: %w", unavailable("ledger", err))
-		}
-	}
-	return unavailable("ledger", fmt.Errorf("export all users: those of home %d moved between pages %d times meanwhile", home, maxMoves))
-}
-
-// exportHash reads the rows of a user with a dedicated page. These may be very many, so it reads
-// them in parts.
-func (r *Recorder) exportHash(ctx context.Context, hash uint64, each func(Activity) error) error {
-	for after := (*ledger.Row)(nil); ; {
-		rows, err := r.ledger.OfHash(ctx, hash, after, userBatch)
-		if err != nil {
-			return unavailable("ledger", err)
-		}
-		if err := r.exportRows(ctx, rows, each); err != nil || len(rows) < userBatch {
-			return err
-		}
-		after = &rows[len(rows)-1]
-	}
-}
-
-// sharedRows returns the rows of a home's users who have no dedicated page. whole reports whether
-// these are all: no page knows of more moves than placed.
-func (r *Recorder) sharedRows(
-	ctx context.Context, home uint32, placed *placement, last *exported,
-) (rows []ledger.Row, whole bool, err error) {
-	pages := []uint32{home}
-	if placed != nil && len(placed.ranges) > 0 {
-		pages = pages[:0]
-		for _, rg := range placed.ranges {
-			pages = append(pages, rg.Page)
-		}
-	}
-	for _, page := range pages {
-		if last.rows == nil || last.page != page || last.moves != placed.movesOf(page) {
-			all, s, err := r.ledger.Snapshot(ctx, page)
-			if err != nil {
-				return nil, false, err
-			}
-			*last = exported{page: page, moves: s.Moves, rows: all}
-		}
-		if last.moves != placed.movesOf(page) {
-			return nil, false, nil
-		}
-		for _, row := range last.rows {
-			if r.homeOf(row.Hash) == home {
-				rows = append(rows, row)
-			}
-		}
-	}
-	return rows, true, nil
 }
 
 func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) error {
@@ -199,10 +114,10 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		}
 	}
 	// Activities that were undone earlier have left bits as well.
-	if err := r.move(ctx, hash, r.ledger.MoveIn); err != nil {
+	if err := r.release(ctx, hash); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
-	page := r.pageOf(hash)
+	page := r.layout.pageOf(hash)
 	if err := r.remake(ctx, page, r.sequences.of(page).required.Load(), "user deleted"); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
@@ -256,8 +171,8 @@ func (r *Recorder) deleteRows(
 		for i, row := range found {
 			w.changes[i] = r.removal(row, kinds[row.Kind])
 			for _, of := range w.changes[i].Rows {
-				touched[r.homeOf(of.Hash)] = true
-				if page := r.pageOf(of.Hash); !r.ownsPage(hash, page) {
+				touched[r.layout.sharedPage(of.Hash)] = true
+				if page := r.layout.pageOf(of.Hash); !r.layout.owns(hash, page) {
 					touched[page] = true
 				}
 			}

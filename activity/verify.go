@@ -25,7 +25,7 @@ func (r *Recorder) verify(page uint32) {
 
 // verifyWithin returns why the page could not be compared. A later round tries again.
 func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) error {
-	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.pageID(page)})
+	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.layout.pageID(page)})
 	if err != nil {
 		return err
 	}

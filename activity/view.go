@@ -2,10 +2,12 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -120,39 +122,43 @@ func (v *View) take(ctx context.Context, loaded []favfilter.Loaded, storeErr err
 	}
 }
 
+// maxLooks is the number of times that a reader looks for its user's page before it gives up.
+const maxLooks = 8
+
 // read gives the View the page of the kinds that the ledger keeps, if it has any, and returns the
-// parts of windows. If the user moves to another page meanwhile, read follows.
+// parts of windows. If the page shows that more happened than this process knows of, because it is
+// closed or because somebody left it, read polls and looks again.
 func (r *Recorder) read(ctx context.Context, v *View) (windows []favfilter.Loaded, storeErr, err error) {
-	for range maxMoves {
-		page, moves, known := r.keepUp(ctx, v.userHash)
-		windows, storeErr, err = r.readPage(ctx, v, page, moves, known)
-		if err != nil || !v.ledger {
+	since := r.recent()
+	for again := range maxLooks {
+		at := r.keepUp(ctx, v.userHash, since)
+		windows, storeErr, err = r.readPage(ctx, v, at, again > 0)
+		gone := errors.Is(err, ledger.ErrGone)
+		switch {
+		case !gone && (err != nil || !v.ledger || at.holds(v.header())):
 			return windows, storeErr, err
+		case !at.known:
+			return nil, nil, unavailable("ledger", errMoved)
 		}
-		// Compare with the moves known now: since the read began, users may have moved twice.
-		found := v.header().Moves
-		if now, moves := r.placeOf(v.userHash); now == page && moves == found {
-			return windows, storeErr, nil
-		}
-		if err := r.followMoves(ctx, v.userHash, page, found); err != nil {
-			return nil, nil, err
-		}
+		since = r.elapsed()
 	}
-	return nil, nil, unavailable("ledger", fmt.Errorf("the user moved between pages %d times while they were read", maxMoves))
+	return nil, nil, unavailable("ledger", errMoved)
 }
 
-// readPage is read for a user on the given page, with the number of moves that the process knows of.
-// known reports whether the process's state of the ledger is current.
+var errMoved = errors.New("the user may be on another page")
+
+// readPage is read for a user at a position. again reports whether the ledger was polled after the
+// page there was found closed, or nobody on it.
 func (r *Recorder) readPage(
-	ctx context.Context, v *View, page, moves uint32, known bool,
+	ctx context.Context, v *View, at position, again bool,
 ) (windows []favfilter.Loaded, storeErr, err error) {
-	v.number = page
+	v.number = at.page
 	// Taken before the read: the View may miss writes that are acknowledged meanwhile.
-	want := r.sequences.of(page).required.Load()
-	held := r.heldPage(v, page, moves, want, known)
+	want := r.sequences.of(at.page).required.Load()
+	held := r.heldPage(v, at, want)
 	var parts []favfilter.PageID
 	if v.ledger && held == nil {
-		parts = append(parts, r.pageID(page))
+		parts = append(parts, r.layout.pageID(at.page))
 	}
 	parts = r.appendWindows(parts, v)
 	r.cache.count(len(parts) == 0)
@@ -164,16 +170,16 @@ func (r *Recorder) readPage(
 		}
 		return windows, storeErr, ctx.Err()
 	}
-	if v.ids != nil && v.ledger && r.isLarge(page) {
+	if v.ids != nil && v.ledger && r.isLarge(at.page) {
 		v.hashIDs()
-		if windows, ok := r.probe(ctx, v, page, moves, want, parts); ok {
+		if windows, ok := r.probe(ctx, v, at, want, parts); ok {
 			return windows, nil, nil
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
 	}
-	loaded, replica, storeErr := r.loadView(ctx, v, page, want, parts, known)
+	loaded, replica, storeErr := r.loadView(ctx, v, at.page, want, parts, at.known)
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -186,8 +192,8 @@ func (r *Recorder) readPage(
 	if !v.ledger {
 		return loaded, storeErr, nil
 	}
-	if v.page, err = r.current(ctx, page, want, loaded[0], known); err == nil {
-		r.cache.putPage(r.pageID(page), v.page)
+	if v.page, err = r.current(ctx, at, want, loaded[0], again); err == nil && at.holds(v.page.Header()) {
+		r.cache.putPage(r.layout.pageID(at.page), v.page)
 	}
 	return loaded[1:], storeErr, err
 }
@@ -210,14 +216,21 @@ func (r *reader) appendWindows(parts []favfilter.PageID, v *View) []favfilter.Pa
 // Otherwise it returns a rebuilt page: a new one, or one that was rebuilt while the store was down.
 // The latter is used only if want is known to be the required sequence, because no other process
 // updates such a page.
-func (r *Recorder) current(ctx context.Context, number uint32, want uint64, l favfilter.Loaded, known bool) (*favfilter.Page, error) {
+//
+// A closed page is rebuilt only if the ledger, polled since, still has users on it: then the ledger
+// was set back. Otherwise the error is ledger.ErrGone.
+func (r *Recorder) current(ctx context.Context, at position, want uint64, l favfilter.Loaded, again bool) (*favfilter.Page, error) {
+	number := at.page
 	reason := r.fault(ctx, number, want, standing(l))
-	if reason == "" {
+	switch {
+	case reason == "":
 		r.noteSize(number, l.Page.Header())
 		return l.Page, nil
+	case reason == reasonClosed && !(again && at.known):
+		return nil, ledger.ErrGone
 	}
-	if known {
-		if page := r.images.get(number, want); page != nil && page.Header().Moves >= r.sequences.of(number).moves.Load() {
+	if at.known {
+		if page := r.images.get(number, want); page != nil && at.holds(page.Header()) {
 			r.stats.fromImage.Add(1)
 			return page, nil
 		}
@@ -256,9 +269,11 @@ func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st fav
 		return reason
 	case st.Missing:
 		return "missing"
-	case h.Identity != r.identity || h.Number != r.slotOf(number):
+	case h.Identity != r.identity || h.Number != r.layout.slot(number):
 		return reasonForeign
-	case h.Sequence < want || h.Moves < r.sequences.of(number).moves.Load():
+	case isClosed(h):
+		return reasonClosed
+	case h.Sequence < want:
 		return "behind"
 	case r.ahead(ctx, number, h.Sequence):
 		return "ahead"

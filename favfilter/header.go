@@ -34,7 +34,7 @@ type Identity struct {
 //	     9      1  layers, 1 to MaxLayers: Grown + 1
 //	    10      2  Shape.Region
 //	    12      1  log2 of Pages
-//	    13      3  Moves
+//	    13      3  Left
 //	    16      8  Seed
 //	    24      4  Set
 //	    28      4  Count
@@ -47,10 +47,10 @@ type Header struct {
 	Identity
 	Shape Shape // shape of the first layer
 	Grown uint8 // number of layers after the first, below MaxLayers; see [Page.Grow]
-	// Moves counts how often keys were moved from this page to another one or back: below
-	// MaxMoves. A reader that looks for such keys here needs it. This package stores Moves, but
+	// Left holds the low 24 bits of the sequence with which keys last left the page for another one;
+	// 0: none did. A reader that looks for such keys here needs it. This package stores Left, but
 	// only the caller sets and uses it.
-	Moves    uint32
+	Left     uint32
 	Number   uint32 // number of the page, below Pages
 	Set      uint32 // set Bloom bits, in all layers
 	Count    uint32 // keys held, in all layers
@@ -62,8 +62,8 @@ const (
 	// MaxSequence is the exclusive upper bound of sequences: Lua compares them as doubles.
 	MaxSequence = 1 << 53
 
-	// MaxMoves is the exclusive upper bound of Header.Moves.
-	MaxMoves = 1 << 24
+	// LeftMask has the bits of a sequence that Header.Left holds.
+	LeftMask = 1<<24 - 1
 
 	// HeaderBytes is the length of an encoded [Header].
 	HeaderBytes = 64
@@ -113,8 +113,8 @@ func (h Header) validate() error {
 		return fmt.Errorf("%d layers, more than %d", int(h.Grown)+1, MaxLayers)
 	case h.Set > h.mostBits():
 		return fmt.Errorf("%d bits set of %d", h.Set, h.mostBits())
-	case h.Moves >= MaxMoves:
-		return fmt.Errorf("%d moves, not below %d", h.Moves, MaxMoves)
+	case h.Left > LeftMask:
+		return fmt.Errorf("left with sequence %d, more than %d", h.Left, LeftMask)
 	case h.Sequence >= MaxSequence:
 		return fmt.Errorf("sequence %d is not below %d", h.Sequence, uint64(MaxSequence))
 	}
@@ -145,7 +145,7 @@ func (h Header) encode(dst []byte) {
 	dst[offLayers] = 1 + h.Grown
 	binary.BigEndian.PutUint16(dst[10:], h.Shape.Region)
 	dst[12] = byte(log2(h.Pages))
-	dst[13], dst[14], dst[15] = byte(h.Moves>>16), byte(h.Moves>>8), byte(h.Moves)
+	dst[13], dst[14], dst[15] = byte(h.Left>>16), byte(h.Left>>8), byte(h.Left)
 	binary.BigEndian.PutUint64(dst[16:], h.Seed)
 	binary.BigEndian.PutUint32(dst[offSet:], h.Set)
 	binary.BigEndian.PutUint32(dst[offCount:], h.Count)
@@ -182,7 +182,7 @@ func DecodeHeader(b []byte) (Header, error) {
 			Region: binary.BigEndian.Uint16(b[10:]),
 		},
 		Grown:    b[offLayers] - 1,
-		Moves:    uint32(b[13])<<16 | uint32(b[14])<<8 | uint32(b[15]),
+		Left:     uint32(b[13])<<16 | uint32(b[14])<<8 | uint32(b[15]),
 		Number:   binary.BigEndian.Uint32(b[offNumber:]),
 		Set:      binary.BigEndian.Uint32(b[offSet:]),
 		Count:    binary.BigEndian.Uint32(b[offCount:]),

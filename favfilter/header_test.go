@@ -36,7 +36,7 @@ func TestHeaderGolden(t *testing.T) {
 	if err != nil || decoded != h {
 		t.Errorf("decoded %+v, %v, want %+v", decoded, err, h)
 	}
-	h.Moves = 0x616263
+	h.Left = 0x616263
 	moved, _ := h.AppendBinary(nil)
 	want = strings.Replace(want, "0e000000", "0e616263", 1)
 	if got := hex.EncodeToString(moved[:60]); got != want[:120] {
@@ -111,7 +111,7 @@ func TestHeaderAllowsTheEndsOfRanges(t *testing.T) {
 		{
 			Identity: favfilter.Identity{Pages: favfilter.MaxPages, Seed: math.MaxUint64, Incarnation: math.MaxUint64},
 			Shape:    favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes, Region: math.MaxUint16},
-			Moves:    favfilter.MaxMoves - 1,
+			Left:     favfilter.LeftMask,
 			Number:   favfilter.MaxPages - 1,
 			Set:      favfilter.MaxBits,
 			Count:    math.MaxUint32,

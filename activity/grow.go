@@ -1,0 +1,440 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// DuePage is the mean number of keys on a shared page above which there are too few pages: every
+	// feed reads the keys of others on its page. aimPage is the mean number with enough pages.
+	DuePage = 4096
+	aimPage = 2048
+	// MaxPages is the largest number of pages that users share.
+	MaxPages = ledger.MaxPages
+	// DefaultPages is the number of pages of new data.
+	DefaultPages = ledger.DefaultPages
+
+	// maxTimesDue bounds a growth without [ForceGrow]: that many times the pages that are due.
+	maxTimesDue = 16
+	// sampledPages is the largest number of pages that are read to estimate the keys of all.
+	sampledPages = 128
+	// growPause is the pause of a growth in the background while ledger or store is unavailable.
+	growPause = 2 * time.Second
+)
+
+// GrowOption changes what [Recorder.Grow] and [Recorder.StartGrow] allow.
+type GrowOption uint8
+
+// ForceGrow allows more than 16 times the pages that are due. Each page costs about 1 KiB in a
+// process that keeps pages itself, also if it holds nothing.
+const ForceGrow GrowOption = 1
+
+// Layout describes how many pages users share, and how many they should share.
+type Layout struct {
+	Pages   uint32 // the number asked for last
+	Current uint32 // the number that users share now
+	Built   int    // while Pages is larger: pages of the next layout that this process has built; otherwise Pages
+
+	Dedicated   int     // dedicated pages
+	KeysPerPage float64 // mean number of keys of shared pages, by the last scrub round; 0 before the first
+	Due         uint32  // the number of pages that there should be; 0: there are enough
+
+	Growing bool  // this Recorder is changing the number, in the background
+	Err     error // why that does not proceed; nil: it does
+}
+
+// growth is the change of the number of pages in this process.
+type growth struct {
+	turn  chan struct{} // holds an element while this process is at it
+	built atomic.Int64  // pages of the layout that is being built
+
+	mu     sync.Mutex
+	target uint32 // of the growth in the background; 0: there is none
+	err    error  // of its last try
+}
+
+// PagesFor returns the number of pages for so many keys, a power of two from [DefaultPages] to
+// [MaxPages].
+func PagesFor(keys uint64) uint32 { return max(DefaultPages, pagesOf(keys)) }
+
+// pagesOf returns the smallest power of two of pages with at most aimPage keys on average.
+func pagesOf(keys uint64) uint32 {
+	if keys == 0 {
+		return 1
+	}
+	return uint32(min(uint64(1)<<bits.Len64((keys-1)/aimPage), MaxPages))
+}
+
+// Grow changes the number of pages that users share, to a power of two up to 2^24, while feeds and
+// writes go on. The number can only grow. Grow builds the new pages first, then makes every process
+// use them, and returns when no process uses the old ones any more.
+//
+// If Grow fails or ctx ends, nothing is lost, and the change has not ended: writes take longer until
+// some Recorder is asked again, for any number, or is opened. Grow first completes what is under
+// way. Several calls at once do the same work. progress is called, one call at a time, with the
+// pages that are built, and all that will be, unless it is nil.
+//
+// Errors are an [*InvalidError] of field "pages" (fewer pages than there are; or, with
+// [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [PagesFor] returns for
+// the keys of shared pages), an [*UnavailableError], [ErrClosed], or that of ctx.
+func (r *Recorder) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
+	err := r.mayGrow(ctx, pages, options)
+	if err == nil {
+		err = r.growTo(ctx, pages, progress)
+	}
+	if err != nil {
+		return fmt.Errorf("grow to %d pages: %w", pages, err)
+	}
+	return nil
+}
+
+// mayGrow refuses numbers of pages that are out of range.
+func (r *Recorder) mayGrow(ctx context.Context, pages uint32, options []GrowOption) error {
+	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
+		return invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
+	}
+	now, err := r.ledger.Layouts(ctx)
+	if err != nil {
+		return unavailable("ledger", err)
+	}
+	if least := max(now.Current, now.Building); pages < least {
+		return invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
+	}
+	// Up to some number without a look at the keys.
+	if pages <= max(maxTimesDue*DefaultPages, now.Current) || slices.Contains(options, ForceGrow) {
+		return nil
+	}
+	keys, err := r.sharedKeys(ctx)
+	if err != nil {
+		return err
+	}
+	due := PagesFor(keys)
+	if most := maxTimesDue * uint64(due); uint64(pages) > most {
+		return &InvalidError{
+			Code: CodeTooManyPages, Field: "pages",
+			Message: fmt.Sprintf("%d pages, at most %d without force: %d pages are due", pages, most, due),
+		}
+	}
+	return nil
+}
+
+func invalidPages(format string, args ...any) error {
+	return &InvalidError{Code: CodeOutOfRange, Field: "pages", Message: fmt.Sprintf(format, args...)}
+}
+
+// sharedKeys returns the number of keys on shared pages: as the last round of the scrub found it or,
+// before the first, an estimate from what the ledger has of some pages.
+func (r *Recorder) sharedKeys(ctx context.Context) (uint64, error) {
+	if l := r.stats.load.Load(); l != nil {
+		return l.keys, nil
+	}
+	pages := r.layout.census()
+	number := min(pages.shared, sampledPages)
+	keys := uint64(0)
+	for i := range number {
+		rows, _, err := r.ledger.Keys(ctx, pages.number(i*pages.shared/number))
+		if err != nil {
+			return 0, unavailable("ledger", err)
+		}
+		keys += uint64(len(rows))
+	}
+	return keys * uint64(pages.shared) / uint64(max(1, number)), nil
+}
+
+// growTo takes one step after another, whoever took the one before, until there are as many pages.
+func (r *Recorder) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+	select {
+	case r.growth.turn <- struct{}{}:
+		defer func() { <-r.growth.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.closed:
+		return ErrClosed
+	}
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	for {
+		now, err := r.ledger.Layouts(ctx)
+		switch {
+		case err != nil:
+		case now.Building > 0:
+			err = r.build(ctx, now, progress)
+		case now.Leaving > 0:
+			err = r.leaveLayout(ctx, now.Leaving)
+		case now.Current >= pages:
+			return nil
+		default:
+			r.log.InfoContext(ctx, "growing", "pages", now.Current, "to", pages)
+			if err = r.ledger.BeginLayout(ctx, pages); errors.Is(err, ledger.ErrLayoutBusy) {
+				err = nil // another process was first
+			}
+		}
+		if err != nil {
+			return unavailable("ledger", err)
+		}
+	}
+}
+
+// build builds the pages of the next layout and switches to it. Writers do not change these pages, so
+// those of users who write meanwhile are rebuilt in a second, shorter pass. What is still stale then
+// is found by its sequence when it is read.
+func (r *Recorder) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
+	// In case who began it did not get to the end.
+	if err := r.ledger.BeginLayout(ctx, now.Building); err != nil {
+		return err
+	}
+	r.growth.built.Store(0)
+	for range 2 {
+		if err := r.pollSince(ctx, r.elapsed()); err != nil { // for the sequences
+			return err
+		}
+		if err := r.buildPages(ctx, now.Building, progress); err != nil {
+			return err
+		}
+	}
+	return r.ledger.SwitchLayout(ctx, now.Building)
+}
+
+// buildPages rebuilds the pages of a layout where they are not as the ledger has them.
+func (r *Recorder) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+	first := r.layout.id.PageIn(pages, 0)
+	for n := uint32(0); n < pages; n += scrubChunk {
+		if err := r.going(ctx); err != nil {
+			return err
+		}
+		some := make([]uint32, 0, scrubChunk)
+		for i := n; i < min(pages, n+scrubChunk); i++ {
+			some = append(some, first+i)
+		}
+		found, standings := r.inspect(some) //nolint:contextcheck // pages are rebuilt even if the caller goes
+		if len(standings) == 0 || slices.ContainsFunc(standings, func(st favfilter.Standing) bool { return st.Err != nil && !errors.Is(st.Err, errBulked) }) {
+			return unavailable("pages", errUnread)
+		}
+		if failed := r.repair(found, pageTimeout, len(found)); failed > 0 { //nolint:contextcheck // as above
+			return unavailable("pages", fmt.Errorf("%d of %d pages could not be built", failed, len(found)))
+		}
+		if built := int64(n) + int64(len(some)); built > r.growth.built.Load() {
+			r.growth.built.Store(built)
+			progress(int(built), int(pages))
+		}
+	}
+	return nil
+}
+
+var errUnread = errors.New("pages cannot be read")
+
+// going returns an error if ctx has ended, or Close was called.
+func (r *Recorder) going(ctx context.Context) error {
+	if r.isClosed() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// leaveLayout closes all pages of a layout, and has the ledger forget it once every process has
+// polled since the switch.
+func (r *Recorder) leaveLayout(ctx context.Context, pages uint32) error {
+	seen := r.elapsed() // the switch was before
+	if err := r.pollSince(ctx, seen); err != nil {
+		return err
+	}
+	first := r.layout.id.PageIn(pages, 0)
+	var group errgroup.Group
+	group.SetLimit(closers)
+	failed := make(chan error, 1)
+	for n := range pages {
+		if err := r.going(ctx); err != nil || len(failed) > 0 {
+			break
+		}
+		group.Go(func() error {
+			if err := r.closePage(ctx, first+n); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // always nil
+	select {
+	case err := <-failed:
+		return err
+	default:
+	}
+	if err := r.going(ctx); err != nil {
+		return err
+	}
+	if wait := time.Duration(seen+int64(r.follow.bound)-r.elapsed()) + elapsedAhead; wait > 0 {
+		if err := r.rest(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return r.ledger.LeaveLayout(ctx, pages)
+}
+
+// StartGrow runs [Recorder.Grow] in the background, until it is done or the Recorder is closed; while
+// ledger or store is unavailable it waits. It reports whether there is anything to do that this
+// Recorder did not do already. Errors are those of Grow.
+func (r *Recorder) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
+	if err := r.mayGrow(ctx, pages, options); err != nil {
+		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
+	}
+	now, err := r.ledger.Layouts(ctx)
+	if err != nil {
+		return false, fmt.Errorf("grow to %d pages: %w", pages, unavailable("ledger", err))
+	}
+	if (now == ledger.Layouts{Current: pages}) {
+		return false, nil
+	}
+	return r.growInBackground(pages) //nolint:contextcheck // it outlives the call
+}
+
+// growInBackground starts a growth, or gives the one that is under way a larger target.
+func (r *Recorder) growInBackground(pages uint32) (started bool, err error) {
+	g := &r.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.target >= pages:
+		return false, nil
+	case g.target > 0:
+		g.target = pages
+		return true, nil
+	}
+	if !r.background(r.growOn) {
+		return false, ErrClosed
+	}
+	g.target, g.err = pages, nil
+	return true, nil
+}
+
+// growOn grows until there are as many pages as asked for, or the Recorder is closed.
+func (r *Recorder) growOn() {
+	g := &r.growth
+	ctx, cancel := context.WithCancel(r.base)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	start := time.Now()
+	for {
+		g.mu.Lock()
+		target := g.target
+		g.mu.Unlock()
+		err := r.growTo(ctx, target, nil)
+		if r.isClosed() {
+			return
+		}
+		if r.grown(target, err) {
+			r.log.InfoContext(ctx, "grown", slog.Any("pages", target), tookSince(start))
+			return
+		}
+		if err != nil {
+			r.log.WarnContext(ctx, "growing stalled, retrying", "pages", target, "error", err)
+			_ = r.rest(ctx, growPause) // or it is closed
+		}
+	}
+}
+
+// grown notes how a try of a growth in the background ended, and reports whether it is done.
+func (r *Recorder) grown(target uint32, err error) bool {
+	g := &r.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err = err; err != nil || g.target != target {
+		return false
+	}
+	g.target = 0
+	return true
+}
+
+// growOnOpen completes a change of the number of pages that some process began.
+func (r *Recorder) growOnOpen() {
+	if now := r.layout.now(); now.Building > 0 || now.Leaving > 0 {
+		_, _ = r.growInBackground(max(now.Current, now.Building)) // it was not closed yet
+	}
+}
+
+// Layout asks the ledger how many pages there are. Errors are an [*UnavailableError].
+func (r *Recorder) Layout(ctx context.Context) (Layout, error) {
+	now, err := r.ledger.Layouts(ctx)
+	if err != nil {
+		return Layout{}, unavailable("ledger", err)
+	}
+	g := &r.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := Layout{
+		Pages: max(now.Current, now.Building, g.target), Current: now.Current, Dedicated: len(r.layout.census().dedicated),
+		Growing: g.target > 0, Err: g.err,
+	}
+	if l.Built = int(l.Pages); now.Building > 0 {
+		l.Built = int(g.built.Load())
+	} else if l.Pages > now.Current {
+		l.Built = 0
+	}
+	if load := r.stats.load.Load(); load != nil && load.pages > 0 {
+		l.KeysPerPage, l.Due = float64(load.keys)/float64(load.pages), load.due()
+	}
+	return l, nil
+}
+
+// load is what a round of the scrub finds on the pages that users share.
+type load struct {
+	pages int
+	keys  uint64
+}
+
+// weigh adds a page, unless it is a dedicated one.
+func (r *Recorder) weigh(l *load, pages *census, page uint32, st favfilter.Standing) {
+	switch {
+	case !pages.isShared(page):
+		return
+	case st.Missing && r.sequences.of(page).known.Load() == 0: // nobody has done anything
+	case st.Missing, st.Damage != nil, isClosed(st.Header):
+		return // it is about to be rebuilt
+	}
+	l.pages++
+	l.keys += uint64(st.Header.Count)
+}
+
+// due returns how many pages there should be, a power of two; 0 if there are enough.
+func (l load) due() uint32 {
+	if l.pages == 0 || l.keys <= uint64(l.pages)*DuePage {
+		return 0
+	}
+	right := pagesOf(l.keys)
+	if int(right) <= l.pages {
+		return 0
+	}
+	return right
+}
+
+// noteLoad keeps what a whole round has found, and logs once that there are too few pages.
+func (r *Recorder) noteLoad(l load) {
+	before := r.stats.load.Swap(&l)
+	due := l.due()
+	if due > 0 && (before == nil || before.due() == 0) {
+		r.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
+			"pages", l.pages, "keys_per_page", l.keys/uint64(l.pages), "reshape_to", due)
+	}
+}
