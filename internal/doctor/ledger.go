@@ -103,11 +103,14 @@ func judgeSchema(i ledger.Inspection) finding {
 
 // judgePages compares the number of pages with what is asked for.
 func (d *Doctor) judgePages(i ledger.Inspection) finding {
-	made, now, asked := i.Identity.Pages, cmp.Or(i.Cut, i.Identity.Pages), d.config.Pages
+	made, asked := i.Identity.Pages, d.config.Pages
+	now := cmp.Or(i.Layouts.Building, i.Layouts.Current, made)
 	switch {
 	case made == 0:
 		return okf("") // not told by a ledger of that version
-	case asked != 0 && asked != made && asked != now:
+	case i.Layouts.Current == 0:
+		return okf("made with %d pages", made) // how many there are now is not told by a ledger of that version
+	case asked != 0 && !slices.Contains([]uint32{made, i.Layouts.Current, i.Layouts.Building, i.Layouts.Leaving}, asked):
 		return fail(fmt.Sprintf("made with %d pages, has %d, %d are asked for", made, now, asked),
 			fmt.Sprintf("Leave out --pages, or give --pages %d.", now))
 	case made != now:

@@ -68,11 +68,6 @@ func (l Ledger) EachRow(ctx context.Context, page uint32, each func(rows []ledge
 	return Do(l.Faults, func() (ledger.Standing, error) { return l.Ledger.EachRow(ctx, page, each) })
 }
 
-// OfHash counts, and may fail.
-func (l Ledger) OfHash(ctx context.Context, hash uint64, after *ledger.Row, limit int) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.OfHash(ctx, hash, after, limit) })
-}
-
 func (l Ledger) rows(read func() ([]ledger.Row, ledger.Standing, error)) ([]ledger.Row, ledger.Standing, error) {
 	type page struct {
 		rows     []ledger.Row
@@ -97,40 +92,44 @@ func (l Ledger) Changed(
 	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
 }
 
-// Homes counts, and may fail.
-func (l Ledger) Homes(ctx context.Context, homes ...uint32) ([]ledger.Home, error) {
-	return Do(l.Faults, func() ([]ledger.Home, error) { return l.Ledger.Homes(ctx, homes...) })
+// Place counts, and may fail.
+func (l Ledger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	return Do(l.Faults, func() (ledger.Place, error) { return l.Ledger.Place(ctx, hash) })
 }
 
-// Cut counts, and may fail.
-func (l Ledger) Cut(ctx context.Context) (ledger.Cut, error) {
-	return Do(l.Faults, func() (ledger.Cut, error) { return l.Ledger.Cut(ctx) })
+// Layouts counts, and may fail.
+func (l Ledger) Layouts(ctx context.Context) (ledger.Layouts, error) {
+	return Do(l.Faults, func() (ledger.Layouts, error) { return l.Ledger.Layouts(ctx) })
 }
 
-// SetCut counts, and may fail.
-func (l Ledger) SetCut(ctx context.Context, pages uint32) error {
-	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, l.Ledger.SetCut(ctx, pages) })
+// BeginLayout counts, and may fail.
+func (l Ledger) BeginLayout(ctx context.Context, pages uint32) error {
+	return l.layout(ctx, pages, l.Ledger.BeginLayout)
+}
+
+// SwitchLayout counts, and may fail.
+func (l Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
+	return l.layout(ctx, pages, l.Ledger.SwitchLayout)
+}
+
+// LeaveLayout counts, and may fail.
+func (l Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
+	return l.layout(ctx, pages, l.Ledger.LeaveLayout)
+}
+
+func (l Ledger) layout(ctx context.Context, pages uint32, change func(context.Context, uint32) error) error {
+	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, change(ctx, pages) })
 	return err
 }
 
-// PlanReshape counts, and may fail.
-func (l Ledger) PlanReshape(ctx context.Context, home uint32) (*ledger.ReshapePlan, error) {
-	return Do(l.Faults, func() (*ledger.ReshapePlan, error) { return l.Ledger.PlanReshape(ctx, home) })
+// Dedicate counts, and may fail.
+func (l Ledger) Dedicate(ctx context.Context, hash uint64) (ledger.Receipt, error) {
+	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Dedicate(ctx, hash) })
 }
 
-// Reshape counts, and may fail.
-func (l Ledger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (ledger.Receipt, error) {
-	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Reshape(ctx, p) })
-}
-
-// MoveOut counts, and may fail.
-func (l Ledger) MoveOut(ctx context.Context, hash uint64) (ledger.Receipt, error) {
-	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.MoveOut(ctx, hash) })
-}
-
-// MoveIn counts, and may fail.
-func (l Ledger) MoveIn(ctx context.Context, hash uint64) (ledger.Receipt, error) {
-	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.MoveIn(ctx, hash) })
+// Release counts, and may fail.
+func (l Ledger) Release(ctx context.Context, hash uint64) (ledger.Receipt, error) {
+	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Release(ctx, hash) })
 }
 
 // Ended counts, and may fail.
@@ -161,6 +160,11 @@ func (l Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.
 // Owned counts, and may fail.
 func (l Ledger) Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error) {
 	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Owned(ctx, hash, owner, after, limit) })
+}
+
+// All counts, and may fail.
+func (l Ledger) All(ctx context.Context, after *ledger.Row, limit int) ([]ledger.Row, error) {
+	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.All(ctx, after, limit) })
 }
 
 // Naming counts, and may fail.

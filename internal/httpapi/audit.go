@@ -75,7 +75,7 @@ func (k *call) noteDeleted(n int) {
 	}
 }
 
-// noteReshape says that the request is to change the number of pages.
+// noteReshape says that the request is to raise the number of pages.
 func (k *call) noteReshape(pages int, force bool) {
 	if k.audit != nil {
 		k.audit.op, k.audit.pages, k.audit.force = "reshape", pages, force

@@ -237,7 +237,7 @@ type opsPageTotals struct {
 
 type opsReshape struct {
 	Pages    uint32 `json:"pages"`
-	Homes    int    `json:"homes"`
+	Homes    uint32 `json:"homes"`
 	Reshaped int    `json:"reshaped"`
 	Running  bool   `json:"running"`
 	Trouble  string `json:"trouble,omitzero"`
@@ -297,15 +297,15 @@ func (s *service) opsHealth(c echo.Context) error {
 	return respond(c, http.StatusOK, a)
 }
 
-// reshapeOf is how far a reshape is; nil where the ledger does not tell.
+// reshapeOf returns how far a change of the number of pages is; nil where the ledger does not tell.
 func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
-	shape, err := r.Shape(ctx)
+	layout, err := r.Layout(ctx)
 	if err != nil {
 		return nil
 	}
-	o := &opsReshape{Pages: shape.Pages, Homes: shape.Homes, Reshaped: shape.Reshaped, Running: shape.Reshaping}
-	if shape.Err != nil {
-		o.Trouble = describe(shape.Err).Message
+	o := &opsReshape{Pages: layout.Pages, Homes: r.Pages(), Reshaped: reshapedHomes(layout, r.Pages()), Running: layout.Growing}
+	if layout.Err != nil {
+		o.Trouble = describe(layout.Err).Message
 	}
 	return o
 }

@@ -118,7 +118,7 @@ func TestOpsUserAndKey(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.Body), &u); err != nil {
 		t.Fatal(err)
 	}
-	if u.User != "0" || u.Page != u.Home || u.OwnPage || !reflect.DeepEqual(u.Counts, map[string]int{"block": 1, "hide": 40}) || u.Keys != 41 ||
+	if u.User != "0" || u.Page != u.Slot || u.OwnPage || !reflect.DeepEqual(u.Counts, map[string]int{"block": 1, "hide": 40}) || u.Keys != 41 ||
 		u.PageHolds != 41 || len(u.Lacks) != 0 || u.PageState != "sound" || u.PageKeys < 41 || len(u.Hash) != 16 ||
 		len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Keys != 1 || u.FeedBytes <= u.Windows[0].Bytes {
 		t.Errorf("%s", a.Body)
@@ -258,6 +258,7 @@ func TestOpsRefuses(t *testing.T) {
 		{"GET", "/v1/ops/pages", "x", 400, "unexpected_body", ""},
 		{"GET", "/v1/ops/pages/16", "", 404, "not_found", ""},
 		{"GET", "/v1/ops/pages/16777216", "", 404, "not_found", ""},
+		{"GET", "/v1/ops/pages/2147483648", "", 404, "not_found", ""},
 		{"GET", "/v1/ops/pages/x", "", 400, "invalid_id", "number"},
 		{"GET", "/v1/ops/pages/-1", "", 400, "invalid_id", "number"},
 		{"GET", "/v1/ops/pages/+1", "", 400, "invalid_id", "number"},

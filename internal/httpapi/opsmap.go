@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultCells = 1024
-	minMapCells  = 2 // shared pages and those of one user alone are never in one
+	minMapCells  = 2 // shared and dedicated pages are never in one
 	// lookedAtOnce is how many pages are looked at for one map where no scrub does.
 	lookedAtOnce = 4096
 )
@@ -22,7 +22,7 @@ const (
 // opsMapAnswer is the map of all pages, or of some that follow on each other.
 type opsMapAnswer struct {
 	Pages   int       `json:"pages"`
-	OwnFrom int       `json:"own_from"` // position of the first page of one user alone
+	OwnFrom int       `json:"own_from"` // position of the first dedicated page
 	From    int       `json:"from"`
 	To      int       `json:"to"`
 	Cells   []mapCell `json:"cells"`

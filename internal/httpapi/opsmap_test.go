@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
 // mapOf is an answer of /v1/ops/pages.
@@ -115,8 +116,8 @@ func TestOpsMap(t *testing.T) {
 
 func within(a, b float64) bool { return a-b < 2e-4 && b-a < 2e-4 }
 
-// A page of one user alone comes after the shared ones, in a cell of its own.
-func TestOpsMapOfOwnPages(t *testing.T) {
+// A dedicated page comes after the shared ones, in a cell of its own.
+func TestOpsMapOfDedicatedPages(t *testing.T) {
 	s := populated(t, httpapi.Config{})
 	var lines []string
 	for i := range 2100 {
@@ -130,18 +131,52 @@ func TestOpsMapOfOwnPages(t *testing.T) {
 		return nil
 	})
 	m := s.mapOf(t, "?cells=2")
-	if m.OwnFrom != 16 || len(m.Cells) != 2 || m.Cells[0].Pages != 16 || m.Cells[0].Own || !m.Cells[1].Own || m.Cells[1].First != 1<<24 || m.Cells[1].From != 16 {
+	if m.OwnFrom != 16 || len(m.Cells) != 2 || m.Cells[0].Pages != 16 || m.Cells[0].Own || !m.Cells[1].Own || m.Cells[1].First != 1<<31 || m.Cells[1].From != 16 {
 		t.Errorf("%+v", m)
 	}
-	if p := s.pageOf(t, 1<<24, ""); !p.Own || p.Ledger.Users != 1 || p.Ledger.Keys != 2100 || !*p.Agrees {
+	if p := s.pageOf(t, 1<<31, ""); !p.Own || p.Ledger.Users != 1 || p.Ledger.Keys != 2100 || !*p.Agrees {
 		t.Errorf("%+v", p)
 	}
 	a := s.do(t, "GET", "/v1/ops/users/heavy", "")
-	if a.JSON["page"] != float64(1<<24) || a.JSON["own_page"] != true || a.JSON["page_holds"] != 2100.0 {
+	if a.JSON["page"] != float64(1<<31) || a.JSON["own_page"] != true || a.JSON["page_holds"] != 2100.0 {
 		t.Errorf("%s", a.Body)
 	}
 	if only := s.mapOf(t, "?from=16"); len(only.Cells) != 1 || !only.Cells[0].Own {
 		t.Errorf("%+v", only)
+	}
+}
+
+// After the number of pages has grown to P, pages have the numbers from P on.
+func TestOpsMapOfLaterLayout(t *testing.T) {
+	s := populated(t, httpapi.Config{})
+	if a := s.do(t, "PUT", "/v1/pages", `{"pages":32}`); a.Status != 202 {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	s.await(t, "the number of pages has grown", func() error {
+		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaping"] != false || a.JSON["shared_pages"] != 32.0 {
+			return fmt.Errorf("%d %s", a.Status, a.Body)
+		}
+		return nil
+	})
+	m := s.mapOf(t, "")
+	if m.Pages != 32 || m.OwnFrom != 32 || len(m.Cells) != 32 {
+		t.Fatalf("%+v", m)
+	}
+	for i, c := range m.Cells {
+		if c.From != i || c.First != uint32(32+i) || c.Last != c.First || c.Own {
+			t.Errorf("position %d: %+v", i, c)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/ops/pages/5", ""); a.Status != 404 || a.Code != "not_found" {
+		t.Errorf("a page of the layout before: %d %s", a.Status, a.Body)
+	}
+	var u inspect.User
+	a := s.do(t, "GET", "/v1/ops/users/0", "")
+	if err := json.Unmarshal([]byte(a.Body), &u); err != nil || u.Page < 32 || u.Page > 63 || u.Slot != (u.Page-32)/2 || u.PageHolds != 41 {
+		t.Errorf("%s, %v", a.Body, err)
+	}
+	if p := s.pageOf(t, u.Page, ""); !*p.Agrees || p.Number != u.Page || p.Own {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -13,12 +13,12 @@ type pagesRequest struct {
 	Force bool `json:"force"`
 }
 
-// pagesAnswer has the fields of an [activity.Shape], in words of the API.
+// pagesAnswer is an [activity.Layout] in words of the API.
 type pagesAnswer struct {
 	Pages       uint32  `json:"pages"`
-	Homes       int     `json:"homes"`
+	Homes       uint32  `json:"homes"`
 	Reshaped    int     `json:"reshaped"`
-	SharedPages int     `json:"shared_pages"`
+	SharedPages uint32  `json:"shared_pages"`
 	OwnPages    int     `json:"own_pages"`
 	KeysPerPage float64 `json:"keys_per_page"`
 	Due         uint32  `json:"due"`
@@ -26,7 +26,7 @@ type pagesAnswer struct {
 	Trouble     string  `json:"trouble,omitzero"`
 }
 
-// pages answers how many pages there are, and how far a reshape is.
+// pages answers how many pages there are, and how far a change of their number is.
 func (s *service) pages(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *service) pages(c echo.Context) error {
 	return s.answerPages(c, http.StatusOK)
 }
 
-// reshape begins to change the number of pages, which goes on in the background.
+// reshape begins to raise the number of pages, which goes on in the background.
 func (s *service) reshape(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -52,9 +52,9 @@ func (s *service) reshape(c echo.Context) error {
 		return refuse(activity.CodeOutOfRange, "pages", "not a power of two from 1 to 16777216")
 	}
 	callOf(c).noteReshape(*req.Pages, req.Force)
-	var options []activity.ReshapeOption
+	var options []activity.GrowOption
 	if req.Force {
-		options = append(options, activity.ForceReshape)
+		options = append(options, activity.ForceGrow)
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *service) reshape(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	started, err := r.StartReshape(ctx, uint32(*req.Pages), options...)
+	started, err := r.StartGrow(ctx, uint32(*req.Pages), options...)
 	if err != nil {
 		return err
 	}
@@ -79,16 +79,23 @@ func (s *service) answerPages(c echo.Context, status int) error {
 	if err != nil {
 		return err
 	}
-	shape, err := r.Shape(ctx)
+	layout, err := r.Layout(ctx)
 	if err != nil {
 		return err
 	}
 	answer := pagesAnswer{
-		Pages: shape.Pages, Homes: shape.Homes, Reshaped: shape.Reshaped, SharedPages: shape.Shared, OwnPages: shape.Own,
-		KeysPerPage: shape.KeysPerPage, Due: shape.Due, Reshaping: shape.Reshaping,
+		Pages: layout.Pages, Homes: r.Pages(), Reshaped: reshapedHomes(layout, r.Pages()),
+		SharedPages: layout.Current, OwnPages: layout.Dedicated,
+		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}
-	if shape.Err != nil {
-		answer.Trouble = describe(shape.Err).Message // nothing of the inside
+	if layout.Err != nil {
+		answer.Trouble = describe(layout.Err).Message // nothing of the inside
 	}
 	return respond(c, status, answer)
+}
+
+// reshapedHomes returns how many homes, the pages of the first layout, have all their pages of the
+// next layout, on average: all of them where no layout is being built.
+func reshapedHomes(l activity.Layout, homes uint32) int {
+	return int(int64(l.Built) * int64(homes) / int64(l.Pages))
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestPages: the number of pages is told, and changed in the background, once at a time; activities stay where they are looked for.
+// TestPages: the number of pages is told, and raised in the background; activities stay where they
+// are looked for. Fewer pages are refused.
 func TestPages(t *testing.T) {
 	s := open(t)
 	for i := range 40 {
@@ -30,25 +31,18 @@ func TestPages(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":16}`); a.Status != 200 || a.JSON["reshaped"] != 16.0 {
 		t.Errorf("as many as there are: %d %s", a.Status, a.Body)
 	}
-	s.store.set(failing) // so that it does not get on
+	s.wantFewerRefused(t, 8, 16)
+	s.store.set(failing) // so that it does not proceed
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 202 || a.JSON["pages"] != 64.0 || a.JSON["reshaping"] != true {
 		t.Errorf("more: %d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 200 || a.JSON["reshaping"] != true {
 		t.Errorf("the same again: %d %s", a.Status, a.Body)
 	}
-	if a := s.do(t, "PUT", "/v1/pages", `{"pages":32}`); a.Status != 202 || a.JSON["pages"] != 32.0 || a.JSON["reshaping"] != true {
-		t.Errorf("another number, in its place: %d %s", a.Status, a.Body)
-	}
-	if a := s.do(t, "PUT", "/v1/pages", `{"pages":16}`); a.Status != 200 || a.JSON["pages"] != 16.0 || a.JSON["reshaping"] != false ||
-		a.JSON["trouble"] != nil {
-		t.Errorf("the number of before, which takes it back: %d %s", a.Status, a.Body)
-	}
-	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 202 || a.JSON["pages"] != 64.0 || a.JSON["reshaping"] != true {
-		t.Errorf("after all: %d %s", a.Status, a.Body)
-	}
+	s.wantFewerRefused(t, 8, 16)
 	s.await(t, "it says what it waits for", func() error {
-		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["trouble"] != "what this call needs is unavailable: pages" || a.JSON["reshaped"] != 0.0 {
+		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["trouble"] != "what this call needs is unavailable: pages" ||
+			a.JSON["reshaped"] != 0.0 || a.JSON["shared_pages"] != 16.0 {
 			return fmt.Errorf("%d %s", a.Status, a.Body)
 		}
 		return nil
@@ -64,10 +58,20 @@ func TestPages(t *testing.T) {
 		s.want(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"%d","posts":[{"id":"p","author":"x"}]}`, i), 200,
 			`{"posts":[],"dropped":[{"id":"p","kind":"block","actor":"x"}],"degraded":[]}`)
 	}
+	s.wantFewerRefused(t, 16, 64)
 }
 
-// TestPagesForced: many more pages than are due are refused, with both numbers, unless that is forced; a reshape to them can be
-// taken back while it goes on.
+// wantFewerRefused asks for fewer pages than there are.
+func (s *service) wantFewerRefused(t *testing.T, pages, there int) {
+	t.Helper()
+	a := s.do(t, "PUT", "/v1/pages", fmt.Sprintf(`{"pages":%d}`, pages))
+	message := fmt.Sprintf("%d is fewer than the %d there are: the number only grows", pages, there)
+	if a.Status != 400 || a.Code != "out_of_range" || a.Field != "pages" || !strings.Contains(a.Body, message) {
+		t.Errorf("%d pages of %d: %d %s", pages, there, a.Status, a.Body)
+	}
+}
+
+// TestPagesForced: many more pages than are due are refused, with both numbers, unless that is forced.
 func TestPagesForced(t *testing.T) {
 	s := newOfPages(t, 256, httpapi.Config{}, nil, nil)
 	s.want(t, "PUT", "/v1/users/1/blocks/x", "", 200, yes)
@@ -77,7 +81,7 @@ func TestPagesForced(t *testing.T) {
 			t.Errorf("%s: %d %s", body, a.Status, a.Body)
 		}
 	}
-	for _, body := range []string{`{"pages":16,"force":null}`, `{"pages":16,"force":1}`} {
+	for _, body := range []string{`{"pages":512,"force":null}`, `{"pages":512,"force":1}`} {
 		if a := s.do(t, "PUT", "/v1/pages", body); a.Status != 400 || a.Field != "force" {
 			t.Errorf("%s: %d %s", body, a.Status, a.Body)
 		}
@@ -90,16 +94,6 @@ func TestPagesForced(t *testing.T) {
 	}
 	s.await(t, "it is under way", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaped"] == 0.0 {
-			return errors.New(a.Body)
-		}
-		return nil
-	})
-	if a := s.do(t, "PUT", "/v1/pages", `{"pages":256}`); a.Status != 202 || a.JSON["pages"] != 256.0 {
-		t.Fatalf("taken back: %d %s", a.Status, a.Body)
-	}
-	s.await(t, "everybody is back", func() error {
-		a := s.do(t, "GET", "/v1/pages", "")
-		if a.JSON["reshaped"] != 256.0 || a.JSON["reshaping"] != false || a.JSON["shared_pages"] != 256.0 || a.JSON["trouble"] != nil {
 			return errors.New(a.Body)
 		}
 		return nil

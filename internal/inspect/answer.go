@@ -29,7 +29,7 @@ type Page struct {
 // Stands is what a page says of itself.
 type Stands struct {
 	Sequence      uint64  `json:"sequence"`
-	Moves         uint32  `json:"moves"`
+	Left          uint32  `json:"left"` // low 24 bits of the sequence with which a user last left the page
 	Keys          uint32  `json:"keys"`
 	Bits          uint32  `json:"bits"` // of all layers
 	Hashes        uint8   `json:"hashes"`
@@ -58,7 +58,7 @@ type Layer struct {
 // Ledger is what the ledger has of a page.
 type Ledger struct {
 	Sequence uint64         `json:"sequence"`
-	Moves    uint32         `json:"moves"`
+	Left     uint64         `json:"left"` // sequence with which a user last left the page; 0: none has
 	Keys     int            `json:"keys"`
 	Kinds    map[string]int `json:"kinds"`
 	Users    int            `json:"users"`
@@ -89,7 +89,7 @@ func PageOf(in *activity.PageInside, cells int, name func(user string) string) P
 	if l := in.Ledger; l != nil {
 		agrees := in.Agrees()
 		p.Agrees = &agrees
-		p.Ledger = &Ledger{Sequence: l.Sequence, Moves: l.Moves, Keys: l.Keys, Kinds: l.Kinds, Users: l.Users}
+		p.Ledger = &Ledger{Sequence: l.Sequence, Left: l.Left, Keys: l.Keys, Kinds: l.Kinds, Users: l.Users}
 		for _, u := range l.Largest {
 			p.Ledger.Largest = append(p.Ledger.Largest, UserKeys{name(u.User), u.Keys})
 		}
@@ -109,7 +109,7 @@ func standsOf(in *activity.PageInside) *Stands {
 	h, size := in.Standing.Header, in.Standing.Size
 	raw, marks := in.Page.Encode()
 	s := &Stands{
-		Sequence: h.Sequence, Moves: h.Moves, Keys: h.Count, Bits: size.Bits, Hashes: h.Shape.Hashes, RegionBits: h.Shape.Region,
+		Sequence: h.Sequence, Left: h.Left, Keys: h.Count, Bits: size.Bits, Hashes: h.Shape.Hashes, RegionBits: h.Shape.Region,
 		Set: h.Set, Fill: share(h.Set, size.Bits), Regions: size.Regions, Collided: in.Standing.Collided,
 		CollidedShare: share(in.Standing.Collided, size.Regions), Rate: in.Page.FalsePositiveRate(),
 		FullAt: share(in.Limit, h.Shape.Bits), Capacity: in.Capacity, BitsBytes: len(raw), RegionsBytes: len(marks),
@@ -132,7 +132,7 @@ func share(part, of uint32) float64 {
 type User struct {
 	User      string         `json:"user"`
 	Hash      string         `json:"hash"`
-	Home      uint32         `json:"home"`
+	Slot      uint32         `json:"slot"` // of the store: the user's pages and windows are in it
 	Page      uint32         `json:"page"`
 	OwnPage   bool           `json:"own_page"`
 	Counts    map[string]int `json:"counts"`
@@ -140,7 +140,6 @@ type User struct {
 	PageHolds int            `json:"page_holds"`
 	Lacks     map[string]int `json:"lacks"`
 	PageState string         `json:"page_state"`
-	PageMoves uint32         `json:"page_moves"`
 	PageKeys  uint32         `json:"page_keys"`
 	PageUsers int            `json:"page_users"` // who have any key, the user among them; 0 without a ledger
 	FeedBytes int            `json:"feed_bytes"`
@@ -159,9 +158,9 @@ type Window struct {
 // UserOf says where a user is, and what is there of theirs.
 func UserOf(in *activity.UserInside) User {
 	u := User{
-		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Home: in.Home, Page: in.Page, OwnPage: in.Own,
+		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Own,
 		Counts: in.Keys, Keys: in.Total, PageHolds: in.Holds, Lacks: in.Lacks,
-		PageState: in.Inside.State.String(), PageMoves: in.Inside.Standing.Header.Moves, PageKeys: in.Inside.Standing.Header.Count,
+		PageState: in.Inside.State.String(), PageKeys: in.Inside.Standing.Header.Count,
 		FeedBytes: in.FeedBytes, Probed: in.Probed,
 	}
 	if in.Inside.Ledger != nil {
@@ -189,7 +188,7 @@ type Side struct {
 	Kind      string     `json:"kind"`
 	Owner     string     `json:"owner"`
 	Target    string     `json:"target"`
-	Page      uint32     `json:"page"`   // of a window, the home page in whose slot it is
+	Page      uint32     `json:"page"`   // of a window, its slot
 	Stored    string     `json:"stored"` // its name in the store
 	PageState string     `json:"page_state"`
 	Layer     int        `json:"layer"`

@@ -78,7 +78,7 @@ func (p Page) verdict() string {
 	who := ""
 	switch {
 	case p.Own:
-		who = ", of one user alone"
+		who = ", dedicated to one user"
 	case p.Ledger != nil:
 		who = fmt.Sprintf(", of %d users", p.Ledger.Users)
 	}
@@ -102,12 +102,15 @@ func (p Page) verdict() string {
 	}
 }
 
+// leftModulus is what a page's header has left of the sequence with which a user last left the page.
+const leftModulus = 1 << 24
+
 // compare sets what the page says beside what the ledger says.
 func (p Page) compare(t *text) {
 	if p.Page == nil && p.Ledger == nil || t.err != nil {
 		return
 	}
-	rows := [][3]string{{"", "page", "ledger"}, {"sequence"}, {"keys"}, {"moves"}}
+	rows := [][3]string{{"", "page", "ledger"}, {"sequence"}, {"keys"}, {"left"}}
 	for i, n := range p.said() {
 		rows[i+1][1] = n
 	}
@@ -129,7 +132,7 @@ func (p Page) said() [3]string {
 		return [3]string{"-", "-", "-"}
 	}
 	return [3]string{
-		strconv.FormatUint(p.Page.Sequence, 10), strconv.FormatUint(uint64(p.Page.Keys), 10), strconv.FormatUint(uint64(p.Page.Moves), 10),
+		strconv.FormatUint(p.Page.Sequence, 10), strconv.FormatUint(uint64(p.Page.Keys), 10), strconv.FormatUint(uint64(p.Page.Left), 10),
 	}
 }
 
@@ -137,7 +140,7 @@ func (p Page) known() [3]string {
 	if p.Ledger == nil {
 		return [3]string{}
 	}
-	return [3]string{strconv.FormatUint(p.Ledger.Sequence, 10), strconv.Itoa(p.Ledger.Keys), strconv.FormatUint(uint64(p.Ledger.Moves), 10)}
+	return [3]string{strconv.FormatUint(p.Ledger.Sequence, 10), strconv.Itoa(p.Ledger.Keys), strconv.FormatUint(p.Ledger.Left%leftModulus, 10)}
 }
 
 func layers(s *Stands) string {
@@ -238,12 +241,12 @@ func (u User) Text(w io.Writer) error {
 	where := fmt.Sprintf("page %d, with %d users", u.Page, u.PageUsers)
 	switch {
 	case u.OwnPage:
-		where = fmt.Sprintf("page %d, of their own", u.Page)
+		where = fmt.Sprintf("page %d, dedicated to the user", u.Page)
 	case u.Counts == nil:
 		where = fmt.Sprintf("page %d", u.Page)
 	}
 	t.linef("user %s: on %s; that is %s", u.User, where, u.PageState)
-	t.linef("  hash      %s: home %d", u.Hash, u.Home)
+	t.linef("  hash      %s: slot %d", u.Hash, u.Slot)
 	if u.Counts != nil {
 		t.linef("  ledger    %d keys%s", u.Keys, in(counts(u.Counts)))
 		switch {

@@ -14,11 +14,11 @@ func somePage() inspect.Page {
 	return inspect.Page{
 		Number: 5, State: "sound", Agrees: &agrees, Lacks: map[string]int{},
 		Page: &inspect.Stands{
-			Sequence: 17, Keys: 41, Bits: 4096, Hashes: 10, RegionBits: 4, Layers: []inspect.Layer{{4096, 10}}, Set: 400, Fill: 0.09765,
+			Sequence: 17, Left: 12, Keys: 41, Bits: 4096, Hashes: 10, RegionBits: 4, Layers: []inspect.Layer{{4096, 10}}, Set: 400, Fill: 0.09765,
 			Regions: 1024, Collided: 32, CollidedShare: 0.03125, Rate: 7.9e-11, FullAt: 0.4, BitsBytes: 576, RegionsBytes: 136, Build: "00b1", Incarnation: "00c2",
 		},
 		Ledger: &inspect.Ledger{
-			Sequence: 17, Keys: 41, Kinds: map[string]int{"hide": 40, "block": 1}, Users: 2, Largest: []inspect.UserKeys{{"u", 40}, {"v", 1}},
+			Sequence: 17, Left: 1<<24 + 12, Keys: 41, Kinds: map[string]int{"hide": 40, "block": 1}, Users: 2, Largest: []inspect.UserKeys{{"u", 40}, {"v", 1}},
 		},
 		Drawing: &inspect.Drawing{Cells: 6, Bits: []byte{0, 1, 50, 100, 150, 200}, Regions: []byte{0, 0, 0, 0, 0, 9}},
 	}
@@ -40,7 +40,7 @@ func TestPageText(t *testing.T) {
             page  ledger
   sequence  17    17
   keys      41    41
-  moves     0     0
+  left      12    12
   bits      4096, of which 400 are set, 9.8 %; made anew from 40.0 % on; 10 for each key
   regions   1024 of 4 bits, of which 32 are shared, 3.1 %
   rate      7.9e-11 of one key that is not there
@@ -75,7 +75,7 @@ func TestHarmedPageText(t *testing.T) {
 		"page 5: missing, of 2 users: of the ledger's keys it does not report 3 hide\n            page  ledger\n  sequence  -     9\n": {
 			Number: 5, State: "missing", Agrees: &no, Lacks: map[string]int{"hide": 3}, Ledger: &inspect.Ledger{Sequence: 9, Users: 2}, Residual: -3,
 		},
-		"page 7: behind, of one user alone: it lacks 2 changes, it counts -1 keys\n": {
+		"page 7: behind, dedicated to one user: it lacks 2 changes, it counts -1 keys\n": {
 			Number: 7, Own: true, State: "behind", Agrees: &no, Behind: 2, Residual: -1, Page: &inspect.Stands{}, Ledger: &inspect.Ledger{},
 		},
 		"page 1: damaged\n  half of it is gone\n": {Number: 1, State: "damaged", Damage: "half of it is gone"},
@@ -89,11 +89,11 @@ func TestHarmedPageText(t *testing.T) {
 
 func TestUserText(t *testing.T) {
 	u := inspect.User{
-		User: "1", Hash: "00ff", Home: 3, Page: 3, Counts: map[string]int{"block": 2}, Keys: 2, PageHolds: 2, PageState: "sound", PageKeys: 9,
+		User: "1", Hash: "00ff", Slot: 3, Page: 3, Counts: map[string]int{"block": 2}, Keys: 2, PageHolds: 2, PageState: "sound", PageKeys: 9,
 		PageUsers: 4, FeedBytes: 700, Windows: []inspect.Window{{"seen", 1, 5, 378}},
 	}
 	want := `user 1: on page 3, with 4 users; that is sound
-  hash      00ff: home 3
+  hash      00ff: slot 3
   ledger    2 keys: 2 block
   page      reports all of them; it has 9 in all
   window    seen: about 5 keys in 1 parts, 378 bytes
@@ -104,7 +104,7 @@ func TestUserText(t *testing.T) {
 	}
 	u.PageHolds, u.Lacks, u.OwnPage, u.Probed = 1, map[string]int{"block": 1}, true, true
 	got := textOf(t, func(b *strings.Builder) error { return u.Text(b) })
-	for _, want := range []string{"on page 3, of their own; that is", "reports 1 of them, and not 1 block\n", "and those bits of the page that it looks for"} {
+	for _, want := range []string{"on page 3, dedicated to the user; that is", "reports 1 of them, and not 1 block\n", "and those bits of the page that it looks for"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nlacks %s", got, want)
 		}

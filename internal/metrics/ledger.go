@@ -34,20 +34,20 @@ func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn 
 		eachRow:        operation("each_row"),
 		sequence:       operation("sequence"),
 		changed:        operation("changed"),
-		homes:          operation("homes"),
-		cut:            operation("cut"),
-		setCut:         operation("set_cut"),
-		planReshape:    operation("plan_reshape"),
-		reshape:        operation("reshape"),
-		moveOut:        operation("move_out"),
-		moveIn:         operation("move_in"),
+		place:          operation("place"),
+		layouts:        operation("layouts"),
+		beginLayout:    operation("begin_layout"),
+		switchLayout:   operation("switch_layout"),
+		leaveLayout:    operation("leave_layout"),
+		dedicate:       operation("dedicate"),
+		release:        operation("release"),
 		ended:          operation("ended"),
 		list:           operation("list"),
 		lookup:         operation("lookup"),
 		count:          operation("count"),
 		counts:         operation("counts"),
 		owned:          operation("owned"),
-		ofHash:         operation("of_hash"),
+		all:            operation("all"),
 		naming:         operation("naming"),
 		declare:        operation("declare"),
 		kinds:          operation("kinds"),
@@ -67,8 +67,9 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it i
 	c.seconds.Observe(time.Since(start).Seconds())
 	switch {
 	case *err == nil, errors.Is(*err, context.Canceled): // who does not wait any more says nothing of the ledger
-	case errors.Is(*err, ledger.ErrChanged): // an answer: plan it again
 	case errors.Is(*err, ledger.ErrLargePage): // an answer: read it in parts
+	case errors.Is(*err, ledger.ErrGone): // an answer: nobody is on the page any more
+	case errors.Is(*err, ledger.ErrLayoutBusy): // an answer: another process changes the layouts
 	default:
 		c.failed.Inc()
 	}
@@ -79,8 +80,9 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it i
 type measuredLedger struct {
 	next activity.Ledger
 
-	record, recordPrepared, snapshot, keys, eachRow, ofHash, sequence, changed, homes, cut, setCut, planReshape, reshape, moveOut, moveIn call
-	ended, list, lookup, count, counts, owned, naming, declare, kinds, ping, agree                                                        call
+	record, recordPrepared, snapshot, keys, eachRow, sequence, changed, place           call
+	layouts, beginLayout, switchLayout, leaveLayout, dedicate, release                  call
+	ended, list, lookup, count, counts, owned, all, naming, declare, kinds, ping, agree call
 }
 
 func (l *measuredLedger) Identity() ledger.Identity { return l.next.Identity() }
@@ -120,11 +122,6 @@ func (l *measuredLedger) EachRow(
 	return l.next.EachRow(ctx, page, each)
 }
 
-func (l *measuredLedger) OfHash(ctx context.Context, hash uint64, after *ledger.Row, limit int) (rows []ledger.Row, err error) {
-	defer l.ofHash.done(time.Now(), &err)
-	return l.next.OfHash(ctx, hash, after, limit)
-}
-
 func (l *measuredLedger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	defer l.sequence.done(time.Now(), &err)
 	return l.next.Sequence(ctx, page)
@@ -148,39 +145,39 @@ func (l *measuredLedger) Agree(ctx context.Context, s ledger.Settings) (err erro
 	return l.next.Agree(ctx, s)
 }
 
-func (l *measuredLedger) Homes(ctx context.Context, homes ...uint32) (found []ledger.Home, err error) {
-	defer l.homes.done(time.Now(), &err)
-	return l.next.Homes(ctx, homes...)
+func (l *measuredLedger) Place(ctx context.Context, hash uint64) (p ledger.Place, err error) {
+	defer l.place.done(time.Now(), &err)
+	return l.next.Place(ctx, hash)
 }
 
-func (l *measuredLedger) Cut(ctx context.Context) (cut ledger.Cut, err error) {
-	defer l.cut.done(time.Now(), &err)
-	return l.next.Cut(ctx)
+func (l *measuredLedger) Layouts(ctx context.Context) (now ledger.Layouts, err error) {
+	defer l.layouts.done(time.Now(), &err)
+	return l.next.Layouts(ctx)
 }
 
-func (l *measuredLedger) SetCut(ctx context.Context, pages uint32) (err error) {
-	defer l.setCut.done(time.Now(), &err)
-	return l.next.SetCut(ctx, pages)
+func (l *measuredLedger) BeginLayout(ctx context.Context, pages uint32) (err error) {
+	defer l.beginLayout.done(time.Now(), &err)
+	return l.next.BeginLayout(ctx, pages)
 }
 
-func (l *measuredLedger) PlanReshape(ctx context.Context, home uint32) (plan *ledger.ReshapePlan, err error) {
-	defer l.planReshape.done(time.Now(), &err)
-	return l.next.PlanReshape(ctx, home)
+func (l *measuredLedger) SwitchLayout(ctx context.Context, pages uint32) (err error) {
+	defer l.switchLayout.done(time.Now(), &err)
+	return l.next.SwitchLayout(ctx, pages)
 }
 
-func (l *measuredLedger) Reshape(ctx context.Context, p *ledger.ReshapePlan) (receipt ledger.Receipt, err error) {
-	defer l.reshape.done(time.Now(), &err)
-	return l.next.Reshape(ctx, p)
+func (l *measuredLedger) LeaveLayout(ctx context.Context, pages uint32) (err error) {
+	defer l.leaveLayout.done(time.Now(), &err)
+	return l.next.LeaveLayout(ctx, pages)
 }
 
-func (l *measuredLedger) MoveOut(ctx context.Context, hash uint64) (receipt ledger.Receipt, err error) {
-	defer l.moveOut.done(time.Now(), &err)
-	return l.next.MoveOut(ctx, hash)
+func (l *measuredLedger) Dedicate(ctx context.Context, hash uint64) (receipt ledger.Receipt, err error) {
+	defer l.dedicate.done(time.Now(), &err)
+	return l.next.Dedicate(ctx, hash)
 }
 
-func (l *measuredLedger) MoveIn(ctx context.Context, hash uint64) (receipt ledger.Receipt, err error) {
-	defer l.moveIn.done(time.Now(), &err)
-	return l.next.MoveIn(ctx, hash)
+func (l *measuredLedger) Release(ctx context.Context, hash uint64) (receipt ledger.Receipt, err error) {
+	defer l.release.done(time.Now(), &err)
+	return l.next.Release(ctx, hash)
 }
 
 func (l *measuredLedger) Ended(ctx context.Context, now time.Time, limit int) (rows []ledger.Row, err error) {
@@ -213,6 +210,11 @@ func (l *measuredLedger) Owned(
 ) (rows []ledger.Row, err error) {
 	defer l.owned.done(time.Now(), &err)
 	return l.next.Owned(ctx, hash, owner, after, limit)
+}
+
+func (l *measuredLedger) All(ctx context.Context, after *ledger.Row, limit int) (rows []ledger.Row, err error) {
+	defer l.all.done(time.Now(), &err)
+	return l.next.All(ctx, after, limit)
 }
 
 func (l *measuredLedger) Naming(ctx context.Context, targetHash uint64, target string, limit int) (rows []ledger.Row, err error) {

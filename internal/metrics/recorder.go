@@ -110,7 +110,7 @@ func writes(stats func() activity.Stats) *source {
 
 func pages(stats func() activity.Stats) *source {
 	c := &source{}
-	number := c.gauge("feedfilter_pages", "Pages there are: shared by users, or a heavy user's own.", "use")
+	number := c.gauge("feedfilter_pages", "Pages there are: shared by users, or dedicated to a heavy user.", "use")
 	keys := c.gauge("feedfilter_shared_page_keys", "Keys of shared pages on average, as the last whole round of the scrub found them.")
 	due := c.gauge("feedfilter_reshape_due_pages", "How many shared pages there should be, where there are too few; else 0.")
 	reshaping := c.gauge("feedfilter_reshaping", "Whether this process is changing the number of pages.")
