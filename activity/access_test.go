@@ -17,17 +17,31 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// accessLedger is a ledger whose polls and whose sequences can be made to fail.
+// accessLedger is a ledger whose polls, and whose other answers about pages, can be made to fail.
 type accessLedger struct {
 	Ledger
 
-	polls, sequences atomic.Bool  // they fail
-	asked            atomic.Int64 // for a sequence of a page
+	polls, places atomic.Bool  // they fail
+	asked         atomic.Int64 // for the page of a user
+}
+
+func (l *accessLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	l.asked.Add(1)
+	if l.places.Load() {
+		return ledger.Place{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *accessLedger) Ping(ctx context.Context) error {
+	if l.places.Load() {
+		return faulttest.ErrInjected
+	}
+	return l.Ledger.Ping(ctx)
 }
 
 func (l *accessLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	l.asked.Add(1)
-	if l.sequences.Load() {
+	if l.places.Load() {
 		return 0, faulttest.ErrInjected
 	}
 	return l.Ledger.Sequence(ctx, page)
@@ -89,9 +103,9 @@ func TestAccessIsLogged(t *testing.T) {
 		p := startProcess(t, cut, &favfilter.Memory{}, Config{
 			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
-		set := func(polls, sequences bool) {
+		set := func(polls, places bool) {
 			cut.polls.Store(polls)
-			cut.sequences.Store(sequences)
+			cut.places.Store(places)
 			time.Sleep(10 * time.Second)
 		}
 		log.take("")
@@ -131,7 +145,7 @@ func TestSlowPollIsLogged(t *testing.T) {
 	})
 }
 
-// While polls fail, a feed asks for the sequence of its page. Once that fails as well, the feeds after
+// While polls fail, a feed asks where its user is. Once that fails as well, the feeds after
 // it do not ask: none of them waits for a ledger that does not answer.
 func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -146,12 +160,12 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 			p.want(t, "1", "hide", "p", Direct)
 		}
 		if n := cut.asked.Swap(0); n != 3 {
-			t.Errorf("three feeds asked for %d sequences", n)
+			t.Errorf("three feeds asked for %d places", n)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		cut.sequences.Store(true)
-		if p.askSequence(ended, 0) || access(p.follow.access.Load()) != behind {
+		cut.places.Store(true)
+		if _, ok := p.askPlace(ended, 0); ok || access(p.follow.access.Load()) != behind {
 			t.Error("a caller who has gone tells of the ledger")
 		}
 		cut.asked.Store(0)
@@ -159,7 +173,7 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 			p.want(t, "1", "hide", "p", Direct)
 		}
 		if n := cut.asked.Load(); n != 1 {
-			t.Errorf("three feeds asked a ledger that is down for %d sequences", n)
+			t.Errorf("three feeds asked a ledger that is down for %d places", n)
 		}
 		p.Close()
 		must(t, l.Close())
@@ -186,7 +200,7 @@ func TestHeldPagesWhilePollsFail(t *testing.T) {
 			}
 		}
 		a.record(t, true, add("1", "hide", "p1"))
-		cut.sequences.Store(true)
+		cut.places.Store(true)
 		b.want(t, "1", "hide", "p1", Direct)
 		a.Close()
 		b.Close()
@@ -205,12 +219,12 @@ func TestPagesOfOnesOwnAfterAnOutage(t *testing.T) {
 		for i := range 5 {
 			target := fmt.Sprint("p", i)
 			cut.polls.Store(true)
-			cut.sequences.Store(true)
+			cut.places.Store(true)
 			time.Sleep(5 * time.Second)
 			b.want(t, "1", "hide", target, None) // believed
 			a.record(t, true, add("1", "hide", target))
 			cut.polls.Store(false)
-			cut.sequences.Store(false)
+			cut.places.Store(false)
 			b.want(t, "1", "hide", target, Direct)
 		}
 		a.Close()

@@ -25,7 +25,7 @@ func TestIDsAreNotInRedis(t *testing.T) {
 	must(t, err)
 	on := map[uint32]bool{} // one page or two
 	for _, user := range []string{"alice-secret", "mallory-secret"} {
-		on[g.pageOf(userHash(g.identity.Seed, user))] = true
+		on[g.layout.pageOf(userHash(g.identity.Seed, user))] = true
 	}
 	if want := 2*len(on) + 1; len(keys) != want { // of a window there are bits alone
 		t.Fatalf("keys %q, want those of %d pages and a window", keys, len(on))

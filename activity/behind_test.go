@@ -21,7 +21,7 @@ import (
 // lose has the store lose a hide that p acknowledges for user 1.
 func (p *process) lose(t *testing.T, target string) {
 	t.Helper()
-	lost := setBackPage(t, p.store, p.pageID(p.pageOf(userHash(p.identity.Seed, "1"))))
+	lost := setBackPage(t, p.store, p.layout.pageID(p.layout.pageOf(userHash(p.identity.Seed, "1"))))
 	p.record(t, true, add("1", "hide", target))
 	lost()
 }

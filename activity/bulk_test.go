@@ -299,7 +299,7 @@ func (g *rig) onEveryPage() (batch []Activity) {
 	pages := make(map[uint32]bool)
 	for i := 0; len(pages) < int(g.identity.Pages); i++ {
 		user := fmt.Sprint("everywhere", i)
-		if page := g.pageOf(userHash(g.identity.Seed, user)); !pages[page] {
+		if page := g.layout.pageOf(userHash(g.identity.Seed, user)); !pages[page] {
 			pages[page] = true
 			batch = append(batch, add(user, "hide", "p"))
 		}
@@ -381,7 +381,7 @@ func BenchmarkBulkPages(b *testing.B) {
 			keys, err := g.hashes(b.Context(), rows)
 			must(b, err)
 			for i, row := range rows {
-				pages[g.pageOf(row.Hash)] = append(pages[g.pageOf(row.Hash)], keys[i])
+				pages[g.layout.pageOf(row.Hash)] = append(pages[g.layout.pageOf(row.Hash)], keys[i])
 			}
 		}
 		for number, keys := range pages {

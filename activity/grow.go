@@ -279,7 +279,8 @@ func (r *Recorder) leaveLayout(ctx context.Context, pages uint32) error {
 	if err := r.going(ctx); err != nil {
 		return err
 	}
-	if wait := time.Duration(seen+int64(r.follow.bound)-r.elapsed()) + elapsedAhead; wait > 0 {
+	// Without a bound, every View asks the ledger.
+	if wait := time.Duration(seen+int64(r.follow.bound)-r.elapsed()) + elapsedAhead; wait > 0 && r.follow.bound > 0 {
 		if err := r.rest(ctx, wait); err != nil {
 			return err
 		}

@@ -133,7 +133,7 @@ func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 
 func TestInspectNoPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
-	for _, page := range []uint32{4, ledger.OwnPages - 1, ledger.OwnPages, 1<<32 - 1} {
+	for _, page := range []uint32{4, 8, ledger.DedicatedPages - 1, ledger.DedicatedPages, 1<<32 - 1} {
 		if _, err := g.InspectPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
 			t.Errorf("page %d: %v", page, err)
 		}
@@ -169,7 +169,7 @@ func TestInspectUser(t *testing.T) {
 			return u
 		}
 		u := look()
-		if u.Page != 0 || u.Home != 0 || u.Own || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 || u.Probed ||
+		if u.Page != 0 || u.Slot != 0 || u.Own || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 || u.Probed ||
 			!maps.Equal(u.Keys, map[string]int{"block": 5, "like": 1}) || u.Inside.Ledger.Users != 7 || !u.Inside.Agrees() {
 			t.Errorf("%+v", u)
 		}
@@ -183,12 +183,12 @@ func TestInspectUser(t *testing.T) {
 		if u := look(); u.Total != 6 || u.Holds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
 			t.Errorf("of a page that lost all: %+v", u)
 		}
-		must(t, g.move(t.Context(), u.Hash, g.ledger.MoveOut))
-		if u := look(); u.Page != ledger.OwnPages || u.Home != 0 || !u.Own || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
-			t.Errorf("on a page of their own: %+v", u)
+		must(t, g.dedicate(t.Context(), u.Hash))
+		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Own || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
+			t.Errorf("on a dedicated page: %+v", u)
 		}
 		g.largePage = 8
-		g.noteSize(ledger.OwnPages, look().Inside.Standing.Header)
+		g.noteSize(ledger.DedicatedPages, look().Inside.Standing.Header)
 		if u := look(); !u.Probed || u.FeedBytes != u.Windows[0].Bytes {
 			t.Errorf("on a page too large to be read: %+v", u)
 		}
@@ -208,8 +208,8 @@ func TestInspectNobody(t *testing.T) {
 	for _, user := range []string{"1", "2", "3"} {
 		u, err := g.InspectUser(t.Context(), user)
 		must(t, err)
-		if home := g.homeOf(userHash(g.identity.Seed, user)); u.Home != home || u.Page != home || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != PageUnused {
-			t.Errorf("%s, whose home is %d: %+v", user, home, u)
+		if slot := g.slotOf(userHash(g.identity.Seed, user)); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != PageUnused {
+			t.Errorf("%s, in slot %d: %+v", user, slot, u)
 		}
 	}
 }
@@ -235,13 +235,13 @@ func TestInspectFollowsMoves(t *testing.T) {
 		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 		b.record(t, true, add("mate", "hide", "m"))
 		a.recordMany(t, "bot", "hide", 50, posts("p"))
-		must(t, a.move(t.Context(), userHash(a.identity.Seed, "bot"), l.MoveOut))
-		if b.pageOf(userHash(b.identity.Seed, "bot")) != 0 {
+		must(t, a.dedicate(t.Context(), userHash(a.identity.Seed, "bot")))
+		if b.layout.pageOf(userHash(b.identity.Seed, "bot")) != 0 {
 			t.Fatal("the other process has heard of it")
 		}
 		u, err := b.InspectUser(t.Context(), "bot")
 		must(t, err)
-		if !u.Own || u.Page != a.pageOf(u.Hash) || u.Total != 50 || u.Holds != 50 {
+		if !u.Own || u.Page != a.layout.pageOf(u.Hash) || u.Total != 50 || u.Holds != 50 {
 			t.Errorf("on page %d, their own: %v, with %d keys, %d of them reported", u.Page, u.Own, u.Total, u.Holds)
 		}
 		a.Close()

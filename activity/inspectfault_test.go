@@ -34,7 +34,7 @@ func TestInspectFaults(t *testing.T) {
 	}
 	for name, look := range map[string]func() (whole bool, err error){
 		"a page": func() (bool, error) {
-			p, err := g.InspectPage(t.Context(), g.pageOf(userHash(g.identity.Seed, "1")))
+			p, err := g.InspectPage(t.Context(), g.layout.pageOf(userHash(g.identity.Seed, "1")))
 			return p != nil && p.Agrees() && p.Ledger.Keys > 1, err
 		},
 		"a key": key("block", "2"), "a key of a window": key("seen", "p"),

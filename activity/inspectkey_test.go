@@ -73,26 +73,26 @@ func TestInspectKey(t *testing.T) {
 func TestInspectTwoWayKey(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.record(t, true, add("1", "block", "2"))
-	must(t, g.move(t.Context(), userHash(g.identity.Seed, "2"), g.ledger.MoveOut))
+	must(t, g.dedicate(t.Context(), userHash(g.identity.Seed, "2")))
 	in := g.inspectedKey(t, "block", "1", "2")
-	home := g.homeOf(userHash(g.identity.Seed, "1"))
+	home := g.slotOf(userHash(g.identity.Seed, "1"))
 	for _, want := range []KeySide{
 		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Number: home, Verdict: Held},
-		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.OwnPages, Verdict: Held},
-		{Side: "reverse", Kind: "block", Owner: "2", Target: "1", Number: ledger.OwnPages, Verdict: Gone},
+		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Held},
+		{Side: "reverse", Kind: "block", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Gone},
 		{Side: "reverse_mirror", Kind: "blocked-by", Owner: "1", Target: "2", Number: home, Verdict: Gone},
 	} {
 		s := in.side(t, want.Side)
 		if s.Kind != want.Kind || s.Owner != want.Owner || s.Target != want.Target || s.Number != want.Number || s.Verdict != want.Verdict {
 			t.Errorf("%+v, want %+v", s, want)
 		}
-		if s.Page != g.pageID(want.Number).String() {
+		if s.Page != g.layout.pageID(want.Number).String() {
 			t.Errorf("%s stands in %s", want.Side, s.Page)
 		}
 	}
 	if words := in.Words(); !strings.HasPrefix(words[0], fmt.Sprintf("block:U1_U2: page %d reports it: all of its ", home)) ||
 		!strings.Contains(words[0], "The ledger has it since 2026-01-01 ") || !strings.Contains(words[0], "an undo clears these") ||
-		!strings.Contains(words[1], fmt.Sprintf("blocked-by:U2_U1: page %d:own-0 ", g.homeOf(userHash(g.identity.Seed, "2")))) ||
+		!strings.Contains(words[1], fmt.Sprintf("blocked-by:U2_U1: page %d:p2147483648 ", g.slotOf(userHash(g.identity.Seed, "2")))) ||
 		!strings.HasSuffix(words[2], "Nothing has it.") {
 		t.Errorf("%q", words)
 	}
@@ -192,7 +192,7 @@ func TestInspectWindowKey(t *testing.T) {
 	}
 	newer, older := in.Sides[0], in.Sides[1]
 	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
-		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.homeOf(userHash(g.identity.Seed, "1")))) {
+		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slotOf(userHash(g.identity.Seed, "1")))) {
 		t.Errorf("%+v, %+v", newer, older)
 	}
 	if !strings.Contains(in.Words()[1], "nobody can confirm it") {

@@ -107,9 +107,9 @@ func inBadRigOn(
 		store.Store = &favfilter.Memory{}
 		bad := &badLedger{Ledger: l, hangs: hangs, bad: make(map[uint32]bool)}
 		g := &badRig{process: startProcess(t, bad, store, Config{ScrubRate: 1, StalenessBound: bound}), ledger: bad, store: store, user: "bad"}
-		bad.bad[g.pageOf(userHash(g.identity.Seed, g.user))] = true
+		bad.bad[g.layout.pageOf(userHash(g.identity.Seed, g.user))] = true
 		for i := 0; len(g.others) < 15; i++ {
-			if user := fmt.Sprint("u", i); !bad.bad[g.pageOf(userHash(g.identity.Seed, user))] {
+			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(userHash(g.identity.Seed, user))] {
 				g.others = append(g.others, user)
 			}
 		}
@@ -277,7 +277,7 @@ func (s *pageStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 
 // of has the store do that to the page of a user.
 func (s *pageStore) of(g *badRig, user string) {
-	page := g.pageOf(userHash(g.identity.Seed, user))
+	page := g.layout.pageOf(userHash(g.identity.Seed, user))
 	s.page.Store(&page)
 }
 
@@ -383,7 +383,7 @@ func TestManyBadPages(t *testing.T) {
 // userOn is a user of a page.
 func (g *rig) userOn(page uint32) string {
 	for i := 0; ; i++ {
-		if user := fmt.Sprint("on", i); g.pageOf(userHash(g.identity.Seed, user)) == page {
+		if user := fmt.Sprint("on", i); g.layout.pageOf(userHash(g.identity.Seed, user)) == page {
 			return user
 		}
 	}
@@ -543,9 +543,9 @@ func TestCongested(t *testing.T) {
 	on := func(user string) []ledger.Change {
 		return []ledger.Change{{Rows: []ledger.Row{{Hash: userHash(g.identity.Seed, user), Owner: user, Kind: "hide", Target: "p"}}}}
 	}
-	page := g.pageOf(userHash(g.identity.Seed, "1"))
+	page := g.layout.pageOf(userHash(g.identity.Seed, "1"))
 	other := "2"
-	for i := 3; g.pageOf(userHash(g.identity.Seed, other)) == page; i++ {
+	for i := 3; g.layout.pageOf(userHash(g.identity.Seed, other)) == page; i++ {
 		other = fmt.Sprint(i)
 	}
 	for _, c := range []struct {

@@ -30,8 +30,8 @@ func TestLongLargePage(t *testing.T) {
 			_, err = bulk.Record(t.Context(), prepared)
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
-			number := p.pageOf(userHash(p.identity.Seed, "u0"))
-			if own := number >= ledger.OwnPages; own != (users == 1) {
+			number := p.layout.pageOf(userHash(p.identity.Seed, "u0"))
+			if own := number >= ledger.DedicatedPages; own != (users == 1) {
 				t.Fatalf("they are on page %d", number)
 			}
 			look := func() {
@@ -59,7 +59,7 @@ func TestLongLargePage(t *testing.T) {
 				t.Errorf("%d of %d activities exported", exported, keys)
 			}
 			if users > 1 {
-				must(t, p.Reshape(t.Context(), 4, nil))
+				must(t, p.Grow(t.Context(), 4, nil))
 				look()
 			}
 			n, err := p.DeleteUser(t.Context(), "u0")
@@ -77,7 +77,7 @@ func TestLongLargePage(t *testing.T) {
 // dropPage takes a page out of the store.
 func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
 	t.Helper()
-	id := g.pageID(number)
+	id := g.layout.pageID(number)
 	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
 	must(t, err)
 	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
@@ -113,7 +113,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 			write(g.user) // so that each sweep meets it
 			write(user)
 			time.Sleep(2*defaultBound + repairPatience)
-			number := g.pageOf(userHash(g.identity.Seed, user))
+			number := g.layout.pageOf(userHash(g.identity.Seed, user))
 			found, err := g.store.Peek(t.Context(), []favfilter.PageID{{Number: number}})
 			must(t, err)
 			if want := g.sequences.of(number).required.Load(); found[0].Header.Sequence != want || want < 2 {
@@ -129,7 +129,7 @@ func TestMovesPassBadPages(t *testing.T) {
 		l := bubbleLedger(t, 64)
 		bad := &badLedger{Ledger: l, hangs: true, bad: make(map[uint32]bool)}
 		for page := range uint32(16) {
-			bad.bad[ledger.OwnPages+page] = true
+			bad.bad[ledger.DedicatedPages+page] = true
 		}
 		p := startProcess(t, bad, &favfilter.Memory{}, Config{OwnPage: MinOwnPage, ScrubRate: 1})
 		bad.on.Store(true)
@@ -145,13 +145,9 @@ func TestMovesPassBadPages(t *testing.T) {
 			p.leave(userHash(p.identity.Seed, user))
 		}
 		time.Sleep(time.Second)
-		homes, err := l.Homes(t.Context())
+		progress, err := l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
 		must(t, err)
-		moved := 0
-		for _, h := range homes {
-			moved += len(h.Owners)
-		}
-		if moved != users {
+		if moved := len(progress.Owners); moved != users {
 			t.Errorf("%d of %d users have moved", moved, users)
 		}
 		p.Close()

@@ -285,7 +285,7 @@ func TestWithoutLedgerOverOne(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 64)
 	user := "1"
-	for i := 2; g.pageOf(userHash(g.identity.Seed, user)) == 0; i++ {
+	for i := 2; g.layout.pageOf(userHash(g.identity.Seed, user)) == 0; i++ {
 		user = fmt.Sprint(i)
 	}
 	g.record(t, true, add(user, "hide", "p"))

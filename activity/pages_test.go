@@ -68,7 +68,7 @@ func TestLongPageFollowsLoad(t *testing.T) {
 func (g *rig) onAnotherPage(user string) string {
 	for i := 0; ; i++ {
 		other := fmt.Sprint("other", i)
-		if g.pageOf(userHash(g.identity.Seed, other)) != g.pageOf(userHash(g.identity.Seed, user)) {
+		if g.layout.pageOf(userHash(g.identity.Seed, other)) != g.layout.pageOf(userHash(g.identity.Seed, user)) {
 			return other
 		}
 	}
@@ -81,7 +81,7 @@ func TestEmptyPagesExpire(t *testing.T) {
 	g := newRig(t, store, 2)
 	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
 	stands := func(user string) bool {
-		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.pageOf(userHash(g.identity.Seed, user))}})
+		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.layout.pageOf(userHash(g.identity.Seed, user))}})
 		must(t, err)
 		return l[0].Page != nil
 	}

@@ -196,7 +196,7 @@ func TestInvalidChangesNothing(t *testing.T) {
 		}
 	}
 	g.want(t, "1", "hide", "p", None)
-	if seq, err := g.ledger.Sequence(t.Context(), g.pageOf(userHash(g.identity.Seed, "1"))); seq != 0 || err != nil {
+	if seq, err := g.ledger.Sequence(t.Context(), g.layout.pageOf(userHash(g.identity.Seed, "1"))); seq != 0 || err != nil {
 		t.Errorf("sequence %d, %v", seq, err)
 	}
 }

@@ -20,42 +20,34 @@ import (
 // scrubAll looks at every page once.
 func (g *rig) scrubAll() {
 	s := scrub{}
-	for looked := 0; looked < int(g.identity.Pages)+g.placements.census().len(); {
+	for looked := 0; looked < g.layout.census().len(); {
 		looked += g.scrubStep(&s)
 	}
 }
 
-// allOwners are the users who have a page of their own.
-func (g *rig) allOwners(t *testing.T) (owners []ledger.Owner) {
+// allOwners are the users who have a dedicated page.
+func (g *rig) allOwners(t *testing.T) []ledger.Owner {
 	t.Helper()
-	homes, err := g.ledger.Homes(t.Context())
+	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
 	must(t, err)
-	for _, h := range homes {
-		owners = append(owners, h.Owners...)
-	}
-	return owners
+	return p.Owners
 }
 
-// allPages are the home pages, and those that users have been moved to.
+// allPages are the pages that users are on, as the ledger has it.
 func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	t.Helper()
-	for page := range g.identity.Pages {
-		pages = append(pages, page)
-	}
-	homes, err := g.ledger.Homes(t.Context())
+	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
 	must(t, err)
-	for _, h := range homes {
-		for _, o := range h.Owners {
-			pages = append(pages, o.Page)
-			g.placements.note(o.Page, o.Hash)
-		}
-		for _, rg := range h.Ranges {
-			pages = append(pages, rg.Page)
-			g.placements.note(rg.Page, rg.Slot)
-		}
+	first := g.layout.id.PageIn(p.Layouts.Current, 0)
+	for n := range p.Layouts.Current {
+		pages = append(pages, first+n)
+	}
+	for _, o := range p.Owners {
+		g.layout.dedicate(o.Hash, o.Page)
+		pages = append(pages, o.Page)
 	}
 	slices.Sort(pages)
-	return slices.Compact(pages)
+	return pages
 }
 
 // wantWhole checks that every page that anybody has written to stands in the store as the
@@ -65,7 +57,7 @@ func (g *rig) wantWhole(t *testing.T) {
 	for _, page := range g.allPages(t) {
 		rows, s, err := g.ledger.Snapshot(t.Context(), page)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.pageID(page)})
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil {

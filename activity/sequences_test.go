@@ -39,7 +39,7 @@ func TestLearn(t *testing.T) {
 // Numbers never sink, and what one goroutine notes is not lost to another.
 func TestSequencesRise(t *testing.T) {
 	all := newSequences(2)
-	for _, page := range []uint32{1, ledger.OwnPages, ledger.OwnPages + 7} {
+	for _, page := range []uint32{1, 4, 7, 1<<25 - 1, ledger.DedicatedPages, ledger.DedicatedPages + 7} {
 		var group sync.WaitGroup
 		for n := range uint64(8) {
 			group.Go(func() {
@@ -51,12 +51,12 @@ func TestSequencesRise(t *testing.T) {
 					}
 				}
 				s.standAt(n)
-				s.learnMoves(uint32(n))
+				s.leave(n)
 			})
 		}
 		group.Wait()
-		if s := all.of(page); s.stood.Load() != 7999 || s.moves.Load() != 7 || s.known.Load() != 0 {
-			t.Errorf("page %d stood at %d, %d moves, known %d", page, s.stood.Load(), s.moves.Load(), s.known.Load())
+		if s := all.of(page); s.stood.Load() != 7999 || s.left.Load() != 7 || s.known.Load() != 0 {
+			t.Errorf("page %d stood at %d, left at %d, known %d", page, s.stood.Load(), s.left.Load(), s.known.Load())
 		}
 	}
 	if s := all.of(0); s.stood.Load() != 0 {

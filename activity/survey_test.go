@@ -18,7 +18,7 @@ import (
 // wantSurvey checks that the survey has every page as it stands in the store, and the right sums.
 func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 	t.Helper()
-	using{g.Recorder}.wantSurvey(t, g.store, g.pageID, pages...)
+	using{g.Recorder}.wantSurvey(t, g.store, g.layout.pageID, pages...)
 }
 
 // wantSurvey is that of pages that stand in the store as id says.
@@ -176,10 +176,10 @@ func TestSurveyOfOwnPages(t *testing.T) {
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
 	for _, user := range []string{"7", "8"} {
-		must(t, g.move(t.Context(), userHash(g.identity.Seed, user), g.ledger.MoveOut))
+		must(t, g.dedicate(t.Context(), userHash(g.identity.Seed, user)))
 	}
 	g.scrubAll()
-	g.wantSurvey(t, 0, 1, 2, 3, ledger.OwnPages, ledger.OwnPages+1)
+	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages, ledger.DedicatedPages+1)
 	own := 0
 	for p := range g.Survey() {
 		if p.Own {
@@ -192,41 +192,23 @@ func TestSurveyOfOwnPages(t *testing.T) {
 	if own != 2 {
 		t.Errorf("%d pages of one user, want 2", own)
 	}
-	must(t, g.move(t.Context(), userHash(g.identity.Seed, "7"), g.ledger.MoveIn))
+	must(t, g.release(t.Context(), userHash(g.identity.Seed, "7")))
 	g.scrubAll()
-	g.wantSurvey(t, 0, 1, 2, 3, ledger.OwnPages+1)
-	if n := len(g.survey.others); n != 1 {
-		t.Errorf("%d glances are kept of pages that are no home pages", n)
+	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages+1)
+	if g := g.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (glance{}) {
+		t.Errorf("a glance is kept of a page that nobody is on: %+v", g)
 	}
 }
 
-// After a reshape home pages that nobody is on are no pages any more.
-func TestSurveyAfterReshape(t *testing.T) {
-	for _, pages := range []uint32{8, 2} { // of fewer pages than before none is a home page
-		g := newRig(t, &favfilter.Memory{}, 4)
-		_, err := g.Record(t.Context(), someActivities(0))
-		must(t, err)
-		g.scrubAll()
-		must(t, g.Reshape(t.Context(), pages, nil))
-		g.scrubAll()
-		g.wantSurvey(t, g.allShared(t, int(pages))...)
-	}
-}
-
-// allShared are the pages that users share: so many.
-func (g *rig) allShared(t *testing.T, want int) (pages []uint32) {
-	t.Helper()
-	census := g.placements.census()
-	for page := range g.identity.Pages {
-		if g.placements.of(page).usesHome(page) {
-			pages = append(pages, page)
-		}
-	}
-	pages = append(pages, census.shared...)
-	if len(pages) != want {
-		t.Fatalf("%d pages after a reshape to %d", len(pages), want)
-	}
-	return pages
+// After a growth the pages of the layout before are no pages any more.
+func TestSurveyAfterGrowth(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	g.scrubAll()
+	must(t, g.Grow(t.Context(), 8, nil))
+	g.scrubAll()
+	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15)
 }
 
 // Of very many pages each has its own place, and one who has seen enough may stop.
@@ -271,7 +253,7 @@ func TestSurveyMeanwhile(t *testing.T) {
 	for range 2 {
 		writers.Go(func() {
 			for i := range 2000 {
-				page := []uint32{1, 3, ledger.OwnPages}[i%3]
+				page := []uint32{1, 3, ledger.DedicatedPages}[i%3]
 				if i%2 == 0 {
 					g.glanced(page, PageSound, full, 0)
 				} else {
@@ -343,7 +325,7 @@ func TestLookWithoutLedger(t *testing.T) {
 		}
 	}
 	g.wantSurvey(t, g.store, func(page uint32) favfilter.PageID { return favfilter.PageID{Number: page} }, numbersTo(128)...)
-	hurt := g.homeOf(userHash(g.identity.Seed, "1"))
+	hurt := g.slotOf(userHash(g.identity.Seed, "1"))
 	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", hurt)).Err())
 	must(t, g.Look(t.Context(), 1000)) // not more often than there are pages
 	if got := g.states()[hurt]; got != PageDamaged {

@@ -134,7 +134,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		}
 		want, err := g.image(t.Context(), page, rows, s)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.pageID(page)})
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)
 		switch got := loaded[0].Page; {
 		case got == nil && s.Sequence == 0: // nobody was ever on it
@@ -232,7 +232,7 @@ func TestDeleteUserOfManyRows(t *testing.T) {
 	l := openLedger(t, t.TempDir()+"/ledger.db", 4)
 	g := openKinds(t, l, &favfilter.Memory{}, manyKinds(t))
 	var batch []Activity
-	for i := range 2*userBatch + 1 {
+	for i := range 2*exportBatch + 1 {
 		other := fmt.Sprint("o", i)
 		batch = append(batch, add(leaver, "hide", fmt.Sprint("p", i)), add(other, "mute", leaver), add(other, "block", leaver))
 	}

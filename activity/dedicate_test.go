@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// crowded opens a rig in which users of more than 16 keys get a page of their own, and pages of more than 256 bytes are probed
+// crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more than 256 bytes are probed
 // then.
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
@@ -22,8 +22,8 @@ func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	return g
 }
 
-// settleMoves waits until nobody is on the way to a page of their own.
-func (g *rig) settleMoves() { g.owners.leaving.Wait() }
+// settleMoves waits until nobody is on the way to a dedicated page.
+func (g *rig) settleMoves() { g.leavers.leaving.Wait() }
 
 // recordMany records n activities of a user in one call.
 func (g *rig) recordMany(t testing.TB, user, kind string, n int, target func(i int) string) {
@@ -77,7 +77,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 				g.want(t, "mate", "hide", posts("m")(i), Direct)
 			}
 			if s := g.Stats(); s.OwnPages != 2 {
-				t.Errorf("%s: %d users have a page of their own, want the bot and the star", when, s.OwnPages)
+				t.Errorf("%s: %d users have a dedicated page, want the bot and the star", when, s.OwnPages)
 			}
 			g.checkRate(t, g.lookAll(t, "bot", "hide", posts("never"), 20_000), 20_000)
 		}
@@ -85,10 +85,10 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		g.scrubAll()
 		check("scrubbed")
 		for _, o := range g.allOwners(t) {
-			_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: g.pageID(o.Page), Seen: versionAt(t, g.store, g.pageID(o.Page))})
+			_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: g.layout.pageID(o.Page), Seen: versionAt(t, g.store, g.layout.pageID(o.Page))})
 			must(t, err)
 		}
-		check("own pages lost")
+		check("dedicated pages lost")
 		g.open(t, g.ledger, g.store)
 		g.ownPage = 16
 		check("restarted")
@@ -110,7 +110,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 }
 
 // What is looked for in a page that is too large to be read is found as if it had been read: the same with and without
-// hashing ahead, of every kind, also after the page is changed, made anew, or lost.
+// hashing ahead, of every kind, also after the page is changed, rebuilt, or lost.
 func TestLargePageIsProbed(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 4)
@@ -150,9 +150,9 @@ func TestLargePageIsProbed(t *testing.T) {
 		g.record(t, true, undo("bot", "hide", "b2995"))
 		g.record(t, true, add("bot", "hide", "b3001"))
 		compare("changed")
-		page := g.pageOf(userHash(g.identity.Seed, "bot"))
+		page := g.layout.pageOf(userHash(g.identity.Seed, "bot"))
 		must(t, g.remake(t.Context(), page, 0, "test"))
-		compare("made anew")
+		compare("rebuilt")
 		g.recordMany(t, "bot", "hide", 3000, posts("more"))
 		compare("grown")
 	})
@@ -176,7 +176,7 @@ func TestMoveIsFollowed(t *testing.T) {
 		b.record(t, true, add("bot", "hide", "b"))
 		b.want(t, "bot", "hide", "b", Direct)
 		a.recordMany(t, "bot", "hide", 100, posts("a"))
-		must(t, a.move(t.Context(), userHash(a.identity.Seed, "bot"), l.MoveOut))
+		must(t, a.dedicate(t.Context(), userHash(a.identity.Seed, "bot")))
 		for i := range 100 {
 			b.want(t, "bot", "hide", posts("a")(i), Direct)
 			a.record(t, true, add("bot", "hide", posts("later")(i)))
@@ -185,7 +185,7 @@ func TestMoveIsFollowed(t *testing.T) {
 		b.record(t, true, add("bot", "hide", "by b"))
 		a.want(t, "bot", "hide", "by b", Direct)
 		b.want(t, "mate", "hide", "m", Direct)
-		must(t, a.move(t.Context(), userHash(a.identity.Seed, "bot"), l.MoveIn))
+		must(t, a.release(t.Context(), userHash(a.identity.Seed, "bot")))
 		a.record(t, true, add("bot", "hide", "home"))
 		b.want(t, "bot", "hide", "home", Direct)
 		b.want(t, "bot", "hide", "by b", Direct)
@@ -220,17 +220,17 @@ func TestMoveBeforePageIsRead(t *testing.T) {
 		b.want(t, "bot", "hide", "b1", Direct)
 		hash := userHash(a.identity.Seed, "bot")
 		b.useStore(t, &meddlingStore{Store: a.store, before: func() {
-			must(t, a.move(t.Context(), hash, a.ledger.MoveOut))
+			must(t, a.dedicate(t.Context(), hash))
 			if heard {
-				must(t, b.learnHomes(t.Context(), 0))
+				must(t, b.pollOnce(t.Context(), b.newPoll()))
 			}
 		}})
 		b.want(t, "bot", "hide", "b2", Direct)
 		b.useStore(t, &meddlingStore{Store: a.store, before: func() {
-			must(t, a.move(t.Context(), hash, a.ledger.MoveIn))
+			must(t, a.release(t.Context(), hash))
 			a.record(t, true, add("bot", "hide", "home"))
 			if heard {
-				must(t, b.learnHomes(t.Context(), 0))
+				must(t, b.pollOnce(t.Context(), b.newPoll()))
 			}
 		}})
 		b.want(t, "bot", "hide", "home", Direct)
@@ -296,13 +296,13 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 		var err error
 		switch rng.IntN(4) {
 		case 0:
-			// MoveIn alone may be unknown to the other for a bound, which is 0 here: each View asks.
-			err = g.move(t.Context(), hash, g.Recorder.ledger.MoveIn)
+			// A release alone may be unknown to the other for a bound, which is 0 here: each View asks.
+			err = g.release(t.Context(), hash)
 		case 1:
-			id := g.pageID(g.pageOf(hash))
+			id := g.layout.pageID(g.layout.pageOf(hash))
 			_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
 		default:
-			err = g.move(t.Context(), hash, g.Recorder.ledger.MoveOut)
+			err = g.dedicate(t.Context(), hash)
 		}
 		if err != nil {
 			t.Errorf("move %s: %v", user, err)
@@ -310,7 +310,7 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 	}
 }
 
-// Deleting a user who has a page of their own leaves nothing, not the page either.
+// Deleting a user who has a dedicated page leaves nothing, not the page either.
 func TestHeavyUserDeleted(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 2)
@@ -320,9 +320,9 @@ func TestHeavyUserDeleted(t *testing.T) {
 			g.record(t, true, add("bot", "block", fmt.Sprint("fan", i)))
 		}
 		g.settleMoves()
-		page := g.pageOf(userHash(g.identity.Seed, "bot"))
-		if page < ledger.OwnPages {
-			t.Fatal("the bot has no page of its own")
+		page := g.layout.pageOf(userHash(g.identity.Seed, "bot"))
+		if page < ledger.DedicatedPages {
+			t.Fatal("the bot has no dedicated page")
 		}
 		deleted, err := g.DeleteUser(t.Context(), "bot")
 		if err != nil || deleted != 9030 {
@@ -340,10 +340,10 @@ func TestHeavyUserDeleted(t *testing.T) {
 		if owners := g.allOwners(t); len(owners) != 0 {
 			t.Errorf("owners left: %v", owners)
 		}
-		st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.pageID(page)})
+		st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)
 		if !st[0].Missing && st[0].Header.Set != 0 {
-			t.Errorf("the page of its own still has bits: %+v", st[0].Header)
+			t.Errorf("the dedicated page still has bits: %+v", st[0].Header)
 		}
 		g.record(t, true, add("bot", "hide", "again"))
 		g.want(t, "bot", "hide", "again", Direct)
@@ -365,7 +365,7 @@ func TestHeavyUserOfBulk(t *testing.T) {
 	must(t, bulk.Finish(t.Context()))
 	g.settleMoves()
 	if n := g.Stats().OwnPages; n != 2 {
-		t.Errorf("%d users have a page of their own, want the bot and the star", n)
+		t.Errorf("%d users have a dedicated page, want the bot and the star", n)
 	}
 	for _, a := range batch {
 		g.want(t, a.User, a.Kind, a.Target, Direct)

@@ -29,10 +29,10 @@ func TestLargePageSetBack(t *testing.T) {
 		g.recordMany(t, "bot", "hide", 3000, posts("b"))
 		g.settleMoves()
 		g.want(t, "bot", "hide", "b1", Direct)
-		back := heldBack(t, g.store, g.pageID(g.pageOf(userHash(g.identity.Seed, "bot"))))
+		back := heldBack(t, g.store, g.layout.pageID(g.layout.pageOf(userHash(g.identity.Seed, "bot"))))
 		g.record(t, true, add("bot", "hide", "late"))
 		back()
-		if !g.isLarge(g.pageOf(userHash(g.identity.Seed, "bot"))) {
+		if !g.isLarge(g.layout.pageOf(userHash(g.identity.Seed, "bot"))) {
 			t.Error("the page is not probed")
 		}
 		v, err := g.View(t.Context(), "bot", []Kind{g.kind(t, "hide")}, seek(nil, []string{"late"}))
@@ -50,10 +50,10 @@ func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	b.open(t, a.ledger, a.store)
 	a.recordMany(t, "bot", "hide", 10, posts("b"))
 	hash := userHash(a.identity.Seed, "bot")
-	must(t, a.move(t.Context(), hash, a.ledger.MoveOut))
+	must(t, a.dedicate(t.Context(), hash))
 	back := heldBack(t, a.store, favfilter.PageID{})
-	must(t, a.move(t.Context(), hash, a.ledger.MoveIn))
+	must(t, a.release(t.Context(), hash))
 	back()
-	must(t, b.learnHomes(t.Context(), 0))
+	must(t, b.pollOnce(t.Context(), b.newPoll()))
 	b.want(t, "bot", "hide", "b1", Direct)
 }
