@@ -82,7 +82,7 @@ func wantReady(t *testing.T, p *process, want error) {
 type startingOver struct {
 	Ledger
 	delay atomic.Int64 // of each part
-	fails atomic.Bool  // sequences cannot be read
+	fails atomic.Bool  // nor can it be asked where a user is
 }
 
 func (l *startingOver) Sequence(ctx context.Context, page uint32) (uint64, error) {
@@ -90,6 +90,20 @@ func (l *startingOver) Sequence(ctx context.Context, page uint32) (uint64, error
 		return 0, faulttest.ErrInjected
 	}
 	return l.Ledger.Sequence(ctx, page)
+}
+
+func (l *startingOver) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	if l.fails.Load() {
+		return ledger.Place{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *startingOver) Ping(ctx context.Context) error {
+	if l.fails.Load() {
+		return faulttest.ErrInjected
+	}
+	return l.Ledger.Ping(ctx)
 }
 
 func (l *startingOver) Changed(

@@ -117,6 +117,20 @@ func (l *slowLedger) Sequence(ctx context.Context, page uint32) (uint64, error) 
 	return l.Ledger.Sequence(ctx, page)
 }
 
+func (l *slowLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	if l.unreadable.Load() {
+		return ledger.Place{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *slowLedger) Ping(ctx context.Context) error {
+	if l.unreadable.Load() {
+		return faulttest.ErrInjected
+	}
+	return l.Ledger.Ping(ctx)
+}
+
 func (l *slowLedger) Changed(
 	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
 ) (ledger.Progress, error) {

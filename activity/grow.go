@@ -311,6 +311,8 @@ func (r *Recorder) growInBackground(pages uint32) (started bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
+	case r.isClosed():
+		return false, ErrClosed
 	case g.target >= pages:
 		return false, nil
 	case g.target > 0:

@@ -288,6 +288,11 @@ func (l unasked) Sequence(ctx context.Context, page uint32) (uint64, error) {
 	return l.Ledger.Sequence(ctx, page)
 }
 
+func (l unasked) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	l.t.Error("the ledger was asked where a user is")
+	return l.Ledger.Place(ctx, hash)
+}
+
 func wantCommands(t *testing.T, server *redistest.Server, before, want map[string]int64) {
 	t.Helper()
 	inside := map[string]bool{"getrange": true, "bitcount": true, "setrange": true, "bitfield": true, "persist": true, "strlen": true, "info": true}

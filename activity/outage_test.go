@@ -194,6 +194,20 @@ func (l *hangingLedger) Sequence(ctx context.Context, page uint32) (uint64, erro
 	return l.Ledger.Sequence(ctx, page)
 }
 
+func (l *hangingLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	if err := l.wait(ctx); err != nil {
+		return ledger.Place{}, err
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *hangingLedger) Ping(ctx context.Context) error {
+	if err := l.wait(ctx); err != nil {
+		return err
+	}
+	return l.Ledger.Ping(ctx)
+}
+
 func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, ledger.Standing{}, err

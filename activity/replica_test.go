@@ -99,12 +99,18 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	g.wantReads(t, 0, 0, 1)
 }
 
-// deafLedger cannot be asked what changed, nor where a page has to stand.
+// deafLedger cannot be asked what changed, nor where a user is.
 type deafLedger struct{ Ledger }
 
 func (deafLedger) Sequence(context.Context, uint32) (uint64, error) {
 	return 0, faulttest.ErrInjected
 }
+
+func (deafLedger) Place(context.Context, uint64) (ledger.Place, error) {
+	return ledger.Place{}, faulttest.ErrInjected
+}
+
+func (deafLedger) Ping(context.Context) error { return faulttest.ErrInjected }
 
 func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.Standing) error) (ledger.Progress, error) {
 	return ledger.Progress{}, faulttest.ErrInjected
