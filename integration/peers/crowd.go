@@ -41,7 +41,7 @@ func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
 	buf := make([]byte, 0, 32)
 	for u := range c.page {
 		buf = bench.AppendUser(buf[:0], u)
-		c.page[u] = id.Page(favfilter.HashKeyBytes(id.Seed, buf).H1)
+		c.page[u] = id.Slot(favfilter.HashKeyBytes(id.Seed, buf).H1)
 		for b := range p.Blocks(u) {
 			c.by[p.Blocked(u, b)]++
 		}
