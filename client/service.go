@@ -34,11 +34,11 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 
 // Pages is the number of pages, and the progress of a reshape.
 type Pages struct {
-	Pages       uint32  `json:"pages"`    // number requested last
-	Homes       int     `json:"homes"`    // groups of users
-	Reshaped    int     `json:"reshaped"` // of these, groups on pages as requested
-	SharedPages int     `json:"shared_pages"`
-	OwnPages    int     `json:"own_pages"`
+	Pages       uint32  `json:"pages"`        // number requested last
+	Homes       int     `json:"homes"`        // groups of users: pages that the data was created with
+	Reshaped    int     `json:"reshaped"`     // of these, groups whose requested pages are built
+	SharedPages int     `json:"shared_pages"` // in use
+	OwnPages    int     `json:"own_pages"`    // dedicated to one user each
 	KeysPerPage float64 `json:"keys_per_page"`
 	Due         uint32  `json:"due"`       // number that there should be; 0: no change needed
 	Reshaping   bool    `json:"reshaping"` // in the process that answers
@@ -54,11 +54,11 @@ func (c *Client) Pages(ctx context.Context) (Pages, error) {
 	return p, err
 }
 
-// Reshape changes the number of pages to pages, a power of two from 1 to 2^24. The service does so
-// in the background; [Client.Pages] returns its progress. Reshape needs a token with the scope
-// ops:write.
+// Reshape raises the number of pages to pages, a power of two up to 2^24. The service does so in the
+// background; [Client.Pages] returns its progress. Reshape needs a token with the scope ops:write.
 //
-// The number requested last counts. Reshape to the previous number stops a reshape and reverts it.
+// The number only grows: a request for fewer pages than there are fails with an [*Error] with the
+// code "out_of_range". A reshape that has begun cannot be taken back.
 // A request for more than 16 times the pages that are due for the existing keys fails with an
 // [*Error] with the code "too_many_pages": see [Client.ForceReshape].
 func (c *Client) Reshape(ctx context.Context, pages uint32) (Pages, error) {

@@ -160,11 +160,15 @@ func TestServiceCalls(t *testing.T) {
 	if p := must(c.Reshape(ctx, 32)); p.Pages != 32 {
 		t.Errorf("pages %+v", p)
 	}
-	if p := must(c.ForceReshape(ctx, 64)); p.Pages != 64 {
+	if p := must(c.ForceReshape(ctx, 32)); p.Pages != 32 {
 		t.Errorf("pages %+v", p)
 	}
 	if s := must(c.Stats(ctx)); s.Requests.Total != 6 || s.Feeds.Dropped["block"] != 0 || !strings.HasPrefix(string(s.Recorder), "{") {
 		t.Errorf("stats %+v", s)
+	}
+	_, err := c.Reshape(ctx, 8)
+	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != "out_of_range" || refused.Field != "pages" {
+		t.Errorf("fewer pages: %v", err)
 	}
 }
 

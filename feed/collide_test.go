@@ -105,7 +105,7 @@ func TestIDsThatCollideUnderEverySeed(t *testing.T) {
 	check("without", false, "1", "2", a, b)
 }
 
-// Two users whose ids collide move to a page of their own together, and what one does, or is deleted with, leaves the other's alone.
+// Two users whose ids collide get a dedicated page together, and what one does, or is deleted with, leaves the other's alone.
 func TestUsersWhoseIDsCollide(t *testing.T) {
 	a, b := colliding()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})

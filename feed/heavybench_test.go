@@ -36,7 +36,7 @@ func BenchmarkHeavyUsers(b *testing.B) {
 	b.Cleanup(r.Close)
 	groups := populate(b, r)
 	if n := r.Stats().OwnPages; n != 2 {
-		b.Fatalf("%d users have a page of their own, want the bot and the star", n)
+		b.Fatalf("%d users have dedicated pages, want the bot and the star", n)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	requests := candidates(500)

@@ -61,7 +61,7 @@ func anything(random *rand.Rand) feed.Request {
 	return req
 }
 
-// Writers, readers, users who move to pages of their own, pages that are lost: as long as the promise is kept, there is
+// Writers, readers, users who get dedicated pages, pages that are lost: as long as the promise is kept, there is
 // neither a miss nor a false positive, however much changes while a feed is answered and compared.
 func TestSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm(t, 60) }
 
@@ -70,11 +70,11 @@ func TestLongSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm
 func samplerRaisesNoFalseAlarm(t *testing.T, enough uint64) {
 	t.Helper()
 	for _, ownPage := range []int{0, activity.MinOwnPage} {
-		t.Run(fmt.Sprint("own pages from ", ownPage), func(t *testing.T) {
+		t.Run(fmt.Sprint("dedicated pages from ", ownPage), func(t *testing.T) {
 			store := &favfilter.Memory{}
 			s := newSampled(t, activity.Config{Store: store, OwnPage: ownPage, ScrubRate: 1000}, nil)
 			if ownPage > 0 {
-				for i := range 40 { // so that some have enough for a page of their own
+				for i := range 40 { // so that some have enough for a dedicated page
 					record(t, s.Recorder, fmt.Sprintf("%d hide q%d", i%4, i/4+i))
 				}
 			}

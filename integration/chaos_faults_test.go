@@ -41,22 +41,25 @@ func processFaults() []fault {
 			i := w.anyInstance()
 			return func() error { return i.resume() }, i.pause()
 		}},
-		{"pages reshaped", everywhere(), [2]time.Duration{0, time.Second}, reshape},
+		{"number of pages raised", everywhere(), [2]time.Duration{0, time.Second}, reshape},
 	}
 }
 
-// reshape has an instance begin to change the number of pages, which goes on while other faults come and go. Where the last time was not
-// a minute ago, it waits for that.
+// reshape has an instance begin to double the number of pages, which goes on while other faults come
+// and go. An instance that still raises it to the number before finishes that first.
 func reshape(w *world) (func() error, error) {
-	pages := chaosPages << w.rng.IntN(5) / 4 // a quarter to four times as many
+	if w.pages == maxChaosPages {
+		return nil, fmt.Errorf("%w: there are %d pages, which is enough", errNotNow, w.pages)
+	}
+	pages := 2 * w.pages
 	r := w.anyInstance().send(w.t.Context(), http.MethodPut, "/v1/pages", map[string]int{"pages": pages})
 	if r.err != nil {
 		return nil, fmt.Errorf("reshape to %d pages: %w", pages, r.err)
 	}
 	switch r.status {
 	case http.StatusOK, http.StatusAccepted: // it is so, or on its way
-	case http.StatusConflict: // another is
-	case http.StatusServiceUnavailable: // the ledger has not got over the fault before
+		w.pages = pages
+	case http.StatusServiceUnavailable: // the ledger has not recovered from the fault before: the number is asked for again
 	default:
 		return nil, fmt.Errorf("reshape to %d pages: %d %s", pages, r.status, r.body)
 	}

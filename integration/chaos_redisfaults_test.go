@@ -125,17 +125,30 @@ func onAll(do func(ctx context.Context, c *redis.Client) error) func(*world) (fu
 func deleteKeys(part string) func(*world) (func() error, error) {
 	return func(w *world) (func() error, error) {
 		for range 8 {
-			key := fmt.Sprintf("fav:{feed/%d}:%s", w.rng.IntN(chaosPages), part)
-			server, err := w.primaryOf(key)
+			keys := w.pageKeys(part)
+			server, err := w.primaryOf(keys[0])
 			if err != nil {
 				return nil, err
 			}
-			if err := server.Client().Del(w.t.Context(), key).Err(); err != nil {
+			if err := server.Client().Del(w.t.Context(), keys...).Err(); err != nil {
 				return nil, err
 			}
 		}
 		return nil, nil
 	}
+}
+
+// pageKeys are the names of one of the two strings of the pages that some user has, in all layouts so
+// far. They are in one slot.
+func (w *world) pageKeys(part string) []string {
+	slot := w.rng.IntN(chaosPages)
+	keys := []string{fmt.Sprintf("fav:{feed/%d}:%s", slot, part)}
+	n := slot
+	for pages := 2 * chaosPages; pages <= w.pages; pages *= 2 {
+		n = 2*n + w.rng.IntN(2)
+		keys = append(keys, fmt.Sprintf("fav:{feed/%d}:p%d:%s", slot, pages+n, part))
+	}
+	return keys
 }
 
 // onProxy does something to the network: of one instance where there is one Redis, of one

@@ -32,8 +32,10 @@ const (
 
 const (
 	chaosPages = 32
-	chaosUsers = 48
-	fleetSize  = 3
+	// maxChaosPages is the number that faults raise it to at most.
+	maxChaosPages = 64 * chaosPages
+	chaosUsers    = 48
+	fleetSize     = 3
 	// skewedInstance is the one whose wall clock is set.
 	skewedInstance = 1
 )
@@ -48,6 +50,7 @@ type world struct {
 	instances []*instance
 	load      *chaosLoad
 	tally     *tally
+	pages     int     // that were asked for last
 	beside    *beside // nil: nothing is
 
 	postgres  *pgtest.Server
@@ -67,12 +70,12 @@ type redisSnapshot struct {
 // newWorld starts everything. All of it ends with the test.
 func newWorld(t *testing.T, on topology, seed uint64) *world {
 	t.Helper()
-	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally()}
+	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), pages: chaosPages}
 	skewed := ""
 	if on != embedded {
 		skewed = skewedCommand(t)
 	}
-	// Some users have more keys than that, now and then: they move to pages of their own while everything else goes on.
+	// Some users have more keys than that, now and then: they get dedicated pages while everything else goes on.
 	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32"}
 	addresses := make([]string, fleetSize) // of Redis, by instance
 	switch on {

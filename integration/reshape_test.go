@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,15 +24,17 @@ const (
 	reshapeHides = 8 // of each, that stay
 )
 
-// TestLongReshapeBesideServices changes the number of pages, as a process of its own, by a service, and by a process that is killed, while two services on one Postgres and one
-// Redis are read and written to: no feed misses anything that was acknowledged, whichever service it is asked of, and what was
-// undone is reported no more often than the rate allows.
+// TestLongReshapeBesideServices raises the number of pages while two services on one Postgres and one
+// Redis are read and written to. Processes that raise it are killed in each phase, and others finish
+// what they began: one that is asked, and one that merely starts. No feed misses anything that was
+// acknowledged, whichever service it is asked of, and what was undone is reported no more often than
+// the rate allows.
 func TestLongReshapeBesideServices(t *testing.T) {
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
 	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
-	l := &reshapeLoad{t: t}
+	l := &reshapeLoad{t: t, url: url, redis: redis}
 	for range 2 {
-		s := serve(t, append(flags, "--data-dir", t.TempDir(), "--pages", "64")...)
+		s := serve(t, append(flags, "--data-dir", t.TempDir(), "--pages", "16")...)
 		s.logOnFailure()
 		l.services = append(l.services, s)
 	}
@@ -46,7 +49,7 @@ func TestLongReshapeBesideServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for w := range 4 { // they get pages of their own
+	for w := range 4 { // they get dedicated pages
 		for i := range 60 {
 			if err := l.services[0].call(http.MethodPut, fmt.Sprintf("/v1/users/heavy%d/hides/q%d", w, i), nil, nil); err != nil {
 				t.Fatal(err)
@@ -59,11 +62,15 @@ func TestLongReshapeBesideServices(t *testing.T) {
 		wg.Go(func() { l.read(rand.New(rand.NewPCG(13, uint64(w)))) })
 	}
 	beside := append([]string{"reshape", "--data-dir", t.TempDir()}, flags...)
-	l.reshape(url, 256, beside...)
-	l.reshape(url, 32, beside...)
-	l.reshape(url, 64, "reshape", "--server", l.services[1].url)
-	l.kill(512, beside...)
-	l.reshape(url, 512, beside...)
+	l.reshape(64, beside...)
+	l.kill(2048, "begun", l.begun, beside...)
+	l.reshape(2048, "reshape", "--server", l.services[1].url)
+	l.kill(4096, "building", l.building, beside...)
+	s := serve(t, append(flags, "--data-dir", t.TempDir())...) // which is not asked
+	s.logOnFailure()
+	l.finished(4096, s)
+	l.kill(8192, "leaving", l.leaving, beside...)
+	l.reshape(8192, beside...)
 	l.stopped.Store(true)
 	wg.Wait()
 	l.judge()
@@ -72,77 +79,130 @@ func TestLongReshapeBesideServices(t *testing.T) {
 // reshapeLoad reads and writes while pages change.
 type reshapeLoad struct {
 	t        *testing.T
+	url      string // of the ledger
+	redis    *cache
 	services []*service
 	stopped  atomic.Bool
 
 	feeds, writes, absent, found atomic.Int64
 }
 
-// reshape runs the command, and waits until every service knows of all that it did, and then some: the ledger is
-// told that a minute has passed.
-func (l *reshapeLoad) reshape(url string, pages int, args ...string) {
+// reshape runs the command, and waits until every service knows of the new pages.
+func (l *reshapeLoad) reshape(pages int, args ...string) {
 	l.t.Helper()
 	before := l.feeds.Load()
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, command, append(args, "--pages", fmt.Sprint(pages))...).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), fmt.Sprintf("reshaped 64 homes to %d pages", pages)) {
+	if err != nil || !strings.Contains(string(out), fmt.Sprintf("reshaped to %d pages", pages)) {
 		l.stopped.Store(true)
 		l.t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 	l.t.Logf("%s, %d feeds meanwhile", strings.TrimSpace(lastLine(string(out))), l.feeds.Load()-before)
-	for _, s := range l.services {
-		err := servertest.Await(l.t.Context(), "the service knows of all pages", func(context.Context) error {
-			var shape struct {
-				Shared int `json:"shared_pages"`
+	l.finished(pages)
+}
+
+// finished waits until the ledger has that layout alone, and every service knows of it, more included.
+func (l *reshapeLoad) finished(pages int, more ...*service) {
+	l.t.Helper()
+	l.await("the ledger has one layout", func() error {
+		if layouts := l.layouts(); len(layouts) != 1 || layouts["current"] != pages {
+			return fmt.Errorf("%v, want %d pages alone", layouts, pages)
+		}
+		return nil
+	})
+	for _, s := range slices.Concat(l.services, more) {
+		l.await("the service knows of all pages", func() error {
+			var now struct {
+				Pages    int `json:"pages"`
+				Shared   int `json:"shared_pages"`
+				Homes    int `json:"homes"`
+				Reshaped int `json:"reshaped"`
 			}
-			err := s.call(http.MethodGet, "/v1/pages", nil, &shape) //nolint:contextcheck // it has the test's
-			if err != nil || shape.Shared != pages {
-				return fmt.Errorf("%d pages are shared, not %d: %w", shape.Shared, pages, err)
+			err := s.call(http.MethodGet, "/v1/pages", nil, &now)
+			if err != nil || now.Pages != pages || now.Shared != pages || now.Homes != 16 || now.Reshaped != 16 {
+				return fmt.Errorf("%+v, want %d pages: %w", now, pages, err)
 			}
 			return nil
 		})
-		if err != nil {
-			l.t.Error(err)
-		}
-	}
-	conn, err := pgx.Connect(l.t.Context(), url)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	if _, err := conn.Exec(l.t.Context(), `UPDATE homes SET reshaped_at = reshaped_at - 120000000`); err != nil {
-		l.t.Error(err)
-	}
-	if err := conn.Close(l.t.Context()); err != nil {
-		l.t.Error(err)
 	}
 }
 
-// kill begins a reshape, and kills it when some homes are done, unless it was quicker.
-func (l *reshapeLoad) kill(pages int, args ...string) {
+func (l *reshapeLoad) await(what string, try func() error) {
 	l.t.Helper()
+	if err := servertest.Await(l.t.Context(), what, func(context.Context) error { return try() }); err != nil {
+		l.stopped.Store(true)
+		l.t.Fatal(err)
+	}
+}
+
+// layouts returns the numbers of pages that the ledger has, by state.
+func (l *reshapeLoad) layouts() map[string]int {
+	l.t.Helper()
+	conn, err := pgx.Connect(l.t.Context(), l.url)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(l.t.Context()) }()
+	rows, err := conn.Query(l.t.Context(), `SELECT state, pages FROM layouts`)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	layouts := make(map[string]int)
+	var state string
+	var pages int
+	if _, err := pgx.ForEachRow(rows, []any{&state, &pages}, func() error {
+		layouts[state] = pages
+		return nil
+	}); err != nil {
+		l.t.Fatal(err)
+	}
+	return layouts
+}
+
+// begun, building and leaving report whether a change of the number of pages is in that phase. stored
+// is how many keys Redis had before.
+func (l *reshapeLoad) begun(pages int, _ int64) bool { return l.layouts()["building"] == pages }
+
+func (l *reshapeLoad) building(pages int, stored int64) bool {
+	return l.begun(pages, stored) && l.stored() > stored+100
+}
+
+func (l *reshapeLoad) leaving(pages int, _ int64) bool {
+	layouts := l.layouts()
+	return layouts["current"] == pages && layouts["leaving"] > 0
+}
+
+func (l *reshapeLoad) stored() int64 {
+	l.t.Helper()
+	n, err := l.redis.Client().DBSize(l.t.Context()).Result()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// kill begins to raise the number of pages, and kills the process in a phase.
+func (l *reshapeLoad) kill(pages int, phase string, in func(pages int, stored int64) bool, args ...string) {
+	l.t.Helper()
+	stored := l.stored()
 	cmd := exec.CommandContext(l.t.Context(), command, append(args, "--pages", fmt.Sprint(pages))...)
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
-	done := 0
-	err := servertest.Await(l.t.Context(), "homes are reshaped", func(context.Context) error {
-		var shape struct {
-			Pages    int `json:"pages"`
-			Reshaped int `json:"reshaped"`
-		}
-		err := l.services[0].call(http.MethodGet, "/v1/pages", nil, &shape) //nolint:contextcheck // it has the test's
-		if done = shape.Reshaped; err != nil || shape.Pages != pages || done < 2 {
-			return fmt.Errorf("%+v, %w", shape, err)
+	l.await("the change of the number is "+phase, func() error {
+		if !in(pages, stored) {
+			return fmt.Errorf("%v, %d keys in Redis", l.layouts(), l.stored())
 		}
 		return nil
 	})
-	if err != nil {
-		l.t.Error(err)
-	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	l.t.Logf("killed when %d homes were reshaped to %d pages", done, pages)
+	if left := l.layouts(); len(left) != 2 {
+		l.t.Errorf("killed too late while %s: %v", phase, left)
+	} else {
+		l.t.Logf("killed while %s: %v", phase, left)
+	}
 }
 
 func lastLine(text string) string {

@@ -101,12 +101,12 @@ func TestServeTokens(t *testing.T) {
 	if got := status("new"); got != 200 {
 		t.Errorf("after a broken file: %d", got)
 	}
-	r := runCommand(t, []string{"FEEDFILTER_TOKEN=new"}, "feedfilter", "reshape", "--pages=8", "--server", url)
+	r := runCommand(t, []string{"FEEDFILTER_TOKEN=new"}, "feedfilter", "reshape", "--pages=32", "--server", url)
 	if r.code != 0 {
 		t.Errorf("reshape with the token: %s", r.stderr)
 	}
 	writeFile(t, filepath.Join(dir, "token"), "wrong\n")
-	r = feedfilter(t, 1, "reshape", "--pages=8", "--server", url, "--token-file", filepath.Join(dir, "token"))
+	r = feedfilter(t, 1, "reshape", "--pages=32", "--server", url, "--token-file", filepath.Join(dir, "token"))
 	wantContains(t, r.stderr, "the token is not known")
 	s.signal(syscall.SIGTERM)
 	s.wantExit(0)

@@ -89,7 +89,7 @@ func dataHelp() map[string]string {
 		"bound": "How old what a process knows of the ledger may get, 10ms to 1m: a write that another process acknowledged, and " +
 			"whose page was lost or not reached, is seen this long after it. The same for all processes of one ledger.",
 		"scrub": "Pages a second that are compared with the ledger in the background, 1 to 100000.",
-		"own":   "Keys of one user from which on they get a page of their own, 16 or more: others need not read it then.",
+		"own":   "Keys of one user above which the user gets a dedicated page, 16 or more: others need not read it then.",
 		"cache": "MiB of pages from Redis that are held in this process, so that a viewer who comes back costs no round trip; 0: none. " +
 			"The same for all processes of one ledger: with it, those of a ledger on PostgreSQL acknowledge writes after --staleness-bound.",
 		"level":      "Least level that is logged: debug, info, warn or error.",

@@ -36,7 +36,7 @@ type cli struct {
 	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
 	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
-	Reshape    reshapeCmd    `cmd:"" help:"Change the number of pages while the service runs."`
+	Reshape    reshapeCmd    `cmd:"" help:"Raise the number of pages while the service runs."`
 	Inspect    inspectCmds   `cmd:"" help:"Look inside a page, a user or an activity: what the page says, and what the ledger says."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Make pages anew from the ledger while the service runs."`
 	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and make anew what is amiss."`

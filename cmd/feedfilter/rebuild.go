@@ -103,7 +103,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answe
 	if err != nil {
 		return answer, nil, err
 	}
-	bar := &homesBar{std: std, of: "pages"}
+	bar := &pagesBar{std: std}
 	defer bar.end()
 	var mu sync.Mutex
 	var group errgroup.Group

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,12 +24,12 @@ type reshapeCmd struct {
 
 // Help is shown by kong below the summary.
 func (*reshapeCmd) Help() string {
-	return "Users who share pages are cut into --pages of them, group after group, while feeds and writes go on. What was interrupted goes " +
-		"on when the command is run again. With a ledger on Postgres it runs beside the services, and needs their " +
-		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger is the service's alone: have that do it, with --server, or " +
-		"stop it first. A group that was moved within the last minute waits until that is over. Services that were given " +
-		"--pages have to be given the new number when they start again, or none. The number that was asked for last counts: to stop a " +
-		"reshape, and take it back, ask for the number that there was before. A service needs a token with ops:read and ops:write."
+	return "The number only grows: --pages is a power of two above the present number. New pages are built beside the ones in use, while " +
+		"feeds and writes go on, and then replace them. With a ledger on PostgreSQL the command runs beside the services, and needs their " +
+		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger belongs to the service alone: ask the service, with " +
+		"--server, or stop it first. A change that has begun is always finished and cannot be taken back. If it is interrupted, run " +
+		"the command again, or restart a service: either continues. Services that were given --pages need the new number at their next " +
+		"start, or none. A service needs a token with ops:read and ops:write."
 }
 
 // Check implements [settings.Checker].
@@ -42,10 +41,10 @@ func (c *reshapeCmd) Check(context.Context) error {
 	return all.err()
 }
 
-// Run changes the number of pages.
+// Run raises the number of pages.
 func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	pages := c.Data.pages()
-	bar := &homesBar{std: std}
+	bar := &pagesBar{std: std}
 	start := time.Now()
 	if c.Service.Server != "" {
 		err = c.ask(ctx, pages, bar)
@@ -56,8 +55,11 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if tooMany(err) {
+	switch refusal(err) {
+	case activity.CodeTooManyPages:
 		return usageError{fmt.Errorf("reshape: %w; --force allows it", err)}
+	case activity.CodeOutOfRange:
+		return usageError{fmt.Errorf("reshape: %w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("reshape: %w; %s", err, c.outcome(bar))
@@ -65,38 +67,39 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	took := time.Since(start)
 	if c.Result.json() {
 		return writeJSON(std.out, struct {
-			Homes   int     `json:"homes"`
 			Pages   uint32  `json:"pages"`
 			Seconds float64 `json:"seconds"`
-		}{bar.homes, pages, took.Seconds()})
+		}{pages, took.Seconds()})
 	}
-	_, err = fmt.Fprintf(std.out, "reshaped %d homes to %d pages in %v\n", bar.homes, pages, took.Round(time.Millisecond))
+	_, err = fmt.Fprintf(std.out, "reshaped to %d pages in %v\n", pages, took.Round(time.Millisecond))
 	return err
 }
 
-// tooMany reports whether many more pages were asked for than are due.
-func tooMany(err error) bool {
+// refusal returns the code with which the number was refused; "": err is no refusal.
+func refusal(err error) string {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
-		return refused.Code == activity.CodeTooManyPages
+		return refused.Code
 	}
-	refused, ok := errors.AsType[*activity.InvalidError](err)
-	return ok && refused.Code == activity.CodeTooManyPages
+	if refused, ok := errors.AsType[*activity.InvalidError](err); ok {
+		return refused.Code
+	}
+	return ""
 }
 
-// outcome says, for an error, how far the reshape has come and how it goes on.
-func (c *reshapeCmd) outcome(bar *homesBar) string {
+// outcome says, for an error, how many pages are built and how the reshape continues.
+func (c *reshapeCmd) outcome(bar *pagesBar) string {
 	done := "nothing was reshaped yet"
-	if bar.homes > 0 {
-		done = fmt.Sprintf("%d of %d homes are reshaped", bar.done, bar.homes)
+	if bar.pages > 0 {
+		done = fmt.Sprintf("%d of %d pages are built", bar.done, bar.pages)
 	}
-	if c.Service.Server != "" && bar.homes > 0 {
-		return done + "; the service goes on as long as it runs"
+	if c.Service.Server != "" && bar.pages > 0 {
+		return done + "; the service continues while it runs"
 	}
 	return done + "; run the same command again to continue"
 }
 
 // reshape does it in this process.
-func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *homesBar) (err error) {
+func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *pagesBar) (err error) {
 	if err := c.Data.checkThere(); err != nil {
 		return err
 	}
@@ -113,40 +116,41 @@ func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *homesBar) (
 	if err := d.pingRedis(ctx); err != nil {
 		return err
 	}
-	var options []activity.ReshapeOption
+	var options []activity.GrowOption
 	if c.Force {
-		options = append(options, activity.ForceReshape)
+		options = append(options, activity.ForceGrow)
 	}
 	r, err := activity.WithLedger(d.activities, "a reshape")
 	if err != nil {
 		return err
 	}
-	return r.Reshape(ctx, pages, bar.show, options...)
+	return r.Grow(ctx, pages, bar.show, options...)
 }
 
-// homesBar shows on a terminal how far a reshape has come, or whatever else goes through so many of something. Without a
-// terminal, it shows nothing.
-type homesBar struct {
+// pagesBar shows on a terminal how many pages are done. Without a terminal, it shows nothing.
+type pagesBar struct {
 	std         stdio
-	of          string                   // what is counted; "": homes
 	bar         *progressbar.ProgressBar // nil: no terminal
-	done, homes int
+	done, pages int
 }
 
-func (b *homesBar) show(done, homes int) {
-	if b.homes == 0 && term.IsTerminal(int(b.std.err.Fd())) {
-		b.bar = progressbar.NewOptions(homes, append(barOptions(b.std),
-			progressbar.OptionSetDescription(cmp.Or(b.of, "homes")),
+func (b *pagesBar) show(done, pages int) {
+	switch {
+	case b.pages == 0 && term.IsTerminal(int(b.std.err.Fd())):
+		b.bar = progressbar.NewOptions(pages, append(barOptions(b.std),
+			progressbar.OptionSetDescription("pages"),
 			progressbar.OptionSetPredictTime(true))...)
+	case b.pages != pages && b.bar != nil:
+		b.bar.ChangeMax(pages)
 	}
-	b.done, b.homes = done, homes
+	b.done, b.pages = done, pages
 	if b.bar != nil {
 		_ = b.bar.Set(done)
 	}
 }
 
 // note writes a line above the bar.
-func (b *homesBar) note(line string) {
+func (b *pagesBar) note(line string) {
 	if b.bar != nil {
 		_ = b.bar.Clear()
 	}
@@ -154,7 +158,7 @@ func (b *homesBar) note(line string) {
 }
 
 // end removes the bar.
-func (b *homesBar) end() {
+func (b *pagesBar) end() {
 	if b.bar != nil {
 		_ = b.bar.Exit()
 		_ = b.bar.Clear()

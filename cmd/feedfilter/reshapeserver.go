@@ -14,8 +14,9 @@ const (
 	maxSilence = 10
 )
 
-// ask has a service do it, and waits until it has.
-func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error {
+// ask tells a service to do it, and waits until all users are on the new pages and the previous ones
+// are given up. A service that is building other pages already builds those first.
+func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *pagesBar) error {
 	service, err := c.Service.service()
 	if err != nil {
 		return err
@@ -29,22 +30,22 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *homesBar) error
 	silent, troubled := 0, ""
 	for {
 		switch {
-		case err == nil && s.Pages != pages:
+		case err == nil && s.Pages > pages:
 			return fmt.Errorf("the service was asked for %d pages meanwhile", s.Pages)
 		case err == nil:
 			silent = 0
-			bar.show(s.Reshaped, s.Homes)
-			if s.Reshaped == s.Homes {
-				return nil
-			}
+			bar.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
 			if !s.Reshaping {
-				return fmt.Errorf("the service has stopped: %s", cmp.Or(s.Trouble, "it was started anew"))
+				if s.SharedPages == int(pages) {
+					return nil
+				}
+				return fmt.Errorf("the service has stopped: %s", cmp.Or(s.Trouble, "it was restarted"))
 			}
 			if s.Trouble != troubled && s.Trouble != "" {
 				bar.note("the service waits: " + s.Trouble)
 			}
 			troubled = s.Trouble
-		case bar.homes == 0 || ctx.Err() != nil:
+		case bar.pages == 0 || ctx.Err() != nil:
 			return err // it has not begun
 		default:
 			silent++

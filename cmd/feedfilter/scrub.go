@@ -37,7 +37,7 @@ func (c *scrubCmd) Check(ctx context.Context) error {
 func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	var done inspect.Scrub
 	var err error
-	bar := &homesBar{std: std, of: "pages"}
+	bar := &pagesBar{std: std}
 	if c.Service.Server != "" {
 		done, err = c.ask(ctx, bar)
 	} else {
@@ -70,7 +70,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 }
 
 // ask has a service do it, and waits until it has.
-func (c *scrubCmd) ask(ctx context.Context, bar *homesBar) (done inspect.Scrub, err error) {
+func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, err error) {
 	s := &c.Service
 	err = s.post(ctx, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
 	silent := 0

@@ -133,5 +133,5 @@ func TestSecretsInFiles(t *testing.T) {
 	tokenFile(t, dir+"/tokens.json", "a")
 	wantNoSecret(t, "check", failing(t, "token", "check", "--auth-file", dir+"/tokens.json", "--token-file", dir+"/token"))
 	t.Setenv(tokenVariable, secret)
-	wantNoSecret(t, "reshape", failing(t, "reshape", "--pages=8", "--server", "http://127.0.0.1:1"))
+	wantNoSecret(t, "reshape", failing(t, "reshape", "--pages=32", "--server", "http://127.0.0.1:1"))
 }

@@ -196,10 +196,6 @@ func routines() []routine {
 			if text := string(d.must(http.MethodGet, "/v1/pages", nil)); !regexp.MustCompile(`"pages":128\b`).MatchString(text) {
 				d.t.Errorf("the pages are %s", text)
 			}
-			d.follow("Change the number of pages", 2, map[string]string{"16384": "64"})
-			if text := string(d.must(http.MethodGet, "/v1/pages", nil)); !regexp.MustCompile(`"pages":64\b`).MatchString(text) {
-				d.t.Errorf("taken back, the pages are %s", text)
-			}
 			for u := range 50 {
 				d.shows(fmt.Sprint("u", u+1), "p3", "0", "1", "2", "3")
 			}

@@ -14,8 +14,8 @@ import (
 const (
 	// headroom and ownPage are what package activity makes pages with.
 	headroom, ownPage = 1.05, 2048
-	// firstOwn is the first number of pages that a crowd makes for one user alone, past those that a ledger gives out here.
-	firstOwn = 1 << 20
+	// firstOwn is the first number of dedicated pages that a crowd makes, past those that a ledger gives out here.
+	firstOwn = 1<<31 + 1<<20
 	// peekSize is how many pages are looked at in one command.
 	peekSize = 256
 )
@@ -29,8 +29,8 @@ type crowd struct {
 
 	page []uint32 // the shared page of each user
 	by   []int32  // how many block each user
-	keys []int    // of each shared page, without those of users who have their own
-	own  []int32  // users who have a page of their own
+	keys []int    // of each shared page, without those of users who have a dedicated one
+	own  []int32  // users who have a dedicated page
 }
 
 func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
@@ -41,7 +41,7 @@ func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
 	buf := make([]byte, 0, 32)
 	for u := range c.page {
 		buf = bench.AppendUser(buf[:0], u)
-		c.page[u] = id.Page(favfilter.HashKeyBytes(id.Seed, buf).H1)
+		c.page[u] = id.Slot(favfilter.HashKeyBytes(id.Seed, buf).H1)
 		for b := range p.Blocks(u) {
 			c.by[p.Blocked(u, b)]++
 		}
@@ -59,7 +59,7 @@ func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
 // held is how many keys are kept with u.
 func (c *crowd) held(u int) int { return int(c.people.Counts[u]) + int(c.by[u]) }
 
-// heavy says that u has a page of their own.
+// heavy says that u has a dedicated page.
 func (c *crowd) heavy(u int) bool { return c.held(u) > ownPage }
 
 // memory is what Redis takes for all pages of that filter, by calculation, in bytes.
@@ -140,7 +140,7 @@ func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint3
 	return nil
 }
 
-func ownPart(i int) string { return "own-" + strconv.Itoa(firstOwn+i) }
+func ownPart(i int) string { return "p" + strconv.Itoa(firstOwn+i) }
 
 // blockedUser is one key: who is blocked, and by whom.
 type blockedUser struct{ user, by int32 }
@@ -216,7 +216,7 @@ func (c *crowd) replace(
 		seen = favfilter.Version(text)
 	}
 	page, err := pageOf(favfilter.Header{
-		Identity: h.Identity, Number: h.Number, Moves: h.Moves, Sequence: h.Sequence, Build: h.Build + 1,
+		Identity: h.Identity, Number: h.Number, Left: h.Left, Sequence: h.Sequence, Build: h.Build + 1,
 	}, keys)
 	if err != nil {
 		return err

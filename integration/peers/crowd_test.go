@@ -16,7 +16,7 @@ import (
 
 const crowdPages = 8
 
-// crowdOf is people of whom some have a page of their own, a subject, and the crowd that they are.
+// crowdOf is people of whom some have a dedicated page, a subject, and the crowd that they are.
 func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
 	t.Helper()
 	people, err := bench.NewPopulation(300, 20_000, 5)
@@ -36,7 +36,7 @@ func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
 	})
 	c := newCrowd(people, subject.Identity())
 	if len(c.own) < 2 || c.heavy(people.Viewers[3]) {
-		t.Fatalf("%d users have a page of their own", len(c.own))
+		t.Fatalf("%d users have a dedicated page", len(c.own))
 	}
 	return subject, c
 }
@@ -68,11 +68,11 @@ func TestCrowdIsWhatAnImportMakes(t *testing.T) {
 	for _, u := range c.own {
 		var owns []favfilter.PageID
 		for n := range len(c.own) {
-			owns = append(owns, favfilter.PageID{Number: c.page[u], Part: "own-" + strconv.Itoa(n)})
+			owns = append(owns, favfilter.PageID{Number: c.page[u], Part: "p" + strconv.Itoa(1<<31+n)})
 		}
 		standings, err := imported.Peek(t.Context(), owns)
 		if err != nil || !slices.ContainsFunc(standings, func(s favfilter.Standing) bool { return int(s.Header.Count) == c.held(int(u)) }) {
-			t.Errorf("user %d has no page of their own with %d keys: %+v, %v", u, c.held(int(u)), standings, err)
+			t.Errorf("user %d has no dedicated page with %d keys: %+v, %v", u, c.held(int(u)), standings, err)
 		}
 	}
 }

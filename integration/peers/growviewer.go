@@ -16,8 +16,8 @@ import (
 // How a viewer's page is looked at.
 const (
 	sharedRead = "shared page, read"
-	ownRead    = "own page, read"
-	ownProbed  = "own page, probed"
+	ownRead    = "dedicated page, read"
+	ownProbed  = "dedicated page, probed"
 )
 
 // Who has so many activities is timed in one of so many rounds: a PING that follows on megabytes takes longer.

@@ -150,7 +150,7 @@ func TestGrowth(t *testing.T) {
 	if err := r.writeGrowth(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{" 5,000 |", "Simulated: ", "| **simulated** |", " own page, read |", "RedisBloom"} {
+	for _, want := range []string{" 5,000 |", "Simulated: ", "| **simulated** |", " dedicated page, read |", "RedisBloom"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

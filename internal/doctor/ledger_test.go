@@ -37,6 +37,36 @@ func TestJudgesLedger(t *testing.T) {
 	}
 }
 
+// The number of pages that is asked for has to be one that the ledger has. A ledger of an older schema
+// does not tell what it has.
+func TestJudgesPages(t *testing.T) {
+	t.Parallel()
+	grown := ledger.Layouts{Current: 64, Leaving: 16}
+	growing := ledger.Layouts{Current: 64, Building: 256}
+	for _, c := range []struct {
+		layouts ledger.Layouts
+		asked   uint32
+		want    string
+	}{
+		{ledger.Layouts{Current: 16}, 0, "ok 16 pages"},
+		{ledger.Layouts{Current: 16}, 16, "ok 16 pages"},
+		{ledger.Layouts{Current: 16}, 32, "fail made with 16 pages, has 16, 32 are asked for"},
+		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, made with 16"},
+		{grown, 16, "ok 64 pages, made with 16"},
+		{grown, 32, "fail made with 16 pages, has 64, 32 are asked for"},
+		{growing, 256, "ok 256 pages, made with 16"},
+		{growing, 64, "ok 256 pages, made with 16"},
+		{growing, 128, "fail made with 16 pages, has 256, 128 are asked for"},
+		{ledger.Layouts{}, 32, "ok made with 16 pages"},
+	} {
+		d := New(Config{Pages: c.asked})
+		f := d.judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts})
+		if got := f.status.String() + " " + f.found; got != c.want {
+			t.Errorf("%+v, %d asked for: %s, want %s", c.layouts, c.asked, got, c.want)
+		}
+	}
+}
+
 // The clock matters where times are this machine's, and where AWS looks at it.
 func TestJudgesClocks(t *testing.T) {
 	t.Parallel()

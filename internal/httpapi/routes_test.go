@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/inspect"
@@ -224,7 +225,7 @@ func TestLimitsAreDescribed(t *testing.T) {
 	for about, numbers := range map[string][]int{
 		text("ID"):                                {activity.MaxIDBytes},
 		text("FilterRequest.properties.posts"):    {feed.MaxIDs},
-		text("PageNumber"):                        {activity.MaxPages},
+		text("PageNumber"):                        {ledger.DedicatedPages},
 		operations["POST /v1/activities"].Text:    {maxBatch, maxLine >> 10},
 		operations["DELETE /v1/users/:user"].Text: {int(deleteTimeout.Minutes())},
 		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {defaultListed},

@@ -140,7 +140,8 @@ func (p Page) known() [3]string {
 	if p.Ledger == nil {
 		return [3]string{}
 	}
-	return [3]string{strconv.FormatUint(p.Ledger.Sequence, 10), strconv.Itoa(p.Ledger.Keys), strconv.FormatUint(p.Ledger.Left%leftModulus, 10)}
+	l := p.Ledger
+	return [3]string{strconv.FormatUint(l.Sequence, 10), strconv.Itoa(l.Keys), strconv.FormatUint(l.Left%leftModulus, 10)}
 }
 
 func layers(s *Stands) string {

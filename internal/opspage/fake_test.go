@@ -78,7 +78,7 @@ func (f *fake) historyOf(r *http.Request) any {
 	}
 }
 
-// mapOf groups pages as the real one does: cells of one size, none of shared and own pages at once.
+// mapOf groups pages as the real one does: cells of one size, none of shared and dedicated pages at once.
 func (f *fake) mapOf(r *http.Request) any {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(r.FormValue(name)); err == nil {
@@ -228,7 +228,7 @@ func cell(position, number int, own bool, fill, collided float64, keys int) obje
 	}
 }
 
-// manyPages is a map of shared pages and three own ones.
+// manyPages is a map of shared pages and three dedicated ones.
 func manyPages(shared int) []object {
 	cells := make([]object, 0, shared+3)
 	for i := range shared {
@@ -238,7 +238,7 @@ func manyPages(shared int) []object {
 		cells = append(cells, cell(i, i, false, fill, fill*fill*0.9, int(4000*fill)))
 	}
 	for i := range 3 {
-		cells = append(cells, cell(shared+i, 40+1000*i, true, 0.2+0.1*float64(i), 0.05, 9000*(i+1)))
+		cells = append(cells, cell(shared+i, 1<<31+i, true, 0.2+0.1*float64(i), 0.05, 9000*(i+1)))
 	}
 	return cells
 }
@@ -256,12 +256,12 @@ func onePage() object {
 	return object{
 		"number": 4711, "own": false, "state": "sound",
 		"page": object{
-			"sequence": 17, "moves": 0, "keys": 2103, "bits": 49152, "hashes": 10, "region_bits": 4, "layers": []object{{"bits": 49152, "hashes": 10}},
+			"sequence": 17, "left": 0, "keys": 2103, "bits": 49152, "hashes": 10, "region_bits": 4, "layers": []object{{"bits": 49152, "hashes": 10}},
 			"set": 16000, "fill": 0.3255, "regions": 12288, "collided": 1400, "collided_share": 0.1139, "false_positive_rate": 0.0000134, "full_at": 0.5, "capacity": 2500,
 			"bits_bytes": 6208, "regions_bytes": 1544, "build": "9c3f01d2e4b5a697", "incarnation": "0123456789abcdef",
 		},
 		"ledger": object{
-			"sequence": 17, "moves": 0, "keys": 2103, "kinds": object{"block": 1000, "blocked-by": 1000, "like": 103}, "users": 12,
+			"sequence": 17, "left": 0, "keys": 2103, "kinds": object{"block": 1000, "blocked-by": 1000, "like": 103}, "users": 12,
 			"largest": []object{{"user": "h:5b1f0a9c77e2", "keys": 800}, {"user": "h:0de4aa01b3c9", "keys": 410}, {"user": "h:99ab3c1d2e4f", "keys": 122}},
 		},
 		"agrees": true, "lacks": object{}, "residual_keys": 0, "behind": 0,

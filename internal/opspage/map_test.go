@@ -60,7 +60,7 @@ func testMap(b *chromium) func(*testing.T) {
 			}
 			check("fill", "least", "half", "most")
 			if got := tab.pixel(1, 0); !near(got, colours["most"]) {
-				t.Errorf("dark %v: the own page is drawn as %v, want %v", dark, got, colours["most"])
+				t.Errorf("dark %v: the dedicated page is drawn as %v, want %v", dark, got, colours["most"])
 			}
 			// One that is amiss is marked, whether there is anything to be seen of it or not.
 			for _, i := range []int{3, 4} {
@@ -76,7 +76,7 @@ func testMap(b *chromium) func(*testing.T) {
 			tab.want(".scale", "50 %")
 			tab.click("input[name=by][value=keys]")
 			tab.want(".scale", "0 50 (keys a page")
-			tab.want(".head", "5 pages that users share, 1 of one heavy user each. 2 pages amiss.")
+			tab.want(".head", "5 pages that users share, 1 dedicated. 2 pages amiss.")
 			if hash := value[string](tab, "location.hash"); hash != "#/pages?by=keys" {
 				t.Errorf("the address is %s", hash)
 			}
@@ -158,12 +158,12 @@ func testZoom(b *chromium) func(*testing.T) {
 		tab.until("location.hash === '#/pages?by=fill'")
 		tab.settled()
 		value[bool](tab, "(document.querySelectorAll('canvas.map')[1].focus(), true)")
-		tab.press(kb.Enter) // three own pages
+		tab.press(kb.Enter) // three dedicated pages
 		tab.until("location.hash === '#/pages?by=fill&from=8192&to=8195'")
 		tab.settled()
 		value[bool](tab, "(document.querySelectorAll('canvas.map')[1].focus(), true)")
 		tab.press(kb.ArrowRight + kb.Enter)
-		tab.until("location.hash === '#/page/1040'")
+		tab.until("location.hash === '#/page/2147483649'")
 		tab.settled()
 		if focus := value[string](tab, "document.activeElement.tagName"); focus != "H1" {
 			t.Errorf("after a change of the view, the focus is on %s, want its heading", focus)

@@ -249,7 +249,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 
 		tab.visit("#/growth")
 		tab.want("[data-figure=Keys] .value", "162")
-		tab.want("[data-figure=Pages] .meaning", "16 pages, 0 of them of one heavy user each.")
+		tab.want("[data-figure=Pages] .meaning", "16 pages, 0 of them dedicated to one heavy user each.")
 		tab.want("[aria-label='Keys per page']", "No reshape is under way: there are 16 pages as asked for.")
 		tab.want("[aria-label='Keys per page']", "Too little has been seen to say where this goes")
 	}
@@ -259,7 +259,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 func (s *service) checkMap(t *testing.T, tab *tab) {
 	t.Helper()
 	tab.visit("#/pages")
-	tab.want(".head", "16 pages that users share, 0 of one heavy user each. None is amiss.")
+	tab.want(".head", "16 pages that users share, 0 dedicated. None is amiss.")
 	drawn := 0
 	for p := range s.recorder.Survey() {
 		want := expected(p.Fill / 0.5)

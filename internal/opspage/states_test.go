@@ -75,11 +75,11 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "poll_age_ms", 9000, "requests.in_progress", 500),
 			},
 			{
-				name: "reshape", state: "ok", sentence: "Nothing amiss.", note: "A reshape to 8,192 pages goes on: 17 of 4,096 groups of users are done.",
+				name: "reshape", state: "ok", sentence: "Nothing amiss.", note: "A reshape to 8,192 pages goes on: 34 of them are built.",
 				health: with(healthy(), "reshape.running", true, "reshape.pages", 8192, "reshape.reshaped", 17),
 			},
 			{
-				name: "stuck", state: "warn", sentence: "One thing needs a look.", note: "The reshape to 4,096 pages does not get on: what this call needs is unavailable: pages.",
+				name: "stuck", state: "warn", sentence: "One thing needs a look.", note: "The reshape to 4,096 pages is stalled: what this call needs is unavailable: pages.",
 				health: with(healthy(), "reshape.trouble", "what this call needs is unavailable: pages"),
 			},
 			{
@@ -296,7 +296,7 @@ func testSpoken(b *chromium) func(*testing.T) {
 func testNothing(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
-		f.page = with(onePage(), "state", "unused", "page", nil, "drawing", nil, "ledger", object{"sequence": 0, "moves": 0, "keys": 0, "kinds": object{}, "users": 0, "largest": []object{}})
+		f.page = with(onePage(), "state", "unused", "page", nil, "drawing", nil, "ledger", object{"sequence": 0, "left": 0, "keys": 0, "kinds": object{}, "users": 0, "largest": []object{}})
 		f.health = with(healthy(), "pages.keys", 0, "pages.keys_per_page", 0)
 		tab := open(t, b, f.URL, "#/page/4711", look{width: 320})
 		tab.settled()

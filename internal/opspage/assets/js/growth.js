@@ -6,6 +6,7 @@ import { Figures } from './figures.js';
 import { bytes, count, none, number, percent, plural, together } from './format.js';
 import { latest } from './history.js';
 import { outlook } from './outlook.js';
+import { stalled, underWay, unfinished } from './reshape.js';
 
 const charts = [
   { title: 'Keys', unit: 'on all pages', meaning: 'As the scrub last saw them. A block counts twice: once for each side.', format: (v) => [count(v), ''], series: (h) => [{ label: 'keys', values: h.keys }] },
@@ -49,7 +50,7 @@ export function growth(host, route, app) {
 function figuresOf({ pages }, recent) {
   const all = pages.shared + pages.own;
   return [
-    { label: 'Pages', value: bytes(pages.bytes), meaning: `${plural(all, 'page')}, ${count(pages.own)} of them of one heavy user each.` },
+    { label: 'Pages', value: bytes(pages.bytes), meaning: `${plural(all, 'page')}, ${count(pages.own)} of them dedicated to one heavy user each.` },
     { label: 'Keys', value: [count(pages.keys), ''], meaning: pages.looked_at < all ? `On the ${plural(pages.looked_at, 'page')} looked at so far.` : 'On all pages. A block counts twice: once for each side.' },
     { label: 'A key takes', value: pages.keys > 0 ? [number(pages.bytes / pages.keys), 'bytes'] : [none, ''], meaning: 'Page bytes by keys. Few keys on many pages take more each.' },
     { label: 'Heap', value: bytes(latest(recent, recent.heap_bytes) ?? undefined), meaning: 'Objects in this process\' memory.' },
@@ -59,10 +60,9 @@ function figuresOf({ pages }, recent) {
 function shapeOf({ reshape, pages, ledger }) {
   if (ledger === 'none') return '';
   if (!reshape) return 'The ledger cannot be asked how far a reshape is.';
-  const done = `${count(reshape.reshaped)} of ${plural(reshape.homes, 'group')} of users`;
-  if (reshape.running) return `A reshape to ${plural(reshape.pages, 'page')} goes on: ${done} are done.`;
-  if (reshape.trouble) return `The reshape to ${plural(reshape.pages, 'page')} does not get on: ${reshape.trouble}.`;
-  if (reshape.reshaped < reshape.homes) return `A reshape to ${plural(reshape.pages, 'page')} was begun, and goes on nowhere: ${done} are done. Ask for it again.`;
+  if (reshape.running) return underWay(reshape);
+  if (reshape.trouble) return stalled(reshape);
+  if (reshape.reshaped < reshape.homes) return unfinished(reshape);
   return `No reshape is under way: there are ${plural(pages.shared, 'page')} as asked for.`;
 }
 

@@ -54,8 +54,8 @@ export function look(cell, measure, end) {
 
 /** nameOf says which pages a cell has. */
 export function nameOf(cell) {
-  if (cell.pages === 1) return cell.own ? `Page ${count(cell.first)}, of one user` : `Page ${count(cell.first)}`;
-  return cell.own ? `${count(cell.pages)} pages of one user each, ${count(cell.first)} to ${count(cell.last)}` : `Pages ${count(cell.first)} to ${count(cell.last)}`;
+  if (cell.pages === 1) return cell.own ? `Page ${count(cell.first)}, dedicated` : `Page ${count(cell.first)}`;
+  return cell.own ? `${count(cell.pages)} dedicated pages, ${count(cell.first)} to ${count(cell.last)}` : `Pages ${count(cell.first)} to ${count(cell.last)}`;
 }
 
 /** stateOf says how the pages of a cell stand. */

@@ -71,7 +71,7 @@ function judge(inside) {
 }
 
 function factsOf({ page: p, own, state, ledger }) {
-  const whose = ['Whose', own ? 'one heavy user\'s' : 'shared', own ? 'Nobody else\'s keys are here.' : 'Users are put here by the hash of their id.'];
+  const whose = ['Whose', own ? 'dedicated' : 'shared', own ? 'It has the keys of one heavy user.' : 'Users are put here by the hash of their id.'];
   if (p === null) return [whose, ['State', state, 'There is nothing to read.']];
   return [
     whose,
@@ -84,18 +84,20 @@ function factsOf({ page: p, own, state, ledger }) {
     ['Memory', together(bytes(p.bits_bytes + p.regions_bytes)), `Bits ${together(bytes(p.bits_bytes))}, which a feed reads, and regions ${together(bytes(p.regions_bytes))}.`],
     ['Keys per KiB', number(p.keys / ((p.bits_bytes + p.regions_bytes) / 1024)), 'How densely it is used.'],
     ['Sequence', count(p.sequence), ledger === null ? 'How many changes it has seen.' : 'How many changes of the ledger it has seen.'],
-    ['Moves', count(p.moves), 'How often users left it or came to it.'],
+    ...(ledger === null ? [] : [['Last left at', p.left === 0 ? none : count(p.left), 'The sequence with which a user last left the page, its low 24 bits.']]),
     ['Build', el('code', {}, p.build), 'Both of its strings have to be of the same one.'],
     ...(ledger === null ? [] : [['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A ledger that was restored has another one.']]),
   ];
 }
+
+const leftModulus = 2 ** 24; // a page has the low 24 bits alone
 
 function comparison(inside) {
   const { page: p, ledger, state } = inside;
   if (ledger === null) return el('p', {}, 'The service runs without a ledger.');
   const rows = [
     ['Sequence', 'changes', p?.sequence, ledger.sequence],
-    ['Moves', 'users who came or went', p?.moves, ledger.moves],
+    ['Left', 'last, at which sequence', p?.left, ledger.left % leftModulus],
     ['Keys', 'held', p?.keys, ledger.keys],
   ];
   const missing = Object.entries(inside.lacks ?? {});

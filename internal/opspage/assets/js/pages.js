@@ -26,7 +26,7 @@ export function pages(host, route, app) {
   const table = el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Pages as a table' });
   details.append(el('summary', {}, `The ${listed} highest, as a table`), table);
   const shared = part('Map of the pages that users share', 'Pages that users share');
-  const own = part('Map of the pages of one user each', 'Pages of one heavy user each');
+  const own = part('Map of the dedicated pages', 'Dedicated pages, of one heavy user each');
 
   function part(label, title) {
     const name = el('strong', {});
@@ -89,7 +89,7 @@ function summaryOf({ pages: all, own_from: ownFrom, cells }) {
   const sum = (pick) => cells.reduce((n, cell) => n + pick(cell), 0);
   const [shown, looked, bad] = [sum((c) => c.pages), sum((c) => c.looked_at), sum(amiss)];
   const ages = cells.map(ageOf).filter((v) => v !== null);
-  const parts = [`${plural(ownFrom, 'page')} that users share, ${count(all - ownFrom)} of one heavy user each.`];
+  const parts = [`${plural(ownFrom, 'page')} that users share, ${count(all - ownFrom)} dedicated.`];
   if (shown < all) parts.push(`Shown here: ${count(shown)}.`);
   if (looked < shown) parts.push(`Looked at so far: ${count(looked)}.`);
   parts.push(bad === 0 ? 'None is amiss.' : `${plural(bad, 'page')} amiss.`);

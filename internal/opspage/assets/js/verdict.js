@@ -2,6 +2,7 @@
 
 import { bytes, count, number, plural, span, together } from './format.js';
 import { mean } from './history.js';
+import { stalled, underWay as reshapeUnderWay } from './reshape.js';
 
 const stores = {
   memory: 'in the process', redis: 'in Redis', 'redis+cluster': 'in a Redis cluster', 'redis+sentinel': 'in Redis behind Sentinel',
@@ -100,7 +101,7 @@ function pageTrouble(health) {
         `"feedfilter reshape --pages ${pages.due}" changes that while the service runs.`,
     });
   }
-  if (reshape?.trouble) notes.push({ state: 'warn', text: `The reshape to ${plural(reshape.pages, 'page')} does not get on: ${reshape.trouble}.` });
+  if (reshape?.trouble) notes.push({ state: 'warn', text: stalled(reshape) });
   if (scrub?.asked?.trouble) notes.push({ state: 'warn', text: `The scrub that was asked for ended early: ${scrub.asked.trouble}.` });
   if (scrub?.asked?.failed > 0) notes.push({ state: 'warn', text: `The scrub that was asked for could not repair ${plural(scrub.asked.failed, 'page')}.` });
   return notes;
@@ -108,9 +109,7 @@ function pageTrouble(health) {
 
 function underWay({ reshape, scrub }) {
   const notes = [];
-  if (reshape?.running) {
-    notes.push({ state: 'info', text: `A reshape to ${plural(reshape.pages, 'page')} goes on: ${count(reshape.reshaped)} of ${count(reshape.homes)} groups of users are done.` });
-  }
+  if (reshape?.running) notes.push({ state: 'info', text: reshapeUnderWay(reshape) });
   if (scrub?.asked?.running) notes.push({ state: 'info', text: `A scrub goes on: ${count(scrub.asked.done)} of ${plural(scrub.asked.all, 'page')} done.` });
   return notes;
 }

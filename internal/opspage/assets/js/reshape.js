@@ -1,0 +1,19 @@
+// How far a reshape is: a change of the number of pages, which only grows.
+
+import { count, plural } from './format.js';
+
+/** underWay says in words how far a reshape is. It builds all new pages, and then gives up the previous ones. */
+export function underWay(reshape) {
+  const to = plural(reshape.pages, 'page');
+  if (reshape.reshaped === reshape.homes) return `A reshape to ${to} goes on: all are built, and the previous ones are being given up.`;
+  return `A reshape to ${to} goes on: ${built(reshape)} of them are built.`;
+}
+
+/** stalled says why a reshape does not proceed. */
+export const stalled = (reshape) => `The reshape to ${plural(reshape.pages, 'page')} is stalled: ${reshape.trouble}.`;
+
+/** unfinished says that a reshape was begun that the process which answers does not work on. */
+export const unfinished = (reshape) => `A reshape to ${plural(reshape.pages, 'page')} is not finished: ${built(reshape)} of them are built. ` +
+  'This process does not work on it. If no other does, ask for it again.';
+
+const built = (reshape) => count(Math.floor((reshape.pages * reshape.reshaped) / reshape.homes));
