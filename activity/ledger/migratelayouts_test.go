@@ -382,7 +382,8 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 	o.checkRows(t, l, 2*pages, owners)
 }
 
-// checkOldLedger migrates an old ledger, and opens it once more. gone returns what is left of old tables.
+// checkOldLedger migrates an old ledger, and opens it again. left is a query for the names of what the
+// migration removes, version one for the number of migrations since.
 func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version string) {
 	t.Helper()
 	o.checkActivities(t)
@@ -422,15 +423,21 @@ func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version stri
 
 // activity is what activities.json.gz says of one activity.
 type activity struct {
-	User, Kind, Target string
-	Since, Until       time.Time
+	User   string    `json:"user"`
+	Kind   string    `json:"kind"`
+	Target string    `json:"target"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
 }
 
 // checkActivities makes sure that the old ledger has the activities that testdata names, and no
 // others: of each, the user's row, and the target's where the kind is two-way.
 func (o *oldLedger) checkActivities(t *testing.T) {
 	t.Helper()
-	var named struct{ Recorded, Undone []activity }
+	var named struct {
+		Recorded []activity `json:"recorded"`
+		Undone   []activity `json:"undone"`
+	}
 	if err := json.Unmarshal(unpack(t, "activities.json.gz"), &named); err != nil {
 		t.Fatal(err)
 	}
@@ -623,7 +630,7 @@ func TestMigrateLayoutsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing depends on it
+	defer tx.Rollback()
 	if _, err := tx.ExecContext(t.Context(), lastMigration(t, sqliteMigrations, "migrations/sqlite")); err != nil {
 		t.Fatal(err)
 	}
@@ -671,7 +678,7 @@ func checkKilledPostgres(t *testing.T, o *oldLedger) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // it is ended below
+	defer conn.Close(context.Background())
 	script := "BEGIN;" + lastMigration(t, postgresMigrations, "migrations/postgres")
 	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
 		t.Fatal(err)
