@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
@@ -67,8 +68,10 @@ func (f *dataFlags) checkSort() error {
 	return nil
 }
 
-// isWindow tells whether id is of a page that the ledger does not back.
-func isWindow(id favfilter.PageID) bool { return id.Part != "" }
+// isWindow reports whether id is that of a page of a window, which no ledger backs. The part of such
+// an id is <kind>-<user>-<number>. Those of other pages have one dash at most: p<page>, and own-<page>
+// in earlier versions.
+func isWindow(id favfilter.PageID) bool { return strings.Count(id.Part, "-") > 1 }
 
 // logDamage says what of the windows could not be brought back.
 func logDamage(ctx context.Context, log *slog.Logger, d *data) {

@@ -13,6 +13,7 @@ import (
 
 	_ "modernc.org/sqlite" // to look into the file of windows
 
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
@@ -239,5 +240,18 @@ func TestImportBesideWindowsInUse(t *testing.T) {
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"q","author":"a"}]}`)
 	if code != 200 || !strings.Contains(answer, `"kind":"hide"`) {
 		t.Errorf("feed with what was imported: %d %s", code, answer)
+	}
+}
+
+// The file of windows has no pages that the ledger backs: those of later layouts and dedicated ones
+// have a part, too, as had those of earlier versions.
+func TestIsWindow(t *testing.T) {
+	for part, want := range map[string]bool{
+		"": false, "p64": false, "p2147483648": false, "own-0": false, "own-4278190080": false,
+		"seen-bff7334dc41cedb2-3": true, "seen-0-0": true, "own-0-3": true, "long-kind-ff-20000": true, "seen-1--2": true,
+	} {
+		if got := isWindow(favfilter.PageID{Number: 7, Part: part}); got != want {
+			t.Errorf("part %q: a window: %t, want %t", part, got, want)
+		}
 	}
 }

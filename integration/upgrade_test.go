@@ -1,0 +1,218 @@
+package integration
+
+import (
+	"compress/gzip"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// oldUsers is the number of users in the data directories of testdata/upgrade.
+const oldUsers = 20
+
+// TestUpgradeDataDirectory serves feeds from a data directory of the version of 2026-11-22, and from
+// one of the first version with page format 3. See testdata/upgrade/README.md.
+func TestUpgradeDataDirectory(t *testing.T) {
+	for format := 2; format <= 3; format++ {
+		t.Run(fmt.Sprintf("format%d", format), func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range []string{"ledger", "windows"} {
+				unpack(t, fmt.Sprintf("testdata/upgrade/%s-format%d.db.gz", name, format), filepath.Join(dir, name+".db"))
+			}
+			data := filepath.Join(dir, "windows.db")
+			if old := otherParts(t, data); len(old) == 0 {
+				t.Fatal("the old service left no pages of the ledger beside the windows")
+			}
+			s := serve(t, "--data-dir", dir, "--kinds", "testdata/upgrade/kinds.json", "--pages", "64")
+			s.logOnFailure()
+			u := &upgraded{service: s, seen: format == 3}
+			u.checkFeeds(t)
+			u.checkUndo(t)
+			u.checkWrites(t)
+			_, err := os.Stat(data + ".damaged") // pages of another format
+			if setAside := err == nil; setAside == u.seen || !setAside && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("windows.db was set aside: %t, %v", setAside, err)
+			}
+			u.stop(t)
+			if left := otherParts(t, data); len(left) > 0 {
+				t.Errorf("windows.db has pages that are no windows: %v", left)
+			}
+			s.start()
+			u.seenNow = true
+			u.checkFeeds(t)
+		})
+	}
+}
+
+func unpack(t *testing.T, from, to string) {
+	t.Helper()
+	packed, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	r, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// otherParts returns the parts of pages in the file of windows that are not windows of seen posts.
+func otherParts(t *testing.T, file string) (parts []string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), `SELECT part FROM pages WHERE part NOT LIKE 'seen-%' ORDER BY part`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var part string
+		if err := rows.Scan(&part); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, part)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return parts
+}
+
+// upgraded is a service on a data directory of an earlier version.
+type upgraded struct {
+	service *service
+	seen    bool // what was seen before the upgrade is kept
+	undone  bool // checkUndo has undone hides
+	seenNow bool // checkWrites has recorded posts as seen
+}
+
+// stop ends the service as an operator does.
+func (u *upgraded) stop(t *testing.T) {
+	t.Helper()
+	if err := u.service.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.service.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkFeeds asks for a feed of each user that has posts of every sort.
+func (u *upgraded) checkFeeds(t *testing.T) {
+	t.Helper()
+	wrong := 0
+	for i := range oldUsers {
+		// Each block is dropped on both sides.
+		posts := []post{
+			{ID: "b1", Author: fmt.Sprint("u", (i+1)%oldUsers)},
+			{ID: "b2", Author: fmt.Sprint("u", (i+oldUsers-1)%oldUsers)},
+			{ID: "p0", Author: "author"},
+			{ID: "after", Author: "author"},
+		}
+		want := []string{"b1", "b2", "p0", "after"}
+		add := func(id string, dropped bool) {
+			posts = append(posts, post{ID: id, Author: "author"})
+			if dropped {
+				want = append(want, id)
+			}
+		}
+		add("p1", !u.undone)
+		add(fmt.Sprint("s", i), u.seen)
+		add("now", u.seenNow)
+		add("p2", false) // its hide was undone before the upgrade
+		add("fresh", false)
+		wrong += u.checkFeed(t, fmt.Sprint("u", i), posts, want)
+	}
+	var posts []post
+	var want []string
+	for n := range 40 {
+		posts = append(posts, post{ID: fmt.Sprint("h", n), Author: "author"})
+		want = append(want, posts[n].ID)
+	}
+	posts = append(posts, post{ID: "sh", Author: "author"}, post{ID: "fresh", Author: "author"})
+	if u.seen {
+		want = append(want, "sh")
+	}
+	if wrong += u.checkFeed(t, "heavy", posts, want); wrong > 3 { // one in a thousand
+		t.Errorf("%d posts were dropped that should be kept", wrong)
+	}
+}
+
+// checkFeed makes sure that the wanted posts are dropped, and returns the number of others that are.
+func (u *upgraded) checkFeed(t *testing.T, viewer string, posts []post, want []string) (others int) {
+	t.Helper()
+	answer, err := u.service.feed(feedRequest{Viewer: viewer, Posts: posts})
+	if err != nil || len(answer.Degraded) > 0 {
+		t.Fatalf("feed of %s: degraded %v, %v", viewer, answer.Degraded, err)
+	}
+	var dropped []string
+	for _, p := range answer.Dropped {
+		dropped = append(dropped, p.ID)
+	}
+	for _, id := range want {
+		if !slices.Contains(dropped, id) {
+			t.Errorf("the feed of %s has %s: dropped %s alone", viewer, id, strings.Join(dropped, ", "))
+		}
+	}
+	return len(dropped) - len(want)
+}
+
+// checkUndo undoes hides that were recorded before the upgrade.
+func (u *upgraded) checkUndo(t *testing.T) {
+	t.Helper()
+	for i := range oldUsers {
+		for _, want := range []bool{true, false} {
+			changed, err := u.service.put(fmt.Sprint("u", i), "hides", "p1", true)
+			if err != nil || changed != want {
+				t.Errorf("undo a hide of u%d: changed %t, %v, want %t", i, changed, err, want)
+			}
+		}
+	}
+	u.undone = true
+	u.checkFeeds(t)
+}
+
+// checkWrites records posts as seen, and hides of the user with a dedicated page.
+func (u *upgraded) checkWrites(t *testing.T) {
+	t.Helper()
+	var batch []map[string]string
+	for i := range oldUsers {
+		batch = append(batch, map[string]string{"user": fmt.Sprint("u", i), "kind": "seen", "target": "now", "op": "add"})
+	}
+	if err := u.service.call(http.MethodPost, "/v1/activities", map[string]any{"activities": batch}, nil); err != nil {
+		t.Error(err)
+	}
+	u.seenNow = true
+	for _, c := range []struct {
+		target string
+		want   bool
+	}{{"h7", false}, {"later", true}} {
+		if changed, err := u.service.put("heavy", "hides", c.target, false); err != nil || changed != c.want {
+			t.Errorf("heavy hides %s: changed %t, %v, want %t", c.target, changed, err, c.want)
+		}
+	}
+	u.checkFeeds(t)
+}
