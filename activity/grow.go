@@ -220,12 +220,8 @@ func (r *Recorder) buildPages(ctx context.Context, pages uint32, progress func(b
 		for i := n; i < min(pages, n+scrubChunk); i++ {
 			some = append(some, first+i)
 		}
-		found, standings := r.inspect(some) //nolint:contextcheck // pages are rebuilt even if the caller goes
-		if len(standings) == 0 || slices.ContainsFunc(standings, func(st favfilter.Standing) bool { return st.Err != nil && !errors.Is(st.Err, errBulked) }) {
-			return unavailable("pages", errUnread)
-		}
-		if failed := r.repair(found, pageTimeout, len(found)); failed > 0 { //nolint:contextcheck // as above
-			return unavailable("pages", fmt.Errorf("%d of %d pages could not be built", failed, len(found)))
+		if err := r.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
+			return unavailable("pages", err)
 		}
 		if built := int64(n) + int64(len(some)); built > r.growth.built.Load() {
 			r.growth.built.Store(built)
@@ -235,7 +231,22 @@ func (r *Recorder) buildPages(ctx context.Context, pages uint32, progress func(b
 	return nil
 }
 
-var errUnread = errors.New("pages cannot be read")
+// buildSome rebuilds pages where they are not as the ledger has them.
+func (r *Recorder) buildSome(pages []uint32) error {
+	found, standings, err := r.peek(pages)
+	if err != nil {
+		return err
+	}
+	for i, st := range standings {
+		if st.Err != nil && !errors.Is(st.Err, errBulked) { // a bulk writes its pages itself
+			return fmt.Errorf("page %d: %w", pages[i], st.Err)
+		}
+	}
+	if failed := r.repair(found, pageTimeout, len(found)); failed > 0 {
+		return fmt.Errorf("%d of %d pages could not be built", failed, len(found))
+	}
+	return nil
+}
 
 // going returns an error if ctx has ended, or Close was called.
 func (r *Recorder) going(ctx context.Context) error {

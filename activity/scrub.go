@@ -229,6 +229,12 @@ type misfit struct {
 // inspect reads the headers of pages. It returns those that have to be rebuilt, and the state of
 // each; nothing if the store does not answer.
 func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilter.Standing) {
+	found, standings, _ = r.peek(pages) // the next reader of pages reports the error
+	return found, standings
+}
+
+// peek is inspect with the error of the store.
+func (r *Recorder) peek(pages []uint32) (found []misfit, standings []favfilter.Standing, err error) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	ids := make([]favfilter.PageID, len(pages))
@@ -237,9 +243,9 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		ids[i] = r.layout.pageID(page)
 		want[i] = r.sequences.of(page).required.Load() // before the read
 	}
-	standings, err := r.store.Peek(ctx, ids)
+	standings, err = r.store.Peek(ctx, ids)
 	if err != nil {
-		return nil, nil
+		return nil, nil, err
 	}
 	for i, st := range standings {
 		page := pages[i]
@@ -272,7 +278,7 @@ func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilte
 		}
 		found = append(found, misfit{page, want[i], reason})
 	}
-	return found, standings
+	return found, standings, nil
 }
 
 // repair rebuilds the pages found, in random order, and returns how many it did not. A rebuild that
