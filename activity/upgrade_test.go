@@ -46,8 +46,8 @@ type upgrade struct {
 	seen             bool // the windows are of a format that is read
 }
 
-// TestUpgrade opens ledgers and pages in Redis of the version of 2026-11-22, whatever became of their
-// number of pages. See ledger/testdata/README.md and testdata/upgrade/README.md.
+// TestUpgrade opens ledgers and pages in Redis of the version of 2026-11-22, whatever became of
+// their number of pages. See ledger/testdata/README.md and testdata/upgrade/README.md.
 func TestUpgrade(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
@@ -178,8 +178,8 @@ func (u *upgrade) checkRecorded(t *testing.T) {
 	}
 }
 
-// checkRebuilds reads the pages of all users. Each is rebuilt once: as foreign where an old page has
-// its name, and as missing elsewhere.
+// checkRebuilds reads the pages of all users. Each is rebuilt once: as foreign where an old page
+// has its name, and as missing elsewhere.
 func (u *upgrade) checkRebuilds(t *testing.T, pages uint32) {
 	t.Helper()
 	want := map[string]uint64{}

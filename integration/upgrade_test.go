@@ -21,8 +21,8 @@ import (
 // oldUsers is the number of users in the data directories of testdata/upgrade.
 const oldUsers = 20
 
-// TestUpgradeDataDirectory serves feeds from a data directory of the version of 2026-11-22, and from
-// one of the first version with page format 3. See testdata/upgrade/README.md.
+// TestUpgradeDataDirectory serves feeds from a data directory of the version of 2026-11-22, and
+// from one of the first version with page format 3. See testdata/upgrade/README.md.
 func TestUpgradeDataDirectory(t *testing.T) {
 	for format := 2; format <= 3; format++ {
 		t.Run(fmt.Sprintf("format%d", format), func(t *testing.T) {
@@ -161,7 +161,8 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 	}
 }
 
-// checkFeed makes sure that the wanted posts are dropped, and returns the number of others that are.
+// checkFeed makes sure that the wanted posts are dropped, and returns the number of others that
+// are.
 func (u *upgraded) checkFeed(t *testing.T, viewer string, posts []post, want []string) (others int) {
 	t.Helper()
 	answer, err := u.service.feed(feedRequest{Viewer: viewer, Posts: posts})

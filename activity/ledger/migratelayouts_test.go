@@ -247,8 +247,8 @@ func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 	return owners
 }
 
-// checkSequences makes sure that each page has the sequence of the page that it comes from, and that
-// Changed reports no others.
+// checkSequences makes sure that each page has the sequence of the page that it comes from, and
+// that Changed reports no others.
 func (o *oldLedger) checkSequences(t *testing.T, l *Ledger, pages uint32, owners map[uint64]uint32) {
 	t.Helper()
 	want := make(map[uint32]Standing)
@@ -382,8 +382,8 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 	o.checkRows(t, l, 2*pages, owners)
 }
 
-// checkOldLedger migrates an old ledger, and opens it again. left is a query for the names of what the
-// migration removes, version one for the number of migrations since.
+// checkOldLedger migrates an old ledger, and opens it again. left is a query for the names of what
+// the migration removes, version one for the number of migrations since.
 func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version string) {
 	t.Helper()
 	o.checkActivities(t)
@@ -513,8 +513,8 @@ func TestMigrateLayoutsPages(t *testing.T) {
 	}
 }
 
-// TestMigrateLayoutsRestored gives a restored ledger an incarnation that is neither the old one nor that
-// of the migration.
+// TestMigrateLayoutsRestored gives a restored ledger an incarnation that is neither the old one nor
+// that of the migration.
 func TestMigrateLayoutsRestored(t *testing.T) {
 	o := openOldSQLite(t, "grown")
 	l := o.open(t, Options{})
@@ -616,8 +616,8 @@ func TestMigrateLayoutsFails(t *testing.T) {
 	o.checkStays(t, err, `SELECT user_version FROM pragma_user_version`, beforeSQLite)
 }
 
-// TestMigrateLayoutsKilled copies the files of a ledger in the middle of its migration, as a process
-// that is killed leaves them, and opens the copy.
+// TestMigrateLayoutsKilled copies the files of a ledger in the middle of its migration, as a
+// process that is killed leaves them, and opens the copy.
 func TestMigrateLayoutsKilled(t *testing.T) {
 	o := openOldSQLite(t, "grown")
 	file := strings.TrimPrefix(o.url, "sqlite:")
@@ -690,8 +690,8 @@ func checkKilledPostgres(t *testing.T, o *oldLedger) {
 	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
-// beforeLayouts fills a ledger of one page as it was made before layouts, which was asked for 8 pages
-// and is not reshaped yet. Its users are at both ends of the hashes.
+// beforeLayouts fills a ledger of one page as it was made before layouts, which was asked for 8
+// pages and is not reshaped yet. Its users are at both ends of the hashes.
 const beforeLayouts = `
 	INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '1'), ('cut', '8');
 	INSERT INTO pages (page, sequence, changed) VALUES (0, 7, 3);

@@ -68,9 +68,9 @@ func (f *dataFlags) checkSort() error {
 	return nil
 }
 
-// isWindow reports whether id is that of a page of a window, which no ledger backs. The part of such
-// an id is <kind>-<user>-<number>. Those of other pages have one dash at most: p<page>, and own-<page>
-// in earlier versions.
+// isWindow reports whether id is that of a page of a window, which no ledger backs. The part of
+// such an id is <kind>-<user>-<number>. Those of other pages have one dash at most: p<page>, and
+// own-<page> in earlier versions.
 func isWindow(id favfilter.PageID) bool { return strings.Count(id.Part, "-") > 1 }
 
 // logDamage says what of the windows could not be brought back.
