@@ -181,7 +181,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 		return nil
 	})
 	s.store.set(failing)
-	s.do(t, "PUT", "/v1/pages", `{"pages":64}`)
+	s.do(t, "PUT", "/v1/pages", `{"pages":512}`)
 	s.ledger.set(failing)
 	s.do(t, "GET", "/readyz", "")
 
@@ -240,15 +240,17 @@ func (c *contract) good(t testing.TB, route string) (method, target, body string
 	return method, target, body
 }
 
-// useEachCall makes every call as the description's example has it, twice.
+// useEachCall makes every call as the description's example has it, twice. The number of pages is raised
+// last, because the pages of the examples are gone after that.
 func (s *service) useEachCall(t *testing.T) {
 	t.Helper()
-	for range 2 {
-		for _, route := range slices.Sorted(maps.Keys(s.contractOf(t).operations())) {
-			method, target, body := s.contract.good(t, route)
-			if a := s.do(t, method, target, body); a.Status >= 300 && a.Code != "no_ledger" {
-				t.Errorf("the example of %s: %d %s", route, a.Status, a.Body)
-			}
+	const raise = "PUT /v1/pages"
+	routes := slices.Sorted(maps.Keys(s.contractOf(t).operations()))
+	routes = slices.DeleteFunc(routes, func(route string) bool { return route == raise })
+	for _, route := range slices.Concat(routes, routes, []string{raise, raise}) {
+		method, target, body := s.contract.good(t, route)
+		if a := s.do(t, method, target, body); a.Status >= 300 && a.Code != "no_ledger" {
+			t.Errorf("the example of %s: %d %s", route, a.Status, a.Body)
 		}
 	}
 }
