@@ -211,8 +211,12 @@ func (o *oldLedger) checkMigrated(t *testing.T, l *Ledger, pages uint32) {
 	if id.Seed != o.seed || id.Pages != firstPages {
 		t.Errorf("identity %+v, want seed %d and %d pages", id, o.seed, firstPages)
 	}
-	if now, err := l.Layouts(t.Context()); err != nil || now != (Layouts{Current: pages}) {
-		t.Fatalf("layouts %+v, %v, want %d pages alone", now, err, pages)
+	want := Layouts{Current: pages}
+	if pages != firstPages {
+		want.Leaving = firstPages // its pages are in the store
+	}
+	if now, err := l.Layouts(t.Context()); err != nil || now != want {
+		t.Fatalf("layouts %+v, %v, want %+v", now, err, want)
 	}
 	owners := o.checkOwners(t, l)
 	o.checkSequences(t, l, pages, owners)
@@ -371,6 +375,9 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 		}
 	}
 	o.checkRows(t, l, pages, owners)
+	if err := l.LeaveLayout(t.Context(), firstPages); err != nil {
+		t.Fatal(err)
+	}
 	for _, change := range []func(context.Context, uint32) error{l.BeginLayout, l.SwitchLayout} {
 		if err := change(t.Context(), 2*pages); err != nil {
 			t.Fatal(err)
@@ -701,8 +708,8 @@ const beforeLayouts = `
 // checkGrownFromOne opens a ledger of beforeLayouts.
 func checkGrownFromOne(t *testing.T, l *Ledger) {
 	t.Helper()
-	if now, err := l.Layouts(t.Context()); err != nil || now != (Layouts{Current: 8}) {
-		t.Errorf("layouts %+v, %v, want 8 pages alone", now, err)
+	if now, err := l.Layouts(t.Context()); err != nil || now != (Layouts{Current: 8, Leaving: 1}) {
+		t.Errorf("layouts %+v, %v, want 8 pages, and 1 that leaves", now, err)
 	}
 	want := map[uint32]int{8: 1, 15: 1} // rows
 	for page := uint32(8); page < 16; page++ {

@@ -5,10 +5,13 @@ CREATE TABLE layouts (
     state text   NOT NULL UNIQUE CHECK (state IN ('building', 'current', 'leaving'))
 );
 
--- The larger of the first number of pages and the one that was asked for last.
+-- The larger of the first number of pages and the one that was asked for last. If that is not the
+-- first, the first is leaving: its pages in the store are yet to be closed.
 INSERT INTO layouts (pages, state)
     SELECT greatest(p.value::bigint, coalesce((SELECT value::bigint FROM meta WHERE name = 'cut'), 0)), 'current'
     FROM meta p WHERE p.name = 'pages';
+INSERT INTO layouts (pages, state)
+    SELECT p.value::bigint, 'leaving' FROM meta p, layouts l WHERE p.name = 'pages' AND l.pages > p.value::bigint;
 
 -- The sequence with which a user last left the page.
 ALTER TABLE pages ADD COLUMN left_at bigint NOT NULL DEFAULT 0;

@@ -4,10 +4,14 @@ CREATE TABLE layouts (
     state TEXT    NOT NULL UNIQUE CHECK (state IN ('building', 'current', 'leaving'))
 ) STRICT;
 
--- The larger of the first number of pages and the one that was asked for last.
+-- The larger of the first number of pages and the one that was asked for last. If that is not the
+-- first, the first is leaving: its pages in the store are yet to be closed.
 INSERT INTO layouts (pages, state)
     SELECT max(CAST(p.value AS INTEGER), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'cut'), 0)), 'current'
     FROM meta p WHERE p.name = 'pages';
+INSERT INTO layouts (pages, state)
+    SELECT CAST(p.value AS INTEGER), 'leaving' FROM meta p, layouts l
+    WHERE p.name = 'pages' AND l.pages > CAST(p.value AS INTEGER);
 
 -- The sequence with which a user last left the page.
 ALTER TABLE pages ADD COLUMN left_at INTEGER NOT NULL DEFAULT 0;
