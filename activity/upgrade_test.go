@@ -3,7 +3,6 @@ package activity
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -341,17 +340,18 @@ func (u *upgrade) reopen(t *testing.T) {
 	}
 }
 
-// TestUpgradeGrows changes the number of pages of an old ledger by the layouts' own means.
+// TestUpgradeGrows changes the number of pages of an old ledger that was being changed. Old pages of the
+// first number are closed before, and expire.
 func TestUpgradeGrows(t *testing.T) {
 	u := openUpgrade(t, redistest.Start(t).Client(), "half", 3)
-	u.Close()
-	for _, change := range []func(context.Context, uint32) error{u.ledger.BeginLayout, u.ledger.SwitchLayout} {
-		must(t, change(t.Context(), 256))
-	}
-	must(t, u.ledger.LeaveLayout(t.Context(), 64))
-	u.open(t)
+	must(t, u.Grow(t.Context(), 256, nil))
 	u.checkRecorded(t)
 	u.checkWindows(t)
+	for page := range uint32(oldPages) {
+		if left, err := u.client.TTL(t.Context(), pageKey(page)).Result(); err != nil || left <= 0 || left > closedExpiry {
+			t.Errorf("page %d of the first layout expires in %v, %v", page, left, err)
+		}
+	}
 }
 
 // TestUpgradeScrub has a scrub rebuild all pages before anybody reads them.
