@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -182,7 +181,7 @@ func TestInspectHarmedWindow(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	g.useStore(t, harmed{g.store})
 	in := g.inspectedKey(t, "seen", "1", "p")
-	if len(in.Sides) == 0 || in.Sides[0].State != PageDamaged || in.Sides[0].Verdict != Gone || !strings.Contains(in.Words()[0], "is damaged. ") {
-		t.Errorf("%+v, %q", in.Sides, in.Words())
+	if len(in.Sides) == 0 || in.Sides[0].State != PageDamaged || in.Sides[0].Verdict != Gone {
+		t.Errorf("%+v", in.Sides)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -243,83 +242,4 @@ func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
 // Key returns the key as text, such as "block:U1_U2".
 func (s *KeySide) Key(k Kind) string {
 	return string(appendEscaped(appendKeyStart(nil, s.Kind, s.Owner, k.Target), s.Target))
-}
-
-// Words explains each side in English sentences.
-func (in *KeyInside) Words() []string {
-	if len(in.Sides) == 0 {
-		return []string{fmt.Sprintf("No part of the window stands: %s has nothing of kind %s that is not forgotten.", in.User, in.Kind.Name)}
-	}
-	words := make([]string, len(in.Sides))
-	for i := range in.Sides {
-		words[i] = in.Sides[i].words(in.Kind)
-	}
-	return words
-}
-
-func (s *KeySide) words(k Kind) string {
-	set := 0
-	for _, p := range s.Traced.Positions {
-		if p.Set {
-			set++
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: ", s.Key(k))
-	switch of := len(s.Traced.Positions); {
-	case of == 0 && s.State == PageUnused:
-		fmt.Fprintf(&b, "there is no page %s, as nobody on it has done anything. ", s.Page)
-	case of == 0:
-		fmt.Fprintf(&b, "page %s is %s. ", s.Page, s.State)
-	case set == of:
-		fmt.Fprintf(&b, "page %s reports it: all of its %d bits are set. ", s.Page, of)
-	default:
-		fmt.Fprintf(&b, "page %s does not report it: of its %d bits %d are set. ", s.Page, of, set)
-	}
-	b.WriteString(s.judgment())
-	b.WriteString(s.undoing())
-	return b.String()
-}
-
-// judgment explains the verdict.
-func (s *KeySide) judgment() string {
-	const minute = "2006-01-02 15:04:05 MST"
-	switch s.Verdict {
-	case Held:
-		if until := s.Row.Until; !until.IsZero() {
-			return fmt.Sprintf("The ledger has it since %s, until %s.", s.Row.Since.Format(minute), until.Format(minute))
-		}
-		return fmt.Sprintf("The ledger has it since %s.", s.Row.Since.Format(minute))
-	case Over:
-		return fmt.Sprintf("It ended at %s, and goes when what has ended is removed.", s.Row.Until.Format(minute))
-	case Lost:
-		return "The ledger has it, so this is a loss: the page is to be made anew."
-	case FalsePositive:
-		return "The ledger does not have it: a false positive, which an exact feed keeps."
-	case Reported:
-		if s.Forgotten.IsZero() {
-			return "There is no ledger to confirm it."
-		}
-		return fmt.Sprintf("Recorded from %s on at the earliest, forgotten at %s; nobody can confirm it.",
-			s.From.Format(minute), s.Forgotten.Format(minute))
-	default:
-		return "Nothing has it."
-	}
-}
-
-// undoing explains what an undo does.
-func (s *KeySide) undoing() string {
-	own := s.Traced.Clearable
-	switch {
-	case s.Verdict == FalsePositive:
-		return "" // there is nothing to undo
-	case s.Removal == RemovedByClearing:
-		return fmt.Sprintf(" %d of its bits are in regions that it has to itself: an undo clears these.", own)
-	case s.Removal == RemovedByRebuild:
-		return fmt.Sprintf(" Only %d of its bits are in regions that it has to itself: an undo makes the page anew.", own)
-	case s.Removal == NotRemovable:
-		return " All of its bits are in regions that it shares: it cannot be undone."
-	default:
-		return ""
-	}
 }

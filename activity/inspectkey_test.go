@@ -45,10 +45,6 @@ func TestInspectKey(t *testing.T) {
 				len(in.Sides) != 1 || s.Page != "0" || s.State != PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
 				t.Fatalf("%s: %+v, reported %v", target, s, reported)
 			}
-			undoing := map[Removal]string{RemovedByClearing: "an undo clears these.", RemovedByRebuild: "an undo makes the page anew."}[s.Removal]
-			if words := in.Words()[0]; s.Verdict == Held && !strings.HasSuffix(words, undoing) || s.Verdict == FalsePositive && !strings.HasSuffix(words, "keeps.") {
-				t.Fatalf("%s, to go by %v: %q", target, s.Removal, words)
-			}
 			if i%10 != 0 || i >= 300 {
 				continue
 			}
@@ -90,12 +86,6 @@ func TestInspectTwoWayKey(t *testing.T) {
 			t.Errorf("%s stands in %s", want.Side, s.Page)
 		}
 	}
-	if words := in.Words(); !strings.HasPrefix(words[0], fmt.Sprintf("block:U1_U2: page %d reports it: all of its ", home)) ||
-		!strings.Contains(words[0], "The ledger has it since 2026-01-01 ") || !strings.Contains(words[0], "an undo clears these") ||
-		!strings.Contains(words[1], fmt.Sprintf("blocked-by:U2_U1: page %d:p2147483648 ", g.slotOf(userHash(g.identity.Seed, "2")))) ||
-		!strings.HasSuffix(words[2], "Nothing has it.") {
-		t.Errorf("%q", words)
-	}
 	for _, c := range []struct{ kind, user, target, code, field string }{
 		{"bless", "1", "2", CodeUnknownKind, "kind"},
 		{"blocked-by", "1", "2", CodeUnknownKind, "kind"},
@@ -128,8 +118,8 @@ func TestInspectKeyAmiss(t *testing.T) {
 		}
 	}
 	check("short", Held, PageSound)
-	if in := g.inspectedKey(t, "hide", "1", "short"); !in.Sides[0].Row.Until.Equal(ends) || !strings.Contains(in.Words()[0], ", until 2026-01-01 01:00:00 UTC.") {
-		t.Errorf("%+v, %q", in.Sides[0].Row, in.Words())
+	if in := g.inspectedKey(t, "hide", "1", "short"); !in.Sides[0].Row.Until.Equal(ends) {
+		t.Errorf("%+v", in.Sides[0].Row)
 	}
 	g.now.Add(int64(2 * time.Hour))
 	check("short", Over, PageSound)
@@ -140,33 +130,21 @@ func TestInspectKeyAmiss(t *testing.T) {
 	must(t, err)
 	check("long", Lost, PageMissing)
 	check("never", Gone, PageMissing)
-	for target, want := range map[string]string{
-		"long":  "hide:U1_Plong: page 0 is missing. The ledger has it, so this is a loss: the page is to be made anew.",
-		"never": "hide:U1_Pnever: page 0 is missing. Nothing has it.",
-	} {
-		if words := g.inspectedKey(t, "hide", "1", target).Words(); words[0] != want {
-			t.Errorf("%q, want %q", words, want)
-		}
-	}
 }
 
 // What others on the page do is not the user's, and a page that nobody has used is none.
 func TestInspectKeyOfOthers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	words := func(user string) string {
-		in := g.inspectedKey(t, "hide", user, "p")
-		if s := in.Sides[0]; s.Verdict != Gone || s.Row != nil {
+	gone := func(user string, state PageState) {
+		t.Helper()
+		s := g.inspectedKey(t, "hide", user, "p").Sides[0]
+		if s.Verdict != Gone || s.Row != nil || s.State != state || len(s.Traced.Positions) > 0 != (state == PageSound) {
 			t.Errorf("%s: %+v", user, s)
 		}
-		return in.Words()[0]
 	}
-	if got, want := words("2"), "hide:U2_Pp: there is no page 0, as nobody on it has done anything. Nothing has it."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	gone("2", PageUnused)
 	g.record(t, true, add("1", "hide", "p"))
-	if got := words("2"); !strings.HasPrefix(got, "hide:U2_Pp: page 0 does not report it: of its ") || !strings.HasSuffix(got, " are set. Nothing has it.") {
-		t.Errorf("%q", got)
-	}
+	gone("2", PageSound)
 }
 
 func version(t *testing.T, g *rig) favfilter.Version {
@@ -179,7 +157,7 @@ func version(t *testing.T, g *rig) favfilter.Version {
 // Of a window each part that stands is a side; nobody can confirm what it says.
 func TestInspectWindowKey(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
-	if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 || !strings.Contains(in.Words()[0], "nothing of kind seen") {
+	if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 {
 		t.Errorf("of a window that is empty: %+v", in)
 	}
 	g.record(t, true, add("1", "seen", "p"))
@@ -194,9 +172,6 @@ func TestInspectWindowKey(t *testing.T) {
 	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
 		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slotOf(userHash(g.identity.Seed, "1")))) {
 		t.Errorf("%+v, %+v", newer, older)
-	}
-	if !strings.Contains(in.Words()[1], "nobody can confirm it") {
-		t.Errorf("%q", in.Words())
 	}
 }
 
@@ -222,9 +197,6 @@ func TestInspectWithoutLedger(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 			seen[s.Removal]++
-			if stuck := strings.HasSuffix(in.Words()[0], "it cannot be undone."); stuck != (s.Removal == NotRemovable) {
-				t.Fatalf("to go by %v: %q", s.Removal, in.Words())
-			}
 			if i%100 != 0 {
 				continue
 			}

@@ -212,7 +212,7 @@ type Position struct {
 
 // KeyOf says how an activity stands.
 func KeyOf(in *activity.KeyInside) Key {
-	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: in.Words()}
+	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: wordsOf(in)}
 	for i := range in.Sides {
 		k.Sides = append(k.Sides, sideOf(&in.Sides[i], in.Kind))
 	}

@@ -1,0 +1,83 @@
+package inspect
+
+import (
+	"fmt"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// wordsOf explains each side of a key in English sentences.
+func wordsOf(in *activity.KeyInside) []string {
+	if len(in.Sides) == 0 {
+		return []string{fmt.Sprintf("The window has no parts: everything of kind %s that %s did is forgotten.", in.Kind.Name, in.User)}
+	}
+	words := make([]string, len(in.Sides))
+	for i := range in.Sides {
+		s := &in.Sides[i]
+		words[i] = fmt.Sprintf("%s: %s. %s%s", s.Key(in.Kind), lookup(s), judgment(s), undoing(s))
+	}
+	return words
+}
+
+// lookup explains what the page reports.
+func lookup(s *activity.KeySide) string {
+	set := 0
+	for _, p := range s.Traced.Positions {
+		if p.Set {
+			set++
+		}
+	}
+	switch of := len(s.Traced.Positions); {
+	case of == 0 && s.State == activity.PageUnused:
+		return fmt.Sprintf("there is no page %s, because its users have no activities", s.Page)
+	case of == 0:
+		return fmt.Sprintf("page %s is %s", s.Page, s.State)
+	case set == of:
+		return fmt.Sprintf("page %s reports it: all of its %d bits are set", s.Page, of)
+	default:
+		return fmt.Sprintf("page %s does not report it: %d of its %d bits are set", s.Page, set, of)
+	}
+}
+
+// judgment explains the verdict.
+func judgment(s *activity.KeySide) string {
+	const minute = "2006-01-02 15:04:05 MST"
+	switch s.Verdict {
+	case activity.Held:
+		if until := s.Row.Until; !until.IsZero() {
+			return fmt.Sprintf("The ledger has it since %s, until %s.", s.Row.Since.Format(minute), until.Format(minute))
+		}
+		return fmt.Sprintf("The ledger has it since %s.", s.Row.Since.Format(minute))
+	case activity.Over:
+		return fmt.Sprintf("It ended at %s, and will be removed soon.", s.Row.Until.Format(minute))
+	case activity.Lost:
+		return "The ledger has it, so the page has lost it and must be rebuilt."
+	case activity.FalsePositive:
+		return "The ledger does not have it: a false positive, which an exact feed keeps."
+	case activity.Reported:
+		if s.Forgotten.IsZero() {
+			return "There is no ledger to confirm it."
+		}
+		return fmt.Sprintf("It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
+			s.From.Format(minute), s.Forgotten.Format(minute))
+	default:
+		return "It is absent from both."
+	}
+}
+
+// undoing explains what an undo does.
+func undoing(s *activity.KeySide) string {
+	own := s.Traced.Clearable
+	switch {
+	case s.Verdict == activity.FalsePositive:
+		return "" // there is nothing to undo
+	case s.Removal == activity.RemovedByClearing:
+		return fmt.Sprintf(" An undo clears %d of its bits, in regions without a collision bit.", own)
+	case s.Removal == activity.RemovedByRebuild:
+		return fmt.Sprintf(" An undo rebuilds the page, because only %d of its bits are in regions without a collision bit.", own)
+	case s.Removal == activity.NotRemovable:
+		return " It cannot be undone, because each of its bits is in a region with a collision bit."
+	default:
+		return ""
+	}
+}
