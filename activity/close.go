@@ -66,7 +66,11 @@ func (r *Recorder) closePages(ctx context.Context, pages []uint32) map[uint32]er
 
 // closePage overwrites a page with a closed one. Whoever reads that polls the ledger, to learn where
 // the page's users are.
+//
+// Until this process polls, it looks for these users on the page itself. It then accepts neither a
+// cached page, nor an older one that the store was set back to.
 func (r *Recorder) closePage(ctx context.Context, number uint32) error {
+	r.sequences.of(number).require(closedSequence)
 	geometry, err := r.shapeFor(0)
 	if err != nil {
 		return err

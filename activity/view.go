@@ -292,6 +292,9 @@ func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bo
 		return false // feeds do not wait for it
 	}
 	known, err := r.ledger.Sequence(ctx, number)
+	if errors.Is(err, ledger.ErrGone) {
+		return false // the layout is leaving: later writes close the page, so an open one has them all
+	}
 	if err != nil {
 		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
 		return false
