@@ -13,9 +13,17 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
+// applier brings pages in the store to the sequences of transactions.
+type applier struct {
+	*rebuilder
+
+	leavers *leavers
+	tidying tidying
+}
+
 // applyAll brings the pages to the sequences of the transaction. It returns the errors of those
 // where that failed.
-func (r *Recorder) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
+func (r *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
 	repairs, failed := r.applyOnce(ctx, pages, toRebuild)
 	var group errgroup.Group
 	var mu sync.Mutex
@@ -44,7 +52,7 @@ type repair struct {
 
 // applyOnce changes pages with one call of the store. It returns the pages that need more work, and
 // the errors of those that failed. All other pages have reached the sequence of the transaction.
-func (r *Recorder) applyOnce(
+func (r *applier) applyOnce(
 	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
 ) (repairs []repair, failed map[uint32]error) {
 	failed = make(map[uint32]error)
@@ -91,7 +99,7 @@ func (r *Recorder) applyOnce(
 }
 
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
-func (r *Recorder) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
+func (r *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
 	// Even after an error: the ledger has the change, so a page with a lower sequence lacks it.
 	r.sequences.of(p.Page).require(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
@@ -100,7 +108,7 @@ func (r *Recorder) reached(p ledger.PageChange, toRebuild map[uint32]bool, err e
 }
 
 // apply is Store.Apply, with a timeout that depends on the number of pages.
-func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+func (r *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	if len(batches) == 0 {
 		return nil
 	}
@@ -112,7 +120,7 @@ func (r *Recorder) apply(ctx context.Context, batches []favfilter.Batch) []favfi
 // mend brings the page of b to the required sequence after the store answered res. A page that is a
 // few changes behind most likely waits for another process. Waiting for that takes less time than a
 // rebuild.
-func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
+func (r *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
 	tries, near := 4, uint64(8)
 	if r.inParts(page) { // a rebuild takes so long that other processes finish first
 		tries, near = 12, 1024
@@ -138,7 +146,7 @@ func (r *Recorder) mend(ctx context.Context, page uint32, b favfilter.Batch, res
 }
 
 // faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
-func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
+func (r *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
 	switch {
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
 		return res.State.String()
@@ -159,7 +167,7 @@ func (r *Recorder) faultOf(ctx context.Context, page uint32, res favfilter.Resul
 }
 
 // batch returns the page's change in the form that the store takes.
-func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
+func (r *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
 	b := favfilter.Batch{ID: r.layout.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
 	var err error
 	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
@@ -170,7 +178,7 @@ func (r *Recorder) batch(ctx context.Context, p ledger.PageChange) (favfilter.Ba
 }
 
 // stand makes sure that the page has at least the sequence want: if not, it rebuilds the page.
-func (r *Recorder) stand(ctx context.Context, number uint32, want uint64) error {
+func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
 	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)})
 	if err != nil {
 		return unavailable("pages", err)

@@ -122,18 +122,3 @@ func (r *Recorder) heldPage(v *View, at position, want uint64) *favfilter.Page {
 	}
 	return r.cache.page(r.layout.pageID(at.page), want, at)
 }
-
-// outwait waits until no process may answer from pages that it cached before the given time. A
-// process whose last poll is older than that does not answer from its cache, so nobody has to be
-// asked.
-func (r *Recorder) outwait(committed int64) {
-	if r.cache == nil || r.cache.keeps == 0 {
-		return
-	}
-	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + elapsedAhead)
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-	case <-r.base.Done():
-	}
-}

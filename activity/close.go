@@ -3,14 +3,11 @@ package activity
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -28,24 +25,8 @@ const (
 // isClosed reports whether the page says that nobody is on it any more.
 func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 
-// pagesToClose returns the pages of the changes' users in the layout that was leaving when the
-// changes were made: also of users with dedicated pages, whom others may look for there. While such
-// a page is open, somebody who has not polled since the switch may believe it.
-func (r *Recorder) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
-	if receipt.Layouts.Leaving == 0 {
-		return nil
-	}
-	pages := make(map[uint32]bool)
-	for _, c := range changes {
-		for _, row := range c.Rows {
-			pages[r.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
-		}
-	}
-	return slices.Collect(maps.Keys(pages))
-}
-
 // closePages overwrites pages with closed ones, and returns the errors of those where that failed.
-func (r *Recorder) closePages(ctx context.Context, pages []uint32) map[uint32]error {
+func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
 	failed := make(map[uint32]error)
 	var group errgroup.Group
 	var mu sync.Mutex
@@ -69,7 +50,7 @@ func (r *Recorder) closePages(ctx context.Context, pages []uint32) map[uint32]er
 //
 // Until this process polls, it looks for these users on the page itself. It then accepts neither a
 // cached page, nor an older one that the store was set back to.
-func (r *Recorder) closePage(ctx context.Context, number uint32) error {
+func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
 	r.sequences.of(number).require(closedSequence)
 	geometry, err := r.shapeFor(0)
 	if err != nil {

@@ -3,12 +3,44 @@ package activity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
+
+// committer records changes: it groups those of concurrent callers into transactions of the ledger,
+// applies them to pages, and acknowledges them.
+type committer struct {
+	*applier
+
+	waiting  atomic.Int64 // number of writes
+	queue    chan *write
+	settling chan struct{} // one element for each group in flight to the store
+	turns    chan struct{} // one element for each page in repair for a write
+	laneRows atomic.Int64  // sum over all lanes
+
+	mu sync.Mutex
+	// tail has, for each page, the channel of the last group in flight to it. The channel is closed
+	// when the group has arrived.
+	tail  map[uint32]chan struct{}
+	lanes map[uint32]*lane // of pages whose changes need more than one call of the store
+}
+
+func newCommitter(a *applier) *committer {
+	return &committer{
+		applier:  a,
+		queue:    make(chan *write),
+		settling: make(chan struct{}, maxSettling),
+		turns:    make(chan struct{}, maxTurns),
+		tail:     make(map[uint32]chan struct{}),
+		lanes:    make(map[uint32]*lane),
+	}
+}
 
 // write is one caller's changes. Its results may be read once done is closed.
 type write struct {
@@ -46,7 +78,7 @@ type group struct {
 
 // commitLoop commits queued writes, group by group, until the Recorder is closed. Having only one
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
-func (r *Recorder) commitLoop() {
+func (r *committer) commitLoop() {
 	for {
 		select {
 		case w := <-r.queue:
@@ -59,7 +91,7 @@ func (r *Recorder) commitLoop() {
 
 // gather takes the other queued writes, up to maxGroup changes. It leaves out writes whose caller
 // has gone; they had no effect.
-func (r *Recorder) gather(first *write) []*write {
+func (r *committer) gather(first *write) []*write {
 	var writes []*write
 	changes := 0
 	take := func(w *write) {
@@ -83,7 +115,7 @@ func (r *Recorder) gather(first *write) []*write {
 }
 
 // commit makes the group durable in the ledger, and starts its changes of the pages.
-func (r *Recorder) commit(writes []*write) {
+func (r *committer) commit(writes []*write) {
 	var changes []ledger.Change
 	for _, w := range writes {
 		changes = append(changes, w.changes...)
@@ -131,7 +163,7 @@ func onBehalf(writes []*write) context.Context { return context.WithoutCancel(wr
 // pagesToRebuild returns the pages of writes that require a rebuild. The value is false for the
 // dedicated page of a user who is being deleted: its rebuild waits until all rows are gone. Nobody
 // uses the page before, because it is stale.
-func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
+func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
 		if !w.deletes {
@@ -156,7 +188,7 @@ func (r *Recorder) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[u
 //
 // Groups reach a page in the order of their transactions. So the writers of one process never leave
 // a gap in a page's sequences.
-func (r *Recorder) settle(g *group) {
+func (r *committer) settle(g *group) {
 	for before := range g.await {
 		<-before
 	}
@@ -193,7 +225,7 @@ func (r *Recorder) settle(g *group) {
 
 // answer reports to callers how their writes ended. It first answers those whose pages are all
 // changed. It answers the others once the ledger alone guarantees that their writes are seen.
-func (r *Recorder) answer(committed int64, writes []*write) {
+func (r *committer) answer(committed int64, writes []*write) {
 	if len(writes) == 0 {
 		return
 	}
@@ -238,33 +270,10 @@ func outcomes(receipt ledger.Receipt) []Outcome {
 	return of
 }
 
-// outlast waits until every process knows of the transaction committed at the given time, whatever
-// the pages are: no earlier poll is within the staleness bound any more. It reports whether the
-// ledger can be read at the end. If not, other processes may not have polled since, and may still
-// trust their pages.
-func (r *Recorder) outlast(committed int64) bool {
-	known := committed + int64(r.follow.bound)
-	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-	case <-r.closed:
-		return false
-	}
-	for r.follow.start.Load() < known {
-		p := r.poll()
-		<-p.done
-		if p.err != nil {
-			return false
-		}
-	}
-	return true
-}
-
 // pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
 // rows, and those where processes may still look for the rows: the shared pages of users with
 // dedicated ones, and the pages of a layout that is leaving.
-func (r *Recorder) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
+func (r *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
 			each(r.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
@@ -279,7 +288,7 @@ func (r *Recorder) pagesOf(w *write, receipt ledger.Receipt, each func(page uint
 }
 
 // failure returns the errors of the pages of w.
-func (r *Recorder) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
+func (r *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -290,4 +299,73 @@ func (r *Recorder) failure(w *write, receipt ledger.Receipt, failed map[uint32]e
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// write queues w and waits until it is decided.
+func (r *committer) write(ctx context.Context, w *write) error {
+	select {
+	case <-r.closed:
+		return ErrClosed
+	default:
+	}
+	if err := r.agreed(); err != nil {
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+	}
+	// Deletions and removals of ended activities change many pages, but run one at a time.
+	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended
+	if !ours && r.congested(w.changes) {
+		return ErrOverloaded
+	}
+	if r.waiting.Add(1) > maxWaiting {
+		r.waiting.Add(-1)
+		return ErrOverloaded
+	}
+	defer r.waiting.Add(-1)
+	select {
+	case r.queue <- w:
+	case <-r.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		return fmt.Errorf("record %d activities: undecided: %w", len(w.changes), ctx.Err())
+	}
+	if w.err != nil {
+		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
+	}
+	return nil
+}
+
+// outwait waits until no process may answer from pages that it cached before the given time. A
+// process whose last poll is older than that does not answer from its cache, so nobody has to be
+// asked.
+func (r *committer) outwait(committed int64) {
+	if r.cache == nil || r.cache.keeps == 0 {
+		return
+	}
+	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + elapsedAhead)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-r.base.Done():
+	}
+}
+
+// pagesToClose returns the pages of the changes' users in the layout that was leaving when the
+// changes were made: also of users with dedicated pages, whom others may look for there. While such
+// a page is open, somebody who has not polled since the switch may believe it.
+func (r *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
+	if receipt.Layouts.Leaving == 0 {
+		return nil
+	}
+	pages := make(map[uint32]bool)
+	for _, c := range changes {
+		for _, row := range c.Rows {
+			pages[r.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
+		}
+	}
+	return slices.Collect(maps.Keys(pages))
 }

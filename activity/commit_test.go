@@ -20,7 +20,7 @@ func TestGather(t *testing.T) {
 		}
 		first, abandoned := of(t.Context(), maxGroup/2), of(gone, maxGroup)
 		last, beyond := of(t.Context(), maxGroup/2), of(t.Context(), 1)
-		r := &Recorder{queue: make(chan *write)}
+		r := &Recorder{committer: &committer{queue: make(chan *write)}}
 		for _, w := range []*write{abandoned, last, beyond} {
 			go func() { r.queue <- w }()
 			synctest.Wait() // it waits in the queue, behind those before it

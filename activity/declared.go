@@ -20,7 +20,7 @@ type rowKind struct {
 }
 
 // declare declares the Recorder's kinds to the ledger.
-func (r *Recorder) declare(ctx context.Context) error {
+func (r *rebuilder) declare(ctx context.Context) error {
 	if err := r.ledger.Declare(ctx, r.ownKinds()); err != nil {
 		return fmt.Errorf("declare kinds: %w", err)
 	}
@@ -28,7 +28,7 @@ func (r *Recorder) declare(ctx context.Context) error {
 }
 
 // ownKinds returns the Recorder's own kinds, in the form that the ledger takes.
-func (r *Recorder) ownKinds() (kinds []ledger.Kind) {
+func (r *rebuilder) ownKinds() (kinds []ledger.Kind) {
 	for _, k := range r.kinds.All() {
 		if k.InLedger() {
 			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Users: k.Target == User})
@@ -39,7 +39,7 @@ func (r *Recorder) ownKinds() (kinds []ledger.Kind) {
 
 // learnKinds reads the declared kinds from the ledger. The Recorder's own kinds take precedence
 // over kinds of the same name that another process declared before there was a row of them.
-func (r *Recorder) learnKinds(ctx context.Context) error {
+func (r *rebuilder) learnKinds(ctx context.Context) error {
 	kinds, err := r.ledger.Kinds(ctx)
 	if err != nil {
 		return fmt.Errorf("read the kinds declared: %w", err)
@@ -62,7 +62,7 @@ func (r *Recorder) learnKinds(ctx context.Context) error {
 // rowKinds returns descriptions of the rows' kinds. A writer declares a kind before its first row,
 // so rowKinds asks the ledger again if one is unknown. A kind that nobody declared has no entry:
 // its rows have no key, since nobody looks them up.
-func (r *Recorder) rowKinds(ctx context.Context, rows []ledger.Row) (map[string]rowKind, error) {
+func (r *rebuilder) rowKinds(ctx context.Context, rows []ledger.Row) (map[string]rowKind, error) {
 	known := *r.declared.Load()
 	for i := range rows {
 		if i > 0 && rows[i-1].Kind == rows[i].Kind {

@@ -40,7 +40,7 @@ func ofFirst(rows []ledger.Row) int {
 }
 
 // leave gives a user a dedicated page, in the background.
-func (r *Recorder) leave(hash uint64) {
+func (r *applier) leave(hash uint64) {
 	o := r.leavers
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,7 @@ func (o *leavers) wait(ctx context.Context) {
 
 // dedicate gives a user a dedicated page, and sees to it that this page and the one that the user
 // has left have the ledger's sequences.
-func (r *Recorder) dedicate(ctx context.Context, hash uint64) error {
+func (r *applier) dedicate(ctx context.Context, hash uint64) error {
 	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Dedicate)
 	if err != nil {
 		return unavailable("ledger", err)
@@ -106,7 +106,7 @@ func (r *Recorder) dedicate(ctx context.Context, hash uint64) error {
 
 // release takes a user's dedicated page away. It closes that page, and sees to it that the shared
 // page has the ledger's sequence.
-func (r *Recorder) release(ctx context.Context, hash uint64) error {
+func (r *applier) release(ctx context.Context, hash uint64) error {
 	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Release)
 	if err != nil {
 		return unavailable("ledger", err)
@@ -127,7 +127,7 @@ func (r *Recorder) release(ctx context.Context, hash uint64) error {
 }
 
 // arrive brings pages to the sequences of a receipt.
-func (r *Recorder) arrive(ctx context.Context, pages []ledger.PageChange) error {
+func (r *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
 		r.sequences.of(p.Page).giveOut(p.Sequence)
 	}

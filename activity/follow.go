@@ -39,6 +39,18 @@ type follower struct {
 	due     []uint32      // the same of the poll before, to be checked
 }
 
+// poller keeps what this process knows of the ledger current: the sequences of pages, and which page
+// each user is on.
+type poller struct {
+	*storage
+
+	ledger    Ledger
+	sequences *sequences
+	layout    *layout
+	follow    follower
+	recovered func() // called when the ledger can be read again
+}
+
 // access is how a process can learn what others wrote to the ledger.
 type access int32
 
@@ -81,7 +93,7 @@ const jitter = time.Second
 //
 // Readings vary a little from poll to poll. Rather than go back, the time then advances by a
 // microsecond, the unit in which times are kept, so that later activities have later times.
-func (r *Recorder) ledgerTime() time.Time {
+func (r *poller) ledgerTime() time.Time {
 	now := time.Now()
 	if read := r.follow.clock.Load(); read != nil {
 		now = read.clock.Add(now.Sub(read.at))
@@ -118,7 +130,7 @@ func (at position) holds(h favfilter.Header) bool {
 //
 // It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
 // ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
-func (r *Recorder) keepUp(ctx context.Context, user uint64, since int64) position {
+func (r *poller) keepUp(ctx context.Context, user uint64, since int64) position {
 	now := r.pollUp(ctx, since)
 	if now == behind {
 		if at, ok := r.askPlace(ctx, user); ok {
@@ -130,10 +142,10 @@ func (r *Recorder) keepUp(ctx context.Context, user uint64, since int64) positio
 }
 
 // recent returns the time since when the process has to know the ledger: a staleness bound ago.
-func (r *Recorder) recent() int64 { return r.elapsed() - int64(r.follow.bound) }
+func (r *poller) recent() int64 { return r.elapsed() - int64(r.follow.bound) }
 
 // pollUp waits for a poll that began after the given time, and returns how the ledger can be read.
-func (r *Recorder) pollUp(ctx context.Context, need int64) access {
+func (r *poller) pollUp(ctx context.Context, need int64) access {
 	f := &r.follow
 	for f.start.Load() < need || r.paused() {
 		if now := access(f.access.Load()); now == behind || now == unreachable && f.bound > 0 {
@@ -157,7 +169,7 @@ func (r *Recorder) pollUp(ctx context.Context, need int64) access {
 }
 
 // pollSince waits for a successful poll that began after the given time.
-func (r *Recorder) pollSince(ctx context.Context, since int64) error {
+func (r *poller) pollSince(ctx context.Context, since int64) error {
 	for r.follow.start.Load() < since {
 		p := r.poll()
 		select {
@@ -175,16 +187,16 @@ func (r *Recorder) pollSince(ctx context.Context, since int64) error {
 // paused reports whether the wall clock advanced since the last poll while the monotonic clock did
 // not. That detects a suspended machine, whose last poll looks recent. If an operator sets the
 // clock ahead, that costs one poll.
-func (r *Recorder) paused() bool {
+func (r *poller) paused() bool {
 	f := &r.follow
 	return f.bound > 0 && r.wallAhead()-f.wall.Load() > int64(f.bound/4)
 }
 
 // wallAhead returns how far the wall clock is ahead of elapsed.
-func (r *Recorder) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
+func (r *poller) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
 
 // askPlace asks the ledger where the user is, and reports whether it answered.
-func (r *Recorder) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
+func (r *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	place, err := r.ledger.Place(limited, user)
@@ -203,7 +215,7 @@ func (r *Recorder) askPlace(ctx context.Context, user uint64) (at position, ok b
 }
 
 // noteAccess notes how the ledger can be read, and logs when that changes.
-func (r *Recorder) noteAccess(ctx context.Context, now access, err error) {
+func (r *poller) noteAccess(ctx context.Context, now access, err error) {
 	before := access(r.follow.access.Swap(int32(now)))
 	switch {
 	case before == now:
@@ -217,17 +229,17 @@ func (r *Recorder) noteAccess(ctx context.Context, now access, err error) {
 		r.log.InfoContext(ctx, "the ledger can be read again")
 	}
 	if now < before {
-		r.rebuilds.forgive()
+		r.recovered()
 	}
 }
 
 // newPoll returns a poll that begins now, and that nobody waits for yet.
-func (r *Recorder) newPoll() *poll {
+func (r *poller) newPoll() *poll {
 	return &poll{start: r.elapsed(), wall: r.wallAhead(), done: make(chan struct{})}
 }
 
 // poll joins the poll in progress, or starts one.
-func (r *Recorder) poll() *poll {
+func (r *poller) poll() *poll {
 	f := &r.follow
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -254,7 +266,7 @@ func (r *Recorder) poll() *poll {
 
 // pollOnce reads from the ledger which pages changed since the last poll. It continues for as long
 // as the ledger keeps answering: a new connection reports every page.
-func (r *Recorder) pollOnce(ctx context.Context, p *poll) error {
+func (r *poller) pollOnce(ctx context.Context, p *poll) error {
 	progress, changed, err := r.readChanges(ctx, p)
 	if err != nil {
 		r.stats.pollsFailed.Add(1)
@@ -284,7 +296,7 @@ func (r *Recorder) pollOnce(ctx context.Context, p *poll) error {
 
 // readChanges reads the pages that changed since the last poll. It returns those whose changes were
 // not known.
-func (r *Recorder) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
+func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	stalled := time.AfterFunc(pollTimeout, func() { stop(errPollStalled) })
@@ -316,7 +328,7 @@ func (r *Recorder) readChanges(ctx context.Context, p *poll) (progress ledger.Pr
 
 // takePlaces takes up where users are. It comes after the sequences that readers must require on
 // their pages, and before what says that all who left a page are known.
-func (r *Recorder) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
+func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
 	before := r.layout.now()
 	r.layout.take(progress)
 	for page, at := range left {
@@ -333,7 +345,7 @@ func (r *Recorder) takePlaces(progress ledger.Progress, left map[uint32]uint64) 
 
 // noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even
 // if an earlier call failed.
-func (r *Recorder) noteLong(ctx context.Context, p *poll, first bool) {
+func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 	if p.long == nil {
 		return
 	}
@@ -347,7 +359,7 @@ var errPollStalled = fmt.Errorf("no answer within %v", pollTimeout)
 
 // agreed returns an error if another process has other settings. Such a process may answer from its
 // cache when this process acknowledges a write.
-func (r *Recorder) agreed() error {
+func (r *poller) agreed() error {
 	if differ := r.follow.differ.Load(); differ != nil {
 		return unavailable("ledger", *differ)
 	}
@@ -360,4 +372,40 @@ func (f *follower) pollInterval() time.Duration {
 		return defaultBound / 2
 	}
 	return f.bound / 2
+}
+
+// watch notes pages that other processes changed, to check later that the changes arrived.
+func (r *poller) watch(changed []uint32) {
+	f := &r.follow
+	pages := r.layout.census()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, page := range changed {
+		if len(f.changed) < maxWatched && pages.has(page) {
+			f.changed = append(f.changed, page)
+		}
+	}
+}
+
+// outlast waits until every process knows of the transaction committed at the given time, whatever
+// the pages are: no earlier poll is within the staleness bound any more. It reports whether the
+// ledger can be read at the end. If not, other processes may not have polled since, and may still
+// trust their pages.
+func (r *poller) outlast(committed int64) bool {
+	known := committed + int64(r.follow.bound)
+	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-r.closed:
+		return false
+	}
+	for r.follow.start.Load() < known {
+		p := r.poll()
+		<-p.done
+		if p.err != nil {
+			return false
+		}
+	}
+	return true
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,19 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 const (
-	// DuePage is the mean number of keys on a shared page above which there are too few pages: every
-	// feed reads the keys of others on its page. aimPage is the mean number with enough pages.
-	DuePage = 4096
-	aimPage = 2048
-	// MaxPages is the largest number of pages that users share.
-	MaxPages = ledger.MaxPages
-	// DefaultPages is the number of pages of new data.
-	DefaultPages = ledger.DefaultPages
-
 	// maxTimesDue bounds a growth without [ForceGrow]: that many times the pages that are due.
 	maxTimesDue = 16
 	// sampledPages is the largest number of pages that are read to estimate the keys of all.
@@ -56,6 +45,13 @@ type Layout struct {
 	Err     error // why that does not proceed; nil: it does
 }
 
+// grower changes the number of pages.
+type grower struct {
+	*scrubber
+
+	growth growth
+}
+
 // growth is the change of the number of pages in this process.
 type growth struct {
 	turn  chan struct{} // holds an element while this process is at it
@@ -64,18 +60,6 @@ type growth struct {
 	mu     sync.Mutex
 	target uint32 // of the growth in the background; 0: there is none
 	err    error  // of its last try
-}
-
-// PagesFor returns the number of pages for so many keys, a power of two from [DefaultPages] to
-// [MaxPages].
-func PagesFor(keys uint64) uint32 { return max(DefaultPages, pagesOf(keys)) }
-
-// pagesOf returns the smallest power of two of pages with at most aimPage keys on average.
-func pagesOf(keys uint64) uint32 {
-	if keys == 0 {
-		return 1
-	}
-	return uint32(min(uint64(1)<<bits.Len64((keys-1)/aimPage), MaxPages))
 }
 
 // Grow changes the number of pages that users share, to a power of two up to 2^24, while feeds and
@@ -90,7 +74,7 @@ func pagesOf(keys uint64) uint32 {
 // Errors are an [*InvalidError] of field "pages" (fewer pages than there are; or, with
 // [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [PagesFor] returns for
 // the keys of shared pages), an [*UnavailableError], [ErrClosed], or that of ctx.
-func (r *Recorder) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
+func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
 	err := r.mayGrow(ctx, pages, options)
 	if err == nil {
 		err = r.growTo(ctx, pages, progress)
@@ -102,7 +86,7 @@ func (r *Recorder) Grow(ctx context.Context, pages uint32, progress func(built, 
 }
 
 // mayGrow refuses numbers of pages that are out of range.
-func (r *Recorder) mayGrow(ctx context.Context, pages uint32, options []GrowOption) error {
+func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) error {
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
 		return invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
 	}
@@ -137,7 +121,7 @@ func invalidPages(format string, args ...any) error {
 
 // sharedKeys returns the number of keys on shared pages: as the last round of the scrub found it or,
 // before the first, an estimate from what the ledger has of some pages.
-func (r *Recorder) sharedKeys(ctx context.Context) (uint64, error) {
+func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
 	if l := r.stats.load.Load(); l != nil {
 		return l.keys, nil
 	}
@@ -155,7 +139,7 @@ func (r *Recorder) sharedKeys(ctx context.Context) (uint64, error) {
 }
 
 // growTo takes one step after another, whoever took the one before, until there are as many pages.
-func (r *Recorder) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	select {
 	case r.growth.turn <- struct{}{}:
 		defer func() { <-r.growth.turn }()
@@ -192,7 +176,7 @@ func (r *Recorder) growTo(ctx context.Context, pages uint32, progress func(built
 // build builds the pages of the next layout and switches to it. Writers do not change these pages, so
 // those of users who write meanwhile are rebuilt in a second, shorter pass. What is still stale then
 // is found by its sequence when it is read.
-func (r *Recorder) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
+func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
 	// In case who began it did not get to the end.
 	if err := r.ledger.BeginLayout(ctx, now.Building); err != nil {
 		return err
@@ -210,7 +194,7 @@ func (r *Recorder) build(ctx context.Context, now ledger.Layouts, progress func(
 }
 
 // buildPages rebuilds the pages of a layout where they are not as the ledger has them.
-func (r *Recorder) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	first := r.layout.id.PageIn(pages, 0)
 	for n := uint32(0); n < pages; n += scrubChunk {
 		if err := r.going(ctx); err != nil {
@@ -232,7 +216,7 @@ func (r *Recorder) buildPages(ctx context.Context, pages uint32, progress func(b
 }
 
 // buildSome rebuilds pages where they are not as the ledger has them.
-func (r *Recorder) buildSome(pages []uint32) error {
+func (r *grower) buildSome(pages []uint32) error {
 	found, standings, err := r.peek(pages)
 	if err != nil {
 		return err
@@ -248,17 +232,9 @@ func (r *Recorder) buildSome(pages []uint32) error {
 	return nil
 }
 
-// going returns an error if ctx has ended, or Close was called.
-func (r *Recorder) going(ctx context.Context) error {
-	if r.isClosed() {
-		return ErrClosed
-	}
-	return ctx.Err()
-}
-
 // leaveLayout closes all pages of a layout, and has the ledger forget it once every process has
 // polled since the switch.
-func (r *Recorder) leaveLayout(ctx context.Context, pages uint32) error {
+func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
 	seen := r.elapsed() // the switch was before
 	if err := r.pollSince(ctx, seen); err != nil {
 		return err
@@ -302,7 +278,7 @@ func (r *Recorder) leaveLayout(ctx context.Context, pages uint32) error {
 // StartGrow runs [Recorder.Grow] in the background, until it is done or the Recorder is closed; while
 // ledger or store is unavailable it waits. It reports whether there is anything to do that this
 // Recorder did not do already. Errors are those of Grow.
-func (r *Recorder) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
+func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
 	if err := r.mayGrow(ctx, pages, options); err != nil {
 		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
 	}
@@ -317,7 +293,7 @@ func (r *Recorder) StartGrow(ctx context.Context, pages uint32, options ...GrowO
 }
 
 // growInBackground starts a growth, or gives the one that is under way a larger target.
-func (r *Recorder) growInBackground(pages uint32) (started bool, err error) {
+func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 	g := &r.growth
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -338,7 +314,7 @@ func (r *Recorder) growInBackground(pages uint32) (started bool, err error) {
 }
 
 // growOn grows until there are as many pages as asked for, or the Recorder is closed.
-func (r *Recorder) growOn() {
+func (r *grower) growOn() {
 	g := &r.growth
 	ctx, cancel := context.WithCancel(r.base)
 	defer cancel()
@@ -370,7 +346,7 @@ func (r *Recorder) growOn() {
 }
 
 // grown notes how a try of a growth in the background ended, and reports whether it is done.
-func (r *Recorder) grown(target uint32, err error) bool {
+func (r *grower) grown(target uint32, err error) bool {
 	g := &r.growth
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -382,14 +358,14 @@ func (r *Recorder) grown(target uint32, err error) bool {
 }
 
 // growOnOpen completes a change of the number of pages that some process began.
-func (r *Recorder) growOnOpen() {
+func (r *grower) growOnOpen() {
 	if now := r.layout.now(); now.Building > 0 || now.Leaving > 0 {
 		_, _ = r.growInBackground(max(now.Current, now.Building)) // it was not closed yet
 	}
 }
 
 // Layout asks the ledger how many pages there are. Errors are an [*UnavailableError].
-func (r *Recorder) Layout(ctx context.Context) (Layout, error) {
+func (r *grower) Layout(ctx context.Context) (Layout, error) {
 	now, err := r.ledger.Layouts(ctx)
 	if err != nil {
 		return Layout{}, unavailable("ledger", err)
@@ -410,45 +386,4 @@ func (r *Recorder) Layout(ctx context.Context) (Layout, error) {
 		l.KeysPerPage, l.Due = float64(load.keys)/float64(load.pages), load.due()
 	}
 	return l, nil
-}
-
-// load is what a round of the scrub finds on the pages that users share.
-type load struct {
-	pages int
-	keys  uint64
-}
-
-// weigh adds a page, unless it is a dedicated one.
-func (r *Recorder) weigh(l *load, pages *census, page uint32, st favfilter.Standing) {
-	switch {
-	case !pages.isShared(page):
-		return
-	case st.Missing && r.sequences.of(page).known.Load() == 0: // nobody has done anything
-	case st.Missing, st.Damage != nil, isClosed(st.Header):
-		return // it is about to be rebuilt
-	}
-	l.pages++
-	l.keys += uint64(st.Header.Count)
-}
-
-// due returns how many pages there should be, a power of two; 0 if there are enough.
-func (l load) due() uint32 {
-	if l.pages == 0 || l.keys <= uint64(l.pages)*DuePage {
-		return 0
-	}
-	right := pagesOf(l.keys)
-	if int(right) <= l.pages {
-		return 0
-	}
-	return right
-}
-
-// noteLoad keeps what a whole round has found, and logs once that there are too few pages.
-func (r *Recorder) noteLoad(l load) {
-	before := r.stats.load.Swap(&l)
-	due := l.due()
-	if due > 0 && (before == nil || before.due() == 0) {
-		r.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
-			"pages", l.pages, "keys_per_page", l.keys/uint64(l.pages), "reshape_to", due)
-	}
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // lane holds the steps to a page that needs more than one call of the store, in the order of their
-// transactions. It exists only while there are steps; [Recorder.mu] guards it.
+// transactions. It exists only while there are steps; [committer.mu] guards it.
 type lane struct {
 	steps []*step
 	rows  int // of the waiting steps and the one in progress
@@ -41,8 +41,8 @@ type step struct {
 // rows returns the number of rows that s counts as.
 func (s *step) rows() int { return max(1, len(s.change.Added)+len(s.change.Removed)) }
 
-// enter appends the step to its lane. The caller holds [Recorder.mu].
-func (r *Recorder) enter(s *step) {
+// enter appends the step to its lane. The caller holds [committer.mu].
+func (r *committer) enter(s *step) {
 	l := r.lanes[s.change.Page]
 	l.steps = append(l.steps, s)
 	l.rows += s.rows()
@@ -51,7 +51,7 @@ func (r *Recorder) enter(s *step) {
 
 // joinLanes appends a group's changes of pages with a lane to these lanes. It returns the steps,
 // and the changes of the other pages.
-func (r *Recorder) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
+func (r *committer) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.lanes) == 0 {
@@ -71,7 +71,7 @@ func (r *Recorder) joinLanes(ctx context.Context, g *group) (others []ledger.Pag
 }
 
 // runLane carries out the steps to a page until there are none left.
-func (r *Recorder) runLane(page uint32) {
+func (r *committer) runLane(page uint32) {
 	for {
 		r.mu.Lock()
 		l := r.lanes[page]
@@ -99,7 +99,7 @@ func (r *Recorder) runLane(page uint32) {
 // carryInTime is carry within the time that a rebuild of the page may take, even if the step's
 // writers have been answered by then. If the step were skipped, the next one would need a rebuild
 // again.
-func (r *Recorder) carryInTime(s *step) error {
+func (r *committer) carryInTime(s *step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), largeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, func() { // nobody waits any more, except Close
@@ -114,7 +114,7 @@ func (r *Recorder) carryInTime(s *step) error {
 }
 
 // carry brings a page to the sequence of the step's transaction.
-func (r *Recorder) carry(ctx context.Context, s *step) error {
+func (r *committer) carry(ctx context.Context, s *step) error {
 	page := s.change.Page
 	if s.repair == nil {
 		repairs, failed := r.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.toRebuild)
@@ -167,7 +167,7 @@ func newTracking() tracking {
 
 // track notes which writes wait for the steps, and returns the writes that wait for none. No step
 // ends before the group has passed.
-func (r *Recorder) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
+func (r *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
 	g.failed, g.end = failed, end
 	if len(steps) == 0 {
 		end()
@@ -198,7 +198,7 @@ func (r *Recorder) track(g *group, steps []*step, failed map[uint32]error, end c
 
 // landed notes that the step to a page has ended. It returns the writes that waited for no other
 // page.
-func (g *group) landed(r *Recorder, page uint32, err error) (settled []*write) {
+func (g *group) landed(r *committer, page uint32, err error) (settled []*write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err != nil {
@@ -220,7 +220,7 @@ func (g *group) landed(r *Recorder, page uint32, err error) (settled []*write) {
 
 // expire answers the writes of a group that still wait for pages. The pages' steps continue in
 // their lanes.
-func (r *Recorder) expire(g *group) {
+func (r *committer) expire(g *group) {
 	cause := fmt.Errorf("a page does not stand after %v: %w", pageTimeout, context.DeadlineExceeded)
 	var settled []*write
 	for _, p := range g.receipt.Pages {
@@ -236,7 +236,7 @@ func (r *Recorder) expire(g *group) {
 }
 
 // congested reports whether too many rows already wait for a page of the changes.
-func (r *Recorder) congested(changes []ledger.Change) bool {
+func (r *committer) congested(changes []ledger.Change) bool {
 	all := r.laneRows.Load()
 	if all == 0 {
 		return false

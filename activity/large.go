@@ -27,7 +27,7 @@ func patience(large bool) time.Duration {
 
 // allKeys reads all rows of a page without their times. Rows of one user and kind come in one run,
 // or in a large page in several.
-func (r *Recorder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.Standing, error) {
+func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.Standing, error) {
 	rows, s, err := r.ledger.Keys(ctx, number)
 	if !errors.Is(err, ledger.ErrLargePage) {
 		return rows, s, err
@@ -47,7 +47,7 @@ func (r *Recorder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, le
 
 // largeWork starts background work on a large page, and reports whether it did. Only one such work
 // runs at a time, and idleShare times its duration passes before the next.
-func (r *Recorder) largeWork(do func(ctx context.Context)) bool {
+func (r *scrubber) largeWork(do func(ctx context.Context)) bool {
 	if !r.largeWorks.CompareAndSwap(false, true) {
 		return false
 	}
@@ -63,17 +63,4 @@ func (r *Recorder) largeWork(do func(ctx context.Context)) bool {
 		r.largeWorks.Store(false)
 	}
 	return begun
-}
-
-// whileOpen returns a context that ends after the limit, or when the Recorder is closed.
-func (r *Recorder) whileOpen(limit time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(r.base, limit)
-	go func() {
-		select {
-		case <-r.closed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }

@@ -103,3 +103,24 @@ func (l *lifecycle) Close() {
 	l.ended.Wait()
 	l.stop() // nobody waits for the rest
 }
+
+// whileOpen returns a context that ends after the limit, or when Close is called.
+func (l *lifecycle) whileOpen(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(l.base, limit)
+	go func() {
+		select {
+		case <-l.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// going returns an error if ctx has ended, or Close was called.
+func (l *lifecycle) going(ctx context.Context) error {
+	if l.isClosed() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}

@@ -82,9 +82,12 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	}
 	p := &Plain{
 		reader: reader{
-			lifecycle: newLifecycle(ctx), store: c.Store, kinds: common.Kinds, now: c.Now, log: common.Logger,
-			rate:    common.FalsePositiveRate,
-			keyRate: common.FalsePositiveRate / float64(common.Kinds.lookups()),
+			storage: &storage{
+				lifecycle: newLifecycle(ctx), store: c.Store, now: c.Now, log: common.Logger, survey: newSurvey(),
+				keyRate: common.FalsePositiveRate / float64(common.Kinds.lookups()),
+			},
+			kinds: common.Kinds,
+			rate:  common.FalsePositiveRate,
 		},
 		persist: common.Persist,
 	}
@@ -94,7 +97,6 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	if err := p.openFilter(ctx, c); err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
-	p.survey = newSurvey()
 	if err := p.openWindows(nil); err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}

@@ -88,12 +88,12 @@ func (l *largePages) forget(page uint32, known *favfilter.Header) {
 }
 
 // isLarge reports whether the page is known to be too large to be read for each feed.
-func (r *Recorder) isLarge(page uint32) bool {
+func (r *rebuilder) isLarge(page uint32) bool {
 	return page >= ledger.DedicatedPages && r.large.of(page) != nil
 }
 
 // noteSize remembers a large page. It ignores shared pages: users who make these large leave them.
-func (r *Recorder) noteSize(page uint32, h favfilter.Header) {
+func (r *rebuilder) noteSize(page uint32, h favfilter.Header) {
 	if page >= ledger.DedicatedPages {
 		r.large.note(page, h, r.largePage)
 	}

@@ -12,30 +12,36 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// reader is what a [Recorder] and a [Plain] have in common: a filter in a store, and the means to
-// read it.
-type reader struct {
+// storage is a filter in a store: how it is read, what was counted and observed. A [Recorder] and a
+// [Plain] have one each.
+type storage struct {
 	*lifecycle
 
 	store    favfilter.Store
-	kinds    *Kinds
 	identity favfilter.Identity // of the pages
-	seen     *seen.Windows      // of kinds with a window
-	rate     float64            // false-positive rate of a candidate
-	keyRate  float64            // of one key
+	keyRate  float64            // false-positive rate of one key
 	now      func() time.Time
 	log      *slog.Logger
 
 	stats     counters
 	survey    survey
-	searches  sync.Pool   // of *Search
 	storeDown atomic.Bool // the last call to the store failed
 	unread    episode     // pages cannot be read
 }
 
+// reader is what a [Recorder] and a [Plain] read activities with.
+type reader struct {
+	*storage
+
+	kinds    *Kinds
+	seen     *seen.Windows // of kinds with a window
+	rate     float64       // false-positive rate of a candidate
+	searches sync.Pool     // of *Search
+}
+
 // Pages returns the number of pages that the filter was created with. For the current number, see
 // [Recorder.Layout].
-func (r *reader) Pages() uint32 { return r.identity.Pages }
+func (r *storage) Pages() uint32 { return r.identity.Pages }
 
 // FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
 // configured.
@@ -45,10 +51,10 @@ func (r *reader) FalsePositiveRate() float64 { return r.rate }
 func (r *reader) Kinds() *Kinds { return r.kinds }
 
 // Now returns the time by which activities are recorded and end.
-func (r *reader) Now() time.Time { return r.now() }
+func (r *storage) Now() time.Time { return r.now() }
 
 // slotOf returns the number of the hash slot of the store that has all pages and windows of a user.
-func (r *reader) slotOf(hash uint64) uint32 {
+func (r *storage) slotOf(hash uint64) uint32 {
 	return ledger.Identity{Pages: r.identity.Pages}.Slot(hash)
 }
 
@@ -61,12 +67,12 @@ func (r *reader) check(a Activity, at time.Time) error {
 }
 
 // load is Store.Load within loadTimeout. If the store fails, every element is zero.
-func (r *reader) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (r *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return r.loadWithin(ctx, loadTimeout, ids)
 }
 
 // loadWithin is load with another time limit.
-func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (r *storage) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -85,7 +91,7 @@ func (r *reader) loadWithin(ctx context.Context, limit time.Duration, ids []favf
 }
 
 // loadWhole reads one page with its collision bitmap.
-func (r *reader) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
+func (r *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	loaded, err := r.store.LoadWhole(limited, []favfilter.PageID{id})
@@ -100,7 +106,7 @@ func (r *reader) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.
 }
 
 // noteStore notes whether the last call to the store failed. It logs when failures begin and end.
-func (r *reader) noteStore(ctx context.Context, err error) {
+func (r *storage) noteStore(ctx context.Context, err error) {
 	r.storeDown.Store(err != nil)
 	switch {
 	case err != nil && r.unread.failed(r.elapsed()):

@@ -10,7 +10,7 @@ import (
 )
 
 // StalenessBound returns the bound of the [Config]; 0 if every View asks the ledger first.
-func (r *Recorder) StalenessBound() time.Duration { return r.follow.bound }
+func (r *poller) StalenessBound() time.Duration { return r.follow.bound }
 
 // ErrBehind reports that the ledger answers, but its changes are not read within the staleness
 // bound. Either polls fail, or a poll reads every page after its connection was lost. Feeds are

@@ -38,6 +38,22 @@ type rebuilds struct {
 	told    func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
 }
 
+// rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store did
+// not take, and those that feeds have read.
+type rebuilder struct {
+	*poller
+
+	kinds     *Kinds // of this process
+	declared  declared
+	ownPage   int    // a user with more keys gets a dedicated page
+	largePage uint32 // pages of at least this many bytes are probed
+	large     largePages
+	images    images
+	cache     *cache // nil: no cache
+	rebuilds  rebuilds
+	heavy     func(hash uint64) // called for a user with too many keys for a shared page
+}
+
 // flight is one rebuild of one page. Its results may be read once done is closed.
 type flight struct {
 	done chan struct{}
@@ -100,7 +116,7 @@ func (b *rebuilds) forgive() {
 }
 
 // inParts reports whether the page is known to be too large to be read at once.
-func (r *Recorder) inParts(number uint32) bool {
+func (r *rebuilder) inParts(number uint32) bool {
 	r.rebuilds.mu.Lock()
 	defer r.rebuilds.mu.Unlock()
 	return r.rebuilds.failed[number].slow || r.isLarge(number)
@@ -120,7 +136,7 @@ func newRebuilds(told func(reason string, took time.Duration, err error)) rebuil
 // rebuild rebuilds the page from the ledger and writes it to the store. The flight that it returns
 // has a page with at least the sequence want. If most or more flights are in progress, rebuild
 // refuses to start another.
-func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
+func (r *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
 	for {
 		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
 		if err != nil {
@@ -148,7 +164,7 @@ func (r *Recorder) rebuild(ctx context.Context, number uint32, want uint64, reas
 }
 
 // board joins the flight of the page, or starts one.
-func (r *Recorder) board(number uint32, reason string, most int) (f *flight, joined bool, err error) {
+func (r *rebuilder) board(number uint32, reason string, most int) (f *flight, joined bool, err error) {
 	r.rebuilds.mu.Lock()
 	defer r.rebuilds.mu.Unlock()
 	if r.rebuilds.closed {
@@ -180,7 +196,7 @@ func (b *rebuilds) close() {
 
 // fly rebuilds the page. If the page turns out to be large, fly gives up its slot and continues in
 // one for large pages.
-func (r *Recorder) fly(f *flight, number uint32, reason string) {
+func (r *rebuilder) fly(f *flight, number uint32, reason string) {
 	large := r.inParts(number)
 	var start time.Time
 	if !large {
@@ -203,7 +219,7 @@ func (r *Recorder) fly(f *flight, number uint32, reason string) {
 }
 
 // flyIn waits for a slot and rebuilds the page in it. It returns when the rebuild started.
-func (r *Recorder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
+func (r *rebuilder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
 	slots <- struct{}{}
 	defer func() { <-slots }()
 	ctx, cancel := context.WithTimeout(r.base, limit)
@@ -221,7 +237,7 @@ func tookSince(start time.Time) slog.Attr {
 // remakePage is the only repair of pages. It reads the page in the store first, and the ledger
 // after it. So the image has all that the page had. It may replace a page of the same sequence, or
 // of a sequence that the ledger never gave out.
-func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
+func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := r.layout.pageID(number)
 	var seen favfilter.Version
 	loaded, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id})
@@ -234,7 +250,7 @@ func (r *Recorder) remakePage(ctx context.Context, number uint32, f *flight, lar
 	}
 	r.sequences.of(number).learn(keys.standing.Sequence)
 	for _, hash := range keys.heavy {
-		r.leave(hash) //nolint:contextcheck // continues in the background
+		r.heavy(hash)
 	}
 	f.page, err = r.imageOf(number, keys.hashes, keys.standing)
 	if err != nil {
@@ -267,7 +283,7 @@ type pageKeys struct {
 
 // readKeys reads the keys of a page at once, or in parts if it is large, which bounds the memory
 // for rows.
-func (r *Recorder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
+func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
 	users := make(map[uint64]int) // rows of each user, if some user may have too many
 	each := func(rows []ledger.Row) error {
 		hashes, err := r.hashes(ctx, rows)
@@ -300,7 +316,7 @@ func (r *Recorder) readKeys(ctx context.Context, number uint32, large bool) (key
 }
 
 // imageOf builds the page of the given keys.
-func (r *Recorder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
+func (r *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
 	keys := 0
 	for _, hashes := range parts {
 		keys += len(hashes)
@@ -335,24 +351,24 @@ func (r *Recorder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Sta
 	}
 }
 
-func (r *Recorder) shapeFor(keys int) (favfilter.Shape, error) {
+func (r *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
 	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, r.keyRate)
 }
 
 // overfull reports whether the page's false-positive rate is too high.
-func (r *Recorder) overfull(h favfilter.Header) bool {
+func (r *rebuilder) overfull(h favfilter.Header) bool {
 	return h.Set > h.Shape.Limit(r.keyRate)
 }
 
 // oversized reports whether the page is shrinkFactor times larger than it needs to be.
-func (r *Recorder) oversized(h favfilter.Header) bool {
+func (r *rebuilder) oversized(h favfilter.Header) bool {
 	fit, err := r.shapeFor(int(h.Count))
 	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
 }
 
 // remake rebuilds the page for a writer. It fails if the store does not take the page. If nobody is
 // on the page any more, remake closes it, so that nobody takes what is there for current.
-func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
+func (r *rebuilder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
 	f, err := r.rebuild(ctx, number, want, reason, math.MaxInt) // writers are bounded elsewhere
 	if errors.Is(err, ledger.ErrGone) {
 		return r.closePage(ctx, number)
@@ -364,7 +380,7 @@ func (r *Recorder) remake(ctx context.Context, number uint32, want uint64, reaso
 }
 
 // hashes returns the hashes of the rows' keys. Rows of an undeclared kind have no key.
-func (r *Recorder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
+func (r *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
 	kinds, err := r.rowKinds(ctx, rows)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -170,47 +169,13 @@ const (
 // Writes of concurrent callers share ledger transactions. A Recorder is safe for concurrent use.
 type Recorder struct {
 	reader
+	*grower // and all parts below it, see docs/ARCHITECTURE.md
+	*committer
 
-	ledger  Ledger
-	replica favfilter.Store // nil: none
-	persist func(context.Context) error
-
-	sequences *sequences
-	layout    *layout
-	leavers   *leavers
-	growth    growth
-	ownPage   int // a user with more keys gets a dedicated page
-
-	largePage uint32 // pages of at least this many bytes are probed
-	large     largePages
-	follow    follower
-	declared  declared
-	images    images
-	cache     *cache // nil: no cache
-	asked     asked
-	waiting   atomic.Int64 // number of writes
-	queue     chan *write
-	settling  chan struct{} // one element for each group in flight to the store
-	turns     chan struct{} // one element for each page in repair for a write
-	laneRows  atomic.Int64  // sum over all lanes
-	rebuilds  rebuilds
-	tidying   tidying
-	// largeWorks is set while the background work compares or tidies a large page.
-	largeWorks atomic.Bool
-	scrubPace  *scrubPace // nil for a passive Recorder
-	// bulked holds the numbers of the pages that a Bulk is working on. The scrub and the sweep skip
-	// these pages.
-	bulked sync.Map
-
-	unrepaired   episode      // pages cannot be repaired
-	uncopied     episode      // replicas cannot be read
-	replicaAfter atomic.Int64 // when replicas are read again, as elapsed
-
-	mu sync.Mutex
-	// tail has, for each page, the channel of the last group in flight to it. The channel is closed
-	// when the group has arrived.
-	tail  map[uint32]chan struct{}
-	lanes map[uint32]*lane // of pages whose changes need more than one call of the store
+	replica      favfilter.Store // nil: none
+	uncopied     episode         // replicas cannot be read
+	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
+	persist      func(context.Context) error
 }
 
 // Open returns a Recorder for the ledger and the store. It reads the sequence of every page from
@@ -252,38 +217,22 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	id := c.Ledger.Identity()
+	s := &storage{
+		lifecycle: newLifecycle(ctx),
+		store:     c.Store,
+		identity:  favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		keyRate:   c.FalsePositiveRate / float64(c.Kinds.lookups()),
+		now:       c.Now,
+		log:       c.Logger,
+		survey:    newSurvey(),
+	}
+	a := c.newApplier(s, id)
 	r := &Recorder{
-		reader: reader{
-			lifecycle: newLifecycle(ctx),
-			store:     c.Store,
-			kinds:     c.Kinds,
-			identity:  favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
-			rate:      c.FalsePositiveRate,
-			keyRate:   c.FalsePositiveRate / float64(c.Kinds.lookups()),
-			now:       c.Now,
-			log:       c.Logger,
-			survey:    newSurvey(),
-		},
-		ledger:    c.Ledger,
+		reader:    reader{storage: s, kinds: c.Kinds, rate: c.FalsePositiveRate},
+		grower:    &grower{scrubber: &scrubber{applier: a}, growth: growth{turn: make(chan struct{}, 1)}},
+		committer: newCommitter(a),
 		replica:   c.Replica,
 		persist:   c.Persist,
-		sequences: newSequences(id.Pages),
-		layout:    newLayout(id.Pages),
-		leavers:   newLeavers(),
-		growth:    growth{turn: make(chan struct{}, 1)},
-		ownPage:   c.OwnPage,
-
-		largePage: largePage,
-		follow:    follower{bound: max(0, c.StalenessBound)},
-		images:    newImages(),
-		cache:     newCache(c.PageCache, c.delays()),
-		queue:     make(chan *write),
-		settling:  make(chan struct{}, maxSettling),
-		turns:     make(chan struct{}, maxTurns),
-		rebuilds:  newRebuilds(c.OnRebuild),
-		tidying:   newTidying(),
-		tail:      make(map[uint32]chan struct{}),
-		lanes:     make(map[uint32]*lane),
 	}
 	if r.now == nil {
 		r.now = r.ledgerTime
@@ -293,6 +242,29 @@ func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
 	}
 	r.ended.Go(r.commitLoop)
 	return r, nil
+}
+
+// newApplier returns the parts from the poller to the applier. Each calls only those below it.
+func (c *Config) newApplier(s *storage, id ledger.Identity) *applier {
+	a := &applier{leavers: newLeavers(), tidying: newTidying()}
+	a.rebuilder = &rebuilder{
+		poller: &poller{
+			storage:   s,
+			ledger:    c.Ledger,
+			sequences: newSequences(id.Pages),
+			layout:    newLayout(id.Pages),
+			follow:    follower{bound: max(0, c.StalenessBound)},
+		},
+		kinds:     c.Kinds,
+		ownPage:   c.OwnPage,
+		largePage: largePage,
+		images:    newImages(),
+		cache:     newCache(c.PageCache, c.delays()),
+		rebuilds:  newRebuilds(c.OnRebuild),
+		heavy:     a.leave,
+	}
+	a.recovered = a.rebuilds.forgive
+	return a
 }
 
 // learnAll declares the kinds to the ledger, and reads the ledger's state of all pages.

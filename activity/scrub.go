@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -39,6 +41,20 @@ const (
 	// maxWatched bounds the pages that are checked after a poll. A scrub checks the rest.
 	maxWatched = 512
 )
+
+// scrubber looks for pages that are not as the ledger has them, and rebuilds them.
+type scrubber struct {
+	*applier
+
+	scrubPace *scrubPace // nil for a passive Recorder
+	asked     asked
+	// bulked holds the numbers of the pages that a Bulk is working on. The scrub and the sweep skip
+	// these pages.
+	bulked     sync.Map
+	unrepaired episode // pages cannot be repaired
+	// largeWorks is set while the background work compares or tidies a large page.
+	largeWorks atomic.Bool
+}
 
 // scrub is the state of the goroutine that scrubs.
 type scrub struct {
@@ -75,7 +91,7 @@ func newScrubPace(rate int) *scrubPace {
 
 // SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
 // safe for concurrent use. On a passive Recorder it is a no-op.
-func (r *Recorder) SetScrubRate(rate int) error {
+func (r *scrubber) SetScrubRate(rate int) error {
 	if rate < 1 || rate > 100_000 {
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
 	}
@@ -93,7 +109,7 @@ func (r *Recorder) SetScrubRate(rate int) error {
 // scrubLoop compares the headers of all pages with the ledger, round after round, at a rate that
 // may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
 // start at random pages, so that they seldom compare the same one.
-func (r *Recorder) scrubLoop() {
+func (r *scrubber) scrubLoop() {
 	s := scrub{missed: 1, pages: r.layout.census()}
 	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
@@ -125,7 +141,7 @@ func (r *Recorder) scrubLoop() {
 }
 
 // askEpoch starts a hurried round if the store may have lost writes.
-func (r *Recorder) askEpoch(s *scrub) {
+func (r *scrubber) askEpoch(s *scrub) {
 	if time.Since(s.asked) < epochInterval {
 		return
 	}
@@ -154,7 +170,7 @@ func (r *Recorder) askEpoch(s *scrub) {
 }
 
 // noteRepair logs the first failure and the first success of repairs, as noteStore does.
-func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, err error) {
+func (r *scrubber) noteRepair(ctx context.Context, page uint32, reason string, err error) {
 	switch {
 	case r.isClosed():
 	case err != nil && r.unrepaired.failed(r.elapsed()):
@@ -165,7 +181,7 @@ func (r *Recorder) noteRepair(ctx context.Context, page uint32, reason string, e
 }
 
 // scrubStep compares the next pages, and returns their number.
-func (r *Recorder) scrubStep(s *scrub) int {
+func (r *scrubber) scrubStep(s *scrub) int {
 	if now := r.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
 		s.pages, s.next = now, 0 // a round of other shared pages begins again
 		s.missed, s.unrepaired, s.load = 0, 0, load{}
@@ -200,7 +216,7 @@ func (r *Recorder) scrubStep(s *scrub) int {
 }
 
 // endRound is called after the last page of a round.
-func (r *Recorder) endRound(s *scrub) {
+func (r *scrubber) endRound(s *scrub) {
 	r.survey.keep(r.layout.census())
 	if s.missed == 0 && s.unrepaired == 0 {
 		r.images.Clear() // the store is up, and its pages are repaired
@@ -228,13 +244,13 @@ type misfit struct {
 
 // inspect reads the headers of pages. It returns those that have to be rebuilt, and the state of
 // each; nothing if the store does not answer.
-func (r *Recorder) inspect(pages []uint32) (found []misfit, standings []favfilter.Standing) {
+func (r *scrubber) inspect(pages []uint32) (found []misfit, standings []favfilter.Standing) {
 	found, standings, _ = r.peek(pages) // the next reader of pages reports the error
 	return found, standings
 }
 
 // peek is inspect with the error of the store.
-func (r *Recorder) peek(pages []uint32) (found []misfit, standings []favfilter.Standing, err error) {
+func (r *scrubber) peek(pages []uint32) (found []misfit, standings []favfilter.Standing, err error) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	ids := make([]favfilter.PageID, len(pages))
@@ -284,7 +300,7 @@ func (r *Recorder) peek(pages []uint32) (found []misfit, standings []favfilter.S
 // repair rebuilds the pages found, in random order, and returns how many it did not. A rebuild that
 // takes longer than patience continues in the background. After borne failures of the store, repair
 // starts no further rebuild.
-func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (failed int) {
+func (r *scrubber) repair(found []misfit, patience time.Duration, borne int) (failed int) {
 	var group errgroup.Group
 	var repaired, refused atomic.Int64
 	for _, m := range found {
@@ -318,7 +334,7 @@ func (r *Recorder) repair(found []misfit, patience time.Duration, borne int) (fa
 }
 
 // mendMisfit rebuilds the page of a misfit.
-func (r *Recorder) mendMisfit(ctx context.Context, m misfit) error {
+func (r *scrubber) mendMisfit(ctx context.Context, m misfit) error {
 	// No sequence reveals the fault, so a newer page may have it, too.
 	if m.reason == reasonCorrupt {
 		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
@@ -326,39 +342,9 @@ func (r *Recorder) mendMisfit(ctx context.Context, m misfit) error {
 	return r.remake(ctx, m.page, m.want, m.reason)
 }
 
-// Reasons why a page must not be used.
-const (
-	reasonDamaged = "damaged"
-	reasonForeign = "foreign"
-	// reasonClosed is that of a page that says that nobody is on it any more.
-	reasonClosed = "closed"
-)
-
-// damageReason tells a damaged page from one of another format version, which another version of
-// this program has written. The latter is expected: after an upgrade every page is one.
-func damageReason(damage error) string {
-	if errors.Is(damage, favfilter.ErrFormat) {
-		return reasonForeign
-	}
-	return reasonDamaged
-}
-
-// watch notes pages that other processes changed, to check later that the changes arrived.
-func (r *Recorder) watch(changed []uint32) {
-	f := &r.follow
-	pages := r.layout.census()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, page := range changed {
-		if len(f.changed) < maxWatched && pages.has(page) {
-			f.changed = append(f.changed, page)
-		}
-	}
-}
-
 // sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
 // it. Its writer died in between, or cannot reach the store.
-func (r *Recorder) sweep() {
+func (r *scrubber) sweep() {
 	f := &r.follow
 	f.mu.Lock()
 	due := f.due
@@ -371,4 +357,36 @@ func (r *Recorder) sweep() {
 		found = append(found, some...)
 	}
 	r.repair(found, repairPatience, borneRepairs)
+}
+
+// repairTries is how often Repair rebuilds a page that was changed during each rebuild.
+const repairTries = 32
+
+// Repair rebuilds a page that lacks keys of the ledger although its sequence is current. Errors are
+// an [*UnavailableError], that of ctx, or that the page was changed too often during the rebuilds.
+func (r *scrubber) Repair(ctx context.Context, at PageAt) error {
+	if err := r.putInPlace(ctx, at, "sampled"); err != nil {
+		return fmt.Errorf("repair page %d: %w", at.Page, err)
+	}
+	return nil
+}
+
+// putInPlace rebuilds a page, and unlike other rebuilds does not accept a newer page in its place:
+// a write to a page that lacks keys makes a newer page that lacks them, too.
+func (r *scrubber) putInPlace(ctx context.Context, at PageAt, reason string) error {
+	defer r.cache.forgetPage(r.layout.pageID(at.Page)) // not before, or a View might cache it again
+	for range repairTries {
+		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
+		switch {
+		case errors.Is(err, ledger.ErrGone):
+			return nil
+		case err != nil:
+			return err
+		case f.storeErr != nil:
+			return unavailable("pages", f.storeErr)
+		case f.placed:
+			return nil
+		}
+	}
+	return fmt.Errorf("it was changed %d times meanwhile", repairTries)
 }

@@ -47,7 +47,7 @@ type asked struct {
 //
 // ScrubNow returns the progress at the end, also with an error. The error is an [*InvalidError] of
 // field "rate", [ErrClosed], or that of ctx.
-func (r *Recorder) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+func (r *scrubber) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if err := r.mayScrub(rate); err != nil {
 		return ScrubProgress{}, err
 	}
@@ -58,7 +58,7 @@ func (r *Recorder) ScrubNow(ctx context.Context, rate int, progress func(ScrubPr
 }
 
 // scrubRound is ScrubNow with a rate that was checked.
-func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if rate == 0 {
 		rate = askedRate
 	}
@@ -94,7 +94,7 @@ func (r *Recorder) scrubRound(ctx context.Context, rate int, progress func(Scrub
 }
 
 // mayScrub checks the rate, and that the Recorder is not closed.
-func (r *Recorder) mayScrub(rate int) error {
+func (r *scrubber) mayScrub(rate int) error {
 	switch {
 	case rate < 0 || rate > MaxScrubRate:
 		return &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
@@ -106,7 +106,7 @@ func (r *Recorder) mayScrub(rate int) error {
 }
 
 // scrubSome compares pages, and rebuilds those at fault.
-func (r *Recorder) scrubSome(pages []uint32, p *ScrubProgress) {
+func (r *scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
 	found, standings := r.inspect(pages)
 	unasked := len(pages) - len(standings) // all, if the store does not answer
 	for i := range standings {
@@ -130,7 +130,7 @@ func (p ScrubProgress) clone() ScrubProgress {
 // StartScrub runs [Recorder.ScrubNow] in the background. It reports whether it started: it does not
 // if an earlier one that was started this way is still running. Errors are an [*InvalidError] of
 // field "rate", or [ErrClosed].
-func (r *Recorder) StartScrub(rate int) (started bool, err error) {
+func (r *scrubber) StartScrub(rate int) (started bool, err error) {
 	if err := r.mayScrub(rate); err != nil {
 		return false, err
 	}
@@ -155,7 +155,7 @@ func (r *Recorder) StartScrub(rate int) (started bool, err error) {
 	return true, nil
 }
 
-func (r *Recorder) noteScrub(p ScrubProgress) {
+func (r *scrubber) noteScrub(p ScrubProgress) {
 	r.asked.mu.Lock()
 	defer r.asked.mu.Unlock()
 	r.asked.last = p
@@ -163,7 +163,7 @@ func (r *Recorder) noteScrub(p ScrubProgress) {
 
 // ScrubStatus returns the progress of the latest scrub by [Recorder.StartScrub]; the zero value if
 // there was none.
-func (r *Recorder) ScrubStatus() ScrubProgress {
+func (r *scrubber) ScrubStatus() ScrubProgress {
 	r.asked.mu.Lock()
 	defer r.asked.mu.Unlock()
 	return r.asked.last.clone()

@@ -208,7 +208,7 @@ func (s *survey) keep(pages *census) {
 }
 
 // glanced stores the observed state of a page.
-func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, behind uint64) {
+func (r *storage) glanced(page uint32, state PageState, st favfilter.Standing, behind uint64) {
 	r.survey.put(page, newGlance(state, st, time.Since(r.opened)), behind)
 }
 
@@ -216,7 +216,7 @@ func (r *Recorder) glanced(page uint32, state PageState, st favfilter.Standing, 
 // ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
 // a page. It may run while pages are observed: each page is yielded as of some moment, and pages
 // that are added or removed meanwhile may be missing.
-func (r *Recorder) Survey() iter.Seq[SurveyedPage] {
+func (r *scrubber) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		now := time.Since(r.opened)
 		pages := r.layout.census()
@@ -268,7 +268,7 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 }
 
 // SurveyTotals returns sums over all pages as last observed.
-func (r *Recorder) SurveyTotals() SurveyTotals {
+func (r *scrubber) SurveyTotals() SurveyTotals {
 	t, pages := r.survey.sums(), r.layout.census()
 	t.Pages, t.Own = pages.len(), len(pages.dedicated)
 	return t

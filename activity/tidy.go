@@ -61,7 +61,7 @@ func (d *tidying) next() (page uint32, ok bool) {
 
 // tidyLoop rebuilds these pages, one at a time, with pauses. Until then, removed keys are reported
 // a little more often.
-func (r *Recorder) tidyLoop() {
+func (r *scrubber) tidyLoop() {
 	for {
 		select {
 		case <-r.tidying.more:
@@ -74,7 +74,7 @@ func (r *Recorder) tidyLoop() {
 }
 
 // tidyNext tidies one page, and reports whether to go on.
-func (r *Recorder) tidyNext() bool {
+func (r *scrubber) tidyNext() bool {
 	page, ok := r.tidying.next()
 	if !ok {
 		return false
@@ -96,7 +96,7 @@ func (r *Recorder) tidyNext() bool {
 
 // tidy rebuilds a page. It returns false if ledger or store is down, or if another large page is in
 // progress.
-func (r *Recorder) tidy(page uint32) bool {
+func (r *scrubber) tidy(page uint32) bool {
 	if r.inParts(page) { // other pages would have to wait for it
 		begun := r.largeWork(func(ctx context.Context) { r.tidyWithin(ctx, page) })
 		if !begun {
@@ -109,7 +109,7 @@ func (r *Recorder) tidy(page uint32) bool {
 	return r.tidyWithin(ctx, page)
 }
 
-func (r *Recorder) tidyWithin(ctx context.Context, page uint32) bool {
+func (r *scrubber) tidyWithin(ctx context.Context, page uint32) bool {
 	f, err := r.rebuild(ctx, page, 0, "residue", math.MaxInt)
 	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
 		return true

@@ -11,7 +11,7 @@ import (
 
 // verify compares the keys of one page with the ledger and rebuilds the page, to repair what a
 // header cannot reveal: flipped bits and collision bits. The scrub does not wait for a large page.
-func (r *Recorder) verify(page uint32) {
+func (r *scrubber) verify(page uint32) {
 	large := r.inParts(page)
 	if !large {
 		ctx, cancel := context.WithTimeout(r.base, pageTimeout)
@@ -24,7 +24,7 @@ func (r *Recorder) verify(page uint32) {
 }
 
 // verifyWithin returns why the page could not be compared. A later round tries again.
-func (r *Recorder) verifyWithin(ctx context.Context, page uint32, large bool) error {
+func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) error {
 	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.layout.pageID(page)})
 	if err != nil {
 		return err

@@ -248,61 +248,6 @@ func (r *Recorder) current(ctx context.Context, at position, want uint64, l favf
 	return f.page, nil
 }
 
-// standing returns l as [favfilter.Store.Peek] would have returned it.
-func standing(l favfilter.Loaded) favfilter.Standing {
-	if l.Page == nil {
-		return favfilter.Standing{Missing: l.Damage == nil, Damage: l.Damage}
-	}
-	return favfilter.Standing{Header: l.Page.Header()}
-}
-
-// fault returns why a page in the state st must not be used where at least the sequence want is
-// required. "" means that the page may be used.
-func (r *Recorder) fault(ctx context.Context, number uint32, want uint64, st favfilter.Standing) string {
-	h := st.Header
-	switch {
-	case st.Damage != nil:
-		reason := damageReason(st.Damage)
-		if reason == reasonDamaged {
-			r.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
-		}
-		return reason
-	case st.Missing:
-		return "missing"
-	case h.Identity != r.identity || h.Number != r.layout.slot(number):
-		return reasonForeign
-	case isClosed(h):
-		return reasonClosed
-	case h.Sequence < want:
-		return "behind"
-	case r.ahead(ctx, number, h.Sequence):
-		return "ahead"
-	default:
-		return ""
-	}
-}
-
-// ahead reports whether the page has a sequence that the ledger never gave out, as after a restore
-// of the ledger from a backup. If the ledger cannot be asked, the page counts as valid.
-func (r *Recorder) ahead(ctx context.Context, number uint32, sequence uint64) bool {
-	if sequence <= r.sequences.of(number).known.Load() {
-		return false
-	}
-	if access(r.follow.access.Load()) == unreachable {
-		return false // feeds do not wait for it
-	}
-	known, err := r.ledger.Sequence(ctx, number)
-	if errors.Is(err, ledger.ErrGone) {
-		return false // the layout is leaving: later writes close the page, so an open one has them all
-	}
-	if err != nil {
-		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
-		return false
-	}
-	r.sequences.of(number).learn(known)
-	return sequence > known
-}
-
 // Checks reports whether the i-th kind of the View can be checked, that is, whether it is not
 // degraded.
 func (v *View) Checks(i int) bool {
