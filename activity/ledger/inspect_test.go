@@ -65,7 +65,13 @@ func TestInspectSQLite(t *testing.T) {
 	file := filepath.Join(directory, "ledger #1?.db")
 	l := open(t, "sqlite:"+file, ledger.Options{Pages: 64})
 	record(t, l, oneWay(1))
+	if err := l.BeginLayout(t.Context(), 128); err != nil {
+		t.Fatal(err)
+	}
 	i := inspect(t, "sqlite:"+file)
+	if i.Layouts != (ledger.Layouts{Current: 64, Building: 128}) {
+		t.Errorf("layouts %+v", i.Layouts)
+	}
 	if i.Name != file || i.Engine != "SQLite" || !strings.HasPrefix(i.Version, "3.") || i.Identity != l.Identity() {
 		t.Errorf("%+v of %+v", i, l.Identity())
 	}
@@ -197,7 +203,13 @@ func testInspectPostgres(t *testing.T, server *pgtest.Server) {
 		t.Errorf("the schema was made: %v, %v", made, err)
 	}
 	l := open(t, url, ledger.Options{Pages: 32})
+	if err := errors.Join(l.BeginLayout(t.Context(), 64), l.SwitchLayout(t.Context(), 64)); err != nil {
+		t.Fatal(err)
+	}
 	i := inspect(t, url)
+	if i.Layouts != (ledger.Layouts{Current: 64, Leaving: 32}) {
+		t.Errorf("layouts %+v", i.Layouts)
+	}
 	if i.Engine != "PostgreSQL" || i.Version == "" || i.Identity != l.Identity() || i.Schema != i.Known || i.Schema < 4 || i.UsedBy != 0 {
 		t.Errorf("%+v of %+v", i, l.Identity())
 	}

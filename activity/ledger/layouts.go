@@ -211,8 +211,8 @@ const (
 	stateLeaving  = "leaving"
 )
 
-// add takes up a row of the table of layouts.
-func (l *Layouts) add(r layoutRow) {
+// with takes up a row of the table of layouts.
+func (l Layouts) with(r layoutRow) Layouts {
 	switch r.state {
 	case stateBuilding:
 		l.Building = r.pages
@@ -221,6 +221,7 @@ func (l *Layouts) add(r layoutRow) {
 	case stateLeaving:
 		l.Leaving = r.pages
 	}
+	return l
 }
 
 // rows are what the table of layouts has to have.

@@ -7,9 +7,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger/ledgertest"
 )
 
-func TestSQLite(t *testing.T) { ledgertest.Run(t, freshFile, nil) }
+func TestSQLite(t *testing.T) { ledgertest.Run(t, freshFile) }
 
-func TestLongSQLite(t *testing.T) { ledgertest.RunLong(t, freshFile, nil) }
+func TestLongSQLite(t *testing.T) { ledgertest.RunLong(t, freshFile) }
 
 func freshFile(t *testing.T) (url string) {
 	t.Helper()

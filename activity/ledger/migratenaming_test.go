@@ -22,7 +22,7 @@ const beforeNaming = `
 // checkNamed has all that is new done to a ledger of beforeNaming.
 func checkNamed(t *testing.T, l *Ledger) {
 	t.Helper()
-	if id := l.Identity(); id != (Identity{Incarnation: 5, Seed: 6, Pages: 2}) {
+	if id := l.Identity(); id.Incarnation == 5 || id.Incarnation == 0 || id.Seed != 6 || id.Pages != 2 {
 		t.Errorf("identity %+v", id)
 	}
 	us := func(n int64) time.Time { return time.UnixMicro(n).UTC() }

@@ -21,7 +21,7 @@ import (
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
-		ledgertest.Run(t, func(*testing.T) string { return server.Schema() }, ageReshapes)
+		ledgertest.Run(t, func(*testing.T) string { return server.Schema() })
 	})
 	checkDeadlocks(t, server)
 	for name, test := range map[string]func(t *testing.T){
@@ -44,12 +44,15 @@ func TestPostgres(t *testing.T) {
 		"CommitSlow":                testCommitSlow(server),
 		"LookedAgain":               testLookedAgain(server),
 		"DeclareSlow":               testDeclareSlow(server),
-		"MoveRefused":               testMoveConflicts(server),
+		"MoveRefused":               testMoveRefused(server),
 		"PlacedAgain":               testPlacedAgain(server),
 		"MoveWaits":                 testMoveWaits(server),
-		"ReshapePause":              testReshapePause(server),
-		"ReshapeWaits":              testReshapeWaits(server),
-		"ReshapeRaces":              testReshapeRaces(server),
+		"WriteHoldsBackSwitch":      testWriteHoldsBackSwitch(server),
+		"SwitchHoldsBackWrites":     testSwitchHoldsBackWrites(server),
+		"LayoutsTakenUp":            testLayoutsTakenUp(server),
+		"LayoutsConflict":           testLayoutsConflict(server),
+		"PollInOneSnapshot":         testPollInOneSnapshot(server),
+		"LayoutsReplaced":           testLayoutsReplaced(server),
 	} {
 		t.Run(name, test)
 	}
@@ -58,7 +61,7 @@ func TestPostgres(t *testing.T) {
 func TestLongPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	fewer(t)
-	ledgertest.RunLong(t, func(*testing.T) string { return server.Schema() }, ageReshapes)
+	ledgertest.RunLong(t, func(*testing.T) string { return server.Schema() })
 	checkDeadlocks(t, server)
 }
 
@@ -76,7 +79,7 @@ func fewer(t *testing.T) {
 	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // which it had
 }
 
-// checkDeadlocks makes sure that no writers, moves and reshapes ever waited for each other in a circle. (Servers before 15 tell of it late.)
+// checkDeadlocks makes sure that no writers, moves and changes of layouts ever waited for each other in a circle. (Servers before 15 tell of it late.)
 func checkDeadlocks(t *testing.T, server *pgtest.Server) {
 	t.Helper()
 	var deadlocks int
@@ -84,19 +87,6 @@ func checkDeadlocks(t *testing.T, server *pgtest.Server) {
 	if err != nil || deadlocks > 0 {
 		t.Errorf("%d deadlocks, %v", deadlocks, err)
 	}
-}
-
-// ageReshapes makes what was reshaped an hour older.
-func ageReshapes(url string) error {
-	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.Background())
-	// In order, as reshapes write them.
-	_, err = conn.Exec(context.Background(), `WITH all_of_them AS MATERIALIZED (SELECT home FROM homes ORDER BY home FOR UPDATE)
-		UPDATE homes SET reshaped_at = reshaped_at - 3600000000 FROM all_of_them WHERE homes.home = all_of_them.home`)
-	return err
 }
 
 // raw is a connection without a ledger around it.

@@ -111,7 +111,7 @@ func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 		there := 0
 		for _, row := range twoWay(i).Rows {
 			row.Since = row.Since.UTC()
-			pages[l.Identity().Page(row.Hash)] = true
+			pages[l.Identity().PageIn(l.Identity().Pages, row.Hash)] = true
 			if found[row] {
 				there++
 				delete(found, row)
@@ -148,6 +148,10 @@ func TestPostgresDown(t *testing.T) {
 		"Record":   second(l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})),
 		"Sequence": second(l.Sequence(t.Context(), 3)),
 		"Ping":     l.Ping(t.Context()),
+		"Dedicate": second(l.Dedicate(t.Context(), 3<<60)),
+		"Place":    second(l.Place(t.Context(), 3<<60)),
+		"Layouts":  second(l.Layouts(t.Context())),
+		"Begin":    l.BeginLayout(t.Context(), 32),
 		"Open":     second(ledger.Open(t.Context(), url, ledger.Options{})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), s.Addr()) {
@@ -169,6 +173,10 @@ func TestPostgresDown(t *testing.T) {
 		"Record":   second(l.Record(ctx, time.Now(), []ledger.Change{on(3, "d")})),
 		"Sequence": second(l.Sequence(ctx, 3)),
 		"Ping":     l.Ping(ctx),
+		"Dedicate": second(l.Dedicate(ctx, 3<<60)),
+		"Place":    second(l.Place(ctx, 3<<60)),
+		"Layouts":  second(l.Layouts(ctx)),
+		"Begin":    l.BeginLayout(ctx, 32),
 		"Open":     second(ledger.Open(ctx, url, ledger.Options{})),
 	} {
 		if !errors.Is(err, context.DeadlineExceeded) {

@@ -14,7 +14,7 @@ func queueLayouts(b *pgx.Batch, l *Layouts) {
 		*l = Layouts{}
 		var r layoutRow
 		_, err := pgx.ForEachRow(rows, []any{&r.pages, &r.state}, func() error {
-			l.add(r)
+			*l = l.with(r)
 			return nil
 		})
 		if err != nil {
@@ -65,15 +65,19 @@ func (d *postgresDatabase) changeLayouts(
 }
 
 func (d *postgresDatabase) seed(ctx context.Context, from, to, first, last uint32) error {
-	return d.exec(ctx, seedPagesSQL, d.id.PageIn(from, 0), d.id.PageIn(to, 0), to/from, first, last)
+	args := []any{d.id.PageIn(from, 0), d.id.PageIn(to, 0), to / from, first, last}
+	return d.exec(ctx, func(b *pgx.Batch) {
+		b.Queue(seedPagesSQL, args...)
+		b.Queue(seedRestSQL, args...)
+	})
 }
 
 func (d *postgresDatabase) removePages(ctx context.Context, first, last uint32) error {
-	return d.exec(ctx, deletePagesSQL, first, last)
+	return d.exec(ctx, func(b *pgx.Batch) { b.Queue(deletePagesSQL, first, last) })
 }
 
-// exec runs one statement in a transaction.
-func (d *postgresDatabase) exec(ctx context.Context, query string, args ...any) error {
+// exec runs statements in a transaction.
+func (d *postgresDatabase) exec(ctx context.Context, queue func(b *pgx.Batch)) error {
 	return d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		b := &pgx.Batch{}
 		b.Queue(beginSQL)
@@ -82,38 +86,33 @@ func (d *postgresDatabase) exec(ctx context.Context, query string, args ...any) 
 			return nil, err
 		}
 		rest := &pgx.Batch{}
-		rest.Queue(query, args...)
+		queue(rest)
 		return rest, nil
 	})
 }
 
-// place looks at the page in every layout that the user may be in: in one statement, and so as of one
-// moment.
+// place assumes the current layout that was read last, and looks again if it is another one.
 func (d *postgresDatabase) place(ctx context.Context, hash uint64) (p Place, err error) {
+	current := d.assumedLayouts().Current
 	for {
-		l, err := d.layouts(ctx)
+		var r layoutRow
+		err = d.read(ctx, placeSQL, []any{stored(hash), d.id.PageIn(current, hash)},
+			[]any{&p.Page, &p.Sequence, &p.Left, &r.pages, &r.state},
+			func() { p.Layouts = Layouts{} },
+			func() error {
+				p.Layouts = p.Layouts.with(r)
+				return nil
+			})
+		if err == nil {
+			err = p.Layouts.check()
+		}
 		if err != nil {
 			return Place{}, err
 		}
-		found := false
-		var now Layouts
-		err = d.read(ctx, placeSQL, []any{stored(hash), d.id.PageIn(l.Current, hash)},
-			[]any{&p.Page, &p.Sequence, &p.Left, &now.Current},
-			func() { found = false },
-			func() error {
-				found = true
-				return nil
-			})
-		switch {
-		case err != nil:
-			return Place{}, err
-		case !found:
-			return Place{}, errors.New("damaged: no layouts")
-		case now.Current == l.Current:
-			p.Layouts = l
+		if p.Layouts.Current == current {
 			return p, nil
 		}
-		// There was a switch in between.
+		current = p.Layouts.Current
 	}
 }
 
@@ -128,9 +127,9 @@ var errLayoutsDiffer = errors.New("the layouts have changed")
 func (d *postgresDatabase) lockPages(
 	ctx context.Context, conn *pgx.Conn, p *plan, queue func(b *pgx.Batch),
 ) (map[uint32]Standing, error) {
-	for {
+	for assumed := d.assumedLayouts(); ; assumed = p.layouts {
 		p.forget()
-		standing, err := d.lockPagesOf(ctx, conn, d.assumedLayouts(), p, queue)
+		standing, err := d.lockPagesOf(ctx, conn, assumed, p, queue)
 		if !errors.Is(err, errLayoutsDiffer) {
 			return standing, err
 		}

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,8 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestLongPostgresMovesDisturbed cuts off and kills a server while users move, homes are reshaped, and rows are
-// recorded: every row that was acknowledged is in one page, which is its user's.
+// TestLongPostgresMovesDisturbed cuts off and kills a server while users get and lose dedicated pages,
+// the number of pages grows, and rows are recorded: every row that was acknowledged is on one page,
+// which is its user's.
 func TestLongPostgresMovesDisturbed(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
@@ -39,12 +41,13 @@ func TestLongPostgresMovesDisturbed(t *testing.T) {
 			}
 		})
 	}
+	turn := make(chan struct{})
 	mover := open(t, url, ledger.Options{})
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			move := mover.MoveOut
+			move := mover.Dedicate
 			if i/users%2 == 1 {
-				move = mover.MoveIn
+				move = mover.Release
 			}
 			if _, err := move(detached, hash(i%users)); err == nil {
 				select {
@@ -52,15 +55,30 @@ func TestLongPostgresMovesDisturbed(t *testing.T) {
 				default:
 				}
 			}
+			if i%(2*users) == 0 {
+				select {
+				case turn <- struct{}{}:
+				default:
+				}
+			}
 		}
 	})
-	shaper := open(t, url, ledger.Options{})
-	reshapes := 0
+	grower := open(t, url, ledger.Options{})
 	wg.Go(func() {
-		for i := 0; ctx.Err() == nil || reshapes < 4; i++ {
-			_ = ageReshapes(url) //nolint:contextcheck // as everywhere
-			if reshape(detached, shaper, []uint32{8, 1, 4, 2}[i%4]) == nil {
-				reshapes++
+		for pages := uint32(2); pages <= 1<<10 && (ctx.Err() == nil || pages < 8); pages *= 2 {
+			for _, step := range []func() error{
+				func() error { return grower.BeginLayout(detached, 2*pages) },
+				func() error { return grower.SwitchLayout(detached, 2*pages) },
+				func() error { return grower.LeaveLayout(detached, pages) },
+			} {
+				select {
+				case <-turn:
+				case <-ctx.Done():
+				}
+				err := step()
+				for err != nil {
+					err = step()
+				}
 			}
 		}
 	})
@@ -88,45 +106,37 @@ func TestLongPostgresMovesDisturbed(t *testing.T) {
 // checkPlaces sees to it that each page has rows of its users alone, and returns all rows.
 func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 	t.Helper()
-	homes, err := l.Homes(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	stood := map[uint32]ledger.Standing{}
+	progress, err := l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
+		stood[page] = s
+		return nil
+	})
+	if err != nil || progress.Layouts.Current < 8 || progress.Layouts != (ledger.Layouts{Current: progress.Layouts.Current}) {
+		t.Fatalf("layouts %+v, %v", progress.Layouts, err)
 	}
-	pageOf := func(hash uint64) uint32 {
-		page := l.Identity().Page(hash)
-		for _, h := range homes {
-			for _, r := range h.Ranges {
-				if h.Number == l.Identity().Page(hash) && r.Least <= hash {
-					page = r.Page
-				}
-			}
-		}
-		for _, h := range homes {
-			for _, o := range h.Owners {
-				if o.Hash == hash {
-					page = o.Page
-				}
-			}
-		}
-		return page
+	owners := map[uint64]uint32{}
+	for _, o := range progress.Owners {
+		owners[o.Hash] = o.Page
 	}
 	placed := map[ledger.Row]bool{}
-	_, err = l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
+	for page, s := range stood {
 		rows, at, err := l.Snapshot(t.Context(), page)
+		if gone := errors.Is(err, ledger.ErrGone); gone && page >= ledger.DedicatedPages && s.Left == s.Sequence {
+			continue
+		}
 		if err != nil || at != s {
 			t.Errorf("page %d at %v, %v, and at %v", page, at, err, s)
 		}
 		for _, row := range rows {
-			want := pageOf(row.Hash)
+			want, has := owners[row.Hash]
+			if !has {
+				want = l.Identity().PageIn(progress.Layouts.Current, row.Hash)
+			}
 			if page != want || placed[row] {
 				t.Errorf("page %d has %v, of page %d, in another one before: %v", page, row, want, placed[row])
 			}
 			placed[row] = true
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 	return placed
 }

@@ -73,31 +73,27 @@ func seeks() []seek {
 		{lockPagesSQL, `'{1,2}'`, []string{"pages_pkey"}, true},
 		{lookupRowsSQL, keys, []string{"entries_pkey"}, false},
 		{deleteRowsSQL, keys, []string{"entries_pkey"}, false},
-		{raisePagesSQL, `'{1,2}', '{3,4}'`, []string{"pages_pkey"}, false},
-		{pageSQL, `1, 2, 3`, []string{"entries_pkey", "pages_pkey"}, false},
-		{movedPageSQL, `1, 2, 3`, []string{"entries_pkey", "owners_pkey", "pages_pkey", "ranges_pkey"}, true}, // it sorts users who moved,
-		{rangePageSQL, `16777216, 15`, []string{"entries_pkey", "owners_page_key", "owners_pkey", "pages_pkey", "ranges_page", "ranges_pkey"}, true},
-		{placedSQL, `'{1,2}', '{1,2}'`, []string{"owners_pkey", "ranges_pkey"}, false},
-		{lockPlacedSQL, `'{1,2}', '{1,2}'`, []string{"owners_pkey", "pages_pkey", "ranges_pkey"}, true},
-		{greatestPageSQL, ``, []string{"meta_pkey", "pages_pkey"}, false},
-		{movePagesSQL, `'{1,2}'`, []string{"pages_pkey"}, false},
+		{raisePagesSQL, `'{1,2}', '{3,4}', '{0,4}'`, []string{"pages_pkey"}, false},
+		// It sorts users with dedicated pages.
+		{sharedPageSQL, `1, 2, 3, 4`, []string{"entries_pkey", "layouts_pkey", "owners_pkey", "pages_pkey"}, true},
+		{dedicatedPageSQL, `2147483648`, []string{"entries_pkey", "owners_page_key", "pages_pkey"}, false},
+		{lockDedicatedSQL, `'{1,2}'`, []string{"owners_pkey", "pages_pkey"}, true},
+		{greatestPageSQL, ``, []string{"pages_pkey"}, false},
 		{deleteOwnerSQL, `1`, []string{"owners_pkey"}, false},
-		{placementsSQL, `'{1,2}', '{1,2}', '{3,4}'`, []string{"owners_pkey", "pages_moved", "pages_pkey", "ranges_pkey"}, false},
-		{shapeRangesSQL, `1, 2`, []string{"ranges_pkey"}, false},
-		{shapeHomesSQL, `1, 2`, []string{"homes_pkey"}, false},
-		{deleteRangesSQL, `1, 2`, []string{"ranges_pkey"}, false},
-		{pageSequenceSQL, `1`, []string{"pages_pkey"}, false},
+		{seedPagesSQL, `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
+		{seedRestSQL, `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
+		{deletePagesSQL, `0, 4095`, []string{"pages_pkey"}, true},
+		{placeSQL, `1, 2`, []string{"owners_pkey", "pages_pkey"}, false},
+		{sharedStandingSQL, `1, 4`, []string{"layouts_pkey", "pages_pkey"}, false},
+		{dedicatedStandingSQL, `2147483648`, []string{"owners_page_key", "pages_pkey"}, false},
 		{endedRowsSQL, `1, 2`, []string{"entries_until"}, false},
 		{listNewestRowsSQL, `1, 'a', 'b', 2, 3`, []string{"entries_newest"}, false},
 		{listBeforeRowsSQL, `1, 'a', 'b', 2, 3, 4, 'c'`, []string{"entries_newest"}, true},
 		{countKindsSQL, `1, 'a', 2`, []string{"entries_newest"}, false},
 		{ownedRowsSQL, `1, 'a', 'b', 'c', 5`, []string{"entries_pkey"}, false},
-		{hashRowsSQL, `1, 'a', 'b', 'c', 5`, []string{"entries_pkey"}, false},
-		{pageSQL + atMostSQL, `1, 2, 3`, []string{"entries_pkey", "pages_pkey"}, false},
-		{movedPageSQL + atMostSQL, `1, 2, 3`, []string{"entries_pkey", "owners_pkey", "pages_pkey", "ranges_pkey"}, true},
-		{rangePageSQL + atMostSQL, `16777216, 15`,
-			[]string{"entries_pkey", "owners_page_key", "owners_pkey", "pages_pkey", "ranges_page", "ranges_pkey"}, true},
-		{pageStandingSQL, `1`, []string{"pages_pkey"}, false},
+		{allRowsSQL, `1, 'a', 'b', 'c', 5`, []string{"entries_pkey"}, false},
+		{sharedPageSQL + atMostSQL, `1, 2, 3, 4`, []string{"entries_pkey", "layouts_pkey", "owners_pkey", "pages_pkey"}, true},
+		{dedicatedPageSQL + atMostSQL, `2147483648`, []string{"entries_pkey", "owners_page_key", "pages_pkey"}, false},
 		{namingRowsSQL, `1, 'a', 5`, []string{"entries_naming"}, false},
 		{allKindsSQL, ``, []string{"kinds_pkey"}, false},
 		{deleteKindSQL, `'a'`, []string{"kinds_pkey"}, false},
@@ -126,7 +122,7 @@ func TestPostgresPlans(t *testing.T) {
 		}
 	}
 	for _, known := range []string{`SET statement_timeout = 0`, `INSERT INTO pages SELECT n, 1, 1 FROM generate_series(1, 20) n`, `VACUUM ANALYZE`,
-		`INSERT INTO owners SELECT n, 16777216 + n FROM generate_series(1, 1000) n`, `VACUUM ANALYZE`} {
+		`INSERT INTO owners SELECT n, 2147483648 + n, 1 FROM generate_series(1, 1000) n`, `VACUUM ANALYZE`} {
 		execute(known)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			execute("SET plan_cache_mode = " + mode)
@@ -138,12 +134,9 @@ func TestPostgresPlans(t *testing.T) {
 				}
 				plan := explain(t, conn.Conn(), "EXECUTE statement"+arguments)
 				execute("DEALLOCATE statement")
-				if found := indexes(plan); !slices.Equal(found, c.indexes) || strings.Contains(plan, "Seq Scan") {
+				reads := strings.ReplaceAll(plan, "Seq Scan on layouts", "all of two rows")
+				if found := indexes(plan); !slices.Equal(found, c.indexes) || strings.Contains(reads, "Seq Scan") {
 					t.Errorf("%s\nseeks by %q, want %q:\n%s", c.sql, found, c.indexes, plan)
-				}
-				// A page that somebody moved out of has no rows for pageSQL: it shall not read them.
-				if strings.HasPrefix(c.sql, pageSQL) && !strings.Contains(plan, "One-Time Filter: ") {
-					t.Errorf("%s\nreads the rows of those who moved out:\n%s", c.sql, plan)
 				}
 				if sorts := strings.Contains(plan, "  Sort\n"); sorts && !c.sorts {
 					t.Errorf("%s\nsorts:\n%s", c.sql, plan)
@@ -153,8 +146,8 @@ func TestPostgresPlans(t *testing.T) {
 	}
 }
 
-// TestPostgresPollPlans pins that a poll reads what changed by the index of changes, and all pages in
-// their order, with the values at hand: of many pages, which the planner knows or does not.
+// TestPostgresPollPlans pins that a poll reads what changed by the index of changes, with the values at
+// hand, and the first one all pages without an index: of many pages, which the planner knows or does not.
 func TestPostgresPollPlans(t *testing.T) {
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
@@ -165,20 +158,26 @@ func TestPostgresPollPlans(t *testing.T) {
 	defer conn.Release()
 	for _, statement := range []string{
 		`SET statement_timeout = 0`, `INSERT INTO pages SELECT n, 1, n + 3 FROM generate_series(0, 199999) n`, `VACUUM ANALYZE pages`,
+		`INSERT INTO owners SELECT n, 2147483648 + n, n + 3 FROM generate_series(0, 9999) n`, `VACUUM ANALYZE owners`,
 	} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []struct{ sql, after, from, running, index string }{
-			{changedPagesSQL, "-1", "200001", "{}", "pages_changed"},
-			{changedPagesSQL, "-1", "200001", "{199990,199995}", "pages_changed"},
-			{everyPageSQL, "-1", "", "", "pages_pkey"},
-			{everyPageSQL, "150000", "", "", "pages_pkey"},
+		for _, c := range []struct{ sql, from, running, index string }{
+			{changedPagesSQL, "200001", "{}", "pages_changed"},
+			{changedPagesSQL, "200001", "{199990,199995}", "pages_changed"},
+			{changedOwnersSQL, "10001", "{}", "owners_changed"},
+			{changedOwnersSQL, "10001", "{9990,9995}", "owners_changed"},
 		} {
-			sql := strings.NewReplacer("$1", c.after, "$2", "4096", "$3", c.from, "$4", "'"+c.running+"'").Replace(c.sql)
+			sql := strings.NewReplacer("$1", c.from, "$2", "'"+c.running+"'").Replace(c.sql)
 			plan := explain(t, conn.Conn(), sql)
-			if found := indexes(plan); !slices.Equal(found, []string{"meta_pkey", c.index}) || strings.Contains(plan, "Seq Scan") {
+			if found := indexes(plan); !slices.Equal(found, []string{c.index}) || strings.Contains(plan, "Seq Scan") {
 				t.Errorf("%s\nreads by %q, want %q:\n%s", sql, found, c.index, plan)
+			}
+		}
+		for _, sql := range []string{everyPageSQL, everyOwnerSQL} {
+			if plan := explain(t, conn.Conn(), sql); len(indexes(plan)) > 0 {
+				t.Errorf("%s\nreads by an index:\n%s", sql, plan)
 			}
 		}
 	}

@@ -102,7 +102,8 @@ func (d *postgresDatabase) changed(
 		defer stalled.Stop()
 		read := 0
 		p, err = d.pollPages(ctx, conn, since, func(page uint32, s Standing) error {
-			if read++; read%pagesToGoOn == 0 {
+			read++
+			if read%pagesToGoOn == 0 {
 				stalled.Reset(callTimeout)
 			}
 			return each(page, s)

@@ -28,8 +28,10 @@ const (
 
 	// lockDedicatedSQL locks the dedicated pages of users, whose shared pages are locked: so nobody gives
 	// them one, or takes it from them, meanwhile. These pages have greater numbers than shared ones.
-	lockDedicatedSQL = `SELECT o.hash, p.page, p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page
-		WHERE o.hash = ANY($1::bigint[]) ORDER BY p.page FOR UPDATE OF p`
+	lockDedicatedSQL = `SELECT o.hash, p.page, p.sequence, p.left_at
+		FROM unnest($1::bigint[]) AS wanted (hash),
+			LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
+		WHERE p.page = o.page ORDER BY p.page FOR UPDATE OF p`
 
 	// shareLayoutsSQL lets writers run side by side, and lockLayoutsSQL keeps all of them out while
 	// layouts change. The layouts are read by a later statement, which sees what was committed before
@@ -41,22 +43,33 @@ const (
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
-	// seedPagesSQL: see seedSQL.
+	// seedPagesSQL and seedRestSQL do what seedSQL does: for pages that have no row, and then for those
+	// that writers made a row for without raising them. In two statements, because writers too make
+	// rows before they lock any: so nobody waits for each other in a circle. And nobody waits for writers
+	// of pages that have a row, as an INSERT does whatever it is to do about conflicts.
 	seedPagesSQL = `INSERT INTO pages (page, sequence, changed)
 		SELECT $2::bigint + n, p.sequence, pg_current_xact_id()::text::bigint
 		FROM generate_series($4::bigint, $5::bigint) AS wanted (n),
 			LATERAL (SELECT sequence FROM pages WHERE page = $1::bigint + n / $3::bigint AND sequence > 0 OFFSET 0) AS p
+		WHERE NOT EXISTS (SELECT FROM pages AS there WHERE there.page = $2::bigint + n)
 		ORDER BY n
-		ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed WHERE pages.sequence = 0`
+		ON CONFLICT DO NOTHING`
+	seedRestSQL = `WITH rest AS MATERIALIZED (SELECT n.page, p.sequence FROM pages n,
+				LATERAL (SELECT sequence FROM pages WHERE page = $1::bigint + (n.page - $2::bigint) / $3::bigint AND sequence > 0 OFFSET 0) AS p
+			WHERE n.page BETWEEN $2::bigint + $4::bigint AND $2::bigint + $5::bigint AND n.sequence = 0
+			ORDER BY n.page FOR UPDATE OF n)
+		UPDATE pages SET sequence = rest.sequence, changed = pg_current_xact_id()::text::bigint FROM rest WHERE pages.page = rest.page`
 
-	deletePagesSQL = `DELETE FROM pages WHERE page BETWEEN $1 AND $2`
+	// deletePagesSQL locks pages in their order, as writers do who do not know yet that the layout is
+	// leaving.
+	deletePagesSQL = `WITH gone AS MATERIALIZED (SELECT page FROM pages WHERE page BETWEEN $1 AND $2 ORDER BY page FOR UPDATE)
+		DELETE FROM pages USING gone WHERE pages.page = gone.page`
 
-	// placeSQL reads the state of the user's dedicated page or else of the page $2, and the current
-	// layout.
-	placeSQL = `SELECT at.page, coalesce(p.sequence, 0), coalesce(p.left_at, 0), l.pages
+	// placeSQL reads the state of the user's dedicated page or else of the page $2, once for each
+	// layout, which it reads too.
+	placeSQL = `SELECT at.page, coalesce(p.sequence, 0), coalesce(p.left_at, 0), l.pages, l.state
 		FROM layouts l, (SELECT coalesce((SELECT page FROM owners WHERE hash = $1), $2::bigint) AS page) AS at
-			LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE pages.page = at.page OFFSET 0) AS p ON true
-		WHERE l.state = 'current'`
+			LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE pages.page = at.page OFFSET 0) AS p ON true`
 
 	incarnationSQL = `SELECT value FROM meta WHERE name = 'incarnation'`
 

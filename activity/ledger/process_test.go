@@ -183,7 +183,7 @@ func recorded(t *testing.T, l *ledger.Ledger) int {
 				if c.Remove {
 					delete(wantRows, r)
 				}
-				pages[l.Identity().Page(r.Hash)] = true
+				pages[l.Identity().PageIn(l.Identity().Pages, r.Hash)] = true
 			}
 		}
 		for page := range pages {

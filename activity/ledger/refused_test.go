@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +76,8 @@ func TestStatementsFail(t *testing.T) {
 		for name, c := range map[string]statements{
 			"look up rows":    {rename("entries", "hidden"), rename("hidden", "entries")},
 			"look up pages":   {rename("pages", "hidden"), rename("hidden", "pages")},
+			"look up layouts": {rename("layouts", "hidden"), rename("hidden", "layouts")},
+			"look up owners":  {rename("owners", "hidden"), rename("hidden", "owners")},
 			"add rows":        of(l.refuse("INSERT", "entries")),
 			"remove rows":     of(l.refuse("DELETE", "entries")),
 			"raise sequences": of(l.refuse(raise, "pages")),
@@ -118,6 +122,27 @@ func TestReadsFail(t *testing.T) {
 					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
 					return err
 				},
+				"Place": func() error { _, err := l.Place(t.Context(), 0); return err },
+			},
+			"layouts": {
+				"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
+				"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
+				"Changed": func() error {
+					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+					return err
+				},
+				"Place":   func() error { _, err := l.Place(t.Context(), 0); return err },
+				"Layouts": func() error { _, err := l.Layouts(t.Context()); return err },
+			},
+			"owners": {
+				"Keys":    func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+				"EachRow": func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
+				"Changed": func() error {
+					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+					return err
+				},
+				"Place": func() error { _, err := l.Place(t.Context(), 0); return err },
 			},
 		} {
 			l.exec(t, rename(table, "hidden"))
@@ -131,6 +156,63 @@ func TestReadsFail(t *testing.T) {
 				if err := read(); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
+			}
+		}
+	})
+}
+
+// A move, or a change of layouts, of which one statement fails has no effect, but that a layout that
+// was begun goes on being built when it is begun again.
+func TestMovesAndLayoutsFail(t *testing.T) {
+	onRefusing(t, func(t *testing.T, l refusing) {
+		row := numbered(1)
+		if _, err := l.Record(t.Context(), time.Time{}, row); err != nil {
+			t.Fatal(err)
+		}
+		hash := row[0].Rows[0].Hash
+		dedicate := func() error { _, err := l.Dedicate(t.Context(), hash); return err }
+		release := func() error { _, err := l.Release(t.Context(), hash); return err }
+		layout := func(do func(context.Context, uint32) error, pages uint32) func() error {
+			return func() error { return do(t.Context(), pages) }
+		}
+		raise := "INSERT"
+		if l.Shared() {
+			raise = "UPDATE"
+		}
+		first, building := Layouts{Current: 1}, Layouts{Current: 1, Building: 4}
+		switched := Layouts{Current: 4, Leaving: 1}
+		for _, c := range []struct {
+			call          func() error
+			event, table  string
+			during, after Place // what there is if the statement fails, and if none does
+		}{
+			{dedicate, "INSERT", "owners", Place{0, Standing{1, 0}, first}, Place{0, Standing{1, 0}, first}},
+			{dedicate, raise, "pages", Place{0, Standing{1, 0}, first}, Place{DedicatedPages, Standing{1, 0}, first}},
+			{release, "DELETE", "owners", Place{DedicatedPages, Standing{1, 0}, first}, Place{DedicatedPages, Standing{1, 0}, first}},
+			{release, raise, "pages", Place{DedicatedPages, Standing{1, 0}, first}, Place{0, Standing{3, 2}, first}},
+			{layout(l.BeginLayout, 4), "INSERT", "layouts", Place{0, Standing{3, 2}, first}, Place{0, Standing{3, 2}, first}},
+			{layout(l.BeginLayout, 4), "INSERT", "pages", Place{0, Standing{3, 2}, building}, Place{0, Standing{3, 2}, building}},
+			{layout(l.SwitchLayout, 4), "DELETE", "layouts", Place{0, Standing{3, 2}, building}, Place{4, Standing{3, 0}, switched}},
+			{layout(l.LeaveLayout, 1), "DELETE", "pages", Place{4, Standing{3, 0}, switched}, Place{4, Standing{3, 0}, switched}},
+			{layout(l.LeaveLayout, 1), "DELETE", "layouts", Place{4, Standing{3, 0}, switched}, Place{4, Standing{3, 0}, Layouts{Current: 4}}},
+		} {
+			begin, end := l.refuse(c.event, c.table)
+			l.exec(t, begin)
+			if err := c.call(); err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Errorf("without %s of %s: error %v", c.event, c.table, err)
+			}
+			l.exec(t, end)
+			if got, err := l.Place(t.Context(), hash); err != nil || got != c.during {
+				t.Errorf("without %s of %s: on %+v, %v, want %+v", c.event, c.table, got, err, c.during)
+			}
+			if c.during == c.after { // the next statement of the same call is to fail first
+				continue
+			}
+			if err := c.call(); err != nil {
+				t.Error(err)
+			}
+			if got, err := l.Place(t.Context(), hash); err != nil || got != c.after {
+				t.Errorf("then on %+v, %v, want %+v", got, err, c.after)
 			}
 		}
 	})

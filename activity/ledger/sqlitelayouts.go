@@ -18,7 +18,7 @@ func readLayouts(ctx context.Context, q queryer) (l Layouts, err error) {
 	err = eachRow(rows, err, func(rows *sql.Rows) error {
 		var r layoutRow
 		err := rows.Scan(&r.pages, &r.state)
-		l.add(r)
+		l = l.with(r)
 		return err
 	})
 	if err != nil {

@@ -23,7 +23,7 @@ func changes(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64
 	return sequences, progress
 }
 
-// standings returns what Changed reports, with the moves.
+// standings returns what Changed reports, with Left.
 func standings(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ledger.Standing, ledger.Progress) {
 	t.Helper()
 	pages := map[uint32]ledger.Standing{}
@@ -195,7 +195,7 @@ func (s suite) concurrentChanged(t *testing.T) {
 		l, hash := handles[user%len(handles)], block(14+user, "").Hash
 		wg.Go(func() {
 			for range calls / 4 {
-				for _, move := range []func(context.Context, uint64) (ledger.Receipt, error){l.MoveOut, l.MoveIn} {
+				for _, move := range []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release} {
 					receipt, err := move(t.Context(), hash)
 					if err != nil {
 						t.Error(err)

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -135,65 +136,98 @@ func checkPageKeys(t *testing.T, l *ledger.Ledger, page uint32, keys map[key]boo
 // shot is what a snapshot returned.
 type shot struct {
 	rows     []ledger.Row
+	page     uint32
 	sequence uint64
 }
 
-// shoot takes snapshots of page 0 until stop is closed, and one more.
-func shoot(t *testing.T, l *ledger.Ledger, stop <-chan struct{}) (shots []shot) {
+// shoot takes snapshots of pages until stop is closed, and one more of each that is in use.
+func shoot(t *testing.T, l *ledger.Ledger, pages []uint32, stop <-chan struct{}) (shots []shot) {
 	for more := true; more; {
 		select {
 		case <-stop:
 			more = false
 		default:
 		}
-		rows, s, err := l.Snapshot(t.Context(), 0)
-		if err != nil {
-			t.Error(err)
-			break
+		for _, page := range pages {
+			rows, s, err := l.Snapshot(t.Context(), page)
+			switch {
+			case err == nil:
+				shots = append(shots, shot{rows, page, s.Sequence})
+			case !errors.Is(err, ledger.ErrGone):
+				t.Error(err)
+				return shots
+			}
 		}
-		shots = append(shots, shot{rows, s.Sequence})
 	}
 	return shots
 }
 
-// concurrentSnapshots takes snapshots while one goroutine writes: each has to
-// be the page as it was at the sequence that it names.
+// history is what shared pages were at each of their sequences.
+type history map[uint32]map[uint64][]ledger.Row
+
+func (h history) note(m *model) {
+	for _, pages := range []uint32{m.layouts.Current, m.layouts.Building} {
+		for n := range pages {
+			page := m.firstPage(pages) + n
+			if h[page] == nil { // of a new layout: for a moment it has no sequence yet
+				h[page] = map[uint64][]ledger.Row{0: m.sharedRows(pages, page)}
+			}
+			if sequence := m.standing[page].Sequence; h[page][sequence] == nil {
+				h[page][sequence] = m.sharedRows(pages, page)
+			}
+		}
+	}
+}
+
+// concurrentSnapshots takes snapshots while one goroutine writes and changes the number of pages: each
+// has to be the page as it was at the sequence that it names.
 func (s suite) concurrentSnapshots(t *testing.T) {
 	const readers, records = 3, 150
 	l := s.make(t, 1)
 	m := newModel(l.Identity())
-	history := [][]ledger.Row{nil} // by sequence
+	h := history{}
+	h.note(m)
 
 	var shots [readers][]shot
 	var wg sync.WaitGroup
 	written := make(chan struct{})
 	for i := range readers {
-		wg.Go(func() { shots[i] = shoot(t, l, written) })
+		wg.Go(func() { shots[i] = shoot(t, l, []uint32{0, 2, 3, 4, 7}, written) })
 	}
 	finish := sync.OnceFunc(func() { close(written); wg.Wait() })
 	defer finish()
 	random := rand.New(rand.NewPCG(2, 3))
-	for range records {
+	for i := range records {
 		changes := randomChanges(random.IntN)
 		retime(changes)
 		checkReceipt(t, record(t, l, changes...), m.record(changes))
-		if m.sequences[0] == uint64(len(history)) {
-			history = append(history, m.page(0))
-		}
-		moved(t, l, m, block(random.IntN(16), "").Hash, random.IntN(2) == 0)
-		if m.sequences[0] == uint64(len(history)) {
-			history = append(history, m.page(0))
+		h.note(m)
+		move := []func(tester, *ledger.Ledger, *model, uint64){dedicated, released}[random.IntN(2)]
+		move(t, l, m, block(random.IntN(16), "").Hash)
+		h.note(m)
+		if step := i/25 - 1; i%25 == 0 && step >= 0 && step < 5 { // in the end 4 pages are current, 2 leave
+			grow(t, l, m, step, 2)
+			h.note(m)
 		}
 	}
 	finish()
 	for _, s := range slices.Concat(shots[:]...) {
-		if s.sequence >= uint64(len(history)) || !slices.Equal(s.rows, history[s.sequence]) {
-			t.Fatalf("snapshot at sequence %d holds %v", s.sequence, s.rows)
+		if rows, was := h[s.page][s.sequence]; !was || !slices.Equal(s.rows, rows) {
+			t.Fatalf("snapshot of page %d at sequence %d holds %v", s.page, s.sequence, s.rows)
 		}
 	}
 	for _, shots := range shots {
-		if n := len(shots); n == 0 || shots[n-1].sequence != m.sequences[0] {
-			t.Errorf("the last of %d snapshots is not at sequence %d", n, m.sequences[0])
+		last := map[uint32]uint64{}
+		for _, s := range shots {
+			last[s.page] = s.sequence
+		}
+		for _, page := range []uint32{4, 7} {
+			if last[page] != m.standing[page].Sequence {
+				t.Errorf("the last snapshot of page %d is at sequence %d, want %d", page, last[page], m.standing[page].Sequence)
+			}
+		}
+		if len(last) != 5 {
+			t.Errorf("snapshots are of pages %v, want of all", last)
 		}
 	}
 }
@@ -219,6 +253,7 @@ func (s suite) random(t *testing.T) {
 		}
 		defer func() { l.Close() }()
 		m := newModel(l.Identity())
+		v := newView()
 		intn := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "n") }
 		rt.Repeat(map[string]func(*rapid.T){
 			"record": func(rt *rapid.T) {
@@ -239,15 +274,16 @@ func (s suite) random(t *testing.T) {
 				}
 				listed(rt, l, m, q)
 			},
-			"move": func(rt *rapid.T) {
-				moved(rt, l, m, block(intn(16), "").Hash, intn(2) == 0)
+			"record prepared": func(rt *rapid.T) {
+				prepared(rt, l, m, at(int64(intn(6)-1)), randomChanges(intn)...)
 			},
-			"reshape": func(rt *rapid.T) {
-				if intn(2) == 0 {
-					setCut(rt, l, m, 1<<intn(7))
-				}
-				s.reshaped(rt, url, l, m, uint32(intn(int(pages))))
-			},
+			"dedicate": func(rt *rapid.T) { dedicated(rt, l, m, block(intn(16), "").Hash) },
+			"release":  func(rt *rapid.T) { released(rt, l, m, block(intn(16), "").Hash) },
+			"begin":    func(rt *rapid.T) { begun(rt, l, m, 1<<intn(7)) },
+			"switch":   func(rt *rapid.T) { switched(rt, l, m, max(m.layouts.Building, 1<<intn(7))) },
+			"leave":    func(rt *rapid.T) { left(rt, l, m, max(m.layouts.Leaving, 1<<intn(7))) },
+			"poll":     func(rt *rapid.T) { v.poll(rt, l, m) },
+			"look":     func(rt *rapid.T) { m.check(rt, l) },
 			"count": func(rt *rapid.T) {
 				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))
 			},
@@ -271,6 +307,7 @@ func (s suite) random(t *testing.T) {
 				if l, err = ledger.Open(t.Context(), url, ledger.Options{}); err != nil {
 					rt.Fatal(err)
 				}
+				v = newView() // a cursor is valid for one Ledger
 			},
 		})
 		m.check(rt, l)

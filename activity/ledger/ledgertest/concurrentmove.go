@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// concurrentMoves has users move out and back while others record their rows. The receipts,
-// put in order by the sequences, have to tell one story of every page: a user's rows go with the
-// user, and each page ends up with the rows that the ledger then has there.
+// concurrentMoves has users get dedicated pages and lose them while others record their rows. The
+// receipts, put in order by the sequences, have to tell one story of every page: a user's rows go
+// with the user, and each page ends up with the rows that the ledger then has there.
 func (s suite) concurrentMoves(t *testing.T) {
 	const writers, calls, movers, moves = 6, 40, 3, 15
 	handles := s.handles(t, 2)
@@ -37,8 +37,8 @@ func (s suite) concurrentMoves(t *testing.T) {
 	for g := range movers {
 		l, hash := handles[(g+1)%len(handles)], block([]int{0, 3, 15}[g], "").Hash
 		wg.Go(func() {
-			for i := range moves { // an odd number: they are out in the end
-				move := []func(context.Context, uint64) (ledger.Receipt, error){l.MoveOut, l.MoveIn}[i%2]
+			for i := range moves { // an odd number: they have one in the end
+				move := []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release}[i%2]
 				receipt, err := move(t.Context(), hash)
 				if err != nil {
 					t.Error(err)
@@ -57,6 +57,10 @@ func (s suite) concurrentMoves(t *testing.T) {
 		t.Errorf("the story is of %d pages, want %d", len(story.ends), want)
 	}
 	for page, keys := range story.ends {
+		if story.released[page] {
+			checkGone(t, handles[0], page)
+			continue
+		}
 		checkPageKeys(t, handles[0], page, keys, uint64(len(story.chapters[page])))
 	}
 }
@@ -64,24 +68,29 @@ func (s suite) concurrentMoves(t *testing.T) {
 // chapter is what raised a page once.
 type chapter struct {
 	ledger.PageChange
-	own *ledger.PageChange // of a move: the other page
+	dedicated *ledger.PageChange // of a move: the other page
 }
 
 // story is what raised each page, and what that leaves in it.
 type story struct {
 	chapters map[uint32][]chapter
 	ends     map[uint32]map[key]bool
+	owners   map[uint32]uint64 // of dedicated pages
+	released map[uint32]bool
 }
 
 // newStory sorts receipts, of which every move moved somebody.
 func newStory(t *testing.T, receipts []ledger.Receipt) *story {
 	t.Helper()
-	s := &story{map[uint32][]chapter{}, map[uint32]map[key]bool{}}
+	s := &story{map[uint32][]chapter{}, map[uint32]map[key]bool{}, map[uint32]uint64{}, map[uint32]bool{}}
 	for _, receipt := range receipts {
 		if len(receipt.Changed) == 0 {
-			shared, own := receipt.Pages[0], receipt.Pages[1]
-			s.chapters[shared.Page] = append(s.chapters[shared.Page], chapter{shared, &own})
-			s.chapters[own.Page] = append(s.chapters[own.Page], chapter{own, nil})
+			shared, dedicated := receipt.Pages[0], receipt.Pages[1]
+			s.chapters[shared.Page] = append(s.chapters[shared.Page], chapter{shared, &dedicated})
+			s.chapters[dedicated.Page] = append(s.chapters[dedicated.Page], chapter{dedicated, nil})
+			for hash, page := range receipt.Owners {
+				s.owners[page] = hash
+			}
 			continue
 		}
 		for _, p := range receipt.Pages {
@@ -112,34 +121,35 @@ func (s *story) tell(t *testing.T, page uint32, keys map[key]bool) {
 			delete(keys, keyOf(r))
 		}
 		for _, r := range c.Added {
-			if keys[keyOf(r)] || c.Own && c.Owner != r.Hash {
+			if owner, dedicated := s.owners[page]; keys[keyOf(r)] || dedicated && owner != r.Hash {
 				t.Errorf("page %d at %d: added %v, which was there or is another's", page, c.Sequence, r)
 			}
 			keys[keyOf(r)] = true
 		}
 		switch {
-		case c.own == nil:
-		case c.own.Sequence == 1: // out
+		case c.dedicated == nil:
+		case c.dedicated.Sequence == 1:
 			mine := map[key]bool{}
 			for k := range keys {
-				if k.hash == c.own.Owner {
+				if k.hash == s.owners[c.dedicated.Page] {
 					mine[k] = true
 					delete(keys, k)
 				}
 			}
-			s.tell(t, c.own.Page, mine)
-		default: // what was told of it is the end: it is given up
-			if last := uint64(len(s.chapters[c.own.Page])); c.own.Sequence != last {
-				t.Errorf("page %d was raised to %d after it was given up at %d", c.own.Page, last, c.own.Sequence)
+			s.tell(t, c.dedicated.Page, mine)
+		default: // what was told of it is the end: it is released
+			if last := uint64(len(s.chapters[c.dedicated.Page])); c.dedicated.Sequence != last {
+				t.Errorf("page %d was raised to %d after it was released at %d", c.dedicated.Page, last, c.dedicated.Sequence)
 			}
-			maps.Copy(keys, s.ends[c.own.Page])
-			s.ends[c.own.Page] = map[key]bool{}
+			maps.Copy(keys, s.ends[c.dedicated.Page])
+			s.released[c.dedicated.Page] = true
 		}
 	}
 	s.ends[page] = keys
 }
 
-// concurrentMovesTogether moves users out and back again, each by several at once: that is one move.
+// concurrentMovesTogether gives users dedicated pages and takes them again, each by several at once:
+// that is one move.
 func (s suite) concurrentMovesTogether(t *testing.T) {
 	const users, each = 5, 3
 	handles := s.handles(t, 2)
@@ -173,31 +183,27 @@ func (s suite) concurrentMovesTogether(t *testing.T) {
 		wg.Wait()
 		return pages
 	}
-	outs := together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.MoveOut(t.Context(), hash) })
-	homes, err := l.Homes(t.Context())
-	if err != nil || len(homes) != 2 || homes[0].Moves[0]+homes[1].Moves[1] != users {
-		t.Fatalf("homes %+v, %v, want two, with %d moves", homes, err, users)
-	}
-	owners := slices.Concat(homes[0].Owners, homes[1].Owners)
-	if len(owners) != users {
-		t.Fatalf("owners %v, want %d", owners, users)
+	told := together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.Dedicate(t.Context(), hash) })
+	_, progress := changes(t, l, "")
+	if len(progress.Owners) != users {
+		t.Fatalf("owners %v, want %d", progress.Owners, users)
 	}
 	numbers := map[uint32]bool{}
-	for _, o := range owners {
-		if want := map[uint32]bool{m.id.Page(o.Hash): true, o.Page: true}; !maps.Equal(outs[o.Hash], want) {
-			t.Errorf("user %d has page %d and was told of %v", o.Hash, o.Page, outs[o.Hash])
+	for hash, page := range ownersIn(progress) {
+		if want := map[uint32]bool{m.shared(2, hash): true, page: true}; !maps.Equal(told[hash], want) {
+			t.Errorf("user %d has page %d and was told of %v", hash, page, told[hash])
 		}
-		numbers[o.Page] = true
-		m.move(o.Hash, true)
-		m.own[o.Hash] = o.Page // in the order in which they came
+		numbers[page] = true
+		m.dedicate(hash)
+		m.owners[hash] = page // in the order in which they came
 	}
 	if len(numbers) != users {
 		t.Errorf("%d users have %d pages", users, len(numbers))
 	}
 	m.check(t, l)
-	together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.MoveIn(t.Context(), hash) })
-	for _, o := range owners {
-		m.move(o.Hash, false)
+	together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.Release(t.Context(), hash) })
+	for hash := range ownersIn(progress) {
+		m.release(hash)
 	}
 	m.check(t, l)
 }

@@ -30,7 +30,7 @@ func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledge
 	return rows, s
 }
 
-// largePage reads more rows than a statement returns, on a shared page and on a user's own, as of one moment.
+// largePage reads more rows than a statement returns, on a shared page and on a dedicated one, as of one moment.
 func (s suite) largePage(t *testing.T) {
 	l := s.make(t, 1)
 	const heavy = math.MaxUint64
@@ -56,7 +56,7 @@ func (s suite) largePage(t *testing.T) {
 	one := ledger.Row{Hash: heavy, Owner: "u", Kind: "like", Target: "one more", Since: at(0)}
 	record(t, l, add(one))
 	rows = append(rows, one)
-	for _, page := range []uint32{0, ledger.OwnPages} {
+	for _, page := range []uint32{0, ledger.DedicatedPages} {
 		if _, _, err := l.Keys(t.Context(), page); !errors.Is(err, ledger.ErrLargePage) {
 			t.Errorf("keys of page %d: %v", page, err)
 		}
@@ -72,54 +72,29 @@ func (s suite) largePage(t *testing.T) {
 		}
 		record(t, l, add(rows[len(rows)-2]), remove(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later"}))
 		if page == 0 {
-			if _, err := l.MoveOut(t.Context(), heavy); err != nil {
+			if _, err := l.Dedicate(t.Context(), heavy); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	s.largePageEnds(t, l)
-	checkHash(t, l, rows)
+	checkAll(t, l, rows, 7000)
 }
 
 // largePageEnds has reads end early, which leaves the ledger as it was.
 func (suite) largePageEnds(t *testing.T, l *ledger.Ledger) {
 	refused := errors.New("enough")
 	for range 20 { // more often than there are connections
-		if _, err := l.EachRow(t.Context(), ledger.OwnPages, func([]ledger.Row) error { return refused }); !errors.Is(err, refused) {
+		if _, err := l.EachRow(t.Context(), ledger.DedicatedPages, func([]ledger.Row) error { return refused }); !errors.Is(err, refused) {
 			t.Fatalf("error %v, want that of each", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := l.EachRow(ctx, ledger.OwnPages, func([]ledger.Row) error {
+		_, err := l.EachRow(ctx, ledger.DedicatedPages, func([]ledger.Row) error {
 			cancel()
 			return nil
 		})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("error %v, want that of the context", err)
 		}
-	}
-	if _, err := l.EachRow(t.Context(), ledger.OwnPages+1, nil); err == nil {
-		t.Error("a page that there is not is read in parts")
-	}
-}
-
-// checkHash goes through the rows of a hash, some at a time.
-func checkHash(t *testing.T, l *ledger.Ledger, rows []ledger.Row) {
-	t.Helper()
-	const limit = 7000
-	var got []ledger.Row
-	for after := (*ledger.Row)(nil); ; after = &got[len(got)-1] {
-		some, err := l.OfHash(t.Context(), rows[0].Hash, after, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got = append(got, some...); len(some) < limit {
-			break
-		}
-	}
-	if !slices.Equal(got, rows) {
-		t.Errorf("%d of %d rows of a hash", len(got), len(rows))
-	}
-	if _, err := l.OfHash(t.Context(), rows[0].Hash, nil, 0); err == nil {
-		t.Error("a limit of 0 is not refused")
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 type suite struct {
 	fresh func(t *testing.T) (url string)
-	age   func(url string) error
 }
 
 type subtest struct {
@@ -27,11 +26,10 @@ type subtest struct {
 
 // Run puts a kind of ledger through all that package ledger promises, but for the tests of [RunLong].
 // fresh returns the URL of a place where there is no ledger yet, another one each time; it cleans up
-// after itself with t.Cleanup. age makes the reshapes of a ledger an hour older, where others may not
-// have heard of them; nil where there are no others.
-func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
+// after itself with t.Cleanup.
+func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
-	suite{fresh, age}.run(t, []subtest{
+	suite{fresh}.run(t, []subtest{
 		{"Identity", suite.identity},
 		{"Restored", suite.restored},
 		{"PagesInvalid", suite.pagesInvalid},
@@ -63,18 +61,24 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 		{"ChangedSetBack", suite.changedSetBack},
 		{"ChangedAhead", suite.changedAhead},
 		{"NoSuchPage", suite.noSuchPage},
-		{"Move", suite.move},
-		{"MoveAgain", suite.moveAgain},
-		{"MoveOrder", suite.moveOrder},
-		{"MoveRestored", suite.moveRestored},
-		{"MoveCancelledAnywhere", suite.moveCancelledAnywhere},
-		{"MoveMany", suite.moveMany},
-		{"Reshape", suite.reshape},
-		{"ReshapeChanged", suite.reshapeChanged},
-		{"ReshapeTooSoon", suite.reshapeTooSoon},
-		{"ReshapeCancelledAnywhere", suite.reshapeCancelledAnywhere},
-		{"ReshapeRestored", suite.reshapeRestored},
-		{"Cut", suite.cut},
+		{"Dedicate", suite.dedicate},
+		{"DedicateAgain", suite.dedicateAgain},
+		{"DedicateOrder", suite.dedicateOrder},
+		{"DedicateRestored", suite.dedicateRestored},
+		{"DedicateCancelledAnywhere", suite.dedicateCancelledAnywhere},
+		{"DedicateMany", suite.dedicateMany},
+		{"DedicateDuringLayouts", suite.dedicateDuringLayouts},
+		{"Layouts", suite.layouts},
+		{"LayoutsBegunAgain", suite.layoutsBegunAgain},
+		{"LayoutsRefused", suite.layoutsRefused},
+		{"LayoutsOpen", suite.layoutsOpen},
+		{"LayoutsRestored", suite.layoutsRestored},
+		{"LayoutsManyPages", suite.layoutsManyPages},
+		{"LayoutsEnds", suite.layoutsEnds},
+		{"LayoutsPolled", suite.layoutsPolled},
+		{"LayoutsCancelledAnywhere", suite.layoutsCancelledAnywhere},
+		{"LayoutsPrepared", suite.layoutsPrepared},
+		{"All", suite.all},
 		{"List", suite.list},
 		{"ListFrom", suite.listFrom},
 		{"ListNow", suite.listNow},
@@ -96,24 +100,22 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), age func(url strin
 		{"ConcurrentLimitChurn", suite.concurrentLimitChurn},
 		{"ConcurrentMoves", suite.concurrentMoves},
 		{"ConcurrentMovesTogether", suite.concurrentMovesTogether},
-		{"ConcurrentReshapes", suite.concurrentReshapes},
+		{"ConcurrentLayouts", suite.concurrentLayouts},
+		{"ConcurrentLayoutsTogether", suite.concurrentLayoutsTogether},
+		{"ConcurrentPolls", suite.concurrentPolls},
 		{"ConcurrentRecords", suite.concurrentRecords},
 		{"ConcurrentSnapshots", suite.concurrentSnapshots},
 		{"ConcurrentChanged", suite.concurrentChanged},
 	})
 }
 
-// RunLong runs the tests that [Run] leaves out because they take long, with the same arguments.
+// RunLong runs the tests that [Run] leaves out because they take long, with the same argument.
 // Call it from a test whose name begins with TestLong.
-func RunLong(t *testing.T, fresh func(t *testing.T) (url string), age func(url string) error) {
+func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
-	suite{fresh, age}.run(t, []subtest{
-		{"MoveHashes", suite.moveHashes},
-		{"ReshapeMoved", suite.reshapeMoved},
-		{"ReshapeEnds", suite.reshapeEnds},
-		{"ReshapeMany", suite.reshapeMany},
+	suite{fresh}.run(t, []subtest{
+		{"DedicateHashes", suite.dedicateHashes},
 		{"Random", suite.random},
-		{"RandomPlaces", suite.randomPlaces},
 	})
 }
 
@@ -121,17 +123,6 @@ func (s suite) run(t *testing.T, tests []subtest) {
 	t.Helper()
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
-	}
-}
-
-// pass has a long time pass since the ledger was last reshaped.
-func (s suite) pass(t tester, url string) {
-	t.Helper()
-	if s.age == nil {
-		return
-	}
-	if err := s.age(url); err != nil {
-		t.Fatalf("make reshapes older: %v", err)
 	}
 }
 
@@ -271,7 +262,7 @@ func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, seque
 }
 
 // checkReceipt compares receipts. One that is wanted without Refused has nothing
-// refused, and one without Placed may place anybody.
+// refused, and one without Layouts or Owners may have any.
 func checkReceipt(t tester, got, want ledger.Receipt) {
 	t.Helper()
 	if !slices.Equal(got.Changed, want.Changed) {
@@ -284,16 +275,16 @@ func checkReceipt(t tester, got, want ledger.Receipt) {
 		t.Errorf("refused %v, want %v", got.Refused, want.Refused)
 	}
 	same := slices.EqualFunc(got.Pages, want.Pages, func(a, b ledger.PageChange) bool {
-		return a.Page == b.Page && a.Sequence == b.Sequence && a.Own == b.Own && a.Owner == b.Owner &&
+		return a.Page == b.Page && a.Sequence == b.Sequence &&
 			slices.Equal(a.Added, b.Added) && slices.Equal(a.Removed, b.Removed)
 	})
 	if !same {
 		t.Errorf("pages %+v, want %+v", got.Pages, want.Pages)
 	}
-	samePlace := func(a, b ledger.Placed) bool {
-		return a.Page == b.Page && slices.Equal(slices.Sorted(slices.Values(a.Left)), b.Left)
+	if want.Layouts.Current > 0 && got.Layouts != want.Layouts {
+		t.Errorf("layouts %+v, want %+v", got.Layouts, want.Layouts)
 	}
-	if want.Placed != nil && !maps.EqualFunc(got.Placed, want.Placed, samePlace) {
-		t.Errorf("placed %+v, want %+v", got.Placed, want.Placed)
+	if want.Owners != nil && !maps.Equal(got.Owners, want.Owners) {
+		t.Errorf("owners %v, want %v", got.Owners, want.Owners)
 	}
 }

@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -32,21 +31,20 @@ func (k key) row(t times) ledger.Row {
 	return ledger.Row{Hash: k.hash, Owner: k.owner, Kind: k.kind, Target: k.target, Since: t.since, Until: t.until}
 }
 
-// model is a ledger as one would write it without a database: a map.
+// model is a ledger as one would write it without a database: maps.
 type model struct {
-	id        ledger.Identity
-	rows      map[key]times // those that have ended, too
-	sequences map[uint32]uint64
-	moves     map[uint32]uint32
-	own       map[uint64]uint32 // by hash
-	numbers   uint32            // from OwnPages on that were ever given to pages, or reserved for some
-	places
+	id       ledger.Identity
+	rows     map[key]times // those that have ended, too
+	layouts  ledger.Layouts
+	standing map[uint32]ledger.Standing
+	owners   map[uint64]uint32 // dedicated pages by hash
+	numbers  uint32            // of dedicated pages that were ever given
 }
 
 func newModel(id ledger.Identity) *model {
 	return &model{
-		id: id, rows: map[key]times{}, sequences: map[uint32]uint64{}, moves: map[uint32]uint32{}, own: map[uint64]uint32{},
-		places: newPlaces(id),
+		id: id, rows: map[key]times{}, layouts: ledger.Layouts{Current: id.Pages},
+		standing: map[uint32]ledger.Standing{}, owners: map[uint64]uint32{},
 	}
 }
 
@@ -54,9 +52,12 @@ func newModel(id ledger.Identity) *model {
 func (m *model) record(changes []ledger.Change) ledger.Receipt { return m.recordAt(at(0), changes) }
 
 func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt {
+	var receipt ledger.Receipt
+	if len(changes) == 0 {
+		return receipt
+	}
 	before := maps.Clone(m.rows)
 	touched := map[key]bool{}
-	var receipt ledger.Receipt
 	for _, c := range changes {
 		for _, r := range c.Rows {
 			touched[keyOf(r)] = true
@@ -66,9 +67,11 @@ func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt 
 		receipt.Refused = append(receipt.Refused, refused)
 	}
 	receipt.Pages = m.pages(before, touched)
-	receipt.Placed = map[uint64]ledger.Placed{}
+	receipt.Layouts, receipt.Owners = m.layouts, map[uint64]uint32{}
 	for k := range touched {
-		m.placed(&receipt, k.hash)
+		if page, has := m.owners[k.hash]; has {
+			receipt.Owners[k.hash] = page
+		}
 	}
 	return receipt
 }
@@ -107,58 +110,6 @@ func (m *model) count(of ledger.Row, now time.Time) (n int) {
 		}
 	}
 	return n
-}
-
-// move moves a user, if that is not where they are.
-func (m *model) move(hash uint64, out bool) (receipt ledger.Receipt) {
-	home, shared := m.id.Page(hash), m.sharedPage(m.now, hash)
-	own, has := m.own[hash]
-	var gone []uint32
-	if out != has {
-		if out {
-			own = ledger.OwnPages + m.numbers
-			m.numbers++
-			m.own[hash] = own
-		} else {
-			delete(m.own, hash)
-			m.moves[own]++
-			gone = []uint32{own}
-		}
-		m.sequences[own]++
-		for page := range map[uint32]bool{home: true, shared: true} {
-			m.moves[page]++
-			m.sequences[page]++
-		}
-	}
-	pages := m.others(hash)
-	pages[home] = true
-	for _, page := range gone {
-		pages[page] = true
-	}
-	for _, page := range slices.Sorted(maps.Keys(pages)) {
-		receipt.Pages = append(receipt.Pages, m.standsAs(page, hash))
-	}
-	m.placed(&receipt, hash, gone...)
-	return receipt
-}
-
-// pageOf is the page that has the rows of a hash.
-func (m *model) pageOf(hash uint64) uint32 {
-	if page, moved := m.own[hash]; moved {
-		return page
-	}
-	return m.sharedPage(m.now, hash)
-}
-
-// owners asks every user who has moved.
-func (m *model) owners(home uint32) (owners []ledger.Owner) {
-	for hash, page := range m.own {
-		if m.id.Page(hash) == home {
-			owners = append(owners, ledger.Owner{Hash: hash, Page: page})
-		}
-	}
-	slices.SortFunc(owners, func(a, b ledger.Owner) int { return cmp.Compare(a.Hash, b.Hash) })
-	return owners
 }
 
 // owned sorts what an owner has.
@@ -217,51 +168,48 @@ func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
 }
 
 // pages says what happened to the pages of the keys touched, and raises their
-// sequences.
+// sequences: of the layout that is being built, too.
 func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageChange {
 	changes := map[uint32]*ledger.PageChange{}
-	for k := range touched {
-		home, page := m.id.Page(k.hash), m.pageOf(k.hash)
-		others := m.others(k.hash)
-		others[home] = true
-		for other := range others {
-			if changes[other] == nil {
-				as := m.standsAs(other, k.hash)
-				changes[other] = &as
-			}
+	named := func(page uint32) *ledger.PageChange {
+		if changes[page] == nil {
+			changes[page] = &ledger.PageChange{Page: page}
 		}
+		return changes[page]
+	}
+	stays := map[uint32]bool{} // pages that users of the changes are on
+	raised := map[uint32]bool{}
+	for k := range touched {
+		named(m.shared(m.layouts.Current, k.hash))
+		page := m.pageOf(k.hash)
+		c := named(page)
+		stays[page] = true
 		old, was := before[k]
 		now, is := m.rows[k]
 		if is && !was {
-			changes[page].Added = append(changes[page].Added, k.row(now))
+			c.Added = append(c.Added, k.row(now))
 		}
 		if was && !is {
-			changes[page].Removed = append(changes[page].Removed, k.row(old))
+			c.Removed = append(c.Removed, k.row(old))
+		}
+		if is != was {
+			for _, page := range m.raises(k.hash) {
+				raised[page] = true
+			}
 		}
 	}
+	m.raise(slices.Collect(maps.Keys(raised)), false)
 	var pages []ledger.PageChange
 	for _, page := range slices.Sorted(maps.Keys(changes)) {
 		c := changes[page]
-		if len(c.Added)+len(c.Removed) > 0 {
-			m.sequences[page]++
+		if c.Sequence = m.standing[page].Left; stays[page] {
+			c.Sequence = m.standing[page].Sequence
 		}
-		c.Sequence = m.sequences[page]
 		slices.SortFunc(c.Added, compareRows)
 		slices.SortFunc(c.Removed, compareRows)
 		pages = append(pages, *c)
 	}
 	return pages
-}
-
-func (m *model) page(page uint32) []ledger.Row {
-	var rows []ledger.Row
-	for k, times := range m.rows {
-		if m.pageOf(k.hash) == page {
-			rows = append(rows, k.row(times))
-		}
-	}
-	slices.SortFunc(rows, compareRows)
-	return rows
 }
 
 func (m *model) list(q ledger.ListQuery) []ledger.Row {
@@ -297,43 +245,4 @@ func (m *model) ended(now time.Time, limit int) []ledger.Row {
 		return cmp.Or(a.Until.Compare(b.Until), compareRows(a, b))
 	})
 	return rows[:min(limit, len(rows))]
-}
-
-// check compares the whole ledger with the model. It must have few pages.
-func (m *model) check(t tester, l *ledger.Ledger) {
-	t.Helper()
-	all := map[uint32]ledger.Standing{}
-	for _, page := range m.all() {
-		want := ledger.Standing{Sequence: m.sequences[page], Moves: m.moves[page]}
-		if got := checkPage(t, l, page, m.page(page), want.Sequence); got.Moves != want.Moves {
-			t.Errorf("page %d was moved out of %d times, want %d", page, got.Moves, want.Moves)
-		}
-		if want.Sequence > 0 {
-			all[page] = want
-		}
-	}
-	for n := range m.numbers + 1 {
-		if page := ledger.OwnPages + n; m.sequences[page] == 0 && second(l.Sequence(context.Background(), page)) == nil {
-			t.Errorf("there is a page %d, which nobody had", page)
-		}
-	}
-	if got, _ := standings(t, l, ""); !maps.Equal(got, all) {
-		t.Errorf("changed %v, want %v", got, all)
-	}
-	m.checkHomes(t, l)
-}
-
-func second[T any](_ T, err error) error { return err }
-
-// all are the numbers of all pages.
-func (m *model) all() (pages []uint32) {
-	for page := range m.id.Pages {
-		pages = append(pages, page)
-	}
-	for n := range m.numbers {
-		if page := ledger.OwnPages + n; m.sequences[page] > 0 {
-			pages = append(pages, page)
-		}
-	}
-	return pages
 }

@@ -113,13 +113,19 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			_, err := l.Changed(ctx, "", func(uint32, ledger.Standing) error { return nil })
 			return err
 		},
-		"Homes":       func(ctx context.Context) error { _, err := l.Homes(ctx); return err },
-		"Cut":         func(ctx context.Context) error { _, err := l.Cut(ctx); return err },
-		"SetCut":      func(ctx context.Context) error { return l.SetCut(ctx, 16) },
-		"PlanReshape": func(ctx context.Context) error { _, err := l.PlanReshape(ctx, 3); return err },
-		"MoveOut":     func(ctx context.Context) error { _, err := l.MoveOut(ctx, 1); return err },
-		"MoveIn":      func(ctx context.Context) error { _, err := l.MoveIn(ctx, 1); return err },
-		"Ended":       func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
+		"Layouts":      func(ctx context.Context) error { _, err := l.Layouts(ctx); return err },
+		"Place":        func(ctx context.Context) error { _, err := l.Place(ctx, 1); return err },
+		"BeginLayout":  func(ctx context.Context) error { return l.BeginLayout(ctx, 16) },
+		"SwitchLayout": func(ctx context.Context) error { return l.SwitchLayout(ctx, 16) },
+		"LeaveLayout":  func(ctx context.Context) error { return l.LeaveLayout(ctx, 8) },
+		"Dedicate":     func(ctx context.Context) error { _, err := l.Dedicate(ctx, 1); return err },
+		"Release":      func(ctx context.Context) error { _, err := l.Release(ctx, 1); return err },
+		"All":          func(ctx context.Context) error { _, err := l.All(ctx, nil, 1); return err },
+		"EachRow": func(ctx context.Context) error {
+			_, err := l.EachRow(ctx, 0, func([]ledger.Row) error { return nil })
+			return err
+		},
+		"Ended": func(ctx context.Context) error { _, err := l.Ended(ctx, at(0), 1); return err },
 		"List": func(ctx context.Context) error {
 			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err

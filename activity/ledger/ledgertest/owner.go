@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -303,5 +304,51 @@ func (s suite) naming(t *testing.T) {
 		if rows, err := l.Naming(t.Context(), 0, invalid.target, invalid.limit); err == nil {
 			t.Errorf("%+v: %v, want an error", invalid, rows)
 		}
+	}
+}
+
+// checkAll goes through all rows, some at a time.
+func checkAll(t *testing.T, l *ledger.Ledger, rows []ledger.Row, limit int) {
+	t.Helper()
+	var got []ledger.Row
+	for after := (*ledger.Row)(nil); ; after = &got[len(got)-1] {
+		some, err := l.All(t.Context(), after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, some...); len(some) < limit {
+			break
+		}
+	}
+	if !slices.Equal(got, rows) {
+		t.Errorf("%d at a time: %d of %d rows", limit, len(got), len(rows))
+	}
+}
+
+// all goes through the rows of all users in steps of all sizes, of users with the least and the
+// greatest hash too, and begins behind rows that are not there.
+func (s suite) all(t *testing.T) {
+	l := s.make(t, 2)
+	m := newModel(l.Identity())
+	checkAll(t, l, nil, 1)
+	changes := append(ownedRows(), add(block(0, "a"), block(0, "b"), block(15, "a"), block(8, "a")))
+	recordAt(t, l, m, at(-1), changes...)
+	dedicated(t, l, m, block(3, "").Hash)
+	every := m.rowsOf(func(uint64) bool { return true })
+	for limit := 1; limit <= len(every)+1; limit += 1 + limit/8 {
+		checkAll(t, l, every, limit)
+	}
+	for _, after := range []ledger.Row{
+		{}, {Hash: 3 << 60}, {Hash: 3 << 60, Owner: "u3", Kind: "c"}, {Hash: 3<<60 + 1, Owner: "u3", Kind: "hide", Target: "t1x"},
+		{Hash: math.MaxUint64, Owner: "u15", Kind: "block", Target: "a"},
+	} {
+		want := slices.DeleteFunc(slices.Clone(every), func(r ledger.Row) bool { return compareRows(r, after) <= 0 })
+		want = want[:min(5, len(want))]
+		if got, err := l.All(t.Context(), &after, 5); err != nil || !slices.Equal(got, want) {
+			t.Errorf("after %v: %v, %v, want %v", after, got, err, want)
+		}
+	}
+	if rows, err := l.All(t.Context(), nil, 0); err == nil {
+		t.Errorf("%v, want an error for a limit of 0", rows)
 	}
 }

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -35,7 +36,7 @@ func (s suite) hashes(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d/%#x", c.pages, c.hash), func(t *testing.T) {
 			l := s.make(t, c.pages)
-			if page := l.Identity().Page(c.hash); page != c.page {
+			if page := l.Identity().PageIn(c.pages, c.hash); page != c.page {
 				t.Fatalf("hash %#x is on page %d, want %d", c.hash, page, c.page)
 			}
 			row := ledger.Row{Hash: c.hash, Owner: "u", Kind: "block", Target: "a", Since: at(0)}
@@ -79,26 +80,21 @@ func (s suite) reopen(t *testing.T) {
 }
 
 func (s suite) noSuchPage(t *testing.T) {
-	most := s.make(t, ledger.OwnPages) // all other numbers are of own pages
-	if _, err := most.Homes(t.Context(), ledger.OwnPages); err == nil {
-		t.Error("users share an own page")
-	}
-	if _, _, err := most.Snapshot(t.Context(), ledger.OwnPages); err == nil {
-		t.Error("there is a snapshot of an own page that nobody had")
-	}
+	most := s.make(t, ledger.MaxPages) // all other numbers are of dedicated pages
+	checkGone(t, most, ledger.DedicatedPages)
 	l := s.make(t, 16)
-	for _, page := range []uint32{16, ledger.OwnPages - 1, ledger.OwnPages, math.MaxUint32} {
-		if _, _, err := l.Snapshot(t.Context(), page); err == nil {
-			t.Errorf("there is a snapshot of page %d of 16", page)
+	checkGone(t, l, 32) // of a layout that there is not
+	checkGone(t, l, ledger.DedicatedPages)
+	checkGone(t, l, math.MaxUint32)
+	for _, page := range []uint32{16, 31, 2 * ledger.MaxPages, ledger.DedicatedPages - 1} {
+		if _, _, err := l.Snapshot(t.Context(), page); err == nil || errors.Is(err, ledger.ErrGone) {
+			t.Errorf("snapshot of page %d, which no layout has: %v", page, err)
 		}
-		if _, _, err := l.Keys(t.Context(), page); err == nil {
-			t.Errorf("there are keys of page %d of 16", page)
+		if _, _, err := l.Keys(t.Context(), page); err == nil || errors.Is(err, ledger.ErrGone) {
+			t.Errorf("keys of page %d, which no layout has: %v", page, err)
 		}
-		if _, err := l.Sequence(t.Context(), page); err == nil {
-			t.Errorf("there is a sequence of page %d of 16", page)
-		}
-		if _, err := l.Homes(t.Context(), 3, page); err == nil {
-			t.Errorf("users share page %d of 16", page)
+		if _, err := l.Sequence(t.Context(), page); err == nil || errors.Is(err, ledger.ErrGone) {
+			t.Errorf("sequence of page %d, which no layout has: %v", page, err)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,42 +34,41 @@ func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint
 	}
 }
 
-// testMoveConflicts has the commits of moves refused: what is tried again happens once.
-func testMoveConflicts(server *pgtest.Server) func(t *testing.T) {
+// testMoveRefused has the commits of moves refused: what is tried again happens once.
+func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
 		l := open(t, url, ledger.Options{Pages: 16})
 		record(t, l, on(3, "a"))
 		conn := raw(t, url)
 		execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits, onRaise)
-		receipt, err := l.MoveOut(t.Context(), 3<<60)
-		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, ledger.OwnPages: 1})
+		receipt, err := l.Dedicate(t.Context(), 3<<60)
+		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, ledger.DedicatedPages: 1})
 		execute(t, conn, `ALTER SEQUENCE attempts RESTART`)
-		receipt, err = l.MoveIn(t.Context(), 3<<60)
-		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.OwnPages: 2})
-		homes, err := l.Homes(t.Context())
-		if err != nil || len(homes) != 1 || len(homes[0].Owners) > 0 || !maps.Equal(homes[0].Moves, map[uint32]uint32{3: 2}) {
-			t.Errorf("homes %+v, %v", homes, err)
-		}
+		receipt, err = l.Release(t.Context(), 3<<60)
+		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
+		checkOwners(t, l, nil)
 		execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'on principle'; END $$`)
-		if _, err := l.MoveOut(t.Context(), 3<<60); err == nil || !strings.Contains(err.Error(), "on principle") {
+		if _, err := l.Dedicate(t.Context(), 3<<60); err == nil || !strings.Contains(err.Error(), "on principle") {
 			t.Errorf("error %v, want the lasting one", err)
 		}
 		checkSequence(t, l, 3, 3)
-		if _, err := l.Sequence(t.Context(), ledger.OwnPages+1); err == nil {
-			t.Error("a page is left of a move that was refused")
+		if _, err := l.Sequence(t.Context(), ledger.DedicatedPages+1); !errors.Is(err, ledger.ErrGone) {
+			t.Errorf("the page of a move that was refused: error %v, want ErrGone", err)
 		}
+		pages, _ := changed(t, l, "")
+		checkPages(t, "after a refusal", pages, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
 	}
 }
 
-// testPlacedAgain has a user be back in the shared page when a Record is tried again that had found them
+// testPlacedAgain has a user be back on the shared page when a Record is tried again that had found them
 // elsewhere.
 func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
 		l := open(t, url, ledger.Options{Pages: 16})
-		if _, err := l.MoveOut(t.Context(), 3<<60); err != nil {
+		if _, err := l.Dedicate(t.Context(), 3<<60); err != nil {
 			t.Fatal(err)
 		}
 		watch := raw(t, url)
@@ -116,21 +115,29 @@ func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 			waiting++
 			await(t, watch, `SELECT count(*) = `+string(rune('0'+waiting))+` FROM pg_locks WHERE NOT granted`)
 		}
-		begin("out", func() (ledger.Receipt, error) { return l.MoveOut(t.Context(), 3<<60) })
+		begin("dedicate", func() (ledger.Receipt, error) { return l.Dedicate(t.Context(), 3<<60) })
 		begin("record", func() (ledger.Receipt, error) {
 			return l.Record(context.WithoutCancel(t.Context()), time.Now(), []ledger.Change{on(3, "a")})
 		})
-		begin("other", func() (ledger.Receipt, error) { return l.MoveOut(t.Context(), 4<<60) })
+		begin("other", func() (ledger.Receipt, error) { return l.Dedicate(t.Context(), 4<<60) })
 		execute(t, watch, `SELECT pg_advisory_unlock(4713)`)
 		wg.Wait()
-		checkPagesOf(t, results["out"], nil, map[uint32]uint64{3: 1, ledger.OwnPages: 1})
-		checkPagesOf(t, results["record"], nil, map[uint32]uint64{3: 1, ledger.OwnPages: 2})
-		checkPagesOf(t, results["other"], nil, map[uint32]uint64{4: 1, ledger.OwnPages + 1: 1})
-		homes, err := l.Homes(t.Context())
-		if err != nil || len(homes) != 2 || !slices.Equal(slices.Concat(homes[0].Owners, homes[1].Owners), []ledger.Owner{
-			{Hash: 3 << 60, Page: ledger.OwnPages}, {Hash: 4 << 60, Page: ledger.OwnPages + 1},
-		}) {
-			t.Errorf("homes %+v, %v", homes, err)
-		}
+		checkPagesOf(t, results["dedicate"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 1})
+		checkPagesOf(t, results["record"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 2})
+		checkPagesOf(t, results["other"], nil, map[uint32]uint64{4: 1, ledger.DedicatedPages + 1: 1})
+		checkOwners(t, l, map[uint64]uint32{3 << 60: ledger.DedicatedPages, 4 << 60: ledger.DedicatedPages + 1})
+	}
+}
+
+// checkOwners compares who has dedicated pages.
+func checkOwners(t *testing.T, l *ledger.Ledger, want map[uint64]uint32) {
+	t.Helper()
+	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+	got := map[uint64]uint32{}
+	for _, o := range progress.Owners {
+		got[o.Hash] = o.Page
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("owners %v, %v, want %v", got, err, want)
 	}
 }

@@ -1,0 +1,211 @@
+package ledger
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// onBoth runs a test on a new ledger of each kind.
+func onBoth(t *testing.T, test func(t *testing.T, l *Ledger)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) { test(t, openFile(t, temporary(t), Options{Pages: 2})) })
+	t.Run("Postgres", func(t *testing.T) {
+		l, err := Open(t.Context(), pgtest.Start(t).Schema(), Options{Pages: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		test(t, l)
+	})
+}
+
+// eighth is a row of the user with the least hash of a page of 8.
+func eighth(n uint64, target string) Row {
+	return Row{Hash: n << 61, Owner: "u", Kind: "block", Target: target, Since: time.UnixMicro(1).UTC()}
+}
+
+func recordRows(t *testing.T, l *Ledger, c Change) Receipt {
+	t.Helper()
+	receipt, err := l.Record(t.Context(), time.UnixMicro(1), []Change{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+func checkStandings(t *testing.T, l *Ledger, want map[uint32]uint64) {
+	t.Helper()
+	for page, sequence := range want {
+		if got, err := l.Sequence(t.Context(), page); err != nil || got != sequence {
+			t.Errorf("page %d at %d, %v, want %d", page, got, err, sequence)
+		}
+	}
+}
+
+// beginUnseeded begins a layout as a process does that dies before the new pages have sequences.
+func beginUnseeded(t *testing.T, l *Ledger, pages uint32) {
+	t.Helper()
+	_, err := l.db.changeLayouts(t.Context(), func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A page of a new layout begins with the sequence of the page that it comes from: also where a write
+// raises it first, or looks at it, and where a page was raised since.
+func TestWriteBeforeSeed(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *Ledger) {
+		for _, target := range []string{"a", "b", "c"} { // page 0 of 2; 8 and 9 of 8
+			recordRows(t, l, Change{Rows: []Row{eighth(0, target), eighth(1, target)}})
+		}
+		beginUnseeded(t, l, 8)
+		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(2, "never there")}, Remove: true})
+		recordRows(t, l, Change{Rows: []Row{eighth(1, "a")}}) // is there
+		recordRows(t, l, Change{Rows: []Row{eighth(7, "a")}}) // the first one of page 1
+		checkStandings(t, l, map[uint32]uint64{0: 4, 8: 4, 9: 0, 10: 0, 1: 1, 15: 1, 14: 0})
+		if err := l.BeginLayout(t.Context(), 8); err != nil {
+			t.Fatal(err)
+		}
+		checkStandings(t, l, map[uint32]uint64{0: 4, 8: 4, 9: 4, 10: 4, 11: 4, 1: 1, 15: 1, 14: 1})
+		recordRows(t, l, Change{Rows: []Row{eighth(0, "a")}})
+		if err := l.BeginLayout(t.Context(), 8); err != nil {
+			t.Fatal(err)
+		}
+		checkStandings(t, l, map[uint32]uint64{0: 5, 8: 5, 9: 4, 10: 4})
+	})
+}
+
+// A move before the new pages have sequences raises them as it raises the pages they come from.
+func TestMoveBeforeSeed(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *Ledger) {
+		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a")}})
+		recordRows(t, l, Change{Rows: []Row{eighth(0, "b"), eighth(1, "b")}})
+		beginUnseeded(t, l, 8)
+		if _, err := l.Dedicate(t.Context(), eighth(1, "").Hash); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.BeginLayout(t.Context(), 8); err != nil {
+			t.Fatal(err)
+		}
+		if rows, s, err := l.Snapshot(t.Context(), 9); err != nil || s != (Standing{3, 3}) || len(rows) > 0 {
+			t.Errorf("page 9: %v at %+v, %v, want none at {3 3}", rows, s, err)
+		}
+		checkStandings(t, l, map[uint32]uint64{0: 3, 8: 3, DedicatedPages: 1})
+	})
+}
+
+// SwitchLayout gives the new pages their sequences if nobody has: prepared changes find the rows of
+// pages that were never raised by their sequences.
+func TestSwitchSeeds(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *Ledger) {
+		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a"), eighth(1, "b")}})
+		beginUnseeded(t, l, 8)
+		if err := l.SwitchLayout(t.Context(), 8); err != nil {
+			t.Fatal(err)
+		}
+		checkStandings(t, l, map[uint32]uint64{8: 1, 9: 1, 11: 1, 15: 0})
+		p, err := l.Prepare([]Change{
+			{Rows: []Row{eighth(0, "a")}},
+			{Rows: []Row{eighth(1, "a")}, Remove: true},
+			{Rows: []Row{eighth(1, "b"), eighth(1, "c")}, Limit: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt, err := l.RecordPrepared(t.Context(), time.UnixMicro(1), p)
+		if err != nil || !slices.Equal(receipt.Changed, []bool{false, true, false}) || !slices.Equal(receipt.Refused, []bool{false, false, true}) {
+			t.Errorf("changed %v, refused %v, %v", receipt.Changed, receipt.Refused, err)
+		}
+		checkStandings(t, l, map[uint32]uint64{8: 1, 9: 2})
+	})
+}
+
+// A page has the number of the top bits of its users' hashes in the first layout, and the number of
+// pages added to them in the others; its hash slot is that of its users' page in the first layout.
+func TestPageNumbers(t *testing.T) {
+	for _, c := range []struct {
+		first, pages uint32
+		hash         uint64
+		page, slot   uint32
+	}{
+		{1, 1, 0, 0, 0},
+		{1, 1, math.MaxUint64, 0, 0},
+		{1, 2, 0, 2, 0},
+		{1, 2, math.MaxUint64, 3, 0},
+		{1, 1 << 24, 0, 1 << 24, 0},
+		{1, 1 << 24, math.MaxUint64, 1<<25 - 1, 0},
+		{4, 4, 1 << 62, 1, 1},
+		{4, 4, 1<<62 - 1, 0, 0},
+		{4, 8, 1 << 62, 10, 1},
+		{4, 8, 1<<62 - 1, 9, 0},
+		{4, 16, math.MaxUint64, 31, 3},
+		{4, 16, 0, 16, 0},
+		{1 << 24, 1 << 24, math.MaxUint64, 1<<24 - 1, 1<<24 - 1},
+	} {
+		id := Identity{Pages: c.first}
+		if page, slot := id.PageIn(c.pages, c.hash), id.Slot(c.hash); page != c.page || slot != c.slot {
+			t.Errorf("of %d pages at first, hash %#x is on page %d of %d in slot %d, want %d, %d", c.first, c.hash, page, c.pages, slot, c.page, c.slot)
+		}
+		if of, slot := id.LayoutOf(c.page), id.SlotOf(c.page); of != c.pages || slot != c.slot {
+			t.Errorf("of %d pages at first, page %d is of %d in slot %d, want %d, %d", c.first, c.page, of, slot, c.pages, c.slot)
+		}
+	}
+	id := Identity{Pages: 4}
+	for _, page := range []uint32{4, 7, 1 << 25, DedicatedPages - 1, DedicatedPages, math.MaxUint32} {
+		if of := id.LayoutOf(page); of != 0 {
+			t.Errorf("of 4 pages at first, page %d is of %d", page, of)
+		}
+	}
+}
+
+// TestMoveNumbers gives out the last number that a page can have, and no other one after it.
+func TestMoveNumbers(t *testing.T) {
+	m := move{hash: 5, dedicate: true}
+	at := func(greatest uint32) moveState {
+		return moveState{layouts: Layouts{Current: 4}, standing: map[uint32]Standing{}, greatest: greatest}
+	}
+	id := Identity{Pages: 4}
+	for _, c := range []struct{ greatest, want uint32 }{
+		{0, DedicatedPages}, {1<<25 - 1, DedicatedPages}, {DedicatedPages - 1, DedicatedPages},
+		{DedicatedPages, DedicatedPages + 1}, {1<<32 - 2, 1<<32 - 1},
+	} {
+		o, err := m.decide(id, at(c.greatest))
+		if err != nil || len(o.raised) != 2 || o.made != c.want || o.receipt.Pages[1].Page != c.want || o.receipt.Owners[5] != c.want {
+			t.Errorf("after page %d: %+v, %v, want page %d", c.greatest, o, err, c.want)
+		}
+	}
+	if o, err := m.decide(id, at(1<<32-1)); !errors.Is(err, errNoNumbers) || len(o.raised) > 0 {
+		t.Errorf("after the last page: %+v, %v, want an error", o, err)
+	}
+}
+
+// TestRangeWithout takes hashes out of ranges, at both ends of them and of all hashes.
+func TestRangeWithout(t *testing.T) {
+	const most = 1<<64 - 1
+	for _, c := range []struct {
+		of      hashRange
+		without []uint64
+		want    []hashRange
+	}{
+		{hashRange{3, 9}, nil, []hashRange{{3, 9}}},
+		{hashRange{3, 9}, []uint64{5}, []hashRange{{3, 4}, {6, 9}}},
+		{hashRange{3, 9}, []uint64{3, 9}, []hashRange{{4, 8}}},
+		{hashRange{3, 9}, []uint64{5, 6, 8}, []hashRange{{3, 4}, {7, 7}, {9, 9}}},
+		{hashRange{3, 4}, []uint64{3, 4}, nil},
+		{hashRange{0, most}, []uint64{0, most}, []hashRange{{1, most - 1}}},
+		{hashRange{most, most}, []uint64{most}, nil},
+	} {
+		if got := c.of.without(c.without); !slices.Equal(got, c.want) {
+			t.Errorf("%v without %v: %v, want %v", c.of, c.without, got, c.want)
+		}
+	}
+}

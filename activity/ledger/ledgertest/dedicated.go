@@ -1,0 +1,311 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// dedicated gives a user a dedicated page in a ledger and its model, which have to agree on what that
+// comes to.
+func dedicated(t tester, l *ledger.Ledger, m *model, hash uint64) {
+	t.Helper()
+	receipt, err := l.Dedicate(context.Background(), hash)
+	if err != nil {
+		t.Fatalf("Dedicate %d: %v", hash, err)
+	}
+	checkReceipt(t, receipt, m.dedicate(hash))
+}
+
+// released is dedicated for the way back.
+func released(t tester, l *ledger.Ledger, m *model, hash uint64) {
+	t.Helper()
+	receipt, err := l.Release(context.Background(), hash)
+	if err != nil {
+		t.Fatalf("Release %d: %v", hash, err)
+	}
+	checkReceipt(t, receipt, m.release(hash))
+}
+
+// dedicate follows a user to a dedicated page and back: what the receipts say, what the pages hold,
+// what polls report.
+func (s suite) dedicate(t *testing.T) {
+	l := s.make(t, 16)
+	one, two, other := block(3, "a"), block(3, "b"), block(3, "a")
+	other.Hash++
+	other.Owner = "u33"
+	record(t, l, add(one, other))
+	_, progress := changes(t, l, "")
+	const page = ledger.DedicatedPages
+	at := func(page uint32, sequence uint64) ledger.PageChange {
+		return ledger.PageChange{Page: page, Sequence: sequence}
+	}
+	owners := map[uint64]uint32{one.Hash: page}
+	check := func(receipt ledger.Receipt, err error, changed []bool, owners map[uint64]uint32, want ...ledger.PageChange) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owners == nil {
+			owners = map[uint64]uint32{}
+		}
+		checkReceipt(t, receipt, ledger.Receipt{Changed: changed, Pages: want, Owners: owners, Layouts: ledger.Layouts{Current: 16}})
+	}
+	poll := func(owners []ledger.Owner, want map[uint32]ledger.Standing) {
+		t.Helper()
+		got, p := standings(t, l, progress.Next)
+		if !maps.Equal(got, want) || !slices.Equal(p.Owners, owners) {
+			t.Errorf("changed: %v, owners %v, want %v, %v", got, p.Owners, want, owners)
+		}
+		progress = p
+	}
+
+	receipt, err := l.Dedicate(t.Context(), one.Hash)
+	check(receipt, err, nil, owners, at(3, 2), at(page, 1))
+	poll([]ledger.Owner{{Hash: one.Hash, Page: page}}, map[uint32]ledger.Standing{3: {Sequence: 2, Left: 2}, page: {Sequence: 1}})
+	checkPage(t, l, 3, []ledger.Row{other}, 2)
+	checkPage(t, l, page, []ledger.Row{one}, 1)
+
+	removed := at(3, 3)
+	removed.Removed = []ledger.Row{other}
+	check(record(t, l, remove(other)), nil, []bool{true}, nil, removed)
+	poll(nil, map[uint32]ledger.Standing{3: {Sequence: 3, Left: 2}})
+	// The shared page has to have been rebuilt since the user left it, and no more than that.
+	added := at(page, 2)
+	added.Added = []ledger.Row{two}
+	check(record(t, l, add(two)), nil, []bool{true}, owners, at(3, 2), added)
+	check(record(t, l, add(two)), nil, []bool{false}, owners, at(3, 2), at(page, 2))
+	// For somebody who is on it, the page has to be what it is.
+	check(record(t, l, add(two), remove(other)), nil, []bool{false, false}, owners, at(3, 3), at(page, 2))
+	poll(nil, map[uint32]ledger.Standing{page: {Sequence: 2}})
+	checkPage(t, l, 3, nil, 3)
+	checkPage(t, l, page, []ledger.Row{one, two}, 2)
+
+	receipt, err = l.Release(t.Context(), one.Hash)
+	check(receipt, err, nil, nil, at(3, 4), at(page, 3))
+	poll(nil, map[uint32]ledger.Standing{3: {Sequence: 4, Left: 2}, page: {Sequence: 3, Left: 3}})
+	checkPage(t, l, 3, []ledger.Row{one, two}, 4)
+	checkGone(t, l, page)
+	removed = at(3, 5)
+	removed.Removed = []ledger.Row{two}
+	check(record(t, l, remove(two)), nil, []bool{true}, nil, removed)
+}
+
+// dedicateAgain gives dedicated pages to users who have one, takes them from users who have none, and
+// does so again with the ledger opened in between: no number is given twice.
+func (s suite) dedicateAgain(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 16})
+	m := newModel(l.Identity())
+	released(t, l, m, block(3, "").Hash)
+	m.check(t, l)
+	for range 3 {
+		dedicated(t, l, m, block(3, "").Hash)
+		dedicated(t, l, m, block(3, "").Hash)
+		recordAt(t, l, m, at(0), add(block(3, "a")), add(block(4, "a")))
+		dedicated(t, l, m, block(4, "").Hash)
+		m.check(t, l)
+		shut(t, l)
+		l = open(t, url, ledger.Options{})
+		released(t, l, m, block(3, "").Hash)
+		released(t, l, m, block(3, "").Hash)
+		recordAt(t, l, m, at(0), remove(block(3, "a")), remove(block(4, "a")))
+		m.check(t, l)
+	}
+	if want := uint32(4); m.numbers != want {
+		t.Errorf("%d pages, want %d", m.numbers, want)
+	}
+	// The last number that was given is not given again either, whoever has the others.
+	released(t, l, m, block(4, "").Hash)
+	dedicated(t, l, m, block(15, "").Hash)
+	m.check(t, l)
+}
+
+// dedicateOrder has the pages of a receipt in order of their numbers, whatever the order of hashes.
+func (s suite) dedicateOrder(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
+	for _, user := range []int{9, 2, 15, 0} {
+		dedicated(t, l, m, block(user, "").Hash)
+	}
+	for range 2 {
+		receipt := recordAt(t, l, m, at(0),
+			add(block(2, "a"), block(9, "a")), add(block(0, "a"), block(15, "a"), block(15, "b")), remove(block(9, "b")), add(block(5, "a")))
+		var pages []uint32
+		for _, p := range receipt.Pages {
+			pages = append(pages, p.Page)
+		}
+		const first = ledger.DedicatedPages
+		if want := []uint32{0, 2, 5, 9, 15, first, first + 1, first + 2, first + 3}; !slices.Equal(pages, want) {
+			t.Errorf("pages %v, want %v", pages, want)
+		}
+		m.check(t, l)
+	}
+}
+
+// dedicateHashes has users at both ends of a page and of all hashes, next to each other, and two of
+// one hash, before, while and after the number of pages changes.
+func (s suite) dedicateHashes(t *testing.T) {
+	for _, pages := range []uint32{1, 2} {
+		l := s.make(t, pages)
+		m := newModel(l.Identity())
+		const half = 1 << 63
+		hashes := []uint64{0, 1, 2, half - 2, half - 1, half, half + 1, math.MaxUint64 - 1, math.MaxUint64}
+		var rows []ledger.Change
+		for _, hash := range hashes {
+			for _, owner := range []string{"a", "b"} {
+				rows = append(rows, add(ledger.Row{Hash: hash, Owner: owner, Kind: "block", Target: "t", Since: at(0)}))
+			}
+		}
+		recordAt(t, l, m, at(0), rows...)
+		for n, order := range [][]int{{0, 8, 5}, {1, 7}, {4, 2, 3, 6}} {
+			for _, i := range order {
+				dedicated(t, l, m, hashes[i])
+				m.check(t, l)
+			}
+			grow(t, l, m, n, 4)
+			m.check(t, l)
+		}
+		recordAt(t, l, m, at(0), remove(rows[0].Rows[0], rows[17].Rows[0]), add(rows[9].Rows[0]))
+		m.check(t, l)
+		for i := range hashes {
+			released(t, l, m, hashes[(i*4)%9])
+			m.check(t, l)
+		}
+	}
+}
+
+// dedicateRestored has dedicated pages outlive a restore, as shared ones do.
+func (s suite) dedicateRestored(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 2})
+	m := newModel(l.Identity())
+	recordAt(t, l, m, at(0), add(block(3, "a")), add(block(4, "a")))
+	dedicated(t, l, m, block(3, "").Hash)
+	dedicated(t, l, m, block(4, "").Hash)
+	released(t, l, m, block(4, "").Hash)
+	shut(t, l)
+	l = open(t, url, ledger.Options{Restored: true})
+	m.id = l.Identity()
+	m.check(t, l)
+	_, progress := changes(t, l, "")
+	recordAt(t, l, m, at(0), add(block(3, "b")), remove(block(4, "a")))
+	dedicated(t, l, m, block(5, "").Hash)
+	m.check(t, l)
+	got, p := changes(t, l, progress.Next)
+	want := map[uint32]uint64{0: m.standing[0].Sequence, ledger.DedicatedPages: 2, ledger.DedicatedPages + 2: 1}
+	if owners := ownersIn(p); !maps.Equal(got, want) || !maps.Equal(owners, map[uint64]uint32{block(5, "").Hash: ledger.DedicatedPages + 2}) {
+		t.Errorf("changed %v, owners %v, want %v", got, owners, want)
+	}
+}
+
+// dedicateCancelledAnywhere lets the context end at each place where it is honoured.
+func (s suite) dedicateCancelledAnywhere(t *testing.T) {
+	l := s.make(t, 2)
+	m := newModel(l.Identity())
+	recordAt(t, l, m, at(0), add(block(3, "a")), add(block(4, "a")))
+	hash := block(3, "").Hash
+	for _, c := range []struct {
+		move  func(context.Context, uint64) (ledger.Receipt, error)
+		model func(hash uint64) ledger.Receipt
+	}{{l.Dedicate, m.dedicate}, {l.Release, m.release}} {
+		anywhere(t, func(ctx context.Context) error {
+			receipt, err := c.move(ctx, hash)
+			if err == nil {
+				checkReceipt(t, receipt, c.model(hash))
+			}
+			return err
+		}, func() { m.check(t, l) })
+		m.check(t, l)
+	}
+}
+
+// anywhere lets the context of a call end at each place where it is honoured, and has it checked each
+// time that nothing was done.
+func anywhere(t *testing.T, call func(ctx context.Context) error, unchanged func()) {
+	t.Helper()
+	for looks := 0; ; looks++ {
+		err := call(countDown(looks))
+		if err == nil {
+			if looks < 2 {
+				t.Errorf("the context was honoured at %d places only", looks)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want context.Canceled", err)
+		}
+		unchanged()
+	}
+}
+
+// dedicateMany records for more users with dedicated pages than are looked up at once.
+func (s suite) dedicateMany(t *testing.T) {
+	const users = 100
+	l := s.make(t, 1)
+	m := newModel(l.Identity())
+	var changes []ledger.Change
+	for i := range users {
+		row := ledger.Row{Hash: uint64(i*37%users) << 50, Owner: fmt.Sprint("u", i), Kind: "block", Target: "t", Since: at(0)}
+		changes = append(changes, add(row))
+		if i%3 > 0 {
+			dedicated(t, l, m, row.Hash)
+		}
+	}
+	recordAt(t, l, m, at(0), changes...)
+	m.check(t, l)
+	for i := range changes {
+		changes[i].Remove = i%2 == 0
+	}
+	recordAt(t, l, m, at(0), changes...)
+	m.check(t, l)
+}
+
+// dedicateDuringLayouts gives and takes dedicated pages in each phase of a layout: both shared pages
+// of the user are raised while one is being built, and both are left.
+func (s suite) dedicateDuringLayouts(t *testing.T) {
+	l := s.make(t, 4)
+	m := newModel(l.Identity())
+	hash := block(6, "").Hash // page 1 of 4, page 8 + 3 of 8
+	recordAt(t, l, m, at(0), add(block(6, "a")), add(block(4, "a")))
+	begun(t, l, m, 8)
+	_, progress := standings(t, l, "")
+	dedicated(t, l, m, hash)
+	got, p := standings(t, l, progress.Next)
+	want := map[uint32]ledger.Standing{1: {Sequence: 2, Left: 2}, 11: {Sequence: 2, Left: 2}, ledger.DedicatedPages: {Sequence: 1}}
+	if !maps.Equal(got, want) {
+		t.Errorf("changed %v, want %v", got, want)
+	}
+	m.check(t, l)
+	recordAt(t, l, m, at(0), add(block(6, "b"))) // raises the dedicated page alone
+	m.check(t, l)
+	released(t, l, m, hash)
+	got, _ = standings(t, l, p.Next)
+	want = map[uint32]ledger.Standing{
+		1: {Sequence: 3, Left: 2}, 11: {Sequence: 3, Left: 2}, ledger.DedicatedPages: {Sequence: 3, Left: 3},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("changed %v, want %v", got, want)
+	}
+	m.check(t, l)
+	dedicated(t, l, m, hash)
+	dedicated(t, l, m, block(0, "").Hash) // of pages that nobody ever wrote to
+	switched(t, l, m, 8)
+	m.check(t, l)
+	for range 2 {
+		released(t, l, m, hash)
+		m.check(t, l)
+		dedicated(t, l, m, hash)
+		m.check(t, l)
+		recordAt(t, l, m, at(0), remove(block(6, "a")), add(block(0, "a")))
+		m.check(t, l)
+		left(t, l, m, 4)
+		m.check(t, l)
+	}
+}

@@ -1,0 +1,285 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// hashesOf are those of part number n of all, of so many.
+func hashesOf(pages, n uint32) (least, greatest uint64) {
+	width := 64 - bits.TrailingZeros32(pages)
+	if width == 64 {
+		return 0, math.MaxUint64
+	}
+	return uint64(n) << width, uint64(n)<<width | (1<<width - 1)
+}
+
+// firstPage is the number of the first page of a layout.
+func (m *model) firstPage(pages uint32) uint32 {
+	if pages == m.id.Pages {
+		return 0
+	}
+	return pages
+}
+
+// shared is the page of the users of a hash in a layout.
+func (m *model) shared(pages uint32, hash uint64) uint32 {
+	for n := range pages {
+		if least, greatest := hashesOf(pages, n); least <= hash && hash <= greatest {
+			return m.firstPage(pages) + n
+		}
+	}
+	panic("a hash without a page")
+}
+
+// pageOf is the page that has the rows of a hash.
+func (m *model) pageOf(hash uint64) uint32 {
+	if page, has := m.owners[hash]; has {
+		return page
+	}
+	return m.shared(m.layouts.Current, hash)
+}
+
+// bothShared are the shared pages of a user that are rebuilt.
+func (m *model) bothShared(hash uint64) []uint32 {
+	pages := []uint32{m.shared(m.layouts.Current, hash)}
+	if m.layouts.Building > 0 {
+		pages = append(pages, m.shared(m.layouts.Building, hash))
+	}
+	return pages
+}
+
+// raises are the pages that a change of the user's rows raises.
+func (m *model) raises(hash uint64) []uint32 {
+	if page, has := m.owners[hash]; has {
+		return []uint32{page}
+	}
+	return m.bothShared(hash)
+}
+
+// raise raises pages. One of the layout that is being built begins with the sequence that the page it
+// comes from had before.
+func (m *model) raise(pages []uint32, left bool) {
+	before := maps.Clone(m.standing)
+	for _, page := range pages {
+		s := before[page]
+		if s.Sequence == 0 {
+			s.Sequence = before[m.origin(page)].Sequence
+		}
+		s.Sequence++
+		if left {
+			s.Left = s.Sequence
+		}
+		m.standing[page] = s
+	}
+}
+
+// origin is the page that a page of the layout that is being built comes from, and others themselves.
+func (m *model) origin(page uint32) uint32 {
+	building := m.layouts.Building
+	if first := m.firstPage(building); building > 0 && first <= page && page < first+building {
+		least, _ := hashesOf(building, page-first)
+		return m.shared(m.layouts.Current, least)
+	}
+	return page
+}
+
+// seed gives the pages of the layout that is being built sequences, where they have none.
+func (m *model) seed() {
+	for n := range m.layouts.Building {
+		page := m.firstPage(m.layouts.Building) + n
+		if from := m.standing[m.origin(page)].Sequence; m.standing[page].Sequence == 0 && from > 0 {
+			m.standing[page] = ledger.Standing{Sequence: from}
+		}
+	}
+}
+
+// dedicate gives a user a dedicated page, if the user has none.
+func (m *model) dedicate(hash uint64) ledger.Receipt {
+	if _, has := m.owners[hash]; !has {
+		page := ledger.DedicatedPages + m.numbers
+		m.numbers++
+		m.owners[hash] = page
+		m.raise([]uint32{page}, false)
+		m.raise(m.bothShared(hash), true)
+	}
+	return m.moved(hash, m.owners[hash])
+}
+
+// release takes the dedicated page from a user who has one.
+func (m *model) release(hash uint64) ledger.Receipt {
+	page, has := m.owners[hash]
+	if !has {
+		return m.moved(hash)
+	}
+	delete(m.owners, hash)
+	m.raise([]uint32{page}, true)
+	m.raise(m.bothShared(hash), false)
+	return m.moved(hash, page)
+}
+
+// moved is the receipt of a move.
+func (m *model) moved(hash uint64, dedicated ...uint32) ledger.Receipt {
+	r := ledger.Receipt{Layouts: m.layouts, Owners: map[uint64]uint32{}}
+	for _, page := range append([]uint32{m.shared(m.layouts.Current, hash)}, dedicated...) {
+		r.Pages = append(r.Pages, ledger.PageChange{Page: page, Sequence: m.standing[page].Sequence})
+	}
+	if page, has := m.owners[hash]; has {
+		r.Owners[hash] = page
+	}
+	return r
+}
+
+// begin begins a layout, and reports whether the ledger may.
+func (m *model) begin(pages uint32) (busy, invalid bool) {
+	l := m.layouts
+	switch {
+	case bits.OnesCount32(pages) != 1 || pages < l.Current || pages > ledger.MaxPages:
+		return false, true
+	case pages == l.Building:
+		m.seed()
+		return false, false
+	case pages == l.Current:
+		return false, false
+	case l.Building > 0 || l.Leaving > 0:
+		return true, false
+	}
+	m.layouts.Building = pages
+	m.seed()
+	return false, false
+}
+
+// switchTo makes a layout the current one, and reports whether the ledger may not.
+func (m *model) switchTo(pages uint32) (busy bool) {
+	switch l := m.layouts; pages {
+	case l.Current:
+		return false
+	case l.Building:
+		m.seed()
+		m.layouts = ledger.Layouts{Current: pages, Leaving: l.Current}
+		return false
+	}
+	return true
+}
+
+func (m *model) leave(pages uint32) {
+	if pages == 0 || pages != m.layouts.Leaving {
+		return
+	}
+	for n := range pages {
+		delete(m.standing, m.firstPage(pages)+n)
+	}
+	m.layouts.Leaving = 0
+}
+
+// check compares the whole ledger with the model. It must have few pages.
+func (m *model) check(t tester, l *ledger.Ledger) {
+	t.Helper()
+	m.checkPages(t, l)
+	all := maps.Clone(m.standing)
+	maps.DeleteFunc(all, func(_ uint32, s ledger.Standing) bool { return s.Sequence == 0 })
+	got, progress := standings(t, l, "")
+	if !maps.Equal(got, all) {
+		t.Errorf("changed %v, want %v", got, all)
+	}
+	if progress.Layouts != m.layouts {
+		t.Errorf("layouts %+v in a poll, want %+v", progress.Layouts, m.layouts)
+	}
+	if owners := ownersIn(progress); !maps.Equal(owners, m.owners) || len(owners) != len(progress.Owners) {
+		t.Errorf("owners %v, want %v", progress.Owners, m.owners)
+	}
+	if now, err := l.Layouts(context.Background()); err != nil || now != m.layouts {
+		t.Errorf("layouts %+v, %v, want %+v", now, err, m.layouts)
+	}
+	hashes := slices.AppendSeq([]uint64{0, math.MaxUint64, block(7, "").Hash}, maps.Keys(m.owners))
+	for _, hash := range hashes {
+		page := m.pageOf(hash)
+		want := ledger.Place{Page: page, Standing: m.standing[page], Layouts: m.layouts}
+		if got, err := l.Place(context.Background(), hash); err != nil || got != want {
+			t.Errorf("user %d is placed on %+v, %v, want %+v", hash, got, err, want)
+		}
+	}
+}
+
+// checkPages compares all pages, and has the others be gone.
+func (m *model) checkPages(t tester, l *ledger.Ledger) {
+	t.Helper()
+	for _, pages := range []uint32{m.layouts.Current, m.layouts.Building} {
+		for n := range pages {
+			page := m.firstPage(pages) + n
+			want := m.standing[page]
+			if got := checkPage(t, l, page, m.sharedRows(pages, page), want.Sequence); got != want {
+				t.Errorf("page %d at %+v, want %+v", page, got, want)
+			}
+		}
+	}
+	if leaving := m.layouts.Leaving; leaving > 0 {
+		checkGone(t, l, m.firstPage(leaving))
+		checkGone(t, l, m.firstPage(leaving)+leaving-1)
+	}
+	used := map[uint32]bool{}
+	for hash, page := range m.owners {
+		used[page] = true
+		want := m.standing[page]
+		if got := checkPage(t, l, page, m.rowsOf(func(of uint64) bool { return of == hash }), want.Sequence); got != want {
+			t.Errorf("page %d at %+v, want %+v", page, got, want)
+		}
+	}
+	for n := range m.numbers + 1 {
+		if page := ledger.DedicatedPages + n; !used[page] {
+			checkGone(t, l, page)
+		}
+	}
+}
+
+// checkGone has every call say that a page is no longer in use.
+func checkGone(t tester, l *ledger.Ledger, page uint32) {
+	t.Helper()
+	ctx := context.Background()
+	_, _, ofSnapshot := l.Snapshot(ctx, page)
+	_, _, ofKeys := l.Keys(ctx, page)
+	_, ofRows := l.EachRow(ctx, page, func(rows []ledger.Row) error {
+		t.Errorf("page %d, which is gone, has %v", page, rows)
+		return nil
+	})
+	_, ofSequence := l.Sequence(ctx, page)
+	for name, err := range map[string]error{"Snapshot": ofSnapshot, "Keys": ofKeys, "EachRow": ofRows, "Sequence": ofSequence} {
+		if !errors.Is(err, ledger.ErrGone) {
+			t.Errorf("%s of page %d: error %v, want ErrGone", name, page, err)
+		}
+	}
+}
+
+// sharedRows are the rows of a page of a layout.
+func (m *model) sharedRows(pages, page uint32) []ledger.Row {
+	return m.rowsOf(func(hash uint64) bool {
+		_, has := m.owners[hash]
+		return !has && m.shared(pages, hash) == page
+	})
+}
+
+// rowsOf are the rows of some users, in order.
+func (m *model) rowsOf(users func(hash uint64) bool) (rows []ledger.Row) {
+	for k, times := range m.rows {
+		if users(k.hash) {
+			rows = append(rows, k.row(times))
+		}
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows
+}
+
+// ownersIn are the owners that a poll reports, by hash.
+func ownersIn(p ledger.Progress) map[uint64]uint32 {
+	owners := map[uint64]uint32{}
+	for _, o := range p.Owners {
+		owners[o.Hash] = o.Page
+	}
+	return owners
+}
