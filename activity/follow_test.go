@@ -302,7 +302,7 @@ func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
 		if got := wall.Sub(at.Round(0)); got != set {
 			t.Fatalf("turned back by %v, want %v", got, set)
 		}
-		r := &Recorder{}
+		r := &poller{}
 		r.follow.clock.Store(&clockReading{clock, at})
 		if got := r.ledgerTime().Sub(clock); got < 0 || got > time.Minute {
 			t.Errorf("set by %v, the ledger's time is %v after what was read just now", set, got)
@@ -379,7 +379,7 @@ func TestPagesOfOnesOwnAfterAFailedPoll(t *testing.T) {
 // The ledger's time does not go back by what measurements of it differ by; by more it follows them.
 func TestLedgerTimeDoesNotGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &Recorder{}
+		r := &poller{}
 		start := r.ledgerTime()
 		for _, step := range []struct{ ahead, want time.Duration }{
 			{0, 0},

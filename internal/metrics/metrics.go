@@ -117,14 +117,14 @@ func truth(holds bool) float64 {
 	return 0
 }
 
-// durations is a histogram of seconds: classic, with buckets from 100 us to 10 s, and native, within a tenth of the value, for
-// servers that take these.
+// durations is a histogram of seconds: classic, with buckets from 100 us to 10 s, and native, for
+// servers that take these. Native buckets are within a tenth of the value; if a series needs more than
+// 160, they become wider. A histogram is never reset, so its counts are since the start.
 func durations(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help,
-		Buckets:                         []float64{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
-		NativeHistogramBucketFactor:     1.1,
-		NativeHistogramMaxBucketNumber:  100,
-		NativeHistogramMinResetDuration: time.Hour,
+		Buckets:                        []float64{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 160, // 20 doublings: from 10 us to 10 s
 	}
 }
