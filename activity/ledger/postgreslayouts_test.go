@@ -243,11 +243,20 @@ func testLayoutsConflict(server *pgtest.Server) func(t *testing.T) {
 // beforePages calls do before a poll reads pages, once.
 type beforePages struct{ do func() }
 
-func (b *beforePages) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if do := b.do; do != nil && strings.Contains(data.SQL, "FROM pages WHERE") {
+func (b *beforePages) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	first := data.Batch.QueuedQueries[0].SQL
+	if do := b.do; do != nil && strings.HasPrefix(first, "SELECT page, sequence, left_at FROM pages WHERE") {
 		b.do = nil
 		do()
 	}
+	return ctx
+}
+
+func (*beforePages) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (*beforePages) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (*beforePages) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 

@@ -73,6 +73,8 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
 	config.MaxConnLifetime, config.MaxConnIdleTime = math.MaxInt64, math.MaxInt64
+	// Statements are planned for the values at hand: a few pages changed lately, or all of them.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	check := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		conn.PgConn().CustomData()[generationKey] = generation(d.generations.Add(1))
@@ -90,7 +92,7 @@ const pagesToGoOn = 4096
 var errStalled = fmt.Errorf("no answer within %v", callTimeout)
 
 // changed reads all in one transaction, whose statements see the same: one round trip begins it and
-// reads everything but pages, another one reads those.
+// reads everything but pages, another one reads those and ends it.
 func (d *postgresDatabase) changed(
 	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
 ) (p Progress, err error) {
@@ -108,9 +110,6 @@ func (d *postgresDatabase) changed(
 			}
 			return each(page, s)
 		})
-		if err == nil {
-			_, err = conn.Exec(ctx, `ROLLBACK`) // it has changed nothing
-		}
 		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 			err = errStalled
 		}
@@ -127,9 +126,9 @@ func (d *postgresDatabase) pollPages(
 ) (p Progress, err error) {
 	g, _ := conn.PgConn().CustomData()[generationKey].(generation) // newPolls sets it
 	from, running := g.since(since)
-	owners, pages, args := changedOwnersSQL, changedPagesSQL, []any{pgx.QueryExecModeExec, from, running}
+	owners, pages, args := changedOwnersSQL, changedPagesSQL, []any{from, running}
 	if from == 0 {
-		owners, pages, args = everyOwnerSQL, everyPageSQL, args[:1]
+		owners, pages, args = everyOwnerSQL, everyPageSQL, nil
 	}
 	b := &pgx.Batch{}
 	b.Queue(beginSnapshotSQL)
@@ -147,7 +146,7 @@ func (d *postgresDatabase) pollPages(
 		return d.checkRead(incarnation)
 	})
 	queueLayouts(b, &p.Layouts)
-	b.Queue(owners, args[1:]...).Query(func(rows pgx.Rows) error {
+	b.Queue(owners, args...).Query(func(rows pgx.Rows) error {
 		var hash int64
 		var page uint32
 		_, err := pgx.ForEachRow(rows, []any{&hash, &page}, func() error {
@@ -163,13 +162,13 @@ func (d *postgresDatabase) pollPages(
 	p.At = began.Add(time.Since(began) / 2)
 	now := p.Layouts
 	d.assumed.Store(&now)
-	// Planned for the values at hand: a few pages changed lately, or all of them.
-	rows, err := conn.Query(ctx, pages, args...)
-	if err != nil {
-		return Progress{}, err
-	}
-	var page uint32
-	var s Standing
-	_, err = pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error { return each(page, s) })
-	return p, err
+	b = &pgx.Batch{}
+	b.Queue(pages, args...).Query(func(rows pgx.Rows) error {
+		var page uint32
+		var s Standing
+		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error { return each(page, s) })
+		return err
+	})
+	b.Queue(`ROLLBACK`) // it has changed nothing
+	return p, conn.SendBatch(ctx, b).Close()
 }
