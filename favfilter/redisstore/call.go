@@ -46,8 +46,11 @@ func (c *call) repeats(g *guard, cmds []redis.Cmder) bool {
 // note records that g put cmds off.
 func (c *call) note(g *guard, cmds []redis.Cmder) {
 	err := cmds[0].Err()
+	if c == nil || err == nil {
+		return
+	}
 	ofSlot := redis.HasErrorPrefix(err, "TRYAGAIN ") || redis.HasErrorPrefix(err, unserved)
-	if c == nil || !ofSlot && !isRefusal(err) {
+	if !ofSlot && !isRefusal(err) {
 		return
 	}
 	c.mu.Lock()

@@ -72,14 +72,14 @@ func pipelined[C redis.Cmder](
 	if len(cmds) == 0 {
 		return cmds
 	}
-	pipe, unsent := s.client.Pipeline(), s.client.Pipeline()
+	pipe := s.client.Pipeline()
 	var hurried map[int]bool // commands that are not retried
 	for i, page := range of.pages {
 		first, err := s.stuck.ask(of.kind, page)
 		if err == nil {
 			cmds[i] = build(pipe, i, nil)
 		} else {
-			cmds[i] = build(unsent, i, nil)
+			cmds[i] = build(s.client.Pipeline(), i, nil) // which nobody sends
 			cmds[i].SetErr(err)
 		}
 		if !first {
@@ -176,8 +176,8 @@ func putOff(err error) bool {
 
 // isBetween reports whether err is the reply for keys whose slot is moving to another node.
 func isBetween(err error) bool {
-	return redis.HasErrorPrefix(err, "TRYAGAIN ") ||
-		redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
+	return err != nil && (redis.HasErrorPrefix(err, "TRYAGAIN ") ||
+		redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK "))
 }
 
 // sleep pauses for half of *pause to all of it, and doubles *pause. It reports whether there is

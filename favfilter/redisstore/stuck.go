@@ -55,7 +55,7 @@ func (s *stuck) ask(kind string, page uint32) (works bool, err error) {
 
 // note records the outcome of a command.
 func (s *stuck) note(kind string, page uint32, err error) {
-	is := isBetween(err) || redis.HasErrorPrefix(err, unserved)
+	is := isBetween(err) || err != nil && redis.HasErrorPrefix(err, unserved)
 	if !is && (s.noted.Load() == 0 || err != nil && !isReply(err)) {
 		return
 	}
