@@ -20,6 +20,7 @@ type write struct {
 	deletes bool
 	hash    uint64
 
+	receipt  ledger.Receipt // of the transaction that it was part of
 	outcomes []Outcome
 	err      error
 
@@ -107,6 +108,7 @@ func (r *Recorder) commit(writes []*write) {
 	}
 	next := outcomes(receipt)
 	for _, w := range writes {
+		w.receipt = receipt
 		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
 	}
 	r.layout.learn(receipt)

@@ -317,7 +317,6 @@ func (r *Recorder) readChanges(ctx context.Context, p *poll) (progress ledger.Pr
 // takePlaces takes up where users are. It comes after the sequences that readers must require on
 // their pages, and before what says that all who left a page are known.
 func (r *Recorder) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
-	before := r.layout.now()
 	r.layout.take(progress)
 	for page, at := range left {
 		if page >= ledger.DedicatedPages {
@@ -325,10 +324,11 @@ func (r *Recorder) takePlaces(progress ledger.Progress, left map[uint32]uint64) 
 		}
 		r.sequences.of(page).leave(at)
 	}
-	now := r.layout.now()
-	if gone := before.Leaving; gone != 0 && gone != now.Leaving {
-		r.sequences.forget(gone)
+	oldest := progress.Layouts.Current
+	if leaving := progress.Layouts.Leaving; leaving > 0 {
+		oldest = leaving
 	}
+	r.sequences.forget(oldest)
 }
 
 // noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even
