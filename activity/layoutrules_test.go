@@ -120,7 +120,8 @@ func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, led
 	return l.Ledger.Keys(ctx, page)
 }
 
-// steppedStore does something before the next call of a kind, once, and can refuse to replace a page.
+// steppedStore does something before the next call of a kind, once, and can refuse to replace a
+// page.
 type steppedStore struct {
 	favfilter.Store
 
@@ -231,7 +232,8 @@ func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 	}
 }
 
-// wantUnavailable checks that the user's View fails, rather than being wrong, because of the ledger.
+// wantUnavailable checks that the user's View fails, rather than being wrong, because of the
+// ledger.
 func (p *member) wantUnavailable(t *testing.T, when, user string) {
 	t.Helper()
 	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
@@ -294,8 +296,8 @@ func TestLayoutRuleOrder(t *testing.T) {
 	})
 }
 
-// close: a write after the switch closes the pages that its users had in the layout that is leaving,
-// before it is acknowledged. Whoever reads them polls, and finds the write.
+// close: a write after the switch closes the pages that its users had in the layout that is
+// leaving, before it is acknowledged. Whoever reads them polls, and finds the write.
 func TestLayoutRuleClose(t *testing.T) {
 	for _, c := range closingWrites() {
 		for _, heard := range []bool{false, true} {
@@ -397,8 +399,8 @@ func closingWrites() []closingWrite {
 	}
 }
 
-// close: where the page cannot be closed, the write is acknowledged once every process has polled. It
-// fails if that cannot be known.
+// close: where the page cannot be closed, the write is acknowledged once every process has polled.
+// It fails if that cannot be known.
 func TestLayoutRuleCloseFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -667,8 +669,8 @@ func TestLayoutRuleBoth(t *testing.T) {
 	}
 }
 
-// A ledger that was set back to before the switch, from a copy, has users on closed pages again: these
-// are rebuilt, and feeds are answered.
+// A ledger that was set back to before the switch, from a copy, has users on closed pages again:
+// these are rebuilt, and feeds are answered.
 func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		g := newRig(t, &favfilter.Memory{}, firstPages)
@@ -703,8 +705,8 @@ func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	}
 }
 
-// A process that is cut off from the ledger answers from pages, but not from closed ones: those Views
-// fail, until the ledger can be reached.
+// A process that is cut off from the ledger answers from pages, but not from closed ones: those
+// Views fail, until the ledger can be reached.
 func TestLayoutRuleCutOff(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -733,8 +735,8 @@ func TestLayoutRuleCutOff(t *testing.T) {
 	}
 }
 
-// A growth that was interrupted is completed by any other process, whichever number it is asked for,
-// and by one that is opened, in each of its phases.
+// A growth that was interrupted is completed by any other process, whichever number it is asked
+// for, and by one that is opened, in each of its phases.
 func TestLayoutRuleCompleted(t *testing.T) {
 	const pages = 4 * scrubChunk
 	for phase, interrupt := range interruptions(pages) {
@@ -887,8 +889,8 @@ func TestDeleteUserAfterSwitchFails(t *testing.T) {
 	})
 }
 
-// A process gives the memory for a layout free once that has left, even if it has not polled while the
-// layout was leaving.
+// A process gives the memory for a layout free once that has left, even if it has not polled while
+// the layout was leaving.
 func TestLayoutIsForgotten(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
