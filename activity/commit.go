@@ -52,6 +52,7 @@ type write struct {
 	deletes bool
 	hash    uint64
 
+	receipt  ledger.Receipt // of the transaction that it was part of
 	outcomes []Outcome
 	err      error
 
@@ -139,6 +140,7 @@ func (r *committer) commit(writes []*write) {
 	}
 	next := outcomes(receipt)
 	for _, w := range writes {
+		w.receipt = receipt
 		w.outcomes, next = next[:len(w.changes)], next[len(w.changes):]
 	}
 	r.layout.learn(receipt)

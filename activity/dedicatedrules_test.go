@@ -170,8 +170,8 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 	}
 }
 
-// learn: the receipt of a write teaches its process where the user is. It finds its own write even if
-// it can ask the ledger nothing else.
+// learn: the receipt of a write teaches its process where the user is. It finds its own write even
+// if it can ask the ledger nothing else.
 func TestDedicatedRuleLearn(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, b *member, a Activity){
 		"Record": func(t *testing.T, b *member, a Activity) {
@@ -287,8 +287,8 @@ func TestDedicatedRuleRelease(t *testing.T) {
 	}
 }
 
-// Users move in each phase of a growth: what is written on their new page is found by processes that
-// have not heard of the move, nor of the switch, and by those that have heard of both.
+// Users move in each phase of a growth: what is written on their new page is found by processes
+// that have not heard of the move, nor of the switch, and by those that have heard of both.
 func TestDedicatedRuleInGrowth(t *testing.T) {
 	for _, phase := range []string{"building", "leaving"} {
 		for _, release := range []bool{false, true} {

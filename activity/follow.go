@@ -329,7 +329,6 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 // takePlaces takes up where users are. It comes after the sequences that readers must require on
 // their pages, and before what says that all who left a page are known.
 func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
-	before := r.layout.now()
 	r.layout.take(progress)
 	for page, at := range left {
 		if page >= ledger.DedicatedPages {
@@ -337,10 +336,11 @@ func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
 		}
 		r.sequences.of(page).leave(at)
 	}
-	now := r.layout.now()
-	if gone := before.Leaving; gone != 0 && gone != now.Leaving {
-		r.sequences.forget(gone)
+	oldest := progress.Layouts.Current
+	if leaving := progress.Layouts.Leaving; leaving > 0 {
+		oldest = leaving
 	}
+	r.sequences.forget(oldest)
 }
 
 // noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even

@@ -120,7 +120,8 @@ func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, led
 	return l.Ledger.Keys(ctx, page)
 }
 
-// steppedStore does something before the next call of a kind, once, and can refuse to replace a page.
+// steppedStore does something before the next call of a kind, once, and can refuse to replace a
+// page.
 type steppedStore struct {
 	favfilter.Store
 
@@ -231,7 +232,8 @@ func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 	}
 }
 
-// wantUnavailable checks that the user's View fails, rather than being wrong, because of the ledger.
+// wantUnavailable checks that the user's View fails, rather than being wrong, because of the
+// ledger.
 func (p *member) wantUnavailable(t *testing.T, when, user string) {
 	t.Helper()
 	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
@@ -281,7 +283,7 @@ func TestLayoutRuleOrder(t *testing.T) {
 		b.way.polled = func() {
 			want, err := w.ledger.Sequence(t.Context(), later)
 			if got := b.sequences.of(later).required.Load(); err != nil || got != want {
-				t.Errorf("before the switch is taken up, the page must have sequence %d: want %d, %v", got, want, err)
+				t.Errorf("the later page must have sequence %d when the switch is taken up, want %d, %v", got, want, err)
 			}
 			if b.layout.now().Current != firstPages {
 				t.Error("the switch is taken up before the sequences")
@@ -294,8 +296,8 @@ func TestLayoutRuleOrder(t *testing.T) {
 	})
 }
 
-// close: a write after the switch closes the pages that its users had in the layout that is leaving,
-// before it is acknowledged. Whoever reads them polls, and finds the write.
+// close: a write after the switch closes the pages that its users had in the layout that is
+// leaving, before it is acknowledged. Whoever reads them polls, and finds the write.
 func TestLayoutRuleClose(t *testing.T) {
 	for _, c := range closingWrites() {
 		for _, heard := range []bool{false, true} {
@@ -397,8 +399,8 @@ func closingWrites() []closingWrite {
 	}
 }
 
-// close: where the page cannot be closed, the write is acknowledged once every process has polled. It
-// fails if that cannot be known.
+// close: where the page cannot be closed, the write is acknowledged once every process has polled.
+// It fails if that cannot be known.
 func TestLayoutRuleCloseFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -667,8 +669,8 @@ func TestLayoutRuleBoth(t *testing.T) {
 	}
 }
 
-// A ledger that was set back to before the switch, from a copy, has users on closed pages again: these
-// are rebuilt, and feeds are answered.
+// A ledger that was set back to before the switch, from a copy, has users on closed pages again:
+// these are rebuilt, and feeds are answered.
 func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		g := newRig(t, &favfilter.Memory{}, firstPages)
@@ -703,8 +705,8 @@ func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	}
 }
 
-// A process that is cut off from the ledger answers from pages, but not from closed ones: those Views
-// fail, until the ledger can be reached.
+// A process that is cut off from the ledger answers from pages, but not from closed ones: those
+// Views fail, until the ledger can be reached.
 func TestLayoutRuleCutOff(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -733,8 +735,8 @@ func TestLayoutRuleCutOff(t *testing.T) {
 	}
 }
 
-// A growth that was interrupted is completed by any other process, whichever number it is asked for,
-// and by one that is opened, in each of its phases.
+// A growth that was interrupted is completed by any other process, whichever number it is asked
+// for, and by one that is opened, in each of its phases.
 func TestLayoutRuleCompleted(t *testing.T) {
 	const pages = 4 * scrubChunk
 	for phase, interrupt := range interruptions(pages) {
@@ -772,6 +774,9 @@ func TestLayoutRuleCompleted(t *testing.T) {
 					}
 					w.wantClosed(t, "completed", a.userOn(0), a.userOn(1))
 					check("completed")
+					if at, err := w.ledger.Sequence(t.Context(), a.pageIn(want.Current, "u2")); err != nil || at == 0 {
+						t.Errorf("the page of a user who wrote nothing has sequence %d, %v", at, err)
+					}
 					b.want(t, "u1", "hide", "p", Direct)
 				})
 			})
@@ -834,4 +839,74 @@ func (p *member) pollBlocked() (poll *poll, free func()) {
 		runtime.Gosched()
 	}
 	return poll, p.layout.mu.RUnlock
+}
+
+// A user is deleted by a process that has not heard of a switch: no bit of what was undone before
+// stays in the page of the later layout.
+func TestDeleteUserAfterSwitch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "p"))
+		w.build(t)
+		w.change(t)
+		b.pollNow(t)
+		b.record(t, true, undo(user, "hide", "p"))
+		id := b.layout.pageID(b.pageIn(laterPages, user))
+		loaded, err := w.store.LoadWhole(t.Context(), []favfilter.PageID{id})
+		must(t, err)
+		residue := loaded[0].Page.Clone()
+		residue.Insert(b.userKey(user, "hide", "p"))
+		_, err = w.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: residue, Seen: loaded[0].Version})
+		must(t, err)
+		b.want(t, user, "hide", "p", Direct) // as after an undo that could not clear its bits
+		_, err = a.DeleteUser(t.Context(), user)
+		must(t, err)
+		b.wantGone(t, w.ledger, user)
+		a.want(t, user, "hide", "p", None)
+	})
+}
+
+// The same where a page of the later layout cannot be rebuilt: the user counts as deleted only once
+// no bit of theirs is left there.
+func TestDeleteUserAfterSwitchFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user, other := a.userOn(0), a.userOn(1)
+		a.record(t, true, add(user, "block", other))
+		w.build(t)
+		w.change(t)
+		id := a.layout.pageID(a.pageIn(laterPages, other))
+		a.steps.refuses = &id
+		if _, err := a.DeleteUser(t.Context(), user); dependency(err) != "pages" {
+			t.Errorf("a page cannot be rebuilt: %v", err)
+		}
+		a.steps.refuses = nil
+		_, err := a.DeleteUser(t.Context(), user)
+		must(t, err)
+		b.pollNow(t)
+		b.want(t, other, "block", user, None)
+	})
+}
+
+// A process gives the memory for a layout free once that has left, even if it has not polled while
+// the layout was leaving.
+func TestLayoutIsForgotten(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a := w.open(t, Config{})
+			a.record(t, true, add("1", "hide", "p"))
+			w.build(t)
+			w.change(t)
+			if heard {
+				a.pollNow(t)
+			}
+			w.leave(t)
+			a.pollNow(t)
+			if a.sequences.shared[1].Load() != nil {
+				t.Errorf("heard %v: there are sequences of a layout that has left", heard)
+			}
+			a.want(t, "1", "hide", "p", Direct)
+		})
+	}
 }

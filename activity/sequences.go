@@ -63,8 +63,14 @@ func (s *sequences) ofDedicated(page uint32) *sequence {
 	return one
 }
 
-// forget gives the memory for a layout free that has left.
-func (s *sequences) forget(pages uint32) { s.shared[bits.TrailingZeros32(pages)].Store(nil) }
+// forget gives the memory free for layouts of fewer pages, which have left.
+func (s *sequences) forget(pages uint32) {
+	for i := range bits.TrailingZeros32(pages) {
+		if s.shared[i].Load() != nil {
+			s.shared[i].Store(nil)
+		}
+	}
+}
 
 // learn notes the ledger's sequence of the page, and reports whether another process raised it.
 // Readers must require it at once, even while a write of this process with that sequence is in

@@ -117,8 +117,11 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 	if err := r.release(ctx, hash); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
-	page := r.layout.pageOf(hash)
-	if err := r.remake(ctx, page, r.sequences.of(page).required.Load(), "user deleted"); err != nil {
+	place, err := r.ledger.Place(ctx, hash) // this process may not have heard of another layout
+	if err != nil {
+		return deleted, fmt.Errorf("delete a user: %w", unavailable("ledger", err))
+	}
+	if err := r.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
 		return deleted, fmt.Errorf("delete a user: %w", err)
 	}
 	if err := r.persist(ctx); err != nil {
@@ -170,16 +173,15 @@ func (r *Recorder) deleteRows(
 		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), deletes: true, hash: hash}
 		for i, row := range found {
 			w.changes[i] = r.removal(row, kinds[row.Kind])
-			for _, of := range w.changes[i].Rows {
-				touched[r.layout.sharedPage(of.Hash)] = true
-				if page := r.layout.pageOf(of.Hash); !r.layout.owns(hash, page) {
-					touched[page] = true
-				}
-			}
 		}
 		if err := r.write(ctx, w); err != nil {
 			return deleted, err
 		}
+		r.pagesOf(w, w.receipt, func(page uint32) {
+			if !r.layout.owns(hash, page) {
+				touched[page] = true
+			}
+		})
 		deleted += count(w.outcomes, Changed)
 	}
 }
