@@ -106,7 +106,20 @@ func (r *applier) dedicate(ctx context.Context, hash uint64) error {
 
 // release takes a user's dedicated page away. It closes that page, and sees to it that the shared
 // page has the ledger's sequence.
+//
+// Before that it rebuilds the dedicated page, whose rows are gone: if this process dies before it
+// closes the page, nobody does, but the page is empty and expires.
 func (r *applier) release(ctx context.Context, hash uint64) error {
+	place, err := r.ledger.Place(ctx, hash)
+	if err != nil {
+		return unavailable("ledger", err)
+	}
+	if place.Page >= ledger.DedicatedPages {
+		r.layout.dedicate(hash, place.Page)
+		if err := r.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
+			return err
+		}
+	}
 	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Release)
 	if err != nil {
 		return unavailable("ledger", err)

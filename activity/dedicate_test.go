@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more than 256 bytes are probed
@@ -348,6 +349,41 @@ func TestHeavyUserDeleted(t *testing.T) {
 		g.record(t, true, add("bot", "hide", "again"))
 		g.want(t, "bot", "hide", "again", Direct)
 	})
+}
+
+// releasingLedger dies, once, when it has released a dedicated page.
+type releasingLedger struct {
+	Ledger
+	released bool
+}
+
+func (l *releasingLedger) Release(ctx context.Context, hash uint64) (ledger.Receipt, error) {
+	receipt, err := l.Ledger.Release(ctx, hash)
+	if err == nil && !l.released {
+		l.released = true
+		return ledger.Receipt{}, faulttest.ErrInjected
+	}
+	return receipt, err
+}
+
+// A process that dies while it deletes a heavy user leaves no bits of the user either: it empties the
+// dedicated page first.
+func TestHeavyUserHalfDeleted(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 2)
+	g.recordMany(t, "bot", "hide", 3000, posts("b"))
+	g.settleMoves()
+	page := g.layout.pageOf(userHash(g.identity.Seed, "bot"))
+	g.Recorder.ledger = &releasingLedger{Ledger: g.Recorder.ledger}
+	if _, err := g.DeleteUser(t.Context(), "bot"); dependency(err) != "ledger" {
+		t.Fatalf("page %d is released: %v", page, err)
+	}
+	_, err := g.DeleteUser(t.Context(), "bot")
+	must(t, err)
+	st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+	must(t, err)
+	if page < ledger.DedicatedPages || !st[0].Missing && st[0].Header.Set != 0 {
+		t.Errorf("page %d still has bits: %+v", page, st[0].Header)
+	}
 }
 
 // Who is heavy after an import leaves, though their page was made in process.
