@@ -19,8 +19,8 @@ type hashed struct {
 
 // ids yields the ids on the posts that the kinds of c are checked with.
 func (c *checks) ids(posts []Post) iter.Seq2[activity.Target, string] {
+	users, ofPosts := c.targets() // here, so that c is not allocated
 	return func(yield func(activity.Target, string) bool) {
-		users, ofPosts := c.targets()
 		for p := range posts {
 			if ofPosts && !yield(activity.Post, posts[p].ID) || users && !yield(activity.User, posts[p].Author) {
 				return
