@@ -57,7 +57,10 @@ type bulkPage struct {
 
 // NewBulk returns a new Bulk.
 func (r *Recorder) NewBulk() *Bulk {
-	return &Bulk{r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64), toClose: make(map[uint32]bool), rows: make(map[uint64]int)}
+	return &Bulk{
+		r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
+		toClose: make(map[uint32]bool), rows: make(map[uint64]int),
+	}
 }
 
 // PreparedBulk holds activities that are ready for [Bulk.Record].

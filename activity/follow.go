@@ -122,7 +122,7 @@ type position struct {
 
 // holds reports whether the page with the header has the keys of the position's user.
 func (at position) holds(h favfilter.Header) bool {
-	return !isClosed(h) && h.Left == uint32(at.left&favfilter.LeftMask)
+	return !isClosed(h) && uint64(h.Left) == at.left&favfilter.LeftMask
 }
 
 // keepUp makes sure that the process knows all commits before the given time that concern the user's

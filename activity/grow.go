@@ -289,7 +289,7 @@ func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOpt
 	if (now == ledger.Layouts{Current: pages}) {
 		return false, nil
 	}
-	return r.growInBackground(pages) //nolint:contextcheck // it outlives the call
+	return r.growInBackground(pages)
 }
 
 // growInBackground starts a growth, or gives the one that is under way a larger target.

@@ -1,12 +1,10 @@
 package activity
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
-	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -245,26 +242,6 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		b.Close()
 		must(t, l.Close())
 	})
-}
-
-// failingPage is a store in which one page cannot be reached.
-type failingPage struct {
-	favfilter.Store
-	id favfilter.PageID
-}
-
-func (s failingPage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if slices.Contains(ids, s.id) {
-		return nil, faulttest.ErrInjected
-	}
-	return s.Store.Load(ctx, ids)
-}
-
-func (s failingPage) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
-	if r.ID == s.id {
-		return false, faulttest.ErrInjected
-	}
-	return s.Store.Replace(ctx, r)
 }
 
 // Grow refuses more than 16 times the pages that are due, unless it is forced to; a refusal changes nothing.

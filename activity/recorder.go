@@ -206,7 +206,7 @@ func Open(ctx context.Context, c Config) (*Recorder, error) {
 	r.ended.Go(r.scrubLoop)
 	r.ended.Go(r.endLoop)
 	r.ended.Go(r.tidyLoop)
-	r.growOnOpen() //nolint:contextcheck // it outlives the call
+	r.growOnOpen()
 	return r, nil
 }
 
