@@ -226,7 +226,10 @@ func (r *grower) buildSome(pages []uint32) error {
 			return fmt.Errorf("page %d: %w", pages[i], st.Err)
 		}
 	}
-	if failed := r.repair(found, pageTimeout, len(found)); failed > 0 {
+	for i := range found {
+		found[i].reason = reasonLayout // it is new, and not at fault
+	}
+	if failed := r.rebuildAll(found, pageTimeout, len(found)); failed > 0 {
 		return fmt.Errorf("%d of %d pages could not be built", failed, len(found))
 	}
 	return nil

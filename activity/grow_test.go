@@ -96,12 +96,18 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 			if n := g.Stats().SharedPages; n != int(pages) {
 				t.Errorf("%s: users share %d", when, n)
 			}
-			rebuilds := g.Stats().Rebuilds["missing"]
+			grown := g.Stats()
+			if len(grown.Found) > 0 || grown.Rebuilds[reasonLayout] == 0 {
+				t.Errorf("%s: pages at fault %v, rebuilt %v", when, grown.Found, grown.Rebuilds)
+			}
 			check(when)
 			g.wantWhole(t)
 			g.scrubAll()
-			if s := g.Stats(); len(s.Found) != 1 || s.Found["missing"] == 0 || s.Rebuilds["missing"] != rebuilds {
-				t.Errorf("%s: the scrub found %v; rebuilt: %v, %d when there was no scrub yet", when, s.Found, s.Rebuilds, rebuilds)
+			s := g.Stats()
+			for _, reason := range []string{"missing", "behind", reasonClosed, reasonLayout} {
+				if s.Rebuilds[reason] != grown.Rebuilds[reason] || s.Found[reason] > 0 {
+					t.Errorf("%s: the scrub found %v; rebuilt %v, before %v", when, s.Found, s.Rebuilds, grown.Rebuilds)
+				}
 			}
 			g.open(t, g.ledger, g.store)
 			check(when + ", opened again")

@@ -297,15 +297,20 @@ func (r *scrubber) peek(pages []uint32) (found []misfit, standings []favfilter.S
 	return found, standings, nil
 }
 
-// repair rebuilds the pages found, in random order, and returns how many it did not. A rebuild that
-// takes longer than patience continues in the background. After borne failures of the store, repair
-// starts no further rebuild.
+// repair counts the pages found, and rebuilds them: see rebuildAll.
 func (r *scrubber) repair(found []misfit, patience time.Duration, borne int) (failed int) {
-	var group errgroup.Group
-	var repaired, refused atomic.Int64
 	for _, m := range found {
 		r.stats.found(m.reason)
 	}
+	return r.rebuildAll(found, patience, borne)
+}
+
+// rebuildAll rebuilds pages, in random order, and returns how many it did not. A rebuild that takes
+// longer than patience continues in the background. After borne failures of the store, rebuildAll
+// starts no further rebuild.
+func (r *scrubber) rebuildAll(found []misfit, patience time.Duration, borne int) (failed int) {
+	var group errgroup.Group
+	var repaired, refused atomic.Int64
 	group.SetLimit(maxRepairs)
 	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
 		if r.isClosed() || refused.Load() >= int64(borne) {
