@@ -14,7 +14,7 @@ import (
 // one user.
 const DedicatedPages = 1 << 31
 
-var errNoNumbers = errors.New("there are no numbers left for dedicated pages")
+var errNoNumbers = errors.New("no page numbers left for dedicated pages")
 
 // Owner is a user with a dedicated page.
 type Owner struct {

@@ -33,7 +33,7 @@ func identify(meta map[string]string, now Layouts, o Options) (id Identity, writ
 		return Identity{}, nil, err
 	}
 	if o.Pages != 0 && !slices.Contains([]uint32{id.Pages, now.Current, now.other()}, o.Pages) {
-		return Identity{}, nil, fmt.Errorf("%w: it has %d, %d are asked for", ErrPagesDiffer, now.Current, o.Pages)
+		return Identity{}, nil, fmt.Errorf("%w: the ledger has %d, the options ask for %d", ErrPagesDiffer, now.Current, o.Pages)
 	}
 	if !o.Restored {
 		return id, nil, nil
@@ -73,7 +73,7 @@ func parseIdentity(meta map[string]string) (Identity, error) {
 	id := Identity{Incarnation: incarnation, Seed: seed, Pages: uint32(pages)}
 	err := errors.Join(err1, err2, err3, Options{Pages: id.Pages}.validate())
 	if err != nil || incarnation == 0 || pages == 0 {
-		return Identity{}, fmt.Errorf("damaged: %v", meta)
+		return Identity{}, fmt.Errorf("damaged identity: %v", meta)
 	}
 	return id, nil
 }

@@ -72,7 +72,7 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 	case "postgres", "postgresql":
 		var parsed postgresURL
 		if parsed, err = parsePostgres(url); err != nil {
-			return i, fmt.Errorf("inspect ledger: URL of PostgreSQL: %w", err)
+			return i, fmt.Errorf("inspect ledger: PostgreSQL URL: %w", err)
 		}
 		i.Name = parsed.name()
 		err = i.postgres(ctx, parsed)
@@ -86,7 +86,7 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 }
 
 // errNoLedger means that a ledger can be created, but does not exist yet.
-var errNoLedger = fmt.Errorf("no ledger has been made there yet: %w", fs.ErrNotExist)
+var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)
 
 // versions returns the number of migrations, which is the latest version of a schema.
 func versions(migrations embed.FS) (int, error) {
@@ -231,7 +231,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
 			to_regclass('layouts'))`).Scan(&i.Denied)
 	if err != nil {
-		return fmt.Errorf("read what the user may do: %w", err)
+		return fmt.Errorf("read the rights of the user: %w", err)
 	}
 	if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&i.Schema); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
@@ -254,9 +254,9 @@ func mayMake(ctx context.Context, conn *pgx.Conn, u postgresURL) error {
 		has_database_privilege(current_database(), 'CREATE'))`, u.schema).Scan(&may)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read what the user may do: %w", err)
+		return fmt.Errorf("read the rights of the user: %w", err)
 	case !may:
-		return fmt.Errorf("user %s may not make the schema %s with its tables, which are not there yet", u.config.ConnConfig.User, u.schema)
+		return fmt.Errorf("user %s may not create the schema %s and its tables, which do not exist yet", u.config.ConnConfig.User, u.schema)
 	}
 	return errNoLedger
 }

@@ -32,11 +32,11 @@ func (k Kind) names() []string {
 func (k Kind) describe() string {
 	switch {
 	case k.Reverse != "":
-		return fmt.Sprintf("of users, two-way with reverse %q", k.Reverse)
+		return fmt.Sprintf("two-way with reverse %q", k.Reverse)
 	case k.Users:
-		return "of users, one-way"
+		return "one-way with users as targets"
 	default:
-		return "not of users"
+		return "one-way without users as targets"
 	}
 }
 
@@ -103,12 +103,12 @@ func checkKinds(kinds []Kind) error {
 				return fmt.Errorf("kind %q: %w", k.Name, err)
 			}
 			if taken[name] {
-				return fmt.Errorf("kind %q: the name %q is taken", k.Name, name)
+				return fmt.Errorf("kind %q: duplicate name %q", k.Name, name)
 			}
 			taken[name] = true
 		}
 		if k.Reverse != "" && !k.Users {
-			return fmt.Errorf("kind %q: has a reverse, but its targets are no users", k.Name)
+			return fmt.Errorf("kind %q: a reverse requires users as targets", k.Name)
 		}
 	}
 	return nil
@@ -131,8 +131,8 @@ func redeclare(
 ) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Users != k.Users && d.clashes(k) }); i >= 0 {
-			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is declared %s now: another process may still make keys of it "+
-				"as it was, so a name keeps its targets for good; choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
+			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is now declared %s: "+
+				"the targets of a name cannot change, choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
 				declared[i].describe())
 		}
 		if slices.ContainsFunc(declared, k.clashes) {
@@ -140,7 +140,7 @@ func redeclare(
 		}
 		found, err := hasRows(ctx, k.names())
 		if err != nil {
-			return nil, nil, fmt.Errorf("kind %q was declared %s, and is not any more: whether there are rows of it could not be established: %w",
+			return nil, nil, fmt.Errorf("kind %q was declared %s, and has changed or is missing now: cannot tell whether it has rows: %w",
 				k.Name, k.describe(), interrupted(ctx, err))
 		}
 		if !found {
@@ -148,10 +148,10 @@ func redeclare(
 		}
 		now := "is not declared now"
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Name == k.Name }); i >= 0 {
-			now = "is declared " + declared[i].describe() + " now"
+			now = "is now declared " + declared[i].describe()
 		}
-		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as it was, or remove its rows while it is so declared "+
-			"(a kind cannot be renamed: under another name it is another kind, and may be declared beside it)",
+		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as before, or remove its rows while it is declared as before "+
+			"(a kind cannot be renamed: another name is another kind, which may be declared as well)",
 			ErrKindHasData, k.Name, k.describe(), now)
 	}
 	return gone, without(declared, stored), nil

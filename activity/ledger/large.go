@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -14,7 +13,7 @@ const (
 )
 
 // ErrLargePage means that a page has more than LargePage rows. EachRow reads such a page.
-var ErrLargePage = errors.New("the page has more rows than are read at once")
+var ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
 
 // EachRow calls each with all rows of a page, some thousand at a time, in no particular order.
 // It returns the state of the page. Rows and state are from one snapshot. The error wraps

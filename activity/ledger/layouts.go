@@ -27,9 +27,9 @@ func (l Layouts) other() uint32 { return max(l.Building, l.Leaving) }
 var (
 	// ErrGone means that a page is no longer in use: its layout is leaving or gone, or its user
 	// has left it. Changed tells where the users are now.
-	ErrGone = errors.New("the page is no longer in use")
+	ErrGone = errors.New("page is no longer in use")
 	// ErrLayoutBusy means that another layout is building or leaving.
-	ErrLayoutBusy = errors.New("another change of the number of pages has not ended")
+	ErrLayoutBusy = errors.New("another change of the layout is in progress")
 )
 
 // seedAtOnce is the number of pages that one transaction seeds or removes.
@@ -76,7 +76,7 @@ func (id Identity) begin(now Layouts, pages uint32) (Layouts, error) {
 	case pages == now.Current, pages == now.Building:
 		return now, nil
 	case now.other() != 0:
-		return now, fmt.Errorf("%w: %d to %d pages", ErrLayoutBusy, now.Current, now.other())
+		return now, fmt.Errorf("%w: from %d to %d pages", ErrLayoutBusy, now.Current, now.other())
 	}
 	now.Building = pages
 	return now, nil
@@ -114,7 +114,7 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 			case now.Current == pages:
 				return now, nil
 			case now.Building != pages:
-				return now, fmt.Errorf("%w: %d pages are not being built", ErrLayoutBusy, pages)
+				return now, fmt.Errorf("%w: the layout of %d pages is not building", ErrLayoutBusy, pages)
 			}
 			return Layouts{Current: pages, Leaving: now.Current}, nil
 		})
@@ -241,7 +241,7 @@ func (l Layouts) rows() (rows []layoutRow) {
 // check returns an error for layouts that no ledger can have.
 func (l Layouts) check() error {
 	if !isLayout(l.Current) {
-		return fmt.Errorf("damaged: layouts %+v", l)
+		return fmt.Errorf("damaged layouts: %+v", l)
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	case "postgres", "postgresql":
 		parsed, err := parsePostgres(url)
 		if err != nil {
-			return nil, fmt.Errorf("open ledger: URL of PostgreSQL: %w", err)
+			return nil, fmt.Errorf("open ledger: PostgreSQL URL: %w", err)
 		}
 		l, err := openPostgres(ctx, parsed, o)
 		if err != nil {
@@ -323,7 +323,7 @@ func (l *Ledger) use(do func() error) error {
 // checkPage returns an error for a number that no page of the ledger can have.
 func (l *Ledger) checkPage(page uint32) error {
 	if page < DedicatedPages && l.id.LayoutOf(page) == 0 {
-		return errors.New("there is no such page")
+		return errors.New("no such page")
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 			return nil, fmt.Errorf("change %d: no rows", i)
 		}
 		if c.Ended && !c.Remove {
-			return nil, fmt.Errorf("change %d: ended: only for a removal", i)
+			return nil, fmt.Errorf("change %d: ended: only valid with remove", i)
 		}
 		for j, r := range c.Rows {
 			if err := r.validate(c.Remove); err != nil {
@@ -371,13 +371,13 @@ func (r Row) validate(removal bool) error {
 		return nil
 	}
 	if r.TargetHash != 0 && !r.Names {
-		return errors.New("target hash: of a row that names nobody")
+		return errors.New("target hash: only valid with names")
 	}
 	if year := r.Since.UTC().Year(); year < 1 || year > 9999 {
-		return fmt.Errorf("since: year %d is not one of 1 to 9999", year)
+		return fmt.Errorf("since: year %d, want 1 to 9999", year)
 	}
 	if year := r.Until.UTC().Year(); !r.Until.IsZero() && (year < 2 || year > 9999) {
-		return fmt.Errorf("until: year %d is not one of 2 to 9999", year)
+		return fmt.Errorf("until: year %d, want 2 to 9999", year)
 	}
 	return nil
 }

@@ -74,11 +74,11 @@ func parsePostgres(text string) (postgresURL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		// The error may quote a part of the password as the host or the port.
-		return postgresURL{}, errors.New("it is not a valid URL " +
-			"(in a user's name or password, characters other than letters, digits and -._~ have to be percent-encoded)")
+		return postgresURL{}, errors.New("not a valid URL " +
+			"(in the user name and the password, percent-encode all characters but letters, digits and -._~)")
 	}
 	if u.Fragment != "" {
-		return postgresURL{}, errors.New("it has a fragment: write # as %23")
+		return postgresURL{}, errors.New("fragment not allowed: write # as %23")
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
@@ -102,7 +102,7 @@ func parsePostgres(text string) (postgresURL, error) {
 	switch commit := strings.ToLower(parameters["synchronous_commit"]); commit {
 	case "on", "local", "remote_write", "remote_apply":
 	default:
-		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: a commit has to be durable when it is reported", commit)
+		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: a commit must be durable when it is reported: want on, local, remote_write or remote_apply", commit)
 	}
 	config.ConnConfig.ValidateConnect, err = validator(u.Query().Get("target_session_attrs"))
 	if err != nil {
@@ -129,7 +129,7 @@ func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
 	case "primary":
 		return pgconn.ValidateConnectTargetSessionAttrsPrimary, nil
 	default:
-		return nil, fmt.Errorf("target_session_attrs=%s: a ledger is read from the primary, too: want read-write or primary", attributes)
+		return nil, fmt.Errorf("target_session_attrs=%s: the ledger must be read from the primary: want read-write or primary", attributes)
 	}
 }
 
@@ -191,7 +191,7 @@ type replacedError struct{ was, is uint64 }
 
 func (e *replacedError) Error() string {
 	return fmt.Sprintf("the ledger was replaced or restored while it was open (incarnation %d, was %d): "+
-		"this process has to be restarted", e.is, e.was)
+		"restart this process", e.is, e.was)
 }
 
 func (d *postgresDatabase) checkIncarnation(incarnation uint64) error {

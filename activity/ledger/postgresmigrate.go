@@ -40,7 +40,7 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	}
 	// The session holds the lock, and its end releases it.
 	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, migrationLock(u.schema)); err != nil {
-		return fmt.Errorf("wait for other processes that open it: %w", err)
+		return fmt.Errorf("wait for other processes that open the ledger: %w", err)
 	}
 	if err := createSchema(ctx, conn, u.schema); err != nil {
 		return err
@@ -87,9 +87,9 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return err
 	case version < leastServer:
-		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is needed", text)
+		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is required", text)
 	case encoding != "UTF8":
-		return fmt.Errorf("the database's encoding is %s, UTF8 is needed: make one with CREATE DATABASE ... ENCODING 'UTF8'", encoding)
+		return fmt.Errorf("the database's encoding is %s, UTF8 is required: create it with CREATE DATABASE ... ENCODING 'UTF8'", encoding)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 		}
 	}
 	if version > len(files) {
-		return fmt.Errorf("%w: its schema is version %d, the latest known here is %d", ErrTooNew, version, len(files))
+		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
 	}
 	for i, file := range files[version:] {
 		script, err := fs.ReadFile(migrations, file)

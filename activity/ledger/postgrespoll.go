@@ -50,7 +50,7 @@ func (g generation) since(c Cursor) (from int64, running []int64) {
 func (s snapshot) unseen() (from int64, running []int64, err error) {
 	parts := strings.Split(string(s), ":")
 	if len(parts) != 3 { //nolint:mnd // see snapshot
-		return 0, nil, fmt.Errorf("snapshot %q: not of three parts", s)
+		return 0, nil, fmt.Errorf("snapshot %q: want three parts", s)
 	}
 	if from, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
 		return 0, nil, fmt.Errorf("snapshot %q: %w", s, err)

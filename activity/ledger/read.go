@@ -176,7 +176,7 @@ func (q ListQuery) validate() error {
 
 func checkLimit(limit int) error {
 	if limit < 1 {
-		return fmt.Errorf("limit: %d is less than 1", limit)
+		return fmt.Errorf("limit: %d, want at least 1", limit)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 	if _, err := conn.Exec(ctx, unlockSettingsSQL); err != nil {
 		return fmt.Errorf("withdraw settings: %w", err)
 	}
-	return fmt.Errorf("%w: this process has %v, another one has %v: stop every process, then start all with the same",
+	return fmt.Errorf("%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
 		ErrSettingsDiffer, own, settingsOf(uint32(*other)))
 }
 

@@ -47,7 +47,7 @@ type sqliteDatabase struct {
 func sqliteFile(name string) (string, error) {
 	switch {
 	case name == "":
-		return "", errors.New("no file named: want sqlite:<file>")
+		return "", errors.New("missing file name: want sqlite:<file>")
 	case strings.HasPrefix(name, "//") && !strings.HasPrefix(name, "///"):
 		return "", fmt.Errorf("sqlite:%s: want sqlite:<file>, without //", name)
 	}
@@ -160,7 +160,7 @@ func useWriteAheadLog(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("use write-ahead log: %w", err)
 	}
 	if mode != "wal" {
-		return fmt.Errorf("use write-ahead log: not possible here, journal mode stays %q", mode)
+		return fmt.Errorf("use write-ahead log: not supported here, journal mode is still %q", mode)
 	}
 	return nil
 }

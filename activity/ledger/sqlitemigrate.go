@@ -24,7 +24,7 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	if version > len(files) {
-		return fmt.Errorf("%w: its schema is version %d, the latest known here is %d", ErrTooNew, version, len(files))
+		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
 	}
 	for i, file := range files[version:] {
 		script, err := fs.ReadFile(migrations, file)

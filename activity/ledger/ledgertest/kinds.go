@@ -92,13 +92,13 @@ func (s suite) kindsInUse(t *testing.T) {
 		}
 		declared(t, l, "block", "hide", "mute")
 	}
-	const blockWas, muteWas = `of users, two-way with reverse "blocked-by"`, "of users, one-way"
+	const blockWas, muteWas = `two-way with reverse "blocked-by"`, "one-way with users as targets"
 	check("block", blockWas, "is not declared now", "hide", "mute")
-	check("block", blockWas, "is declared of users, one-way now", "block2", "hide", "mute")
-	check("block", blockWas, `is declared of users, two-way with reverse "avoided-by" now`, "block3", "mute")
+	check("block", blockWas, "is now declared one-way with users as targets", "block2", "hide", "mute")
+	check("block", blockWas, `is now declared two-way with reverse "avoided-by"`, "block3", "mute")
 	check("block", blockWas, "is not declared now", "flipped", "hide", "mute")
 	check("mute", muteWas, "is not declared now", "block", "hide", "silence") // renamed
-	check("mute", muteWas, `is declared of users, two-way with reverse "muted-by" now`, "block", "mute2", "silence")
+	check("mute", muteWas, `is now declared two-way with reverse "muted-by"`, "block", "mute2", "silence")
 	if err := l.Declare(t.Context(), kindsOf("block", "mute", "silence")); err != nil {
 		t.Errorf("hide, of which there are no rows, cannot be missing: %v", err)
 	}
@@ -124,18 +124,21 @@ func (s suite) kindsInUse(t *testing.T) {
 
 func (s suite) kindsInvalid(t *testing.T) {
 	l := s.make(t, 16)
-	for names, kinds := range map[string][]ledger.Kind{
-		`name is empty`:            {{Name: ""}},
-		`"x\n": name has`:          {{Name: "x\n"}},
-		`"x": the name "x"`:        {{Name: "x"}, {Name: "y"}, {Name: "x", Users: true}},
-		`"y": the name "x"`:        {{Name: "x"}, {Name: "y", Reverse: "x", Users: true}},
-		`"x": the name "x" `:       {{Name: "x", Reverse: "x", Users: true}},
-		`"x": has a reverse`:       {{Name: "x", Reverse: "y"}},
-		`"x": name is not valid`:   {{Name: "x", Reverse: "y\xff", Users: true}},
-		`is longer than 256 bytes`: {{Name: strings.Repeat("x", 257)}},
+	for _, c := range []struct {
+		kinds []ledger.Kind
+		text  string // in the error
+	}{
+		{[]ledger.Kind{{Name: ""}}, `name is empty`},
+		{[]ledger.Kind{{Name: "x\n"}}, `"x\n": name has`},
+		{[]ledger.Kind{{Name: "x"}, {Name: "y"}, {Name: "x", Users: true}}, `"x": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x"}, {Name: "y", Reverse: "x", Users: true}}, `"y": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Reverse: "x", Users: true}}, `"x": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Reverse: "y"}}, `"x": a reverse requires users`},
+		{[]ledger.Kind{{Name: "x", Reverse: "y\xff", Users: true}}, `"x": name is not valid`},
+		{[]ledger.Kind{{Name: strings.Repeat("x", 257)}}, `is longer than 256 bytes`},
 	} {
-		if err := l.Declare(t.Context(), kinds); err == nil || !strings.Contains(err.Error(), names) {
-			t.Errorf("%+v: error %v, want one saying %s", kinds, err, names)
+		if err := l.Declare(t.Context(), c.kinds); err == nil || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%+v: error %v, want one with %s", c.kinds, err, c.text)
 		}
 	}
 	declared(t, l)
