@@ -32,7 +32,7 @@ const (
 
 	// firstPages is the number of pages that these ledgers were made with.
 	firstPages = 16
-	// firstOwnPage was the number of the first page of one user, or of a range of hashes.
+	// firstOwnPage was the number of the first dedicated page, or page of a range of hashes.
 	firstOwnPage = 1 << 24
 )
 
@@ -697,8 +697,8 @@ func checkKilledPostgres(t *testing.T, o *oldLedger) {
 	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
-// beforeLayouts fills a ledger of one page as it was made before layouts, which was asked for 8
-// pages and is not reshaped yet. Its users are at both ends of the hashes.
+// beforeLayouts fills a ledger of one page as it was before layouts. Somebody has asked for 8 pages,
+// and the growth has not begun. Its users are at both ends of the hashes.
 const beforeLayouts = `
 	INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '1'), ('cut', '8');
 	INSERT INTO pages (page, sequence, changed) VALUES (0, 7, 3);
