@@ -19,8 +19,8 @@ var ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
 // It returns the state of the page. Rows and state are from one snapshot. The error wraps
 // ErrGone if the page is no longer in use.
 //
-// EachRow serves pages that are too large for Keys. Its memory is bounded, and no statement
-// takes long. With PostgreSQL each statement must end within about 5 seconds, and so must each call of
+// EachRow serves pages that are too large for Keys. Its memory is bounded, and no statement takes
+// long. With PostgreSQL each statement must end within about 5 seconds, and so must each call of
 // each. EachRow keeps a transaction open and a connection in use, so callers bound the number of
 // concurrent calls.
 //

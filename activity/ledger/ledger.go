@@ -237,8 +237,8 @@ type rowReader interface {
 // note:
 //
 //   - target_session_attrs is read-write, the default, or primary.
-//   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least 8.
-//     Changed has one more connection of its own.
+//   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least
+//     8. Changed has one more connection of its own.
 //   - search_path names the schema, by default feedfilter. Open creates it if necessary.
 //   - All other settings of a session are allowed, too.
 //
