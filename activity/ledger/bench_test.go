@@ -166,7 +166,7 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 		return n
 	}
 	if n := poll(); n != 16384 {
-		b.Fatalf("%d pages, want 1", n)
+		b.Fatalf("%d pages, want 16384", n)
 	}
 	if _, err := l.Record(b.Context(), time.Time{}, []ledger.Change{oneWay(1)}); err != nil {
 		b.Fatal(err)
@@ -174,7 +174,7 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	since := next
 	for b.Loop() {
 		if next = since; poll() != 1 {
-			b.Fatal("not one page")
+			b.Fatal("the poll did not report exactly one page")
 		}
 	}
 }

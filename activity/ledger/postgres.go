@@ -102,7 +102,8 @@ func parsePostgres(text string) (postgresURL, error) {
 	switch commit := strings.ToLower(parameters["synchronous_commit"]); commit {
 	case "on", "local", "remote_write", "remote_apply":
 	default:
-		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: a commit must be durable when it is reported: want on, local, remote_write or remote_apply", commit)
+		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: commits must be durable: "+
+			"want on, local, remote_write or remote_apply", commit)
 	}
 	config.ConnConfig.ValidateConnect, err = validator(u.Query().Get("target_session_attrs"))
 	if err != nil {
