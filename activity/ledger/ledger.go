@@ -28,7 +28,8 @@ var (
 	// ErrInUse means that another process, or an earlier Open of this process, holds the SQLite
 	// file.
 	ErrInUse = errors.New("ledger is in use")
-	// ErrPagesDiffer means that the ledger never had the number of pages that Options ask for.
+	// ErrPagesDiffer means that Options ask for a number of pages that is neither that of the
+	// first layout nor that of one of the ledger's Layouts.
 	ErrPagesDiffer = errors.New("number of pages differs")
 	// ErrTooNew means that a later version of this package has changed the ledger's schema. This
 	// version must not write to it.
@@ -240,7 +241,7 @@ type rowReader interface {
 //   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least
 //     8. Changed has one more connection of its own.
 //   - search_path names the schema, by default feedfilter. Open creates it if necessary.
-//   - All other settings of a session are allowed, too.
+//   - Other settings of a session are allowed, except synchronous_commit=off.
 //
 // Any number of processes may have a PostgreSQL ledger open, also while others create or migrate
 // it. Calls survive a restart of the server: they retry, or fail after about 5 seconds while the
