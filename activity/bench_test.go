@@ -35,8 +35,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkRebuild makes a page of 5,000 activities anew: read from SQLite, made and put
-// in place.
+// BenchmarkRebuild rebuilds a page of 5,000 activities from a SQLite ledger.
 func BenchmarkRebuild(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 1)
 	fillPages(b, g, 5000, 50)

@@ -37,8 +37,8 @@ func (g *rig) losePages(t *testing.T) {
 	}
 }
 
-// wantHeld checks that no page stands in the store that lacks a key which a Recorder that knows all kinds would put there, and
-// returns how many pages stand.
+// wantHeld checks that no page in the store lacks a key that a Recorder with all kinds would put
+// there. It returns the number of pages in the store.
 func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (standing int) {
 	t.Helper()
 	for page := range g.identity.Pages {
@@ -63,7 +63,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (standing int) {
 	return standing
 }
 
-// TestRebuildWithKindsOfAnother: a Recorder that does not know a kind makes pages anew for one that does.
+// TestRebuildWithKindsOfAnother has a Recorder without a kind rebuild pages for one with the kind.
 func TestRebuildWithKindsOfAnother(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
 	plain := openKinds(t, l, store, nil)

@@ -238,8 +238,9 @@ func TestMoveBeforePageIsRead(t *testing.T) {
 	}
 }
 
-// Users move out and back, at random, while others of two processes write, undo and look, and the store loses
-// pages: nothing is missed, and what is undone is gone. In a bubble no call takes too long.
+// TestMovesUnderLoad dedicates and releases pages at random, while others of two processes write,
+// undo and look, and the store loses pages. No write and no undo may be missed. In a bubble no call
+// takes too long.
 func TestMovesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 2), &favfilter.Memory{}

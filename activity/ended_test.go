@@ -101,7 +101,7 @@ func (l lateLedger) Ended(ctx context.Context, now time.Time, limit int) ([]ledg
 	return rows, err
 }
 
-// What is recorded anew between being found and being removed stays.
+// An ended activity stays if it is recorded again between the search for ended ones and its removal.
 func TestRecordedAnewWhileRemoved(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.open(t, lateLedger{g.ledger, func() {

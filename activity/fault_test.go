@@ -19,8 +19,8 @@ import (
 type faultRig func(t *testing.T) (g *rig, lose func())
 
 // TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after
-// it takes effect, until a run goes by without a fault. After each run the Recorder is
-// started anew: what was acknowledged is there, what was refused is whole or not at all.
+// it takes effect, until a run ends without a fault. After each run the Recorder is restarted.
+// Everything acknowledged must be there, and everything refused must be there as a whole or not at all.
 func TestLongFaultAtEveryStep(t *testing.T) {
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -89,8 +89,7 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 	}
 }
 
-// scenario touches both pages, in every way. A call without activities stands for the loss
-// of all pages.
+// scenario touches both pages, in every way. A call without activities means the loss of all pages.
 func scenario() [][]Activity {
 	batch := func(n int, remove bool) (b []Activity) {
 		for i := range n {
@@ -154,7 +153,7 @@ func (r *faultRun) all(t *testing.T) {
 		}
 		r.settleMoves()
 		r.views(t)
-		r.settleMoves() // who reads has pages made anew, too
+		r.settleMoves() // reads rebuild pages, too
 	}
 	r.scrubAll()
 	r.open(t, r.ledger, r.store)
@@ -211,7 +210,7 @@ func (r *faultRun) views(t *testing.T) {
 	}
 }
 
-// wantTwoSides checks that every block of the ledger stands on both sides.
+// wantTwoSides checks that the ledger has both rows of every block.
 func (g *rig) wantTwoSides(t *testing.T) {
 	t.Helper()
 	sides := map[Activity]int{}
@@ -229,7 +228,7 @@ func (g *rig) wantTwoSides(t *testing.T) {
 	}
 	for a, n := range sides {
 		if n != 2 {
-			t.Errorf("%+v stands on %d sides", a, n)
+			t.Errorf("%+v has %d rows, want 2", a, n)
 		}
 	}
 }

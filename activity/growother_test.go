@@ -202,7 +202,7 @@ func TestGrowthDue(t *testing.T) {
 	}
 }
 
-// Who has a page of their own is no load for others.
+// A user with a dedicated page does not count for ReshapeDue.
 func TestOwnPagesAreNotDue(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
 	g.recordMany(t, "bot", "hide", 3*DuePage, posts("b"))

@@ -168,7 +168,7 @@ func rebuildHeavy(t *testing.T, p *process, server *redistest.Server) {
 	names, err := client.Keys(t.Context(), "*own-*:bits").Result()
 	must(t, err)
 	if len(names) == 0 {
-		t.Fatal("the user has no page of their own")
+		t.Fatal("the user has no dedicated page")
 	}
 	for _, name := range names {
 		must(t, client.Del(t.Context(), name, strings.TrimSuffix(name, "bits")+"regions").Err())

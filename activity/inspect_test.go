@@ -50,12 +50,13 @@ func TestInspectPage(t *testing.T) {
 			t.Errorf("a sound page: %+v", p)
 		}
 		if h := p.Standing.Header; h.Sequence != 1 || h.Count != 41 || p.Capacity < 41 || h.Set > p.Limit || p.Standing.Uncounted {
-			t.Errorf("it stands as %+v, for %d keys, %d bits at most", p.Standing, p.Capacity, p.Limit)
+			t.Errorf("inspected %+v, for %d keys, at most %d bits", p.Standing, p.Capacity, p.Limit)
 		}
 	})
 }
 
-// What is amiss is said, and left as it is; making the page anew mends it.
+// TestInspectHarmedPage checks that an inspection reports harm and does not change it, and that a
+// rebuild repairs the page.
 func TestInspectHarmedPage(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -111,7 +112,7 @@ func TestInspectHarmedPage(t *testing.T) {
 			mended := g.inspectOne(t, 0)
 			if !mended.Agrees() || rebuilt.Number != 0 || rebuilt.Keys != 42 || rebuilt.Sequence != 2 ||
 				rebuilt.Bytes != int(mended.Standing.Size.Bytes) {
-				t.Errorf("made anew as %+v, it is %+v", rebuilt, mended)
+				t.Errorf("rebuilt as %+v, the page is %+v", rebuilt, mended)
 			}
 		})
 	}
@@ -120,7 +121,7 @@ func TestInspectHarmedPage(t *testing.T) {
 	}
 }
 
-// put puts a page in place of whatever stands there.
+// put replaces whatever the store has for the page.
 func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 	t.Helper()
 	id := favfilter.PageID{Number: page.Header().Number}

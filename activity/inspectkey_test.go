@@ -51,7 +51,7 @@ func TestInspectKey(t *testing.T) {
 			before := g.Stats().Rebuilds["jammed"]
 			g.record(t, true, undo("1", "hide", target))
 			if rebuilt := g.Stats().Rebuilds["jammed"] > before; rebuilt != (s.Removal == RemovedByRebuild) {
-				t.Fatalf("%s was to go by %v, and the page was made anew: %v", target, s.Removal, rebuilt)
+				t.Fatalf("removal of %s was predicted as %v, page rebuilt: %v", target, s.Removal, rebuilt)
 			}
 			g.record(t, true, add("1", "hide", target))
 		}
@@ -83,7 +83,7 @@ func TestInspectTwoWayKey(t *testing.T) {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 		if s.Page != g.layout.pageID(want.Number).String() {
-			t.Errorf("%s stands in %s", want.Side, s.Page)
+			t.Errorf("%s is in %s, want %s", want.Side, s.Page, g.layout.pageID(want.Number))
 		}
 	}
 	for _, c := range []struct{ kind, user, target, code, field string }{
@@ -154,7 +154,7 @@ func version(t *testing.T, g *rig) favfilter.Version {
 	return loaded[0].Version
 }
 
-// Of a window each part that stands is a side; nobody can confirm what it says.
+// Each part of a window that exists is a side. Nothing can confirm its content.
 func TestInspectWindowKey(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 {

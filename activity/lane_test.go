@@ -241,13 +241,13 @@ func TestWriteBehindARebuild(t *testing.T) {
 		}
 		time.Sleep(pageTimeout / 2)
 		if n := done.Load(); n != 0 {
-			t.Errorf("%d writes were acknowledged before their page stands", n)
+			t.Errorf("%d writes were acknowledged before their page was rebuilt", n)
 		}
 		close(g.ledger.gate)
 		start := time.Now()
 		writes.Wait()
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("the writes were acknowledged %v after their page stands", took)
+			t.Errorf("the writes were acknowledged %v after their page was rebuilt", took)
 		}
 		g.want(t, g.user, "hide", "p2", Direct)
 	})
@@ -302,7 +302,7 @@ func TestWriteToALaneAndASlowPage(t *testing.T) {
 		close(g.ledger.gate)
 		synctest.Wait()
 		if n := done.Load(); n != 1 {
-			t.Errorf("%d writes were acknowledged although one of two pages stands", n)
+			t.Errorf("%d writes were acknowledged when one of two pages was rebuilt, want 1", n)
 		}
 		close(slow.gate)
 		start := time.Now()
@@ -500,8 +500,8 @@ func (l *slowPageLedger) EachRow(ctx context.Context, page uint32, each func([]l
 	return s, err
 }
 
-// A page whose rebuild takes longer than its writers wait is rebuilt once: what is written meanwhile is applied when it stands,
-// though it has been acknowledged by then.
+// TestWritesDuringALongRebuild has a rebuild that takes longer than its writers wait. The page is
+// rebuilt once. Writes meanwhile are applied afterwards, though they are acknowledged by then.
 func TestWritesDuringALongRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -518,7 +518,7 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(slow.takes / 50) // some before it stands, some after
+			time.Sleep(slow.takes / 50) // some before the rebuild ends, some after
 		}
 		writes.Wait()
 		if took := time.Since(start); took > 3*slow.takes {

@@ -113,7 +113,7 @@ func (g *rig) pollNow(t *testing.T) {
 	must(t, p.err)
 }
 
-// sequenceIn is where page 0 stands in the store.
+// sequenceIn returns the sequence of page 0 in the store.
 func sequenceIn(t *testing.T, s favfilter.Store) uint64 {
 	t.Helper()
 	found, err := s.Peek(t.Context(), []favfilter.PageID{{}})
@@ -161,7 +161,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 			c.write(t, a, b)
 			stood := sequenceIn(t, store)
 			if stood != 7 {
-				t.Fatalf("the page stands at %d, want 7", stood)
+				t.Fatalf("the page is at sequence %d, want 7", stood)
 			}
 			if c.news {
 				a.pollNow(t)

@@ -278,14 +278,14 @@ func TestOneCommandAFeed(t *testing.T) {
 	wantCommands(t, server, before, map[string]int64{"mget": n, "evalsha": n, "set": n, "del": n}) // the last two by the script
 }
 
-// unasked is a ledger that nobody needs to ask where a page stands.
+// unasked is a ledger that fails the test if anybody asks it for the sequence of a page.
 type unasked struct {
 	Ledger
 	t *testing.T
 }
 
 func (l unasked) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	l.t.Errorf("the ledger was asked where page %d stands", page)
+	l.t.Errorf("the ledger was asked for the sequence of page %d", page)
 	return l.Ledger.Sequence(ctx, page)
 }
 

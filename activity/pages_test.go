@@ -80,7 +80,7 @@ func TestEmptyPagesExpire(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 2)
 	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
-	stands := func(user string) bool {
+	exists := func(user string) bool {
 		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.layout.pageOf(userHash(g.identity.Seed, user))}})
 		must(t, err)
 		return l[0].Page != nil
@@ -90,12 +90,12 @@ func TestEmptyPagesExpire(t *testing.T) {
 	g.want(t, idle, "hide", "p", None)
 	g.want(t, busy, "hide", "p", None)
 	g.record(t, true, add(busy, "hide", "p"))
-	if !stands(idle) || !stands(busy) {
+	if !exists(idle) || !exists(busy) {
 		t.Fatal("a page that was asked for is not written")
 	}
 	g.now.Add(int64(emptyExpiry))
-	if stands(idle) || !stands(busy) {
-		t.Errorf("an hour later: idle page %v, page with a key %v", stands(idle), stands(busy))
+	if exists(idle) || !exists(busy) {
+		t.Errorf("an hour later: idle page %v, page with a key %v", exists(idle), exists(busy))
 	}
 }
 
@@ -115,14 +115,14 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	if h := g.header(t, 0); h.Sequence != 1 {
 		t.Fatalf("sequence %d, want 1: the write failed", h.Sequence)
 	}
-	// The page is found behind, looked at again and made anew, and the last step fails.
+	// The page is found behind, read again and rebuilt, and the last step of the rebuild fails.
 	g.Recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged though the page could not be put in place: %v", err)
 	}
 	g.record(t, false, add("1", "hide", "q"))
 	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
-		t.Errorf("acknowledged while the page stands at %d with %d keys", h.Sequence, h.Count)
+		t.Errorf("acknowledged while the page is at sequence %d with %d keys", h.Sequence, h.Count)
 	}
 	g.Recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); err == nil {

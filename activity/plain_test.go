@@ -266,7 +266,8 @@ func racingWriters(t *testing.T, operations int) {
 // beside a model, and reads as they go.
 func race(t *testing.T, g *rig, operations int) {
 	t.Helper()
-	g.bound = time.Minute // no poll meanwhile: one that sees a commit before its page does has the page made anew
+	// A poll that sees a commit before its page does would cause a rebuild.
+	g.bound = time.Minute
 	gaps := &gapCount{Store: g.store}
 	g.open(t, g.ledger, gaps)
 	const writers, users = 16, 24

@@ -64,7 +64,7 @@ func newRigOn(t testing.TB, store favfilter.Store, url string, pages uint32) *ri
 	return g
 }
 
-// open makes the Recorder anew, as a restart does.
+// open opens the Recorder again, as a restart does.
 func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
 	t.Helper()
 	if g.Recorder != nil {

@@ -50,7 +50,8 @@ func (g *rig) wantReads(t *testing.T, replica, past, rebuilds uint64) {
 	}
 }
 
-// A copy is used if it has all that it must; if not, what it is a copy of is, and nothing is made anew.
+// TestReplica checks that a copy is used if it has all that it must have. Otherwise the primary is
+// used, and nothing is rebuilt.
 func TestReplica(t *testing.T) {
 	g, replica := withReplica(t, 1)
 	want := func(id string, match Match) {

@@ -50,8 +50,7 @@ func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	return pages
 }
 
-// wantWhole checks that every page that anybody has written to stands in the store as the
-// ledger has it.
+// wantWhole checks that each page with a write is in the store as the ledger has it.
 func (g *rig) wantWhole(t *testing.T) {
 	t.Helper()
 	for _, page := range g.allPages(t) {
@@ -67,7 +66,7 @@ func (g *rig) wantWhole(t *testing.T) {
 			continue
 		}
 		if h := p.Header(); h.Sequence != s.Sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
-			t.Errorf("page %d stands at %d with %d keys, want %d with %d", page, h.Sequence, h.Count, s.Sequence, len(rows))
+			t.Errorf("page %d is at sequence %d with %d keys, want %d with %d", page, h.Sequence, h.Count, s.Sequence, len(rows))
 		}
 		keys, err := g.hashes(t.Context(), rows)
 		must(t, err)
@@ -191,7 +190,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	if n := g.Stats().Rebuilds["verified"]; n < 20 {
-		t.Errorf("%d pages made anew", n)
+		t.Errorf("%d pages rebuilt, want at least 20", n)
 	}
 }
 

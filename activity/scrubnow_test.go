@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A round that is asked for looks at every page, once, and has made anew whatever was amiss when it ends.
+// A requested round looks at every page once. When it ends, it has rebuilt every page that was wrong.
 func TestScrubNow(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -60,7 +60,7 @@ func TestScrubNow(t *testing.T) {
 	}
 	g.wantWhole(t)
 	if p := run(); len(p.Found) != 0 {
-		t.Errorf("after they were made anew: %+v", p)
+		t.Errorf("after their rebuild: %+v", p)
 	}
 	want := map[string]int{"missing": 0}
 	for p := range g.Survey() {
@@ -83,7 +83,7 @@ func (unwritable) Replace(context.Context, favfilter.Replacement) (bool, error) 
 	return false, faulttest.ErrInjected
 }
 
-// What cannot be looked at, or not be made anew, is said.
+// A round reports pages that it cannot read or cannot rebuild.
 func TestScrubNowAmiss(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 128)
@@ -169,7 +169,7 @@ func TestScrubNowPace(t *testing.T) {
 	})
 }
 
-// Whatever is left to be mended, or was not seen, is amiss.
+// Amiss reports whether pages remain that are wrong, or that the round has not seen.
 func TestScrubAmiss(t *testing.T) {
 	for want, all := range map[bool][]ScrubProgress{
 		false: {{}, {Done: 2, All: 2, Found: map[string]int{"missing": 1}}},
@@ -177,7 +177,7 @@ func TestScrubAmiss(t *testing.T) {
 	} {
 		for _, p := range all {
 			if p.Amiss() != want {
-				t.Errorf("%+v: amiss %v", p, !want)
+				t.Errorf("%+v: Amiss() = %v", p, !want)
 			}
 		}
 	}

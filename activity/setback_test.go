@@ -76,8 +76,8 @@ func (g *rig) backup(t *testing.T) string {
 	return saved
 }
 
-// TestLedgerSetBack: pages ahead of a ledger that was restored from a copy, by the
-// book or not, are made anew.
+// TestLedgerSetBack restores a ledger from a copy, with Options.Restored or without. Pages that are
+// ahead of it must be rebuilt.
 func TestLedgerSetBack(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

@@ -60,7 +60,7 @@ func TestScrubAge(t *testing.T) {
 	}
 }
 
-// TestOnRebuild is told of each page that is made anew, and of those that cannot be.
+// TestOnRebuild checks that OnRebuild is called for each rebuilt page, and for each failed rebuild.
 func TestOnRebuild(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 1)

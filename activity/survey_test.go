@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// wantSurvey checks that the survey has every page as it stands in the store, and the right sums.
+// wantSurvey checks that the survey has every page as it is in the store, and the right sums.
 func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 	t.Helper()
 	using{g.Recorder}.wantSurvey(t, g.store, g.layout.pageID, pages...)
@@ -51,7 +51,7 @@ func (g using) wantSurvey(t *testing.T, store favfilter.Store, id func(page uint
 		collided := float64(st.Collided) / float64(st.Size.Regions)
 		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(marks) || math.Abs(p.Fill-fill) > step ||
 			math.Abs(p.Collided-collided) > step || math.Abs(p.Rate/page.FalsePositiveRate()-1) > 0.01 && p.Keys > 20 {
-			t.Errorf("surveyed %+v, where it stands as %+v, %g full, %g collided, rate %g", p, st, fill, collided, page.FalsePositiveRate())
+			t.Errorf("surveyed %+v, in the store %+v, %g full, %g collided, rate %g", p, st, fill, collided, page.FalsePositiveRate())
 		}
 	}
 	if !slices.Equal(numbers, pages) {
@@ -69,7 +69,8 @@ func numbersTo(n uint32) (pages []uint32) {
 	return pages
 }
 
-// What the scrub has seen is what stands there, and what is amiss shows until it has been made anew.
+// TestSurvey checks that the survey has what the scrub read from the store. A page that is wrong shows
+// until it is rebuilt.
 func TestSurvey(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -124,7 +125,7 @@ func TestSurvey(t *testing.T) {
 				t.Errorf("%v, want %v", got, want)
 			}
 			if got := g.SurveyTotals().Amiss; got != len(c.want) {
-				t.Errorf("%d amiss, want %d", got, len(c.want))
+				t.Errorf("%d pages wrong, want %d", got, len(c.want))
 			}
 			for p := range g.Survey() {
 				// The second round had one change for each page that it touched.

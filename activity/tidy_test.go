@@ -9,8 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// What removals leave in a page goes when it is made anew, soon after and without anybody
-// asking.
+// TestTidy checks that a page is rebuilt soon after removals that leave bits in it.
 func TestTidy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}

@@ -7,8 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// What is made anew because its sequence does not tell what it lacks has to be put in place also where a write comes
-// first: the write has made a newer page of the one that lacks it.
+// TestHollowPageIsReplacedDespiteWrites rebuilds a page that lacks a key although its sequence is
+// right. The new page must be stored even if a write comes first and raises the incomplete page.
 func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig){
 		"repair": func(t *testing.T, g *rig) { must(t, g.Repair(t.Context(), PageAt{Page: 0, Sequence: 1})) },

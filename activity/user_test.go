@@ -141,7 +141,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		case got == nil:
 			t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
 		case !bytes.Equal(bloomBits(got), bloomBits(want)):
-			t.Errorf("page %d has %d bits set in %d, anew it would have %d in %d",
+			t.Errorf("page %d has %d bits set in %d, a rebuilt one has %d in %d",
 				page, got.Header().Set, got.Header().Shape.Bits, want.Header().Set, want.Header().Shape.Bits)
 		}
 	}
@@ -211,7 +211,7 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	if _, err = g.DeleteUser(t.Context(), ""); !errors.As(err, &invalid) {
 		t.Errorf("nobody: %v", err)
 	}
-	for i := range 20 { // with so little to undo that no page has to be made anew for that
+	for i := range 20 { // too few activities to cause a rebuild
 		user := fmt.Sprint("few", i)
 		_, err := g.Record(t.Context(), []Activity{
 			add(user, "hide", "p"), add(user, "block", fmt.Sprint("c", i)), add(user, "mute", fmt.Sprint("c", i+1)),
@@ -223,7 +223,7 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 		}
 		g.wantGone(t, l, user)
 	}
-	g.record(t, true, add(leaver, "block", "c1")) // who comes back begins anew
+	g.record(t, true, add(leaver, "block", "c1")) // a user that comes back has no activities
 	g.want(t, "c1", "block", leaver, Reverse)
 }
 
@@ -274,8 +274,9 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 	rich.checkRate(t, found, keys)
 }
 
-// deleteUserFaults lets each call of ledger and store fail once, before and after it takes effect. Called again,
-// nothing is left once what is behind has been made anew; and nothing was if it did not fail.
+// deleteUserFaults lets each call of ledger and store fail once, before and after it takes effect. If
+// DeleteUser fails, a second call must leave nothing once stale pages are rebuilt. If it does not
+// fail, it must leave nothing itself.
 func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	f := &faulttest.Faults{}

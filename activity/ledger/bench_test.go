@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// benchmarkAll runs a benchmark on each kind of ledger, a new one each time open
-// is called. Commits are durable on both.
+// benchmarkAll runs a benchmark on each kind of ledger. Each call of open creates a ledger.
+// Commits are durable on both.
 func benchmarkAll(b *testing.B, run func(b *testing.B, open func(b *testing.B) *ledger.Ledger)) {
 	b.Helper()
 	opener := func(url func(b *testing.B) string) func(b *testing.B) *ledger.Ledger {
@@ -41,11 +41,10 @@ func benchmarkAll(b *testing.B, run func(b *testing.B, open func(b *testing.B) *
 	})
 }
 
-// scattered spreads the numbers 0, 1, 2, ... over all hashes (Fibonacci
-// hashing).
+// scattered spreads the numbers 0, 1, 2, ... over all hashes (Fibonacci hashing).
 func scattered(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
 
-// twoWay is a two-way block, on two pages most of the time.
+// twoWay is a two-way block, mostly on two pages.
 func twoWay(i int) ledger.Change {
 	a, b := scattered(2*i+1), scattered(2*i+2)
 	since := time.UnixMicro(1_700_000_000_000_000 + int64(i))
@@ -61,8 +60,7 @@ func oneWay(i int) ledger.Change {
 	return ledger.Change{Rows: c.Rows[:1]}
 }
 
-// BenchmarkRecord records new changes. A change of one row is the least;
-// a block is two rows on two pages.
+// BenchmarkRecord records new changes: of one row, and blocks of two rows on two pages.
 func BenchmarkRecord(b *testing.B) { benchmarkAll(b, benchmarkRecord) }
 
 func benchmarkRecord(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
@@ -115,9 +113,8 @@ func benchmarkSnapshot(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	}
 }
 
-// BenchmarkList lists 50 rows from the middle of lists of different lengths,
-// all rows of one microsecond, as an import may leave them. The length should
-// make no difference.
+// BenchmarkList lists 50 rows from the middle of lists of different lengths. All rows have the
+// same microsecond, as after an import. The length should make no difference.
 func BenchmarkList(b *testing.B) { benchmarkAll(b, benchmarkList) }
 
 func benchmarkList(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
@@ -146,7 +143,7 @@ func benchmarkList(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	}
 }
 
-// BenchmarkChanged polls a ledger of 16,384 pages of which one has changed.
+// BenchmarkChanged polls a ledger of 16,384 pages after one has changed.
 func BenchmarkChanged(b *testing.B) { benchmarkAll(b, benchmarkChanged) }
 
 func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
@@ -169,7 +166,7 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 		return n
 	}
 	if n := poll(); n != 16384 {
-		b.Fatalf("%d pages", n)
+		b.Fatalf("%d pages, want 16384", n)
 	}
 	if _, err := l.Record(b.Context(), time.Time{}, []ledger.Change{oneWay(1)}); err != nil {
 		b.Fatal(err)
@@ -177,7 +174,7 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	since := next
 	for b.Loop() {
 		if next = since; poll() != 1 {
-			b.Fatal("not one page")
+			b.Fatal("the poll did not report exactly one page")
 		}
 	}
 }

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// Prepared is changes made ready to be recorded: checked, and their rows in order. To prepare a hundred thousand takes
-// as long as a good part of recording them does, and can be done beside that.
+// Prepared is a list of changes that were validated and sorted. Preparing 100,000 changes takes
+// a large part of the time of recording them. A caller can prepare changes while others are
+// being recorded.
 type Prepared struct {
 	plan *plan
-	of   Identity // of the ledger that they were prepared for
+	of   Identity // of the ledger that prepared them
 }
 
-// Prepare makes changes ready for RecordPrepared. They must not be altered any more. An error names an invalid row.
+// Prepare validates and sorts changes for RecordPrepared. The caller must not modify them
+// afterwards. An error names an invalid row.
 func (l *Ledger) Prepare(changes []Change) (*Prepared, error) {
 	p, err := newPlan(l.id, changes)
 	if err != nil {
@@ -24,11 +26,12 @@ func (l *Ledger) Prepare(changes []Change) (*Prepared, error) {
 	return &Prepared{p, l.id}, nil
 }
 
-// RecordPrepared is Record for so many changes that most of their rows are expected to be new: these are not looked for
-// before they are written. Nothing else sets it apart. What is prepared may be recorded again after an error, but not twice at once.
+// RecordPrepared is Record for many changes whose rows are mostly new. It writes rows without
+// looking for them first. It differs from Record in nothing else. After an error it may record
+// the same Prepared again, but not concurrently.
 //
-// PostgreSQL ends a transaction that takes longer than some seconds, and until it ends no other writer gets at the pages that
-// it touches: so no more than some ten thousand changes should go there at a time.
+// PostgreSQL ends a transaction after some seconds, and until then other writers of its pages
+// wait. So record at most some 10,000 changes at a time there.
 func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared) (receipt Receipt, err error) {
 	n := len(p.plan.changes)
 	if n == 0 {
@@ -47,8 +50,8 @@ func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared)
 	return receipt, nil
 }
 
-// unsure are the entries that the database has to be asked for before anything can be decided: what is removed or limited. The
-// others are taken for new until writing them proves them otherwise.
+// unsure returns the entries that must be read before anything can be decided: entries that are
+// removed or limited. All others count as new until the write fails.
 func (p *plan) unsure() (some []*entry) {
 	careful := make(map[*entry]bool)
 	number := 0
@@ -68,7 +71,7 @@ func (p *plan) unsure() (some []*entry) {
 	return some
 }
 
-// additions are the entries to be written that the database is not known to have.
+// additions returns the entries to write that were not found in the database.
 func (p *plan) additions() (fresh []*entry) {
 	fresh = make([]*entry, 0, len(p.entries))
 	for _, e := range p.entries {
@@ -79,7 +82,7 @@ func (p *plan) additions() (fresh []*entry) {
 	return fresh
 }
 
-// rewrites are the entries that the database has and that get other times or go.
+// rewrites returns the existing entries that get new times, and those that are removed.
 func (p *plan) rewrites() (upserts, removals []*entry) {
 	upserts, removals = p.writes()
 	return slices.DeleteFunc(upserts, func(e *entry) bool { return !e.was }), removals

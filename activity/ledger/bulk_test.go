@@ -14,8 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// someChanges are n changes of every sort, of 700 keys of 9 owners. Rarely is one there that is
-// there already, so that whole statements go through, or often.
+// someChanges returns n changes of every sort, of 700 keys of 9 owners. Rows exist rarely, so
+// that whole statements succeed, or often.
 func someChanges(rng *rand.Rand, n int, now time.Time) []ledger.Change {
 	span := 700
 	if rng.IntN(2) == 0 {
@@ -57,7 +57,8 @@ func byKey(a, b ledger.Row) int {
 	return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target))
 }
 
-// TestLongRecordPrepared does the same to two ledgers, one way and the other: receipts and rows are alike, whatever was there.
+// TestLongRecordPrepared records the same changes in two ledgers, with Record and with
+// RecordPrepared. Receipts and rows must be equal.
 func TestLongRecordPrepared(t *testing.T) {
 	urls := map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
@@ -104,7 +105,7 @@ func TestLongRecordPrepared(t *testing.T) {
 	}
 }
 
-// Prepared changes may be recorded a second time, as after an error: nothing changes then.
+// Prepared changes may be recorded a second time, as after an error. That changes nothing.
 func TestRecordPreparedAgain(t *testing.T) {
 	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 8})
 	now := time.Now()
@@ -134,9 +135,9 @@ func TestRecordPreparedAgain(t *testing.T) {
 	}
 	other := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 8})
 	if _, err := other.RecordPrepared(t.Context(), now, prepared); err == nil {
-		t.Error("another ledger took what was not prepared for it")
+		t.Error("a ledger accepted changes that another ledger prepared")
 	}
 	if _, err := l.Prepare([]ledger.Change{{Rows: []ledger.Row{{Owner: "\n", Kind: "hide", Target: "p", Since: now}}}}); err == nil {
-		t.Error("an invalid row was prepared")
+		t.Error("Prepare accepted an invalid row")
 	}
 }

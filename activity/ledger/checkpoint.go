@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Checkpoint returns a note that SetCheckpoint left, such as how far an import
-// has come. Its id is any non-empty text.
+// Checkpoint returns the note that SetCheckpoint stored under id, such as the progress of an
+// import. id is any text but "".
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
 	err = l.use(func() error {
 		value, found, err = l.db.checkpoint(ctx, id)
@@ -19,8 +19,8 @@ func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found
 	return value, found, nil
 }
 
-// SetCheckpoint leaves a note, durable when it returns, in place of an earlier
-// one of the same id. An empty value removes it. For errors see Record.
+// SetCheckpoint stores a note under id, and replaces an earlier one. An empty value removes the
+// note. The note is durable when SetCheckpoint returns. For errors see Record.
 func (l *Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
 	if id == "" {
 		return errors.New("ledger: set checkpoint: empty id")

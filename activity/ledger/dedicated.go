@@ -10,10 +10,11 @@ import (
 	"slices"
 )
 
-// DedicatedPages is the number of the first dedicated page. Such a page has the rows of one user.
+// DedicatedPages is the number of the first dedicated page. A dedicated page holds the rows of
+// one user.
 const DedicatedPages = 1 << 31
 
-var errNoNumbers = errors.New("there are no numbers left for dedicated pages")
+var errNoNumbers = errors.New("no page numbers left for dedicated pages")
 
 // Owner is a user with a dedicated page.
 type Owner struct {
@@ -21,21 +22,21 @@ type Owner struct {
 	Page uint32 // DedicatedPages or more
 }
 
-// Standing is the ledger's state of a page.
+// Standing is the state of a page in the ledger.
 type Standing struct {
 	Sequence uint64 // 0: the page never changed
-	// Left is the sequence with which a user last left the page; 0: none has.
+	// Left is the sequence with which a user last left the page; 0: no user has.
 	Left uint64
 }
 
-// Place says where the rows of a user are.
+// Place is the page of a user, with its state.
 type Place struct {
 	Page uint32
 	Standing
 	Layouts Layouts
 }
 
-// Place returns the page of the user of a hash, as of one moment.
+// Place returns the page of a user, given the user's hash. All values are from one snapshot.
 func (l *Ledger) Place(ctx context.Context, hash uint64) (p Place, err error) {
 	err = l.use(func() error {
 		p, err = l.db.place(ctx, hash)
@@ -47,18 +48,18 @@ func (l *Ledger) Place(ctx context.Context, hash uint64) (p Place, err error) {
 	return p, nil
 }
 
-// Dedicate gives the user of a hash a dedicated page, with a number that no page ever had. From then
-// on it has all rows of the hash. The Receipt names it, and the page that the user has left, which
-// was raised. If the user has a dedicated page already, nothing changes. For errors see Record;
-// repeating the call is safe.
+// Dedicate gives a user a dedicated page, given the user's hash. The page has a number that no
+// page had before. From then on all rows of the hash belong to it. Dedicate raises the shared
+// page that the user leaves. The Receipt names both pages. If the user already has a dedicated
+// page, nothing changes. For errors see Record. Repeating the call is safe.
 func (l *Ledger) Dedicate(ctx context.Context, hash uint64) (Receipt, error) {
 	return l.move(ctx, move{hash: hash, dedicate: true})
 }
 
-// Release takes the dedicated page from the user of a hash: the rows of the hash are on the shared
-// page then, which was raised. The Receipt names it and the dedicated page, which nobody is on any
-// more. If the user has no dedicated page, nothing changes. For errors see Record; repeating the
-// call is safe.
+// Release takes the dedicated page from a user, given the user's hash. From then on all rows of
+// the hash belong to the shared page, which Release raises. The dedicated page is no longer in
+// use. The Receipt names both pages. If the user has no dedicated page, nothing changes. For
+// errors see Record. Repeating the call is safe.
 func (l *Ledger) Release(ctx context.Context, hash uint64) (Receipt, error) {
 	return l.move(ctx, move{hash: hash})
 }
@@ -78,25 +79,26 @@ func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) 
 	return receipt, nil
 }
 
-// move is one of a user to a dedicated page, or back from it.
+// move is a move of a user to a dedicated page, or back from it.
 type move struct {
 	hash     uint64
 	dedicate bool
 }
 
-// moveState is what a move has to know, in a transaction that excludes other writers of the user.
+// moveState is the input of move.decide, read in a transaction that excludes other writers of
+// the user's rows.
 type moveState struct {
 	layouts  Layouts
 	owned    uint32 // the user's dedicated page; 0: none
 	standing map[uint32]Standing
-	greatest uint32 // of the numbers that pages ever had
+	greatest uint32 // greatest number that a page ever had
 }
 
-// outcome is what a move comes to.
+// outcome is the result of a move.
 type outcome struct {
 	receipt Receipt
 	raised  []raisedPage // none: nothing changes
-	made    uint32       // the new dedicated page, which is among raised; 0: none
+	made    uint32       // the new dedicated page, which raised includes; 0: none
 }
 
 // raisedPage is the new state of a page in the table pages.
@@ -105,13 +107,13 @@ type raisedPage struct {
 	Standing
 }
 
-// decide works out what the move comes to.
+// decide computes the outcome of the move.
 func (m move) decide(id Identity, s moveState) (o outcome, err error) {
 	shared := id.PageIn(s.layouts.Current, m.hash)
 	o.receipt = Receipt{Layouts: s.layouts, Owners: make(map[uint64]uint32)}
 	page := s.owned
 	switch {
-	case m.dedicate == (s.owned > 0): // nothing to do
+	case m.dedicate == (s.owned > 0): // nothing changes
 	case m.dedicate:
 		if s.greatest == math.MaxUint32 {
 			return outcome{}, errNoNumbers
@@ -148,8 +150,8 @@ func (m move) decide(id Identity, s moveState) (o outcome, err error) {
 	return o, nil
 }
 
-// bothPages are the pages of a user that a write raises: in the current layout, and in the one that
-// is being built.
+// bothPages returns the pages of a user that a write raises: in the current layout, and in the
+// building one.
 func (id Identity) bothPages(l Layouts, hash uint64) []uint32 {
 	pages := []uint32{id.PageIn(l.Current, hash)}
 	if l.Building > 0 {
@@ -158,8 +160,8 @@ func (id Identity) bothPages(l Layouts, hash uint64) []uint32 {
 	return pages
 }
 
-// standing returns the state of a shared page of the user. A page of a layout that is being built
-// begins with the sequence of the page that it comes from.
+// standing returns the state of a shared page of the user. A page of a building layout begins
+// with the sequence of its ancestor.
 func (id Identity) standing(standing map[uint32]Standing, l Layouts, page uint32, hash uint64) Standing {
 	st := standing[page]
 	if st.Sequence == 0 && l.Building > 0 && page == id.PageIn(l.Building, hash) {

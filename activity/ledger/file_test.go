@@ -63,7 +63,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestFileNames opens files whose names mean something in a URI.
+// TestFileNames opens files whose names have a meaning in a URI.
 func TestFileNames(t *testing.T) {
 	directory := t.TempDir()
 	t.Chdir(directory)
@@ -120,7 +120,7 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// TestNoLedger opens files that are something else.
+// TestNoLedger opens files that are not ledgers.
 func TestNoLedger(t *testing.T) {
 	directory := t.TempDir()
 	foreign := filepath.Join(directory, "foreign.db")
@@ -165,8 +165,7 @@ func TestNoLedger(t *testing.T) {
 	}
 }
 
-// TestDamaged opens damaged ledgers: any outcome but an error is wrong, at the
-// latest when the rows are read.
+// TestDamaged opens damaged ledgers. Open or a read of the rows must return an error.
 func TestDamaged(t *testing.T) {
 	const rows = 3000
 	file := filepath.Join(t.TempDir(), "ledger.db")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A cursor holds for the connection that gave it, and says what its snapshot did not see.
+// A cursor is valid for the connection that returned it, and tells what its snapshot did not
+// see.
 func TestGeneration(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDBytes is the length of the longest id.
+// MaxIDBytes is the maximum length of an id in bytes.
 const MaxIDBytes = 256
 
-// CheckID returns an error unless id can be a row's Owner, Kind or Target: 1 to
-// MaxIDBytes bytes of UTF-8 without control characters. The error goes on from
-// the name of what the id is: "is empty or missing".
+// CheckID returns an error unless id is a valid Owner, Kind or Target of a row: 1 to MaxIDBytes
+// bytes of UTF-8 without control characters. The error completes a sentence that begins with the
+// name of the id: "is empty or missing".
 func CheckID(id string) error {
 	switch {
 	case id == "":
@@ -32,16 +32,17 @@ func CheckID(id string) error {
 	}
 }
 
-// printableASCII looks at eight bytes together: a feed has a thousand ids.
+// printableASCII tests eight bytes at a time, because a feed has a thousand ids.
 func printableASCII(id string) bool {
 	const ones, tops, spaces = 0x0101010101010101, 0x8080808080808080, 0x2020202020202020
 	if len(id) >= 8 {
 		for rest := id; ; rest = rest[8:] {
 			if len(rest) < 8 {
-				rest = id[len(id)-8:] // some of it again
+				rest = id[len(id)-8:] // overlaps the word before
 			}
 			word := binary.LittleEndian.Uint64([]byte(rest[:8]))
-			// The top bit of a byte: past 0x7f, at 0x7f, below a space. A byte that carries or borrows has its own set.
+			// The top bit is set for a byte above 0x7f, at 0x7f, and below a space. A byte that
+			// carries or borrows has its own top bit set.
 			if (word|(word+ones)|(word-spaces))&tops != 0 {
 				return false
 			}

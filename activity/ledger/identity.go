@@ -9,18 +9,18 @@ import (
 	"strconv"
 )
 
-// Identity is made with the ledger and stays the same for its whole life, but for
-// the Incarnation of one that was restored.
+// Identity is created with the ledger and never changes, except for the Incarnation of a
+// restored ledger.
 type Identity struct {
-	Incarnation uint64 // random, never 0: tells ledgers apart, and the lives of one
-	Seed        uint64 // random: for hashing users and keys
+	Incarnation uint64 // random, never 0: differs between ledgers, and after a restore
+	Seed        uint64 // random: for hashes of users and keys
 	Pages       uint32 // of the first layout: a power of two, 1 to 2^24
 }
 
-// identify returns the identity of the ledger whose meta and layouts are given, and what of
-// meta has to be written first: all of it for a new ledger (no meta), which
-// gets the number of pages asked for, or the default if that is 0; the new
-// incarnation of a restored one; nothing otherwise. A new ledger gets its first layout, too.
+// identify returns the identity of the ledger with the given meta and layouts, and the part of
+// meta to write. A new ledger has no meta: identify then returns all of it, with the number of
+// pages asked for, or the default for 0. For a restored ledger it returns meta with a new
+// incarnation, otherwise nothing. The caller also writes the first layout of a new ledger.
 func identify(meta map[string]string, now Layouts, o Options) (id Identity, write map[string]string, err error) {
 	if len(meta) == 0 {
 		id = newIdentity(o.Pages)
@@ -33,7 +33,7 @@ func identify(meta map[string]string, now Layouts, o Options) (id Identity, writ
 		return Identity{}, nil, err
 	}
 	if o.Pages != 0 && !slices.Contains([]uint32{id.Pages, now.Current, now.other()}, o.Pages) {
-		return Identity{}, nil, fmt.Errorf("%w: it has %d, %d are asked for", ErrPagesDiffer, now.Current, o.Pages)
+		return Identity{}, nil, fmt.Errorf("%w: the ledger has %d, the options ask for %d", ErrPagesDiffer, now.Current, o.Pages)
 	}
 	if !o.Restored {
 		return id, nil, nil
@@ -55,7 +55,7 @@ func newIdentity(pages uint32) Identity {
 	}
 }
 
-// meta is the identity as the table meta has it: decimal text.
+// meta returns the identity as the table meta stores it: decimal text.
 func (id Identity) meta() map[string]string {
 	meta := make(map[string]string)
 	for name, value := range map[string]uint64{
@@ -73,7 +73,7 @@ func parseIdentity(meta map[string]string) (Identity, error) {
 	id := Identity{Incarnation: incarnation, Seed: seed, Pages: uint32(pages)}
 	err := errors.Join(err1, err2, err3, Options{Pages: id.Pages}.validate())
 	if err != nil || incarnation == 0 || pages == 0 {
-		return Identity{}, fmt.Errorf("damaged: %v", meta)
+		return Identity{}, fmt.Errorf("damaged identity: %v", meta)
 	}
 	return id, nil
 }

@@ -17,48 +17,48 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// inspectParameters are those of a connection that only looks. The timeout (ms) is
-// for another program that has the whole file to itself for a moment.
+// inspectParameters are the parameters of a read-only connection. The timeout (ms) is for
+// another program that locks the whole file for a moment.
 const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
 
-// Inspection is what a ledger and its database are like, as far as somebody wants to know who
-// asks whether a service can work with them.
+// Inspection describes a ledger and its database, for a check whether a service can use them.
 type Inspection struct {
-	Name     string   // where it is, without a password
+	Name     string   // location, without a password
 	Engine   string   // "SQLite" or "PostgreSQL"
-	Version  string   // of the engine, such as "15.4"
+	Version  string   // version of the engine, such as "15.4"
 	Schema   int      // version of the ledger's tables, from 1
-	Known    int      // the latest version that this package knows: Open brings older ones up to it, and refuses later ones
-	Identity Identity // zero if Schema is later than Known and keeps it elsewhere
-	Layouts  Layouts  // zero if Schema is not Known
+	Known    int      // latest version that Open knows: it migrates older ones, and refuses later ones
+	Identity Identity // zero if Schema is later than Known and the identity is unreadable
+	Layouts  Layouts  // zero if Schema differs from Known
 
-	// UsedBy is the id of a process that has the SQLite file open: 0 if there is none, and
-	// where nobody tells. Only Linux does, of the processes that the caller may look at.
+	// UsedBy is the id of a process that has the SQLite file open, 0 if none is known. Only
+	// Linux reports it, and only for processes that the caller may inspect.
 	UsedBy int
 
-	// The others are PostgreSQL's.
+	// The remaining fields are only set for PostgreSQL.
 
 	Standby  bool // the server follows a primary
-	ReadOnly bool // transactions may not write, on a standby or because the server or role is set so
-	Denied   bool // the user may not change the ledger's tables
+	ReadOnly bool // transactions may not write: on a standby, or by a setting of the server or role
+	Denied   bool // the user lacks the right to change the ledger's tables
 
-	Fsync             bool   // what is committed outlives a crash of the machine
-	FullPageWrites    bool   // pages that a crash leaves half written are mended
-	SynchronousCommit string // of the ledger's sessions: "on", "local", ...; "off": commits are reported before they are durable
+	Fsync             bool   // commits survive a crash of the machine
+	FullPageWrites    bool   // the server repairs pages that a crash leaves half written
+	SynchronousCommit string // "on", "local", ...; "off": commits are reported before they are durable
 
-	Clock time.Time // the server's
-	Asked time.Time // this process's clock when Clock was read; with a monotonic reading
+	Clock time.Time // clock of the server
+	Asked time.Time // clock of this process at the moment of Clock, with a monotonic reading
 }
 
-// Inspect looks at the ledger at url, as [Open] takes it. It changes nothing, migrates nothing, and takes
-// no lock that a service would notice: others may have the ledger open, open it meanwhile, and write to
-// it. Where no ledger has been made yet, the error wraps [fs.ErrNotExist]. No error shows the password.
+// Inspect reads the state of the ledger at url, which has a form that [Open] takes. It changes
+// nothing, migrates nothing, and takes no lock that a service could notice. Other processes may
+// open and write to the ledger meanwhile. The error wraps [fs.ErrNotExist] if no ledger was
+// created yet. No error shows the password.
 //
-// What keeps Open from opening the ledger is an error, but for what the Inspection says:
-// a Schema later than Known, a Standby, ReadOnly, and a file that is UsedBy another process.
+// Inspect returns an error for whatever makes Open fail, except for conditions that the
+// Inspection reports: a Schema later than Known, Standby, ReadOnly, and UsedBy.
 //
-// After a crash of a process that had a SQLite file open, SQLite may have to make <file>-shm
-// anew, which then stays behind, as after Open.
+// After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
+// file then remains, as after Open.
 func Inspect(ctx context.Context, url string) (Inspection, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	var i Inspection
@@ -72,7 +72,7 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 	case "postgres", "postgresql":
 		var parsed postgresURL
 		if parsed, err = parsePostgres(url); err != nil {
-			return i, fmt.Errorf("inspect ledger: URL of PostgreSQL: %w", err)
+			return i, fmt.Errorf("inspect ledger: PostgreSQL URL: %w", err)
 		}
 		i.Name = parsed.name()
 		err = i.postgres(ctx, parsed)
@@ -85,25 +85,25 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 	return i, nil
 }
 
-// errNoLedger says that there is a place for a ledger, and none has been made there.
-var errNoLedger = fmt.Errorf("no ledger has been made there yet: %w", fs.ErrNotExist)
+// errNoLedger means that a ledger can be created, but does not exist yet.
+var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)
 
-// versions is the number of migrations, which is the latest version of a schema.
+// versions returns the number of migrations, which is the latest version of a schema.
 func versions(migrations embed.FS) (int, error) {
 	files, err := fs.Glob(migrations, "migrations/*/*.sql")
 	return len(files), err
 }
 
-// identify fills in the identity that the ledger's meta has.
+// identify sets the identity from the ledger's meta.
 func (i *Inspection) identify(meta map[string]string, err error) error {
 	if err == nil && len(meta) == 0 {
-		return errNoLedger // somebody died making it, or is at it
+		return errNoLedger // a process is creating the ledger, or died meanwhile
 	}
 	if err == nil {
 		i.Identity, err = parseIdentity(meta)
 	}
 	if err != nil && i.Schema > i.Known {
-		return nil // a later version may have it another way
+		return nil // a later version may store the identity in another form
 	}
 	return err
 }
@@ -122,7 +122,8 @@ func (i *Inspection) sqlite(ctx context.Context) (err error) {
 		return err
 	}
 	i.UsedBy = lockedBy(i.Name + ".lock")
-	// Without a write-ahead log nobody has the file open, and SQLite would make one to read it.
+	// Without a write-ahead log no process has the file open, and SQLite would create a log to
+	// read it.
 	if !i.hasLog() {
 		if err := i.readSQLite(ctx, inspectParameters+`&immutable=1`); !i.hasLog() {
 			return err
@@ -131,7 +132,8 @@ func (i *Inspection) sqlite(ctx context.Context) (err error) {
 	return i.readSQLite(ctx, inspectParameters)
 }
 
-// hasLog tells whether there is a write-ahead log, as there is while the file is open and after a crash.
+// hasLog reports whether there is a write-ahead log. There is one while the file is open, and
+// after a crash.
 func (i *Inspection) hasLog() bool {
 	_, err := os.Stat(i.Name + "-wal")
 	return err == nil
@@ -162,8 +164,8 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 	})
 }
 
-// lockedBy returns the id of the process that has the file locked as openSQLite does; 0: none is known.
-// Locking it to find out would keep a service from starting at that moment.
+// lockedBy returns the id of the process that holds the lock of openSQLite; 0: none is known.
+// Trying the lock instead could stop a service that starts at that moment.
 func lockedBy(file string) int {
 	locked, err := os.Stat(file)
 	if err != nil {
@@ -204,7 +206,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = conn.Close(ctx) // it has done what it was for
+		_ = conn.Close(ctx) // its work is done
 	}()
 	if err := checkServer(ctx, conn); err != nil {
 		return err
@@ -229,7 +231,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
 			to_regclass('layouts'))`).Scan(&i.Denied)
 	if err != nil {
-		return fmt.Errorf("read what the user may do: %w", err)
+		return fmt.Errorf("read the rights of the user: %w", err)
 	}
 	if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&i.Schema); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
@@ -245,22 +247,22 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// mayMake returns errNoLedger if a ledger can be made, and else why not.
+// mayMake returns errNoLedger if the user may create a ledger, otherwise the reason why not.
 func mayMake(ctx context.Context, conn *pgx.Conn, u postgresURL) error {
 	var may bool
 	err := conn.QueryRow(ctx, `SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
 		has_database_privilege(current_database(), 'CREATE'))`, u.schema).Scan(&may)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read what the user may do: %w", err)
+		return fmt.Errorf("read the rights of the user: %w", err)
 	case !may:
-		return fmt.Errorf("user %s may not make the schema %s with its tables, which are not there yet", u.config.ConnConfig.User, u.schema)
+		return fmt.Errorf("user %s may not create the schema %s and its tables, which do not exist yet", u.config.ConnConfig.User, u.schema)
 	}
 	return errNoLedger
 }
 
-// connectAny connects to the server that a ledger is opened on, or else to one that is refused for what
-// it is: to say so.
+// connectAny connects to the server that Open would use. If Open would refuse each server, it
+// connects to a refused one, to report why.
 func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	config = config.Copy()
 	refused := false
@@ -280,7 +282,8 @@ func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) 
 
 func (i *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
 	began := time.Now()
-	err := conn.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&i.Clock) // one round trip
+	// QueryExecModeExec takes one round trip.
+	err := conn.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&i.Clock)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func inspect(t *testing.T, url string) ledger.Inspection {
 	return i
 }
 
-// files are what is in a directory: the names, with what they hold.
+// files returns the files of a directory, with their contents.
 func files(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -58,7 +58,7 @@ func alterSQLite(t *testing.T, file string, statements ...string) {
 	}
 }
 
-// A ledger is looked at while it is open, and when it is not, with nothing left behind.
+// Inspect reads a ledger that is open, and one that is closed, and leaves no file behind.
 func TestInspectSQLite(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -90,12 +90,12 @@ func TestInspectSQLite(t *testing.T) {
 	}
 	for name, content := range files(t, directory) {
 		if was, there := before[name]; !there || was != content {
-			t.Errorf("%s was made or changed", name)
+			t.Errorf("Inspect created or changed %s", name)
 		}
 	}
 }
 
-// What a process that was killed leaves in the write-ahead log counts.
+// Inspect reads the write-ahead log that a killed process has left.
 func TestInspectSQLiteAfterCrash(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -128,7 +128,7 @@ func TestInspectSQLiteNone(t *testing.T) {
 	}
 	for _, file := range []string{filepath.Join(directory, "none.db"), filepath.Join(directory, "no", "directory.db"), empty} {
 		if i, err := ledger.Inspect(t.Context(), "sqlite:"+file); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file) {
-			t.Errorf("%+v, %v, want one that says that %s is no ledger yet", i, err, file)
+			t.Errorf("%+v, %v, want fs.ErrNotExist naming %s", i, err, file)
 		}
 	}
 	if left := files(t, directory); len(left) != 1 || left["empty.db"] != "" {
@@ -138,7 +138,7 @@ func TestInspectSQLiteNone(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	below := filepath.Join(text, "ledger.db") // below what is no directory
+	below := filepath.Join(text, "ledger.db") // below a file, not a directory
 	if _, err := ledger.Inspect(t.Context(), "sqlite:"+below); err == nil || !strings.Contains(err.Error(), "inspect ledger "+below+": ") {
 		t.Errorf("%v, want an error that names %s", err, below)
 	}
@@ -150,7 +150,7 @@ func TestInspectSQLiteNone(t *testing.T) {
 	}
 }
 
-// Older and later schemas are told, and stay as they are.
+// Inspect reports older and later schemas, and does not change them.
 func TestInspectSchema(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -172,7 +172,7 @@ func TestInspectSchema(t *testing.T) {
 			}
 		}
 	}
-	// A later version may keep its identity elsewhere; one that is known may not.
+	// A later version may store its identity elsewhere. A known version may not.
 	alterSQLite(t, file, `DROP TABLE meta`)
 	execute(t, conn, `DROP TABLE meta`)
 	for _, url := range []string{"sqlite:" + file, url} {
@@ -195,12 +195,12 @@ func testInspectPostgres(t *testing.T, server *pgtest.Server) {
 	url := server.Schema()
 	_, err := ledger.Inspect(t.Context(), url)
 	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, want one that says that there is no ledger", err)
+		t.Errorf("error %v, want fs.ErrNotExist", err)
 	}
 	var made bool
 	conn := raw(t, url)
 	if err := conn.QueryRow(t.Context(), `SELECT to_regnamespace(current_setting('search_path')) IS NOT NULL`).Scan(&made); err != nil || made {
-		t.Errorf("the schema was made: %v, %v", made, err)
+		t.Errorf("Inspect created the schema: %v, %v", made, err)
 	}
 	l := open(t, url, ledger.Options{Pages: 32})
 	if err := errors.Join(l.BeginLayout(t.Context(), 64), l.SwitchLayout(t.Context(), 64)); err != nil {
@@ -239,7 +239,7 @@ func testInspectPostgres(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-// A server that no service would take is told for what it is, unless there is a better one.
+// Inspect reports the state of a server that Open refuses, unless another server is better.
 func TestInspectReadOnly(t *testing.T) {
 	t.Parallel()
 	readOnly, primary := pgtest.Start(t, "default_transaction_read_only=on"), pgtest.Start(t, "fsync=on")

@@ -11,7 +11,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Where all targets of an owner and kind would be too much for one value, they are read one by one.
+// Targets are read one by one if all targets of an owner and kind exceed the size of one value.
 func TestKeysThatAreTooMuchForOneValue(t *testing.T) {
 	l, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{Pages: 1})
 	if err != nil {
@@ -43,7 +43,7 @@ func TestKeysThatAreTooMuchForOneValue(t *testing.T) {
 		return err
 	})
 	if err == nil {
-		t.Fatal("500 targets are one value of less than 2,000 bytes")
+		t.Fatal("500 targets fit a value of less than 2,000 bytes")
 	}
 	keys, _, err := l.Keys(t.Context(), 0)
 	if want := withoutTimes(slices.Clone(rows)); err != nil || !slices.Equal(keys, want) {

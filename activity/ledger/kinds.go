@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// ErrKindHasData says that a kind was declared before that is missing now, or is
-// another one, while the ledger has rows of it.
+// ErrKindHasData means that a declared kind is missing now, or has changed, while the ledger has
+// rows of it.
 var ErrKindHasData = errors.New("kind has data")
 
-// ErrKindTaken is wrapped by the error of a Declare of a name whose targets were others before.
+// ErrKindTaken means that a declared name had other targets before.
 var ErrKindTaken = errors.New("kind is taken")
 
 // Kind is a kind of rows that processes record.
 type Kind struct {
-	Name    string // of the rows in the page of who does it
-	Reverse string // of those in the target's page, if it gets one; "" if not
-	Users   bool   // whether targets are users; they are if there is a Reverse
+	Name    string // kind of the rows in the page of the user that acts
+	Reverse string // kind of the mirrored rows in the target's page; "": none
+	Users   bool   // whether targets are users; always true with a Reverse
 }
 
 func (k Kind) names() []string {
@@ -28,34 +28,39 @@ func (k Kind) names() []string {
 	return []string{k.Name, k.Reverse}
 }
 
-// describe says what else than the name there is to a kind.
+// describe returns a description of the kind without its name.
 func (k Kind) describe() string {
 	switch {
 	case k.Reverse != "":
-		return fmt.Sprintf("of users, two-way with reverse %q", k.Reverse)
+		return fmt.Sprintf("two-way with reverse %q", k.Reverse)
 	case k.Users:
-		return "of users, one-way"
+		return "one-way with users as targets"
 	default:
-		return "not of users"
+		return "one-way without users as targets"
 	}
 }
 
-// Declare records the kinds that a process is about to work with, beside those
-// declared before; Kinds returns them from then on. It is for the time
-// before anything is recorded. A kind that is declared again as it is stays, and a
-// new one is added. One that has another Reverse now is changed, and one that is missing
-// stays, since another process may still record it, if the ledger has no row of it, under its name or its
-// reverse. One with other targets (Users) is refused with ErrKindTaken. If the ledger has
-// rows, nothing is declared, and the error wraps ErrKindHasData and
-// names the kind: the rows would be taken for what they are not, or nobody would look at them.
+// Declare adds the kinds to those that processes declared before. Call it before anything is
+// recorded. Kinds returns the kinds from then on. What happens to a kind depends on what the
+// ledger has:
 //
-// To find out whether there are rows may take reading all of the ledger, as long as
-// ctx lets it; nothing else waits for it in PostgreSQL, and other writers do in
-// SQLite. It is done for kinds that are missing or changed alone. What other
-// processes go on recording of them meanwhile may not be noticed.
+//   - A kind that was declared alike stays.
+//   - A new kind is added.
+//   - A kind whose Reverse differs replaces the earlier one if the ledger has no row of it.
+//   - A kind that is missing now stays if the ledger has no row of it, because another process may
+//     record it.
+//   - A kind whose Users differs is refused with ErrKindTaken.
 //
-// Names are ids and there are no two alike, reverses included. Any number of
-// processes may declare at once: they take turns. For errors see Record.
+// If the ledger has rows of a kind that is missing or has another Reverse, Declare returns an
+// error that wraps ErrKindHasData and names the kind. It then declares nothing. Rows of the
+// kind, or of its reverse, would be misread or never read.
+//
+// Declare looks for rows only if a kind is missing or has changed. That may read the whole
+// ledger, for as long as ctx allows. Other writers wait for it in SQLite, and nothing waits in
+// PostgreSQL. Declare may overlook rows that other processes record meanwhile.
+//
+// Names must be valid ids, and all names and reverses must differ. Concurrent calls of any
+// number of processes run one after another. For other errors see Record.
 func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 	err := checkKinds(kinds)
 	if err == nil {
@@ -76,8 +81,8 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 	return nil
 }
 
-// Kinds returns all kinds that were declared, as they were last, in order of name. There may be
-// rows of others, which nobody declared.
+// Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
+// have rows of kinds that nobody declared.
 func (l *Ledger) Kinds(ctx context.Context) (kinds []Kind, err error) {
 	err = l.use(func() error {
 		kinds, err = l.db.kinds(ctx)
@@ -89,7 +94,7 @@ func (l *Ledger) Kinds(ctx context.Context) (kinds []Kind, err error) {
 	return kinds, nil
 }
 
-// checkKinds refuses kinds that cannot be told apart.
+// checkKinds returns an error for invalid kinds and for duplicate names.
 func checkKinds(kinds []Kind) error {
 	taken := make(map[string]bool)
 	for _, k := range kinds {
@@ -98,18 +103,18 @@ func checkKinds(kinds []Kind) error {
 				return fmt.Errorf("kind %q: %w", k.Name, err)
 			}
 			if taken[name] {
-				return fmt.Errorf("kind %q: the name %q is taken", k.Name, name)
+				return fmt.Errorf("kind %q: duplicate name %q", k.Name, name)
 			}
 			taken[name] = true
 		}
 		if k.Reverse != "" && !k.Users {
-			return fmt.Errorf("kind %q: has a reverse, but its targets are no users", k.Name)
+			return fmt.Errorf("kind %q: a reverse requires users as targets", k.Name)
 		}
 	}
 	return nil
 }
 
-// without are the kinds that are not among the others.
+// without returns the kinds that are not among the others.
 func without(kinds, others []Kind) (rest []Kind) {
 	for _, k := range kinds {
 		if !slices.Contains(others, k) {
@@ -119,16 +124,15 @@ func without(kinds, others []Kind) (rest []Kind) {
 	return rest
 }
 
-// redeclare returns what of the stored kinds has to go and what has to come, for
-// the declared ones to be stored. hasRows says whether there are rows of any of the
-// kinds named, which forbid that theirs goes.
+// redeclare returns the stored kinds to remove and the declared kinds to add. hasRows reports
+// whether the ledger has rows of any of the named kinds. A kind with rows must not be removed.
 func redeclare(
 	ctx context.Context, stored, declared []Kind, hasRows func(ctx context.Context, names []string) (bool, error),
 ) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Users != k.Users && d.clashes(k) }); i >= 0 {
-			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is declared %s now: another process may still make keys of it "+
-				"as it was, so a name keeps its targets for good; choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
+			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is now declared %s: "+
+				"the targets of a name cannot change, choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
 				declared[i].describe())
 		}
 		if slices.ContainsFunc(declared, k.clashes) {
@@ -136,7 +140,7 @@ func redeclare(
 		}
 		found, err := hasRows(ctx, k.names())
 		if err != nil {
-			return nil, nil, fmt.Errorf("kind %q was declared %s, and is not any more: whether there are rows of it could not be established: %w",
+			return nil, nil, fmt.Errorf("kind %q was declared %s, and has changed or is missing now: cannot tell whether it has rows: %w",
 				k.Name, k.describe(), interrupted(ctx, err))
 		}
 		if !found {
@@ -144,10 +148,10 @@ func redeclare(
 		}
 		now := "is not declared now"
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Name == k.Name }); i >= 0 {
-			now = "is declared " + declared[i].describe() + " now"
+			now = "is now declared " + declared[i].describe()
 		}
-		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as it was, or remove its rows while it is so declared "+
-			"(a kind cannot be renamed: under another name it is another kind, and may be declared beside it)",
+		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as before, or remove its rows while it is declared as before "+
+			"(a kind cannot be renamed: another name is another kind, which may be declared as well)",
 			ErrKindHasData, k.Name, k.describe(), now)
 	}
 	return gone, without(declared, stored), nil

@@ -2,27 +2,32 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
 const (
-	// LargePage is the most rows of a page that Keys returns.
+	// LargePage is the maximum number of rows that Keys returns.
 	LargePage = 50_000
-	// rowsAtOnce is how many rows EachRow reads at a time.
+	// rowsAtOnce is the number of rows that EachRow passes on at a time.
 	rowsAtOnce = 10_000
 )
 
-// ErrLargePage says that a page has more than LargePage rows: EachRow reads it.
-var ErrLargePage = errors.New("the page has more rows than are read at once")
+// ErrLargePage means that a page has more than LargePage rows. EachRow reads such a page.
+var ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
 
-// EachRow calls each with all rows of a page, some thousand at a time and in no particular order, and returns the Standing
-// that they belong to: all of it is as after one and the same Record or move. It is for pages that are too large for Keys: its
-// memory is bounded, and no statement takes long. With PostgreSQL each statement has some seconds, and so has each call of
-// each. A transaction is open meanwhile, and a connection in use, so callers bound how many of these calls are under way. The
-// slice is valid until each returns. An error of each ends the call and is returned as it is.
+// EachRow calls each with all rows of a page, some thousand at a time, in no particular order.
+// It returns the state of the page. Rows and state are from one snapshot. The error wraps
+// ErrGone if the page is no longer in use.
+//
+// EachRow serves pages that are too large for Keys. Its memory is bounded, and no statement takes
+// long. With PostgreSQL each statement must end within about 5 seconds, and so must each call of
+// each. EachRow keeps a transaction open and a connection in use, so callers bound the number of
+// concurrent calls.
+//
+// The slice is valid until each returns. An error of each ends the call, and EachRow returns it
+// unwrapped.
 func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s Standing, err error) {
-	var failed error // of each
+	var failed error // by each
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
 			s, err = l.db.eachRow(ctx, page, func(rows []Row) error {

@@ -7,34 +7,35 @@ import (
 	"math/bits"
 )
 
-// MaxPages is the largest number of pages that users share.
+// MaxPages is the maximum number of shared pages.
 const MaxPages = maxPages
 
-// Layouts says how many pages users share. A layout is a number of pages, a power of two. There is
-// always a current one, and at most one more: the next one while its pages are built, or the one
-// before while processes still read its pages. The number only grows.
+// Layouts are the layouts of a ledger. A layout is a number of pages that users share, a power
+// of two. There is always a current layout, and at most one more. That is either the next one,
+// while its pages are built, or the previous one, while processes still read its pages. The
+// number of pages only grows.
 type Layouts struct {
 	Current  uint32 // readers and writers use its pages
-	Building uint32 // the next one; 0: none
-	Leaving  uint32 // the one before; 0: none
+	Building uint32 // the next layout; 0: none
+	Leaving  uint32 // the previous layout; 0: none
 }
 
-// other returns the number of pages of the layout that is not the current one; 0: there is none.
+// other returns the number of pages of the layout that is not current; 0: none.
 func (l Layouts) other() uint32 { return max(l.Building, l.Leaving) }
 
-// Errors about layouts and pages, wrapped by what methods of a Ledger return.
+// Errors about layouts and pages, which methods of Ledger wrap.
 var (
-	// ErrGone says that nobody is on a page any more: its layout is leaving or has left, or its user
-	// has left it. Whoever asked reads with Changed where users are now.
-	ErrGone = errors.New("the page is no longer in use")
-	// ErrLayoutBusy says that another layout is being built, or is leaving.
-	ErrLayoutBusy = errors.New("another change of the number of pages has not ended")
+	// ErrGone means that a page is no longer in use: its layout is leaving or gone, or its user
+	// has left it. Changed tells where the users are now.
+	ErrGone = errors.New("page is no longer in use")
+	// ErrLayoutBusy means that another layout is building or leaving.
+	ErrLayoutBusy = errors.New("another change of the layout is in progress")
 )
 
-// seedAtOnce is the number of pages that one transaction gives a sequence.
+// seedAtOnce is the number of pages that one transaction seeds or removes.
 const seedAtOnce = 4096
 
-// Layouts returns the layouts.
+// Layouts returns the layouts of the ledger.
 func (l *Ledger) Layouts(ctx context.Context) (now Layouts, err error) {
 	err = l.use(func() error {
 		now, err = l.db.layouts(ctx)
@@ -46,13 +47,13 @@ func (l *Ledger) Layouts(ctx context.Context) (now Layouts, err error) {
 	return now, nil
 }
 
-// BeginLayout adds a layout to build, of more pages than the current one. From then on each Record
-// raises the pages of its users in both layouts. The new pages begin with the sequences of the pages
-// that they come from. If that layout is being built already, BeginLayout completes what an earlier
-// call began; if it is the current one, it does nothing.
+// BeginLayout adds a layout of more pages than the current one, and marks it as building. From
+// then on each Record raises the pages of its users in both layouts. Each new page begins with
+// the sequence of its ancestor in the current layout. If that layout is already building,
+// BeginLayout completes an earlier call. If it is current, BeginLayout is a no-op.
 //
-// The error wraps ErrLayoutBusy while another layout is built or leaves. For other errors see
-// Record; repeating the call is safe.
+// The error wraps ErrLayoutBusy while another layout is building or leaving. For other errors
+// see Record. Repeating the call is safe.
 func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 	err := l.use(func() error {
 		now, err := l.db.changeLayouts(ctx, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
@@ -67,7 +68,7 @@ func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 	return nil
 }
 
-// begin returns the layouts with one more to build.
+// begin returns the layouts with one more that is building.
 func (id Identity) begin(now Layouts, pages uint32) (Layouts, error) {
 	switch {
 	case !isLayout(pages) || pages < now.Current:
@@ -75,7 +76,7 @@ func (id Identity) begin(now Layouts, pages uint32) (Layouts, error) {
 	case pages == now.Current, pages == now.Building:
 		return now, nil
 	case now.other() != 0:
-		return now, fmt.Errorf("%w: %d to %d pages", ErrLayoutBusy, now.Current, now.other())
+		return now, fmt.Errorf("%w: from %d to %d pages", ErrLayoutBusy, now.Current, now.other())
 	}
 	now.Building = pages
 	return now, nil
@@ -85,7 +86,8 @@ func isLayout(pages uint32) bool {
 	return pages > 0 && pages <= maxPages && pages&(pages-1) == 0
 }
 
-// seed gives the pages of a layout, where they have no sequence yet, that of the page they come from.
+// seed gives each page of layout to that has no sequence the sequence of its ancestor in layout
+// from.
 func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 	for n := uint32(0); n < to; n += seedAtOnce {
 		if err := l.db.seed(ctx, from, to, n, min(to, n+seedAtOnce)-1); err != nil {
@@ -95,8 +97,9 @@ func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 	return nil
 }
 
-// SwitchLayout makes the layout that is being built the current one; the one before is leaving from
-// then on. If it is the current one already, SwitchLayout does nothing. For errors see BeginLayout.
+// SwitchLayout makes the building layout current. The layout that was current is leaving from
+// then on. If the layout is already current, SwitchLayout is a no-op. For errors see
+// BeginLayout.
 func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 	err := l.use(func() error {
 		now, err := l.db.layouts(ctx)
@@ -111,7 +114,7 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 			case now.Current == pages:
 				return now, nil
 			case now.Building != pages:
-				return now, fmt.Errorf("%w: %d pages are not being built", ErrLayoutBusy, pages)
+				return now, fmt.Errorf("%w: the layout of %d pages is not building", ErrLayoutBusy, pages)
 			}
 			return Layouts{Current: pages, Leaving: now.Current}, nil
 		})
@@ -123,9 +126,9 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 	return nil
 }
 
-// LeaveLayout forgets the layout that is leaving. Before that, every page of it in the store must
-// have been closed, and every process must have polled since the switch. If the layout has left
-// already, LeaveLayout does nothing. For errors see BeginLayout.
+// LeaveLayout removes the leaving layout. Before that, the caller must have closed every page of
+// it in the store, and every process must have polled since the switch. If the layout is already
+// removed, LeaveLayout is a no-op. For errors see BeginLayout.
 func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 	err := l.use(func() error {
 		now, err := l.db.layouts(ctx)
@@ -152,13 +155,14 @@ func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 	return nil
 }
 
-// Slot returns the number of the hash slot of the store for the user of a hash: of the user's page
-// in the first layout. The user's pages of all layouts, the dedicated one and the windows are in it.
+// Slot returns the number of the hash slot of a user, given the user's hash. It is the number of
+// the user's page in the first layout. The slot holds the user's pages of all layouts, the
+// user's dedicated page, and the user's windows.
 func (id Identity) Slot(hash uint64) uint32 { return uint32(hash >> shift(id.Pages)) }
 
-// PageIn returns the number of the user's page in the layout of that many pages, a power of two. In
-// the first layout it is the top bits of the hash; in one of P pages it is P plus the top bits. So a
-// number names the same page for ever.
+// PageIn returns the number of a user's page in the layout of pages pages, a power of two. In
+// the first layout it is the top bits of the hash. In a later layout it is pages plus the top
+// bits. So a number always names the same page.
 func (id Identity) PageIn(pages uint32, hash uint64) uint32 {
 	n := uint32(hash >> shift(pages))
 	if pages == id.Pages {
@@ -167,8 +171,8 @@ func (id Identity) PageIn(pages uint32, hash uint64) uint32 {
 	return pages + n
 }
 
-// LayoutOf returns the number of pages of the layout that has the page; 0 if no layout can have it,
-// as with dedicated pages.
+// LayoutOf returns the number of pages of the layout of a page. It returns 0 for a page that no
+// layout can have, such as a dedicated page.
 func (id Identity) LayoutOf(page uint32) uint32 {
 	if page < id.Pages {
 		return id.Pages
@@ -180,10 +184,10 @@ func (id Identity) LayoutOf(page uint32) uint32 {
 	return pages
 }
 
-// SlotOf is Slot for the users of a page that users share.
+// SlotOf returns the Slot of the users of a shared page.
 func (id Identity) SlotOf(page uint32) uint32 { return id.Slot(id.hashes(page).least) }
 
-// hashes are those of the users of a page that users share.
+// hashes returns the hashes of the users of a shared page.
 func (id Identity) hashes(page uint32) hashRange {
 	pages := id.LayoutOf(page)
 	n := page
@@ -194,8 +198,8 @@ func (id Identity) hashes(page uint32) hashRange {
 	return hashRange{least, least | (uint64(1)<<shift(pages) - 1)}
 }
 
-// shift is the number of hash bits below the number of a page. It is 64 for one page, and shifting
-// by 64 gives 0 in Go.
+// shift returns the number of hash bits below those that number a page. It is 64 for one page:
+// in Go, a shift by 64 gives 0.
 func shift(pages uint32) int { return 64 - bits.TrailingZeros32(pages) }
 
 // layoutRow is a row of the table of layouts.
@@ -211,7 +215,7 @@ const (
 	stateLeaving  = "leaving"
 )
 
-// with takes up a row of the table of layouts.
+// with returns the layouts with a row of the table added.
 func (l Layouts) with(r layoutRow) Layouts {
 	switch r.state {
 	case stateBuilding:
@@ -224,7 +228,7 @@ func (l Layouts) with(r layoutRow) Layouts {
 	return l
 }
 
-// rows are what the table of layouts has to have.
+// rows returns the rows of the table of layouts.
 func (l Layouts) rows() (rows []layoutRow) {
 	for _, r := range []layoutRow{{l.Current, stateCurrent}, {l.Building, stateBuilding}, {l.Leaving, stateLeaving}} {
 		if r.pages > 0 {
@@ -234,15 +238,15 @@ func (l Layouts) rows() (rows []layoutRow) {
 	return rows
 }
 
-// check refuses what no table of layouts has.
+// check returns an error for layouts that no ledger can have.
 func (l Layouts) check() error {
 	if !isLayout(l.Current) {
-		return fmt.Errorf("damaged: layouts %+v", l)
+		return fmt.Errorf("damaged layouts: %+v", l)
 	}
 	return nil
 }
 
-// rebuilds returns ErrGone if pages of the layout are no longer rebuilt: its closed pages must stay
+// rebuilds returns ErrGone if pages of the layout must not be rebuilt: a closed page must stay
 // closed.
 func (l Layouts) rebuilds(pages uint32) error {
 	if pages != l.Current && (pages != l.Building || pages == 0) {
@@ -251,11 +255,10 @@ func (l Layouts) rebuilds(pages uint32) error {
 	return nil
 }
 
-// hashRange is all hashes from one to another.
+// hashRange is the hashes from least to greatest, both included.
 type hashRange struct{ least, greatest uint64 }
 
-// without returns what is left of the range without some hashes of it, which are in ascending
-// order.
+// without returns the parts of the range between some hashes, which are in ascending order.
 func (r hashRange) without(hashes []uint64) (rest []hashRange) {
 	for _, hash := range hashes {
 		if hash > r.least {

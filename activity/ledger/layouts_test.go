@@ -28,7 +28,7 @@ func onBoth(t *testing.T, test func(t *testing.T, l *Ledger)) {
 	})
 }
 
-// eighth is a row of the user with the least hash of a page of 8.
+// eighth returns a row of the user with the lowest hash of a page of 8.
 func eighth(n uint64, target string) Row {
 	return Row{Hash: n << 61, Owner: "u", Kind: "block", Target: target, Since: time.UnixMicro(1).UTC()}
 }
@@ -51,7 +51,7 @@ func checkStandings(t *testing.T, l *Ledger, want map[uint32]uint64) {
 	}
 }
 
-// beginUnseeded begins a layout as a process does that dies before the new pages have sequences.
+// beginUnseeded begins a layout like a process that dies before it seeds the new pages.
 func beginUnseeded(t *testing.T, l *Ledger, pages uint32) {
 	t.Helper()
 	_, err := l.db.changeLayouts(t.Context(), func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
@@ -60,8 +60,8 @@ func beginUnseeded(t *testing.T, l *Ledger, pages uint32) {
 	}
 }
 
-// A page of a new layout begins with the sequence of the page that it comes from: also where a write
-// raises it first, or looks at it, and where a page was raised since.
+// A page of a new layout begins with the sequence of its ancestor. This also holds if a write
+// raises it first or changes nothing, and if the ancestor was raised since.
 func TestWriteBeforeSeed(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		for _, target := range []string{"a", "b", "c"} { // page 0 of 2; 8 and 9 of 8
@@ -69,8 +69,8 @@ func TestWriteBeforeSeed(t *testing.T) {
 		}
 		beginUnseeded(t, l, 8)
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(2, "never there")}, Remove: true})
-		recordRows(t, l, Change{Rows: []Row{eighth(1, "a")}}) // is there
-		recordRows(t, l, Change{Rows: []Row{eighth(7, "a")}}) // the first one of page 1
+		recordRows(t, l, Change{Rows: []Row{eighth(1, "a")}}) // it exists
+		recordRows(t, l, Change{Rows: []Row{eighth(7, "a")}}) // the first write of page 1
 		checkStandings(t, l, map[uint32]uint64{0: 4, 8: 4, 9: 0, 10: 0, 1: 1, 15: 1, 14: 0})
 		if err := l.BeginLayout(t.Context(), 8); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestWriteBeforeSeed(t *testing.T) {
 	})
 }
 
-// A move before the new pages have sequences raises them as it raises the pages they come from.
+// A move before the new pages are seeded raises them from the sequences of their ancestors.
 func TestMoveBeforeSeed(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a")}})
@@ -103,8 +103,8 @@ func TestMoveBeforeSeed(t *testing.T) {
 	})
 }
 
-// SwitchLayout gives the new pages their sequences if nobody has: prepared changes find the rows of
-// pages that were never raised by their sequences.
+// SwitchLayout seeds the new pages if nobody has. By these sequences, prepared changes find the
+// rows of pages that were never raised.
 func TestSwitchSeeds(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a"), eighth(1, "b")}})
@@ -129,8 +129,9 @@ func TestSwitchSeeds(t *testing.T) {
 	})
 }
 
-// A page has the number of the top bits of its users' hashes in the first layout, and the number of
-// pages added to them in the others; its hash slot is that of its users' page in the first layout.
+// In the first layout, the number of a page is the top bits of its users' hashes. In other
+// layouts the number of pages is added. The hash slot is that of the users' page in the first
+// layout.
 func TestPageNumbers(t *testing.T) {
 	for _, c := range []struct {
 		first, pages uint32
@@ -167,7 +168,7 @@ func TestPageNumbers(t *testing.T) {
 	}
 }
 
-// TestMoveNumbers gives out the last number that a page can have, and no other one after it.
+// TestMoveNumbers uses the highest number that a page can have, and then none.
 func TestMoveNumbers(t *testing.T) {
 	m := move{hash: 5, dedicate: true}
 	at := func(greatest uint32) moveState {
@@ -188,7 +189,7 @@ func TestMoveNumbers(t *testing.T) {
 	}
 }
 
-// TestRangeWithout takes hashes out of ranges, at both ends of them and of all hashes.
+// TestRangeWithout removes hashes from ranges, at both ends of the ranges and of all hashes.
 func TestRangeWithout(t *testing.T) {
 	const most = 1<<64 - 1
 	for _, c := range []struct {

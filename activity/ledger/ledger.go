@@ -1,14 +1,14 @@
-// Package ledger keeps the rows that the pages of a filter are made of, in an SQL database: which
-// keys each user's page holds, and the sequence of each page. A page is a cache of its rows here,
-// and can be rebuilt from them.
+// Package ledger keeps the keys of each user's page and the sequence of each page in an SQL
+// database. A page is a cache of its rows in the ledger. It can be rebuilt from them at any
+// time.
 //
-// Every user has a 64-bit hash, whose top bits choose the page in each layout: see [Layouts]. Heavy
-// users have a dedicated page. The rows carry the hash and not the number of a page, so a change of
-// the number of pages touches no row.
+// A user has a 64-bit hash. Its top bits choose the user's page in each layout: see [Layouts]. A
+// heavy user has a dedicated page. Rows carry the hash, not the number of a page, so a new
+// layout changes no row.
 //
-// A ledger is a SQLite file, used by one process at a time, or a schema of a PostgreSQL database,
-// used by any number of them. The files sqlite*.go, postgres*.go and migrations/ hold what is
-// different between the two.
+// A ledger is a SQLite file, which one process at a time uses, or a schema of a PostgreSQL
+// database, which any number of processes share. The files sqlite*.go, postgres*.go and
+// migrations/ hold the code that differs between the two.
 package ledger
 
 import (
@@ -23,110 +23,109 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Errors that Open returns wrapped, with the ledger and both values named.
+// Errors that Open wraps. The text names the ledger and both values.
 var (
-	// ErrInUse says that another process, or an earlier Open in this one,
-	// holds the SQLite file.
+	// ErrInUse means that another process, or an earlier Open of this process, holds the SQLite
+	// file.
 	ErrInUse = errors.New("ledger is in use")
-	// ErrPagesDiffer says that the ledger never had the number of pages that Options ask for.
+	// ErrPagesDiffer means that Options ask for a number of pages that is neither that of the
+	// first layout nor that of one of the ledger's Layouts.
 	ErrPagesDiffer = errors.New("number of pages differs")
-	// ErrTooNew says that the ledger was written by a later version of this
-	// package, which it would be unsafe to write to.
+	// ErrTooNew means that a later version of this package has changed the ledger's schema. This
+	// version must not write to it.
 	ErrTooNew = errors.New("ledger is too new for this program")
 )
 
 const (
-	// DefaultPages is the number of pages of a new ledger, if Options do not say.
+	// DefaultPages is the number of pages of a new ledger when Options.Pages is 0.
 	DefaultPages = 16384
 	maxPages     = 1 << 24
 )
 
-// Row is one key of one user's page. Owner, Kind and Target are 1 to 256
-// bytes of UTF-8 without control characters, told apart byte by byte: no case
-// folding and no Unicode normalization. Hash, Owner, Kind and Target together
-// identify a row; Since and Until are only carried by it.
+// Row is one key of one user's page. Owner, Kind and Target are 1 to 256 bytes of UTF-8 without
+// control characters. The ledger compares them byte by byte: no case folding, no Unicode
+// normalization. Hash, Owner, Kind and Target together identify a row. Since and Until do not.
 //
-// A row with an Until ends then by itself: from that moment on it counts as
-// absent, though its key stays in its page until a Record removes it.
+// A row with an Until ends at that time. It then counts as absent, but its key stays in the page
+// until a Record removes the row.
 type Row struct {
-	Hash   uint64    // hash of Owner, taken as given; its top bits are the shared page
-	Owner  string    // whose page holds the key
+	Hash   uint64    // hash of Owner, not verified; its top bits choose the shared page
+	Owner  string    // the user whose page holds the key
 	Kind   string    // "block", "blocked-by", "hide", ...
-	Target string    // the user or post that the key is about
-	Since  time.Time // when it was recorded; years 1 to 9999, kept in microseconds, UTC
-	Until  time.Time // when it ends; years 2 to 9999, kept in microseconds, UTC; zero: never
+	Target string    // the user or post that the key names
+	Since  time.Time // time of recording; years 1 to 9999, kept in microseconds, UTC
+	Until  time.Time // end; years 2 to 9999, kept in microseconds, UTC; zero: never
 
-	// Names says that Target is a user, of hash TargetHash, whose own page has no row
-	// that stands for this one: Naming finds it by that. A row takes both when it is
-	// recorded new, anew, or with another Until; no method returns them. TargetHash
-	// may be any number, and is 0 without Names.
+	// Names means that Target is a user with the hash TargetHash, and that the Target's page has
+	// no mirrored row of this row. Naming finds the row by Target and TargetHash. The ledger
+	// stores both fields when Record adds the row, replaces an ended one, or changes its Until.
+	// No method returns them. TargetHash may be any number. Without Names it must be 0.
 	Names      bool
 	TargetHash uint64
 }
 
-// Change is rows that come or go together, such as both sides of a two-way
-// block: never one without the other. Rows is not empty.
+// Change is a set of rows that one transaction records or removes together, such as both sides
+// of a two-way block. Rows must not be empty.
 type Change struct {
-	Rows   []Row // Since and Until are ignored for a removal
+	Rows   []Row // a removal ignores Since and Until
 	Remove bool  // false: record the rows; true: remove them
-	// Ended limits a removal to rows that have ended: of the others none is
-	// removed, so that one recorded again meanwhile stays. A row has ended when
-	// both the caller's now and the clock of a database server say so. Only with Remove.
+	// Ended limits a removal to rows that have ended, so a row that was recorded again meanwhile
+	// stays. A row has ended when both the caller's now and the clock of a database server say
+	// so. Ended is only valid with Remove.
 	Ended bool
-	// Limit is the most rows that the owner of Rows[0] may have of that row's kind,
-	// not counting those that have ended; 0: any number. A change that would leave
-	// the owner with more rows than before, and more than that, is refused as a
-	// whole. A removal is never refused.
+	// Limit is the maximum number of rows of the owner and kind of Rows[0]. Rows that have ended
+	// do not count. 0 means no limit. The ledger refuses the whole change if it would raise the
+	// owner's number of rows, and raise it above Limit. It never refuses a removal.
 	Limit uint32
 }
 
-// PageChange says what one transaction did to one page.
+// PageChange is the effect of one transaction on one page.
 type PageChange struct {
 	Page uint32
-	// Sequence is the one that the page must have now, before the caller of the transaction may rely
-	// on it: one more than before if Added or Removed is not empty. Otherwise the page did not
-	// change, and it is the ledger's sequence. For a page that users of the changes have left,
-	// and nobody else of them is on, it is the one with which a user left last.
+	// Sequence is the sequence that the page in the store must have reached before the caller
+	// may rely on the transaction. If Added or Removed is not empty, it is one more than before.
+	// Otherwise the page did not change, and it is the ledger's sequence. If all users of the
+	// changes have left the page, it is the sequence with which a user last left it.
 	Sequence uint64
-	// Added and Removed are the net effect: a row added and removed again
-	// within one call is in neither, and no row is there twice. They are in
-	// order of hash, owner, kind, target. Removed rows carry the Since and
-	// Until that they had been recorded with.
+	// Added and Removed are the net effect. They omit a row that one call both adds and removes,
+	// and contain no row twice. They are in order of hash, owner, kind, target. Removed rows
+	// carry the Since and Until that the ledger had stored.
 	Added, Removed []Row
 }
 
-// Receipt is the outcome of one transaction.
+// Receipt is the result of one transaction.
 type Receipt struct {
-	// Changed says of each Change whether it altered the ledger, as if the
-	// changes had been made one after another.
+	// Changed reports for each Change whether it altered the ledger. The changes apply one after
+	// another.
 	Changed []bool
-	// Refused says of each Change whether its Limit refused it, so that it had no effect.
+	// Refused reports for each Change whether its Limit refused it. A refused Change has no
+	// effect.
 	Refused []bool
-	// Pages are all pages that any Change touched, in ascending order, including those where
-	// nothing changed: of the current layout, and dedicated ones. For a user with a dedicated page
-	// they include the shared page that the user has left.
+	// Pages are all pages that any Change touched, in ascending order, also those that did not
+	// change. They are pages of the current layout and dedicated pages. For a user with a
+	// dedicated page they include the shared page that the user has left.
 	Pages []PageChange
-	// Layouts are the layouts that the transaction found. While one is leaving, the caller closes
-	// the users' pages of it.
+	// Layouts are the layouts that the transaction read. While one is leaving, the caller closes
+	// the users' pages of that layout in the store.
 	Layouts Layouts
-	// Owners has the dedicated pages of users of the changes, by hash.
+	// Owners maps the hash of each user of the changes to the user's dedicated page, if there is
+	// one.
 	Owners map[uint64]uint32
 }
 
-// Options say how to open a ledger. The zero value is right for most.
+// Options configure Open. The zero value suits most programs.
 type Options struct {
-	// Pages is the number of pages of the first layout, a power of two from 1 to 2^24. For a ledger
-	// that exists it must be that number, or the number of any of its Layouts. 0 means whatever the
-	// ledger has, and 16384 for a new one.
+	// Pages is the number of pages of the first layout, a power of two from 1 to 2^24. For an
+	// existing ledger it must be that number, or the number of pages of one of its Layouts. 0
+	// accepts the number of an existing ledger, and means 16384 for a new one.
 	Pages uint32
 
-	// Restored says that the ledger is an older copy of itself, put back from a
-	// backup. It gets a new Incarnation: sequences that it gave out after the
-	// copy was made may be given out again, and pages made then must not be
-	// taken for current.
+	// Restored means that the ledger was restored from a backup. Open then gives it a new
+	// Incarnation. A restored ledger gives out some sequences a second time, so pages with the
+	// earlier ones must not count as current.
 	Restored bool
 
-	// Tracer is told of the statements that PostgreSQL gets while the ledger is open; nil: nothing is.
+	// Tracer observes the statements that the ledger sends to PostgreSQL. nil: none.
 	Tracer pgx.QueryTracer
 }
 
@@ -137,21 +136,21 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Ledger is an open ledger. All its methods may be called concurrently.
-// After Close they return an error that wraps fs.ErrClosed.
+// Ledger is an open ledger. All methods are safe for concurrent use. After Close they return an
+// error that wraps fs.ErrClosed.
 type Ledger struct {
-	name   string // for errors: without a password
+	name   string // for errors, without a password
 	id     Identity
 	db     database
 	shared bool
 
-	using  sync.RWMutex // held shared by calls under way, so that Close waits for them
+	using  sync.RWMutex // calls in flight hold it shared, so Close waits for them
 	closed bool
 }
 
-// database is what a kind of SQL database does for a Ledger, which checks the
-// arguments and names the errors. Every method but close is called while the
-// ledger is open. An error may be whatever the driver makes of the end of ctx.
+// database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
+// and adds context to errors. It calls every method but close while the ledger is open. When ctx
+// ends, a method may return any error of the driver.
 type database interface {
 	rowWriter
 	pageReader
@@ -164,37 +163,37 @@ type database interface {
 	close() error
 }
 
-// pageReader is the part of a database that reads pages. Of a page that nobody is on any more it
-// returns ErrGone.
+// pageReader is the part of a database that reads pages. It returns ErrGone for a page that is
+// no longer in use.
 type pageReader interface {
 	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
 	keys(ctx context.Context, page uint32) ([]Row, Standing, error) // no times; ErrLargePage
-	// eachRow passes rows on in parts, which are as of one moment.
+	// eachRow passes rows on in parts. All parts are from one snapshot.
 	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (Standing, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
 	place(ctx context.Context, hash uint64) (Place, error)
-	// changed calls each for the pages that Ledger.Changed reports, all as of one moment.
+	// changed calls each for the pages that Ledger.Changed reports, all from one snapshot.
 	changed(ctx context.Context, since Cursor, each func(page uint32, s Standing) error) (Progress, error)
 }
 
 // layouter is the part of a database that keeps layouts.
 type layouter interface {
 	layouts(ctx context.Context) (Layouts, error)
-	// changeLayouts replaces the layouts by what decide makes of them, and returns that. No
-	// transaction of record or move is under way meanwhile.
+	// changeLayouts replaces the layouts by the result of decide, and returns it. No transaction
+	// of record or move runs meanwhile.
 	changeLayouts(ctx context.Context, decide func(Layouts) (Layouts, error)) (Layouts, error)
-	// seed gives the n-th pages from first to last of layout to the sequence of the page of layout
-	// from that they come from, if they have none.
+	// seed sets the sequences of the n-th pages, from first to last, of layout to. Each page
+	// without a sequence gets the sequence of its ancestor in layout from.
 	seed(ctx context.Context, from, to, first, last uint32) error
-	// removePages forgets the sequences of pages.
+	// removePages removes the sequences of pages.
 	removePages(ctx context.Context, first, last uint32) error
 }
 
-// rowWriter is the part of a database that changes rows, and the pages that they are on.
+// rowWriter is the part of a database that changes rows and moves users between pages.
 type rowWriter interface {
-	// record carries out the plan as of now: see Ledger.Record.
+	// record executes the plan at the time now: see Ledger.Record.
 	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	// recordMany is record for a plan that is expected to add most of its rows: see Ledger.RecordPrepared.
+	// recordMany is record for a plan that mostly adds rows: see Ledger.RecordPrepared.
 	recordMany(ctx context.Context, p *plan, now time.Time) (Receipt, error)
 	move(ctx context.Context, m move) (Receipt, error) // see move.decide
 }
@@ -205,53 +204,53 @@ type declarations interface {
 	declare(ctx context.Context, kinds []Kind) error // see redeclare
 }
 
-// rowReader is the part of a database that reads rows of many pages, or some of one.
+// rowReader is the part of a database that reads rows of many pages, or some rows of one.
 type rowReader interface {
 	ended(ctx context.Context, now time.Time, limit int) ([]Row, error)
 	list(ctx context.Context, q ListQuery) ([]Row, error)
-	// lookup returns those of the rows that are there, in any order, those that have
-	// ended too.
+	// lookup returns those of the wanted rows that exist, in any order, including ended ones.
 	lookup(ctx context.Context, wanted []*entry) ([]Row, error)
 	count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
 	counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
-	// owned goes on after a place; the zero Place is before all.
+	// owned returns rows after an Item; the zero Item comes before all rows.
 	owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error)
-	// all goes on after a row; the zero key is before all.
+	// all returns rows after a key; the zero key comes before all rows.
 	all(ctx context.Context, after key, limit int) ([]Row, error)
 	naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error)
 }
 
-// Open opens the ledger at url, and makes one where there is none. A url is
-// one of
+// Open opens the ledger at url, and creates it if it does not exist. A url has one of the forms
 //
 //	sqlite:<file>
 //	postgres://<user>:<password>@<host>:<port>/<database>?<parameters>
 //
-// Schema changes of later versions are applied here, each in a transaction. If
-// Open fails or its process dies on the way, it can be called again.
+// Open applies the schema changes of later versions, each in one transaction. If Open fails or
+// the process dies meanwhile, call Open again.
 //
-// A SQLite file's name is absolute or relative to the working directory. A
-// missing file is created (mode 0600), and so are missing directories (mode
-// 0700). Beside the file there are <file>-wal and <file>-shm, which belong to
-// it, and <file>.lock, which is locked while the ledger is open and stays
-// behind after.
+// SQLite: the file name is absolute, or relative to the working directory. Open creates a
+// missing file with mode 0600, and missing directories with mode 0700. The files <file>-wal and
+// <file>-shm belong to the ledger. The file <file>.lock is locked while the ledger is open, and
+// remains afterwards.
 //
-// A PostgreSQL URL (postgresql:// is the same) may have the parameters and
-// several hosts, as libpq's have, of which the primary is used: the values of
-// target_session_attrs are read-write, the default, and primary; pool_max_conns,
-// the most connections (4 a CPU and at least 8) beside the one that Changed has to
-// itself; and settings of the session. search_path names the schema,
-// feedfilter by default, which is made if need be. The database has to be in
-// UTF-8, on PostgreSQL 13 or later, reached without a pooler that changes
-// sessions. Any number of processes may have the ledger open, also while others
-// make or migrate it. Calls survive a restart of the server: those that meet it
-// are repeated, or fail within some 5 seconds while it is down, and later
-// ones find it again. What a process that hangs or is cut off has locked is
-// free after as long. No error shows the password.
+// PostgreSQL: the server must be version 13 or later, and the database must use UTF-8. No pooler
+// between them may change the session. The scheme may also be postgresql://. The URL takes the
+// hosts and parameters of libpq. With several hosts, Open connects to the primary. Parameters of
+// note:
 //
-// Open returns ErrInUse, ErrPagesDiffer or ErrTooNew, wrapped, for these
-// cases, and an error naming the ledger if it is something else, is damaged
-// or cannot be written to. What is not a ledger is not written to.
+//   - target_session_attrs is read-write, the default, or primary.
+//   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least
+//     8. Changed has one more connection of its own.
+//   - search_path names the schema, by default feedfilter. Open creates it if necessary.
+//   - Other settings of a session are allowed, except synchronous_commit=off.
+//
+// Any number of processes may have a PostgreSQL ledger open, also while others create or migrate
+// it. Calls survive a restart of the server: they retry, or fail after about 5 seconds while the
+// server is down. Later calls reconnect. The server releases the locks of a process that hangs
+// or is cut off after about 5 seconds.
+//
+// Open wraps ErrInUse, ErrPagesDiffer or ErrTooNew. It also returns an error if the url names
+// something that is not a ledger, is damaged, or is not writable. Open never writes to a SQLite
+// file of another program. No error shows the password.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
@@ -271,7 +270,7 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	case "postgres", "postgresql":
 		parsed, err := parsePostgres(url)
 		if err != nil {
-			return nil, fmt.Errorf("open ledger: URL of PostgreSQL: %w", err)
+			return nil, fmt.Errorf("open ledger: PostgreSQL URL: %w", err)
 		}
 		l, err := openPostgres(ctx, parsed, o)
 		if err != nil {
@@ -279,18 +278,18 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 		}
 		return l, nil
 	default:
-		// Without the rest, which might hold a password.
+		// The rest of the url may contain a password.
 		return nil, fmt.Errorf("open ledger: unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
 	}
 }
 
-// Identity returns what was made with the ledger.
+// Identity returns the identity that the ledger got when it was created.
 func (l *Ledger) Identity() Identity { return l.id }
 
-// Shared reports whether other processes may write to the ledger meanwhile.
+// Shared reports whether other processes may write to the ledger while it is open.
 func (l *Ledger) Shared() bool { return l.shared }
 
-// Ping reads a row from the ledger, to see whether it can be read.
+// Ping reads one row, to check that the ledger answers.
 func (l *Ledger) Ping(ctx context.Context) error {
 	if err := l.use(func() error { return l.db.ping(ctx) }); err != nil {
 		return fmt.Errorf("ping ledger %s: %w", l.name, interrupted(ctx, err))
@@ -298,8 +297,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the calls under way, then releases the ledger for others.
-// Closing a second time does nothing.
+// Close waits for calls in flight, then releases the ledger. A second Close is a no-op.
 func (l *Ledger) Close() error {
 	l.using.Lock()
 	defer l.using.Unlock()
@@ -313,7 +311,7 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// use runs do while keeping the ledger open.
+// use runs do while it keeps the ledger open.
 func (l *Ledger) use(do func() error) error {
 	l.using.RLock()
 	defer l.using.RUnlock()
@@ -323,19 +321,19 @@ func (l *Ledger) use(do func() error) error {
 	return do()
 }
 
-// checkPage refuses the number of a page that the ledger cannot have.
+// checkPage returns an error for a number that no page of the ledger can have.
 func (l *Ledger) checkPage(page uint32) error {
 	if page < DedicatedPages && l.id.LayoutOf(page) == 0 {
-		return errors.New("there is no such page")
+		return errors.New("no such page")
 	}
 	return nil
 }
 
-// interrupted makes err wrap ctx's error if ctx has ended: the driver then
-// reports an interrupted statement or a finished transaction instead.
+// interrupted makes err wrap ctx's error if ctx has ended. The driver itself only reports an
+// interrupted statement or a finished transaction.
 func interrupted(ctx context.Context, err error) error {
 	if err == nil {
-		return nil // what was done by then was done
+		return nil // finished before ctx ended
 	}
 	cause := ctx.Err()
 	if cause == nil || errors.Is(err, cause) {

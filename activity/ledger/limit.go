@@ -2,27 +2,26 @@ package ledger
 
 import "time"
 
-// tally counts the rows of one owner and kind that have not ended, because a
-// change limits them.
+// tally counts the rows of one owner and kind that have not ended. A plan has one for each owner
+// and kind that a change limits.
 type tally struct {
-	key // without a target
-	// most is where the database may stop counting: the greatest limit, and one for
-	// each entry. If there are that many rows, every one that is added is too many,
-	// whatever was removed before.
+	key // target is empty
+	// most is the number at which the database may stop counting: the highest limit, plus one
+	// for each entry. With that many rows, every added row exceeds the limit, whatever was
+	// removed before.
 	most  int64
 	found int64 // in the ledger
-	live  int64 // as the changes so far leave it
+	live  int64 // after the changes so far
 }
 
-// group is what rows are limited by: the key without the target.
+// group returns the key without the target: a limit applies to all rows of one group.
 func (k key) group() key {
 	k.target = ""
 	return k
 }
 
-// tally makes a tally for each owner and kind that a change limits. The page of
-// the owner is among the plan's, as a row of theirs is, and so is locked while
-// they are counted.
+// tally creates a tally for each owner and kind that a change limits. The owner's page is among
+// the plan's pages, since a row of the owner is in the plan. So it is locked during the count.
 func (p *plan) tally() {
 	limited := make(map[key]*tally)
 	for _, c := range p.changes {
@@ -53,7 +52,7 @@ func (p *plan) tally() {
 	}
 }
 
-// applyLimited makes the change unless its limit refuses it.
+// applyLimited applies the change unless its limit refuses it.
 func (c Change) applyLimited(named []*entry, now time.Time) (changed, refused bool) {
 	t := named[0].tally
 	before := t.live
@@ -73,7 +72,8 @@ func (c Change) applyLimited(named []*entry, now time.Time) (changed, refused bo
 	return false, true
 }
 
-// count keeps the tally after the entry was altered, which was live or not before.
+// count updates the tally after a change of the entry. was reports whether the entry was live
+// before.
 func (e *entry) count(was bool, now time.Time) {
 	if e.tally == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestMigrate applies migrations of which the third is broken at first.
+// TestMigrate applies migrations, the third of which is broken at first.
 func TestMigrate(t *testing.T) {
 	file := temporary(t)
 	db, err := connect(file, writerParameters, 1)
@@ -70,7 +70,7 @@ func TestTooNew(t *testing.T) {
 	}
 }
 
-// only is the first so many of the migrations in a directory.
+// only returns the first n migrations of a directory.
 func only(t *testing.T, migrations fs.FS, directory string, versions int) fs.FS {
 	t.Helper()
 	files, err := fs.Glob(migrations, directory+"/*.sql")
@@ -95,7 +95,7 @@ func execute(t *testing.T, l *Ledger, script string) {
 	}
 }
 
-// TestCreationKilled opens what a process may leave that dies while it makes a
+// TestCreationKilled opens the states that a process may leave if it dies while it creates a
 // ledger.
 func TestCreationKilled(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, file string){
@@ -137,7 +137,7 @@ func TestCreationKilled(t *testing.T) {
 	}
 }
 
-// TestIdentityDamaged refuses an identity that nothing can be built on.
+// TestIdentityDamaged checks that Open refuses a damaged identity.
 func TestIdentityDamaged(t *testing.T) {
 	for _, script := range []string{
 		`DELETE FROM meta WHERE name = 'seed'`,
@@ -163,7 +163,7 @@ func TestIdentityDamaged(t *testing.T) {
 	}
 }
 
-// TestMigrationNames keeps the order of the files that of their numbers.
+// TestMigrationNames checks that the order of the names is the order of the numbers.
 func TestMigrationNames(t *testing.T) {
 	checkMigrationNames(t, sqliteMigrations, "migrations/sqlite/")
 	checkMigrationNames(t, postgresMigrations, "migrations/postgres/")
@@ -184,7 +184,7 @@ func checkMigrationNames(t *testing.T, migrations fs.FS, directory string) {
 	}
 }
 
-// TestMigrateFirst opens a ledger that was made before rows could end.
+// TestMigrateFirst opens a ledger from before rows could end.
 func TestMigrateFirst(t *testing.T) {
 	file := temporary(t)
 	db, err := connect(file, writerParameters, 1)

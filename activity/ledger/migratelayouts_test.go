@@ -30,14 +30,14 @@ const (
 	// beforeSQLite and beforePostgres are the schema versions of the ledgers in testdata.
 	beforeSQLite, beforePostgres = 6, 5
 
-	// firstPages is the number of pages that these ledgers were made with.
+	// firstPages is the number of pages with which these ledgers were created.
 	firstPages = 16
-	// firstOwnPage was the number of the first page of one user, or of a range of hashes.
+	// firstOwnPage was the number of the first dedicated page, or page of a range of hashes.
 	firstOwnPage = 1 << 24
 )
 
-// oldLedgers returns the names of the ledgers in testdata, and the number of pages of their layout
-// after the migration.
+// oldLedgers returns the names of the ledgers in testdata, each with the number of pages of its
+// layout after the migration.
 func oldLedgers() map[string]uint32 {
 	return map[string]uint32{"never": 16, "grown": 64, "half": 64, "shrunk": 16}
 }
@@ -95,7 +95,7 @@ func queryFile(t *testing.T, db *sql.DB, query string) (found [][]any) {
 	return found
 }
 
-// openOldPostgres makes an old PostgreSQL ledger in a schema of the server.
+// openOldPostgres creates an old PostgreSQL ledger in a schema of the server.
 func openOldPostgres(t *testing.T, server *pgtest.Server, name string) *oldLedger {
 	t.Helper()
 	url := server.Schema()
@@ -146,7 +146,7 @@ func unpack(t *testing.T, name string) []byte {
 	return content
 }
 
-// read reads what the ledger has before the migration.
+// read reads the state of the ledger before the migration.
 func (o *oldLedger) read(t *testing.T) {
 	t.Helper()
 	meta := make(map[string]string)
@@ -223,7 +223,7 @@ func (o *oldLedger) checkMigrated(t *testing.T, l *Ledger, pages uint32) {
 	o.checkRows(t, l, pages, owners)
 }
 
-// checkOwners makes sure that users with a dedicated page keep one, and returns it by hash.
+// checkOwners checks that users with a dedicated page keep one, and returns the pages by hash.
 func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 	t.Helper()
 	progress, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
@@ -235,7 +235,7 @@ func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 		owners[owner.Hash] = owner.Page
 		pages[owner.Page] = true
 		if owner.Page < DedicatedPages {
-			t.Errorf("the user of hash %d has page %d, which is not a dedicated one", owner.Hash, owner.Page)
+			t.Errorf("the user of hash %d has page %d, want a dedicated one", owner.Hash, owner.Page)
 		}
 		place, err := l.Place(t.Context(), owner.Hash)
 		if err != nil || place.Page != owner.Page {
@@ -251,8 +251,8 @@ func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 	return owners
 }
 
-// checkSequences makes sure that each page has the sequence of the page that it comes from, and
-// that Changed reports no others.
+// checkSequences checks that each page has the sequence of its ancestor, and that Changed
+// reports no other pages.
 func (o *oldLedger) checkSequences(t *testing.T, l *Ledger, pages uint32, owners map[uint64]uint32) {
 	t.Helper()
 	want := make(map[uint32]Standing)
@@ -274,7 +274,7 @@ func (o *oldLedger) checkSequences(t *testing.T, l *Ledger, pages uint32, owners
 	}
 }
 
-// checkRows makes sure that each row is on the page of its user, and on no other.
+// checkRows checks that each row is on the page of its user, and on no other.
 func (o *oldLedger) checkRows(t *testing.T, l *Ledger, pages uint32, owners map[uint64]uint32) {
 	t.Helper()
 	all := slices.Collect(maps.Values(owners))
@@ -307,11 +307,11 @@ func (o *oldLedger) checkRows(t *testing.T, l *Ledger, pages uint32, owners map[
 	}
 	slices.SortFunc(found, func(a, b Row) int { return a.key().compare(b.key()) })
 	if !slices.Equal(found, o.rows) {
-		t.Errorf("%d rows on all pages, want the %d that there were", len(found), len(o.rows))
+		t.Errorf("%d rows on all pages, want %d", len(found), len(o.rows))
 	}
 }
 
-// checkGone makes sure that old pages are no longer served, and that their tables are gone.
+// checkGone checks that old pages are no longer served, and that their tables are gone.
 func (o *oldLedger) checkGone(t *testing.T, l *Ledger, pages uint32) {
 	t.Helper()
 	gone := []uint32{DedicatedPages + 1} // its user went back before the migration
@@ -335,7 +335,7 @@ func (o *oldLedger) checkGone(t *testing.T, l *Ledger, pages uint32) {
 	}
 }
 
-// checkUse changes what is on shared and dedicated pages, and the number of pages.
+// checkUse changes the rows of shared and dedicated pages, and the number of pages.
 func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 	t.Helper()
 	owner := slices.Sorted(maps.Keys(o.owners))[0]
@@ -389,8 +389,8 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 	o.checkRows(t, l, 2*pages, owners)
 }
 
-// checkOldLedger migrates an old ledger, and opens it again. left is a query for the names of what
-// the migration removes, version one for the number of migrations since.
+// checkOldLedger migrates an old ledger, and opens it again. left is a query for the names of
+// what the migration removes. version is a query for the number of migrations since.
 func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version string) {
 	t.Helper()
 	o.checkActivities(t)
@@ -404,7 +404,7 @@ func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version stri
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l = o.open(t, Options{Pages: firstPages}) // the first number stays right, too
+	l = o.open(t, Options{Pages: firstPages}) // the first number is valid, too
 	if id := l.Identity(); id != first {
 		t.Errorf("identity %+v when it is opened again, want %+v", id, first)
 	}
@@ -415,7 +415,7 @@ func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version stri
 	}
 	l = o.open(t, Options{})
 	if now, err := l.Layouts(t.Context()); err != nil || now != (Layouts{Current: 2 * pages}) {
-		t.Errorf("layouts %+v, %v, want %d pages alone", now, err, 2*pages)
+		t.Errorf("layouts %+v, %v, want only %d pages", now, err, 2*pages)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -428,7 +428,7 @@ func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version stri
 	}
 }
 
-// activity is what activities.json.gz says of one activity.
+// activity is an entry of activities.json.gz.
 type activity struct {
 	User   string    `json:"user"`
 	Kind   string    `json:"kind"`
@@ -437,8 +437,8 @@ type activity struct {
 	Until  time.Time `json:"until"`
 }
 
-// checkActivities makes sure that the old ledger has the activities that testdata names, and no
-// others: of each, the user's row, and the target's where the kind is two-way.
+// checkActivities checks that the old ledger has the activities in testdata, and no others: for
+// each, the user's row, and for a two-way kind the mirrored row.
 func (o *oldLedger) checkActivities(t *testing.T) {
 	t.Helper()
 	var named struct {
@@ -452,7 +452,7 @@ func (o *oldLedger) checkActivities(t *testing.T) {
 	for _, a := range named.Recorded {
 		row := Row{Owner: a.User, Kind: a.Kind, Target: a.Target, Since: a.Since, Until: a.Until}
 		switch a.Kind {
-		case "seen": // it is in no ledger
+		case "seen": // ledgers have no rows of this kind
 			continue
 		case "block":
 			want = append(want, Row{Owner: a.Target, Kind: "blocked-by", Target: a.User, Since: a.Since, Until: a.Until})
@@ -510,7 +510,8 @@ func TestPostgresMigrateLayouts(t *testing.T) {
 	})
 }
 
-// TestMigrateLayoutsPages accepts the first and the current number of pages, and no others.
+// TestMigrateLayoutsPages checks that Open accepts the first and the current number of pages,
+// and no others.
 func TestMigrateLayoutsPages(t *testing.T) {
 	for _, pages := range []uint32{1, 32, 128} {
 		_, err := Open(t.Context(), openOldSQLite(t, "grown").url, Options{Pages: pages})
@@ -536,7 +537,8 @@ func TestMigrateLayoutsRestored(t *testing.T) {
 	o.checkMigrated(t, l, 64)
 }
 
-// checkOpenedTogether has processes open an old ledger at once: one of them migrates it.
+// checkOpenedTogether opens an old ledger from several processes at once. One of them migrates
+// it.
 func checkOpenedTogether(t *testing.T, o *oldLedger) {
 	t.Helper()
 	ledgers := make([]*Ledger, 4)
@@ -582,8 +584,7 @@ func failing(t *testing.T, migrations fs.FS, directory string) fs.FS {
 	return files
 }
 
-// checkStays makes sure that a migration that failed has changed nothing, and that the next one
-// succeeds.
+// checkStays checks that a failed migration has changed nothing, and that the next one succeeds.
 func (o *oldLedger) checkStays(t *testing.T, err error, version string, want int64) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "no_such_table") {
@@ -593,7 +594,7 @@ func (o *oldLedger) checkStays(t *testing.T, err error, version string, want int
 	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
-// checkOld makes sure that the ledger is what it was.
+// checkOld checks that the ledger is unchanged.
 func (o *oldLedger) checkOld(t *testing.T, version string, want int64) {
 	t.Helper()
 	if got := o.query(t, version); number(got[0][0]) != want {
@@ -623,8 +624,8 @@ func TestMigrateLayoutsFails(t *testing.T) {
 	o.checkStays(t, err, `SELECT user_version FROM pragma_user_version`, beforeSQLite)
 }
 
-// TestMigrateLayoutsKilled copies the files of a ledger in the middle of its migration, as a
-// process that is killed leaves them, and opens the copy.
+// TestMigrateLayoutsKilled copies the files of a ledger during its migration, as a killed
+// process leaves them, and opens the copy.
 func TestMigrateLayoutsKilled(t *testing.T) {
 	o := openOldSQLite(t, "grown")
 	file := strings.TrimPrefix(o.url, "sqlite:")
@@ -690,15 +691,15 @@ func checkKilledPostgres(t *testing.T, o *oldLedger) {
 	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.PgConn().Conn().Close(); err != nil { // without a word to the server
+	if err := conn.PgConn().Conn().Close(); err != nil { // without a message to the server
 		t.Fatal(err)
 	}
 	o.checkOld(t, `SELECT version FROM ledger_version`, beforePostgres) // waits for the locks
 	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
-// beforeLayouts fills a ledger of one page as it was made before layouts, which was asked for 8
-// pages and is not reshaped yet. Its users are at both ends of the hashes.
+// beforeLayouts fills a ledger of one page as it was before layouts. A growth to 8 pages was
+// requested, and has not begun. Its users are at both ends of the hashes.
 const beforeLayouts = `
 	INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '1'), ('cut', '8');
 	INSERT INTO pages (page, sequence, changed) VALUES (0, 7, 3);
@@ -709,7 +710,7 @@ const beforeLayouts = `
 func checkGrownFromOne(t *testing.T, l *Ledger) {
 	t.Helper()
 	if now, err := l.Layouts(t.Context()); err != nil || now != (Layouts{Current: 8, Leaving: 1}) {
-		t.Errorf("layouts %+v, %v, want 8 pages, and 1 that leaves", now, err)
+		t.Errorf("layouts %+v, %v, want 8 pages, and 1 leaving", now, err)
 	}
 	want := map[uint32]int{8: 1, 15: 1} // rows
 	for page := uint32(8); page < 16; page++ {

@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// beforeNaming fills a ledger of 2 pages as it was made before rows could name users
-// and kinds were declared.
+// beforeNaming fills a ledger of 2 pages as it was before rows could name users, and before
+// kinds were declared.
 const beforeNaming = `
 	INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '2');
 	INSERT INTO pages (page, sequence, changed) VALUES (0, 7, 1), (1, 3, 2);
@@ -19,7 +19,7 @@ const beforeNaming = `
 		(-9223372036854775807, 'u', 'block', 't', 42, NULL), (-9223372036854775807, 'u', 'hide', 'p', 43, 50),
 		(0, 't', 'blocked-by', 'u', 42, NULL), (0, 't', 'odd', 'u', 44, NULL)`
 
-// checkNamed has all that is new done to a ledger of beforeNaming.
+// checkNamed uses all new features on a ledger of beforeNaming.
 func checkNamed(t *testing.T, l *Ledger) {
 	t.Helper()
 	if id := l.Identity(); id.Incarnation == 5 || id.Incarnation == 0 || id.Seed != 6 || id.Pages != 2 {
@@ -55,13 +55,13 @@ func checkNamed(t *testing.T, l *Ledger) {
 	rows, err = l.Naming(t.Context(), 1<<63, "t", 9)
 	check(rows, err, mute)
 
-	// What was built in was declared; of the rest nothing is known.
+	// The built-in kinds are declared. Other kinds are unknown.
 	built := []Kind{{"block", "blocked-by", true}, {"hide", "", false}, {"like", "", false}}
 	if kinds, err := l.Kinds(t.Context()); err != nil || !slices.Equal(kinds, built) {
 		t.Errorf("kinds %v, %v, want %v", kinds, err, built)
 	}
 	if err := l.Declare(t.Context(), []Kind{built[1], {"block", "", true}}); err == nil {
-		t.Error("block, of which there is a row, is another one now")
+		t.Error("Declare changed block, which has a row")
 	}
 	if err := l.Declare(t.Context(), []Kind{built[0], built[1], {"mute", "", true}}); err != nil {
 		t.Error(err)
@@ -76,7 +76,7 @@ func TestPostgresMigrateNaming(t *testing.T) {
 	checkNamed(t, postgresOf(t, 1, beforeNaming))
 }
 
-// sqliteOf is a file as it was made when there were so many migrations.
+// sqliteOf creates a file as it was after the given number of migrations.
 func sqliteOf(t *testing.T, versions int, script string) (file string) {
 	t.Helper()
 	file = temporary(t)
@@ -96,7 +96,7 @@ func sqliteOf(t *testing.T, versions int, script string) (file string) {
 	return file
 }
 
-// postgresOf opens a ledger that was made when there were so many migrations.
+// postgresOf opens a ledger that was created with the given number of migrations.
 func postgresOf(t *testing.T, versions int, script string) *Ledger {
 	t.Helper()
 	url := pgtest.Start(t).Schema()

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Item is a row's kind and target.
+// Item is the kind and target of a row.
 type Item struct{ Kind, Target string }
 
-// LookupQuery asks which rows of one owner are there.
+// LookupQuery asks which rows of one owner exist.
 type LookupQuery struct {
-	Hash  uint64 // the owner's, as recorded
+	Hash  uint64 // hash of the owner, as recorded
 	Owner string
-	Now   time.Time // rows that have ended by then are left out
-	Items []Item    // any number; one that is there twice counts once
+	Now   time.Time // rows that have ended by then are omitted
+	Items []Item    // any number; duplicates count once
 }
 
-// lookupAtOnce is how many rows PostgreSQL looks up in one round trip.
+// lookupAtOnce is the number of rows that PostgreSQL looks up in one round trip.
 const lookupAtOnce = 20_000
 
-// Lookup returns the rows of the items that are there, in order of kind and
-// target. Up to 20,000 items take one round trip, and no items take none; of
-// more, each 20,000 are looked up as of another moment.
+// Lookup returns the rows of the items that exist, in order of kind and target. Up to 20,000
+// items take one round trip, no items take none. Of more items, each 20,000 are from a different
+// snapshot.
 func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err error) {
 	wanted, err := q.entries()
 	if err == nil && len(wanted) == 0 {
@@ -46,7 +46,7 @@ func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err err
 	return rows, nil
 }
 
-// entries are the rows asked for, each once.
+// entries returns the rows of the query, each once.
 func (q LookupQuery) entries() ([]*entry, error) {
 	if len(q.Items) == 0 {
 		return nil, nil
@@ -68,9 +68,8 @@ func (q LookupQuery) entries() ([]*entry, error) {
 	return wanted, nil
 }
 
-// Count returns how many rows an owner has of a kind, those not counted that have
-// ended by now. They are counted in an index, all of them: 100,000 take some
-// milliseconds.
+// Count returns the number of rows of an owner and kind that have not ended by now. It counts
+// all of them in an index: 100,000 rows take some milliseconds.
 func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
 	if err = cmp.Or(validateID("owner", owner), validateID("kind", kind)); err == nil {
 		err = l.use(func() error {
@@ -84,8 +83,8 @@ func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now
 	return n, nil
 }
 
-// Counts returns how many rows an owner has of each kind, those not counted that
-// have ended by now. A kind without any is not in it. For the time it takes see Count.
+// Counts returns the number of rows of an owner that have not ended by now, for each kind. It
+// omits kinds without rows. For its cost see Count.
 func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (counts map[string]int, err error) {
 	if err = validateID("owner", owner); err == nil {
 		err = l.use(func() error {
@@ -99,10 +98,12 @@ func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time
 	return counts, nil
 }
 
-// Owned returns the rows of an owner, of all kinds and those that have ended too, in
-// order of kind and target, and at most limit of them, which is at least 1. after
-// is the last one's Item, to go on with what comes behind it whether it is still there or not; nil to begin. Going on until fewer than
-// limit are returned gives every row once that is there throughout.
+// Owned returns the rows of an owner, of all kinds, in order of kind and target. It includes
+// ended rows. limit is the maximum number of rows, at least 1.
+//
+// after is nil for the first call, then the Item of the last row returned, whether that row
+// still exists or not. Repeat the call until it returns fewer than limit rows. The calls
+// together return each row that exists throughout exactly once.
 func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Item, limit int) (rows []Row, err error) {
 	if after == nil {
 		after = &Item{}
@@ -119,9 +120,9 @@ func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *It
 	return rows, nil
 }
 
-// All returns the rows of all owners, those that have ended too, in order of hash, owner, kind and
-// target, and at most limit of them, which is at least 1. after is the last one, to go on with what
-// comes behind it as with Owned; nil to begin.
+// All returns the rows of all owners, in order of hash, owner, kind and target. It includes
+// ended rows. limit is the maximum number of rows, at least 1. after is nil for the first call,
+// then the last row returned, as for Owned.
 func (l *Ledger) All(ctx context.Context, after *Row, limit int) (rows []Row, err error) {
 	var from key
 	if after != nil {
@@ -139,10 +140,9 @@ func (l *Ledger) All(ctx context.Context, after *Row, limit int) (rows []Row, er
 	return rows, nil
 }
 
-// Naming returns the rows that were recorded with Names and have the user of that id
-// and hash as their target, whoever owns them, those that have ended too. They are
-// in order of hash, owner and kind, and at most limit, which is at least 1. To go
-// on, remove them.
+// Naming returns the rows of any owner that were recorded with Names and whose target has this
+// id and hash. It includes ended rows. The rows are in order of hash, owner and kind. limit is
+// the maximum number of rows, at least 1. To continue, remove the rows and repeat the call.
 func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) (rows []Row, err error) {
 	if err = cmp.Or(validateID("target", target), checkLimit(limit)); err == nil {
 		err = l.use(func() error {

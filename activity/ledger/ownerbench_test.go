@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// ofUser is row number i of one user.
+// ofUser returns row number i of one user.
 func ofUser(i int) ledger.Row {
 	return ledger.Row{Hash: 1, Owner: "user", Kind: "block", Target: fmt.Sprintf("user%06d", i), Since: time.UnixMicro(int64(i))}
 }
@@ -28,8 +28,8 @@ func fill(b *testing.B, l *ledger.Ledger, n int) {
 	}
 }
 
-// BenchmarkRecordLimited records one new row of a user who has many, with and
-// without a limit that all of them have to be counted for.
+// BenchmarkRecordLimited records one new row of a user with many rows, with and without a limit.
+// With a limit, all rows must be counted.
 func BenchmarkRecordLimited(b *testing.B) { benchmarkAll(b, benchmarkRecordLimited) }
 
 func benchmarkRecordLimited(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
@@ -76,7 +76,7 @@ func benchmarkLookup(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	}
 }
 
-// BenchmarkCount counts what a user has.
+// BenchmarkCount counts the rows of a user.
 func BenchmarkCount(b *testing.B) { benchmarkAll(b, benchmarkCount) }
 
 func benchmarkCount(b *testing.B, open func(b *testing.B) *ledger.Ledger) {

@@ -15,12 +15,12 @@ type key struct {
 	owner, kind, target string
 }
 
-// compare orders keys as the primary key of the entries does.
+// compare orders keys like the primary key of the table entries.
 func (k key) compare(other key) int {
 	if k.hash != other.hash {
 		return cmp.Compare(k.hash, other.hash)
 	}
-	// Most keys of one hash are one owner's and of few kinds: equal texts are told in no time.
+	// Most keys of one hash share an owner, and few kinds. Equal strings compare fast.
 	if k.owner != other.owner {
 		return cmp.Compare(k.owner, other.owner)
 	}
@@ -32,56 +32,55 @@ func (k key) compare(other key) int {
 
 func (r Row) key() key { return key{r.Hash, r.Owner, r.Kind, r.Target} }
 
-// entry is a row that a plan names: as the ledger has it (was, before) and as
-// the changes leave it (is, after). A row that has ended is in the ledger, too.
+// entry is a row that a plan names. was and before are its state in the ledger, is and after its
+// state after the changes. An ended row still exists in the ledger.
 type entry struct {
 	key
 	was    bool
 	before times
 	state
-	targetHash *int64 // as stored; nil: it names nobody
-	tally      *tally // of its owner and kind, if a change limits them
+	targetHash *int64 // in the form of the database; nil: the row names nobody
+	tally      *tally // tally of the owner and kind, if a change limits them
 }
 
-// state is what changes make of an entry.
+// state is the state of an entry after the changes so far.
 type state struct {
 	is    bool
 	after times
 }
 
-// live reports whether the row is there for somebody who does not see rows that
-// have ended.
+// live reports whether the row exists and has not ended.
 func (s state) live(now time.Time) bool { return s.is && !s.after.endedAt(now) }
 
-// times are what a row carries, in microseconds.
+// times are the times of a row, in microseconds.
 type times struct{ since, until time.Time }
 
-// endedAt reports whether a row of these times has ended.
+// endedAt reports whether a row with these times has ended.
 func (t times) endedAt(now time.Time) bool { return !t.until.IsZero() && !t.until.After(now) }
 
 func (e *entry) row(t times) Row {
 	return Row{Hash: e.hash, Owner: e.owner, Kind: e.kind, Target: e.target, Since: t.since, Until: t.until}
 }
 
-// plan works out in process what changes come to, so that a transaction is
-// one round of reading, one of writing, and the commit.
+// plan computes the effect of changes in process. So a transaction needs one round of reads, one
+// round of writes, and the commit.
 type plan struct {
 	id      Identity
 	changes []Change
-	named   []*entry          // one for every row of every change, in their order
+	named   []*entry          // one for each row of each change, in their order
 	entries []*entry          // each once, in key order: neighbours share database pages
 	tallies []*tally          // in key order
-	layouts Layouts           // read in the transaction, as are owners
-	owners  map[uint64]uint32 // dedicated pages of users of the plan, by hash
-	clock   time.Time         // of the database, read in the transaction; zero: it has none of its own
+	layouts Layouts           // read in the transaction, like owners
+	owners  map[uint64]uint32 // dedicated pages of the plan's users, by hash
+	clock   time.Time         // of the database, read in the transaction; zero: none of its own
 }
 
-// hasEnded reports whether any change removes rows because they have ended.
+// hasEnded reports whether any change has Ended set.
 func (p *plan) hasEnded() bool {
 	return slices.ContainsFunc(p.changes, func(c Change) bool { return c.Ended })
 }
 
-// newPlan checks the changes and collects the rows that they name.
+// newPlan validates the changes and collects their rows.
 func newPlan(id Identity, changes []Change) (*plan, error) {
 	total := 0
 	for i, c := range changes {
@@ -89,7 +88,7 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 			return nil, fmt.Errorf("change %d: no rows", i)
 		}
 		if c.Ended && !c.Remove {
-			return nil, fmt.Errorf("change %d: ended: only for a removal", i)
+			return nil, fmt.Errorf("change %d: ended: only valid with remove", i)
 		}
 		for j, r := range c.Rows {
 			if err := r.validate(c.Remove); err != nil {
@@ -104,14 +103,14 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 	return p, nil
 }
 
-// place is a row of the changes by its number, with what mostly tells where it stands in key order.
+// place is the index of a row of the changes, with the hash, which mostly decides the order.
 type place struct {
 	hash   uint64
 	number int
 }
 
-// collect sorts the rows of the changes and makes one entry of those that are alike. Sorted they are
-// found without a map, which is most of the work where they are hundreds of thousands.
+// collect sorts the rows of the changes, and creates one entry for each distinct key. For
+// hundreds of thousands of rows, sorting them avoids a map, which would be most of the work.
 func (p *plan) collect(total int) {
 	all, order := make([]entry, 0, total), make([]place, 0, total)
 	for _, c := range p.changes {
@@ -146,7 +145,7 @@ func (p *plan) collect(total int) {
 	}
 }
 
-// entry returns the plan's entry for k, nil if there is none.
+// entry returns the plan's entry for k, or nil.
 func (p *plan) entry(k key) *entry {
 	if i, found := slices.BinarySearchFunc(p.entries, k, func(e *entry, k key) int { return e.compare(k) }); found {
 		return p.entries[i]
@@ -154,7 +153,7 @@ func (p *plan) entry(k key) *entry {
 	return nil
 }
 
-// forget takes back what was found, for another look.
+// forget clears what was read, before another try.
 func (p *plan) forget() {
 	for _, e := range p.entries {
 		e.was = false
@@ -166,15 +165,15 @@ func (p *plan) forget() {
 	p.layouts, p.owners = Layouts{}, make(map[uint64]uint32)
 }
 
-// found notes that the ledger has the row r, one of the plan's.
+// found records that the ledger has the row r, which the plan names.
 func (p *plan) found(r Row) {
 	e := p.entry(r.key())
 	e.was, e.before = true, times{r.Since, r.Until}
 }
 
-// decide makes the changes one after another on the entries, as of now, and
-// says which of them altered anything and which were refused. It begins with what
-// was found, so it can be called again.
+// decide applies the changes to the entries, one after another, at the time now. It reports
+// which of them altered anything and which were refused. It starts from what was read, so it can
+// be called again.
 func (p *plan) decide(now time.Time) (changed, refused []bool) {
 	for _, e := range p.entries {
 		e.state = state{e.was, e.before}
@@ -199,7 +198,7 @@ func (p *plan) decide(now time.Time) (changed, refused []bool) {
 	return changed, refused
 }
 
-// apply makes the change of its entries and reports whether it is one.
+// apply applies the change to its entries and reports whether it altered any.
 func (c Change) apply(named []*entry, now time.Time) (changed bool) {
 	for i, r := range c.Rows {
 		e := named[i]
@@ -212,8 +211,8 @@ func (c Change) apply(named []*entry, now time.Time) (changed bool) {
 	return changed
 }
 
-// change makes c's change of the entry and reports whether that is one to
-// somebody who does not see rows that have ended.
+// change applies c to the entry and reports whether the set of rows that have not ended has
+// changed, or the row's end.
 func (e *entry) change(c Change, t times, now time.Time) bool {
 	ended := e.is && e.after.endedAt(now)
 	live := e.is && !ended
@@ -235,8 +234,7 @@ func (e *entry) change(c Change, t times, now time.Time) bool {
 	}
 }
 
-// writes returns the entries that have to be written: upserted (new, or with
-// new times) and removed.
+// writes returns the entries to write: upserts are new or have new times.
 func (p *plan) writes() (upserts, removals []*entry) {
 	for _, e := range p.entries {
 		switch {
@@ -249,7 +247,7 @@ func (p *plan) writes() (upserts, removals []*entry) {
 	return upserts, removals
 }
 
-// users are the hashes of the plan's users, each once, in ascending order.
+// users returns the hashes of the plan's users, each once, in ascending order.
 func (p *plan) users() (hashes []uint64) {
 	for _, e := range p.entries {
 		if n := len(hashes); n == 0 || hashes[n-1] != e.hash {
@@ -259,9 +257,11 @@ func (p *plan) users() (hashes []uint64) {
 	return hashes
 }
 
-// sharedPages are the pages of the plan's users in the layouts that writers raise, in ascending order.
+// sharedPages returns the pages of the plan's users in the layouts that writers raise, in
+// ascending order.
 func (p *plan) sharedPages(l Layouts) (pages []int64) {
-	for _, of := range []uint32{l.Current, l.Building} { // its pages have the greater numbers
+	// Pages of the building layout have the greater numbers.
+	for _, of := range []uint32{l.Current, l.Building} {
 		for _, e := range p.entries {
 			if of == 0 {
 				break
@@ -275,18 +275,18 @@ func (p *plan) sharedPages(l Layouts) (pages []int64) {
 	return pages
 }
 
-// effect is what a plan does to pages.
+// effect is the effect of a plan on pages.
 type effect struct {
-	pages  []PageChange // of the receipt
+	pages  []PageChange // for the receipt
 	raised []raisedPage // in ascending order
 }
 
-// effect returns the net effect on each page. standing is the ledger's state of all pages of the
-// plan's users.
+// effect returns the net effect on each page. standing has the states of all pages of the plan's
+// users.
 func (p *plan) effect(standing map[uint32]Standing) (f effect) {
 	dedicated := make(map[uint32]*PageChange)
 	var building []raisedPage
-	used := false // by a user of the plan: the last page of f
+	used := false // whether a user of the plan is on the last page of f.pages
 	for _, e := range p.entries {
 		number := p.id.PageIn(p.layouts.Current, e.hash)
 		if n := len(f.pages); n == 0 || f.pages[n-1].Page != number {
@@ -334,7 +334,7 @@ func (e *entry) alter(page *PageChange) bool {
 	return true
 }
 
-// raise gives each page that changes the next sequence.
+// raise gives each changed page the next sequence.
 func (f *effect) raise(standing map[uint32]Standing) {
 	for i := range f.pages {
 		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
@@ -344,15 +344,15 @@ func (f *effect) raise(standing map[uint32]Standing) {
 	}
 }
 
-// receipt is what the plan's transaction returns.
+// receipt returns the receipt of the plan's transaction.
 func (p *plan) receipt(changed, refused []bool, f effect) Receipt {
 	return Receipt{Changed: changed, Refused: refused, Pages: f.pages, Layouts: p.layouts, Owners: p.owners}
 }
 
-// microseconds returns t as the ledger keeps it.
+// microseconds returns t with the precision of the ledger.
 func microseconds(t time.Time) time.Time {
 	if t.IsZero() {
-		return time.Time{} // equal by ==, whatever its location was
+		return time.Time{} // comparable by ==, whatever its location was
 	}
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
@@ -371,13 +371,13 @@ func (r Row) validate(removal bool) error {
 		return nil
 	}
 	if r.TargetHash != 0 && !r.Names {
-		return errors.New("target hash: of a row that names nobody")
+		return errors.New("target hash: only valid with names")
 	}
 	if year := r.Since.UTC().Year(); year < 1 || year > 9999 {
-		return fmt.Errorf("since: year %d is not one of 1 to 9999", year)
+		return fmt.Errorf("since: year %d, want 1 to 9999", year)
 	}
 	if year := r.Until.UTC().Year(); !r.Until.IsZero() && (year < 2 || year > 9999) {
-		return fmt.Errorf("until: year %d is not one of 2 to 9999", year)
+		return fmt.Errorf("until: year %d, want 2 to 9999", year)
 	}
 	return nil
 }

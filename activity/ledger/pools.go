@@ -6,19 +6,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Pool is how the connections to a database server are used. Counts are since the ledger was opened.
+// Pool reports how the ledger uses a pool of connections to a database server. Counts begin when
+// the ledger is opened.
 type Pool struct {
-	Name string // what it is for: "calls", "polls"
+	Name string // purpose: "calls" or "polls"
 
-	Most, Open, InUse int           // connections: there may be, there are, calls have
-	Acquired          uint64        // times that a call got one
-	Waited            uint64        // those of them that waited because all were in use, or for one to be made
-	GivenUp           uint64        // times that a call ended before it got one
-	Waiting           time.Duration // of all that got one, together
+	Most, Open, InUse int           // connections: maximum, open, in use by calls
+	Acquired          uint64        // calls that got a connection
+	Waited            uint64        // calls among Acquired that waited for a free or a new connection
+	GivenUp           uint64        // calls that ended before they got a connection
+	Waiting           time.Duration // total time that calls waited for a connection
 }
 
-// Pools tells of the pools of connections that the ledger has: none on SQLite. It may be called while the ledger is in use, and
-// after Close.
+// Pools returns the pools of connections of the ledger: none for SQLite. It may be called at any
+// time, also after Close.
 func (l *Ledger) Pools() []Pool {
 	db, ok := l.db.(*postgresDatabase)
 	if !ok {

@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	// callTimeout bounds what a call does before its commit, repetitions
-	// included, and then the commit.
+	// callTimeout bounds the time of a call before its commit, retries included. It also bounds
+	// the commit.
 	callTimeout = 5 * time.Second
-	// connectTimeout is how long a connection may take to be made, unless the
-	// URL says otherwise.
+	// connectTimeout bounds the time of a connect, unless the URL sets another value.
 	connectTimeout = 2 * time.Second
 
 	defaultSchema   = "feedfilter"
@@ -30,56 +29,56 @@ const (
 	applicationName = "feedfilter"
 )
 
-// sessionParameters are set for every session that the URL does not say
-// otherwise for. All of them are server settings by these names.
+// sessionParameters are the settings of a session that the URL may override. Their names are
+// those of server settings.
 func sessionParameters() map[string]string {
 	const off = "off"
 	return map[string]string{
 		"application_name": applicationName,
-		// A server may have it off, and then reports commits that a crash undoes.
+		// A server may have it off. It then reports commits that a crash undoes.
 		"synchronous_commit": "on",
-		// What a process that hangs or is cut off has locked is free again soon.
+		// The server soon releases the locks of a process that hangs or is cut off.
 		"statement_timeout":                   "5s",
 		"lock_timeout":                        "3s",
 		"idle_in_transaction_session_timeout": "5s",
-		// Every statement here seeks to the rows it is about; no statistics,
-		// missing or out of date, shall talk the planner into reading a table.
+		// Every statement here seeks to its rows. The planner must never read a whole table
+		// because of missing or outdated statistics.
 		"enable_seqscan":   off,
 		"enable_hashjoin":  off,
 		"enable_mergejoin": off,
-		// Planning to compile costs more than the statements do.
+		// Planning a compilation costs more than the statements.
 		"jit": off,
 	}
 }
 
-// postgresDatabase is a ledger in a schema of a PostgreSQL database. Writers
-// lock the rows of the pages that they touch, and no others.
+// postgresDatabase is a ledger in a schema of a PostgreSQL database. Writers lock the rows of
+// the pages that they touch, and no others.
 type postgresDatabase struct {
 	id          Identity
 	pool        *pgxpool.Pool
-	polls       *pgxpool.Pool            // for changed alone
-	generations atomic.Uint32            // of the connections of polls
+	polls       *pgxpool.Pool            // only for changed
+	generations atomic.Uint32            // number of connections of polls so far
 	settings    atomic.Pointer[Settings] // of this process; nil: not declared
 	settingsKey int32
-	assumed     atomic.Pointer[Layouts] // as they were read last; nil: not yet
+	assumed     atomic.Pointer[Layouts] // the layouts that were read last; nil: none yet
 }
 
-// postgresURL is what a URL says.
+// postgresURL is a parsed URL.
 type postgresURL struct {
 	config *pgxpool.Config
 	schema string
 }
 
-// parsePostgres takes a URL apart. No error shows the password.
+// parsePostgres parses a URL. No error shows the password.
 func parsePostgres(text string) (postgresURL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		// The error might name a part of the password as the host or the port.
-		return postgresURL{}, errors.New("it is not a valid URL " +
-			"(in a user's name or password, characters other than letters, digits and -._~ have to be percent-encoded)")
+		// The error may quote a part of the password as the host or the port.
+		return postgresURL{}, errors.New("not a valid URL " +
+			"(in the user name and the password, percent-encode all characters but letters, digits and -._~)")
 	}
 	if u.Fragment != "" {
-		return postgresURL{}, errors.New("it has a fragment: write # as %23")
+		return postgresURL{}, errors.New("fragment not allowed: write # as %23")
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
@@ -103,7 +102,8 @@ func parsePostgres(text string) (postgresURL, error) {
 	switch commit := strings.ToLower(parameters["synchronous_commit"]); commit {
 	case "on", "local", "remote_write", "remote_apply":
 	default:
-		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: a commit has to be durable when it is reported", commit)
+		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: commits must be durable: "+
+			"want on, local, remote_write or remote_apply", commit)
 	}
 	config.ConnConfig.ValidateConnect, err = validator(u.Query().Get("target_session_attrs"))
 	if err != nil {
@@ -115,14 +115,14 @@ func parsePostgres(text string) (postgresURL, error) {
 	if !u.Query().Has("pool_max_conns") {
 		config.MaxConns = int32(max(8, 4*runtime.GOMAXPROCS(0)))
 	}
-	// A connection that was lost is noticed by the call that uses it, which
-	// gets another one; asking first would cost every call a round trip.
+	// A call notices a lost connection, and gets another one. A ping before each call would cost
+	// a round trip.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	return postgresURL{config, schema}, nil
 }
 
-// validator is what refuses a connection to a server that is not the primary: a
-// standby is behind it, in what was acknowledged too.
+// validator returns a function that refuses a connection to a server that is not the primary. A
+// standby may lack acknowledged commits.
 func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
 	switch attributes {
 	case "", "read-write":
@@ -130,11 +130,11 @@ func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
 	case "primary":
 		return pgconn.ValidateConnectTargetSessionAttrsPrimary, nil
 	default:
-		return nil, fmt.Errorf("target_session_attrs=%s: a ledger is read from the primary, too: want read-write or primary", attributes)
+		return nil, fmt.Errorf("target_session_attrs=%s: the ledger must be read from the primary: want read-write or primary", attributes)
 	}
 }
 
-// redact takes the password out of text.
+// redact removes the password from text.
 func redact(text string, u *url.URL) string {
 	password, _ := u.User.Password()
 	for _, secret := range []string{password, url.QueryEscape(password), url.PathEscape(password), u.Query().Get("password")} {
@@ -145,8 +145,8 @@ func redact(text string, u *url.URL) string {
 	return text
 }
 
-// name is the ledger's for errors and logs: the URL without password and
-// parameters, and the schema.
+// name returns the ledger's name for errors and logs: the URL without password and parameters,
+// and the schema.
 func (u postgresURL) name() string {
 	c := u.config.ConnConfig
 	where := url.URL{
@@ -158,7 +158,7 @@ func (u postgresURL) name() string {
 	return fmt.Sprintf("%s schema %s", where.String(), u.schema)
 }
 
-// openPostgres brings the schema up to date and makes the pools of connections.
+// openPostgres migrates the schema and creates the pools of connections.
 func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error) {
 	d := &postgresDatabase{settingsKey: settingsKey(u.schema)}
 	if err := d.prepare(ctx, u, o); err != nil {
@@ -186,13 +186,13 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 	return &Ledger{name: u.name(), id: d.id, db: d, shared: true}, nil
 }
 
-// replacedError says that there is another ledger where the one was that was
-// opened, or another life of it.
+// replacedError means that another ledger, or a restored copy, has taken the place of the open
+// one.
 type replacedError struct{ was, is uint64 }
 
 func (e *replacedError) Error() string {
 	return fmt.Sprintf("the ledger was replaced or restored while it was open (incarnation %d, was %d): "+
-		"this process has to be restarted", e.is, e.was)
+		"restart this process", e.is, e.was)
 }
 
 func (d *postgresDatabase) checkIncarnation(incarnation uint64) error {
@@ -202,7 +202,7 @@ func (d *postgresDatabase) checkIncarnation(incarnation uint64) error {
 	return nil
 }
 
-// checkRead looks at the incarnation that came with what was read.
+// checkRead checks the incarnation that a query has read.
 func (d *postgresDatabase) checkRead(incarnation *string) error {
 	is, err := parseIncarnation(incarnation)
 	if err != nil {
@@ -211,8 +211,7 @@ func (d *postgresDatabase) checkRead(incarnation *string) error {
 	return d.checkIncarnation(is)
 }
 
-// reset gives up all connections: those made from now on would find another
-// ledger in this one's place, too.
+// reset closes all connections, because new ones must find that the ledger was replaced.
 func (d *postgresDatabase) reset() {
 	d.pool.Reset()
 	d.polls.Reset()

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgres has one server for all tests that do not harm it.
+// TestPostgres runs all tests that do not harm the server on one server.
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
@@ -65,8 +65,9 @@ func TestLongPostgres(t *testing.T) {
 	checkDeadlocks(t, server)
 }
 
-// fewer has random tests make a quarter as many ledgers, unless a number was asked for: here each is two dozen tables, which
-// takes longer than what is done to it. That of SQLite has all.
+// fewer makes random tests create a quarter as many ledgers, unless a flag sets the number.
+// Creating two dozen tables for each takes longer than the operations. The SQLite tests run the
+// full number.
 func fewer(t *testing.T) {
 	t.Helper()
 	checks := flag.Lookup("rapid.checks")
@@ -76,10 +77,11 @@ func fewer(t *testing.T) {
 	if err := checks.Value.Set("25"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // which it had
+	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // the value before
 }
 
-// checkDeadlocks makes sure that no writers, moves and changes of layouts ever waited for each other in a circle. (Servers before 15 tell of it late.)
+// checkDeadlocks checks that no writers, moves or changes of layouts ever deadlocked. Servers
+// before version 15 report deadlocks late.
 func checkDeadlocks(t *testing.T, server *pgtest.Server) {
 	t.Helper()
 	var deadlocks int
@@ -89,7 +91,7 @@ func checkDeadlocks(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-// raw is a connection without a ledger around it.
+// raw returns a connection without a ledger.
 func raw(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -121,12 +123,12 @@ func await(t *testing.T, conn *pgx.Conn, query string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", query)
+			t.Fatalf("timed out waiting for %s", query)
 		}
 	}
 }
 
-// on is a change of one row on a page, of 16.
+// on returns a change of one row on one of 16 pages.
 func on(page int, target string) ledger.Change {
 	return ledger.Change{Rows: []ledger.Row{{
 		Hash: uint64(page) << 60, Owner: "u", Kind: "block", Target: target, Since: time.UnixMicro(0).UTC(),
@@ -140,7 +142,7 @@ func checkSequence(t *testing.T, l *ledger.Ledger, page uint32, want uint64) {
 	}
 }
 
-// testOpenTogether lets several processes make one ledger at once.
+// testOpenTogether creates one ledger from several processes at once.
 func testOpenTogether(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		const processes = 8
@@ -170,13 +172,13 @@ func testOpenTogether(server *pgtest.Server) func(t *testing.T) {
 		l := open(t, url, ledger.Options{})
 		checkSequence(t, l, 3, processes)
 		if !l.Shared() {
-			t.Error("it is said to be nobody else's")
+			t.Error("Shared() = false")
 		}
 	}
 }
 
-// testSchemas opens ledgers in schemas of all names, and one as a user who may not
-// make any.
+// testSchemas opens ledgers in schemas with odd names, and as a user without the right to create
+// a schema.
 func testSchemas(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		conn := raw(t, server.URL())
@@ -199,19 +201,19 @@ func testSchemas(server *pgtest.Server) func(t *testing.T) {
 		}
 		for _, schema := range []string{"pg_catalog", "$user", "a%22b", strings.Repeat("x", 64)} {
 			if l, err := ledger.Open(t.Context(), server.URL()+"&search_path="+schema, ledger.Options{}); err == nil {
-				t.Errorf("there is a ledger in schema %s", schema)
+				t.Errorf("Open created a ledger in schema %s", schema)
 				shut(t, l)
 			}
 		}
-		// Something else that has a table of one of the names is left alone.
+		// A table of another program with the same name must not change.
 		execute(t, conn, `CREATE SCHEMA other`, `CREATE TABLE other.entries (precious int)`)
 		if _, err := ledger.Open(t.Context(), server.URL()+"&search_path=other", ledger.Options{}); err == nil {
-			t.Error("there is a ledger among another program's tables")
+			t.Error("Open created a ledger among another program's tables")
 		}
 		var tables int
 		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relnamespace = 'other'::regnamespace`).Scan(&tables)
 		if err != nil || tables != 1 {
-			t.Errorf("%d tables, %v, want the one that was there", tables, err)
+			t.Errorf("%d tables, %v, want 1", tables, err)
 		}
 	}
 }
@@ -257,13 +259,13 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
 				return err
 			},
-			// On new connections: those of before were given up.
+			// These use new connections: the earlier ones were closed.
 			"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 3); return err },
 			"Ping":     func() error { return polls.Ping(t.Context()) },
 		}
 		for _, name := range []string{"Record", "Snapshot", "Changed", "Ping"} {
 			if err := calls[name](); err == nil || !strings.Contains(err.Error(), "restored") {
-				t.Errorf("%s: error %v, want one that says that the ledger was restored", name, err)
+				t.Errorf("%s: error %v, want one about a restored ledger", name, err)
 			}
 		}
 		checkSequence(t, other, 3, 1)

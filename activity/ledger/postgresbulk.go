@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// codeUnique is PostgreSQL's where a row is there already.
+// codeUnique is PostgreSQL's code for a duplicate key.
 const codeUnique = "23505"
 
-// recordMany has the rows that are taken for new copied into the table. Where one of them is there, the copy is undone, and they
-// are recorded as record does it: who brings in again what is there pays for the try.
+// recordMany copies the rows that count as new into the table. If one of them already exists, it
+// undoes the copy and records the rows like record. So recording existing rows costs an extra
+// try.
 func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		standing, err := d.lock(limited, conn, p, p.unsure(), now)
@@ -45,7 +46,8 @@ func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Tim
 	return receipt, nil
 }
 
-// copyNew writes what is taken for new, all or none, and reports whether it did: not if any of it was there.
+// copyNew copies the rows that count as new, all or none, and reports whether it did. It does
+// not if any of them already exists.
 func copyNew(ctx context.Context, conn *pgx.Conn, p *plan) (bool, error) {
 	fresh := p.additions()
 	if _, err := conn.Exec(ctx, `SAVEPOINT copying`); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// refuseCommits has the server refuse commits of transactions that raise pages, because of a
-// conflict: the first ones, so many, and as soon as the lock 4713 is free.
+// refuseCommits has the server refuse the first commits of transactions that raise pages,
+// because of a conflict. The commits wait for the lock 4713.
 const refuseCommits = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	PERFORM pg_advisory_xact_lock(4713);
 	IF nextval('attempts') <= 2 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END IF;
@@ -34,7 +34,7 @@ func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint
 	}
 }
 
-// testMoveRefused has the commits of moves refused: what is tried again happens once.
+// testMoveRefused has the commits of moves refused. A retried move must happen once.
 func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -51,7 +51,7 @@ func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
 		execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'on principle'; END $$`)
 		if _, err := l.Dedicate(t.Context(), 3<<60); err == nil || !strings.Contains(err.Error(), "on principle") {
-			t.Errorf("error %v, want the lasting one", err)
+			t.Errorf("error %v, want the final one", err)
 		}
 		checkSequence(t, l, 3, 3)
 		if _, err := l.Sequence(t.Context(), ledger.DedicatedPages+1); !errors.Is(err, ledger.ErrGone) {
@@ -62,8 +62,8 @@ func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testPlacedAgain has a user be back on the shared page when a Record is tried again that had found them
-// elsewhere.
+// testPlacedAgain returns a user to the shared page between two tries of a Record. The first try
+// found the user on a dedicated page.
 func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -90,8 +90,8 @@ func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testMoveWaits has a Record wait for a move that is being committed, and find the user where it left them; other
-// pages' users move one after another.
+// testMoveWaits has a Record wait for a move that commits, and find the user on the new page.
+// Moves of users of other pages run one after another.
 func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -129,7 +129,7 @@ func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// checkOwners compares who has dedicated pages.
+// checkOwners compares the users with dedicated pages.
 func checkOwners(t *testing.T, l *ledger.Ledger, want map[uint64]uint32) {
 	t.Helper()
 	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })

@@ -15,9 +15,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgresDisturbed lets several handles record while the server is killed or
-// their connections are cut. What was acknowledged is there, each of the others
-// is there or not as a whole, and the handles find the server again.
+// TestPostgresDisturbed records from several handles while the server is killed or their
+// connections are cut. Acknowledged changes must exist. Every other change must exist as a whole
+// or not at all. The handles must reconnect.
 func TestPostgresDisturbed(t *testing.T) {
 	for name, disturb := range map[string]func(t *testing.T, s *pgtest.Server){
 		"Killed": func(_ *testing.T, s *pgtest.Server) {
@@ -53,7 +53,7 @@ func TestPostgresDisturbed(t *testing.T) {
 	}
 }
 
-// recording is what writers record, and what they were told.
+// recording is what writers have recorded, and what they were told.
 type recording struct {
 	next     atomic.Int64
 	progress chan struct{}
@@ -62,7 +62,7 @@ type recording struct {
 	acknowledged map[int]bool
 }
 
-// run records two-way blocks, until ctx ends.
+// run records two-way blocks until ctx ends.
 func (r *recording) run(ctx context.Context, l *ledger.Ledger) {
 	for ctx.Err() == nil {
 		i := int(r.next.Add(1))
@@ -79,19 +79,19 @@ func (r *recording) run(ctx context.Context, l *ledger.Ledger) {
 	}
 }
 
-// await waits for so many signs of progress.
+// await waits for n signs of progress.
 func (r *recording) await(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		select {
 		case <-r.progress:
 		case <-time.After(time.Minute):
-			t.Fatal("nothing is recorded any more")
+			t.Fatal("no progress: writers record nothing")
 		}
 	}
 }
 
-// check compares the ledger with what was recorded.
+// check compares the ledger with the recording.
 func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	found := map[ledger.Row]bool{}
@@ -127,7 +127,7 @@ func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 		}
 	}
 	if len(found) > 0 {
-		t.Errorf("nobody recorded %v", found)
+		t.Errorf("unexpected row %v", found)
 	}
 	for page, rest := range sequences {
 		if rest != 0 {
@@ -136,7 +136,7 @@ func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// TestPostgresDown calls a ledger whose server is down, hangs, and is back.
+// TestPostgresDown calls a ledger whose server is down, hangs, and comes back.
 func TestPostgresDown(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
@@ -163,7 +163,7 @@ func TestPostgresDown(t *testing.T) {
 	checkSequence(t, l, 3, 2)
 
 	s.Pause()
-	// Without a deadline of the caller's there still is one.
+	// Calls have a deadline even if the caller sets none.
 	if err := l.Ping(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Ping: error %v, want context.DeadlineExceeded", err)
 	}
@@ -193,7 +193,7 @@ func TestPostgresDown(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestPostgresURLs opens URLs that lead nowhere: no error shows the password.
+// TestPostgresURLs opens URLs without a server. No error may show the password.
 func TestPostgresURLs(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -16,8 +16,8 @@ func (d *postgresDatabase) kinds(ctx context.Context) (kinds []Kind, err error) 
 	return kinds, err
 }
 
-// declare locks the table of kinds against others who declare, not against those
-// who read it. What there is to be read takes its time, within ctx.
+// declare locks the table of kinds against other declarations, but not against readers. The
+// search for rows has no time limit but ctx.
 func (d *postgresDatabase) declare(ctx context.Context, kinds []Kind) error {
 	return d.transactBy(ctx, d.retry, func(ctx context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		stored, err := d.lockKinds(ctx, conn)
@@ -42,8 +42,8 @@ func (d *postgresDatabase) declare(ctx context.Context, kinds []Kind) error {
 	})
 }
 
-// lockKinds begins a transaction that is alone in declaring kinds, and returns those
-// that are declared.
+// lockKinds begins a transaction that excludes other declarations, and returns the declared
+// kinds.
 func (d *postgresDatabase) lockKinds(ctx context.Context, conn *pgx.Conn) (kinds []Kind, err error) {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)

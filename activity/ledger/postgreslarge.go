@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// eachRow reads a page with a cursor, in one snapshot. What fails before the first rows is tried again where that may help;
-// afterwards it is not, because the rows have been passed on.
+// eachRow reads a page with a cursor, in one snapshot. It retries a failure before the first
+// rows where that may help. It never retries afterwards, because it has passed rows on.
 func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s Standing, err error) {
 	var failed error
 	err = d.retry(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
@@ -57,7 +57,7 @@ func (d *postgresDatabase) fetchPage(ctx context.Context, c *cursor, page uint32
 	}
 }
 
-// exec is within callTimeout, as every step is.
+// exec is limited by callTimeout, like every step.
 func (c *cursor) exec(ctx context.Context, sql string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -65,8 +65,8 @@ func (c *cursor) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// fetch passes the next rows on, and returns how many there were: a page without any has one without
-// an owner. It stores the state of the page in s.
+// fetch passes the next rows on, and returns how many the query returned. For a page without
+// rows, the query returns one row without an owner. fetch stores the state of the page in s.
 func (c *cursor) fetch(ctx context.Context, s *Standing) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

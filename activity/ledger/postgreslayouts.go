@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// queueLayouts has the layouts read.
+// queueLayouts queues a read of the layouts.
 func queueLayouts(b *pgx.Batch, l *Layouts) {
 	b.Queue(allLayoutsSQL).Query(func(rows pgx.Rows) error {
 		*l = Layouts{}
@@ -24,7 +24,7 @@ func queueLayouts(b *pgx.Batch, l *Layouts) {
 	})
 }
 
-// queueNewLayouts has the layouts replaced.
+// queueNewLayouts queues statements that replace the layouts.
 func queueNewLayouts(b *pgx.Batch, l Layouts) {
 	b.Queue(deleteLayoutsSQL)
 	for _, r := range l.rows() {
@@ -41,7 +41,7 @@ func (d *postgresDatabase) layouts(ctx context.Context) (l Layouts, err error) {
 	return l, err
 }
 
-// changeLayouts locks the table, which every writer locks in a mode that others share.
+// changeLayouts locks the table against writers, which lock it in a shared mode.
 func (d *postgresDatabase) changeLayouts(
 	ctx context.Context, decide func(Layouts) (Layouts, error),
 ) (after Layouts, err error) {
@@ -91,7 +91,8 @@ func (d *postgresDatabase) exec(ctx context.Context, queue func(b *pgx.Batch)) e
 	})
 }
 
-// place assumes the current layout that was read last, and looks again if it is another one.
+// place assumes that the current layout is the one that was read last. If it is not, place reads
+// again.
 func (d *postgresDatabase) place(ctx context.Context, hash uint64) (p Place, err error) {
 	current := d.assumedLayouts().Current
 	for {
@@ -116,14 +117,14 @@ func (d *postgresDatabase) place(ctx context.Context, hash uint64) (p Place, err
 	}
 }
 
-// errLayoutsDiffer says that a transaction assumed layouts that are no longer the ledger's.
+// errLayoutsDiffer means that a transaction assumed outdated layouts.
 var errLayoutsDiffer = errors.New("the layouts have changed")
 
-// lockPages begins a transaction, and locks the pages of the plan's users against other writers. It
-// queues what is to be read then, and returns the states of the pages.
+// lockPages begins a transaction, and locks the pages of the plan's users against other writers.
+// queue adds reads that run under the locks. lockPages returns the states of the pages.
 //
-// Which pages these are depends on the layouts, which are read in the same round trip: it assumes
-// those that were read last, and begins again if they have changed since.
+// The pages depend on the layouts, which the same round trip reads. lockPages assumes the
+// layouts that were read last, and retries if they have changed since.
 func (d *postgresDatabase) lockPages(
 	ctx context.Context, conn *pgx.Conn, p *plan, queue func(b *pgx.Batch),
 ) (map[uint32]Standing, error) {
@@ -139,8 +140,8 @@ func (d *postgresDatabase) lockPages(
 	}
 }
 
-// assumedLayouts are the layouts that were read last; in the beginning, those of a ledger whose number
-// of pages was never changed.
+// assumedLayouts returns the layouts that were read last. Before the first read, it returns the
+// first layout.
 func (d *postgresDatabase) assumedLayouts() Layouts {
 	if l := d.assumed.Load(); l != nil {
 		return *l
@@ -191,7 +192,7 @@ func (d *postgresDatabase) lockPagesOf(
 	return standing, nil
 }
 
-// storedUsers are the plan's users, for an array.
+// storedUsers returns the plan's users as an array for SQL.
 func (p *plan) storedUsers() []int64 {
 	users := p.users()
 	hashes := make([]int64, len(users))
@@ -237,7 +238,7 @@ func (d *postgresDatabase) move(ctx context.Context, m move) (receipt Receipt, e
 	return receipt, nil
 }
 
-// queueIncarnation has a transaction make sure whose ledger it is in.
+// queueIncarnation queues a check that the transaction is in the ledger that was opened.
 func (d *postgresDatabase) queueIncarnation(b *pgx.Batch) {
 	b.Queue(incarnationSQL).QueryRow(func(row pgx.Row) error {
 		var value string

@@ -15,14 +15,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// holdLayouts has commits of new layouts wait for the lock 4714.
+// holdLayouts makes commits of new layouts wait for the lock 4714.
 const holdLayouts = `CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		PERFORM pg_advisory_xact_lock(4714);
 		RETURN NULL; END $$;
 	CREATE CONSTRAINT TRIGGER hold AFTER INSERT ON layouts DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION hold()`
 
-// begin runs a call, and returns where its outcome comes.
+// begin starts a call, and returns a channel for its result.
 func begin(call func() (ledger.Receipt, error)) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -45,13 +45,13 @@ func checkOutcome(t *testing.T, what string, got outcome, layouts ledger.Layouts
 	checkPagesOf(t, got.Receipt, got.err, pages)
 }
 
-// layoutWaits is true while so many wait for the table of layouts, in a mode.
+// layoutWaits is a query: whether n sessions wait for the table of layouts in a mode.
 func layoutWaits(n, mode string) string {
 	return `SELECT count(*) = ` + n + ` FROM pg_locks WHERE NOT granted AND relation = 'layouts'::regclass AND mode = '` + mode + `'`
 }
 
-// testWriteHoldsBackSwitch has a write under way while a layout begins, and one while it is switched
-// to: either waits for the write, which is in the sequences of the new pages.
+// testWriteHoldsBackSwitch has a write in flight while a layout begins, and one during the
+// switch to it. Both steps must wait for the write, and the new pages must have its sequence.
 func testWriteHoldsBackSwitch(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -87,8 +87,8 @@ func testWriteHoldsBackSwitch(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testSwitchHoldsBackWrites has a layout begin, and be switched to, while writers come: they wait, and
-// find the layouts that there are then.
+// testSwitchHoldsBackWrites begins a layout, and switches to it, while writers arrive. The
+// writers must wait, and find the new layouts.
 func testSwitchHoldsBackWrites(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -139,8 +139,8 @@ func testSwitchHoldsBackWrites(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testLayoutsTakenUp writes by a process that takes layouts for current that have left since: what it
-// did on that assumption is undone.
+// testLayoutsTakenUp writes from a process whose assumed layouts have left since. The process
+// must undo the try and retry.
 func testLayoutsTakenUp(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -156,7 +156,7 @@ func testLayoutsTakenUp(server *pgtest.Server) func(t *testing.T) {
 			}
 		}
 		calls := []struct {
-			pages uint32 // that there are then
+			pages uint32 // that exist by then
 			call  func() (ledger.Receipt, error)
 			want  map[uint32]uint64
 		}{
@@ -192,8 +192,8 @@ func testLayoutsTakenUp(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testLayoutsConflict has the commits of changes of layouts refused: what is tried again happens once,
-// and what is refused for good has no effect.
+// testLayoutsConflict has the commits of changes of layouts refused. A retried change must
+// happen once. A change that is refused finally must have no effect.
 func testLayoutsConflict(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -226,7 +226,7 @@ func testLayoutsConflict(server *pgtest.Server) func(t *testing.T) {
 				RAISE EXCEPTION 'on principle'; END $$`,
 				`CREATE TRIGGER on_principle BEFORE DELETE ON layouts FOR EACH ROW EXECUTE FUNCTION on_principle()`)
 			if err := s.step(t.Context(), s.pages); err == nil || !strings.Contains(err.Error(), "on principle") {
-				t.Errorf("error %v, want the lasting one", err)
+				t.Errorf("error %v, want the final one", err)
 			}
 			check(before)
 			execute(t, conn, `DROP TRIGGER on_principle ON layouts`)
@@ -240,7 +240,7 @@ func testLayoutsConflict(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// beforePages calls do before a poll reads pages, once.
+// beforePages calls do once, before a poll reads pages.
 type beforePages struct{ do func() }
 
 func (b *beforePages) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
@@ -262,8 +262,8 @@ func (*beforePages) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trac
 
 func (*beforePages) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// testPollInOneSnapshot has users and layouts change after a poll has read these, and before it reads
-// pages: it reports nothing of that, and the next one all of it.
+// testPollInOneSnapshot changes users and layouts after a poll has read them, and before it
+// reads pages. That poll must report none of it, and the next poll all of it.
 func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -303,7 +303,7 @@ func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 			}
 		}
 		sixteen := ledger.Layouts{Current: 16}
-		// The first poll, and one that goes on.
+		// The first poll, and one that continues.
 		set(func() error { return second(other.Dedicate(t.Context(), 3<<60)) })
 		poll(sixteen, nil, map[uint32]ledger.Standing{3: {Sequence: 1}})
 		checkCalled()
@@ -342,11 +342,11 @@ func testLayoutsReplaced(server *pgtest.Server) func(t *testing.T) {
 			"Dedicate":     second(other.Dedicate(t.Context(), 3<<60)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "restored") {
-				t.Errorf("%s: error %v, want one that says that the ledger was restored", name, err)
+				t.Errorf("%s: error %v, want one about a restored ledger", name, err)
 			}
 		}
 		if now, err := restored.Layouts(t.Context()); err != nil || now != (ledger.Layouts{Current: 16, Building: 32}) {
-			t.Errorf("layouts %+v, %v, want what there was before", now, err)
+			t.Errorf("layouts %+v, %v, want no change", now, err)
 		}
 	}
 }

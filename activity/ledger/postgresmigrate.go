@@ -18,8 +18,8 @@ import (
 //go:embed migrations/postgres/*.sql
 var postgresMigrations embed.FS
 
-// prepare makes the schema what it has to be and reads the ledger's identity, on a
-// connection of its own. Processes that do so at once take turns.
+// prepare migrates the schema and reads the ledger's identity, on a connection of its own. A
+// lock makes processes that do so at once run one after another.
 func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options) error {
 	conn, err := connectPatiently(ctx, u.config.ConnConfig)
 	if err != nil {
@@ -28,19 +28,19 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = conn.Close(ctx) // it has done what it was for
+		_ = conn.Close(ctx) // its work is done
 	}()
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	// Waiting for others, and migrations, take what they take, within ctx.
+	// Waiting for other processes and migrating have no time limit but ctx.
 	_, err = conn.Exec(ctx, `SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`)
 	if err != nil {
 		return err
 	}
-	// The lock is the session's, and ends with it.
+	// The session holds the lock, and its end releases it.
 	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, migrationLock(u.schema)); err != nil {
-		return fmt.Errorf("wait for other processes that open it: %w", err)
+		return fmt.Errorf("wait for other processes that open the ledger: %w", err)
 	}
 	if err := createSchema(ctx, conn, u.schema); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	return nil
 }
 
-// connectPatiently connects to a server that may be starting.
+// connectPatiently connects to a server. It retries while the server starts.
 func connectPatiently(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, err error) {
 	for try := 0; ; try++ {
 		if conn, err = pgx.ConnectConfig(ctx, config); err == nil {
@@ -71,7 +71,7 @@ func connectPatiently(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Co
 	}
 }
 
-// migrationLock is the number of the lock for a schema of the database.
+// migrationLock returns the key of the lock for a schema of the database.
 func migrationLock(schema string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("feedfilter ledger " + schema)) // never fails
@@ -87,15 +87,15 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return err
 	case version < leastServer:
-		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is needed", text)
+		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is required", text)
 	case encoding != "UTF8":
-		return fmt.Errorf("the database's encoding is %s, UTF8 is needed: make one with CREATE DATABASE ... ENCODING 'UTF8'", encoding)
+		return fmt.Errorf("the database's encoding is %s, UTF8 is required: create it with CREATE DATABASE ... ENCODING 'UTF8'", encoding)
 	}
 	return nil
 }
 
-// createSchema makes the schema unless it is there: CREATE SCHEMA IF NOT EXISTS
-// takes the right to make it even then.
+// createSchema creates the schema if it does not exist. CREATE SCHEMA IF NOT EXISTS would
+// require the right to create it even if it exists.
 func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	var found bool
 	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&found)
@@ -108,7 +108,7 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return nil
 }
 
-// migratePostgres brings the schema up to date: see migrate, its like for SQLite.
+// migratePostgres brings the schema up to date, like migrate for SQLite.
 func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) error {
 	files, err := fs.Glob(migrations, "*.sql") // sorted
 	if err != nil {
@@ -125,7 +125,7 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 		}
 	}
 	if version > len(files) {
-		return fmt.Errorf("%w: its schema is version %d, the latest known here is %d", ErrTooNew, version, len(files))
+		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
 	}
 	for i, file := range files[version:] {
 		script, err := fs.ReadFile(migrations, file)
@@ -133,7 +133,7 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 			return err
 		}
 		if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			// Several statements are the simple protocol's alone.
+			// Only the simple protocol runs several statements at once.
 			if _, err := tx.Conn().PgConn().Exec(ctx, string(script)).ReadAll(); err != nil {
 				return err
 			}
@@ -146,8 +146,8 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 	return nil
 }
 
-// identifyPostgres reads the identity of the ledger, and writes what identify
-// says.
+// identifyPostgres reads the identity of the ledger, and writes the part of meta that identify
+// returns.
 func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identity, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		meta, err := allMeta(ctx, tx.Conn())
@@ -208,7 +208,7 @@ func readIdentity(ctx context.Context, conn *pgx.Conn) (Identity, error) {
 	return parseIdentity(meta)
 }
 
-// parseIncarnation reads what meta has, nil if that is nothing.
+// parseIncarnation parses the incarnation of meta; nil: meta has none.
 func parseIncarnation(value *string) (uint64, error) {
 	if value == nil {
 		return 0, errors.New("identity: no incarnation")

@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestLongPostgresMovesDisturbed cuts off and kills a server while users get and lose dedicated pages,
-// the number of pages grows, and rows are recorded: every row that was acknowledged is on one page,
-// which is its user's.
+// TestLongPostgresMovesDisturbed kills a server and cuts connections while users get and lose
+// dedicated pages, the number of pages grows, and rows are recorded. Each acknowledged row must
+// be on one page, which is the page of its user.
 func TestLongPostgresMovesDisturbed(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
@@ -97,13 +97,13 @@ func TestLongPostgresMovesDisturbed(t *testing.T) {
 	for _, rows := range acknowledged {
 		for row := range rows {
 			if !placed[row] {
-				t.Errorf("%v was acknowledged and is nowhere", row)
+				t.Errorf("acknowledged row %v is on no page", row)
 			}
 		}
 	}
 }
 
-// checkPlaces sees to it that each page has rows of its users alone, and returns all rows.
+// checkPlaces checks that each page only has rows of its users, and returns all rows.
 func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 	t.Helper()
 	stood := map[uint32]ledger.Standing{}

@@ -26,7 +26,7 @@ func openPostgresTest(t *testing.T, url string) *postgresDatabase {
 	return l.db.(*postgresDatabase)
 }
 
-// TestPostgresSessions pins what makes commits durable and ends what hangs.
+// TestPostgresSessions checks the settings that make commits durable and end hanging sessions.
 func TestPostgresSessions(t *testing.T) {
 	s := pgtest.Start(t, "synchronous_commit=off")
 	for _, c := range []struct {
@@ -59,12 +59,12 @@ func TestPostgresSessions(t *testing.T) {
 	}
 }
 
-// seek is a statement, and what it has to seek by.
+// seek is a statement, with the indexes that it must seek by.
 type seek struct {
 	sql     string
 	args    string
-	indexes []string // those of partitions by the name of the whole's
-	sorts   bool     // no more rows than it returns
+	indexes []string // an index of a partition by the name of the whole table's index
+	sorts   bool     // sorts at most the rows that it returns
 }
 
 func seeks() []seek {
@@ -74,7 +74,7 @@ func seeks() []seek {
 		{lookupRowsSQL, keys, []string{"entries_pkey"}, false},
 		{deleteRowsSQL, keys, []string{"entries_pkey"}, false},
 		{raisePagesSQL, `'{1,2}', '{3,4}', '{0,4}'`, []string{"pages_pkey"}, false},
-		// It sorts users with dedicated pages.
+		// It sorts users with dedicated pages
 		{sharedPageSQL, `1, 2, 3, 4`, []string{"entries_pkey", "layouts_pkey", "owners_pkey", "pages_pkey"}, true},
 		{dedicatedPageSQL, `2147483648`, []string{"entries_pkey", "owners_page_key", "pages_pkey"}, false},
 		{lockDedicatedSQL, `'{1,2}'`, []string{"owners_pkey", "pages_pkey"}, true},
@@ -104,9 +104,9 @@ func seeks() []seek {
 	}
 }
 
-// TestPostgresPlans pins that every statement seeks to its rows, and none reads
-// more of them to sort or to filter: whether the planner knows nothing of the
-// tables, as at first, or that they are small, and with or without the values.
+// TestPostgresPlans checks that every statement seeks to its rows, and that none reads more rows
+// to sort or filter them. The planner knows nothing of the tables, as at first, or that they are
+// small. Plans are made with and without the values.
 func TestPostgresPlans(t *testing.T) {
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
@@ -146,8 +146,9 @@ func TestPostgresPlans(t *testing.T) {
 	}
 }
 
-// TestPostgresPollPlans pins that a poll reads what changed by the index of changes, with the values at
-// hand, and the first one all pages without an index: of many pages, which the planner knows or does not.
+// TestPostgresPollPlans checks that a poll reads changed pages by the index of changes, and that
+// the first poll reads all pages without an index. There are many pages, whether the planner
+// knows it or not.
 func TestPostgresPollPlans(t *testing.T) {
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
@@ -196,8 +197,8 @@ func explain(t *testing.T, conn *pgx.Conn, sql string) string {
 	return strings.Join(lines, "\n")
 }
 
-// indexes are those of a plan, each once, with the names of the partitions' own
-// turned into that of the whole.
+// indexes returns the indexes of a plan, each once. It replaces names of partitions' indexes by
+// that of the whole table's.
 func indexes(plan string) []string {
 	names := regexp.MustCompile(`Scan(?: Backward)? using (\w+)|Bitmap Index Scan on (\w+)`).FindAllStringSubmatch(plan, -1)
 	partition := regexp.MustCompile(`^entries_\d\d_(hash_owner_kind_since_target_until_idx|until_.*|target_hash_.*|pkey)\d*$`)

@@ -13,25 +13,27 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// generation numbers the connections of polls. A server that crashes forgets
-// the transactions that it counted without logging anything of them, and counts
-// on from before them: a change still to come may have a number that an earlier snapshot counts as
-// seen. No connection outlives a crash, so a snapshot holds for its
-// connection alone, and the first poll of another one reports every page.
+// generation is the number of a connection of polls. A server that crashes forgets the
+// transaction ids that it had assigned but not logged, and assigns them again. So a later change
+// may have an id that an earlier snapshot counts as seen. No connection survives a crash. A
+// snapshot is therefore only valid for its connection, and the first poll of another connection
+// reports every page.
 type generation uint32
 
-// generationKey is where a connection of polls has its generation.
+// generationKey is the key of the generation in a connection's custom data.
 const generationKey = "generation"
 
-// snapshot is what a poll saw, as text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,... Of the transactions that were given
-// a number by then, it saw all but those that were running, which are listed behind xmax.
+// snapshot is what a poll saw, as text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,... The
+// poll saw every transaction with an id below xmax, except those in the list xip, which were
+// running.
 type snapshot string
 
-// cursor is the Progress.Next of a poll that saw s: the generation is before the snapshot.
+// cursor returns the Progress.Next of a poll that saw s: the generation and the snapshot.
 func (g generation) cursor(s snapshot) Cursor { return Cursor(fmt.Sprintf("%d/%s", g, s)) }
 
-// since says from which transaction on, and which of those before it, the cursor has not seen: all of them, where it is
-// of another generation, or none.
+// since returns the transactions that the cursor has not seen: all from an id on, and the
+// running ones before it. For a cursor of another generation, or an empty one, it returns 0: all
+// transactions.
 func (g generation) since(c Cursor) (from int64, running []int64) {
 	of, text, _ := strings.Cut(string(c), "/")
 	if of != strconv.FormatUint(uint64(g), 10) {
@@ -44,11 +46,11 @@ func (g generation) since(c Cursor) (from int64, running []int64) {
 	return from, running
 }
 
-// unseen takes a snapshot apart.
+// unseen parses a snapshot.
 func (s snapshot) unseen() (from int64, running []int64, err error) {
 	parts := strings.Split(string(s), ":")
 	if len(parts) != 3 { //nolint:mnd // see snapshot
-		return 0, nil, fmt.Errorf("snapshot %q: not of three parts", s)
+		return 0, nil, fmt.Errorf("snapshot %q: want three parts", s)
 	}
 	if from, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
 		return 0, nil, fmt.Errorf("snapshot %q: %w", s, err)
@@ -67,8 +69,8 @@ func (s snapshot) unseen() (from int64, running []int64, err error) {
 	return from, running, nil
 }
 
-// newPolls makes the pool of the one connection that polls have to themselves,
-// whatever the other calls are up to. It is kept for as long as it works.
+// newPolls creates the pool of the one connection that only polls use, so that no other call
+// delays them. The pool keeps the connection while it works.
 func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
@@ -86,18 +88,18 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// pagesToGoOn is the number of pages after which a poll has callTimeout again.
+// pagesToGoOn is the number of pages after which a poll gets another callTimeout.
 const pagesToGoOn = 4096
 
 var errStalled = fmt.Errorf("no answer within %v", callTimeout)
 
-// changed reads all in one transaction, whose statements see the same: one round trip begins it and
-// reads everything but pages, another one reads those and ends it.
+// changed reads everything in one transaction, whose statements share a snapshot. The first
+// round trip begins it and reads all but the pages. The second one reads the pages and ends it.
 func (d *postgresDatabase) changed(
 	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
 ) (p Progress, err error) {
 	err = d.retry(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		// A first poll may read millions of pages: it goes on while they come.
+		// A first poll may read millions of pages. It may take longer while it makes progress.
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		stalled := time.AfterFunc(callTimeout, func() { end(errStalled) })

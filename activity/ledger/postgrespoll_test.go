@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// changed returns what Changed reports, and where to go on.
+// changed returns the pages that Changed reports, and the next cursor.
 func changed(t *testing.T, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64, ledger.Cursor) {
 	t.Helper()
 	pages := map[uint32]uint64{}
@@ -32,12 +32,12 @@ func checkPages(t *testing.T, what string, got, want map[uint32]uint64) {
 	}
 }
 
-// asEarly changes a page the way a transaction does whose number is among the first.
+// asEarly changes a page like a transaction with one of the first ids.
 const asEarly = `UPDATE pages SET sequence = sequence + 1, changed = 4 WHERE page = 5`
 
-// TestPostgresCrashPoll has a server crash, and then give out again the numbers
-// of transactions that had left no trace when it did: a change that comes with
-// one is reported though the poll before it had seen higher ones.
+// TestPostgresCrashPoll crashes a server, which then assigns again the ids of transactions that
+// it had not logged. A change with such an id must be reported, though an earlier poll had seen
+// higher ids.
 func TestPostgresCrashPoll(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
@@ -49,8 +49,7 @@ func TestPostgresCrashPoll(t *testing.T) {
 	record(t, l, on(4, "a"))
 	pages, next := changed(t, l, first)
 	checkPages(t, "in a second poll", pages, map[uint32]uint64{4: 1})
-	// As long as the connection lasts there is no such change, and what it would be
-	// is passed over.
+	// While the connection lasts there is no such change. A poll would not report one.
 	execute(t, raw(t, url), asEarly)
 	pages, next = changed(t, l, next)
 	checkPages(t, "without a crash", pages, nil)
@@ -67,8 +66,8 @@ func TestPostgresCrashPoll(t *testing.T) {
 	checkPages(t, "since long before the crash", pages, all)
 }
 
-// testPollsPastOpenTransactions polls while transactions of the server stay open: what others
-// change is reported once, and what these have changed when they commit.
+// testPollsPastOpenTransactions polls while transactions of the server stay open. Changes of
+// others are reported once, and changes of these transactions when they commit.
 func testPollsPastOpenTransactions(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -97,7 +96,7 @@ func testPollsPastOpenTransactions(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testPollsRolledBack polls past transactions that change nothing in the end.
+// testPollsRolledBack polls while transactions run that roll back.
 func testPollsRolledBack(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -132,7 +131,7 @@ func testPollsApart(server *pgtest.Server) func(t *testing.T) {
 		ended, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := l.Sequence(ended, 3); err == nil {
-			t.Error("there is another connection for other calls")
+			t.Error("the pool has more than one connection")
 		}
 		execute(t, other, `COMMIT`)
 		if err := <-done; err != nil {
@@ -141,8 +140,9 @@ func testPollsApart(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testEndedByTheServersClock has a process whose clock is ahead remove what has ended by it: what has not ended by the
-// server's stays, and is not found either, so that nobody tries again and again.
+// testEndedByTheServersClock has a process whose clock is ahead remove ended rows. A row that
+// has not ended by the server's clock stays. Ended does not return it either, so no caller tries
+// to remove it again and again.
 func testEndedByTheServersClock(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		l := open(t, server.Schema(), ledger.Options{Pages: 16})
@@ -157,16 +157,16 @@ func testEndedByTheServersClock(server *pgtest.Server) func(t *testing.T) {
 		ahead := now.Add(10 * time.Minute)
 		rows, err := l.Ended(t.Context(), ahead, 10)
 		if err != nil || len(rows) != 1 || rows[0].Target != "over" {
-			t.Errorf("ended: %v, %v, want the one that is over", rows, err)
+			t.Errorf("ended: %v, %v, want the row that has ended", rows, err)
 		}
 		remove := func(c ledger.Change) ledger.Change { return ledger.Change{Rows: c.Rows, Remove: true, Ended: true} }
 		receipt, err := l.Record(t.Context(), ahead, []ledger.Change{remove(lives), remove(over)})
 		if err != nil || !slices.Equal(receipt.Changed, []bool{false, true}) {
-			t.Errorf("removed %v, %v, want the one that is over", receipt.Changed, err)
+			t.Errorf("removed %v, %v, want the row that has ended", receipt.Changed, err)
 		}
 		left, _, err := l.Snapshot(t.Context(), 3)
 		if err != nil || len(left) != 1 || left[0].Target != "lives" {
-			t.Errorf("left: %v, %v, want the one that lives", left, err)
+			t.Errorf("left: %v, %v, want the row that has not ended", left, err)
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgresPrimary names two servers, of which the first is read-only, as a
-// standby is: all connections are to the other one.
+// TestPostgresPrimary names two servers, the first of which is read-only, like a standby. All
+// connections must be to the second one.
 func TestPostgresPrimary(t *testing.T) {
-	t.Setenv("PGTARGETSESSIONATTRS", "any") // the URL's is what counts
+	t.Setenv("PGTARGETSESSIONATTRS", "any") // the URL overrides it
 	readOnly, primary := pgtest.Start(t, "default_transaction_read_only=on"), pgtest.Start(t)
 	const schema = "&search_path=feedfilter"
 	there := open(t, readOnly.URL()+schema+"&default_transaction_read_only=off", ledger.Options{Pages: 16})
@@ -25,7 +25,7 @@ func TestPostgresPrimary(t *testing.T) {
 	for parameter, want := range map[string]*ledger.Ledger{
 		"":                                 here,
 		"&target_session_attrs=read-write": here,
-		"&target_session_attrs=primary":    there, // which is no standby
+		"&target_session_attrs=primary":    there, // which is not a standby
 	} {
 		l := open(t, both+parameter, ledger.Options{})
 		if l.Identity() != want.Identity() {
@@ -41,7 +41,7 @@ func TestPostgresPrimary(t *testing.T) {
 	}
 	_, err := ledger.Open(t.Context(), readOnly.URL()+schema, ledger.Options{})
 	if err == nil || !strings.Contains(err.Error(), "read only") || !strings.Contains(err.Error(), readOnly.Addr()) {
-		t.Errorf("error %v, want one that says that %s is read only", err, readOnly.Addr())
+		t.Errorf("error %v, want one naming %s as read only", err, readOnly.Addr())
 	}
 	for _, value := range []string{"any", "read-only", "standby", "prefer-standby", "one"} {
 		_, err := ledger.Open(t.Context(), both+"&target_session_attrs="+value, ledger.Options{})
@@ -51,8 +51,8 @@ func TestPostgresPrimary(t *testing.T) {
 	}
 }
 
-// TestPostgresRepetitionWaits records what is there, though its standby has not
-// got it yet, and so could be lost: that is not acknowledged either.
+// TestPostgresRepetitionWaits records a row that exists, but that its standby does not have yet
+// and so may be lost. The second call must not be acknowledged either.
 func TestPostgresRepetitionWaits(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, "synchronous_standby_names=nobody")
@@ -75,7 +75,7 @@ func TestPostgresRepetitionWaits(t *testing.T) {
 			endWait(t, watch, "pg_terminate_backend", done)
 			cancel()
 			if err := <-done; err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "commit: ") {
-				t.Errorf("error %v of a commit that was cut off, want one that leaves it undecided", err)
+				t.Errorf("error %v of a commit that was cut off, want an error of the commit", err)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestPostgresRepetitionWaits(t *testing.T) {
 }
 
 // TestPostgresWaitGivenUp has an administrator end the wait for a standby, after which the
-// server reports success: what may be lost is not acknowledged.
+// server reports success. A commit that may be lost must not be acknowledged.
 func TestPostgresWaitGivenUp(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, "synchronous_standby_names=nobody")
@@ -100,19 +100,19 @@ func TestPostgresWaitGivenUp(t *testing.T) {
 	}()
 	endWait(t, watch, "pg_cancel_backend", done)
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "commit: ") {
-		t.Errorf("error %v of a commit that no standby has, want one that leaves it undecided", err)
+		t.Errorf("error %v of a commit that no standby has, want an error of the commit", err)
 	}
 	checkSequence(t, l, 4, 1)
 }
 
-// endWait does something to whoever waits for a standby, as soon as somebody does, and
-// fails if they are done before.
+// endWait calls the function do for sessions that wait for a standby, as soon as there is one.
+// The test fails if the call ends before.
 func endWait(t *testing.T, watch *pgx.Conn, do string, done <-chan error) {
 	t.Helper()
 	for cut := 0; cut == 0; {
 		select {
 		case err := <-done:
-			t.Fatalf("it has not waited for the standby: error %v", err)
+			t.Fatalf("the call ended without waiting for the standby: error %v", err)
 		default:
 		}
 		query := `SELECT count(` + do + `(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// read runs a query, and again where that may help. each is called for every row,
-// once into has been scanned into; before begins a try.
+// read runs a query, and retries where that may help. before runs at the start of each try. each
+// runs for every row, after a scan into into.
 func (d *postgresDatabase) read(
 	ctx context.Context, query string, args, into []any, before func(), each func() error,
 ) error {
@@ -25,7 +25,7 @@ func (d *postgresDatabase) read(
 	})
 }
 
-// snapshot reads a page at once, and one that is large in parts.
+// snapshot reads a page in one statement, and a large page in parts.
 func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Standing, error) {
 	rows, s, err := d.atOnce(ctx, page)
 	if !errors.Is(err, ErrLargePage) {
@@ -43,7 +43,7 @@ func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, Standi
 	return withoutTimes(rows), s, err
 }
 
-// atOnce reads a page in one statement, if that is not large.
+// atOnce reads a page in one statement, unless the page is large.
 func (d *postgresDatabase) atOnce(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	query, args := d.pageQuery(page)
 	rows, s, err = d.page(ctx, query+atMostSQL, args...)
@@ -53,7 +53,7 @@ func (d *postgresDatabase) atOnce(ctx context.Context, page uint32) (rows []Row,
 	return rows, s, err
 }
 
-// pageQuery is the query of the state of a page and its rows, with its arguments.
+// pageQuery returns the query for the state and the rows of a page, with its arguments.
 func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 	if page >= DedicatedPages {
 		return dedicatedPageSQL, []any{page}
@@ -62,7 +62,8 @@ func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 	return sharedPageSQL, []any{page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page)}
 }
 
-// page runs a query of the state of a page, and its rows or one without an owner.
+// page runs a query for the state and the rows of a page. For a page without rows the query
+// returns one row without an owner.
 func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) (rows []Row, s Standing, err error) {
 	var r scanned
 	found := false
@@ -81,7 +82,7 @@ func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) 
 	return inOrder(rows), s, err
 }
 
-// inOrder sorts rows. They come in this order from the index, but need not.
+// inOrder sorts rows. The index returns them in this order, but does not guarantee it.
 func inOrder(rows []Row) []Row {
 	order := func(a, b Row) int { return a.key().compare(b.key()) }
 	if !slices.IsSortedFunc(rows, order) {

@@ -11,10 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// record takes two round trips: one that locks the pages and reads the rows,
-// and one that writes and commits. Each statement of the first sees what was
-// committed when it began (READ COMMITTED), so those that read see all that was committed
-// before the locks were granted.
+// record takes two round trips. The first one locks the pages and reads the rows, the second one
+// writes and commits. Each statement sees what was committed when it began (READ COMMITTED). So
+// the reads see everything that was committed before the locks were granted.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		standing, err := d.lock(limited, conn, p, p.entries, now)
@@ -48,20 +47,20 @@ func (d *postgresDatabase) setCheckpoint(ctx context.Context, id, value string) 
 	})
 }
 
-// transact calls begin to start a transaction, in a limited time and until ctx
-// ends, and to return what is left to be done in it, which is then done and
-// committed whether ctx ends or not.
+// transact runs a transaction. begin starts it, within callTimeout and until ctx ends, and
+// returns the remaining statements. transact then runs these and commits, whether ctx ends or
+// not.
 //
-// It is committed even where nothing is left: then it repeats what another one did
-// that everybody sees, but that may have been given up waiting for its standby. The
-// lock on a page makes the commit one that is logged, and so waits for both.
+// transact commits even if no statement remains. Such a transaction repeats one that is visible,
+// but whose wait for its standby may have been cut short. The lock on a page makes the commit a
+// logged one, which waits for both.
 func (d *postgresDatabase) transact(
 	ctx context.Context, begin func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error),
 ) error {
 	return d.transactBy(ctx, d.attempt, begin)
 }
 
-// transactBy is transact with the tries of another function than attempt.
+// transactBy is transact with another function than attempt for the retries.
 func (d *postgresDatabase) transactBy(
 	ctx context.Context,
 	attempt func(context.Context, *pgxpool.Pool, func(context.Context, *pgx.Conn) error) error,
@@ -86,7 +85,7 @@ func (d *postgresDatabase) transactBy(
 	return interrupted(ctx, err)
 }
 
-// commit does the rest of a transaction and commits it.
+// commit runs the rest of a transaction and commits it.
 func commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
@@ -107,20 +106,20 @@ func commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
 	return nil
 }
 
-// warningKey is where a connection has what the server last warned of.
+// warningKey is the key of the server's last warning in a connection's custom data.
 const warningKey = "warning"
 
-// noteWarning keeps warnings for commit: a server that was told to stop waiting for a standby, by
-// an administrator or a timeout, only warns that the commit may be lost.
+// noteWarning keeps warnings for commit. If an administrator or a timeout ends the wait for a
+// standby, the server only warns that the commit may be lost.
 func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.SeverityUnlocalized == "WARNING" {
 		conn.CustomData()[warningKey] = notice.Message
 	}
 }
 
-// lock begins a transaction, locks the pages of the plan against other writers,
-// tells the plan which of some of its rows exist and how many there are where they are
-// limited, and returns the states of the pages.
+// lock begins a transaction and locks the pages of the plan against other writers. It tells the
+// plan which of the entries in some exist, and counts the rows of limited owners and kinds. It
+// returns the states of the pages.
 func (d *postgresDatabase) lock(
 	ctx context.Context, conn *pgx.Conn, p *plan, some []*entry, now time.Time,
 ) (map[uint32]Standing, error) {
@@ -142,7 +141,7 @@ func (d *postgresDatabase) lock(
 	})
 }
 
-// queueLookup has the plan told which of some of its rows exist.
+// queueLookup queues a read that tells the plan which of the entries in some exist.
 func queueLookup(b *pgx.Batch, p *plan, some []*entry) {
 	keys := columnsOf(some)
 	b.Queue(lookupRowsSQL, keys.hash, keys.owner, keys.kind, keys.target).Query(func(rows pgx.Rows) error {
@@ -155,7 +154,7 @@ func queueLookup(b *pgx.Batch, p *plan, some []*entry) {
 	})
 }
 
-// queueTallies has rows counted, by a statement that comes after the locks.
+// queueTallies queues a count of rows, which runs after the locks.
 func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
 	n := len(tallies)
 	hash, most := make([]int64, n), make([]int64, n)
@@ -173,7 +172,7 @@ func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
 	})
 }
 
-// writeBatch is what a plan comes to, and the pages that it raises.
+// writeBatch returns the statements that write rows and raise pages.
 func writeBatch(upserts, removals []*entry, raised []raisedPage) *pgx.Batch {
 	b := &pgx.Batch{}
 	if len(upserts) > 0 {
@@ -188,7 +187,7 @@ func writeBatch(upserts, removals []*entry, raised []raisedPage) *pgx.Batch {
 	return b
 }
 
-// queueRaises has the new states of pages stored, whose rows are there.
+// queueRaises queues a statement that stores the new states of existing pages.
 func queueRaises(b *pgx.Batch, raised []raisedPage) {
 	if len(raised) == 0 {
 		return
@@ -209,7 +208,7 @@ type columns struct {
 	targetHash          []*int64 // empty if no entry names anybody
 }
 
-// columnsOf gives the entries with the times that they are left with.
+// columnsOf returns the entries with their times after the changes.
 func columnsOf(entries []*entry) columns {
 	n := len(entries)
 	c := columns{

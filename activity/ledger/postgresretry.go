@@ -12,17 +12,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// failure is what an error says about trying again.
+// failure tells whether an error allows a retry.
 type failure int
 
 const (
-	lasting  failure = iota // it would be the same again
-	conflict                // with another transaction, which is over by now
-	unusable                // the connection, or the server for the moment
+	lasting  failure = iota // a retry would fail in the same way
+	conflict                // with another transaction, which has ended by now
+	unusable                // the connection is broken, or the server is unavailable for now
 )
 
-// The longest pauses between tries add up to some 5 s for conflicts, which the
-// others' progress ends, and to 0.3 s for a server that does not let us in.
+// The longest pauses between tries add up to about 5 s for conflicts, which end when other
+// transactions do. They add up to 0.3 s for a server that refuses connections.
 const (
 	firstPause      = 10 * time.Millisecond
 	longestPause    = 500 * time.Millisecond
@@ -31,13 +31,13 @@ const (
 	rollbackTimeout = time.Second
 )
 
-// Codes of PostgreSQL's errors.
+// Error codes of PostgreSQL.
 const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 )
 
-// classify says what the error of a call that changed nothing is.
+// classify returns the failure of a call that changed nothing.
 func classify(err error) failure {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code {
@@ -47,8 +47,8 @@ func classify(err error) failure {
 		case "57P01", "57P02", "57P03", // the server stops, has crashed, or starts
 			"25P03", // idle in transaction for too long
 			"53300", // too many connections
-			"25006", // read-only: what was the primary is a replica now
-			"0A000": // a prepared statement is of another version of the schema
+			"25006", // read-only: the former primary is a replica now
+			"0A000": // a prepared statement belongs to another version of the schema
 			return unusable
 		default:
 			return lasting
@@ -60,14 +60,14 @@ func classify(err error) failure {
 	return lasting
 }
 
-// pause waits before another try, if there is to be one.
+// pause waits before another try, and reports whether there is one.
 func pause(ctx context.Context, f failure, try int) bool {
 	tries := map[failure]int{lasting: 1, conflict: conflictTries, unusable: connectionTries}[f]
 	if try+1 >= tries {
 		return false
 	}
 	long := min(firstPause<<try, longestPause)
-	timer := time.NewTimer(long/2 + rand.N(long)) //nolint:gosec // any will do that differs between processes
+	timer := time.NewTimer(long/2 + rand.N(long)) //nolint:gosec // need not be unpredictable
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -77,10 +77,9 @@ func pause(ctx context.Context, f failure, try int) bool {
 	}
 }
 
-// attempt runs do on a connection of the pool, and again on another one where that may
-// help: do must have changed nothing when it fails, unless it says so by an
-// undecidedError. All of it takes no longer than callTimeout; do is not begun
-// once ctx has ended.
+// attempt runs do on a connection of the pool, and retries on another one where that may help.
+// If do fails, it must have changed nothing, or return an undecidedError. The whole call ends
+// within callTimeout. attempt does not call do once ctx has ended.
 func (d *postgresDatabase) attempt(
 	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
 ) error {
@@ -92,7 +91,7 @@ func (d *postgresDatabase) attempt(
 	return d.retry(limited, pool, do)
 }
 
-// retry is attempt with no other end than ctx's.
+// retry is attempt without callTimeout: only ctx limits it.
 func (d *postgresDatabase) retry(
 	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
 ) error {
@@ -126,7 +125,7 @@ func once(
 		f = unusable
 	}
 	if ctx.Err() == nil && f == unusable {
-		pool.Reset() // the others were made before, and are no better
+		pool.Reset() // the other connections are likely broken, too
 	}
 	if undecided, ok := errors.AsType[*undecidedError](err); ok && !undecided.rolledBack() {
 		f = lasting
@@ -134,8 +133,8 @@ func once(
 	return f, err
 }
 
-// rollBack ends a transaction that has failed, so that the connection can be used
-// again. One that it cannot be ended on is closed when it is released.
+// rollBack ends a failed transaction, so that the connection can be reused. If it fails, the
+// pool closes the connection on release.
 func rollBack(ctx context.Context, conn *pgx.Conn) {
 	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
 		return
@@ -145,14 +144,14 @@ func rollBack(ctx context.Context, conn *pgx.Conn) {
 	_, _ = conn.Exec(ctx, `ROLLBACK`) // see above
 }
 
-// undecidedError is an error of a commit: whether it happened is not known,
-// unless the server says that it did not. It never wraps a context's error,
-// which would say that nothing was changed.
+// undecidedError is an error of a commit. The transaction may or may not have been committed,
+// unless the server reports a rollback. It never wraps a context's error, which would mean that
+// nothing changed.
 type undecidedError struct{ cause error }
 
 func (e *undecidedError) Error() string { return "commit: " + e.cause.Error() }
 
-// Unwrap returns what the server says, if it says anything.
+// Unwrap returns the server's error, if there is one.
 func (e *undecidedError) Unwrap() error {
 	if refused, ok := errors.AsType[*pgconn.PgError](e.cause); ok {
 		return refused
@@ -160,8 +159,8 @@ func (e *undecidedError) Unwrap() error {
 	return nil
 }
 
-// rolledBack reports whether the transaction certainly had no effect, and may
-// have one if it is tried again.
+// rolledBack reports whether the transaction certainly had no effect, so that a retry is safe
+// and useful.
 func (e *undecidedError) rolledBack() bool {
 	refused, ok := errors.AsType[*pgconn.PgError](e.cause)
 	return ok && (refused.Code == codeSerialization || refused.Code == codeDeadlock)

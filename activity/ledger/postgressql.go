@@ -1,41 +1,41 @@
 package ledger
 
-// All SQL of a running PostgreSQL ledger is in this file. Names are without the
-// schema, which is the session's search_path.
+// All SQL of a running PostgreSQL ledger is in this file. Names have no schema: the session's
+// search_path sets it.
 const (
-	// beginSQL says what the statements of a transaction see, whatever the
-	// server's or the database's default is.
+	// beginSQL sets the isolation level, whatever the default of the server or database is.
 	beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
-	// beginSnapshotSQL begins a transaction whose statements all see the same.
+	// beginSnapshotSQL begins a transaction whose statements share one snapshot.
 	beginSnapshotSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`
 
-	// declareSQL, with a query, makes the cursor that fetchSQL reads.
+	// declareSQL, followed by a query, declares the cursor that fetchSQL reads.
 	declareSQL = `DECLARE held NO SCROLL CURSOR FOR `
 	fetchSQL   = `FETCH FORWARD 10000 FROM held` // rowsAtOnce
 
-	// atMostSQL ends a query of a page: one row more than LargePage says that there are more.
+	// atMostSQL ends a query for a page. It allows one row more than LargePage, to detect a
+	// large page.
 	atMostSQL = ` LIMIT 50001`
 
-	// createPagesSQL sees to it that there are rows to lock. They are made in
-	// order of page, as they are locked, so that writers cannot wait for each
-	// other in a circle.
+	// createPagesSQL creates missing rows of pages, so that they can be locked. It creates them
+	// in order of page, like the locks, so that writers cannot deadlock.
 	createPagesSQL = `INSERT INTO pages (page, sequence, changed)
 		SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
 		ON CONFLICT DO NOTHING`
 
 	lockPagesSQL = `SELECT page, sequence, left_at FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
 
-	// lockDedicatedSQL locks the dedicated pages of users, whose shared pages are locked: so nobody gives
-	// them one, or takes it from them, meanwhile. These pages have greater numbers than shared ones.
+	// lockDedicatedSQL locks the dedicated pages of users whose shared pages are locked. So no
+	// other transaction can dedicate or release one meanwhile. Dedicated pages have greater
+	// numbers than shared ones, so all locks are in order of page.
 	lockDedicatedSQL = `SELECT o.hash, p.page, p.sequence, p.left_at
 		FROM unnest($1::bigint[]) AS wanted (hash),
 			LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
 		WHERE p.page = o.page ORDER BY p.page FOR UPDATE OF p`
 
-	// shareLayoutsSQL lets writers run side by side, and lockLayoutsSQL keeps all of them out while
-	// layouts change. The layouts are read by a later statement, which sees what was committed before
-	// the lock was granted.
+	// shareLayoutsSQL lets writers run concurrently. lockLayoutsSQL excludes all of them while
+	// layouts change. A later statement reads the layouts: it sees everything that was committed
+	// before the lock was granted.
 	shareLayoutsSQL = `LOCK TABLE layouts IN ROW SHARE MODE`
 	lockLayoutsSQL  = `LOCK TABLE layouts IN EXCLUSIVE MODE`
 
@@ -43,10 +43,11 @@ const (
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
-	// seedPagesSQL and seedRestSQL do what seedSQL does: for pages that have no row, and then for those
-	// that writers made a row for without raising them. In two statements, because writers too make
-	// rows before they lock any: so nobody waits for each other in a circle. And nobody waits for writers
-	// of pages that have a row, as an INSERT does whatever it is to do about conflicts.
+	// seedPagesSQL and seedRestSQL together do the work of seedSQL. The first one seeds pages
+	// without a row, the second one pages whose row a writer created without raising it. Two
+	// statements prevent deadlocks, because writers also create rows before they lock any. They
+	// also avoid waiting for writers of existing rows, as an INSERT does whatever its conflict
+	// clause is.
 	seedPagesSQL = `INSERT INTO pages (page, sequence, changed)
 		SELECT $2::bigint + n, p.sequence, pg_current_xact_id()::text::bigint
 		FROM generate_series($4::bigint, $5::bigint) AS wanted (n),
@@ -60,13 +61,13 @@ const (
 			ORDER BY n.page FOR UPDATE OF n)
 		UPDATE pages SET sequence = rest.sequence, changed = pg_current_xact_id()::text::bigint FROM rest WHERE pages.page = rest.page`
 
-	// deletePagesSQL locks pages in their order, as writers do who do not know yet that the layout is
-	// leaving.
+	// deletePagesSQL locks pages in order of number, like writers that do not know yet that the
+	// layout is leaving.
 	deletePagesSQL = `WITH gone AS MATERIALIZED (SELECT page FROM pages WHERE page BETWEEN $1 AND $2 ORDER BY page FOR UPDATE)
 		DELETE FROM pages USING gone WHERE pages.page = gone.page`
 
-	// placeSQL reads the state of the user's dedicated page or else of the page $2, once for each
-	// layout, which it reads too.
+	// placeSQL reads the state of the user's dedicated page, or else of page $2. It returns this
+	// state once for each layout, with the layout.
 	placeSQL = `SELECT at.page, coalesce(p.sequence, 0), coalesce(p.left_at, 0), l.pages, l.state
 		FROM layouts l, (SELECT coalesce((SELECT page FROM owners WHERE hash = $1), $2::bigint) AS page) AS at
 			LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE pages.page = at.page OFFSET 0) AS p ON true`
@@ -75,16 +76,15 @@ const (
 
 	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
-	// lookupRowsSQL finds which of the rows exist. OFFSET keeps the inner SELECT
-	// what it is: one seek a row, in the row's partition alone.
+	// lookupRowsSQL finds which of the rows exist. OFFSET keeps the inner SELECT separate: one
+	// seek for each row, in the row's partition alone.
 	lookupRowsSQL = `SELECT wanted.hash, wanted.owner, wanted.kind, wanted.target, found.since, found.until
 		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS wanted (hash, owner, kind, target),
 		LATERAL (SELECT e.since, e.until FROM entries e
 			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.target = wanted.target
 			OFFSET 0) AS found`
 
-	// tallyRowsSQL counts rows of each owner and kind that have not ended, no further
-	// than it is asked to.
+	// tallyRowsSQL counts rows of each owner and kind that have not ended, each up to a limit.
 	tallyRowsSQL = `SELECT wanted.number, (SELECT count(*) FROM (SELECT FROM entries e
 			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.kind <> ''
 				AND (e.until IS NULL OR e.until > $5)
@@ -92,8 +92,8 @@ const (
 		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY
 			AS wanted (hash, owner, kind, most, number)`
 
-	// upsertRowsSQL records rows; one that exists gets the new times.
-	// The last array may be empty: unnest fills up with NULL.
+	// upsertRowsSQL records rows. A row that exists gets the new times. The last array may be
+	// empty: unnest fills it up with NULL.
 	upsertRowsSQL = `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash)
 		SELECT hash, owner, kind, target, since, until, target_hash
 		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
@@ -109,8 +109,8 @@ const (
 			changed = pg_current_xact_id()::text::bigint
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS raised (page, sequence, left_at) WHERE pages.page = raised.page`
 
-	// lockNumbersSQL has those take turns who give out numbers: two at once would take the same. It
-	// is the last lock of all that one takes.
+	// lockNumbersSQL serializes the transactions that assign page numbers: two at once would
+	// assign the same number. It is the last lock of a transaction.
 	lockNumbersSQL = `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`
 
 	// greatestPageSQL reads the greatest number that a page ever had.
@@ -119,9 +119,9 @@ const (
 	putOwnerSQL    = `INSERT INTO owners (hash, page, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`
 	deleteOwnerSQL = `DELETE FROM owners WHERE hash = $1`
 
-	// sharedPageSQL reads the state of a page and its rows in one statement, and so as of one
-	// moment. A page without rows gives one row without an owner; one of a layout that is not rebuilt
-	// any more gives none.
+	// sharedPageSQL reads the state and the rows of a page in one statement, and so in one
+	// snapshot. It returns one row without an owner for a page without rows. It returns no row
+	// for a page of a layout that is leaving or gone.
 	sharedPageSQL = `WITH bounds (least, greatest) AS (VALUES ($2::bigint, $3::bigint))` + gapsCTE + `
 		SELECT coalesce(p.sequence, 0), coalesce(p.left_at, 0), coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
@@ -131,7 +131,8 @@ const (
 					WHERE hash BETWEEN gaps.least AND gaps.greatest OFFSET 0) AS e) ON true
 		WHERE l.pages = $4 AND l.state <> 'leaving'`
 
-	// dedicatedPageSQL does so for a dedicated page. If nobody is on it any more there is no row.
+	// dedicatedPageSQL does the same for a dedicated page. It returns no row for a page without
+	// a user.
 	dedicatedPageSQL = `SELECT p.sequence, p.left_at, coalesce(e.hash, 0),
 			coalesce(e.owner, ''), coalesce(e.kind, ''), coalesce(e.target, ''), coalesce(e.since, 0), e.until
 		FROM owners o JOIN pages p ON p.page = o.page
@@ -145,8 +146,8 @@ const (
 
 	dedicatedStandingSQL = `SELECT p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
 
-	// gapsCTE are the gaps between the hashes of users who have a page of their own. (No sum leaves the
-	// range of a bigint: the gap before the least hash, and behind the greatest, is NULL.)
+	// gapsCTE returns the gaps between the hashes of users with a dedicated page. No sum exceeds
+	// the range of a bigint: the gap before the lowest hash, and after the highest, is NULL.
 	gapsCTE = `, moved AS (SELECT o.hash FROM bounds, LATERAL (SELECT hash FROM owners
 			WHERE hash BETWEEN bounds.least AND bounds.greatest OFFSET 0) AS o),
 		gaps (least, greatest) AS (
@@ -160,10 +161,11 @@ const (
 	pollSQL = `SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 			(SELECT value FROM meta WHERE name = 'incarnation')`
 
-	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the transaction
-	// of pollSQL. Every transaction that a snapshot does not see is either in its list of those that
-	// ran, or at its xmax or above. $1 and $2 are these two of the snapshot to go on from: what it
-	// saw is not read again, however long some transaction of the server stays open.
+	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the
+	// transaction of pollSQL. A transaction that a snapshot does not see is in its list of
+	// running ones, or has an id of xmax or above. $1 is the xmax and $2 the list of the
+	// snapshot to continue from. So nothing that it saw is read again, however long a
+	// transaction of the server stays open.
 	changedPagesSQL = `SELECT page, sequence, left_at FROM pages WHERE changed >= $1 AND sequence > 0
 		UNION ALL
 		SELECT p.page, p.sequence, p.left_at FROM unnest($2::bigint[]) AS ran (transaction),
@@ -174,13 +176,13 @@ const (
 		SELECT o.hash, o.page FROM unnest($2::bigint[]) AS ran (transaction),
 			LATERAL (SELECT hash, page FROM owners WHERE changed = ran.transaction OFFSET 0) AS o`
 
-	// everyPageSQL and everyOwnerSQL are for the first poll of a connection. A condition that all
-	// rows meet would have a planner without statistics use the index of changes for them.
+	// everyPageSQL and everyOwnerSQL serve the first poll of a connection. With a condition that
+	// all rows meet, a planner without statistics would use the index of changes for them.
 	everyPageSQL  = `SELECT page, sequence, left_at FROM pages WHERE sequence > 0`
 	everyOwnerSQL = `SELECT hash, page FROM owners`
 
-	// endedRowsSQL, listNewestRowsSQL and listBeforeRowsSQL: see sqlitesql.go. For
-	// kind <> '' see entries_newest.
+	// For endedRowsSQL, listNewestRowsSQL and listBeforeRowsSQL see sqlitesql.go. For kind <> ''
+	// see entries_newest in migrations/.
 	endedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
 		ORDER BY until, hash, owner, kind, target LIMIT $2`
@@ -215,12 +217,12 @@ const (
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE target_hash = $1 AND target = $2 ORDER BY hash, owner, kind LIMIT $3`
 
-	// patientSQL takes the limits off a transaction that may have a table to read,
-	// by the plan that is best for that.
+	// patientSQL removes the time limits of a transaction that may read a whole table, and
+	// allows the best plan for that.
 	patientSQL = `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
 		set_config('enable_seqscan', 'on', true)`
 
-	// unlimitedSQL takes the limit off the statements of a transaction.
+	// unlimitedSQL removes the time limit of the statements of a transaction.
 	unlimitedSQL = `SELECT set_config('statement_timeout', '0', true)`
 
 	lockKindsSQL  = `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`
@@ -239,8 +241,8 @@ const (
 	unlockSettingsSQL = `SELECT pg_advisory_unlock_all()`
 	lockSettingsSQL   = `SELECT pg_advisory_lock_shared($1, $2)`
 
-	// otherSettingsSQL reads one of the settings that others hold a lock for. Locks with two keys
-	// have objsubid 2.
+	// otherSettingsSQL reads one of the settings for which other processes hold a lock. Locks
+	// with two keys have objsubid 2.
 	otherSettingsSQL = `SELECT (SELECT objid::bigint FROM pg_locks
 		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid <> $2::bigint::oid
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1)`
@@ -250,8 +252,8 @@ const (
 	putMetaSQL = `INSERT INTO meta (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 
-	// forgetFutureSQL is for a ledger that was restored on another server, whose
-	// count of transactions is behind the one before.
+	// forgetFutureSQL is for a ledger that was restored on another server, whose transaction ids
+	// are lower than the old server's.
 	forgetFutureSQL = `WITH future (xmax) AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint),
 			owned AS (UPDATE owners SET changed = 0 WHERE changed >= (SELECT xmax FROM future))
 		UPDATE pages SET changed = 0 WHERE changed >= (SELECT xmax FROM future)`

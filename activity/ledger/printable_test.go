@@ -2,7 +2,8 @@ package ledger
 
 import "testing"
 
-// What is told eight bytes at a time is what is told byte by byte, wherever a byte stands and whatever its neighbours are.
+// TestPrintableASCII checks that tests of eight bytes at a time and of single bytes agree, for
+// all positions and neighbours of a byte.
 func TestPrintableASCII(t *testing.T) {
 	for _, fill := range []byte{' ', 'a', '~', 0x1f, 0x7f, 0x80, 0xff, 0} {
 		for n := range 34 {

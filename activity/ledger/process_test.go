@@ -19,8 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// childVariable makes the test binary a child that records until it is killed.
-// Its value is the number of the first Record and the ledger's file.
+// childVariable makes the test binary a child that records until it is killed. Its value is the
+// number of the first Record and the ledger's file.
 const childVariable = "LEDGER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// recordForever prints the number of each Record once it has returned.
+// recordForever prints the number of each Record after it has returned.
 func recordForever(first, file string) error {
 	ctx := context.Background()
 	i, err := strconv.Atoi(first)
@@ -53,8 +53,8 @@ func recordForever(first, file string) error {
 	}
 }
 
-// childChanges are what a child records as number i: a block, and every other
-// time the removal of the block before.
+// childChanges returns the changes of Record number i of a child: a block, and every other time
+// the removal of the block before.
 func childChanges(i int) []ledger.Change {
 	changes := []ledger.Change{twoWay(i)}
 	if i%2 == 1 {
@@ -63,7 +63,7 @@ func childChanges(i int) []ledger.Change {
 	return changes
 }
 
-// child is a process that records, from number first on.
+// child is a process that records, starting with number first.
 type child struct {
 	*exec.Cmd
 	acknowledged *bufio.Scanner
@@ -90,8 +90,7 @@ func startChild(t *testing.T, first int, file string) *child {
 	return c
 }
 
-// next waits for the next number acknowledged; it is not ok once there is
-// none.
+// next waits for the next acknowledged number. It returns false when there are no more.
 func (c *child) next(t *testing.T) (number int, ok bool) {
 	t.Helper()
 	if !c.acknowledged.Scan() {
@@ -104,8 +103,8 @@ func (c *child) next(t *testing.T) (number int, ok bool) {
 	return number, true
 }
 
-// kill ends the child with SIGKILL and returns the last number that it
-// acknowledged, given the last one known.
+// kill ends the child with SIGKILL. It returns the last number that the child acknowledged,
+// given the last known one.
 func (c *child) kill(t *testing.T, last int) int {
 	t.Helper()
 	if err := c.Process.Kill(); err != nil {
@@ -119,18 +118,18 @@ func (c *child) kill(t *testing.T, last int) int {
 		last = number
 	}
 	if err := c.Wait(); c.ProcessState.Exited() {
-		t.Fatalf("the child ended by itself: %v: %s", err, c.stderr.String())
+		t.Fatalf("the child exited: %v: %s", err, c.stderr.String())
 	}
 	return last
 }
 
-// TestKilled kills a process that records, again and again: what it had
-// acknowledged is there, what it was at is there or not, and nothing else.
+// TestKilled kills a process that records, again and again. Acknowledged records must exist. The
+// record in flight must exist as a whole or not at all, and nothing else may exist.
 func TestKilled(t *testing.T) {
 	const rounds = 12
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	random := rand.New(rand.NewPCG(4, 5))
-	done := 0 // how many records the ledger has
+	done := 0 // number of records in the ledger
 	for range rounds {
 		c := startChild(t, done, file)
 		last := -1
@@ -151,8 +150,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// recorded returns how many of the children's records make the ledger what it
-// is: rows and sequences of all pages.
+// recorded returns how many of the children's records lead to the ledger's rows and sequences.
 func recorded(t *testing.T, l *ledger.Ledger) int {
 	t.Helper()
 	rows, sequences := map[ledger.Row]bool{}, map[uint32]uint64{}
@@ -216,7 +214,7 @@ func TestInUse(t *testing.T) {
 	}
 	l := open(t, "sqlite:"+file, ledger.Options{})
 	refused()
-	record(t, l, oneWay(1)) // still works
+	record(t, l, oneWay(1)) // the first one still works
 	shut(t, l)
 
 	shut(t, open(t, "sqlite:"+link, ledger.Options{}))

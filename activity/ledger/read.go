@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Snapshot returns all rows of a page, in order of hash, owner, kind, target, and the state of the
-// page: both as of one moment. Rows that have ended are among them until they are removed, because
-// their keys are in the page. The error wraps ErrGone if nobody is on the page any more.
+// Snapshot returns all rows of a page, in order of hash, owner, kind, target, and the state of
+// the page. Both are from one snapshot. They include ended rows that were not removed yet,
+// because their keys are in the page. The error wraps ErrGone if the page is no longer in use.
 func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -22,9 +22,9 @@ func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Stand
 	return rows, s, nil
 }
 
-// Keys is Snapshot without times: the rows have neither Since nor Until. It is for making pages, which have no times
-// either, and with SQLite takes a third to a fifth of the time. For a page of more than LargePage rows it returns ErrLargePage,
-// wrapped.
+// Keys is Snapshot without times: Since and Until of all rows are zero. It serves rebuilds,
+// which need no times. With SQLite it takes a third to a fifth of the time of Snapshot. The
+// error wraps ErrLargePage for a page of more than LargePage rows.
 func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -38,7 +38,7 @@ func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s Standing,
 	return rows, s, nil
 }
 
-// withoutTimes forgets the times of rows.
+// withoutTimes clears the times of rows.
 func withoutTimes(rows []Row) []Row {
 	for i := range rows {
 		rows[i].Since, rows[i].Until = time.Time{}, time.Time{}
@@ -46,8 +46,8 @@ func withoutTimes(rows []Row) []Row {
 	return rows
 }
 
-// Sequence returns the sequence of a page, 0 if it never changed. The error wraps ErrGone if nobody
-// is on the page any more.
+// Sequence returns the sequence of a page, 0 if the page never changed. The error wraps ErrGone
+// if the page is no longer in use.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -61,41 +61,40 @@ func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, er
 	return sequence, nil
 }
 
-// Cursor is a point in the history of a ledger, from which Changed goes on. It is opaque. The
-// zero value is the beginning. A Cursor is valid for the Ledger that returned it.
+// Cursor is a point in the history of a ledger, from which Changed continues. It is opaque. The
+// zero value is the beginning. A Cursor is only valid for the Ledger that returned it.
 type Cursor string
 
-// Progress is how far a Changed has come.
+// Progress is the result of Changed.
 type Progress struct {
-	Next Cursor // the since to go on with
-	// Clock is the database's time at the moment At of this process, right to half the time
-	// that the database's first answer took. At has a reading of the monotonic clock, so what
-	// has passed since then does not depend on who sets this machine's clock. A database in
-	// this process has no other clock: both are the same moment.
+	Next Cursor // the since of the next call
+	// Clock is the database's time at the moment At of this process. Its error is at most half
+	// the time of the database's first answer. At has a monotonic reading, so the time elapsed
+	// since then does not depend on this machine's clock. For SQLite both are the same moment.
 	Clock, At time.Time
-	// Layouts are the current ones, and Owners the users who got a dedicated page after the point.
-	// A user who has left it is not reported: its page is, with its Left above 0.
+	// Layouts are the layouts of the snapshot. Owners are the users that got a dedicated page
+	// after the point since. Owners omits a user that has left a dedicated page. Changed reports
+	// that page with a Left above 0.
 	Layouts Layouts
 	Owners  []Owner
 }
 
-// Changed calls each for every page whose sequence was raised after the point since: "", for every
-// page that ever changed, or the Next of an earlier call on the same Ledger. All that it reports is
-// as of one moment during the call, layouts and owners too.
+// Changed calls each for every page whose sequence rose after the point since. The empty since
+// reports every page that ever changed. Otherwise since is the Next of an earlier call on the
+// same Ledger. Pages, layouts and owners are all from one snapshot.
 //
-// Going on from Next misses nothing: whatever this call did not see committed
-// is reported by the next one, in whichever order transactions commit and
-// however long they take. A page may be reported more than once, and all are
-// if the ledger was set back to before since, or PostgreSQL was connected to
-// again meanwhile. A transaction that stays open, on this ledger or beside it, does not have pages
-// reported again that others changed.
+// Continuing from Next misses nothing, in whatever order transactions commit and however long
+// they take. The next call reports whatever this call did not see committed. Changed may report
+// a page more than once. It reports every page after the ledger was set back to before since,
+// and after a reconnect to PostgreSQL. A transaction that stays open does not repeat the pages
+// of other transactions.
 //
-// A transaction is open meanwhile, so each must be quick. An error of each ends the call and is
-// returned as it is. After an error, pages may have been reported.
+// A transaction is open during the call, so each must be fast. An error of each ends the call,
+// and Changed returns it unwrapped. Changed may have reported pages before any error.
 func (l *Ledger) Changed(
 	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
 ) (progress Progress, err error) {
-	var failed error // of each
+	var failed error // by each
 	err = l.use(func() error {
 		progress, err = l.db.changed(ctx, since, func(page uint32, s Standing) error {
 			failed = each(page, s)
@@ -113,9 +112,9 @@ func (l *Ledger) Changed(
 	}
 }
 
-// Ended returns rows whose Until is not after now, nor after the clock of a database server,
-// those that ended first first, and at most limit of them, which is at least 1. They are there until
-// they are removed; a Change with Ended does that safely.
+// Ended returns rows whose Until is not after now, nor after the clock of a database server. The
+// row that ended first comes first. limit is the maximum number of rows, at least 1. The rows
+// exist until they are removed. A Change with Ended removes them safely.
 func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
 	if err = checkLimit(limit); err == nil {
 		err = l.use(func() error {
@@ -129,27 +128,29 @@ func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) (rows []Ro
 	return rows, nil
 }
 
-// ListQuery asks for rows of one owner and kind.
+// ListQuery selects rows of one owner and kind.
 type ListQuery struct {
-	Hash        uint64 // the owner's, as recorded
+	Hash        uint64 // hash of the owner, as recorded
 	Owner, Kind string
-	Now         time.Time // rows that have ended by then are left out
-	Limit       int       // the most rows to return, at least 1
-	Before      *Position // nil: from the newest on
+	Now         time.Time // rows that have ended by then are omitted
+	Limit       int       // maximum number of rows, at least 1
+	Before      *Position // the list continues after it; nil: from the newest
 }
 
-// Position is a row's place in a list: the list goes on with what comes after
-// it, the row itself excluded. The row need not exist any more.
+// Position is a row's place in a list. A list continues with the row after it. The row itself
+// need not exist any more.
 type Position struct {
 	Since  time.Time
 	Target string
 }
 
-// List returns the newest rows first; rows of the same microsecond are in
-// ascending order of target, byte by byte. The time it takes depends on Limit
-// and on how many ended rows were not removed yet, not on how many rows the
-// owner has or how many share a time. Listing on from the last row's Position
-// returns every row once that is there throughout.
+// List returns rows, newest first. Rows of the same microsecond are in ascending order of
+// target, byte by byte. A list that continues from the last row's Position returns each row that
+// exists throughout exactly once.
+//
+// The time that List takes depends on Limit, and on the number of ended rows that were not
+// removed yet. It does not depend on the number of rows of the owner, or on how many share a
+// time.
 func (l *Ledger) List(ctx context.Context, q ListQuery) (rows []Row, err error) {
 	if err = q.validate(); err == nil {
 		err = l.use(func() error {
@@ -175,13 +176,12 @@ func (q ListQuery) validate() error {
 
 func checkLimit(limit int) error {
 	if limit < 1 {
-		return fmt.Errorf("limit: %d is less than 1", limit)
+		return fmt.Errorf("limit: %d, want at least 1", limit)
 	}
 	return nil
 }
 
-// scanned is where the columns hash, owner, kind, target, since, until are
-// scanned into.
+// scanned is the destination of a scan of the columns hash, owner, kind, target, since, until.
 type scanned struct {
 	hash, since         int64
 	until               *int64
@@ -199,13 +199,13 @@ func (s *scanned) row() Row {
 	}
 }
 
-// stored is a hash as the ledger stores it: SQL integers are signed, and with
-// the top bit flipped they sort as the unsigned hashes do.
+// stored converts a hash to the form in the database. SQL integers are signed: with the top bit
+// flipped they sort like the unsigned hashes.
 func stored(hash uint64) int64 { return int64(hash ^ 1<<63) }
 
 func unstored(hash int64) uint64 { return uint64(hash) ^ 1<<63 }
 
-// storedUntil is an end as the ledger stores it: microseconds, NULL for none.
+// storedUntil converts an end to the form in the database: microseconds, NULL for none.
 func storedUntil(until time.Time) *int64 {
 	if until.IsZero() {
 		return nil

@@ -6,33 +6,31 @@ import (
 	"time"
 )
 
-// Record makes the changes, in order, in one transaction: all of them or
-// none. When it returns without error they are durable: no crash of the
-// process or of the machine undoes them.
+// Record applies the changes, in order, in one transaction: all of them or none. When Record
+// returns without error, the changes are durable. They survive a crash of the process or the
+// machine.
 //
-// A row that is there keeps its Since when it is recorded again, and takes the
-// new Until; that changes something only if the Until is another one. Removing
-// a row that is not there changes nothing. A row removed and recorded again in
-// the same call gets the new Since.
+// A row that exists keeps its Since when it is recorded again, and takes the new Until. This is
+// a change only if the Until differs. Removing a row that does not exist is a no-op. A row that
+// one call removes and records again gets the new Since.
 //
-// A row whose Until is not after now has ended, and so is not there: recording
-// it gives it a new Since and Until and is a change, removing it is none. Its
-// page holds the key all the same: recording it anew does not alter the page,
-// and a removal takes the key out.
+// A row whose Until is not after now has ended, and counts as absent. Recording it gives it a
+// new Since and Until, and is a change. Removing it is not a change. The page still holds the
+// key of an ended row. So recording the row again does not alter the page, while removing it
+// takes the key out.
 //
-// A change with a Limit counts the rows as the changes before it leave them: a
-// removal makes room, an addition takes it. It is refused only for what it adds:
-// not for a row that is there already, whatever its new Until, nor because a limit
-// was lowered. Limits are exact, whoever else records meanwhile.
+// A change with a Limit counts the rows that the changes before it leave. A removal makes room,
+// an addition takes it. Record refuses a change only for rows that it adds. It never refuses a
+// row that exists, whatever its new Until, even after a limit was lowered. Limits are exact,
+// also with concurrent writers.
 //
-// An error that wraps ctx's error means that nothing was changed: ctx is
-// honoured until the commit begins, and no longer. So does an error that
-// names an invalid row. After any other error assume neither: a commit that
-// failed can still turn out to have happened. Repeating the call is safe: it
-// leads to the same rows either way.
+// An error that wraps ctx's error, or that names an invalid row, means that nothing changed.
+// Record observes ctx until the commit begins, and not during the commit. After any other error
+// the changes may or may not have happened. Repeat the call: repeating is safe, and leads to the
+// same rows in both cases.
 //
-// Concurrent calls that touch the same page take turns. No changes at all give
-// an empty Receipt.
+// Concurrent calls that touch the same page run one after another. A call without changes
+// returns an empty Receipt.
 func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (receipt Receipt, err error) {
 	p, err := newPlan(l.id, changes)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// refusing is a ledger whose database a test can have refuse statements.
+// refusing is a ledger with a database that refuses statements on request.
 type refusing struct {
 	*Ledger
 	exec   func(t *testing.T, sql string)
@@ -54,7 +54,7 @@ func onRefusing(t *testing.T, run func(t *testing.T, l refusing)) {
 
 func rename(from, to string) string { return "ALTER TABLE " + from + " RENAME TO " + to }
 
-// A write of which one statement fails has no effect, and is not acknowledged.
+// A write has no effect, and returns an error, if one of its statements fails.
 func TestStatementsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
 		must := func(err error) {
@@ -65,7 +65,7 @@ func TestStatementsFail(t *testing.T) {
 		}
 		_, err := l.Record(t.Context(), time.Time{}, numbered(10))
 		must(err)
-		changes := numbered(20) // of which 10 are new
+		changes := numbered(20) // 10 of them are new
 		changes[0].Remove = true
 		type statements struct{ begin, end string }
 		of := func(begin, end string) statements { return statements{begin, end} }
@@ -99,7 +99,7 @@ func TestStatementsFail(t *testing.T) {
 	})
 }
 
-// Whoever reads what the database does not give is told so, and not that there is nothing.
+// A read returns an error, and not an empty result, if the database fails.
 func TestReadsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
 		if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err != nil {
@@ -161,8 +161,8 @@ func TestReadsFail(t *testing.T) {
 	})
 }
 
-// A move, or a change of layouts, of which one statement fails has no effect, but that a layout that
-// was begun goes on being built when it is begun again.
+// A move or a change of layouts has no effect if one of its statements fails. Only a layout that
+// has begun stays, and continues when it is begun again.
 func TestMovesAndLayoutsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
 		row := numbered(1)
@@ -184,7 +184,7 @@ func TestMovesAndLayoutsFail(t *testing.T) {
 		for _, c := range []struct {
 			call          func() error
 			event, table  string
-			during, after Place // what there is if the statement fails, and if none does
+			during, after Place // the state if the statement fails, and if none does
 		}{
 			{dedicate, "INSERT", "owners", Place{0, Standing{1, 0}, first}, Place{0, Standing{1, 0}, first}},
 			{dedicate, raise, "pages", Place{0, Standing{1, 0}, first}, Place{DedicatedPages, Standing{1, 0}, first}},
@@ -205,7 +205,7 @@ func TestMovesAndLayoutsFail(t *testing.T) {
 			if got, err := l.Place(t.Context(), hash); err != nil || got != c.during {
 				t.Errorf("without %s of %s: on %+v, %v, want %+v", c.event, c.table, got, err, c.during)
 			}
-			if c.during == c.after { // the next statement of the same call is to fail first
+			if c.during == c.after { // the next statement of the same call must fail first
 				continue
 			}
 			if err := c.call(); err != nil {

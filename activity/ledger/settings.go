@@ -10,19 +10,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrSettingsDiffer says that another process uses the ledger with other Settings.
+// ErrSettingsDiffer means that another process uses the ledger with other Settings.
 var ErrSettingsDiffer = errors.New("settings differ between processes of one ledger")
 
-// Settings are what all processes of one ledger must have the same: each counts on what the
-// others do by them.
+// Settings are the settings that all processes of one ledger must share. Each process relies on
+// what the others do by them.
 type Settings struct {
 	StalenessBound time.Duration // 0 to 1 min, in microseconds
-	HoldsPages     bool          // readers answer from pages that they hold in process
+	HoldsPages     bool          // readers answer from pages that the process holds
 }
 
 const holdsPages = 1 << 31
 
-// number is the settings as a lock has them. A minute takes 26 bits.
+// number returns the settings as the key of a lock. A minute takes 26 bits.
 func (s Settings) number() uint32 {
 	n := uint32(s.StalenessBound.Microseconds())
 	if s.HoldsPages {
@@ -46,11 +46,10 @@ func (s Settings) String() string {
 	return fmt.Sprintf("a staleness bound of %v and %s", s.StalenessBound, held)
 }
 
-// Agree declares the settings of this process, until the ledger is closed or Agree is called
-// again. It returns an error that wraps [ErrSettingsDiffer], and names both settings, if a process that
-// is connected has declared others. Where a connection is lost meanwhile, and others were declared until there is a
-// new one, Changed returns that error. A ledger that is not [Ledger.Shared] has nobody to
-// agree with.
+// Agree declares the settings of this process, until Close or the next Agree. The error wraps
+// [ErrSettingsDiffer] and names both settings if a connected process has declared others. After
+// a lost connection, Changed returns that error if another process declared other settings
+// before the reconnect. For a ledger that is not [Ledger.Shared], Agree is a no-op.
 func (l *Ledger) Agree(ctx context.Context, s Settings) error {
 	err := l.use(func() error {
 		if db, ok := l.db.(*postgresDatabase); ok {
@@ -74,8 +73,8 @@ func (d *postgresDatabase) agree(ctx context.Context, s Settings) error {
 }
 
 // lockSettings holds a lock for the settings of this process on the connection of polls, and
-// looks for those of others. The server releases a lock with its connection, so nobody has to
-// clean up after a process that was killed. Of two that start at once with different settings, each
+// looks for locks of other settings. The server releases a lock with its connection, so a killed
+// process leaves no lock behind. If two processes start at once with different settings, both
 // may be refused.
 func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) error {
 	own := d.settings.Load()
@@ -98,11 +97,11 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 	if _, err := conn.Exec(ctx, unlockSettingsSQL); err != nil {
 		return fmt.Errorf("withdraw settings: %w", err)
 	}
-	return fmt.Errorf("%w: this process has %v, another one has %v: stop every process, then start all with the same",
+	return fmt.Errorf("%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
 		ErrSettingsDiffer, own, settingsOf(uint32(*other)))
 }
 
-// settingsKey is the first half of the locks for a schema of the database.
+// settingsKey returns the first half of the lock keys of a schema.
 func settingsKey(schema string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte("feedfilter settings " + schema)) // never fails

@@ -24,7 +24,7 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 				t.Errorf("%v: %v", s, err)
 			case other == nil:
 			case !errors.Is(err, ledger.ErrSettingsDiffer):
-				t.Errorf("%v: error %v, want that settings differ", s, err)
+				t.Errorf("%v: error %v, want ErrSettingsDiffer", s, err)
 			case !strings.Contains(err.Error(), s.String()) || !strings.Contains(err.Error(), other.String()):
 				t.Errorf("error %q, want one that names %q and %q", err, s, other)
 			}
@@ -44,8 +44,8 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		agree(elsewhere, minute, nil)
 
 		conn := raw(t, url)
-		// leave closes a ledger, and waits until the server has noticed: so many declarations of what
-		// it declared are left then.
+		// leave closes a ledger, and waits until the server has noticed. Then left declarations
+		// of the same settings remain.
 		leave := func(l *ledger.Ledger, number int64, left int) {
 			t.Helper()
 			if err := l.Close(); err != nil {
@@ -55,13 +55,13 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 				`SELECT count(*) = %d FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = %d`, left, number))
 		}
 		leave(a, 1_000_000, 1)
-		agree(b, holding, nil) // nobody else is left: it may change
+		agree(b, holding, nil) // no other process is left, so it may change its settings
 		c := open(t, url, ledger.Options{})
 		agree(c, second, &holding)
 		agree(c, holding, nil)
 		agree(b, holding, nil)
 
-		// The connections of both are lost. Somebody with other settings comes first.
+		// Both lose their connections. A process with other settings comes first.
 		leave(c, 1_000_000+1<<31, 1)
 		execute(t, conn, `SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid::bigint = `+ //
@@ -74,20 +74,20 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 			return err
 		}
 		if err := poll(); !errors.Is(err, ledger.ErrSettingsDiffer) {
-			t.Errorf("a poll after the connection was lost: error %v, want that settings differ", err)
+			t.Errorf("a poll after the connection was lost: error %v, want ErrSettingsDiffer", err)
 		}
 		if _, err := b.Sequence(t.Context(), 0); err != nil {
 			t.Errorf("other calls: %v", err)
 		}
 		leave(d, 60_000_000, 1) // of the other schema
 		if err := poll(); err != nil {
-			t.Errorf("a poll when the other one has gone: %v", err)
+			t.Errorf("a poll after the other process has left: %v", err)
 		}
 		agree(open(t, url, ledger.Options{}), minute, &holding)
 	}
 }
 
-// A ledger of one process has nobody to agree with.
+// A ledger of one process accepts all settings.
 func TestSettingsOfAFile(t *testing.T) {
 	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
 	for _, bound := range []time.Duration{time.Second, time.Minute} {

@@ -17,46 +17,44 @@ import (
 )
 
 const (
-	// applicationID marks a SQLite file as a ledger; migration 1 sets it.
+	// applicationID marks a SQLite file as a ledger. Migration 1 sets it.
 	applicationID = 0x6661766c
 
-	// Parameters of a connection. FULL syncs the write-ahead log at each
-	// commit, which is what makes a commit durable. The timeout (ms) is for
-	// other programs that look into the file, such as a backup: this one does
-	// not get into its own way. A writer's transaction takes the write lock
-	// when it begins; its cache (KiB, negative by SQLite's convention) holds
-	// the inner pages of the indexes, into which rows fall at random.
+	// Parameters of a connection. FULL syncs the write-ahead log at each commit, which makes the
+	// commit durable. The timeout (ms) is for other programs that access the file, such as a
+	// backup. A writing transaction takes the write lock when it begins. The writer's cache
+	// (KiB, negative by SQLite's convention) holds the inner pages of the indexes, because new
+	// rows fall at random places.
 	writerParameters = `?_txlock=immediate&_dqs=0&_error_rc=1&_pragma=busy_timeout(5000)` +
 		`&_pragma=synchronous(FULL)&_pragma=cache_size(-65536)&_pragma=journal_size_limit(67108864)`
 	readerParameters = `?mode=rw&_dqs=0&_error_rc=1&_pragma=busy_timeout(5000)` +
 		`&_pragma=query_only(1)&_pragma=cache_size(-8192)`
 )
 
-// sqliteDatabase is a ledger in a SQLite file. A transaction that writes
-// excludes all others from its beginning, so nothing ever has to be retried.
+// sqliteDatabase is a ledger in a SQLite file. A writing transaction excludes all others from
+// its beginning, so none needs a retry.
 type sqliteDatabase struct {
 	file    string
 	id      Identity
 	lock    *flock.Flock
-	writer  *sql.DB // one connection: writers take turns
+	writer  *sql.DB // one connection: writers run one after another
 	readers *sql.DB
 	write   writeStatements
 	read    readStatements
 }
 
-// sqliteFile returns the absolute name of the file that a URL names after its
-// scheme.
+// sqliteFile returns the absolute path of the file in a URL, given the part after the scheme.
 func sqliteFile(name string) (string, error) {
 	switch {
 	case name == "":
-		return "", errors.New("no file named: want sqlite:<file>")
+		return "", errors.New("missing file name: want sqlite:<file>")
 	case strings.HasPrefix(name, "//") && !strings.HasPrefix(name, "///"):
 		return "", fmt.Errorf("sqlite:%s: want sqlite:<file>, without //", name)
 	}
 	return filepath.Abs(name)
 }
 
-// openSQLite locks and opens the file, creating it if need be.
+// openSQLite locks and opens the file. It creates a missing file.
 func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -81,7 +79,7 @@ func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
 	return &Ledger{name: file, id: d.id, db: d}, nil
 }
 
-// start opens the connections of a locked ledger and brings it up to date.
+// start opens the connections of a locked ledger and migrates it.
 func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
 	if err := createFile(d.file); err != nil {
 		return err
@@ -114,8 +112,8 @@ func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
 
 func (d *sqliteDatabase) close() error {
 	var errs []error
-	// The writer comes last of the connections: the last one moves what is in
-	// the write-ahead log to the database file.
+	// Close the writer last: SQLite moves the write-ahead log to the database file when its last
+	// connection closes.
 	for _, db := range []*sql.DB{d.readers, d.writer} {
 		if db != nil {
 			errs = append(errs, db.Close())
@@ -125,9 +123,9 @@ func (d *sqliteDatabase) close() error {
 	return errors.Join(errs...)
 }
 
-// connect makes a pool of up to n connections, which stay open.
+// connect returns a pool of up to n connections, which stay open.
 func connect(file, parameters string, n int) (*sql.DB, error) {
-	// Escaped, '?', '#' and '%' in the name are not taken for a URI's.
+	// Escape '?', '#' and '%', which have a meaning in a URI.
 	uri := url.URL{Scheme: "file", OmitHost: true, Path: file}
 	connector, err := sqlite.NewConnector(uri.String() + parameters)
 	if err != nil {
@@ -139,8 +137,8 @@ func connect(file, parameters string, n int) (*sql.DB, error) {
 	return db, nil
 }
 
-// checkApplication refuses a file that is no SQLite database or some other
-// program's, before anything is written to it.
+// checkApplication returns an error for a file that is not a SQLite database, or belongs to
+// another program. It runs before the first write to the file.
 func checkApplication(ctx context.Context, db *sql.DB) error {
 	var id, objects int
 	err := db.QueryRowContext(ctx, `SELECT application_id, (SELECT count(*) FROM sqlite_schema)
@@ -154,21 +152,20 @@ func checkApplication(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// useWriteAheadLog lets readers and the writer not wait for each other. The
-// file remembers it.
+// useWriteAheadLog turns on the write-ahead log, so that readers and the writer do not block
+// each other. The setting is stored in the file.
 func useWriteAheadLog(ctx context.Context, db *sql.DB) error {
 	var mode string
 	if err := db.QueryRowContext(ctx, `PRAGMA journal_mode = WAL`).Scan(&mode); err != nil {
 		return fmt.Errorf("use write-ahead log: %w", err)
 	}
 	if mode != "wal" {
-		return fmt.Errorf("use write-ahead log: not possible here, journal mode stays %q", mode)
+		return fmt.Errorf("use write-ahead log: not supported here, journal mode is still %q", mode)
 	}
 	return nil
 }
 
-// resolve follows symbolic links, so that a file has one lock whatever it is
-// opened as.
+// resolve follows symbolic links, so that a file has one lock under all its names.
 func resolve(file string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(file)
 	if _, missing := os.Lstat(file); errors.Is(missing, fs.ErrNotExist) {
@@ -188,10 +185,10 @@ func resolve(file string) (string, error) {
 	return resolved, nil
 }
 
-// createFile makes an empty file if there is none, readable by its user
-// alone: SQLite gives the files beside it the same mode. It fails where SQLite
-// would open a file read-only. The file has to be locked: closing it releases
-// the locks that SQLite may hold on it in this process.
+// createFile creates an empty file if there is none, which only its user can read. SQLite gives
+// the files beside it the same mode. createFile fails where SQLite would open a file read-only.
+// The file must be locked: closing it releases all locks that SQLite holds on it in this
+// process.
 func createFile(file string) error {
 	_, missing := os.Lstat(file)
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
@@ -207,7 +204,7 @@ func createFile(file string) error {
 	return nil
 }
 
-// makeDirectory makes missing directories, durably.
+// makeDirectory creates missing directories durably.
 func makeDirectory(directory string) error {
 	err := os.Mkdir(directory, 0o700)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +222,7 @@ func makeDirectory(directory string) error {
 	return syncDirectory(filepath.Dir(directory))
 }
 
-// syncDirectory makes durable that files were created in a directory.
+// syncDirectory makes the creation of files in a directory durable.
 func syncDirectory(directory string) error {
 	d, err := os.Open(directory)
 	if err != nil {

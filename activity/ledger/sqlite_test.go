@@ -37,8 +37,8 @@ func temporary(t *testing.T) string {
 	return filepath.Join(t.TempDir(), "ledger.db")
 }
 
-// TestQueryPlans pins that every statement seeks to its rows, and that none
-// reads an owner's or a page's rows to sort them.
+// TestQueryPlans checks that every statement seeks to its rows, and that none reads all rows of
+// an owner or page to sort them.
 func TestQueryPlans(t *testing.T) {
 	l := openFile(t, temporary(t), Options{})
 	const one = "PRIMARY KEY (hash=? AND owner=? AND kind=? AND target=?)"
@@ -53,7 +53,7 @@ func TestQueryPlans(t *testing.T) {
 		{changedSQL, []string{"pages USING INDEX pages_changed (changed>?)"}, 0},
 		{endedSQL, []string{"entries USING INDEX entries_until (until<?)"}, 0},
 		{listNewestSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
-		{listBeforeSQL, []string{ // the sorts are of what the halves' limits let through
+		{listBeforeSQL, []string{ // the sorts are of rows within the limits of both halves
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since=? AND target>?)",
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since<?)",
 		}, 2},
@@ -116,8 +116,8 @@ func queryPlan(t *testing.T, db *sql.DB, statement string) (steps []string) {
 	return steps
 }
 
-// TestConnections pins what makes commits durable, for connections that were
-// replaced, too.
+// TestConnections checks the settings that make commits durable, also of connections that
+// replace others.
 func TestConnections(t *testing.T) {
 	l := openFile(t, temporary(t), Options{})
 	for range 2 {
@@ -161,7 +161,7 @@ func checkRows(t *testing.T, l *Ledger, want int) {
 	}
 }
 
-// TestDiskFull fails part-way through a Record.
+// TestDiskFull fails in the middle of a Record.
 func TestDiskFull(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	limit := func(pages int) {
@@ -182,7 +182,7 @@ func TestDiskFull(t *testing.T) {
 	checkRows(t, l, 1000)
 }
 
-// TestCommitFails lets the database refuse a commit.
+// TestCommitFails has the database refuse a commit.
 func TestCommitFails(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	refuse := func(hook sqlite.CommitHookFn) {
@@ -210,7 +210,7 @@ func TestCommitFails(t *testing.T) {
 	checkRows(t, l, 10)
 }
 
-// TestCancelWhileWaiting ends the context of a Record whose turn does not come.
+// TestCancelWhileWaiting ends the context of a Record that waits for another one.
 func TestCancelWhileWaiting(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	turn, err := file(l).writer.Conn(t.Context())
@@ -233,8 +233,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 	checkRows(t, l, 0)
 }
 
-// TestCancelWhileLocked ends the context of a Record that waits for another
-// program's lock.
+// TestCancelWhileLocked ends the context of a Record that waits for another program's lock.
 func TestCancelWhileLocked(t *testing.T) {
 	file := temporary(t)
 	l := openFile(t, file, Options{Pages: 1})
@@ -267,8 +266,8 @@ func TestCancelWhileLocked(t *testing.T) {
 	checkRows(t, l, 1)
 }
 
-// TestCloseAmongRecords closes a ledger that others are using: what they were
-// told is what is there afterwards.
+// TestCloseAmongRecords closes a ledger that others use. The ledger must have exactly what they
+// were told.
 func TestCloseAmongRecords(t *testing.T) {
 	file := temporary(t)
 	l := openFile(t, file, Options{Pages: 1})
@@ -312,8 +311,9 @@ func TestCloseAmongRecords(t *testing.T) {
 	}
 }
 
-// TestReadsInOneTransaction has one connection for readers, which a transaction has to itself: what
-// reads pages, layouts and owners does so in one transaction, and so as of one moment.
+// TestReadsInOneTransaction has one connection for readers. Each read of pages, layouts and
+// owners must use one transaction, and so one snapshot. A second transaction would wait for the
+// connection forever.
 func TestReadsInOneTransaction(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	if _, err := l.Record(t.Context(), time.Time{}, numbered(3)); err != nil {
@@ -334,7 +334,8 @@ func TestReadsInOneTransaction(t *testing.T) {
 		},
 		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // for one that waits for another connection
+		// The timeout ends a read that waits for a second connection.
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if err := read(ctx); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

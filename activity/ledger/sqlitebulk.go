@@ -11,19 +11,20 @@ import (
 	"modernc.org/sqlite"
 )
 
-// bulkRows is how many rows one statement of a bulk insert takes: what a statement costs by itself is little then, and
-// what is done over when a row of it is there already is not much.
+// bulkRows is the number of rows of one statement of a bulk insert. It is high enough to make
+// the cost of a statement small, and low enough to make a failed one cheap to repeat.
 const bulkRows = 128
 
-// taken is the code of SQLite's error where a primary key is there already.
+// taken is the code of SQLite's error for a duplicate primary key.
 const taken = 1555
 
-// insertPlainSQL records n rows that are not there, that name nobody and do not end, as most do: each value less is time saved.
+// insertPlainSQL inserts n new rows that name nobody and have no end, as most rows do. Fewer
+// values save time.
 func insertPlainSQL(n int) string {
 	return `INSERT INTO entries (hash, owner, kind, target, since) VALUES ` + tuples(n, 5)
 }
 
-// insertWholeSQL records n rows that are not there.
+// insertWholeSQL inserts n new rows.
 func insertWholeSQL(n int) string {
 	return `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash) VALUES ` + tuples(n, 7)
 }
@@ -66,7 +67,7 @@ func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time)
 	return receipt, err
 }
 
-// settle writes what becomes of the rows that were there.
+// settle writes the new states of rows that already existed.
 func (t transaction) settle(ctx context.Context, p *plan) error {
 	rewrites, removals := p.rewrites()
 	if err := t.upsert(ctx, rewrites); err != nil {
@@ -75,14 +76,15 @@ func (t transaction) settle(ctx context.Context, p *plan) error {
 	return t.remove(ctx, removals)
 }
 
-// insertNew writes what is taken for new, and reports whether any of it turned out to be there: the plan knows of that then,
-// and nothing was done about it. Rows come in key order, so each falls beside the one before.
+// insertNew inserts the rows that count as new. It reports whether any of them already existed:
+// the plan then knows of those rows, and they are unchanged. Rows come in key order, so each is
+// a neighbour of the row before.
 func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err error) {
 	in, err := t.inserter(ctx)
 	if err != nil {
 		return false, err
 	}
-	doubt := false // where one row was there, the next ones often are
+	doubt := false // after an existing row, the next ones often exist, too
 	for some := range slices.Chunk(p.additions(), bulkRows) {
 		if err := ctx.Err(); err != nil {
 			return met, err
@@ -96,7 +98,7 @@ func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err erro
 				return met, err
 			}
 		}
-		// The statement did nothing. Which rows are there is found out, the others are written.
+		// The statement had no effect. Look up which rows exist, and write the others.
 		if err := t.lookup(ctx, p, some); err != nil {
 			return met, err
 		}
@@ -110,7 +112,7 @@ func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err erro
 	return met, nil
 }
 
-// inserter writes bulkRows rows at a time.
+// inserter inserts bulkRows rows at a time.
 type inserter struct {
 	plain, whole *sql.Stmt
 	args         []any
@@ -118,7 +120,8 @@ type inserter struct {
 
 func (t transaction) inserter(ctx context.Context) (*inserter, error) {
 	ctx = context.WithoutCancel(ctx)
-	plain, err := t.PrepareContext(ctx, insertPlainSQL(bulkRows)) // closed with the transaction
+	// The end of the transaction closes the statements.
+	plain, err := t.PrepareContext(ctx, insertPlainSQL(bulkRows))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +129,7 @@ func (t transaction) inserter(ctx context.Context) (*inserter, error) {
 	return &inserter{plain: plain, whole: whole, args: make([]any, 0, 7*bulkRows)}, err
 }
 
-// insert writes rows that are not there, all or none.
+// insert inserts new rows, all or none.
 func (in *inserter) insert(ctx context.Context, some []*entry) error {
 	stmt, whole := in.plain, slices.ContainsFunc(some, func(e *entry) bool { return e.targetHash != nil || !e.after.until.IsZero() })
 	if whole {
@@ -134,7 +137,8 @@ func (in *inserter) insert(ctx context.Context, some []*entry) error {
 	}
 	in.args = in.args[:0]
 	var last *entry
-	var hash, owner, kind, since any // a value that is the last row's too is not put in memory again
+	// Converting a value to any allocates, so values are only converted where they change.
+	var hash, owner, kind, since any
 	for _, e := range some {
 		if last == nil || last.hash != e.hash || last.owner != e.owner {
 			hash, owner = stored(e.hash), e.owner

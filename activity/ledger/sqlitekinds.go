@@ -11,8 +11,8 @@ func (d *sqliteDatabase) kinds(ctx context.Context) ([]Kind, error) {
 	return scanKinds(rows, err)
 }
 
-// declare holds the write lock from the beginning, so nobody records a row
-// meanwhile. It is read for rows on another connection, which can be interrupted.
+// declare holds the write lock from the beginning, so no other call records a row meanwhile. It
+// searches for rows on another connection, which can be interrupted.
 func (d *sqliteDatabase) declare(ctx context.Context, kinds []Kind) error {
 	return d.transact(ctx, func(t transaction) error {
 		detached := context.WithoutCancel(ctx)

@@ -93,7 +93,7 @@ func (d *sqliteDatabase) place(ctx context.Context, hash uint64) (p Place, err e
 	return p, err
 }
 
-// reading runs do in a transaction that reads.
+// reading runs do in a read-only transaction.
 func (d *sqliteDatabase) reading(ctx context.Context, do func(tx *sql.Tx) error) error {
 	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *sqliteDatabase) reading(ctx context.Context, do func(tx *sql.Tx) error)
 	return do(tx)
 }
 
-// held returns the state of a page, and the hashes whose rows it has.
+// held returns the state of a page, and the hashes of its rows.
 func (d *sqliteDatabase) held(ctx context.Context, tx *sql.Tx, page uint32) (s Standing, held []hashRange, err error) {
 	if page >= DedicatedPages {
 		if held, err = d.ownerOf(ctx, tx, page); err == nil && len(held) == 0 {
@@ -119,7 +119,7 @@ func (d *sqliteDatabase) held(ctx context.Context, tx *sql.Tx, page uint32) (s S
 	return s, held, err
 }
 
-// sharedHashes are the hashes whose rows a shared page has.
+// sharedHashes returns the hashes whose rows are in a shared page.
 func (d *sqliteDatabase) sharedHashes(ctx context.Context, tx *sql.Tx, page uint32) ([]hashRange, error) {
 	layouts, err := readLayouts(ctx, tx)
 	if err == nil {
@@ -137,7 +137,7 @@ func (d *sqliteDatabase) sharedHashes(ctx context.Context, tx *sql.Tx, page uint
 	return shared.without(hashes), err
 }
 
-// ownerOf is the hash of the user of a dedicated page; none: nobody is on it.
+// ownerOf returns the hash of the user of a dedicated page; none: the page has no user.
 func (d *sqliteDatabase) ownerOf(ctx context.Context, tx *sql.Tx, page uint32) (held []hashRange, err error) {
 	rows, err := tx.QueryContext(ctx, ownerSQL, page)
 	err = eachRow(rows, err, func(rows *sql.Rows) error {
@@ -149,7 +149,7 @@ func (d *sqliteDatabase) ownerOf(ctx context.Context, tx *sql.Tx, page uint32) (
 	return held, err
 }
 
-// ownersOf returns the users of a range of hashes who have dedicated pages, in order of hash.
+// ownersOf returns the users in a range of hashes that have a dedicated page, in order of hash.
 func (d *sqliteDatabase) ownersOf(ctx context.Context, tx *sql.Tx, r hashRange) ([]Owner, error) {
 	rows, err := tx.StmtContext(ctx, d.read.owners).QueryContext(ctx, stored(r.least), stored(r.greatest))
 	return scanOwners(rows, err)
@@ -195,7 +195,7 @@ func (d *sqliteDatabase) move(ctx context.Context, m move) (receipt Receipt, err
 	return receipt, err
 }
 
-// moveState reads what a move has to know.
+// moveState reads the state that a move depends on.
 func (t transaction) moveState(ctx context.Context, id Identity, m move) (s moveState, err error) {
 	p := &plan{id: id, entries: []*entry{{key: key{hash: m.hash}}}}
 	if s.standing, err = t.place(ctx, p); err != nil {
@@ -206,8 +206,8 @@ func (t transaction) moveState(ctx context.Context, id Identity, m move) (s move
 	return s, err
 }
 
-// place reads the layouts and the dedicated pages of the plan's users, and returns the state of the
-// users' pages.
+// place reads the layouts and the dedicated pages of the plan's users. It returns the states of
+// the users' pages.
 func (t transaction) place(ctx context.Context, p *plan) (map[uint32]Standing, error) {
 	var err error
 	if p.layouts, err = readLayouts(context.WithoutCancel(ctx), t); err != nil {
@@ -255,15 +255,15 @@ func (t transaction) raise(ctx context.Context, raised []raisedPage) error {
 	}, t.exec(ctx, t.statements.raise))
 }
 
-// count returns the count of this transaction.
+// count returns the number of this transaction.
 func (t transaction) count(ctx context.Context) (count int64, err error) {
 	ctx = context.WithoutCancel(ctx)
 	err = t.StmtContext(ctx, t.statements.progress).QueryRowContext(ctx).Scan(&count)
 	return count, err
 }
 
-// changed counts transactions: they commit in the order of their counts, and
-// Next, which is read first, is that of the first one not seen.
+// changed uses the numbers of transactions, which commit in the order of their numbers. It reads
+// Next first: the number of the first transaction that the snapshot cannot see.
 func (d *sqliteDatabase) changed(
 	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
 ) (p Progress, err error) {

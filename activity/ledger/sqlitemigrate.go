@@ -11,10 +11,9 @@ import (
 //go:embed migrations/sqlite/*.sql
 var sqliteMigrations embed.FS
 
-// migrate brings the schema up to date: the files of migrations, in order of
-// name, are versions 1, 2, ... Each is applied in a transaction together with
-// the version, so that a process killed on the way leaves a database that the
-// next one goes on with.
+// migrate brings the schema up to date. The files of migrations, in order of name, are versions
+// 1, 2, ... A transaction applies one file and stores its version. So after a crash, the next
+// process continues with the next version.
 func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 	files, err := fs.Glob(migrations, "*.sql") // sorted
 	if err != nil {
@@ -25,7 +24,7 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	if version > len(files) {
-		return fmt.Errorf("%w: its schema is version %d, the latest known here is %d", ErrTooNew, version, len(files))
+		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
 	}
 	for i, file := range files[version:] {
 		script, err := fs.ReadFile(migrations, file)
@@ -36,7 +35,7 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 			if _, err := tx.ExecContext(ctx, string(script)); err != nil {
 				return err
 			}
-			// A pragma takes no placeholders. This one is transactional.
+			// A pragma takes no placeholders. This pragma is transactional.
 			_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, version+i+1))
 			return err
 		}); err != nil {
@@ -46,8 +45,8 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 	return nil
 }
 
-// identifySQLite reads the identity of the ledger, and writes what identify
-// says.
+// identifySQLite reads the identity of the ledger, and writes the part of meta that identify
+// returns.
 func identifySQLite(ctx context.Context, db *sql.DB, o Options) (id Identity, err error) {
 	err = inTransaction(ctx, db, func(tx *sql.Tx) error {
 		meta, err := readMeta(ctx, tx)
@@ -94,13 +93,13 @@ func readMeta(ctx context.Context, tx *sql.Tx) (map[string]string, error) {
 	return meta, err
 }
 
-// inTransaction runs do in a transaction and commits it if do succeeds.
+// inTransaction runs do in a transaction, and commits if do succeeds.
 func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after a commit it does nothing
+	defer tx.Rollback() // a no-op after a commit
 	if err := do(tx); err != nil {
 		return err
 	}

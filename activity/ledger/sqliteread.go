@@ -21,7 +21,7 @@ func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) (rows []Row,
 	return rows, s, err
 }
 
-// keys reads all targets of an owner and kind as one value: what a row costs is little then.
+// keys reads all targets of an owner and kind as one value, to save the cost of a row.
 func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
 	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
 		if err := d.checkLarge(ctx, tx, held); err != nil {
@@ -37,7 +37,7 @@ func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s S
 	return rows, s, err
 }
 
-// tooBig is the code of SQLite's error where a value would be of more than a billion bytes.
+// tooBig is the code of SQLite's error for a value of more than a billion bytes.
 const tooBig = 18
 
 // eachRow reads rows one by one, in one transaction.
@@ -62,7 +62,7 @@ func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(row
 	})
 }
 
-// checkLarge returns ErrLargePage if ranges of hashes have more than LargePage rows.
+// checkLarge returns ErrLargePage if the ranges of hashes have more than LargePage rows.
 func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hashRange) error {
 	count := tx.StmtContext(ctx, d.read.countRange)
 	most := LargePage + 1
@@ -78,7 +78,7 @@ func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hash
 	return nil
 }
 
-// inPage runs do in a transaction that reads, with the ranges of hashes that a page has, and returns
+// inPage runs do in a read-only transaction, with the ranges of hashes of a page, and returns
 // the state of the page.
 func (d *sqliteDatabase) inPage(
 	ctx context.Context, page uint32, do func(tx *sql.Tx, held []hashRange) error,
@@ -132,8 +132,8 @@ func (d *sqliteDatabase) readStanding(ctx context.Context, tx *sql.Tx, page uint
 
 func sqliteCursor(next int64) Cursor { return Cursor(strconv.FormatInt(next, 10)) }
 
-// count is the count to go on with, where next is that of the next transaction: from the beginning, if
-// the ledger was set back.
+// count returns the number of the transaction to continue from. next is the number of the next
+// transaction. If the ledger was set back, count returns 0, the beginning.
 func (c Cursor) count(next int64) int64 {
 	first, err := strconv.ParseInt(string(c), 10, 64)
 	if err != nil || first > next {
@@ -219,8 +219,7 @@ func (d *sqliteDatabase) ping(ctx context.Context) error {
 	return d.read.pages.QueryRowContext(ctx).Scan(&pages)
 }
 
-// eachRow calls do for each of the rows that a query returned with err, and
-// closes them.
+// eachRow calls do for each row of a query, and closes the rows. err is the error of the query.
 func eachRow(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
 	if err != nil {
 		return err
@@ -259,7 +258,7 @@ func scanGroups(found *sql.Rows, err error) (rows []Row, _ error) {
 		for target := range strings.SplitSeq(targets, targetsEnd) {
 			rows = append(rows, Row{Hash: unstored(hash), Owner: owner, Kind: kind, Target: target})
 		}
-		// They come in this order from the table, but need not.
+		// The table returns them in this order, but does not guarantee it.
 		order := func(a, b Row) int { return cmp.Compare(a.Target, b.Target) }
 		if group := rows[first:]; !slices.IsSortedFunc(group, order) {
 			slices.SortFunc(group, order)

@@ -47,17 +47,16 @@ func (d *sqliteDatabase) setCheckpoint(ctx context.Context, id, value string) er
 	})
 }
 
-// transaction is a writing transaction. Its methods look at ctx between
-// statements; the statements themselves, and the commit, run to their end:
-// they are short, and an interrupted one costs its connection.
+// transaction is a writing transaction. Its methods check ctx between statements. Each statement
+// and the commit run to their end: they are short, and SQLite closes the connection of an
+// interrupted one.
 type transaction struct {
 	*sql.Tx
 	statements *writeStatements
 }
 
-// transact runs do in a writing transaction, once it is this caller's turn,
-// and commits it. If ctx ends before the commit, or do fails, nothing was
-// done.
+// transact waits for the write lock, runs do in a writing transaction, and commits. If do fails,
+// or ctx ends before the commit, the transaction has no effect.
 func (d *sqliteDatabase) transact(ctx context.Context, do func(transaction) error) error {
 	tx, end, err := d.begin(ctx)
 	if err != nil {
@@ -76,9 +75,8 @@ func (d *sqliteDatabase) transact(ctx context.Context, do func(transaction) erro
 	return nil
 }
 
-// begin waits for the writer's connection and for locks, until ctx ends. From
-// then on the end of ctx does not end the transaction; end does, by rolling
-// back what is not committed.
+// begin waits for the writer's connection and for locks, until ctx ends. Afterwards the end of
+// ctx does not end the transaction. The function end rolls back what is not committed.
 func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err error) {
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -89,7 +87,7 @@ func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err
 		return nil, nil, interrupted(ctx, err)
 	}
 	end = func() {
-		tx.Rollback() // does nothing after a commit
+		tx.Rollback() // a no-op after a commit
 		cancel()
 	}
 	stop()
@@ -100,7 +98,7 @@ func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err
 	return tx, end, nil
 }
 
-// lookup tells the plan which of some of its rows exist.
+// lookup tells the plan which of the entries in some exist.
 func (t transaction) lookup(ctx context.Context, p *plan, some []*entry) error {
 	var r scanned
 	into := r.all()
@@ -113,8 +111,8 @@ func (t transaction) lookup(ctx context.Context, p *plan, some []*entry) error {
 	})
 }
 
-// tally counts the rows that a plan limits. The greatest bound does for all: those
-// counted further are none the worse for it.
+// tally counts the rows that a plan limits. It uses the highest bound for all of them: counting
+// the others further does no harm.
 func (t transaction) tally(ctx context.Context, tallies []*tally, now time.Time) error {
 	if len(tallies) == 0 {
 		return nil
@@ -137,7 +135,7 @@ func (t transaction) tally(ctx context.Context, tallies []*tally, now time.Time)
 	})
 }
 
-// write carries out the plan's net effect on the rows.
+// write applies the plan's net effect to the rows.
 func (t transaction) write(ctx context.Context, p *plan) error {
 	upserts, removals := p.writes()
 	if err := t.upsert(ctx, upserts); err != nil {
@@ -146,7 +144,7 @@ func (t transaction) write(ctx context.Context, p *plan) error {
 	return t.remove(ctx, removals)
 }
 
-// upsert writes entries, over what there is of them.
+// upsert writes entries, and replaces those that exist.
 func (t transaction) upsert(ctx context.Context, entries []*entry) error {
 	return inBatches(ctx, entries, func(e *entry) []any {
 		return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until), e.targetHash)
@@ -157,7 +155,7 @@ func (t transaction) remove(ctx context.Context, entries []*entry) error {
 	return inBatches(ctx, entries, (*entry).args, t.exec(ctx, t.statements.remove))
 }
 
-// exec returns what runs the statement for a batch.
+// exec returns a function that runs the statement for a batch.
 func (t transaction) exec(ctx context.Context, b batched) func(n int, args []any) error {
 	ctx = context.WithoutCancel(ctx)
 	return func(n int, args []any) error {
@@ -166,8 +164,7 @@ func (t transaction) exec(ctx context.Context, b batched) func(n int, args []any
 	}
 }
 
-// query runs a statement for batches of items and calls each for every row
-// that it returns.
+// query runs a statement for batches of items and calls each for every row of the results.
 func query[T any](
 	ctx context.Context, t transaction, b batched, items []T, args func(T) []any, each func(*sql.Rows) error,
 ) error {

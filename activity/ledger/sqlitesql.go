@@ -9,15 +9,16 @@ import (
 
 // All SQL of a running SQLite ledger is in this file.
 
-// batchSizes are how many items one prepared statement takes. Twenty thousand
-// single-row statements take twice as long as some hundred long ones.
+// batchSizes are the numbers of items that one prepared statement takes. Single-row statements
+// take twice as long as statements of this length.
 func batchSizes() [3]int { return [...]int{64, 8, 1} }
 
 const (
 	snapshotSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash BETWEEN ? AND ? ORDER BY hash, owner, kind, target`
 
-	// keysSQL has all targets of an owner and kind in one value. No target has a control character.
+	// keysSQL returns all targets of an owner and kind in one value. No target contains a
+	// control character.
 	keysSQL = `SELECT hash, owner, kind, group_concat(target, char(31)) FROM entries
 		WHERE hash BETWEEN ? AND ? GROUP BY hash, owner, kind ORDER BY hash, owner, kind`
 	targetsEnd = "\x1f"
@@ -34,8 +35,9 @@ const (
 	addLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES (?, ?)`
 	removeLayoutsSQL = `DELETE FROM layouts`
 
-	// seedSQL gives the n-th pages, from ?4 to ?5, of a layout whose first page is ?2 the sequences of
-	// the pages that they come from: those of a layout whose first page is ?1, ?3 from each.
+	// seedSQL seeds the n-th pages, from ?4 to ?5, of a layout whose first page is ?2. Each gets
+	// the sequence of its ancestor in the layout whose first page is ?1. Each ancestor has ?3
+	// such pages.
 	seedSQL = `INSERT INTO pages (page, sequence, changed)
 		WITH RECURSIVE wanted (n) AS (SELECT ?4 UNION ALL SELECT n + 1 FROM wanted WHERE n < ?5)
 		SELECT ?2 + n, p.sequence, (SELECT coalesce(max(changed), 0) + 1 FROM pages)
@@ -51,10 +53,10 @@ const (
 		WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND (until IS NULL OR until > ?4)
 		ORDER BY since DESC, target LIMIT ?5`
 
-	// What is left of the position's own microsecond, then what is older:
-	// each half is one seek, where a single condition over both columns
-	// would read all rows of that microsecond (an import may have made
-	// millions). At most twice the limit is sorted.
+	// The first half reads the rest of the position's own microsecond, the second half older
+	// rows. Each half is one seek. A single condition over both columns would read all rows of
+	// that microsecond, and an import may have created millions. The query sorts at most twice
+	// the limit.
 	listBeforeSQL = `SELECT target, since, until FROM (
 			SELECT target, since, until FROM entries
 			WHERE hash = ?1 AND owner = ?2 AND kind = ?3 AND since = ?6 AND target > ?7
@@ -80,7 +82,7 @@ const (
 	allSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE (hash, owner, kind, target) > (?, ?, ?, ?) ORDER BY hash, owner, kind, target LIMIT ?`
 
-	// countRangeSQL counts rows of a range of hashes, no further than it is asked to.
+	// countRangeSQL counts rows in a range of hashes, up to a limit.
 	countRangeSQL = `SELECT count(*) FROM (SELECT 1 FROM entries WHERE hash BETWEEN ? AND ? LIMIT ?)`
 
 	namingSQL = `SELECT hash, owner, kind, target, since, until FROM entries
@@ -122,8 +124,7 @@ func lookupSQL(n int) string {
 		WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
 }
 
-// tallySQL counts the rows of n owners and kinds that have not ended, none
-// further than it is asked to.
+// tallySQL counts the rows of n owners and kinds that have not ended, each up to a limit.
 func tallySQL(n int) string {
 	return `WITH wanted (number, hash, owner, kind) AS (VALUES ` + tuples(n, 4) + `)
 		SELECT number, (SELECT count(*) FROM (SELECT 1 FROM entries e
@@ -133,7 +134,7 @@ func tallySQL(n int) string {
 		FROM wanted`
 }
 
-// insertSQL records n rows; one that exists gets the new times.
+// insertSQL records n rows. A row that exists gets the new times.
 func insertSQL(n int) string {
 	return `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash) VALUES ` + tuples(n, 7) +
 		` ON CONFLICT (hash, owner, kind, target)
@@ -155,7 +156,7 @@ func ownedPagesSQL(n int) string {
 	return `SELECT hash, page FROM owners WHERE hash IN ` + tuples(1, n)
 }
 
-// raiseSQL sets the states of n pages.
+// raiseSQL stores the states of n pages.
 func raiseSQL(n int) string {
 	return `INSERT INTO pages (page, sequence, left_at, changed) VALUES ` + tuples(n, 4) +
 		` ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`
@@ -167,7 +168,7 @@ func tuples(n, width int) string {
 	return strings.TrimSuffix(strings.Repeat(tuple+",", n), ",")
 }
 
-// batched is one statement prepared for each of the batch sizes.
+// batched is one statement, prepared for each of the batch sizes.
 type batched map[int]*sql.Stmt
 
 // writeStatements are prepared on the writer's connection.
@@ -185,8 +186,7 @@ type readStatements struct {
 	lookup                                                                                        batched
 }
 
-// prepare fills in d.write and d.read. Closing the databases closes the
-// statements.
+// prepare sets d.write and d.read. Closing the databases closes the statements.
 func (d *sqliteDatabase) prepare(ctx context.Context) error {
 	w, r := &d.write, &d.read
 	for _, s := range []struct {
@@ -254,8 +254,8 @@ func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
 	return nil
 }
 
-// inBatches cuts items into runs of the batch sizes and calls do with the
-// arguments of each, until ctx ends or do fails.
+// inBatches splits items into batches and calls do with the arguments of each, until ctx ends or
+// do fails.
 func inBatches[T any](ctx context.Context, items []T, args func(T) []any, do func(n int, args []any) error) error {
 	for _, size := range batchSizes() {
 		for len(items) >= size {

@@ -118,7 +118,7 @@ func TestPostgresRights(t *testing.T) {
 	if _, err := ledger.Inspect(t.Context(), url); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("who may make it: %v", err)
 	}
-	if _, err := ledger.Inspect(t.Context(), asReader); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "reader may not make") {
+	if _, err := ledger.Inspect(t.Context(), asReader); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "reader may not create") {
 		t.Errorf("who may not make it: %v", err)
 	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})

@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// changes returns what Changed reports.
+// changes returns the pages that Changed reports, with their sequences.
 func changes(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64, ledger.Progress) {
 	t.Helper()
 	sequences := map[uint32]uint64{}
@@ -23,7 +23,7 @@ func changes(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64
 	return sequences, progress
 }
 
-// standings returns what Changed reports, with Left.
+// standings returns the pages that Changed reports, with their states.
 func standings(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ledger.Standing, ledger.Progress) {
 	t.Helper()
 	pages := map[uint32]ledger.Standing{}
@@ -37,8 +37,7 @@ func standings(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ledg
 	return pages, progress
 }
 
-// changed reports more pages than are read in one go, and lets the ledger be used
-// meanwhile, for reading and for writing.
+// changed reports more pages than one read returns, while other calls read and write the ledger.
 func (s suite) changed(t *testing.T) {
 	const pages = 10_000
 	l := s.make(t, 16384)
@@ -77,11 +76,11 @@ func (s suite) changed(t *testing.T) {
 	calls := 0
 	_, err = l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { calls++; return stop })
 	if !errors.Is(err, stop) || calls != 1 {
-		t.Errorf("error %v after %d calls, want the one given at the first", err, calls)
+		t.Errorf("error %v after %d calls, want that of each after 1", err, calls)
 	}
 }
 
-// changedSince goes on from one call to the next.
+// changedSince continues from one call to the next.
 func (s suite) changedSince(t *testing.T) {
 	l := s.make(t, 16)
 	poll := func(since ledger.Cursor, want map[uint32]uint64) ledger.Cursor {
@@ -104,12 +103,11 @@ func (s suite) changedSince(t *testing.T) {
 	record(t, l, add(block(4, "c")))
 	second := poll(first, map[uint32]uint64{4: 3})
 	poll(second, map[uint32]uint64{})
-	poll(next, map[uint32]uint64{3: 1, 4: 3}) // from before
+	poll(next, map[uint32]uint64{3: 1, 4: 3}) // from an earlier point
 	poll("", map[uint32]uint64{3: 1, 4: 3})
 }
 
-// changedSetBack goes on from a point that the ledger has not come to, as one
-// that was set back.
+// changedSetBack continues from points that the ledger has not reached, as after a restore.
 func (s suite) changedSetBack(t *testing.T) {
 	l := s.make(t, 16)
 	record(t, l, add(block(3, "a")))
@@ -120,8 +118,7 @@ func (s suite) changedSetBack(t *testing.T) {
 	}
 }
 
-// changedAhead compares the clocks, which are the same here, while each takes
-// its time.
+// changedAhead compares the two clocks, which are the same here, while each takes its time.
 func (s suite) changedAhead(t *testing.T) {
 	l := s.make(t, 16)
 	record(t, l, add(block(3, "a")), add(block(4, "a")))
@@ -140,43 +137,41 @@ func (s suite) changedAhead(t *testing.T) {
 	})
 	ahead := progress.Clock.Sub(progress.At)
 	if off := ahead.Abs(); err != nil || off > answer+time.Millisecond || off > 0 && !l.Shared() {
-		t.Errorf("the clock is %v ahead by an answer that took %v, error %v", ahead, answer, err)
+		t.Errorf("the clock is %v ahead, want at most the %v of the first answer, error %v", ahead, answer, err)
 	}
 	if at := progress.At.Sub(began); at < 0 || at > answer {
-		t.Errorf("the clock was read %v after the call began, whose first answer took %v", at, answer)
+		t.Errorf("the clock was read %v after the call began, want at most the %v of the first answer", at, answer)
 	}
 }
 
-// truth is what writers know to be committed.
+// truth is the highest committed sequence of each page, as writers know it.
 type truth struct {
 	mu        sync.Mutex
 	sequences map[uint32]uint64
 }
 
-func (t *truth) note(receipt ledger.Receipt) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (committed *truth) note(receipt ledger.Receipt) {
+	committed.mu.Lock()
+	defer committed.mu.Unlock()
 	for _, p := range receipt.Pages {
 		if p.Sequence > 0 {
-			t.sequences[p.Page] = max(t.sequences[p.Page], p.Sequence)
+			committed.sequences[p.Page] = max(committed.sequences[p.Page], p.Sequence)
 		}
 	}
 }
 
-func (t *truth) now() map[uint32]uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.sequences)
+func (committed *truth) now() map[uint32]uint64 {
+	committed.mu.Lock()
+	defer committed.mu.Unlock()
+	return maps.Clone(committed.sequences)
 }
 
-// concurrentChanged polls with Changed alone, while others record: what was
-// committed before a poll began is known after it.
-func (s suite) concurrentChanged(t *testing.T) {
+// write records changes and moves users from several goroutines. It closes written when all of them
+// have ended.
+func (committed *truth) write(t *testing.T, handles []*ledger.Ledger) (written chan struct{}) {
+	t.Helper()
 	const writers, calls = 6, 80
-	handles := s.handles(t, 16)
-	var committed = truth{sequences: map[uint32]uint64{}}
 	var wg sync.WaitGroup
-	written := make(chan struct{})
 	for g := range writers {
 		random := rand.New(rand.NewPCG(7, uint64(g)))
 		l := handles[g%len(handles)]
@@ -206,7 +201,17 @@ func (s suite) concurrentChanged(t *testing.T) {
 			}
 		})
 	}
+	written = make(chan struct{})
 	go func() { wg.Wait(); close(written) }()
+	return written
+}
+
+// concurrentChanged only polls with Changed, while others record. Each poll must report
+// everything that was committed before it began.
+func (s suite) concurrentChanged(t *testing.T) {
+	handles := s.handles(t, 16)
+	committed := truth{sequences: map[uint32]uint64{}}
+	written := committed.write(t, handles)
 	defer func() { <-written }()
 
 	l := handles[len(handles)-1]
@@ -229,7 +234,7 @@ func (s suite) concurrentChanged(t *testing.T) {
 		next = progress.Next
 		for page, sequence := range before {
 			if known[page] < sequence {
-				t.Fatalf("page %d known at %d, was committed at %d before", page, known[page], sequence)
+				t.Fatalf("page %d known at %d, want at least %d, which was committed before the poll", page, known[page], sequence)
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// randomChanges are up to four changes of up to three rows, out of 96 rows on
-// 16 pages or fewer.
+// randomChanges returns up to four changes of up to three rows, out of 96 rows on at most 16
+// pages.
 func randomChanges(intn func(n int) int) []ledger.Change {
 	changes := make([]ledger.Change, 1+intn(4))
 	for i := range changes {
@@ -39,11 +39,11 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 	return changes
 }
 
-// hashOf is the hash of a user who is a target: 0 for "a".
+// hashOf returns the hash of a user that is a target: 0 for "a".
 func hashOf(target string) uint64 { return uint64(target[0]-'a') * math.MaxUint64 }
 
-// handles makes a new ledger and opens it as several processes do, where they
-// may.
+// handles creates a ledger, and opens it several times, like several processes, if it may be
+// shared.
 func (s suite) handles(t *testing.T, pages uint32) []*ledger.Ledger {
 	t.Helper()
 	url := s.fresh(t)
@@ -54,9 +54,8 @@ func (s suite) handles(t *testing.T, pages uint32) []*ledger.Ledger {
 	return handles
 }
 
-// concurrentRecords lets several goroutines record at once. Their receipts,
-// put in order by the sequences, have to tell one story that leads to what the
-// ledger then holds.
+// concurrentRecords records from several goroutines at once. Their receipts, in order of the
+// sequences, must be consistent, and must lead to the rows that the ledger then has.
 func (s suite) concurrentRecords(t *testing.T) {
 	const goroutines, calls = 8, 60
 	handles := s.handles(t, 4)
@@ -91,8 +90,8 @@ func (s suite) concurrentRecords(t *testing.T) {
 	}
 }
 
-// tell follows the changes of a page in order of their sequences, and returns
-// the keys that they leave.
+// tell applies the changes of a page in order of their sequences, and returns the remaining
+// keys.
 func tell(t *testing.T, story []ledger.PageChange) map[key]bool {
 	t.Helper()
 	slices.SortFunc(story, func(a, b ledger.PageChange) int { return cmp.Compare(a.Sequence, b.Sequence) })
@@ -103,13 +102,13 @@ func tell(t *testing.T, story []ledger.PageChange) map[key]bool {
 		}
 		for _, r := range p.Removed {
 			if !keys[keyOf(r)] {
-				t.Errorf("page %d at %d: removed %v, which was not there", p.Page, p.Sequence, r)
+				t.Errorf("page %d at %d: removed %v, which did not exist", p.Page, p.Sequence, r)
 			}
 			delete(keys, keyOf(r))
 		}
 		for _, r := range p.Added {
 			if keys[keyOf(r)] {
-				t.Errorf("page %d at %d: added %v, which was there", p.Page, p.Sequence, r)
+				t.Errorf("page %d at %d: added %v, which existed", p.Page, p.Sequence, r)
 			}
 			keys[keyOf(r)] = true
 		}
@@ -128,19 +127,19 @@ func checkPageKeys(t *testing.T, l *ledger.Ledger, page uint32, keys map[key]boo
 	}
 	for _, r := range rows {
 		if !keys[keyOf(r)] {
-			t.Errorf("page %d holds %v", page, r)
+			t.Errorf("page %d holds unexpected %v", page, r)
 		}
 	}
 }
 
-// shot is what a snapshot returned.
+// shot is the result of a snapshot.
 type shot struct {
 	rows     []ledger.Row
 	page     uint32
 	sequence uint64
 }
 
-// shoot takes snapshots of pages until stop is closed, and one more of each that is in use.
+// shoot takes snapshots of pages until stop is closed, and one more of each page in use.
 func shoot(t *testing.T, l *ledger.Ledger, pages []uint32, stop <-chan struct{}) (shots []shot) {
 	for more := true; more; {
 		select {
@@ -162,14 +161,14 @@ func shoot(t *testing.T, l *ledger.Ledger, pages []uint32, stop <-chan struct{})
 	return shots
 }
 
-// history is what shared pages were at each of their sequences.
+// history is the rows of shared pages at each of their sequences.
 type history map[uint32]map[uint64][]ledger.Row
 
 func (h history) note(m *model) {
 	for _, pages := range []uint32{m.layouts.Current, m.layouts.Building} {
 		for n := range pages {
 			page := m.firstPage(pages) + n
-			if h[page] == nil { // of a new layout: for a moment it has no sequence yet
+			if h[page] == nil { // a page of a new layout has no sequence for a moment
 				h[page] = map[uint64][]ledger.Row{0: m.sharedRows(pages, page)}
 			}
 			if sequence := m.standing[page].Sequence; h[page][sequence] == nil {
@@ -179,8 +178,8 @@ func (h history) note(m *model) {
 	}
 }
 
-// concurrentSnapshots takes snapshots while one goroutine writes and changes the number of pages: each
-// has to be the page as it was at the sequence that it names.
+// concurrentSnapshots takes snapshots while one goroutine writes and grows the number of pages.
+// Each snapshot must be the page as it was at the snapshot's sequence.
 func (s suite) concurrentSnapshots(t *testing.T) {
 	const readers, records = 3, 150
 	l := s.make(t, 1)
@@ -205,7 +204,8 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 		move := []func(tester, *ledger.Ledger, *model, uint64){dedicated, released}[random.IntN(2)]
 		move(t, l, m, block(random.IntN(16), "").Hash)
 		h.note(m)
-		if step := i/25 - 1; i%25 == 0 && step >= 0 && step < 5 { // in the end 4 pages are current, 2 leave
+		// In the end 4 pages are current, and 2 are leaving.
+		if step := i/25 - 1; i%25 == 0 && step >= 0 && step < 5 {
 			grow(t, l, m, step, 2)
 			h.note(m)
 		}
@@ -213,7 +213,7 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 	finish()
 	for _, s := range slices.Concat(shots[:]...) {
 		if rows, was := h[s.page][s.sequence]; !was || !slices.Equal(s.rows, rows) {
-			t.Fatalf("snapshot of page %d at sequence %d holds %v", s.page, s.sequence, s.rows)
+			t.Fatalf("snapshot of page %d at sequence %d holds %v, which it never did", s.page, s.sequence, s.rows)
 		}
 	}
 	for _, shots := range shots {
@@ -227,13 +227,12 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 			}
 		}
 		if len(last) != 5 {
-			t.Errorf("snapshots are of pages %v, want of all", last)
+			t.Errorf("snapshots of pages %v, want all 5", last)
 		}
 	}
 }
 
-// retime gives all rows one time, so that a row's time is no other at one and
-// the same sequence.
+// retime gives all rows the same times, so that no row has two times at one sequence.
 func retime(changes []ledger.Change) {
 	for _, c := range changes {
 		for i := range c.Rows {
@@ -242,7 +241,7 @@ func retime(changes []ledger.Change) {
 	}
 }
 
-// random does all kinds of things to a ledger and to a model.
+// random applies random operations to a ledger and to a model.
 func (s suite) random(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		url := s.fresh(t)
@@ -266,14 +265,7 @@ func (s suite) random(t *testing.T) {
 					recordAt(rt, l, m, now, removeEnded(rows...))
 				}
 			},
-			"list": func(rt *rapid.T) {
-				owner := block(intn(16), "")
-				q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4), Now: at(int64(intn(6) - 1))}
-				if intn(2) == 0 {
-					q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
-				}
-				listed(rt, l, m, q)
-			},
+			"list": func(rt *rapid.T) { randomList(rt, l, m, intn) },
 			"record prepared": func(rt *rapid.T) {
 				prepared(rt, l, m, at(int64(intn(6)-1)), randomChanges(intn)...)
 			},
@@ -287,19 +279,10 @@ func (s suite) random(t *testing.T) {
 			"count": func(rt *rapid.T) {
 				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))
 			},
-			"look up": func(rt *rapid.T) {
-				owner := block(intn(16), "")
-				owned(rt, l, m, owner, ledger.Item{Kind: "block", Target: string(rune('a' + intn(3)))}, 1+intn(4))
-				named(rt, l, m, string(rune('a'+intn(3))), 1+intn(20))
-				q := ledger.LookupQuery{Hash: owner.Hash, Owner: owner.Owner, Now: at(int64(intn(6) - 1))}
-				for range intn(5) {
-					q.Items = append(q.Items, ledger.Item{Kind: []string{"block", "mute"}[intn(2)], Target: string(rune('a' + intn(3)))})
-				}
-				lookedUp(rt, l, m, q)
-			},
+			"look up": func(rt *rapid.T) { randomLookups(rt, l, m, intn) },
 			"reopen": func(rt *rapid.T) {
 				if intn(8) > 0 {
-					rt.Skip("seldom: it is slow")
+					rt.Skip("slow, so run it seldom")
 				}
 				if err := l.Close(); err != nil {
 					rt.Fatal(err)
@@ -312,4 +295,26 @@ func (s suite) random(t *testing.T) {
 		})
 		m.check(rt, l)
 	})
+}
+
+func randomList(t tester, l *ledger.Ledger, m *model, intn func(n int) int) {
+	t.Helper()
+	owner := block(intn(16), "")
+	q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4), Now: at(int64(intn(6) - 1))}
+	if intn(2) == 0 {
+		q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
+	}
+	listed(t, l, m, q)
+}
+
+func randomLookups(t tester, l *ledger.Ledger, m *model, intn func(n int) int) {
+	t.Helper()
+	owner := block(intn(16), "")
+	owned(t, l, m, owner, ledger.Item{Kind: "block", Target: string(rune('a' + intn(3)))}, 1+intn(4))
+	named(t, l, m, string(rune('a'+intn(3))), 1+intn(20))
+	q := ledger.LookupQuery{Hash: owner.Hash, Owner: owner.Owner, Now: at(int64(intn(6) - 1))}
+	for range intn(5) {
+		q.Items = append(q.Items, ledger.Item{Kind: []string{"block", "mute"}[intn(2)], Target: string(rune('a' + intn(3)))})
+	}
+	lookedUp(t, l, m, q)
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// concurrentLayouts has layouts begin, switch and leave while others record rows of 32 users, and give
-// and take dedicated pages. What was acknowledged is there in the end, each row on the page of its
-// user; every receipt names the pages of the layouts that its transaction found; and each of them
-// raised its pages of both layouts once.
+// concurrentLayouts begins, switches and leaves layouts while others record rows of 32 users,
+// and dedicate and release pages. It checks that each acknowledged row is on the page of its
+// user in the end. It checks that each receipt names pages of the layouts that its transaction
+// read, and that each transaction raised its pages of both layouts exactly once.
 func (s suite) concurrentLayouts(t *testing.T) {
 	const writers, calls, users = 4, 60, 32
 	handles := s.handles(t, 2)
 	b := &bookkeeping{id: handles[0].Identity(), progress: make(chan struct{}, 1)}
-	var rows [writers]map[key]bool // that each has recorded
+	var rows [writers]map[key]bool // recorded by each writer
 	var wg, others sync.WaitGroup
 	ended := make(chan struct{})
 	for w := range writers {
@@ -87,7 +87,7 @@ func isClosed(c <-chan struct{}) bool {
 // userHash spreads users over all hashes.
 func userHash(user, users int) uint64 { return uint64(user%users) * (^uint64(0) / uint64(users-1)) }
 
-// mine are changes of rows that nobody else changes.
+// mine returns changes of rows that no other writer changes.
 func mine(writer, users int, random *rand.Rand) []ledger.Change {
 	changes := make([]ledger.Change, 1+random.IntN(4))
 	for i := range changes {
@@ -113,20 +113,21 @@ func recordEither(l *ledger.Ledger, changes []ledger.Change, prepared bool) (led
 	return l.RecordPrepared(context.Background(), at(0), p)
 }
 
-// event is a receipt, and the users that it has to do with.
+// event is a receipt with the users of its changes.
 type event struct {
 	ledger.Receipt
 	hashes map[uint64]bool
 	move   bool
 }
 
-// growth is what polls reported right after a layout was begun, and after it was switched to.
+// growth is the sequences that polls reported right after a layout began, and right after the
+// switch to it.
 type growth struct {
 	from, to        uint32
 	begun, switched map[uint32]uint64
 }
 
-// bookkeeping is what writers were told.
+// bookkeeping is everything that writers were told.
 type bookkeeping struct {
 	id       ledger.Identity
 	progress chan struct{}
@@ -159,7 +160,7 @@ func (b *bookkeeping) addMove(r ledger.Receipt, hash uint64) {
 	b.events = append(b.events, event{r, map[uint64]bool{hash: true}, true})
 }
 
-// await waits for some more writes, unless writers have ended.
+// await waits for some more writes, or for the end of the writers.
 func (b *bookkeeping) await(ended <-chan struct{}) {
 	for range 10 {
 		select {
@@ -169,7 +170,7 @@ func (b *bookkeeping) await(ended <-chan struct{}) {
 	}
 }
 
-// grow takes one layout from its beginning to the end of the one before.
+// grow begins a layout, switches to it, and leaves the previous one.
 func (b *bookkeeping) grow(t *testing.T, handles []*ledger.Ledger, i int, pages uint32, ended <-chan struct{}) {
 	t.Helper()
 	l := handles[i%len(handles)]
@@ -187,7 +188,7 @@ func (b *bookkeeping) grow(t *testing.T, handles []*ledger.Ledger, i int, pages 
 	must(t, l.LeaveLayout(t.Context(), g.from))
 }
 
-// check has every page be raised from one sequence to the next, by as many writes as there were.
+// check checks that the sequence of each page rose by one with each write to it.
 func (b *bookkeeping) check(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	raised := map[uint32][]uint64{}
@@ -213,9 +214,9 @@ func (b *bookkeeping) check(t *testing.T, l *ledger.Ledger) {
 			switch raises := built[page]; {
 			case g.begun[page] > 0:
 				first[page] = g.begun[page] + uint64(len(raises))
-			case len(raises) > 0: // the first one gave it the sequence of the page that it comes from
+			case len(raises) > 0: // the first raise began with the sequence of the ancestor
 				first[page] = slices.Min(raises) + uint64(len(raises)) - 1
-			default: // the switch did
+			default: // the switch seeded it
 				first[page] = g.switched[from]
 			}
 		}
@@ -224,7 +225,7 @@ func (b *bookkeeping) check(t *testing.T, l *ledger.Ledger) {
 	maps.Copy(last, end)
 	for page := range raised {
 		if last[page] == 0 {
-			t.Errorf("page %d was raised, and no poll ever reported it", page)
+			t.Errorf("page %d was raised, but no poll reported it", page)
 		}
 	}
 	for page, sequence := range last {
@@ -234,14 +235,14 @@ func (b *bookkeeping) check(t *testing.T, l *ledger.Ledger) {
 		}
 		slices.Sort(raised[page])
 		if !slices.Equal(raised[page], want) {
-			t.Errorf("page %d was raised to %v, want from %d to %d", page, raised[page], first[page], sequence)
+			t.Errorf("page %d was raised to %v, want each sequence after %d up to %d", page, raised[page], first[page], sequence)
 		}
 	}
 }
 
-// built are the raises of pages of a layout after the poll that followed its beginning, and before it
-// was switched to. Each is named by the sequence that it gave the page which that one comes from: of
-// those beyond what the poll reported.
+// built returns the raises of pages of the building layout between the poll after its beginning
+// and the switch. It names each raise by the sequence that the ancestor got, if that is higher
+// than the poll reported.
 func (b *bookkeeping) built(g growth) map[uint32][]uint64 {
 	built := map[uint32][]uint64{}
 	for _, e := range b.events {
@@ -269,25 +270,25 @@ func (b *bookkeeping) built(g growth) map[uint32][]uint64 {
 	return built
 }
 
-// checkEvent has a receipt name the pages of its users in the layouts that it names, and their rows on
-// these.
+// checkEvent checks that a receipt names the pages of its users in its layouts, and has their
+// rows on these pages.
 func (b *bookkeeping) checkEvent(t *testing.T, e event) {
 	t.Helper()
 	named := map[uint32]bool{}
 	for _, p := range e.Pages {
 		named[p.Page] = true
 		if of := b.id.LayoutOf(p.Page); of > 0 && of != e.Layouts.Current {
-			t.Errorf("page %d of %d pages in a receipt of %+v", p.Page, of, e.Layouts)
+			t.Errorf("page %d of the layout of %d pages in a receipt of %+v", p.Page, of, e.Layouts)
 		}
 		for _, r := range slices.Concat(p.Added, p.Removed) {
 			if page := pageIn(b.id, e.Layouts, e.Owners, r.Hash); page != p.Page {
-				t.Errorf("page %d of a receipt has %v, whose user is on page %d", p.Page, r, page)
+				t.Errorf("a receipt has page %d with %v, whose user is on page %d", p.Page, r, page)
 			}
 		}
 	}
 	for hash := range e.hashes {
 		if !named[b.id.PageIn(e.Layouts.Current, hash)] || !named[pageIn(b.id, e.Layouts, e.Owners, hash)] {
-			t.Errorf("the pages of user %d are not in %+v of %+v", hash, e.Pages, e.Layouts)
+			t.Errorf("the pages of user %d are missing in %+v of %+v", hash, e.Pages, e.Layouts)
 		}
 	}
 }
@@ -299,7 +300,7 @@ func pageIn(id ledger.Identity, l ledger.Layouts, owners map[uint64]uint32, hash
 	return id.PageIn(l.Current, hash)
 }
 
-// checkRowsPlaced has each row be on the page of its user, and nowhere else.
+// checkRowsPlaced checks that each row is on the page of its user, and on no other.
 func checkRowsPlaced(t *testing.T, l *ledger.Ledger, rows map[key]bool) {
 	t.Helper()
 	pages, p := changes(t, l, "")
@@ -315,18 +316,18 @@ func checkRowsPlaced(t *testing.T, l *ledger.Ledger, rows map[key]bool) {
 				t.Errorf("page %d holds %v, whose user is on page %d", page, r, want)
 			}
 			if found[keyOf(r)] {
-				t.Errorf("%v is there twice", r)
+				t.Errorf("%v is on two pages", r)
 			}
 			found[keyOf(r)] = true
 		}
 	}
 	if !maps.Equal(found, rows) {
-		t.Errorf("there are %v, want %v", found, rows)
+		t.Errorf("rows %v, want %v", found, rows)
 	}
 }
 
-// concurrentLayoutsTogether takes each step several times at once: that is one step. Of different
-// numbers of pages one is begun.
+// concurrentLayoutsTogether takes each step several times at once, which must have the effect of
+// one step. Of different numbers of pages, only one layout begins.
 func (s suite) concurrentLayoutsTogether(t *testing.T) {
 	const each = 4
 	handles := s.handles(t, 2)
@@ -353,7 +354,7 @@ func (s suite) concurrentLayoutsTogether(t *testing.T) {
 		now, err := handles[0].Layouts(t.Context())
 		must(t, err)
 		if want := (each - 1) * len(handles); busy != want {
-			t.Errorf("%d of %d were refused in %+v, want %d", busy, each*len(handles), now, want)
+			t.Errorf("%d of %d calls were refused in %+v, want %d", busy, each*len(handles), now, want)
 		}
 		m.begin(now.Building)
 		m.check(t, handles[0])
@@ -366,7 +367,7 @@ func (s suite) concurrentLayoutsTogether(t *testing.T) {
 	}
 }
 
-// moment is all that a poll reports, at some time.
+// moment is the result of a full poll at one time.
 type moment struct {
 	pages   map[uint32]ledger.Standing
 	owners  map[uint64]uint32
@@ -377,11 +378,11 @@ func (m moment) same(v *view) bool {
 	return m.layouts == v.layouts && maps.Equal(m.owners, v.owners) && maps.Equal(m.pages, v.pages)
 }
 
-// moments are those of a ledger, in order.
+// moments are the moments of a ledger, in order.
 type moments struct {
 	mu   sync.Mutex
 	all  []moment
-	done int // of them, that calls have returned for
+	done int // how many of them belong to calls that have returned
 }
 
 func (ms *moments) add(more ...moment) {
@@ -396,8 +397,8 @@ func (ms *moments) returned() {
 	ms.done = len(ms.all)
 }
 
-// concurrentPolls polls while one goroutine does all kinds of things: what is known after each poll is
-// exactly what there was at one moment, and no earlier one than the poll began at.
+// concurrentPolls polls while one goroutine applies random operations. After each poll the view
+// must equal one moment, and no moment from before the poll.
 func (s suite) concurrentPolls(t *testing.T) {
 	const pollers, steps = 3, 160
 	handles := s.handles(t, 2)
@@ -447,7 +448,7 @@ func (s suite) concurrentPolls(t *testing.T) {
 	m.check(t, l)
 }
 
-// grow takes the next step of a change of the number of pages.
+// grow takes the next step of a growth.
 func (ms *moments) grow(t *testing.T, l *ledger.Ledger, m *model, note func() moment) error {
 	t.Helper()
 	before, steps := note(), m.steps()
@@ -488,7 +489,7 @@ func (ms *moments) follow(t *testing.T, l *ledger.Ledger, ready func(), ended <-
 		now := ms.all[len(ms.all)-1]
 		ms.mu.Unlock()
 		if !found {
-			t.Errorf("poll %d: known are %+v, which there never was; now there is %+v", polls, v, now)
+			t.Errorf("poll %d: the view %+v equals no moment, the last one is %+v", polls, v, now)
 			return
 		}
 	}

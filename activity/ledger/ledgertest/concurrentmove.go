@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// concurrentMoves has users get dedicated pages and lose them while others record their rows. The
-// receipts, put in order by the sequences, have to tell one story of every page: a user's rows go
-// with the user, and each page ends up with the rows that the ledger then has there.
+// concurrentMoves dedicates and releases pages while others record rows of the users. The
+// receipts of each page, in order of the sequences, must be consistent: a user's rows move with
+// the user. They must lead to the rows that the ledger then has on each page.
 func (s suite) concurrentMoves(t *testing.T) {
 	const writers, calls, movers, moves = 6, 40, 3, 15
 	handles := s.handles(t, 2)
@@ -37,7 +37,7 @@ func (s suite) concurrentMoves(t *testing.T) {
 	for g := range movers {
 		l, hash := handles[(g+1)%len(handles)], block([]int{0, 3, 15}[g], "").Hash
 		wg.Go(func() {
-			for i := range moves { // an odd number: they have one in the end
+			for i := range moves { // an odd number: in the end they have a dedicated page
 				move := []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release}[i%2]
 				receipt, err := move(t.Context(), hash)
 				if err != nil {
@@ -54,7 +54,7 @@ func (s suite) concurrentMoves(t *testing.T) {
 		story.tell(t, page, map[key]bool{})
 	}
 	if want := 2 + movers*(moves+1)/2; len(story.ends) != want {
-		t.Errorf("the story is of %d pages, want %d", len(story.ends), want)
+		t.Errorf("receipts of %d pages, want %d", len(story.ends), want)
 	}
 	for page, keys := range story.ends {
 		if story.released[page] {
@@ -65,13 +65,13 @@ func (s suite) concurrentMoves(t *testing.T) {
 	}
 }
 
-// chapter is what raised a page once.
+// chapter is one raise of a page.
 type chapter struct {
 	ledger.PageChange
-	dedicated *ledger.PageChange // of a move: the other page
+	dedicated *ledger.PageChange // of a move: the dedicated page
 }
 
-// story is what raised each page, and what that leaves in it.
+// story is the raises of each page, and the keys that they leave in it.
 type story struct {
 	chapters map[uint32][]chapter
 	ends     map[uint32]map[key]bool
@@ -79,7 +79,7 @@ type story struct {
 	released map[uint32]bool
 }
 
-// newStory sorts receipts, of which every move moved somebody.
+// newStory sorts receipts. Each move among them must have moved a user.
 func newStory(t *testing.T, receipts []ledger.Receipt) *story {
 	t.Helper()
 	s := &story{map[uint32][]chapter{}, map[uint32]map[key]bool{}, map[uint32]uint64{}, map[uint32]bool{}}
@@ -110,19 +110,19 @@ func newStory(t *testing.T, receipts []ledger.Receipt) *story {
 	return s
 }
 
-// tell follows a page that begins with the keys given.
+// tell applies the raises of a page that begins with the given keys.
 func (s *story) tell(t *testing.T, page uint32, keys map[key]bool) {
 	t.Helper()
 	for _, c := range s.chapters[page] {
 		for _, r := range c.Removed {
 			if !keys[keyOf(r)] {
-				t.Errorf("page %d at %d: removed %v, which was not there", page, c.Sequence, r)
+				t.Errorf("page %d at %d: removed %v, which did not exist", page, c.Sequence, r)
 			}
 			delete(keys, keyOf(r))
 		}
 		for _, r := range c.Added {
 			if owner, dedicated := s.owners[page]; keys[keyOf(r)] || dedicated && owner != r.Hash {
-				t.Errorf("page %d at %d: added %v, which was there or is another's", page, c.Sequence, r)
+				t.Errorf("page %d at %d: added %v, which existed or belongs to another page", page, c.Sequence, r)
 			}
 			keys[keyOf(r)] = true
 		}
@@ -137,9 +137,9 @@ func (s *story) tell(t *testing.T, page uint32, keys map[key]bool) {
 				}
 			}
 			s.tell(t, c.dedicated.Page, mine)
-		default: // what was told of it is the end: it is released
+		default: // the page was released after its last raise
 			if last := uint64(len(s.chapters[c.dedicated.Page])); c.dedicated.Sequence != last {
-				t.Errorf("page %d was raised to %d after it was released at %d", c.dedicated.Page, last, c.dedicated.Sequence)
+				t.Errorf("page %d was raised to %d after its release at %d", c.dedicated.Page, last, c.dedicated.Sequence)
 			}
 			maps.Copy(keys, s.ends[c.dedicated.Page])
 			s.released[c.dedicated.Page] = true
@@ -148,8 +148,8 @@ func (s *story) tell(t *testing.T, page uint32, keys map[key]bool) {
 	s.ends[page] = keys
 }
 
-// concurrentMovesTogether gives users dedicated pages and takes them again, each by several at once:
-// that is one move.
+// concurrentMovesTogether dedicates and releases each page several times at once, which must
+// have the effect of one move.
 func (s suite) concurrentMovesTogether(t *testing.T) {
 	const users, each = 5, 3
 	handles := s.handles(t, 2)
@@ -191,11 +191,11 @@ func (s suite) concurrentMovesTogether(t *testing.T) {
 	numbers := map[uint32]bool{}
 	for hash, page := range ownersIn(progress) {
 		if want := map[uint32]bool{m.shared(2, hash): true, page: true}; !maps.Equal(told[hash], want) {
-			t.Errorf("user %d has page %d and was told of %v", hash, page, told[hash])
+			t.Errorf("user %d has page %d, receipts named %v", hash, page, told[hash])
 		}
 		numbers[page] = true
 		m.dedicate(hash)
-		m.owners[hash] = page // in the order in which they came
+		m.owners[hash] = page // the order of the calls is random
 	}
 	if len(numbers) != users {
 		t.Errorf("%d users have %d pages", users, len(numbers))

@@ -12,8 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// dedicated gives a user a dedicated page in a ledger and its model, which have to agree on what that
-// comes to.
+// dedicated calls Dedicate for a ledger and its model, and compares the receipts.
 func dedicated(t tester, l *ledger.Ledger, m *model, hash uint64) {
 	t.Helper()
 	receipt, err := l.Dedicate(context.Background(), hash)
@@ -23,7 +22,7 @@ func dedicated(t tester, l *ledger.Ledger, m *model, hash uint64) {
 	checkReceipt(t, receipt, m.dedicate(hash))
 }
 
-// released is dedicated for the way back.
+// released calls Release for a ledger and its model, and compares the receipts.
 func released(t tester, l *ledger.Ledger, m *model, hash uint64) {
 	t.Helper()
 	receipt, err := l.Release(context.Background(), hash)
@@ -33,8 +32,7 @@ func released(t tester, l *ledger.Ledger, m *model, hash uint64) {
 	checkReceipt(t, receipt, m.release(hash))
 }
 
-// dedicate follows a user to a dedicated page and back: what the receipts say, what the pages hold,
-// what polls report.
+// dedicate follows a user to a dedicated page and back. It checks receipts, pages and polls.
 func (s suite) dedicate(t *testing.T) {
 	l := s.make(t, 16)
 	one, two, other := block(3, "a"), block(3, "b"), block(3, "a")
@@ -76,12 +74,12 @@ func (s suite) dedicate(t *testing.T) {
 	removed.Removed = []ledger.Row{other}
 	check(record(t, l, remove(other)), nil, []bool{true}, nil, removed)
 	poll(nil, map[uint32]ledger.Standing{3: {Sequence: 3, Left: 2}})
-	// The shared page has to have been rebuilt since the user left it, and no more than that.
+	// The shared page must have reached the sequence with which the user left, and no more.
 	added := at(page, 2)
 	added.Added = []ledger.Row{two}
 	check(record(t, l, add(two)), nil, []bool{true}, owners, at(3, 2), added)
 	check(record(t, l, add(two)), nil, []bool{false}, owners, at(3, 2), at(page, 2))
-	// For somebody who is on it, the page has to be what it is.
+	// For a user of the shared page, the page must have reached its current sequence.
 	check(record(t, l, add(two), remove(other)), nil, []bool{false, false}, owners, at(3, 3), at(page, 2))
 	poll(nil, map[uint32]ledger.Standing{page: {Sequence: 2}})
 	checkPage(t, l, 3, nil, 3)
@@ -97,8 +95,8 @@ func (s suite) dedicate(t *testing.T) {
 	check(record(t, l, remove(two)), nil, []bool{true}, nil, removed)
 }
 
-// dedicateAgain gives dedicated pages to users who have one, takes them from users who have none, and
-// does so again with the ledger opened in between: no number is given twice.
+// dedicateAgain dedicates pages to users that have one, and releases pages of users that have
+// none. It repeats this after the ledger was opened again. No number may be used twice.
 func (s suite) dedicateAgain(t *testing.T) {
 	url := s.fresh(t)
 	l := open(t, url, ledger.Options{Pages: 16})
@@ -121,13 +119,14 @@ func (s suite) dedicateAgain(t *testing.T) {
 	if want := uint32(4); m.numbers != want {
 		t.Errorf("%d pages, want %d", m.numbers, want)
 	}
-	// The last number that was given is not given again either, whoever has the others.
+	// The last number is not used again either, whatever users have the others.
 	released(t, l, m, block(4, "").Hash)
 	dedicated(t, l, m, block(15, "").Hash)
 	m.check(t, l)
 }
 
-// dedicateOrder has the pages of a receipt in order of their numbers, whatever the order of hashes.
+// dedicateOrder checks that the pages of a receipt are in order of number, whatever the order of
+// hashes.
 func (s suite) dedicateOrder(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -149,8 +148,8 @@ func (s suite) dedicateOrder(t *testing.T) {
 	}
 }
 
-// dedicateHashes has users at both ends of a page and of all hashes, next to each other, and two of
-// one hash, before, while and after the number of pages changes.
+// dedicateHashes has users at both ends of a page and of all hashes, neighbours, and two users
+// of one hash. It moves them before, during and after growth.
 func (s suite) dedicateHashes(t *testing.T) {
 	for _, pages := range []uint32{1, 2} {
 		l := s.make(t, pages)
@@ -181,7 +180,7 @@ func (s suite) dedicateHashes(t *testing.T) {
 	}
 }
 
-// dedicateRestored has dedicated pages outlive a restore, as shared ones do.
+// dedicateRestored checks that dedicated pages survive a restore, like shared ones.
 func (s suite) dedicateRestored(t *testing.T) {
 	url := s.fresh(t)
 	l := open(t, url, ledger.Options{Pages: 2})
@@ -205,7 +204,7 @@ func (s suite) dedicateRestored(t *testing.T) {
 	}
 }
 
-// dedicateCancelledAnywhere lets the context end at each place where it is honoured.
+// dedicateCancelledAnywhere ends the context at each check of it.
 func (s suite) dedicateCancelledAnywhere(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
@@ -226,15 +225,15 @@ func (s suite) dedicateCancelledAnywhere(t *testing.T) {
 	}
 }
 
-// anywhere lets the context of a call end at each place where it is honoured, and has it checked each
-// time that nothing was done.
+// anywhere ends the context of a call at each check of it. Each time, unchanged must find that
+// the call had no effect.
 func anywhere(t *testing.T, call func(ctx context.Context) error, unchanged func()) {
 	t.Helper()
 	for looks := 0; ; looks++ {
 		err := call(countDown(looks))
 		if err == nil {
 			if looks < 2 {
-				t.Errorf("the context was honoured at %d places only", looks)
+				t.Errorf("the context was checked at %d places only", looks)
 			}
 			return
 		}
@@ -245,7 +244,7 @@ func anywhere(t *testing.T, call func(ctx context.Context) error, unchanged func
 	}
 }
 
-// dedicateMany records for more users with dedicated pages than are looked up at once.
+// dedicateMany records rows of more users with dedicated pages than one lookup finds.
 func (s suite) dedicateMany(t *testing.T) {
 	const users = 100
 	l := s.make(t, 1)
@@ -267,8 +266,8 @@ func (s suite) dedicateMany(t *testing.T) {
 	m.check(t, l)
 }
 
-// dedicateDuringLayouts gives and takes dedicated pages in each phase of a layout: both shared pages
-// of the user are raised while one is being built, and both are left.
+// dedicateDuringLayouts dedicates and releases pages in each phase of a layout. While a layout
+// is building, both shared pages of the user are raised, and the user leaves both.
 func (s suite) dedicateDuringLayouts(t *testing.T) {
 	l := s.make(t, 4)
 	m := newModel(l.Identity())
@@ -283,7 +282,7 @@ func (s suite) dedicateDuringLayouts(t *testing.T) {
 		t.Errorf("changed %v, want %v", got, want)
 	}
 	m.check(t, l)
-	recordAt(t, l, m, at(0), add(block(6, "b"))) // raises the dedicated page alone
+	recordAt(t, l, m, at(0), add(block(6, "b"))) // raises only the dedicated page
 	m.check(t, l)
 	released(t, l, m, hash)
 	got, _ = standings(t, l, p.Next)
@@ -295,7 +294,7 @@ func (s suite) dedicateDuringLayouts(t *testing.T) {
 	}
 	m.check(t, l)
 	dedicated(t, l, m, hash)
-	dedicated(t, l, m, block(0, "").Hash) // of pages that nobody ever wrote to
+	dedicated(t, l, m, block(0, "").Hash) // of pages without any write
 	switched(t, l, m, 8)
 	m.check(t, l)
 	for range 2 {

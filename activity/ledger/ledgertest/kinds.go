@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// Kinds of the cases, those with a number being other definitions of the same name.
+// kindsOf returns kinds by name. Names with a number are other definitions of the same kind.
 func kindsOf(names ...string) (kinds []ledger.Kind) {
 	for _, name := range names {
 		kinds = append(kinds, map[string]ledger.Kind{
@@ -46,7 +46,7 @@ func (s suite) kinds(t *testing.T) {
 	for _, c := range []struct{ declare, then string }{
 		{"block hide", "block hide"},
 		{"block hide mute", "block hide mute"},
-		{"hide mute", "block hide mute"}, // what is missing may be another process's
+		{"hide mute", "block hide mute"}, // another process may record the missing kind
 		{"hide mute2", "block hide mute2"},
 		{"block2 silence", "block2 hide mute2 silence"},
 		{"flipped", "flipped hide mute2 silence"},
@@ -70,7 +70,7 @@ func (s suite) kinds(t *testing.T) {
 	declared(t, open(t, url, ledger.Options{}), "block", "hide", "mute", "silence")
 }
 
-// kindsInUse declares kinds over those of a ledger that has rows of some.
+// kindsInUse declares kinds in a ledger that already has rows of some kinds.
 func (s suite) kindsInUse(t *testing.T) {
 	l := s.make(t, 16)
 	if err := l.Declare(t.Context(), kindsOf("block", "hide", "mute")); err != nil {
@@ -87,35 +87,35 @@ func (s suite) kindsInUse(t *testing.T) {
 		}
 		for _, part := range []string{fmt.Sprintf("%q was declared %s", kind, had), has, "remove its rows", "cannot be renamed"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("error %q does not say %q", err, part)
+				t.Errorf("error %q does not contain %q", err, part)
 			}
 		}
 		declared(t, l, "block", "hide", "mute")
 	}
-	const blockWas, muteWas = `of users, two-way with reverse "blocked-by"`, "of users, one-way"
+	const blockWas, muteWas = `two-way with reverse "blocked-by"`, "one-way with users as targets"
 	check("block", blockWas, "is not declared now", "hide", "mute")
-	check("block", blockWas, "is declared of users, one-way now", "block2", "hide", "mute")
-	check("block", blockWas, `is declared of users, two-way with reverse "avoided-by" now`, "block3", "mute")
+	check("block", blockWas, "is now declared one-way with users as targets", "block2", "hide", "mute")
+	check("block", blockWas, `is now declared two-way with reverse "avoided-by"`, "block3", "mute")
 	check("block", blockWas, "is not declared now", "flipped", "hide", "mute")
 	check("mute", muteWas, "is not declared now", "block", "hide", "silence") // renamed
-	check("mute", muteWas, `is declared of users, two-way with reverse "muted-by" now`, "block", "mute2", "silence")
+	check("mute", muteWas, `is now declared two-way with reverse "muted-by"`, "block", "mute2", "silence")
 	if err := l.Declare(t.Context(), kindsOf("block", "mute", "silence")); err != nil {
-		t.Errorf("hide, of which there are no rows, cannot be missing: %v", err)
+		t.Errorf("declare without hide, which has no rows: %v", err)
 	}
 	declared(t, l, "block", "hide", "mute", "silence")
 	record(t, l, remove(mute(2, "a")))
 	if err := l.Declare(t.Context(), kindsOf("block", "silence")); err != nil {
-		t.Errorf("kinds that have no rows any more cannot go: %v", err)
+		t.Errorf("declare without kinds that have no rows: %v", err)
 	}
 	record(t, l, remove(reverse))
 	if err := l.Declare(t.Context(), nil); err != nil {
-		t.Errorf("kinds that have no rows any more cannot go: %v", err)
+		t.Errorf("declare without kinds that have no rows: %v", err)
 	}
 	if err := l.Declare(t.Context(), kindsOf("block3", "mute2")); err != nil {
-		t.Errorf("kinds that have no rows any more cannot be changed: %v", err)
+		t.Errorf("change kinds without rows: %v", err)
 	}
 	declared(t, l, "block3", "hide", "mute2", "silence")
-	// Rows of a kind that nobody declared are in nobody's way.
+	// Rows of a kind that nobody declared prevent nothing.
 	if err := l.Declare(t.Context(), []ledger.Kind{{Name: "stray"}}); err != nil {
 		t.Error(err)
 	}
@@ -124,18 +124,21 @@ func (s suite) kindsInUse(t *testing.T) {
 
 func (s suite) kindsInvalid(t *testing.T) {
 	l := s.make(t, 16)
-	for names, kinds := range map[string][]ledger.Kind{
-		`name is empty`:            {{Name: ""}},
-		`"x\n": name has`:          {{Name: "x\n"}},
-		`"x": the name "x"`:        {{Name: "x"}, {Name: "y"}, {Name: "x", Users: true}},
-		`"y": the name "x"`:        {{Name: "x"}, {Name: "y", Reverse: "x", Users: true}},
-		`"x": the name "x" `:       {{Name: "x", Reverse: "x", Users: true}},
-		`"x": has a reverse`:       {{Name: "x", Reverse: "y"}},
-		`"x": name is not valid`:   {{Name: "x", Reverse: "y\xff", Users: true}},
-		`is longer than 256 bytes`: {{Name: strings.Repeat("x", 257)}},
+	for _, c := range []struct {
+		kinds []ledger.Kind
+		text  string // in the error
+	}{
+		{[]ledger.Kind{{Name: ""}}, `name is empty`},
+		{[]ledger.Kind{{Name: "x\n"}}, `"x\n": name has`},
+		{[]ledger.Kind{{Name: "x"}, {Name: "y"}, {Name: "x", Users: true}}, `"x": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x"}, {Name: "y", Reverse: "x", Users: true}}, `"y": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Reverse: "x", Users: true}}, `"x": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Reverse: "y"}}, `"x": a reverse requires users`},
+		{[]ledger.Kind{{Name: "x", Reverse: "y\xff", Users: true}}, `"x": name is not valid`},
+		{[]ledger.Kind{{Name: strings.Repeat("x", 257)}}, `is longer than 256 bytes`},
 	} {
-		if err := l.Declare(t.Context(), kinds); err == nil || !strings.Contains(err.Error(), names) {
-			t.Errorf("%+v: error %v, want one saying %s", kinds, err, names)
+		if err := l.Declare(t.Context(), c.kinds); err == nil || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%+v: error %v, want one with %s", c.kinds, err, c.text)
 		}
 	}
 	declared(t, l)
@@ -144,7 +147,7 @@ func (s suite) kindsInvalid(t *testing.T) {
 		if err == nil {
 			declared(t, l, "hide")
 			if looks < 2 {
-				t.Errorf("the context was honoured at %d places only", looks)
+				t.Errorf("the context was checked at %d places only", looks)
 			}
 			return
 		}
@@ -155,8 +158,8 @@ func (s suite) kindsInvalid(t *testing.T) {
 	}
 }
 
-// kindsConcurrent has several processes declare at once: no name is there twice, and
-// the kind that has a row stays as it is.
+// kindsConcurrent declares kinds from several processes at once. No name may be declared twice,
+// and the kind that has a row must not change.
 func (s suite) kindsConcurrent(t *testing.T) {
 	handles := s.handles(t, 16)
 	configurations := [][]string{{"block", "hide", "mute"}, {"block3", "hide", "mute"}, {"mute"}, {"mute", "silence"}, {"block", "hide"}}

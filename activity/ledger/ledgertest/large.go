@@ -12,7 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// eachRow reads a page in parts, in order. After the first part it calls meanwhile, unless that is nil.
+// eachRow reads a page in parts, and returns the rows in order. After the first part it calls
+// meanwhile, unless that is nil.
 func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledger.Row, ledger.Standing) {
 	t.Helper()
 	var rows []ledger.Row
@@ -30,7 +31,8 @@ func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledge
 	return rows, s
 }
 
-// largePage reads more rows than a statement returns, on a shared page and on a dedicated one, as of one moment.
+// largePage reads more rows than one statement returns, on a shared page and on a dedicated one.
+// All rows must be from one snapshot.
 func (s suite) largePage(t *testing.T) {
 	l := s.make(t, 1)
 	const heavy = math.MaxUint64
@@ -68,7 +70,7 @@ func (s suite) largePage(t *testing.T) {
 			record(t, l, remove(rows[len(rows)-2]), add(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later", Since: at(0)}))
 		})
 		if !slices.Equal(parts, rows) || standing != before {
-			t.Errorf("page %d: %d of %d rows at %v, which stood at %v", page, len(parts), len(rows), standing, before)
+			t.Errorf("page %d: %d of %d rows at %v, want %v", page, len(parts), len(rows), standing, before)
 		}
 		record(t, l, add(rows[len(rows)-2]), remove(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later"}))
 		if page == 0 {
@@ -81,7 +83,7 @@ func (s suite) largePage(t *testing.T) {
 	checkAll(t, l, rows, 7000)
 }
 
-// largePageEnds has reads end early, which leaves the ledger as it was.
+// largePageEnds ends reads early, which must not affect later calls.
 func (suite) largePageEnds(t *testing.T, l *ledger.Ledger) {
 	refused := errors.New("enough")
 	for range 20 { // more often than there are connections
@@ -94,7 +96,7 @@ func (suite) largePageEnds(t *testing.T, l *ledger.Ledger) {
 			return nil
 		})
 		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("error %v, want that of the context", err)
+			t.Fatalf("error %v, want context.Canceled", err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// begun begins a layout in a ledger and its model, which have to agree on whether that is possible.
+// begun calls BeginLayout for a ledger and its model, which must agree on its success.
 func begun(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	t.Helper()
 	busy, invalid := m.begin(pages)
@@ -23,7 +23,7 @@ func begun(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	}
 }
 
-// switched is begun for SwitchLayout.
+// switched does the same for SwitchLayout.
 func switched(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	t.Helper()
 	busy := m.switchTo(pages)
@@ -32,7 +32,7 @@ func switched(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	}
 }
 
-// left is begun for LeaveLayout.
+// left does the same for LeaveLayout.
 func left(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	t.Helper()
 	m.leave(pages)
@@ -41,7 +41,7 @@ func left(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	}
 }
 
-// grow takes the step of a change of the number of pages that follows so many others.
+// grow takes the next step of a growth, after the given number of steps.
 func grow(t tester, l *ledger.Ledger, m *model, steps int, factor uint32) {
 	t.Helper()
 	switch steps % 3 {
@@ -54,7 +54,7 @@ func grow(t tester, l *ledger.Ledger, m *model, steps int, factor uint32) {
 	}
 }
 
-// layouts follows users from 4 pages to 8: what receipts say, what pages hold, what polls report.
+// layouts follows users from 4 pages to 8. It checks receipts, pages and polls.
 func (s suite) layouts(t *testing.T) {
 	l := s.make(t, 4)
 	low, high, idle := block(4, "a"), block(6, "a"), block(12, "a") // pages 1 and 3 of 4; 2, 3 and 6 of 8
@@ -80,11 +80,11 @@ func (s suite) layouts(t *testing.T) {
 
 	building := ledger.Layouts{Current: 4, Building: 8}
 	must(t, l.BeginLayout(t.Context(), 8))
-	poll(building, map[uint32]uint64{10: 2, 11: 2, 14: 1, 15: 1}) // those of pages that ever changed
+	poll(building, map[uint32]uint64{10: 2, 11: 2, 14: 1, 15: 1}) // pages whose ancestors ever changed
 	check(record(t, l, add(block(6, "b"))), building, 1, 3)
 	poll(building, map[uint32]uint64{1: 3, 11: 3})
 	check(record(t, l, add(block(6, "b"))), building, 1, 3) // no change
-	check(record(t, l, add(block(8, "a"))), building, 2, 1) // the first one of both pages
+	check(record(t, l, add(block(8, "a"))), building, 2, 1) // the first change of both pages
 	check(record(t, l, remove(low)), building, 1, 4)
 	poll(building, map[uint32]uint64{1: 4, 10: 3, 2: 1, 12: 1})
 	checkPage(t, l, 1, []ledger.Row{block(4, "b"), high, block(6, "b")}, 4)
@@ -97,7 +97,7 @@ func (s suite) layouts(t *testing.T) {
 
 	leaving := ledger.Layouts{Current: 8, Leaving: 4}
 	must(t, l.SwitchLayout(t.Context(), 8))
-	poll(leaving, map[uint32]uint64{13: 1}) // of a page that changed after the layout began
+	poll(leaving, map[uint32]uint64{13: 1}) // its ancestor changed after the layout began
 	checkGone(t, l, 1)
 	check(record(t, l, add(low)), leaving, 10, 4)
 	check(record(t, l, add(high)), leaving, 11, 3)
@@ -111,7 +111,7 @@ func (s suite) layouts(t *testing.T) {
 	check(record(t, l, remove(idle)), eight, 14, 2)
 	got, _ := changes(t, l, "")
 	if want := map[uint32]uint64{10: 4, 11: 3, 12: 1, 13: 1, 14: 2, 15: 1}; !maps.Equal(got, want) {
-		t.Errorf("in the end there are pages %v, want %v", got, want)
+		t.Errorf("pages in the end: %v, want %v", got, want)
 	}
 }
 
@@ -122,7 +122,8 @@ func must(t tester, err error) {
 	}
 }
 
-// layoutsBegunAgain repeats each step, which does nothing then, and refuses other numbers meanwhile.
+// layoutsBegunAgain repeats each step, which must be a no-op. It checks that other numbers of
+// pages are refused meanwhile.
 func (s suite) layoutsBegunAgain(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
@@ -153,27 +154,27 @@ func (s suite) layoutsBegunAgain(t *testing.T) {
 	}
 }
 
-// layoutsRefused asks for numbers of pages that there cannot be, and for as many as there can.
+// layoutsRefused asks for invalid numbers of pages, and for the highest valid one.
 func (s suite) layoutsRefused(t *testing.T) {
 	l := s.make(t, 16)
 	for _, pages := range []uint32{0, 1, 8, 15, 17, 24, 1<<24 + 1, 1 << 25, 1 << 31, math.MaxUint32} {
 		if err := l.BeginLayout(t.Context(), pages); err == nil || errors.Is(err, ledger.ErrLayoutBusy) {
-			t.Errorf("%d pages after 16: error %v", pages, err)
+			t.Errorf("BeginLayout(%d) of 16 pages: error %v, want another one than ErrLayoutBusy", pages, err)
 		}
 	}
 	if now, err := l.Layouts(t.Context()); err != nil || now != (ledger.Layouts{Current: 16}) {
-		t.Errorf("layouts %+v, %v after refusals", now, err)
+		t.Errorf("layouts %+v, %v after refusals, want 16 pages", now, err)
 	}
 	most := s.make(t, ledger.MaxPages)
 	if err := most.BeginLayout(t.Context(), ledger.MaxPages); err != nil {
-		t.Errorf("the number that there is: %v", err)
+		t.Errorf("begin the current layout: %v", err)
 	}
 	if err := most.BeginLayout(t.Context(), 2*ledger.MaxPages); err == nil {
-		t.Error("a ledger got more pages than the most")
+		t.Error("a ledger got more than MaxPages")
 	}
 }
 
-// layoutsOpen opens a ledger with every number of pages that it has, and with others.
+// layoutsOpen opens a ledger with each number of pages that it has, and with others.
 func (s suite) layoutsOpen(t *testing.T) {
 	url := s.fresh(t)
 	l := open(t, url, ledger.Options{Pages: 2})
@@ -205,7 +206,7 @@ func (s suite) layoutsOpen(t *testing.T) {
 	}
 }
 
-// layoutsRestored has layouts outlive a restore, in each phase.
+// layoutsRestored checks that layouts survive a restore in each phase.
 func (s suite) layoutsRestored(t *testing.T) {
 	url := s.fresh(t)
 	l := open(t, url, ledger.Options{Pages: 4})
@@ -223,7 +224,7 @@ func (s suite) layoutsRestored(t *testing.T) {
 	}
 }
 
-// layoutsManyPages grows to more pages than one transaction gives a sequence, and from one page.
+// layoutsManyPages grows from one page to more pages than one transaction seeds.
 func (s suite) layoutsManyPages(t *testing.T) {
 	l := s.make(t, 1)
 	const pages = 1 << 14
@@ -238,7 +239,7 @@ func (s suite) layoutsManyPages(t *testing.T) {
 	must(t, l.LeaveLayout(t.Context(), 1))
 	got, p := changes(t, l, "")
 	if len(got) != pages || got[pages] != 1 || got[pages+4095] != 1 || got[pages+4096] != 2 || got[2*pages-1] != 1 {
-		t.Errorf("%d pages, want %d, all but one at 1", len(got), pages)
+		t.Errorf("%d pages, want %d, all at 1 but one", len(got), pages)
 	}
 	if p.Layouts != (ledger.Layouts{Current: pages}) {
 		t.Errorf("layouts %+v", p.Layouts)
@@ -247,7 +248,7 @@ func (s suite) layoutsManyPages(t *testing.T) {
 	checkPage(t, l, pages+4096, nil, 2)
 	checkPage(t, l, 2*pages-1, []ledger.Row{row(pages - 1)}, 1)
 	checkGone(t, l, 0)
-	// More than one transaction removes.
+	// It takes more than one transaction to remove these pages.
 	must(t, l.BeginLayout(t.Context(), 2*pages))
 	must(t, l.SwitchLayout(t.Context(), 2*pages))
 	must(t, l.LeaveLayout(t.Context(), pages))
@@ -256,7 +257,7 @@ func (s suite) layoutsManyPages(t *testing.T) {
 	}
 }
 
-// layoutsEnds has users at both ends of all pages that there are on the way, and of all hashes.
+// layoutsEnds has users at both ends of all hashes, and of all pages of the layouts.
 func (s suite) layoutsEnds(t *testing.T) {
 	for _, c := range []struct{ pages, factor uint32 }{{1, 2}, {1, 8}, {2, 4}} {
 		l := s.make(t, c.pages)
@@ -271,7 +272,7 @@ func (s suite) layoutsEnds(t *testing.T) {
 		recordAt(t, l, m, at(0), rows[:24]...)
 		dedicated(t, l, m, 0)
 		dedicated(t, l, m, math.MaxUint64)
-		dedicated(t, l, m, math.MaxUint64/4) // the last of a page of 4
+		dedicated(t, l, m, math.MaxUint64/4) // at the end of a page of 4
 		for steps := 0; m.layouts.Current*c.factor <= 8 || steps%3 > 0; steps++ {
 			grow(t, l, m, steps, c.factor)
 			m.check(t, l)
@@ -284,7 +285,8 @@ func (s suite) layoutsEnds(t *testing.T) {
 	}
 }
 
-// layoutsPolled goes on polling from where it was: what is known after each poll is what there is.
+// layoutsPolled continues polling during a growth. After each poll the view must equal the
+// ledger.
 func (s suite) layoutsPolled(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
@@ -292,7 +294,7 @@ func (s suite) layoutsPolled(t *testing.T) {
 	seldom := newView()
 	for steps := range 10 {
 		v.poll(t, l, m)
-		// A poll when nothing was raised after the layout was left, too.
+		// Also poll when nothing was raised after a layout was left.
 		if steps%3 > 0 {
 			recordAt(t, l, m, at(0), add(block(steps, "a"), block(15-steps, "b")))
 			v.poll(t, l, m)
@@ -312,11 +314,11 @@ func (s suite) layoutsPolled(t *testing.T) {
 	v.poll(t, l, m)
 	seldom.poll(t, l, m)
 	if got, _ := changes(t, l, v.next); len(got) > 0 {
-		t.Errorf("pages %v are reported again", got)
+		t.Errorf("a poll repeats pages %v", got)
 	}
 }
 
-// view is what somebody knows who polls.
+// view is what a process that polls knows.
 type view struct {
 	next    ledger.Cursor
 	pages   map[uint32]ledger.Standing
@@ -328,7 +330,7 @@ func newView() *view {
 	return &view{pages: map[uint32]ledger.Standing{}, owners: map[uint64]uint32{}}
 }
 
-// take polls, and takes up what is reported.
+// take polls, and updates the view.
 func (v *view) take(t tester, l *ledger.Ledger) {
 	t.Helper()
 	pages, p := standings(t, l, v.next)
@@ -342,7 +344,7 @@ func (v *view) take(t tester, l *ledger.Ledger) {
 	})
 }
 
-// poll polls, and compares what is known then with the model.
+// poll polls, and compares the view with the model.
 func (v *view) poll(t tester, l *ledger.Ledger, m *model) {
 	t.Helper()
 	v.take(t, l)
@@ -354,8 +356,8 @@ func (v *view) poll(t tester, l *ledger.Ledger, m *model) {
 	}
 }
 
-// layoutsCancelledAnywhere lets the context end at each place where it is honoured. What begins in
-// several steps goes on when it is called again.
+// layoutsCancelledAnywhere ends the context at each check of it. A repeated call must complete
+// what an earlier one began.
 func (s suite) layoutsCancelledAnywhere(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
@@ -370,13 +372,13 @@ func (s suite) layoutsCancelledAnywhere(t *testing.T) {
 				t.Errorf("layouts %+v, %v, want %+v", now, err, was)
 			}
 		})
-		grow(t, l, m, steps, 4) // again
+		grow(t, l, m, steps, 4) // repeats the step
 		m.check(t, l)
 	}
 }
 
-// prepared records changes the other way in a ledger and its model, which have to agree on what that
-// comes to.
+// prepared records changes with RecordPrepared in a ledger, and in its model, and compares the
+// receipts.
 func prepared(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...ledger.Change) {
 	t.Helper()
 	p, err := l.Prepare(changes)
@@ -390,8 +392,8 @@ func prepared(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...le
 	checkReceipt(t, receipt, m.recordAt(now, changes))
 }
 
-// layoutsPrepared records prepared changes in each phase: rows on pages of the new layout that were
-// never raised are there, and so are those of a page that was written to in one half alone.
+// layoutsPrepared records prepared changes in each phase. It has rows on new pages that were
+// never raised, and on pages whose ancestor changed in one half only.
 func (s suite) layoutsPrepared(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
@@ -430,7 +432,7 @@ func (s suite) layoutsPrepared(t *testing.T) {
 	}
 	prepared(t, l, m, at(0), every...)
 	m.check(t, l)
-	// A page that is never written to in the new layout, all of whose rows are removed.
+	// No write touches this page in the new layout, before all of its rows are removed.
 	prepared(t, l, m, at(0), add(block(12, "x"), block(13, "x")), add(block(13, "y")))
 	for steps := m.steps(); m.layouts.Current < 64; steps++ {
 		grow(t, l, m, steps, 2)
@@ -439,7 +441,7 @@ func (s suite) layoutsPrepared(t *testing.T) {
 	m.check(t, l)
 }
 
-// steps is how many steps, of three, a change of the number of pages has come.
+// steps returns the number of steps, of three, that the current growth has taken.
 func (m *model) steps() int {
 	switch {
 	case m.layouts.Building > 0:

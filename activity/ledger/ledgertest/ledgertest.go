@@ -1,5 +1,4 @@
-// Package ledgertest is the specification of a ledger as a test suite, which
-// every kind of ledger has to pass.
+// Package ledgertest specifies a ledger as a test suite, which every kind of ledger must pass.
 package ledgertest
 
 import (
@@ -24,9 +23,8 @@ type subtest struct {
 	test func(suite, *testing.T)
 }
 
-// Run puts a kind of ledger through all that package ledger promises, but for the tests of [RunLong].
-// fresh returns the URL of a place where there is no ledger yet, another one each time; it cleans up
-// after itself with t.Cleanup.
+// Run tests all promises of package ledger, except those that [RunLong] tests. Each call of
+// fresh returns the URL of another place without a ledger. fresh cleans up with t.Cleanup.
 func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
 	suite{fresh}.run(t, []subtest{
@@ -109,7 +107,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 	})
 }
 
-// RunLong runs the tests that [Run] leaves out because they take long, with the same argument.
+// RunLong runs the tests that [Run] leaves out because they take long. It has the same argument.
 // Call it from a test whose name begins with TestLong.
 func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
@@ -126,7 +124,7 @@ func (s suite) run(t *testing.T, tests []subtest) {
 	}
 }
 
-// make makes a new ledger. It is closed when t ends.
+// make creates a ledger. It is closed when t ends.
 func (s suite) make(t *testing.T, pages uint32) *ledger.Ledger {
 	return open(t, s.fresh(t), ledger.Options{Pages: pages})
 }
@@ -148,7 +146,7 @@ func shut(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// tester is what checks need of testing.T and rapid.T.
+// tester is the part of testing.T and rapid.T that checks use.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -164,8 +162,7 @@ func record(t tester, l *ledger.Ledger, changes ...ledger.Change) ledger.Receipt
 	return receipt
 }
 
-// recordAt makes changes as of now in a ledger and its model, which have to
-// agree on what that comes to.
+// recordAt records changes at the time now in a ledger and its model, and compares the receipts.
 func recordAt(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...ledger.Change) ledger.Receipt {
 	t.Helper()
 	receipt, err := l.Record(context.Background(), now, changes)
@@ -178,7 +175,7 @@ func recordAt(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...le
 
 func add(rows ...ledger.Row) ledger.Change { return ledger.Change{Rows: rows} }
 
-// upTo adds the rows if their owner then has no more than limit.
+// upTo adds the rows unless the owner then has more than limit.
 func upTo(limit uint32, rows ...ledger.Row) ledger.Change {
 	return ledger.Change{Rows: rows, Limit: limit}
 }
@@ -190,11 +187,11 @@ func removeEnded(rows ...ledger.Row) ledger.Change {
 	return ledger.Change{Rows: rows, Remove: true, Ended: true}
 }
 
-// at is a moment, given in microseconds.
+// at returns a time, given in microseconds.
 func at(us int64) time.Time { return time.UnixMicro(1_750_000_000_000_000 + us).UTC() }
 
-// block is a row of user number owner; with 16 pages, owner is also the page. The last one's
-// hash is the greatest.
+// block returns a row of user number owner. With 16 pages, owner is also the page. The hash of
+// the last owner is the greatest one.
 func block(owner int, target string) ledger.Row {
 	hash := uint64(owner) << 60
 	if owner == 15 {
@@ -206,7 +203,7 @@ func block(owner int, target string) ledger.Row {
 	}
 }
 
-// snapshot returns a page's rows, which have to be in key order.
+// snapshot returns a page's rows, which must be in key order.
 func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.Standing) {
 	t.Helper()
 	rows, s, err := l.Snapshot(context.Background(), page)
@@ -221,7 +218,7 @@ func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.Sta
 		t.Fatalf("Keys: %v", err)
 	}
 	if at != s {
-		return rows, s // somebody wrote in between
+		return rows, s // another writer raised the page in between
 	}
 	timeless := slices.Clone(rows)
 	for i := range timeless {
@@ -240,8 +237,7 @@ func compareRows(a, b ledger.Row) int {
 	)
 }
 
-// checkPage compares a page with the rows that it should hold, in key order,
-// and the sequence at which it should stand.
+// checkPage compares a page with the wanted rows, in key order, and the wanted sequence.
 func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, sequence uint64) ledger.Standing {
 	t.Helper()
 	got, s := snapshot(t, l, page)
@@ -261,8 +257,8 @@ func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, seque
 	return s
 }
 
-// checkReceipt compares receipts. One that is wanted without Refused has nothing
-// refused, and one without Layouts or Owners may have any.
+// checkReceipt compares receipts. Without Refused in want, nothing may be refused. Without
+// Layouts or Owners in want, got may have any.
 func checkReceipt(t tester, got, want ledger.Receipt) {
 	t.Helper()
 	if !slices.Equal(got.Changed, want.Changed) {

@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// limit goes through what a limit may refuse. There are two rows, "a" and "b", and
-// "old", which ended at 10; now is 20.
+// limit covers what a limit may refuse. There are two rows, "a" and "b", and "old", which ended
+// at 10. Now is 20.
 func (s suite) limit(t *testing.T) {
 	a, b, c, d := block(3, "a"), block(3, "b"), block(3, "c"), block(3, "d")
 	old := until(block(3, "old"), at(10))
@@ -23,7 +23,7 @@ func (s suite) limit(t *testing.T) {
 	for name, step := range map[string]struct {
 		changes []ledger.Change
 		want    []outcome
-		raised  bool // the page
+		raised  bool // whether the page is raised
 	}{
 		"no limit":                   {[]ledger.Change{upTo(0, c)}, []outcome{done}, true},
 		"room":                       {[]ledger.Change{upTo(3, c)}, []outcome{done}, true},
@@ -41,13 +41,13 @@ func (s suite) limit(t *testing.T) {
 		"refused, nothing of it":     {[]ledger.Change{upTo(2, longer, c), upTo(2, a)}, []outcome{no, same}, false},
 		"room made":                  {[]ledger.Change{remove(a), upTo(2, c)}, []outcome{done, done}, true},
 		"room made too late":         {[]ledger.Change{upTo(2, c), remove(a)}, []outcome{no, done}, true},
-		"room made and taken":        {[]ledger.Change{remove(a), upTo(2, a), upTo(2, c)}, []outcome{done, done, no}, false},
+		"room made and used":         {[]ledger.Change{remove(a), upTo(2, a), upTo(2, c)}, []outcome{done, done, no}, false},
 		"room made by an end":        {[]ledger.Change{add(until(a, at(15))), upTo(2, c)}, []outcome{done, done}, true},
-		"no room made by nothing":    {[]ledger.Change{remove(d), removeEnded(old), upTo(2, c)}, []outcome{same, done, no}, true},
+		"no room made by no-ops":     {[]ledger.Change{remove(d), removeEnded(old), upTo(2, c)}, []outcome{same, done, no}, true},
 		"all room made":              {[]ledger.Change{remove(a, b), upTo(1, c), upTo(1, d)}, []outcome{done, done, no}, true},
-		"over, anew":                 {[]ledger.Change{upTo(2, until(old, at(30)))}, []outcome{no}, false},
-		"over, anew, with room":      {[]ledger.Change{upTo(3, until(old, at(30)))}, []outcome{done}, false},
-		"over already":               {[]ledger.Change{upTo(2, over), upTo(3, d)}, []outcome{done, done}, true},
+		"ended, again":               {[]ledger.Change{upTo(2, until(old, at(30)))}, []outcome{no}, false},
+		"ended, again, with room":    {[]ledger.Change{upTo(3, until(old, at(30)))}, []outcome{done}, false},
+		"ended before":               {[]ledger.Change{upTo(2, over), upTo(3, d)}, []outcome{done, done}, true},
 		"lowered, removed":           {[]ledger.Change{{Rows: []ledger.Row{a}, Remove: true, Limit: 1}}, []outcome{done}, true},
 		"lowered, still too many":    {[]ledger.Change{remove(a), upTo(1, c), remove(b), upTo(1, d)}, []outcome{done, no, done, done}, true},
 		"different limits":           {[]ledger.Change{upTo(2, c), upTo(4, c), upTo(3, d), upTo(4, d)}, []outcome{no, done, no, done}, true},
@@ -63,7 +63,7 @@ func (s suite) limit(t *testing.T) {
 				}
 			}
 			if got := receipt.Pages[0].Sequence == 2; got != step.raised {
-				t.Errorf("the page is raised: %v, want %v", got, step.raised)
+				t.Errorf("page raised: %v, want %v", got, step.raised)
 			}
 			m.check(t, l)
 			counted(t, l, m, a, at(20))
@@ -71,8 +71,8 @@ func (s suite) limit(t *testing.T) {
 	}
 }
 
-// limitOthers has rows beside those that a limit counts: of another kind, of another
-// owner, and the other side of a two-way change, which is refused with it.
+// limitOthers has rows that a limit must not count: of another kind, and of another owner. A
+// limit must also refuse the other side of a two-way change.
 func (s suite) limitOthers(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -93,7 +93,7 @@ func (s suite) limitOthers(t *testing.T) {
 		t.Errorf("refused %v, want %v", receipt.Refused, want)
 	}
 	checkPage(t, l, 6, nil, 0)
-	// The second page is as full as may be, but it is not Rows[0] that is there.
+	// The second page is full, but the row that exists there is not Rows[0].
 	record(t, l, add(mine(8)[1]))
 	m.record([]ledger.Change{add(mine(8)[1])})
 	receipt = recordAt(t, l, m, at(0), upTo(1, mine(8)...), remove(mine(5)...), upTo(1, mine(8)...))
@@ -124,8 +124,8 @@ func (s suite) limitMany(t *testing.T) {
 	m.check(t, l)
 }
 
-// concurrentLimit has 32 writers add more rows of one owner than may be: as many
-// stay as may.
+// concurrentLimit adds more rows of one owner than the limit, from 32 writers. Exactly as many
+// as the limit must remain.
 func (s suite) concurrentLimit(t *testing.T) {
 	const writers, each, limit = 32, 6, 100
 	handles := s.handles(t, 16)
@@ -167,21 +167,20 @@ func (s suite) concurrentLimit(t *testing.T) {
 	if err != nil || n != limit {
 		t.Errorf("%d rows, %v, want %d", n, err, limit)
 	}
-	rows, stands := snapshot(t, handles[0], 3)
-	if len(rows) != limit || stands.Sequence != raised {
-		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), stands.Sequence, limit, raised)
+	rows, standing := snapshot(t, handles[0], 3)
+	if len(rows) != limit || standing.Sequence != raised {
+		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), standing.Sequence, limit, raised)
 	}
 }
 
-// concurrentLimitChurn has writers add and remove rows of one owner: told in the
-// order of the sequences, there never are more than may be, and nothing is refused
-// that would have had room.
+// concurrentLimitChurn adds and removes rows of one owner from several writers. In order of the
+// sequences, there must never be more rows than the limit, and no refusal while there is room.
 func (s suite) concurrentLimitChurn(t *testing.T) {
 	const writers, each, limit = 8, 40, 5
 	handles := s.handles(t, 16)
 	var mu sync.Mutex
 	var story []ledger.PageChange
-	var refusals []uint64 // the sequences that something was refused at
+	var refusals []uint64 // the sequences at which a change was refused
 	var wg sync.WaitGroup
 	for w := range writers {
 		l, random := handles[w%len(handles)], rand.New(rand.NewPCG(4, uint64(w)))
@@ -211,13 +210,13 @@ func (s suite) concurrentLimitChurn(t *testing.T) {
 	for _, p := range story {
 		n := rows[len(rows)-1] + len(p.Added) - len(p.Removed)
 		if n > limit {
-			t.Errorf("%d rows at sequence %d", n, p.Sequence)
+			t.Errorf("%d rows at sequence %d, want at most %d", n, p.Sequence, limit)
 		}
 		rows = append(rows, n)
 	}
 	for _, sequence := range refusals {
 		if rows[sequence] != limit {
-			t.Errorf("refused at %d rows", rows[sequence])
+			t.Errorf("refused at %d rows, want only at %d", rows[sequence], limit)
 		}
 	}
 	if len(refusals) == 0 {

@@ -31,14 +31,14 @@ func (k key) row(t times) ledger.Row {
 	return ledger.Row{Hash: k.hash, Owner: k.owner, Kind: k.kind, Target: k.target, Since: t.since, Until: t.until}
 }
 
-// model is a ledger as one would write it without a database: maps.
+// model is a ledger without a database.
 type model struct {
 	id       ledger.Identity
-	rows     map[key]times // those that have ended, too
+	rows     map[key]times // including ended ones
 	layouts  ledger.Layouts
 	standing map[uint32]ledger.Standing
 	owners   map[uint64]uint32 // dedicated pages by hash
-	numbers  uint32            // of dedicated pages that were ever given
+	numbers  uint32            // how many dedicated pages there ever were
 }
 
 func newModel(id ledger.Identity) *model {
@@ -48,7 +48,7 @@ func newModel(id ledger.Identity) *model {
 	}
 }
 
-// record makes the changes one by one and then compares before and after.
+// record applies the changes one by one, then compares the states before and after.
 func (m *model) record(changes []ledger.Change) ledger.Receipt { return m.recordAt(at(0), changes) }
 
 func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt {
@@ -76,11 +76,10 @@ func (m *model) recordAt(now time.Time, changes []ledger.Change) ledger.Receipt 
 	return receipt
 }
 
-// limited makes a change, looks at what it has come to, and takes it back if that is
-// too much.
+// limited applies a change, and undoes it if the result exceeds the limit.
 func (m *model) limited(now time.Time, c ledger.Change) (changed, refused bool) {
 	if c.Remove || c.Limit == 0 {
-		return m.rowByRow(now, c), false // without a copy of all there is
+		return m.rowByRow(now, c), false // without copying the whole model
 	}
 	was := maps.Clone(m.rows)
 	before := m.count(c.Rows[0], now)
@@ -102,7 +101,7 @@ func (m *model) rowByRow(now time.Time, c ledger.Change) (changed bool) {
 	return changed
 }
 
-// count is how many rows of the row's kind its owner has.
+// count returns the number of rows of the row's kind and owner.
 func (m *model) count(of ledger.Row, now time.Time) (n int) {
 	for k, times := range m.rows {
 		if k.hash == of.Hash && k.owner == of.Owner && k.kind == of.Kind && !times.ended(now) {
@@ -112,7 +111,7 @@ func (m *model) count(of ledger.Row, now time.Time) (n int) {
 	return n
 }
 
-// owned sorts what an owner has.
+// owned returns rows of an owner, in order.
 func (m *model) owned(hash uint64, owner string, after ledger.Item, limit int) (rows []ledger.Row) {
 	for k, times := range m.rows {
 		follows := cmp.Or(strings.Compare(k.kind, after.Kind), strings.Compare(k.target, after.Target)) > 0
@@ -124,7 +123,7 @@ func (m *model) owned(hash uint64, owner string, after ledger.Item, limit int) (
 	return rows[:min(limit, len(rows))]
 }
 
-// naming asks every row whom it names.
+// naming returns rows that name a user, in order.
 func (m *model) naming(targetHash uint64, target string, limit int) (rows []ledger.Row) {
 	for k, times := range m.rows {
 		if times.names && times.targetHash == targetHash && k.target == target {
@@ -135,7 +134,7 @@ func (m *model) naming(targetHash uint64, target string, limit int) (rows []ledg
 	return rows[:min(limit, len(rows))]
 }
 
-// lookup tries every row there is.
+// lookup returns the rows of the items, in order.
 func (m *model) lookup(q ledger.LookupQuery) (rows []ledger.Row) {
 	for k, times := range m.rows {
 		mine := k.hash == q.Hash && k.owner == q.Owner && slices.Contains(q.Items, ledger.Item{Kind: k.kind, Target: k.target})
@@ -147,7 +146,7 @@ func (m *model) lookup(q ledger.LookupQuery) (rows []ledger.Row) {
 	return rows
 }
 
-// change makes one change of one row, and says whether it is one.
+// change applies one change to one row, and reports whether it altered anything.
 func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
 	k := keyOf(r)
 	old, there := m.rows[k]
@@ -167,8 +166,8 @@ func (m *model) change(now time.Time, c ledger.Change, r ledger.Row) bool {
 	}
 }
 
-// pages says what happened to the pages of the keys touched, and raises their
-// sequences: of the layout that is being built, too.
+// pages returns the effect on the pages of the touched keys, and raises these pages, also those
+// of the building layout.
 func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageChange {
 	changes := map[uint32]*ledger.PageChange{}
 	named := func(page uint32) *ledger.PageChange {
@@ -233,7 +232,7 @@ func follows(target string, since time.Time, p *ledger.Position) bool {
 	return p == nil || since.Before(p.Since) || since.Equal(p.Since) && target > p.Target
 }
 
-// ended are the rows that have ended by now, in the order in which they did.
+// ended returns the rows that have ended by now, in order of their ends.
 func (m *model) ended(now time.Time, limit int) []ledger.Row {
 	var rows []ledger.Row
 	for k, times := range m.rows {

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// hashesOf are those of part number n of all, of so many.
+// hashesOf returns the range of hashes of page n of a number of pages.
 func hashesOf(pages, n uint32) (least, greatest uint64) {
 	width := 64 - bits.TrailingZeros32(pages)
 	if width == 64 {
@@ -20,7 +20,7 @@ func hashesOf(pages, n uint32) (least, greatest uint64) {
 	return uint64(n) << width, uint64(n)<<width | (1<<width - 1)
 }
 
-// firstPage is the number of the first page of a layout.
+// firstPage returns the number of the first page of a layout.
 func (m *model) firstPage(pages uint32) uint32 {
 	if pages == m.id.Pages {
 		return 0
@@ -28,7 +28,7 @@ func (m *model) firstPage(pages uint32) uint32 {
 	return pages
 }
 
-// shared is the page of the users of a hash in a layout.
+// shared returns the shared page of a hash in a layout.
 func (m *model) shared(pages uint32, hash uint64) uint32 {
 	for n := range pages {
 		if least, greatest := hashesOf(pages, n); least <= hash && hash <= greatest {
@@ -38,7 +38,7 @@ func (m *model) shared(pages uint32, hash uint64) uint32 {
 	panic("a hash without a page")
 }
 
-// pageOf is the page that has the rows of a hash.
+// pageOf returns the page with the rows of a hash.
 func (m *model) pageOf(hash uint64) uint32 {
 	if page, has := m.owners[hash]; has {
 		return page
@@ -46,7 +46,7 @@ func (m *model) pageOf(hash uint64) uint32 {
 	return m.shared(m.layouts.Current, hash)
 }
 
-// bothShared are the shared pages of a user that are rebuilt.
+// bothShared returns the shared pages of a user in the current and the building layout.
 func (m *model) bothShared(hash uint64) []uint32 {
 	pages := []uint32{m.shared(m.layouts.Current, hash)}
 	if m.layouts.Building > 0 {
@@ -55,7 +55,7 @@ func (m *model) bothShared(hash uint64) []uint32 {
 	return pages
 }
 
-// raises are the pages that a change of the user's rows raises.
+// raises returns the pages that a change of the user's rows raises.
 func (m *model) raises(hash uint64) []uint32 {
 	if page, has := m.owners[hash]; has {
 		return []uint32{page}
@@ -63,8 +63,8 @@ func (m *model) raises(hash uint64) []uint32 {
 	return m.bothShared(hash)
 }
 
-// raise raises pages. One of the layout that is being built begins with the sequence that the page it
-// comes from had before.
+// raise raises pages. A page of the building layout begins with the sequence that its ancestor
+// had before.
 func (m *model) raise(pages []uint32, left bool) {
 	before := maps.Clone(m.standing)
 	for _, page := range pages {
@@ -80,7 +80,7 @@ func (m *model) raise(pages []uint32, left bool) {
 	}
 }
 
-// origin is the page that a page of the layout that is being built comes from, and others themselves.
+// origin returns the ancestor of a page of the building layout, and any other page itself.
 func (m *model) origin(page uint32) uint32 {
 	building := m.layouts.Building
 	if first := m.firstPage(building); building > 0 && first <= page && page < first+building {
@@ -90,7 +90,7 @@ func (m *model) origin(page uint32) uint32 {
 	return page
 }
 
-// seed gives the pages of the layout that is being built sequences, where they have none.
+// seed gives the pages of the building layout sequences, if they have none.
 func (m *model) seed() {
 	for n := range m.layouts.Building {
 		page := m.firstPage(m.layouts.Building) + n
@@ -112,7 +112,7 @@ func (m *model) dedicate(hash uint64) ledger.Receipt {
 	return m.moved(hash, m.owners[hash])
 }
 
-// release takes the dedicated page from a user who has one.
+// release takes the dedicated page from a user that has one.
 func (m *model) release(hash uint64) ledger.Receipt {
 	page, has := m.owners[hash]
 	if !has {
@@ -124,7 +124,7 @@ func (m *model) release(hash uint64) ledger.Receipt {
 	return m.moved(hash, page)
 }
 
-// moved is the receipt of a move.
+// moved returns the receipt of a move.
 func (m *model) moved(hash uint64, dedicated ...uint32) ledger.Receipt {
 	r := ledger.Receipt{Layouts: m.layouts, Owners: map[uint64]uint32{}}
 	for _, page := range append([]uint32{m.shared(m.layouts.Current, hash)}, dedicated...) {
@@ -136,7 +136,7 @@ func (m *model) moved(hash uint64, dedicated ...uint32) ledger.Receipt {
 	return r
 }
 
-// begin begins a layout, and reports whether the ledger may.
+// begin begins a layout, and reports why the ledger must refuse.
 func (m *model) begin(pages uint32) (busy, invalid bool) {
 	l := m.layouts
 	switch {
@@ -155,7 +155,7 @@ func (m *model) begin(pages uint32) (busy, invalid bool) {
 	return false, false
 }
 
-// switchTo makes a layout the current one, and reports whether the ledger may not.
+// switchTo makes a layout current, and reports whether the ledger must refuse.
 func (m *model) switchTo(pages uint32) (busy bool) {
 	switch l := m.layouts; pages {
 	case l.Current:
@@ -178,7 +178,7 @@ func (m *model) leave(pages uint32) {
 	m.layouts.Leaving = 0
 }
 
-// check compares the whole ledger with the model. It must have few pages.
+// check compares the whole ledger with the model. The ledger must have few pages.
 func (m *model) check(t tester, l *ledger.Ledger) {
 	t.Helper()
 	m.checkPages(t, l)
@@ -202,12 +202,12 @@ func (m *model) check(t tester, l *ledger.Ledger) {
 		page := m.pageOf(hash)
 		want := ledger.Place{Page: page, Standing: m.standing[page], Layouts: m.layouts}
 		if got, err := l.Place(context.Background(), hash); err != nil || got != want {
-			t.Errorf("user %d is placed on %+v, %v, want %+v", hash, got, err, want)
+			t.Errorf("place of user %d: %+v, %v, want %+v", hash, got, err, want)
 		}
 	}
 }
 
-// checkPages compares all pages, and has the others be gone.
+// checkPages compares all pages, and checks that all others are gone.
 func (m *model) checkPages(t tester, l *ledger.Ledger) {
 	t.Helper()
 	for _, pages := range []uint32{m.layouts.Current, m.layouts.Building} {
@@ -238,7 +238,7 @@ func (m *model) checkPages(t tester, l *ledger.Ledger) {
 	}
 }
 
-// checkGone has every call say that a page is no longer in use.
+// checkGone checks that each call reports a page as no longer in use.
 func checkGone(t tester, l *ledger.Ledger, page uint32) {
 	t.Helper()
 	ctx := context.Background()
@@ -256,7 +256,7 @@ func checkGone(t tester, l *ledger.Ledger, page uint32) {
 	}
 }
 
-// sharedRows are the rows of a page of a layout.
+// sharedRows returns the rows of a page of a layout.
 func (m *model) sharedRows(pages, page uint32) []ledger.Row {
 	return m.rowsOf(func(hash uint64) bool {
 		_, has := m.owners[hash]
@@ -264,7 +264,7 @@ func (m *model) sharedRows(pages, page uint32) []ledger.Row {
 	})
 }
 
-// rowsOf are the rows of some users, in order.
+// rowsOf returns the rows of some users, in order.
 func (m *model) rowsOf(users func(hash uint64) bool) (rows []ledger.Row) {
 	for k, times := range m.rows {
 		if users(k.hash) {
@@ -275,7 +275,7 @@ func (m *model) rowsOf(users func(hash uint64) bool) (rows []ledger.Row) {
 	return rows
 }
 
-// ownersIn are the owners that a poll reports, by hash.
+// ownersIn returns the owners that a poll reports, by hash.
 func ownersIn(p ledger.Progress) map[uint64]uint32 {
 	owners := map[uint64]uint32{}
 	for _, o := range p.Owners {

@@ -56,10 +56,10 @@ func (s suite) restored(t *testing.T) {
 	l = open(t, url, ledger.Options{Restored: true})
 	after := l.Identity()
 	if after.Incarnation == before.Incarnation || after.Incarnation == 0 || after.Seed != before.Seed || after.Pages != before.Pages {
-		t.Errorf("identity %+v restored, was %+v: want another incarnation alone", after, before)
+		t.Errorf("identity %+v restored, was %+v: want only another incarnation", after, before)
 	}
 	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 1 || s.Sequence != 1 {
-		t.Errorf("%v at %d, %v: want the row that was there", rows, s.Sequence, err)
+		t.Errorf("%v at %d, %v: want one row at 1", rows, s.Sequence, err)
 	}
 	shut(t, l)
 	if id := open(t, url, ledger.Options{}).Identity(); id != after {
@@ -76,7 +76,7 @@ func (s suite) pagesInvalid(t *testing.T) {
 		}
 	}
 	if id := open(t, url, ledger.Options{Pages: 2}).Identity(); id.Pages != 2 {
-		t.Errorf("%d pages, want 2: an attempt that was refused left something", id.Pages)
+		t.Errorf("%d pages, want 2: a refused call had an effect", id.Pages)
 	}
 }
 
@@ -99,7 +99,7 @@ func (s suite) pagesDiffer(t *testing.T) {
 	}
 }
 
-// calls are all methods that take a context.
+// calls returns all methods that take a context.
 func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Record": func(ctx context.Context) error {
@@ -160,7 +160,7 @@ func (s suite) closed(t *testing.T) {
 			t.Errorf("%s of a closed ledger: error %v, want fs.ErrClosed", name, err)
 		}
 	}
-	shut(t, l) // does nothing
+	shut(t, l) // a no-op
 }
 
 func (s suite) contextEnded(t *testing.T) {
@@ -212,14 +212,14 @@ func (s suite) checkpoint(t *testing.T) {
 	want("import", "", false)
 	want("other", "x", true)
 	if err := l.SetCheckpoint(t.Context(), "", "x"); err == nil {
-		t.Error("a checkpoint without id was accepted")
+		t.Error("SetCheckpoint accepted an empty id")
 	}
 	for looks := 0; ; looks++ {
 		err := l.SetCheckpoint(countDown(looks), "other", "y")
 		if err == nil {
 			want("other", "y", true)
 			if looks < 2 {
-				t.Errorf("the context was honoured at %d places only", looks)
+				t.Errorf("the context was checked at %d places only", looks)
 			}
 			return
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// lookedUp returns rows that are as the model says.
+// lookedUp looks up rows, and compares them with the model.
 func lookedUp(t tester, l *ledger.Ledger, m *model, q ledger.LookupQuery) []ledger.Row {
 	t.Helper()
 	got, err := l.Lookup(context.Background(), q)
@@ -25,8 +25,8 @@ func lookedUp(t tester, l *ledger.Ledger, m *model, q ledger.LookupQuery) []ledg
 	return got
 }
 
-// ownedRows are rows of u3 of three kinds, some of which end at 1 to 8, and rows of
-// neighbours that differ from it in as little as they can.
+// ownedRows returns rows of u3 of three kinds, some of which end at 1 to 8. It also returns rows
+// of neighbours that differ from u3 as little as possible.
 func ownedRows() (changes []ledger.Change) {
 	for i := range 40 {
 		row := block(3, fmt.Sprint("t", i*7%40))
@@ -44,7 +44,7 @@ func ownedRows() (changes []ledger.Change) {
 	return changes
 }
 
-// lookup looks up items that are there, ended, elsewhere, and nowhere.
+// lookup looks up items that exist, that have ended, of other owners, and of nobody.
 func (s suite) lookup(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -58,7 +58,7 @@ func (s suite) lookup(t *testing.T) {
 	for now := int64(-1); now < 10; now++ {
 		q.Now = at(now)
 		if n := len(lookedUp(t, l, m, q)); n < 10 {
-			t.Errorf("%d rows at %d", n, now)
+			t.Errorf("%d rows at %d, want at least 10", n, now)
 		}
 	}
 	q.Now = at(0)
@@ -66,7 +66,7 @@ func (s suite) lookup(t *testing.T) {
 	items := q.Items
 	q.Items = slices.Concat(items, items, items[:1])
 	if twice := lookedUp(t, l, m, q); !slices.Equal(twice, some) {
-		t.Errorf("%v when each is asked for twice, want %v", twice, some)
+		t.Errorf("duplicate items: %v, want %v", twice, some)
 	}
 	for i := range items {
 		q.Items = items[i : i+1]
@@ -84,7 +84,7 @@ func (s suite) lookup(t *testing.T) {
 	}
 }
 
-// lookupMany looks up as many items as may make a difference.
+// lookupMany looks up numbers of items around the sizes of batches.
 func (s suite) lookupMany(t *testing.T) {
 	l := s.make(t, 1)
 	const n = 41_000
@@ -101,7 +101,7 @@ func (s suite) lookupMany(t *testing.T) {
 	for _, n := range []int{1, 2, 7, 8, 9, 63, 64, 65, 128, 1000, 20_000, 20_001, n} {
 		rows, err := l.Lookup(t.Context(), ledger.LookupQuery{Hash: 1 << 60, Owner: "u1", Items: items[:n]})
 		if err != nil || len(rows) != (n+3)/4 {
-			t.Fatalf("%d of %d items are there, %v, want %d", len(rows), n, err, (n+3)/4)
+			t.Fatalf("%d of %d items found, %v, want %d", len(rows), n, err, (n+3)/4)
 		}
 		for i, row := range rows {
 			if want := changes[i].Rows[0]; row != want {
@@ -126,8 +126,7 @@ func (s suite) lookupInvalid(t *testing.T) {
 	}
 }
 
-// counted compares how many rows there are of the row's owner, of every kind, with
-// the model.
+// counted counts the rows of an owner, of each kind, and compares the counts with the model.
 func counted(t tester, l *ledger.Ledger, m *model, of ledger.Row, now time.Time) {
 	t.Helper()
 	counts, err := l.Counts(context.Background(), of.Hash, of.Owner, now)
@@ -141,16 +140,16 @@ func counted(t tester, l *ledger.Ledger, m *model, of ledger.Row, now time.Time)
 			t.Fatalf("%s has %d rows of kind %s at %v, %v, want %d", of.Owner, got, kind, now, err, want)
 		}
 		if among, there := counts[kind]; among != got || there != (got > 0) {
-			t.Fatalf("%s has %d rows of kind %s at %v, counted among all: %v", of.Owner, got, kind, now, counts)
+			t.Fatalf("%s has %d rows of kind %s at %v, Counts returned %v", of.Owner, got, kind, now, counts)
 		}
 		delete(counts, kind)
 	}
 	if len(counts) > 0 {
-		t.Fatalf("%s has rows of kinds that nobody has: %v", of.Owner, counts)
+		t.Fatalf("%s has rows of unknown kinds: %v", of.Owner, counts)
 	}
 }
 
-// count counts at all times among rows that end.
+// count counts rows with ends at all times.
 func (s suite) count(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -173,11 +172,11 @@ func (s suite) count(t *testing.T) {
 		}
 	}
 	if counts, err := l.Counts(t.Context(), 0, "", at(0)); err == nil {
-		t.Errorf("nobody has rows %v, want an error", counts)
+		t.Errorf("an empty owner has rows %v, want an error", counts)
 	}
 }
 
-// owned returns an owner's rows after a place, which are as the model says.
+// owned reads an owner's rows after an item, and compares them with the model.
 func owned(t tester, l *ledger.Ledger, m *model, of ledger.Row, after ledger.Item, limit int) []ledger.Row {
 	t.Helper()
 	got, err := l.Owned(context.Background(), of.Hash, of.Owner, &after, limit)
@@ -190,8 +189,7 @@ func owned(t tester, l *ledger.Ledger, m *model, of ledger.Row, after ledger.Ite
 	return got
 }
 
-// owned goes through an owner's rows in steps of all sizes, and begins at places where
-// there is no row.
+// owned reads an owner's rows in steps of all sizes, and starts at items without a row.
 func (s suite) owned(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -225,7 +223,7 @@ func (s suite) owned(t *testing.T) {
 		owned(t, l, m, mine, after, 7)
 	}
 	if rows := owned(t, l, m, block(5, ""), ledger.Item{}, 7); len(rows) != 0 {
-		t.Errorf("nobody has %v", rows)
+		t.Errorf("an owner without rows has %v", rows)
 	}
 	for _, invalid := range []struct {
 		owner string
@@ -237,7 +235,7 @@ func (s suite) owned(t *testing.T) {
 	}
 }
 
-// named returns rows that name a user, which are as the model says.
+// named reads rows that name a user, and compares them with the model.
 func named(t tester, l *ledger.Ledger, m *model, target string, limit int) []ledger.Row {
 	t.Helper()
 	got, err := l.Naming(context.Background(), hashOf(target), target, limit)
@@ -250,15 +248,15 @@ func named(t tester, l *ledger.Ledger, m *model, target string, limit int) []led
 	return got
 }
 
-// mute is a row of user number owner that names a user.
+// mute returns a row of user number owner that names a user.
 func mute(owner int, target string) ledger.Row {
 	row := block(owner, target)
 	row.Kind, row.Names, row.TargetHash = "mute", true, hashOf(target)
 	return row
 }
 
-// naming asks who names users, of whom one has hash 0 and one the greatest. Rows that
-// have the same target and name nobody are not among them.
+// naming reads rows that name users, among them the users with the lowest and the highest hash.
+// Rows with the same target that name nobody must not be among them.
 func (s suite) naming(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -280,19 +278,20 @@ func (s suite) naming(t *testing.T) {
 	if rows := named(t, l, m, "a", 100); len(rows) != 2 {
 		t.Errorf("%v name a, want those of u7 and u9", rows)
 	}
-	// They keep what they name while they are prolonged, and when they begin anew.
+	// Rows keep the user that they name when they are prolonged, and when they are recorded
+	// again after their end.
 	for _, now := range []int64{5, 30} {
 		recordAt(t, l, m, at(now), add(until(ends, at(20))))
 		named(t, l, m, "a", 100)
 	}
-	// A row that named nobody does so once it is recorded with another end.
+	// A row that names nobody names a user once it is recorded with another end.
 	row := mute(11, "a")
 	row.Names = false
 	recordAt(t, l, m, at(30), add(row))
 	named(t, l, m, "a", 100)
 	recordAt(t, l, m, at(30), add(until(mute(11, "a"), at(40))))
 	named(t, l, m, "a", 100)
-	// One after another they are removed, which alters their owners' pages.
+	// Remove them step by step, which alters their owners' pages.
 	for rows := named(t, l, m, "b", 5); len(rows) > 0; rows = named(t, l, m, "b", 5) {
 		recordAt(t, l, m, at(0), remove(rows...))
 	}
@@ -307,7 +306,7 @@ func (s suite) naming(t *testing.T) {
 	}
 }
 
-// checkAll goes through all rows, some at a time.
+// checkAll reads all rows, in steps.
 func checkAll(t *testing.T, l *ledger.Ledger, rows []ledger.Row, limit int) {
 	t.Helper()
 	var got []ledger.Row
@@ -325,8 +324,8 @@ func checkAll(t *testing.T, l *ledger.Ledger, rows []ledger.Row, limit int) {
 	}
 }
 
-// all goes through the rows of all users in steps of all sizes, of users with the least and the
-// greatest hash too, and begins behind rows that are not there.
+// all reads the rows of all users in steps of all sizes, also of the users with the lowest and
+// the highest hash. It starts after rows that do not exist.
 func (s suite) all(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())

@@ -50,7 +50,7 @@ func (s suite) hashes(t *testing.T) {
 					checkPage(t, l, other, nil, 0)
 				}
 			}
-			// The same names with another hash are another row.
+			// The same owner, kind and target with another hash is another row.
 			twin := row
 			twin.Hash ^= 1
 			record(t, l, add(twin))
@@ -80,10 +80,10 @@ func (s suite) reopen(t *testing.T) {
 }
 
 func (s suite) noSuchPage(t *testing.T) {
-	most := s.make(t, ledger.MaxPages) // all other numbers are of dedicated pages
+	most := s.make(t, ledger.MaxPages) // all other numbers are those of dedicated pages
 	checkGone(t, most, ledger.DedicatedPages)
 	l := s.make(t, 16)
-	checkGone(t, l, 32) // of a layout that there is not
+	checkGone(t, l, 32) // of a layout that does not exist
 	checkGone(t, l, ledger.DedicatedPages)
 	checkGone(t, l, math.MaxUint32)
 	for _, page := range []uint32{16, 31, 2 * ledger.MaxPages, ledger.DedicatedPages - 1} {
@@ -99,8 +99,8 @@ func (s suite) noSuchPage(t *testing.T) {
 	}
 }
 
-// listQuery is what the cases of list ask for; listRows are 38 rows for it,
-// six of each microsecond, among rows that are not.
+// listQuery is the query of the tests of lists. listRows are 38 rows that it lists, six of each
+// microsecond, among others that it does not list.
 func listQuery() ledger.ListQuery {
 	return ledger.ListQuery{Hash: 3 << 60, Owner: "u3", Kind: "block"}
 }
@@ -124,7 +124,7 @@ func listRows() []ledger.Change {
 	return append(changes, remove(block(3, "t0")), remove(block(3, "t39")))
 }
 
-// list goes through a list in steps of all sizes.
+// list reads a list in steps of all sizes.
 func (s suite) list(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -148,7 +148,7 @@ func (s suite) list(t *testing.T) {
 	}
 }
 
-// listFrom lists from positions at which there is no row, and what nobody has.
+// listFrom lists from positions without a row, and lists without any row.
 func (s suite) listFrom(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -180,7 +180,7 @@ func (s suite) listFrom(t *testing.T) {
 	}
 }
 
-// listed returns a list that is as the model says.
+// listed reads a list, and compares it with the model.
 func listed(t tester, l *ledger.Ledger, m *model, q ledger.ListQuery) []ledger.Row {
 	t.Helper()
 	got, err := l.List(context.Background(), q)

@@ -46,8 +46,8 @@ func (s suite) recordNothing(t *testing.T) {
 	newModel(l.Identity()).check(t, l)
 }
 
-// recordNoEffect removes what is not there, from pages that never changed: they go
-// on being such pages, until a row is recorded.
+// recordNoEffect removes rows that do not exist, from pages that never changed. The pages must
+// count as unchanged until a row is recorded.
 func (s suite) recordNoEffect(t *testing.T) {
 	url := s.fresh(t)
 	l := open(t, url, ledger.Options{Pages: 16})
@@ -82,8 +82,8 @@ func (s suite) recordNoEffect(t *testing.T) {
 	}
 }
 
-// netEffect is a case of several changes of one row in one call. In the
-// pattern, "+" records and "-" removes it.
+// netEffect is a case of several changes of one row in one call. In the pattern, "+" records the
+// row and "-" removes it.
 type netEffect struct {
 	there   bool
 	pattern string
@@ -173,8 +173,8 @@ func (s suite) recordTwoPages(t *testing.T) {
 	checkPage(t, l, 9, nil, 2)
 }
 
-// recordHalfThere makes changes of which one row is there and one is not,
-// or which name a row twice.
+// recordHalfThere makes changes with one row that exists and one that does not, and changes that
+// contain a row twice.
 func (s suite) recordHalfThere(t *testing.T) {
 	l := s.make(t, 16)
 	one, two := block(1, "a"), block(2, "b")
@@ -223,8 +223,7 @@ func (s suite) recordSince(t *testing.T) {
 	}
 }
 
-// recordManySizes records and removes as many rows as may make any difference
-// to a ledger that works in batches.
+// recordManySizes records and removes numbers of rows around the sizes of batches.
 func (s suite) recordManySizes(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -256,19 +255,19 @@ func (s suite) recordInvalid(t *testing.T) {
 		change ledger.Change
 		names  string
 	}{
-		"no rows":      {ledger.Change{}, "rows"},
-		"no owner":     {with(func(r *ledger.Row) { r.Owner = "" }), "owner"},
-		"no kind":      {with(func(r *ledger.Row) { r.Kind = "" }), "kind"},
-		"no target":    {with(func(r *ledger.Row) { r.Target = "" }), "target"},
-		"long owner":   {with(func(r *ledger.Row) { r.Owner = strings.Repeat("ä", 128) + "x" }), "owner"},
-		"NUL":          {with(func(r *ledger.Row) { r.Target = "a\x00b" }), "target"},
-		"newline":      {with(func(r *ledger.Row) { r.Kind = "a\n" }), "kind"},
-		"C1 control":   {with(func(r *ledger.Row) { r.Target = "a\u0085" }), "target"},
-		"not UTF-8":    {with(func(r *ledger.Row) { r.Owner = "a\xff" }), "owner"},
-		"year 0":       {with(func(r *ledger.Row) { r.Since = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
-		"year 10000":   {with(func(r *ledger.Row) { r.Since = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
-		"names nobody": {with(func(r *ledger.Row) { r.TargetHash = 1 }), "target hash"},
-		"removal, too": {remove(ledger.Row{Owner: "u1", Kind: "block"}), "target"},
+		"no rows":    {ledger.Change{}, "rows"},
+		"no owner":   {with(func(r *ledger.Row) { r.Owner = "" }), "owner"},
+		"no kind":    {with(func(r *ledger.Row) { r.Kind = "" }), "kind"},
+		"no target":  {with(func(r *ledger.Row) { r.Target = "" }), "target"},
+		"long owner": {with(func(r *ledger.Row) { r.Owner = strings.Repeat("ä", 128) + "x" }), "owner"},
+		"NUL":        {with(func(r *ledger.Row) { r.Target = "a\x00b" }), "target"},
+		"newline":    {with(func(r *ledger.Row) { r.Kind = "a\n" }), "kind"},
+		"C1 control": {with(func(r *ledger.Row) { r.Target = "a\u0085" }), "target"},
+		"not UTF-8":  {with(func(r *ledger.Row) { r.Owner = "a\xff" }), "owner"},
+		"year 0":     {with(func(r *ledger.Row) { r.Since = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
+		"year 10000": {with(func(r *ledger.Row) { r.Since = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }), "since"},
+		"no names":   {with(func(r *ledger.Row) { r.TargetHash = 1 }), "target hash"},
+		"removal":    {remove(ledger.Row{Owner: "u1", Kind: "block"}), "target"},
 	} {
 		_, err := l.Record(t.Context(), at(0), []ledger.Change{add(block(2, "b")), c.change})
 		if err == nil || !strings.Contains(err.Error(), "change 1") || !strings.Contains(err.Error(), c.names) {
@@ -278,8 +277,7 @@ func (s suite) recordInvalid(t *testing.T) {
 	newModel(l.Identity()).check(t, l)
 }
 
-// recordOddIDs records rows that a collation, a pattern or a separator might
-// take for one another.
+// recordOddIDs records rows that a collation, a pattern or a separator might confuse.
 func (s suite) recordOddIDs(t *testing.T) {
 	l := s.make(t, 1)
 	m := newModel(l.Identity())
@@ -313,7 +311,7 @@ func (s suite) recordOddIDs(t *testing.T) {
 	m.check(t, l)
 }
 
-// countdown is a context that ends when it was looked at a number of times.
+// countdown is a context that ends after a number of checks.
 type countdown struct {
 	context.Context
 	mu   sync.Mutex
@@ -340,8 +338,7 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// recordCancelledAnywhere lets the context end at each place where it is
-// honoured, until there is none left.
+// recordCancelledAnywhere ends the context at each check of it, until Record succeeds.
 func (s suite) recordCancelledAnywhere(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -362,7 +359,7 @@ func (s suite) recordCancelledAnywhere(t *testing.T) {
 			checkReceipt(t, receipt, m.record(changes))
 			m.check(t, l)
 			if looks < 3 {
-				t.Errorf("the context was honoured at %d places only", looks)
+				t.Errorf("the context was checked at %d places only", looks)
 			}
 			return
 		}

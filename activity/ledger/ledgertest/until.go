@@ -10,14 +10,13 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// until is the row with another end.
+// until returns the row with another end.
 func until(row ledger.Row, end time.Time) ledger.Row {
 	row.Until = end
 	return row
 }
 
-// recordUntil goes through all that can be done to a row that ends at 10: the
-// row as it is, what is done to it when, and what that comes to.
+// recordUntil applies all kinds of changes to a row that ends at 10, before and after its end.
 func (s suite) recordUntil(t *testing.T) {
 	none := time.Time{}
 	row := until(block(3, "a"), at(10))
@@ -30,7 +29,7 @@ func (s suite) recordUntil(t *testing.T) {
 		changes []ledger.Change
 		changed []bool
 		rows    []ledger.Row // on the page afterwards
-		removed bool         // from the page
+		removed bool         // whether the row is removed from the page
 	}{
 		"same again":                    {9, []ledger.Change{add(row)}, []bool{false}, keeps(row), false},
 		"prolonged":                     {9, []ledger.Change{add(later)}, []bool{true}, keeps(later), false},
@@ -38,19 +37,19 @@ func (s suite) recordUntil(t *testing.T) {
 		"shortened into the past":       {9, []ledger.Change{add(until(row, at(1)))}, []bool{true}, keeps(until(row, at(1))), false},
 		"prolonged there and back":      {9, []ledger.Change{add(later), add(row)}, []bool{true, true}, keeps(row), false},
 		"removed":                       {9, []ledger.Change{remove(row)}, []bool{true}, nil, true},
-		"removed and anew":              {9, []ledger.Change{remove(row), add(later)}, []bool{true, true}, []ledger.Row{later}, false},
+		"removed and again":             {9, []ledger.Change{remove(row), add(later)}, []bool{true, true}, []ledger.Row{later}, false},
 		"swept too soon":                {9, []ledger.Change{removeEnded(row)}, []bool{false}, keeps(row), false},
-		"ended, anew":                   {10, []ledger.Change{add(later)}, []bool{true}, []ledger.Row{later}, false},
-		"ended, anew for ever":          {10, []ledger.Change{add(endless)}, []bool{true}, []ledger.Row{endless}, false},
-		"ended, anew as it was":         {10, []ledger.Change{add(row)}, []bool{true}, keeps(row), false},
-		"ended, anew twice":             {10, []ledger.Change{add(later), add(later)}, []bool{true, false}, []ledger.Row{later}, false},
+		"ended, again":                  {10, []ledger.Change{add(later)}, []bool{true}, []ledger.Row{later}, false},
+		"ended, again for ever":         {10, []ledger.Change{add(endless)}, []bool{true}, []ledger.Row{endless}, false},
+		"ended, again as it was":        {10, []ledger.Change{add(row)}, []bool{true}, keeps(row), false},
+		"ended, again twice":            {10, []ledger.Change{add(later), add(later)}, []bool{true, false}, []ledger.Row{later}, false},
 		"ended, removed":                {10, []ledger.Change{remove(row)}, []bool{false}, nil, true},
-		"ended, removed and anew":       {10, []ledger.Change{remove(row), add(later)}, []bool{false, true}, []ledger.Row{later}, false},
-		"ended, anew and removed":       {10, []ledger.Change{add(later), remove(row)}, []bool{true, true}, nil, true},
+		"ended, removed and again":      {10, []ledger.Change{remove(row), add(later)}, []bool{false, true}, []ledger.Row{later}, false},
+		"ended, again and removed":      {10, []ledger.Change{add(later), remove(row)}, []bool{true, true}, nil, true},
 		"ended, swept":                  {10, []ledger.Change{removeEnded(row)}, []bool{true}, nil, true},
 		"ended, swept twice":            {10, []ledger.Change{removeEnded(row), removeEnded(row)}, []bool{true, false}, nil, true},
-		"ended, anew and swept":         {10, []ledger.Change{add(later), removeEnded(row)}, []bool{true, false}, []ledger.Row{later}, false},
-		"ended, swept and anew":         {10, []ledger.Change{removeEnded(row), add(later)}, []bool{true, true}, []ledger.Row{later}, false},
+		"ended, again and swept":        {10, []ledger.Change{add(later), removeEnded(row)}, []bool{true, false}, []ledger.Row{later}, false},
+		"ended, swept and again":        {10, []ledger.Change{removeEnded(row), add(later)}, []bool{true, true}, []ledger.Row{later}, false},
 		"ended long ago, half a change": {99, []ledger.Change{removeEnded(row, block(3, "b"))}, []bool{true}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +68,7 @@ func (s suite) recordUntil(t *testing.T) {
 	}
 }
 
-// recordUntilOdd records ends of all kinds, and a row that is over before it
-// began.
+// recordUntilOdd records all kinds of ends, and a row that ends before it begins.
 func (s suite) recordUntilOdd(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -103,11 +101,11 @@ func (s suite) recordUntilOdd(t *testing.T) {
 	}
 	_, err := l.Record(t.Context(), at(0), []ledger.Change{{Rows: []ledger.Row{row}, Ended: true}})
 	if err == nil || !strings.Contains(err.Error(), "ended") {
-		t.Errorf("error %v for ended rows that are not to be removed, want one naming that", err)
+		t.Errorf("error %v for Ended without Remove, want one naming ended", err)
 	}
 }
 
-// endedRows returns ended rows that are as the model says.
+// endedRows reads ended rows, and compares them with the model.
 func endedRows(t tester, l *ledger.Ledger, m *model, now time.Time, limit int) []ledger.Row {
 	t.Helper()
 	got, err := l.Ended(context.Background(), now, limit)
@@ -120,7 +118,7 @@ func endedRows(t tester, l *ledger.Ledger, m *model, now time.Time, limit int) [
 	return got
 }
 
-// ended asks for ended rows of all pages, in parts of all sizes.
+// ended reads ended rows of all pages, in parts of all sizes.
 func (s suite) ended(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -154,19 +152,19 @@ func (s suite) endedInvalid(t *testing.T) {
 	}
 }
 
-// endedSwept removes ended rows of which one was prolonged, one was recorded anew
-// and one was removed after they had been asked for.
+// endedSwept removes ended rows after one was prolonged, one was recorded again, and one was
+// removed.
 func (s suite) endedSwept(t *testing.T) {
 	l := s.make(t, 1)
 	m := newModel(l.Identity())
-	rows := []ledger.Row{block(1, "anew"), block(1, "gone"), block(1, "swept"), block(1, "undone")}
+	rows := []ledger.Row{block(1, "again"), block(1, "gone"), block(1, "swept"), block(1, "undone")}
 	for i := range rows {
 		rows[i].Until = at(10)
 		recordAt(t, l, m, at(0), add(rows[i]))
 	}
 	found := endedRows(t, l, m, at(10), 100)
-	anew := until(rows[0], at(30))
-	recordAt(t, l, m, at(11), add(anew))
+	again := until(rows[0], at(30))
+	recordAt(t, l, m, at(11), add(again))
 	recordAt(t, l, m, at(11), remove(rows[1]))
 	var changes []ledger.Change
 	for _, row := range found {
@@ -176,10 +174,10 @@ func (s suite) endedSwept(t *testing.T) {
 	if want := []bool{false, false, true, true}; !slices.Equal(receipt.Changed, want) {
 		t.Errorf("changed %v, want %v", receipt.Changed, want)
 	}
-	checkPage(t, l, 0, []ledger.Row{anew}, 6)
+	checkPage(t, l, 0, []ledger.Row{again}, 6)
 }
 
-// listNow lists at all times among rows that end.
+// listNow lists rows with ends at all times.
 func (s suite) listNow(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -204,6 +202,6 @@ func (s suite) listNow(t *testing.T) {
 	}
 	q.Before, q.Limit = nil, 100
 	if n := len(listed(t, l, m, q)); n == 0 || n > 30 {
-		t.Errorf("%d rows at the end, want those without end alone", n)
+		t.Errorf("%d rows at the end, want only those without an end", n)
 	}
 }

@@ -1,12 +1,13 @@
--- How many pages users share: the layout that is current, and the next one or the one before.
--- Writers lock the table in a mode that they share; who changes it locks all of them out.
+-- The numbers of pages that users share: the current layout, and the next or the previous one.
+-- Writers lock the table in a shared mode. A change of the layouts excludes all of them.
 CREATE TABLE layouts (
     pages bigint PRIMARY KEY,
     state text   NOT NULL UNIQUE CHECK (state IN ('building', 'current', 'leaving'))
 );
 
--- The larger of the first number of pages and the one that was asked for last. If that is not the
--- first, the first is leaving: its pages in the store are yet to be closed.
+-- The current layout is the greater one of the first number of pages and the number that was
+-- requested last. If it is not the first, the first is leaving: its pages in the store are not
+-- closed yet.
 INSERT INTO layouts (pages, state)
     SELECT greatest(p.value::bigint, coalesce((SELECT value::bigint FROM meta WHERE name = 'cut'), 0)), 'current'
     FROM meta p WHERE p.name = 'pages';
@@ -16,8 +17,8 @@ INSERT INTO layouts (pages, state)
 -- The sequence with which a user last left the page.
 ALTER TABLE pages ADD COLUMN left_at bigint NOT NULL DEFAULT 0;
 
--- Users with a dedicated page, by their hash, stored like that of entries: all rows of the hash are
--- on that page. changed is that of pages. Rows are written by those who have locked the row of the
+-- Users with a dedicated page. The hash is stored as in entries. All rows of the hash are on that
+-- page. For changed see the table pages. A writer of a row must hold the lock on the row of the
 -- user's shared page in pages.
 ALTER TABLE owners DROP CONSTRAINT owners_page_check;
 ALTER TABLE owners ADD COLUMN changed bigint NOT NULL DEFAULT 0;
@@ -26,8 +27,8 @@ UPDATE owners SET page = page - 16777216 + 2147483648;
 ALTER TABLE owners ADD CONSTRAINT owners_page_check CHECK (page BETWEEN 2147483648 AND 4294967295);
 CREATE INDEX owners_changed ON owners (changed);
 
--- Pages of ranges of hashes are gone. Those of a layout other than the first have its number of
--- pages added to theirs, and begin with the sequence of the page that they come from.
+-- Pages of ranges of hashes are removed. In a layout other than the first, the number of pages is
+-- added to the number of a page. Such a page begins with the sequence of its ancestor.
 DELETE FROM pages WHERE page BETWEEN 16777216 AND 2147483647;
 INSERT INTO pages (page, sequence, changed)
     SELECT l.pages + p.page * (l.pages / f.pages) + n, p.sequence, p.changed
@@ -43,6 +44,6 @@ DROP INDEX pages_moved;
 ALTER TABLE pages DROP COLUMN moves, DROP COLUMN least;
 DELETE FROM meta WHERE name IN ('cut', 'numbers');
 
--- Pages in the store hold other keys now, so all of them are rebuilt.
+-- A new incarnation: pages in the store hold other keys, so all of them must be rebuilt.
 UPDATE meta SET value = (('x' || substr(md5(random()::text || clock_timestamp()::text || value), 1, 15))::bit(60)::bigint + 1)::text
     WHERE name = 'incarnation';

@@ -1,11 +1,12 @@
--- How many pages users share: the layout that is current, and the next one or the one before.
+-- The numbers of pages that users share: the current layout, and the next or the previous one.
 CREATE TABLE layouts (
     pages INTEGER PRIMARY KEY,
     state TEXT    NOT NULL UNIQUE CHECK (state IN ('building', 'current', 'leaving'))
 ) STRICT;
 
--- The larger of the first number of pages and the one that was asked for last. If that is not the
--- first, the first is leaving: its pages in the store are yet to be closed.
+-- The current layout is the greater one of the first number of pages and the number that was
+-- requested last. If it is not the first, the first is leaving: its pages in the store are not
+-- closed yet.
 INSERT INTO layouts (pages, state)
     SELECT max(CAST(p.value AS INTEGER), coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'cut'), 0)), 'current'
     FROM meta p WHERE p.name = 'pages';
@@ -16,8 +17,8 @@ INSERT INTO layouts (pages, state)
 -- The sequence with which a user last left the page.
 ALTER TABLE pages ADD COLUMN left_at INTEGER NOT NULL DEFAULT 0;
 
--- Users with a dedicated page, by their hash, stored like that of entries: all rows of the hash are
--- on that page. changed is that of pages.
+-- Users with a dedicated page. The hash is stored as in entries. All rows of the hash are on that
+-- page. For changed see the table pages.
 CREATE TABLE dedicated (
     hash    INTEGER PRIMARY KEY,
     page    INTEGER NOT NULL UNIQUE CHECK (page BETWEEN 2147483648 AND 4294967295),
@@ -30,8 +31,8 @@ DROP TABLE owners;
 ALTER TABLE dedicated RENAME TO owners;
 CREATE INDEX owners_changed ON owners (changed);
 
--- Pages of ranges of hashes are gone. Those of a layout other than the first have its number of
--- pages added to theirs, and begin with the sequence of the page that they come from.
+-- Pages of ranges of hashes are removed. In a layout other than the first, the number of pages is
+-- added to the number of a page. Such a page begins with the sequence of its ancestor.
 DELETE FROM pages WHERE page BETWEEN 16777216 AND 2147483647;
 INSERT INTO pages (page, sequence, changed)
     WITH RECURSIVE first (pages) AS (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'pages'),
@@ -49,5 +50,5 @@ ALTER TABLE pages DROP COLUMN moves;
 ALTER TABLE pages DROP COLUMN least;
 DELETE FROM meta WHERE name IN ('cut', 'numbers');
 
--- Pages in the store hold other keys now, so all of them are rebuilt.
+-- A new incarnation: pages in the store hold other keys, so all of them must be rebuilt.
 UPDATE meta SET value = CAST(abs(random() % 9223372036854775807) + 1 AS TEXT) WHERE name = 'incarnation';
