@@ -183,7 +183,7 @@ func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
 	if err != nil {
 		return unavailable("pages", err)
 	}
-	st := standing(loaded[0])
+	st := statusOf(loaded[0])
 	if isClosed(st.Header) {
 		return nil // whoever reads it polls, and learns where its users are
 	}

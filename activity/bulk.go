@@ -314,7 +314,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	}
 	_ = writers.Wait() // always nil
 	for hash, n := range b.rows {
-		if n > b.r.ownPage {
+		if n > b.r.maxSharedKeys {
 			b.r.leave(hash) //nolint:contextcheck // continues in the background
 			delete(b.rows, hash)
 		}

@@ -285,8 +285,8 @@ func TestBulkWithoutStore(t *testing.T) {
 }
 
 // lookedAt is how many pages a scrub could look at.
-func lookedAt(standings []favfilter.Standing) (n int) {
-	for _, st := range standings {
+func lookedAt(statuses []favfilter.Status) (n int) {
+	for _, st := range statuses {
 		if st.Err == nil {
 			n++
 		}
@@ -320,13 +320,13 @@ func TestBulkIsLeftAlone(t *testing.T) {
 		_, err := b.recordAll(t.Context(), batch)
 		must(t, err)
 		must(t, g.pollOnce(t.Context(), g.newPoll()))
-		if found, standings := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(standings) > 0 {
-			t.Errorf("the scrub looked at %d pages, and would rebuild these: %+v", lookedAt(standings), found)
+		if found, statuses := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) > 0 {
+			t.Errorf("the scrub looked at %d pages, and would rebuild these: %+v", lookedAt(statuses), found)
 		}
 	}
 	must(t, b.Finish(t.Context()))
-	if found, standings := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(standings) != 8 {
-		t.Errorf("after Finish the scrub looked at %d pages of 8, and would rebuild these: %+v", lookedAt(standings), found)
+	if found, statuses := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) != 8 {
+		t.Errorf("after Finish the scrub looked at %d pages of 8, and would rebuild these: %+v", lookedAt(statuses), found)
 	}
 	g.losePages(t)
 	if found, _ := g.inspect(g.allPages(t)); len(found) != 8 {

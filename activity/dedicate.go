@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// defaultOwnPage is the default of Config.OwnPage: twice as many keys as all but one in a hundred
+	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one in a hundred
 	// users have. They take some 6 KiB, which everybody else on the page would read with each feed.
-	defaultOwnPage = 2048
-	// MinOwnPage is the least of Config.OwnPage.
-	MinOwnPage = 16
+	defaultSharedKeys = 2048
+	// MinSharedKeys is the least of Config.MaxSharedKeys.
+	MinSharedKeys = 16
 	// maxLeaving is the number of users who get a dedicated page at once.
 	maxLeaving = 2
 )

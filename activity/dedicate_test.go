@@ -19,7 +19,7 @@ import (
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := newRig(t, store, pages)
-	g.ownPage, g.Recorder.largePage = 16, 256
+	g.maxSharedKeys, g.Recorder.largePage = 16, 256
 	return g
 }
 
@@ -77,8 +77,8 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 			for i := range 10 {
 				g.want(t, "mate", "hide", posts("m")(i), Direct)
 			}
-			if s := g.Stats(); s.OwnPages != 2 {
-				t.Errorf("%s: %d users have a dedicated page, want the bot and the star", when, s.OwnPages)
+			if s := g.Stats(); s.DedicatedPages != 2 {
+				t.Errorf("%s: %d users have a dedicated page, want the bot and the star", when, s.DedicatedPages)
 			}
 			g.checkRate(t, g.lookAll(t, "bot", "hide", posts("never"), 20_000), 20_000)
 		}
@@ -91,7 +91,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		}
 		check("dedicated pages lost")
 		g.open(t, g.ledger, g.store)
-		g.ownPage = 16
+		g.maxSharedKeys = 16
 		check("restarted")
 		for i := range 3000 {
 			if i%10 == 0 {
@@ -171,7 +171,7 @@ func targets(prefix string, from, n int) (ids []string) {
 func TestMoveIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, OwnPage: 16}
+		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
 		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 		b.record(t, true, add("mate", "hide", "m"))
 		b.record(t, true, add("bot", "hide", "b"))
@@ -247,7 +247,7 @@ func TestMovesUnderLoad(t *testing.T) {
 		a, b := &rig{ledger: l, store: store}, &rig{ledger: l, store: store}
 		for _, g := range []*rig{a, b} {
 			g.open(t, l, store)
-			g.ownPage, g.Recorder.largePage = 16, 256
+			g.maxSharedKeys, g.Recorder.largePage = 16, 256
 		}
 		users := []string{"bot", "star", "mate", "other", "fifth"}
 		var wg sync.WaitGroup
@@ -401,7 +401,7 @@ func TestHeavyUserOfBulk(t *testing.T) {
 	must(t, err)
 	must(t, bulk.Finish(t.Context()))
 	g.settleMoves()
-	if n := g.Stats().OwnPages; n != 2 {
+	if n := g.Stats().DedicatedPages; n != 2 {
 		t.Errorf("%d users have a dedicated page, want the bot and the star", n)
 	}
 	for _, a := range batch {

@@ -139,7 +139,7 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 		}
 		g.open(t, l, s) // the fault has been
 	}
-	g.ownPage = 16 // users of the scenario's batches move
+	g.maxSharedKeys = 16 // users of the scenario's batches move
 	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
 }
 
@@ -264,7 +264,7 @@ func (downStore) Replace(context.Context, favfilter.Replacement) (bool, error) {
 	return false, faulttest.ErrInjected
 }
 
-func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Standing, error) {
+func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error) {
 	return nil, faulttest.ErrInjected
 }
 

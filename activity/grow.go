@@ -217,11 +217,11 @@ func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(bui
 
 // buildSome rebuilds pages where they are not as the ledger has them.
 func (r *grower) buildSome(pages []uint32) error {
-	found, standings, err := r.peek(pages)
+	found, statuses, err := r.peek(pages)
 	if err != nil {
 		return err
 	}
-	for i, st := range standings {
+	for i, st := range statuses {
 		if st.Err != nil && !errors.Is(st.Err, errBulked) { // a bulk writes its pages itself
 			return fmt.Errorf("page %d: %w", pages[i], st.Err)
 		}

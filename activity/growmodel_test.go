@@ -66,7 +66,7 @@ func growUnderLoad(t *testing.T, doublings int) {
 					g := &rig{ledger: l, store: store}
 					g.open(t, l, store)
 					if heavy {
-						g.ownPage, g.Recorder.largePage = 16, 256
+						g.maxSharedKeys, g.Recorder.largePage = 16, 256
 					}
 					rigs = append(rigs, g)
 				}
@@ -148,7 +148,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
-		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, OwnPage: 16}
+		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
 		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 		rng := rand.New(rand.NewPCG(11, 11))
 		live := make(map[Activity]bool)

@@ -71,7 +71,7 @@ func TestGrowDuringBulk(t *testing.T) {
 	}
 	g.scrubAll()
 	g.wantWhole(t)
-	if n := g.Stats().OwnPages; n == 0 {
+	if n := g.Stats().DedicatedPages; n == 0 {
 		t.Error("no heavy user has left a page of the new layout")
 	}
 }
@@ -121,7 +121,7 @@ func TestDeleteAfterGrowth(t *testing.T) {
 		g.record(t, true, add("mate", "block", fmt.Sprint("u", i)))
 	}
 	g.settleMoves()
-	if g.Stats().OwnPages == 0 {
+	if g.Stats().DedicatedPages == 0 {
 		t.Fatal("the bot has no dedicated page")
 	}
 	for _, user := range []string{"bot", "mate"} {
@@ -152,7 +152,7 @@ func TestHeavyUserAfterGrowth(t *testing.T) {
 	must(t, g.Grow(t.Context(), 32, nil))
 	g.recordMany(t, "bot", "hide", 600, posts("b"))
 	g.settleMoves()
-	if n := g.Stats().OwnPages; n != 1 {
+	if n := g.Stats().DedicatedPages; n != 1 {
 		t.Errorf("%d dedicated pages", n)
 	}
 	must(t, g.Grow(t.Context(), 64, nil))
@@ -182,7 +182,7 @@ func TestGrowthDue(t *testing.T) {
 		}
 	}
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.ownPage = 1 << 20
+	g.maxSharedKeys = 1 << 20
 	var batch []Activity
 	for i := range DuePage + 100 {
 		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
@@ -210,7 +210,7 @@ func TestOwnPagesAreNotDue(t *testing.T) {
 	for range 3 {
 		g.scrubAll()
 	}
-	if s := g.Stats(); s.OwnPages != 1 || s.SharedPages != 2 || s.KeysPerPage != 0 || s.ReshapeDue != 0 {
+	if s := g.Stats(); s.DedicatedPages != 1 || s.SharedPages != 2 || s.KeysPerPage != 0 || s.ReshapeDue != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -26,14 +26,14 @@ var ErrNoPage = errors.New("there is no such page")
 
 // PageInside is the content of a page, beside what the ledger has for it.
 type PageInside struct {
-	Number uint32
-	ID     favfilter.PageID // its place in the store
-	Own    bool             // dedicated to one user
-	State  PageState
-	Damage error // why it cannot be read; nil: it can, or there is none
+	Number    uint32
+	ID        favfilter.PageID // its place in the store
+	Dedicated bool             // dedicated to one user
+	State     PageState
+	Damage    error // why it cannot be read; nil: it can, or there is none
 
 	Page     *favfilter.Page // read-only; nil if it is missing or damaged
-	Standing favfilter.Standing
+	Standing favfilter.Status
 	// Limit is the number of set bits at which the page is rebuilt. Without a ledger the page grows
 	// at that number instead.
 	Limit    uint32
@@ -73,7 +73,7 @@ type UserKeys struct {
 // page is sound or unused.
 func (p *PageInside) Agrees() bool {
 	if p.Ledger == nil {
-		return !p.State.Amiss()
+		return !p.State.Faulty()
 	}
 	if p.State == PageUnused {
 		return p.Ledger.Keys == 0
@@ -134,13 +134,13 @@ func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, 
 	}
 	r.sequences.of(number).learn(s.Sequence)
 	p := r.insideOf(number, r.layout.pageID(number), loaded)
-	p.Own = number >= ledger.DedicatedPages
+	p.Dedicated = number >= ledger.DedicatedPages
 	p.Ledger = &LedgerPage{Sequence: s.Sequence, Left: s.Left}
 	switch {
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
 		p.State = PageUnused
 	default:
-		p.State = stateOf(r.fault(ctx, number, max(want, s.Sequence), standing(loaded)))
+		p.State = stateOf(r.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)))
 	}
 	if p.State == PageSound && r.overfull(p.Standing.Header) {
 		p.State = PageOverfull
@@ -154,9 +154,9 @@ func (r *Recorder) readInside(ctx context.Context, number uint32) (*PageInside, 
 // insideOf returns what the page itself says.
 func (r *reader) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
 	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
-	p.Standing = favfilter.Standing{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
+	p.Standing = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
 	if l.Page != nil {
-		p.Standing = l.Page.Standing()
+		p.Standing = l.Page.Status()
 		shape := p.Standing.Header.Shape
 		p.Limit, p.Capacity = shape.Limit(r.keyRate), shape.Capacity(r.keyRate)
 	}
@@ -235,7 +235,7 @@ func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (Rebuilt, err
 	if err != nil {
 		return Rebuilt{}, err
 	}
-	st := f.page.Standing()
+	st := f.page.Status()
 	return Rebuilt{
 		Number: number, Sequence: st.Header.Sequence, Keys: int(st.Header.Count), Bytes: int(st.Size.Bytes), Took: time.Since(start),
 	}, nil

@@ -46,7 +46,7 @@ func TestInspectPage(t *testing.T) {
 			!maps.Equal(l.Kinds, want.Kinds) || !slices.Equal(l.Largest, want.Largest) {
 			t.Errorf("the ledger has %+v, want %+v", l, want)
 		}
-		if p.State != PageSound || !p.Agrees() || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Own {
+		if p.State != PageSound || !p.Agrees() || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Dedicated {
 			t.Errorf("a sound page: %+v", p)
 		}
 		if h := p.Standing.Header; h.Sequence != 1 || h.Count != 41 || p.Capacity < 41 || h.Set > p.Limit || p.Standing.Uncounted {
@@ -170,7 +170,7 @@ func TestInspectUser(t *testing.T) {
 			return u
 		}
 		u := look()
-		if u.Page != 0 || u.Slot != 0 || u.Own || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 || u.Probed ||
+		if u.Page != 0 || u.Slot != 0 || u.Dedicated || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 || u.Probed ||
 			!maps.Equal(u.Keys, map[string]int{"block": 5, "like": 1}) || u.Inside.Ledger.Users != 7 || !u.Inside.Agrees() {
 			t.Errorf("%+v", u)
 		}
@@ -185,7 +185,7 @@ func TestInspectUser(t *testing.T) {
 			t.Errorf("of a page that lost all: %+v", u)
 		}
 		must(t, g.dedicate(t.Context(), u.Hash))
-		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Own || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
+		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Dedicated || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
 			t.Errorf("on a dedicated page: %+v", u)
 		}
 		g.largePage = 8
@@ -232,7 +232,7 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 func TestInspectFollowsMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, OwnPage: 16}
+		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
 		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 		b.record(t, true, add("mate", "hide", "m"))
 		a.recordMany(t, "bot", "hide", 50, posts("p"))
@@ -242,8 +242,8 @@ func TestInspectFollowsMoves(t *testing.T) {
 		}
 		u, err := b.InspectUser(t.Context(), "bot")
 		must(t, err)
-		if !u.Own || u.Page != a.layout.pageOf(u.Hash) || u.Total != 50 || u.Holds != 50 {
-			t.Errorf("on page %d, their own: %v, with %d keys, %d of them reported", u.Page, u.Own, u.Total, u.Holds)
+		if !u.Dedicated || u.Page != a.layout.pageOf(u.Hash) || u.Total != 50 || u.Holds != 50 {
+			t.Errorf("on page %d, their own: %v, with %d keys, %d of them reported", u.Page, u.Dedicated, u.Total, u.Holds)
 		}
 		a.Close()
 		b.Close()

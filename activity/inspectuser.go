@@ -11,11 +11,11 @@ import (
 
 // UserInside describes a user's page and windows, and the user's keys there.
 type UserInside struct {
-	User string
-	Hash uint64 // places the user
-	Slot uint32 // number of the hash slot in the store that has all pages and windows of the user
-	Page uint32 // the user's page
-	Own  bool   // the page is dedicated to the user
+	User      string
+	Hash      uint64 // places the user
+	Slot      uint32 // number of the hash slot in the store that has all pages and windows of the user
+	Page      uint32 // the user's page
+	Dedicated bool   // the page is dedicated to the user
 
 	// Keys is the ledger's number of the user's keys by kind; nil without a ledger. Other sides of
 	// two-way kinds count under their own names.
@@ -80,7 +80,7 @@ func (r *reader) newUserInside(user string) *UserInside {
 
 // put sets the page of the user.
 func (u *UserInside) put(inside *PageInside) {
-	u.Page, u.Own, u.Inside = inside.Number, inside.Own, inside
+	u.Page, u.Dedicated, u.Inside = inside.Number, inside.Dedicated, inside
 	if inside.Page != nil && !u.Probed {
 		u.FeedBytes = bitsBytes(inside.Page)
 	}

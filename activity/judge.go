@@ -28,16 +28,16 @@ func damageReason(damage error) string {
 }
 
 // standing returns l as [favfilter.Store.Peek] would have returned it.
-func standing(l favfilter.Loaded) favfilter.Standing {
+func statusOf(l favfilter.Loaded) favfilter.Status {
 	if l.Page == nil {
-		return favfilter.Standing{Missing: l.Damage == nil, Damage: l.Damage}
+		return favfilter.Status{Missing: l.Damage == nil, Damage: l.Damage}
 	}
-	return favfilter.Standing{Header: l.Page.Header()}
+	return favfilter.Status{Header: l.Page.Header()}
 }
 
 // fault returns why a page in the state st must not be used where at least the sequence want is
 // required. "" means that the page may be used.
-func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Standing) string {
+func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) string {
 	h := st.Header
 	switch {
 	case st.Damage != nil:

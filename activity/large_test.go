@@ -131,13 +131,13 @@ func TestMovesPassBadPages(t *testing.T) {
 		for page := range uint32(16) {
 			bad.bad[ledger.DedicatedPages+page] = true
 		}
-		p := startProcess(t, bad, &favfilter.Memory{}, Config{OwnPage: MinOwnPage, ScrubRate: 1})
+		p := startProcess(t, bad, &favfilter.Memory{}, Config{MaxSharedKeys: MinSharedKeys, ScrubRate: 1})
 		bad.on.Store(true)
 		const users = 3 * maxLeaving
 		for page := range uint32(users) {
 			user := p.userOn(page)
 			var activities []Activity
-			for i := range 4 * MinOwnPage {
+			for i := range 4 * MinSharedKeys {
 				activities = append(activities, add(user, "hide", fmt.Sprint("p", i)))
 			}
 			_, err := p.Record(t.Context(), activities)

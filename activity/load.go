@@ -37,7 +37,7 @@ type load struct {
 }
 
 // weigh adds a page, unless it is a dedicated one.
-func (r *scrubber) weigh(l *load, pages *census, page uint32, st favfilter.Standing) {
+func (r *scrubber) weigh(l *load, pages *census, page uint32, st favfilter.Status) {
 	switch {
 	case !pages.isShared(page):
 		return

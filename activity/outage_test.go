@@ -41,7 +41,7 @@ func (s *partitioned) Replace(ctx context.Context, r favfilter.Replacement) (boo
 	return s.Store.Replace(ctx, r)
 }
 
-func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	if s.down.Load() {
 		return nil, faulttest.ErrInjected
 	}

@@ -24,7 +24,7 @@ func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 // neither far too large.
 func TestLongPageFollowsLoad(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.ownPage = math.MaxInt // the user stays
+	g.maxSharedKeys = math.MaxInt // the user stays
 	rng := rand.New(rand.NewPCG(1, 1))
 	var live []string
 	step := func(grow bool) {

@@ -167,11 +167,11 @@ func standingIdentity(ctx context.Context, store favfilter.Store, pages uint32) 
 		for number := from; number < min(pages, from+scrubChunk); number++ {
 			ids = append(ids, favfilter.PageID{Number: number})
 		}
-		standings, err := store.Peek(ctx, ids)
+		statuses, err := store.Peek(ctx, ids)
 		if err != nil {
 			return nil, unavailable("pages", err)
 		}
-		for _, st := range standings {
+		for _, st := range statuses {
 			switch {
 			case st.Err != nil:
 				return nil, unavailable("pages", st.Err)
@@ -410,12 +410,12 @@ func (p *Plain) Look(ctx context.Context, most int) error {
 			ids = append(ids, favfilter.PageID{Number: (p.next + n) % p.identity.Pages})
 		}
 		limited, cancel := context.WithTimeout(ctx, loadTimeout)
-		standings, err := p.store.Peek(limited, ids)
+		statuses, err := p.store.Peek(limited, ids)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("look at pages: %w", unavailable("pages", err))
 		}
-		for i, st := range standings {
+		for i, st := range statuses {
 			if st.Err == nil {
 				p.survey.put(ids[i].Number, newGlance(p.stateAlone(st), st, time.Since(p.opened)), 0)
 			}

@@ -43,15 +43,15 @@ type rebuilds struct {
 type rebuilder struct {
 	*poller
 
-	kinds     *Kinds // of this process
-	declared  declared
-	ownPage   int    // a user with more keys gets a dedicated page
-	largePage uint32 // pages of at least this many bytes are probed
-	large     largePages
-	images    images
-	cache     *cache // nil: no cache
-	rebuilds  rebuilds
-	heavy     func(hash uint64) // called for a user with too many keys for a shared page
+	kinds         *Kinds // of this process
+	declared      declared
+	maxSharedKeys int    // a user with more keys gets a dedicated page
+	largePage     uint32 // pages of at least this many bytes are probed
+	large         largePages
+	images        images
+	cache         *cache // nil: no cache
+	rebuilds      rebuilds
+	heavy         func(hash uint64) // called for a user with too many keys for a shared page
 }
 
 // flight is one rebuild of one page. Its results may be read once done is closed.
@@ -268,7 +268,7 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 		r.images.put(number, f.page)
 	}
 	if f.placed {
-		r.glanced(number, PageSound, f.page.Standing(), 0)
+		r.glanced(number, PageSound, f.page.Status(), 0)
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 		}
 		keys.rows += len(rows)
 		keys.hashes = append(keys.hashes, hashes)
-		for rest := rows; len(rest) > 0 && (large || len(rows) > r.ownPage); {
+		for rest := rows; len(rest) > 0 && (large || len(rows) > r.maxSharedKeys); {
 			n := ofFirst(rest)
 			users[rest[0].Hash] += n
 			rest = rest[n:]
@@ -308,7 +308,7 @@ func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 		}
 	}
 	for hash, n := range users {
-		if n > r.ownPage && number < ledger.DedicatedPages {
+		if n > r.maxSharedKeys && number < ledger.DedicatedPages {
 			keys.heavy = append(keys.heavy, hash)
 		}
 	}

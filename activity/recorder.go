@@ -83,10 +83,10 @@ type Config struct {
 	// PageCache.
 	StalenessBound time.Duration
 
-	// OwnPage is the largest number of a user's keys on a shared page. A user with more keys gets a
+	// MaxSharedKeys is the largest number of a user's keys on a shared page. A user with more keys gets a
 	// dedicated page, which bounds what feeds read by the activities of their viewer and a few
 	// others. At least 16; default 2048.
-	OwnPage int
+	MaxSharedKeys int
 
 	// PageCache is the number of bytes of pages that are cached in this process, 0 to 2^40; the
 	// least recently used are evicted first. A View of cached pages needs no round trip to the
@@ -255,13 +255,13 @@ func (c *Config) newApplier(s *storage, id ledger.Identity) *applier {
 			layout:    newLayout(id.Pages),
 			follow:    follower{bound: max(0, c.StalenessBound)},
 		},
-		kinds:     c.Kinds,
-		ownPage:   c.OwnPage,
-		largePage: largePage,
-		images:    newImages(),
-		cache:     newCache(c.PageCache, c.delays()),
-		rebuilds:  newRebuilds(c.OnRebuild),
-		heavy:     a.leave,
+		kinds:         c.Kinds,
+		maxSharedKeys: c.MaxSharedKeys,
+		largePage:     largePage,
+		images:        newImages(),
+		cache:         newCache(c.PageCache, c.delays()),
+		rebuilds:      newRebuilds(c.OnRebuild),
+		heavy:         a.leave,
 	}
 	a.recovered = a.rebuilds.forgive
 	return a
@@ -307,7 +307,7 @@ func checkRate(rate float64) error {
 func (c *Config) complete() error {
 	c.setDefaults()
 	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
-	c.OwnPage = cmp.Or(c.OwnPage, defaultOwnPage)
+	c.MaxSharedKeys = cmp.Or(c.MaxSharedKeys, defaultSharedKeys)
 	if err := checkRate(c.FalsePositiveRate); err != nil {
 		return err
 	}
@@ -316,8 +316,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
 	case c.Ledger == nil:
 		return errors.New("there is no ledger: OpenPlain does without")
-	case c.OwnPage < MinOwnPage:
-		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.OwnPage, MinOwnPage)
+	case c.MaxSharedKeys < MinSharedKeys:
+		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.MaxSharedKeys, MinSharedKeys)
 	case c.PageCache < 0 || c.PageCache > 1<<40:
 		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:

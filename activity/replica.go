@@ -30,7 +30,7 @@ func (r *Recorder) loadView(
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
 	loaded, err = r.replica.Load(limited, parts)
 	cancel()
-	if err == nil && (!v.ledger || r.fault(ctx, number, want, standing(loaded[0])) == "") {
+	if err == nil && (!v.ledger || r.fault(ctx, number, want, statusOf(loaded[0])) == "") {
 		r.stats.fromReplica.Add(1)
 		if r.uncopied.worked(r.elapsed()) {
 			r.log.InfoContext(ctx, "replicas can be read again")

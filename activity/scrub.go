@@ -192,9 +192,9 @@ func (r *scrubber) scrubStep(s *scrub) int {
 	for n := s.next; n < last; n++ {
 		pages = append(pages, s.pages.number(n))
 	}
-	found, standings := r.inspect(pages)
+	found, statuses := r.inspect(pages)
 	looked := 0
-	for i, st := range standings {
+	for i, st := range statuses {
 		if st.Err == nil {
 			looked++
 			r.weigh(&s.load, s.pages, pages[i], st)
@@ -235,8 +235,8 @@ const reasonCorrupt = "corrupt"
 // errBulked is the error of a page that is skipped, because a Bulk has yet to write it.
 var errBulked = errors.New("a bulk has the page in hand")
 
-// misfit is a page that disagrees with the ledger.
-type misfit struct {
+// faultyPage is a page that disagrees with the ledger.
+type faultyPage struct {
 	page   uint32
 	want   uint64
 	reason string
@@ -244,13 +244,13 @@ type misfit struct {
 
 // inspect reads the headers of pages. It returns those that have to be rebuilt, and the state of
 // each; nothing if the store does not answer.
-func (r *scrubber) inspect(pages []uint32) (found []misfit, standings []favfilter.Standing) {
-	found, standings, _ = r.peek(pages) // the next reader of pages reports the error
-	return found, standings
+func (r *scrubber) inspect(pages []uint32) (found []faultyPage, statuses []favfilter.Status) {
+	found, statuses, _ = r.peek(pages) // the next reader of pages reports the error
+	return found, statuses
 }
 
 // peek is inspect with the error of the store.
-func (r *scrubber) peek(pages []uint32) (found []misfit, standings []favfilter.Standing, err error) {
+func (r *scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilter.Status, err error) {
 	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
 	defer cancel()
 	ids := make([]favfilter.PageID, len(pages))
@@ -259,14 +259,14 @@ func (r *scrubber) peek(pages []uint32) (found []misfit, standings []favfilter.S
 		ids[i] = r.layout.pageID(page)
 		want[i] = r.sequences.of(page).required.Load() // before the read
 	}
-	standings, err = r.store.Peek(ctx, ids)
+	statuses, err = r.store.Peek(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, st := range standings {
+	for i, st := range statuses {
 		page := pages[i]
 		if _, bulked := r.bulked.Load(page); bulked {
-			standings[i].Err = errBulked
+			statuses[i].Err = errBulked
 			continue
 		}
 		if st.Err != nil {
@@ -292,13 +292,13 @@ func (r *scrubber) peek(pages []uint32) (found []misfit, standings []favfilter.S
 			r.sequences.of(page).standAt(st.Header.Sequence)
 			continue
 		}
-		found = append(found, misfit{page, want[i], reason})
+		found = append(found, faultyPage{page, want[i], reason})
 	}
-	return found, standings, nil
+	return found, statuses, nil
 }
 
 // repair counts the pages found, and rebuilds them: see rebuildAll.
-func (r *scrubber) repair(found []misfit, patience time.Duration, borne int) (failed int) {
+func (r *scrubber) repair(found []faultyPage, patience time.Duration, borne int) (failed int) {
 	for _, m := range found {
 		r.stats.found(m.reason)
 	}
@@ -308,7 +308,7 @@ func (r *scrubber) repair(found []misfit, patience time.Duration, borne int) (fa
 // rebuildAll rebuilds pages, in random order, and returns how many it did not. A rebuild that takes
 // longer than patience continues in the background. After borne failures of the store, rebuildAll
 // starts no further rebuild.
-func (r *scrubber) rebuildAll(found []misfit, patience time.Duration, borne int) (failed int) {
+func (r *scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne int) (failed int) {
 	var group errgroup.Group
 	var repaired, refused atomic.Int64
 	group.SetLimit(maxRepairs)
@@ -320,7 +320,7 @@ func (r *scrubber) rebuildAll(found []misfit, patience time.Duration, borne int)
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(r.base, patience)
 			defer cancel()
-			err := r.mendMisfit(ctx, m)
+			err := r.rebuildFaulty(ctx, m)
 			if err == nil || ctx.Err() == nil {
 				r.noteRepair(ctx, m.page, m.reason, err)
 			}
@@ -338,8 +338,8 @@ func (r *scrubber) rebuildAll(found []misfit, patience time.Duration, borne int)
 	return len(found) - int(repaired.Load())
 }
 
-// mendMisfit rebuilds the page of a misfit.
-func (r *scrubber) mendMisfit(ctx context.Context, m misfit) error {
+// rebuildFaulty rebuilds the page of a faultyPage.
+func (r *scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
 	// No sequence reveals the fault, so a newer page may have it, too.
 	if m.reason == reasonCorrupt {
 		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
@@ -356,7 +356,7 @@ func (r *scrubber) sweep() {
 	f.due, f.changed = f.changed, nil
 	f.mu.Unlock()
 	slices.Sort(due)
-	var found []misfit
+	var found []faultyPage
 	for chunk := range slices.Chunk(slices.Compact(due), scrubChunk) {
 		some, _ := r.inspect(chunk)
 		found = append(found, some...)

@@ -304,7 +304,7 @@ func (s *epochStore) Epoch(context.Context) (string, error) {
 	return "", errors.New("nobody knows")
 }
 
-func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	s.peeks.Add(int64(len(ids)))
 	return s.Store.Peek(ctx, ids)
 }

@@ -30,8 +30,8 @@ type ScrubProgress struct {
 	Err            error // why it ended early
 }
 
-// Amiss reports whether a page may still be at fault: a rebuild failed, or a page was not compared.
-func (p ScrubProgress) Amiss() bool {
+// Faulty reports whether a page may still be at fault: a rebuild failed, or a page was not compared.
+func (p ScrubProgress) Faulty() bool {
 	return p.Failed > 0 || p.Unasked > 0 || p.Done < p.All || p.Err != nil
 }
 
@@ -107,10 +107,10 @@ func (r *scrubber) mayScrub(rate int) error {
 
 // scrubSome compares pages, and rebuilds those at fault.
 func (r *scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
-	found, standings := r.inspect(pages)
-	unasked := len(pages) - len(standings) // all, if the store does not answer
-	for i := range standings {
-		if standings[i].Err != nil {
+	found, statuses := r.inspect(pages)
+	unasked := len(pages) - len(statuses) // all, if the store does not answer
+	for i := range statuses {
+		if statuses[i].Err != nil {
 			unasked++
 		}
 	}

@@ -42,7 +42,7 @@ func TestScrubNow(t *testing.T) {
 		return p
 	}
 	scrubbed := g.Stats().Scrubbed
-	if p := run(); len(p.Found) != 0 || p.Failed != 0 || p.Amiss() {
+	if p := run(); len(p.Found) != 0 || p.Failed != 0 || p.Faulty() {
 		t.Errorf("of sound pages: %+v", p)
 	}
 	if n := g.Stats().Scrubbed - scrubbed; n != 257 {
@@ -55,7 +55,7 @@ func TestScrubNow(t *testing.T) {
 	if n := client.Del(t.Context(), hurt("1")+":regions", own).Val(); n != 2 {
 		t.Fatalf("%d strings deleted", n)
 	}
-	if p := run(); !maps.Equal(p.Found, map[string]int{"damaged": 2}) || p.Failed != 0 || p.Amiss() {
+	if p := run(); !maps.Equal(p.Found, map[string]int{"damaged": 2}) || p.Failed != 0 || p.Faulty() {
 		t.Errorf("of two damaged pages: %+v", p)
 	}
 	g.wantWhole(t)
@@ -70,7 +70,7 @@ func TestScrubNow(t *testing.T) {
 	}
 	must(t, client.FlushAll(t.Context()).Err())
 	p := run()
-	if p.Found["missing"] < want["missing"] || len(p.Found) != 1 || p.Amiss() {
+	if p.Found["missing"] < want["missing"] || len(p.Found) != 1 || p.Faulty() {
 		t.Errorf("after a flush: %+v, want %v or more", p, want)
 	}
 	g.wantWhole(t)
@@ -90,18 +90,18 @@ func TestScrubNowAmiss(t *testing.T) {
 	_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p")})
 	must(t, err)
 	g.useStore(t, downStore{})
-	if p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Amiss() || p.Failed != 0 {
+	if p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
 		t.Errorf("of a store that is down: %+v, %v", p, err)
 	}
 	g.useStore(t, unwritable{&favfilter.Memory{}})
 	p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil)
-	if err != nil || p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 || !p.Amiss() {
+	if err != nil || p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 || !p.Faulty() {
 		t.Errorf("of a store that takes nothing: %+v, %v", p, err)
 	}
 	g.useStore(t, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err = g.ScrubNow(ctx, 1, func(ScrubProgress) { cancel() })
-	if !errors.Is(err, context.Canceled) || !errors.Is(p.Err, context.Canceled) || p.Done != 64 || !p.Amiss() || p.Running || p.Ended.IsZero() {
+	if !errors.Is(err, context.Canceled) || !errors.Is(p.Err, context.Canceled) || p.Done != 64 || !p.Faulty() || p.Running || p.Ended.IsZero() {
 		t.Errorf("cancelled: %+v, %v", p, err)
 	}
 	for _, rate := range []int{-1, MaxScrubRate + 1} {
@@ -117,13 +117,13 @@ type slowStore struct {
 	takes time.Duration
 }
 
-func (s slowStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+func (s slowStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	time.Sleep(s.takes)
-	standings, err := s.Store.Peek(ctx, ids)
-	for i := 0; i < len(standings); i += 3 {
-		standings[i].Err = faulttest.ErrInjected
+	statuses, err := s.Store.Peek(ctx, ids)
+	for i := 0; i < len(statuses); i += 3 {
+		statuses[i].Err = faulttest.ErrInjected
 	}
-	return standings, err
+	return statuses, err
 }
 
 // A scrub leaves the store the time between looks that its rate says, and stops between them. What it was not told counts for nothing.
@@ -169,15 +169,15 @@ func TestScrubNowPace(t *testing.T) {
 	})
 }
 
-// Amiss reports whether pages remain that are wrong, or that the round has not seen.
+// Faulty reports whether pages remain that are wrong, or that the round has not seen.
 func TestScrubAmiss(t *testing.T) {
 	for want, all := range map[bool][]ScrubProgress{
 		false: {{}, {Done: 2, All: 2, Found: map[string]int{"missing": 1}}},
 		true:  {{Done: 2, All: 2, Failed: 1}, {Done: 2, All: 2, Unasked: 1}, {Done: 1, All: 2}, {Done: 2, All: 2, Err: ErrClosed}},
 	} {
 		for _, p := range all {
-			if p.Amiss() != want {
-				t.Errorf("%+v: Amiss() = %v", p, !want)
+			if p.Faulty() != want {
+				t.Errorf("%+v: Faulty() = %v", p, !want)
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func TestStartScrub(t *testing.T) {
 			t.Fatalf("%+v", g.ScrubStatus())
 		}
 	}
-	if p := g.ScrubStatus(); p.Done != 128 || p.Amiss() || p.Started.IsZero() || p.Ended.Before(p.Started) {
+	if p := g.ScrubStatus(); p.Done != 128 || p.Faulty() || p.Started.IsZero() || p.Ended.Before(p.Started) {
 		t.Errorf("after: %+v", p)
 	}
 	start(1, true) // a minute from the second chunk
@@ -210,7 +210,7 @@ func TestStartScrub(t *testing.T) {
 		t.Errorf("meanwhile: %+v", p)
 	}
 	g.Close()
-	if p := g.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Amiss() {
+	if p := g.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Faulty() {
 		t.Errorf("closed: %+v", p)
 	}
 	if _, err := g.StartScrub(1); !errors.Is(err, ErrClosed) {

@@ -43,8 +43,8 @@ type Stats struct {
 	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be; 0: no change needed
 	Reshaping   bool    `json:"reshaping"`     // in the background of this Recorder
 
-	OwnPages int    `json:"own_pages"`    // users with a dedicated page
-	Probed   uint64 `json:"views_probed"` // views of pages too large to read whole
+	DedicatedPages int    `json:"own_pages"`    // users with a dedicated page
+	Probed         uint64 `json:"views_probed"` // views of pages too large to read whole
 
 	Confirmed      uint64 `json:"confirmed"`       // positives that the ledger was asked about
 	FalsePositives uint64 `json:"false_positives"` // of these, the false ones
@@ -148,7 +148,7 @@ func (r *Recorder) Stats() Stats {
 func (r *Recorder) sizes(s *Stats) {
 	pages := r.layout.census()
 	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), uint32(pages.len())
-	s.SharedPages, s.OwnPages = pages.shared, len(pages.dedicated)
+	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
 	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}

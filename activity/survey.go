@@ -33,8 +33,8 @@ func (s PageState) String() string {
 	return names[0]
 }
 
-// Amiss reports whether a page in this state has to be rebuilt.
-func (s PageState) Amiss() bool { return s >= PageMissing }
+// Faulty reports whether a page in this state has to be rebuilt.
+func (s PageState) Faulty() bool { return s >= PageMissing }
 
 // stateOf returns the state of a page with that fault.
 func stateOf(fault string) PageState {
@@ -48,13 +48,13 @@ func stateOf(fault string) PageState {
 
 // SurveyedPage is a page as last observed: by the scrub, or when it was rebuilt.
 type SurveyedPage struct {
-	Number   uint32
-	Own      bool // dedicated to one user
-	State    PageState
-	Keys     uint32
-	Bytes    uint32  // of bits and collision bitmap
-	Fill     float64 // share of set bits, 0 to 1, to within 1/65,535
-	Collided float64 // share of regions with a collision bit, the same
+	Number    uint32
+	Dedicated bool // dedicated to one user
+	State     PageState
+	Keys      uint32
+	Bytes     uint32  // of bits and collision bitmap
+	Fill      float64 // share of set bits, 0 to 1, to within 1/65,535
+	Collided  float64 // share of regions with a collision bit, the same
 	// Rate is the false-positive rate of one key; 0 if the page has grown, since its header then
 	// does not tell.
 	Rate   float64
@@ -64,12 +64,12 @@ type SurveyedPage struct {
 
 // SurveyTotals holds sums over all pages.
 type SurveyTotals struct {
-	Pages  int    // number of pages
-	Own    int    // of these, dedicated pages
-	Looked int    // of all, pages observed
-	Amiss  int    // of these, pages found at fault and not known to be rebuilt
-	Keys   uint64 // of the observed pages
-	Bytes  uint64 // of the observed pages
+	Pages     int    // number of pages
+	Dedicated int    // of these, dedicated pages
+	Looked    int    // of all, pages observed
+	Faulty    int    // of these, pages found at fault and not known to be rebuilt
+	Keys      uint64 // of the observed pages
+	Bytes     uint64 // of the observed pages
 }
 
 // glance is the observation of a page, packed into 16 bytes.
@@ -92,7 +92,7 @@ const (
 	glanceWhole     = math.MaxUint16
 )
 
-func newGlance(state PageState, st favfilter.Standing, seen time.Duration) glance {
+func newGlance(state PageState, st favfilter.Status, seen time.Duration) glance {
 	h, size := st.Header, st.Size
 	g := glance{
 		keys: h.Count,
@@ -120,7 +120,7 @@ func (g glance) bytes() uint32 { return g.size & (1<<glanceSizeBits - 1) }
 
 // page unpacks a glance. now is the time since the Recorder was opened.
 func (g glance) page(number uint32, own bool, now time.Duration) SurveyedPage {
-	p := SurveyedPage{Number: number, Own: own, State: g.state()}
+	p := SurveyedPage{Number: number, Dedicated: own, State: g.state()}
 	if p.State == PageUnknown {
 		return p
 	}
@@ -176,8 +176,8 @@ func (s *survey) count(g glance, n int) {
 		return
 	}
 	s.totals.Looked += n
-	if g.state().Amiss() {
-		s.totals.Amiss += n
+	if g.state().Faulty() {
+		s.totals.Faulty += n
 	}
 	s.totals.Keys += uint64(n) * uint64(g.keys) // wraps around for -1
 	s.totals.Bytes += uint64(n) * uint64(g.bytes())
@@ -208,7 +208,7 @@ func (s *survey) keep(pages *census) {
 }
 
 // glanced stores the observed state of a page.
-func (r *storage) glanced(page uint32, state PageState, st favfilter.Standing, behind uint64) {
+func (r *storage) glanced(page uint32, state PageState, st favfilter.Status, behind uint64) {
 	r.survey.put(page, newGlance(state, st, time.Since(r.opened)), behind)
 }
 
@@ -270,7 +270,7 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 // SurveyTotals returns sums over all pages as last observed.
 func (r *scrubber) SurveyTotals() SurveyTotals {
 	t, pages := r.survey.sums(), r.layout.census()
-	t.Pages, t.Own = pages.len(), len(pages.dedicated)
+	t.Pages, t.Dedicated = pages.len(), len(pages.dedicated)
 	return t
 }
 
@@ -283,7 +283,7 @@ func (s *survey) sums() SurveyTotals {
 
 // stateAlone returns the state of a page by its own content. Without a ledger a missing page cannot
 // be told from an unused one.
-func (r *reader) stateAlone(st favfilter.Standing) PageState {
+func (r *reader) stateAlone(st favfilter.Status) PageState {
 	switch {
 	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
 		return PageForeign

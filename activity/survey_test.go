@@ -33,8 +33,8 @@ func (g using) wantSurvey(t *testing.T, store favfilter.Store, id func(page uint
 		sum.Looked++
 		sum.Keys += uint64(p.Keys)
 		sum.Bytes += uint64(p.Bytes)
-		if p.Own {
-			sum.Own++
+		if p.Dedicated {
+			sum.Dedicated++
 		}
 		loaded, err := store.LoadWhole(t.Context(), []favfilter.PageID{id(p.Number)})
 		must(t, err)
@@ -46,7 +46,7 @@ func (g using) wantSurvey(t *testing.T, store favfilter.Store, id func(page uint
 			continue
 		}
 		raw, marks := page.Encode()
-		st := page.Standing()
+		st := page.Status()
 		fill := float64(st.Header.Set) / float64(st.Size.Bits)
 		collided := float64(st.Collided) / float64(st.Size.Regions)
 		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(marks) || math.Abs(p.Fill-fill) > step ||
@@ -124,7 +124,7 @@ func TestSurvey(t *testing.T) {
 			if got := g.states(); !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)
 			}
-			if got := g.SurveyTotals().Amiss; got != len(c.want) {
+			if got := g.SurveyTotals().Faulty; got != len(c.want) {
 				t.Errorf("%d pages wrong, want %d", got, len(c.want))
 			}
 			for p := range g.Survey() {
@@ -183,7 +183,7 @@ func TestSurveyOfOwnPages(t *testing.T) {
 	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages, ledger.DedicatedPages+1)
 	own := 0
 	for p := range g.Survey() {
-		if p.Own {
+		if p.Dedicated {
 			own++
 			if p.Keys != 1 {
 				t.Errorf("a page of one user who did one thing: %+v", p)
@@ -217,7 +217,7 @@ func TestSurveyOfManyPages(t *testing.T) {
 	const pages = 4 * surveyChunk
 	g := newRig(t, &favfilter.Memory{}, pages)
 	for page := uint32(0); page < pages; page += surveyChunk / 2 {
-		g.glanced(page, PageSound, favfilter.Standing{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
+		g.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
 	}
 	next := uint32(0)
 	for p := range g.Survey() {
@@ -246,7 +246,7 @@ func TestSurveyOfManyPages(t *testing.T) {
 // A survey may be asked for while pages are looked at: no page is half of one look and half of another.
 func TestSurveyMeanwhile(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
-	full := favfilter.Standing{
+	full := favfilter.Status{
 		Header: favfilter.Header{Count: 9, Set: 8, Shape: favfilter.Shape{Hashes: 1}},
 		Size:   favfilter.Size{Bits: 8, Regions: 2, Bytes: 77}, Collided: 2,
 	}
@@ -258,7 +258,7 @@ func TestSurveyMeanwhile(t *testing.T) {
 				if i%2 == 0 {
 					g.glanced(page, PageSound, full, 0)
 				} else {
-					g.glanced(page, PageBehind, favfilter.Standing{}, 5)
+					g.glanced(page, PageBehind, favfilter.Status{}, 5)
 				}
 			}
 		})
@@ -279,13 +279,13 @@ func TestSurveyMeanwhile(t *testing.T) {
 
 // 16 bytes hold the largest page there can be, and the smallest share.
 func TestGlance(t *testing.T) {
-	large := favfilter.Standing{
+	large := favfilter.Status{
 		Header: favfilter.Header{Count: math.MaxUint32, Set: 1, Shape: favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes}},
 		Size:   favfilter.Size{Bits: favfilter.MaxBits, Regions: favfilter.MaxBits, Bytes: favfilter.MaxBits/8 + favfilter.MaxBits/8},
 	}
 	got := newGlance(PageOverfull, large, 90*time.Second).page(5, true, 100*time.Second)
 	want := SurveyedPage{
-		Number: 5, Own: true, State: PageOverfull, Keys: math.MaxUint32, Bytes: favfilter.MaxBits / 4, Fill: 1.0 / 65535,
+		Number: 5, Dedicated: true, State: PageOverfull, Keys: math.MaxUint32, Bytes: favfilter.MaxBits / 4, Fill: 1.0 / 65535,
 		Rate: got.Rate, Age: 10 * time.Second,
 	}
 	if rate := math.Pow(1.0/65535, favfilter.MaxHashes); math.Abs(got.Rate/rate-1) > 1e-9 {
@@ -304,7 +304,7 @@ func TestGlance(t *testing.T) {
 	if got := newGlance(PageSound, large, 1e6*time.Hour).page(5, false, 0); got.Rate == 0 || got.State != PageSound {
 		t.Errorf("looked at after a hundred years: %+v", got)
 	}
-	if got := newGlance(PageMissing, favfilter.Standing{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
+	if got := newGlance(PageMissing, favfilter.Status{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
 		Number: 1, State: PageMissing, Age: 3 * time.Second,
 	}) {
 		t.Errorf("of a page that is missing: %+v", got)
@@ -332,7 +332,7 @@ func TestLookWithoutLedger(t *testing.T) {
 	if got := g.states()[hurt]; got != PageDamaged {
 		t.Errorf("page %d is %v", hurt, got)
 	}
-	if got := g.SurveyTotals(); got.Amiss != 1 || got.Looked != 128 {
+	if got := g.SurveyTotals(); got.Faulty != 1 || got.Looked != 128 {
 		t.Errorf("with one damaged page: %+v", got)
 	}
 	h := g.inspectOne(t, hurt^1).Standing.Header
@@ -353,7 +353,7 @@ func TestLookWithoutLedger(t *testing.T) {
 func BenchmarkSurvey(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 16384)
 	for page := range uint32(16384) {
-		g.glanced(page, PageSound, favfilter.Standing{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
+		g.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -365,7 +365,7 @@ func TestUpgradeScrub(t *testing.T) {
 			reason, other = other, reason
 		}
 		// The first layout has old pages, but dedicated pages have other names there, too.
-		if err != nil || progress.Amiss() || progress.Found[reason] < 10 || progress.Found[other] > 2 {
+		if err != nil || progress.Faulty() || progress.Found[reason] < 10 || progress.Found[other] > 2 {
 			t.Errorf("%s: scrub %+v, %v, want %s pages, and two %s ones at most", name, progress, err, reason, other)
 		}
 		before := u.rebuilt()

@@ -30,7 +30,7 @@ func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) er
 		return err
 	}
 	if loaded[0].Damage != nil {
-		r.repair([]misfit{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has its own limit
+		r.repair([]faultyPage{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has its own limit
 	}
 	if loaded[0].Page == nil {
 		return nil
@@ -51,7 +51,7 @@ func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) er
 	}
 	if !whole || int(h.Count) != count {
 		r.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", h.Sequence))
-		r.repair([]misfit{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
+		r.repair([]faultyPage{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
 		return nil
 	}
 	// Nothing reveals wrong collision bits. A rebuild makes them right.

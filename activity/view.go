@@ -221,7 +221,7 @@ func (r *reader) appendWindows(parts []favfilter.PageID, v *View) []favfilter.Pa
 // was set back. Otherwise the error is ledger.ErrGone.
 func (r *Recorder) current(ctx context.Context, at position, want uint64, l favfilter.Loaded, again bool) (*favfilter.Page, error) {
 	number := at.page
-	reason := r.fault(ctx, number, want, standing(l))
+	reason := r.fault(ctx, number, want, statusOf(l))
 	switch {
 	case reason == "":
 		r.noteSize(number, l.Page.Header())

@@ -27,11 +27,11 @@ const (
 func (f *Filter) Count(ctx context.Context) (int, error) {
 	total := 0
 	for ids := range f.chunks(countChunk) {
-		standings, err := f.store.Peek(ctx, ids)
+		statuses, err := f.store.Peek(ctx, ids)
 		if err != nil {
 			return 0, fmt.Errorf("count keys: %w", err)
 		}
-		for i, s := range standings {
+		for i, s := range statuses {
 			if err := f.checkStanding(ids[i], s); err != nil {
 				return 0, fmt.Errorf("count keys: %w", err)
 			}
@@ -41,7 +41,7 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-func (f *Filter) checkStanding(id PageID, s Standing) error {
+func (f *Filter) checkStanding(id PageID, s Status) error {
 	switch {
 	case s.Err != nil:
 		return s.Err

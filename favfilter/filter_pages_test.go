@@ -149,12 +149,12 @@ func TestCountAndSnapshotFail(t *testing.T) {
 			t.Errorf("%s: copied with %v, want %v", name, copyErr, want)
 		}
 	}
-	store.standing, store.err = favfilter.Standing{Err: down}, down
+	store.standing, store.err = favfilter.Status{Err: down}, down
 	wantBoth("a page that cannot be asked", t.Context(), down)
 	damaged := fmt.Errorf("page 4000: %w", favfilter.ErrDamaged)
-	store.standing, store.err, store.loaded = favfilter.Standing{Damage: damaged}, nil, favfilter.Loaded{Damage: damaged}
+	store.standing, store.err, store.loaded = favfilter.Status{Damage: damaged}, nil, favfilter.Loaded{Damage: damaged}
 	wantBoth("a damaged page", t.Context(), favfilter.ErrDamaged)
-	store.standing, store.loaded = favfilter.Standing{}, favfilter.Loaded{}
+	store.standing, store.loaded = favfilter.Status{}, favfilter.Loaded{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantBoth("a cancelled context", ctx, context.Canceled)
@@ -174,17 +174,17 @@ func TestCountAndSnapshotFail(t *testing.T) {
 type surveyed struct {
 	favfilter.Store
 
-	standing favfilter.Standing
+	standing favfilter.Status
 	loaded   favfilter.Loaded
 	err      error
 }
 
-func (s *surveyed) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
-	standings, err := s.Store.Peek(ctx, ids)
-	if i := slices.Index(ids, favfilter.PageID{Number: 4000}); err == nil && i >= 0 && s.standing != (favfilter.Standing{}) {
-		standings[i] = s.standing
+func (s *surveyed) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
+	statuses, err := s.Store.Peek(ctx, ids)
+	if i := slices.Index(ids, favfilter.PageID{Number: 4000}); err == nil && i >= 0 && s.standing != (favfilter.Status{}) {
+		statuses[i] = s.standing
 	}
-	return standings, err
+	return statuses, err
 }
 
 func (s *surveyed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {

@@ -149,21 +149,21 @@ func (m *Memory) Bytes() int {
 }
 
 // Peek implements [Store].
-func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Standing, error) {
+func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("peek at %d pages: %w", len(ids), err)
 	}
-	standings := make([]Standing, len(ids))
+	statuses := make([]Status, len(ids))
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i, id := range ids {
 		if h := m.stands(id); h.page == nil {
-			standings[i].Missing = true
+			statuses[i].Missing = true
 		} else {
-			standings[i] = h.page.Standing()
+			statuses[i] = h.page.Status()
 		}
 	}
-	return standings, nil
+	return statuses, nil
 }
 
 // Probe implements [Store].

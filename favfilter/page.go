@@ -80,9 +80,9 @@ func (p *Page) Size() Size {
 	return size
 }
 
-// Standing returns the state of the page as [Store.Peek] reports it.
-func (p *Page) Standing() Standing {
-	s := Standing{Header: p.header, Size: p.Size()}
+// Status returns the state of the page as [Store.Peek] reports it.
+func (p *Page) Status() Status {
+	s := Status{Header: p.header, Size: p.Size()}
 	for i := range p.layers {
 		s.Collided += uint32(p.layers[i].marks.Count())
 	}

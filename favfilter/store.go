@@ -141,8 +141,8 @@ type Replacement struct {
 	Expire time.Duration
 }
 
-// Standing is the state of a stored page, as reported by [Store.Peek].
-type Standing struct {
+// Status is the state of a stored page, as reported by [Store.Peek].
+type Status struct {
 	Header Header // zero unless the page is sound
 	Size   Size   // zero unless the page is sound
 	// Collided is the number of set collision bits, in all layers of the page. It is also 0 if
@@ -179,7 +179,7 @@ func sizeOf(h Header, bitsLength, regionsLength int) Size {
 	return s
 }
 
-// Stored is what a store has read of the two strings of a page to determine its [Standing].
+// Stored is what a store has read of the two strings of a page to determine its [Status].
 type Stored struct {
 	Header        []byte // first HeaderBytes bytes of the bits string, or all if it is shorter
 	BitsLength    int
@@ -188,31 +188,31 @@ type Stored struct {
 	Collided      int // bits set after Build; negative: the store is not permitted to count
 }
 
-// Standing returns the state of the stored page.
-func (s Stored) Standing() Standing {
+// Status returns the state of the stored page.
+func (s Stored) Status() Status {
 	h, err := DecodeHeader(s.Header)
 	bitsLength, regionsLength := s.BitsLength, s.RegionsLength
 	switch {
 	case bitsLength == 0:
-		return Standing{Missing: true}
+		return Status{Missing: true}
 	case err != nil:
-		return Standing{Damage: err}
+		return Status{Damage: err}
 	}
 	least, most := bitsLengths(h)
 	if bitsLength < least || bitsLength > most {
-		return Standing{Damage: fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, bitsLength, least, most, h.Shape.Bits)}
+		return Status{Damage: fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, bitsLength, least, most, h.Shape.Bits)}
 	}
 	if h.Shape.Region == 0 {
-		return Standing{Header: h, Size: sizeOf(h, bitsLength, 0)}
+		return Status{Header: h, Size: sizeOf(h, bitsLength, 0)}
 	}
 	least, most = marksLengths(h, bitsLength)
 	if regionsLength < least || regionsLength > most {
-		return Standing{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d to %d expected", ErrDamaged, regionsLength, least, most)}
+		return Status{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d to %d expected", ErrDamaged, regionsLength, least, most)}
 	}
 	if len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build {
-		return Standing{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, s.Build)}
+		return Status{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, s.Build)}
 	}
-	return Standing{
+	return Status{
 		Header: h, Size: sizeOf(h, bitsLength, regionsLength), Collided: uint32(max(0, s.Collided)), Uncounted: s.Collided < 0,
 	}
 }
@@ -272,7 +272,7 @@ type Store interface {
 	// are in the order of ids, and each is of one instant. A missing or damaged page is not an
 	// error. If the store cannot ask about some of the pages, their results contain the error; Peek
 	// itself fails only if it cannot ask about any page.
-	Peek(ctx context.Context, ids []PageID) ([]Standing, error)
+	Peek(ctx context.Context, ids []PageID) ([]Status, error)
 
 	// Probe looks up keys in a page that is too large to be read: it reads only the bits of the
 	// keys. The page must have one layer, and known must be a header that was read from it earlier.

@@ -147,11 +147,11 @@ func (w *Window) Count(ctx context.Context) (int, error) {
 		if len(ids) < countChunk && number+1 < w.identity.Pages {
 			continue
 		}
-		standings, err := w.store.Peek(ctx, ids)
+		statuses, err := w.store.Peek(ctx, ids)
 		if err != nil {
 			return 0, fmt.Errorf("count keys: %w", err)
 		}
-		for _, s := range standings {
+		for _, s := range statuses {
 			switch {
 			case s.Err != nil:
 				return 0, fmt.Errorf("count keys: %w", s.Err)

@@ -97,6 +97,6 @@ func (brokenStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded
 	return nil, errBroken
 }
 
-func (brokenStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Standing, error) {
+func (brokenStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error) {
 	return nil, errBroken
 }

@@ -113,7 +113,7 @@ func TestUsersWhoseIDsCollide(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, OwnPage: 16})
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, MaxSharedKeys: 16})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func BenchmarkHeavyUsers(b *testing.B) {
 	must(b, err)
 	b.Cleanup(r.Close)
 	groups := populate(b, r)
-	if n := r.Stats().OwnPages; n != 2 {
+	if n := r.Stats().DedicatedPages; n != 2 {
 		b.Fatalf("%d users have dedicated pages, want the bot and the star", n)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))

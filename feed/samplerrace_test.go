@@ -69,11 +69,11 @@ func TestLongSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm
 
 func samplerRaisesNoFalseAlarm(t *testing.T, enough uint64) {
 	t.Helper()
-	for _, ownPage := range []int{0, activity.MinOwnPage} {
-		t.Run(fmt.Sprint("dedicated pages from ", ownPage), func(t *testing.T) {
+	for _, maxSharedKeys := range []int{0, activity.MinSharedKeys} {
+		t.Run(fmt.Sprint("dedicated pages from ", maxSharedKeys), func(t *testing.T) {
 			store := &favfilter.Memory{}
-			s := newSampled(t, activity.Config{Store: store, OwnPage: ownPage, ScrubRate: 1000}, nil)
-			if ownPage > 0 {
+			s := newSampled(t, activity.Config{Store: store, MaxSharedKeys: maxSharedKeys, ScrubRate: 1000}, nil)
+			if maxSharedKeys > 0 {
 				for i := range 40 { // so that some have enough for a dedicated page
 					record(t, s.Recorder, fmt.Sprintf("%d hide q%d", i%4, i/4+i))
 				}

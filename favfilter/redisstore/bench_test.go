@@ -143,8 +143,8 @@ func BenchmarkPeek(b *testing.B) {
 	}
 	for b.Loop() {
 		p.measure(func() {
-			if standings, err := s.Peek(b.Context(), ids); err != nil || standings[63].Header.Count != 2000 {
-				b.Fatal(standings, err)
+			if statuses, err := s.Peek(b.Context(), ids); err != nil || statuses[63].Header.Count != 2000 {
+				b.Fatal(statuses, err)
 			}
 		})
 	}

@@ -347,12 +347,12 @@ func nodeLost(t *testing.T, s *redisstore.Store, lost, kept []favfilter.PageID) 
 	waited := 0
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		standings, err := s.Peek(ctx, slices.Concat(lost, kept))
+		statuses, err := s.Peek(ctx, slices.Concat(lost, kept))
 		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, standing := range standings {
+		for i, standing := range statuses {
 			switch {
 			case i >= len(lost):
 				if standing.Err != nil || standing.Header.Sequence != 1 {

@@ -15,41 +15,41 @@ import (
 var peekSource string
 
 // Peek implements [favfilter.Store]. It runs one script for each page, all in one pipeline.
-func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	calls := make([]invocation, len(ids))
 	for i, id := range ids {
 		calls[i].id = id
 	}
-	standings := make([]favfilter.Standing, len(ids))
+	statuses := make([]favfilter.Status, len(ids))
 	var errs []error
 	for i, cmd := range s.run(ctx, s.peek, calls) {
-		standings[i] = standing(cmd)
-		if err := standings[i].Err; err != nil {
-			standings[i].Err = fmt.Errorf("peek at page %v of filter %s in Redis: %w", ids[i], s.name, err)
+		statuses[i] = standing(cmd)
+		if err := statuses[i].Err; err != nil {
+			statuses[i].Err = fmt.Errorf("peek at page %v of filter %s in Redis: %w", ids[i], s.name, err)
 			errs = append(errs, err)
 		}
-		if standings[i].Damage != nil {
-			standings[i].Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, standings[i].Damage)
+		if statuses[i].Damage != nil {
+			statuses[i].Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, statuses[i].Damage)
 		}
 	}
 	if len(errs) > 0 && len(errs) == len(ids) {
 		return nil, fmt.Errorf("peek at pages %v of filter %s in Redis: %w", some(ids), s.name, errs[0])
 	}
-	return standings, nil
+	return statuses, nil
 }
 
 var errPeek = errors.New("the script answered no header, build, lengths and count")
 
 // standing decodes the reply of peek.lua.
-func standing(cmd *redis.Cmd) favfilter.Standing {
+func standing(cmd *redis.Cmd) favfilter.Status {
 	vals, err := cmd.Slice()
 	switch {
 	case err != nil:
-		return favfilter.Standing{Err: err}
+		return favfilter.Status{Err: err}
 	case len(vals) != 5:
-		return favfilter.Standing{Err: errPeek}
+		return favfilter.Status{Err: errPeek}
 	}
 	header, a := vals[0].(string)
 	bitsLength, b := vals[1].(int64)
@@ -57,10 +57,10 @@ func standing(cmd *redis.Cmd) favfilter.Standing {
 	regionsLength, d := vals[3].(int64)
 	collided, e := vals[4].(int64)
 	if !a || !b || !c || !d || !e {
-		return favfilter.Standing{Err: errPeek}
+		return favfilter.Status{Err: errPeek}
 	}
 	return favfilter.Stored{
 		Header: []byte(header), BitsLength: int(bitsLength),
 		Build: []byte(build), RegionsLength: int(regionsLength), Collided: int(collided),
-	}.Standing()
+	}.Status()
 }

@@ -17,7 +17,7 @@ func TestPeekWithoutCounting(t *testing.T) {
 		page.Insert(h)
 	}
 	put(t, s, id, page)
-	want := page.Standing()
+	want := page.Status()
 	if got, err := s.Peek(t.Context(), []favfilter.PageID{id}); err != nil || got[0] != want || want.Collided == 0 {
 		t.Errorf("peeked at %+v, %v, want %+v", got, err, want)
 	}

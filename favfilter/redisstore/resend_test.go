@@ -100,11 +100,11 @@ func TestPutOff(t *testing.T) {
 		expect("Apply", []int{4, 3, 3, 3}, func() { wantAll(t, s.Apply(t.Context(), addOne(ids, 1)), favfilter.Applied) })
 		expect("Load", []int{4, 3, 3, 3}, func() { wantKeys(t, s, ids, 1) })
 		expect("Peek", []int{4, 3, 3, 3}, func() {
-			standings, err := s.Peek(t.Context(), ids)
+			statuses, err := s.Peek(t.Context(), ids)
 			if err != nil {
 				t.Error(err)
 			}
-			for i, standing := range standings {
+			for i, standing := range statuses {
 				if standing.Header.Sequence != 1 {
 					t.Errorf("page %d: %+v", i, standing)
 				}

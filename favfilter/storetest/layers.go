@@ -116,7 +116,7 @@ func grownReplaced(t *testing.T, b Backend) {
 	if l.Page == nil || l.Page.Header() != page.Header() || !contains(l.Page, keys...) {
 		t.Fatalf("loaded %+v", l)
 	}
-	if got := peek(t, b.Store, id)[0]; got != page.Standing() || got != standing(t, b, id) || got.Collided == 0 {
+	if got := peek(t, b.Store, id)[0]; got != page.Status() || got != standing(t, b, id) || got.Collided == 0 {
 		t.Errorf("peeked at %+v, want %+v", got, standing(t, b, id))
 	}
 	h := header(48, 100)

@@ -241,7 +241,7 @@ func sameBytesOfShapes(t *testing.T, b Backend) {
 			if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: model}); err != nil || !done {
 				t.Fatalf("replace: %v, %v", done, err)
 			}
-			got, want := peek(t, b.Store, id)[0], model.Standing()
+			got, want := peek(t, b.Store, id)[0], model.Status()
 			if got != want || shape.Bits == 64 && got.Collided == 0 {
 				t.Errorf("peeked at\n     %+v\nwant %+v", got, want)
 			}

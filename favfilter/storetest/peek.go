@@ -10,18 +10,18 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-func peek(t testing.TB, s favfilter.Store, ids ...favfilter.PageID) []favfilter.Standing {
+func peek(t testing.TB, s favfilter.Store, ids ...favfilter.PageID) []favfilter.Status {
 	t.Helper()
-	standings, err := s.Peek(t.Context(), ids)
-	if err != nil || len(standings) != len(ids) {
-		t.Fatalf("peek at %d pages: %d standings, %v", len(ids), len(standings), err)
+	statuses, err := s.Peek(t.Context(), ids)
+	if err != nil || len(statuses) != len(ids) {
+		t.Fatalf("peek at %d pages: %d statuses, %v", len(ids), len(statuses), err)
 	}
-	for i, s := range standings {
+	for i, s := range statuses {
 		if s.Err != nil {
 			t.Errorf("peek at %v: %v", ids[i], s.Err)
 		}
 	}
-	return standings
+	return statuses
 }
 
 // peeked checks that Peek reports the pages as stored and changed since, in the order of ids, with
@@ -33,7 +33,7 @@ func peeked(t *testing.T, b Backend) {
 	create(t, b.Store, ids[0], header(40, 100))
 	create(t, b.Store, ids[2], plain)
 	create(t, b.Store, ids[3], header(42, 3000))
-	want := make([]favfilter.Standing, len(ids))
+	want := make([]favfilter.Status, len(ids))
 	want[1].Missing = true
 	for i, n := range map[int]int{0: 2, 2: 1, 3: 500} {
 		apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(i*1000, n)})
@@ -54,14 +54,14 @@ func peeked(t *testing.T, b Backend) {
 }
 
 // standing determines the state of a stored page from its strings.
-func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Standing {
+func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Status {
 	t.Helper()
 	raw, marks := b.Strings(t, id)
 	page, err := favfilter.DecodePage(raw, marks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := favfilter.Standing{Header: page.Header(), Size: favfilter.Size{Bytes: uint32(len(raw) + len(marks))}}
+	s := favfilter.Status{Header: page.Header(), Size: favfilter.Size{Bytes: uint32(len(raw) + len(marks))}}
 	for _, shape := range page.Layers() {
 		s.Size.Bits += shape.Bits
 		if shape.Region > 0 {
@@ -147,13 +147,13 @@ func peekedDamaged(t *testing.T, b Backend) {
 		if got[0].Header != (favfilter.Header{}) || got[0].Missing != c.missing || errors.Is(got[0].Damage, favfilter.ErrDamaged) == c.missing {
 			t.Errorf("%s: peeked at %+v", c.name, got[0])
 		}
-		if got[1] != newPage(t, header(41, 100)).Standing() {
+		if got[1] != newPage(t, header(41, 100)).Status() {
 			t.Errorf("%s: beside it, peeked at %+v", c.name, got[1])
 		}
 		b.Overwrite(t, id, "bits", bits)
 		b.Overwrite(t, id, "regions", marks)
 	}
-	if got := peek(t, b.Store, id)[0]; got != newPage(t, header(40, 100)).Standing() {
+	if got := peek(t, b.Store, id)[0]; got != newPage(t, header(40, 100)).Status() {
 		t.Errorf("put back: peeked at %+v", got)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// headroom and ownPage are what package activity makes pages with.
-	headroom, ownPage = 1.05, 2048
+	// headroom and maxSharedKeys are what package activity makes pages with.
+	headroom, maxSharedKeys = 1.05, 2048
 	// firstOwn is the first number of dedicated pages that a crowd makes, past those that a ledger gives out here.
 	firstOwn = 1<<31 + 1<<20
 	// peekSize is how many pages are looked at in one command.
@@ -60,7 +60,7 @@ func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
 func (c *crowd) held(u int) int { return int(c.people.Counts[u]) + int(c.by[u]) }
 
 // heavy says that u has a dedicated page.
-func (c *crowd) heavy(u int) bool { return c.held(u) > ownPage }
+func (c *crowd) heavy(u int) bool { return c.held(u) > maxSharedKeys }
 
 // memory is what Redis takes for all pages of that filter, by calculation, in bytes.
 func (c *crowd) memory(filter string) (float64, error) {
@@ -110,7 +110,7 @@ func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint3
 		for i := range ids {
 			ids[i].Number = uint32(first + i)
 		}
-		standings, err := store.Peek(ctx, ids)
+		statuses, err := store.Peek(ctx, ids)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint3
 			}
 			keys := c.appendKeys(nil, users)
 			keys = c.appendBlocked(keys, blocked[first+i])
-			if err := c.replace(ctx, store, ids[i], standings[i], keys); err != nil {
+			if err := c.replace(ctx, store, ids[i], statuses[i], keys); err != nil {
 				return err
 			}
 		}
@@ -133,7 +133,7 @@ func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint3
 			continue
 		}
 		id := favfilter.PageID{Number: c.page[u], Part: ownPart(i)}
-		if err := c.replace(ctx, store, id, favfilter.Standing{Missing: true}, c.appendKeys(nil, []int32{u})); err != nil {
+		if err := c.replace(ctx, store, id, favfilter.Status{Missing: true}, c.appendKeys(nil, []int32{u})); err != nil {
 			return err
 		}
 	}
@@ -200,7 +200,7 @@ func (c *crowd) appendBlocked(keys []favfilter.Hash, blocked []blockedUser) []fa
 
 // replace puts a page of those keys in place of what stands there.
 func (c *crowd) replace(
-	ctx context.Context, store favfilter.Store, id favfilter.PageID, there favfilter.Standing, keys []favfilter.Hash,
+	ctx context.Context, store favfilter.Store, id favfilter.PageID, there favfilter.Status, keys []favfilter.Hash,
 ) error {
 	if there.Err != nil || there.Damage != nil {
 		return fmt.Errorf("page %v: %w", id, firstOf(there.Err, there.Damage))

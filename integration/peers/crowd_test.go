@@ -23,8 +23,8 @@ func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	join(people, ownPage*3) // who does not ask
-	join(people, ownPage*2, 1, 100, ownPage-400)
+	join(people, maxSharedKeys*3) // who does not ask
+	join(people, maxSharedKeys*2, 1, 100, maxSharedKeys-400)
 	subject, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{Store: store, File: filepath.Join(t.TempDir(), "l.db"), Pages: crowdPages})
 	if err != nil {
 		t.Fatal(err)
@@ -70,25 +70,25 @@ func TestCrowdIsWhatAnImportMakes(t *testing.T) {
 		for n := range len(c.own) {
 			owns = append(owns, favfilter.PageID{Number: c.page[u], Part: "p" + strconv.Itoa(1<<31+n)})
 		}
-		standings, err := imported.Peek(t.Context(), owns)
-		if err != nil || !slices.ContainsFunc(standings, func(s favfilter.Standing) bool { return int(s.Header.Count) == c.held(int(u)) }) {
-			t.Errorf("user %d has no dedicated page with %d keys: %+v, %v", u, c.held(int(u)), standings, err)
+		statuses, err := imported.Peek(t.Context(), owns)
+		if err != nil || !slices.ContainsFunc(statuses, func(s favfilter.Status) bool { return int(s.Header.Count) == c.held(int(u)) }) {
+			t.Errorf("user %d has no dedicated page with %d keys: %+v, %v", u, c.held(int(u)), statuses, err)
 		}
 	}
 }
 
-func peek(t *testing.T, store favfilter.Store, ids []favfilter.PageID) []favfilter.Standing {
+func peek(t *testing.T, store favfilter.Store, ids []favfilter.PageID) []favfilter.Status {
 	t.Helper()
-	standings, err := store.Peek(t.Context(), ids)
+	statuses, err := store.Peek(t.Context(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, s := range standings {
+	for i, s := range statuses {
 		if s.Missing || s.Damage != nil {
 			t.Fatalf("page %v: %+v", ids[i], s)
 		}
 	}
-	return standings
+	return statuses
 }
 
 // Where the viewers' pages alone are there, their feeds are read from them, with all that others have on them: nothing is rebuilt.

@@ -210,8 +210,8 @@ func (s Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Lo
 }
 
 // Peek counts, and may fail.
-func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
-	return Do(s.Faults, func() ([]favfilter.Standing, error) { return s.Store.Peek(ctx, ids) })
+func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
+	return Do(s.Faults, func() ([]favfilter.Status, error) { return s.Store.Peek(ctx, ids) })
 }
 
 // Probe counts, and may fail.

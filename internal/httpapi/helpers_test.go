@@ -98,7 +98,7 @@ func (s *faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (boo
 	return s.Store.Replace(ctx, r)
 }
 
-func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Standing, error) {
+func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	if err := s.err(ctx); err != nil {
 		return nil, err
 	}

@@ -227,7 +227,7 @@ type opsPageTotals struct {
 	Shared      int     `json:"shared"`
 	Own         int     `json:"own"`
 	LookedAt    int     `json:"looked_at"`
-	Amiss       int     `json:"amiss"`
+	Faulty      int     `json:"amiss"`
 	Keys        uint64  `json:"keys"`
 	Bytes       uint64  `json:"bytes"`
 	KeysPerPage float64 `json:"keys_per_page"`
@@ -284,7 +284,7 @@ func (s *service) opsHealth(c echo.Context) error {
 	stats, totals := s.activities.Stats(), s.activities.SurveyTotals()
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
-		Shared: totals.Pages - totals.Own, Own: totals.Own, LookedAt: totals.Looked, Amiss: totals.Amiss, Keys: totals.Keys,
+		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
 		Bytes: totals.Bytes, KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: activity.DuePage,
 	}
 	a.Scrub = opsScrubStatus{

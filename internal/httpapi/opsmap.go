@@ -97,7 +97,7 @@ func (s *service) opsPages(c echo.Context) error {
 			s.logError(c, "look at pages", err) // the map says how old what it shows is
 		}
 	}
-	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Own, From: from, To: to, Cells: []mapCell{}}
+	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Dedicated, From: from, To: to, Cells: []mapCell{}}
 	size := cellSize(max(0, min(to, answer.OwnFrom)-from), to-max(from, answer.OwnFrom), cells)
 	position := -1
 	for p := range s.activities.Survey() {
@@ -108,8 +108,8 @@ func (s *service) opsPages(c echo.Context) error {
 		if position >= to {
 			break
 		}
-		if n := len(answer.Cells); n == 0 || answer.Cells[n-1].Pages == size || answer.Cells[n-1].Own != p.Own {
-			answer.Cells = append(answer.Cells, mapCell{From: position, First: p.Number, Own: p.Own})
+		if n := len(answer.Cells); n == 0 || answer.Cells[n-1].Pages == size || answer.Cells[n-1].Own != p.Dedicated {
+			answer.Cells = append(answer.Cells, mapCell{From: position, First: p.Number, Own: p.Dedicated})
 		}
 		answer.Cells[len(answer.Cells)-1].add(p)
 	}

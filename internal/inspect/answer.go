@@ -81,7 +81,7 @@ type Drawing struct {
 // PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as name has them.
 func PageOf(in *activity.PageInside, cells int, name func(user string) string) Page {
 	p := Page{
-		Number: in.Number, Own: in.Own, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
+		Number: in.Number, Own: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
 	}
 	if in.Damage != nil {
 		p.Damage = in.Damage.Error()
@@ -158,7 +158,7 @@ type Window struct {
 // UserOf says where a user is, and what is there of theirs.
 func UserOf(in *activity.UserInside) User {
 	u := User{
-		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Own,
+		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Dedicated,
 		Counts: in.Keys, Keys: in.Total, PageHolds: in.Holds, Lacks: in.Lacks,
 		PageState: in.Inside.State.String(), PageKeys: in.Inside.Standing.Header.Count,
 		FeedBytes: in.FeedBytes, Probed: in.Probed,

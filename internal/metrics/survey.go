@@ -82,7 +82,7 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 			continue
 		}
 		use := 0
-		if p.Own {
+		if p.Dedicated {
 			use = 1
 		}
 		for i, sp := range s.spreads {

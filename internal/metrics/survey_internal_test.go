@@ -16,7 +16,7 @@ func TestSurvey(t *testing.T) {
 		{State: activity.PageMissing, Keys: 7}, {State: activity.PageUnknown}, {State: activity.PageUnused}, {State: activity.PageDamaged},
 		{State: activity.PageSound, Keys: 100, Bytes: 600, Fill: 0.05, Collided: 0.3, Rate: 1e-5},
 		{State: activity.PageBehind, Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.01, Rate: 3e-4},
-		{State: activity.PageOverfull, Own: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, Rate: 0.5},
+		{State: activity.PageOverfull, Dedicated: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, Rate: 0.5},
 	}
 	r.Survey(func() iter.Seq[activity.SurveyedPage] { return slices.Values(pages) })
 	families, err := r.Gatherer().Gather()

@@ -33,7 +33,7 @@ func TestRecorderValues(t *testing.T) {
 			Polls: 8, PollsFailed: 9, PollAge: 10 * time.Millisecond,
 			FromStore: 11, FromLedger: 12, FromImage: 13, FromReplica: 14, PastReplica: 15, ImageBytes: 16,
 			Recorded: map[string]uint64{"block": 17}, CacheHits: 18, CacheMisses: 19, CacheBytes: 20,
-			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, OwnPages: 24, Probed: 25, Confirmed: 26, FalsePositives: 27,
+			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24, Probed: 25, Confirmed: 26, FalsePositives: 27,
 			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31,
 		}
 	})
