@@ -48,7 +48,7 @@ func (l *accessLedger) Sequence(ctx context.Context, page uint32) (uint64, error
 }
 
 func (l *accessLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	if l.polls.Load() {
 		return ledger.Progress{}, faulttest.ErrInjected

@@ -107,14 +107,14 @@ func (l *startingOver) Ping(ctx context.Context) error {
 }
 
 func (l *startingOver) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	delay := time.Duration(l.delay.Load())
 	if delay == 0 {
 		return l.Ledger.Changed(ctx, since, each)
 	}
 	n := 0
-	return l.Ledger.Changed(ctx, "", func(page uint32, s ledger.Standing) error {
+	return l.Ledger.Changed(ctx, "", func(page uint32, s ledger.PageState) error {
 		n++
 		if n%longPoll == 0 {
 			time.Sleep(delay)
@@ -256,7 +256,7 @@ type disagreeing struct {
 }
 
 func (l *disagreeing) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	if l.differs.Load() {
 		return ledger.Progress{}, fmt.Errorf("poll: %w", ledger.ErrSettingsDiffer)

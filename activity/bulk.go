@@ -331,7 +331,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	if p.rebuild {
 		return r.remake(ctx, number, p.sequence, "bulk")
 	}
-	page, err := r.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.Standing{Sequence: p.sequence})
+	page, err := r.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence})
 	if err != nil {
 		return err
 	}

@@ -385,7 +385,7 @@ func BenchmarkBulkPages(b *testing.B) {
 			}
 		}
 		for number, keys := range pages {
-			_, err := g.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.Standing{Sequence: 1})
+			_, err := g.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
 			must(b, err)
 		}
 	}

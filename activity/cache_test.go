@@ -250,7 +250,7 @@ type cutLedger struct {
 }
 
 func (l *cutLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	if l.off.Load() {
 		return ledger.Progress{}, faulttest.ErrInjected

@@ -39,7 +39,7 @@ func (g *rig) losePages(t *testing.T) {
 
 // wantHeld checks that no page in the store lacks a key that a Recorder with all kinds would put
 // there. It returns the number of pages in the store.
-func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (standing int) {
+func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 	t.Helper()
 	for page := range g.identity.Pages {
 		rows, s, err := l.Snapshot(t.Context(), page)
@@ -50,7 +50,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (standing int) {
 		if p == nil || p.Header().Sequence < s.Sequence {
 			continue // nobody uses it
 		}
-		standing++
+		stored++
 		keys, err := g.hashes(t.Context(), rows)
 		must(t, err)
 		if slices.ContainsFunc(keys, func(h favfilter.Hash) bool { return !p.Contains(h) }) {
@@ -60,7 +60,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (standing int) {
 			t.Errorf("page %d has %d keys, the ledger %d rows", page, p.Header().Count, len(rows))
 		}
 	}
-	return standing
+	return stored
 }
 
 // TestRebuildWithKindsOfAnother has a Recorder without a kind rebuild pages for one with the kind.

@@ -303,7 +303,7 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 	defer stalled.Stop()
 	pages := 0
 	left := make(map[uint32]uint64)
-	progress, err = r.ledger.Changed(ctx, r.follow.since, func(page uint32, s ledger.Standing) error {
+	progress, err = r.ledger.Changed(ctx, r.follow.since, func(page uint32, s ledger.PageState) error {
 		pages++
 		if pages%longPoll == 0 {
 			stalled.Reset(pollTimeout)

@@ -103,9 +103,9 @@ type slowLedger struct {
 	polls      atomic.Int64
 }
 
-func (l *slowLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *slowLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	if l.unreadable.Load() {
-		return nil, ledger.Standing{}, faulttest.ErrInjected
+		return nil, ledger.PageState{}, faulttest.ErrInjected
 	}
 	return l.Ledger.Keys(ctx, page)
 }
@@ -132,7 +132,7 @@ func (l *slowLedger) Ping(ctx context.Context) error {
 }
 
 func (l *slowLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	if l.polls.Add(1) == 1 { // at Open
 		return l.Ledger.Changed(ctx, since, each)
@@ -264,9 +264,9 @@ type countedLedger struct {
 }
 
 func (l *countedLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
-	return l.Ledger.Changed(ctx, since, func(page uint32, s ledger.Standing) error {
+	return l.Ledger.Changed(ctx, since, func(page uint32, s ledger.PageState) error {
 		l.pages.Add(1)
 		return each(page, s)
 	})
@@ -325,7 +325,7 @@ type clockedLedger struct {
 }
 
 func (l clockedLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	p, err := l.Ledger.Changed(ctx, since, each)
 	p.Clock = p.Clock.Add(l.by)

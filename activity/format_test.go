@@ -34,7 +34,7 @@ func (o *formatTwo) hash(kind, owner string, target Target, id string) favfilter
 // rebuild puts a page in place as that process makes it of the ledger.
 func (o *formatTwo) rebuild(t testing.TB, number uint32) {
 	t.Helper()
-	rows, standing, err := o.g.ledger.Keys(t.Context(), number)
+	rows, state, err := o.g.ledger.Keys(t.Context(), number)
 	must(t, err)
 	kinds, err := o.g.rowKinds(t.Context(), rows)
 	must(t, err)
@@ -42,7 +42,7 @@ func (o *formatTwo) rebuild(t testing.TB, number uint32) {
 	for _, row := range rows {
 		hashes = append(hashes, o.hash(row.Kind, row.Owner, kinds[row.Kind].target, row.Target))
 	}
-	page, err := o.g.imageOf(number, [][]favfilter.Hash{hashes}, standing)
+	page, err := o.g.imageOf(number, [][]favfilter.Hash{hashes}, state)
 	must(t, err)
 	o.put(t, fmt.Sprintf("fav:{feed/%d}:", number), page)
 }
@@ -212,12 +212,12 @@ func TestReplicaOfFormatTwo(t *testing.T) {
 	g := newRig(t, primary, 1)
 	g.record(t, true, add("1", "hide", "p"))
 	old := &formatTwo{g, server.Client()}
-	rows, standing, err := g.ledger.Keys(t.Context(), 0)
+	rows, state, err := g.ledger.Keys(t.Context(), 0)
 	must(t, err)
 	if len(rows) != 1 {
 		t.Fatalf("rows %v", rows)
 	}
-	page, err := g.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", Post, "p")}}, ledger.Standing{Sequence: standing.Sequence})
+	page, err := g.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", Post, "p")}}, ledger.PageState{Sequence: state.Sequence})
 	must(t, err)
 	old.put(t, "fav:{copy/0}:", page)
 	g.replica = copies

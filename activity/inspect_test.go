@@ -81,7 +81,7 @@ func TestInspectHarmedPage(t *testing.T) {
 			State: PageBehind, Behind: 1, Residual: -1, Lacks: map[string]int{"hide": 1},
 		}},
 		{"of another", func() {
-			other, err := g.image(t.Context(), 0, nil, ledger.Standing{Sequence: 2})
+			other, err := g.image(t.Context(), 0, nil, ledger.PageState{Sequence: 2})
 			must(t, err)
 			h := other.Header()
 			h.Incarnation++

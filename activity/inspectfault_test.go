@@ -129,7 +129,7 @@ func TestAgrees(t *testing.T) {
 // A page is overfull from the day on that the rate is made less; one where there should be none is not taken for unused.
 func TestInspectOddPages(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	page, err := g.image(t.Context(), 0, nil, ledger.Standing{Sequence: 5})
+	page, err := g.image(t.Context(), 0, nil, ledger.PageState{Sequence: 5})
 	must(t, err)
 	put(t, g.store, page)
 	if p := g.inspectOne(t, 0); p.State != PageAhead || p.Agrees() {

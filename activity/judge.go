@@ -27,7 +27,7 @@ func damageReason(damage error) string {
 	return reasonDamaged
 }
 
-// standing returns l as [favfilter.Store.Peek] would have returned it.
+// statusOf returns l as [favfilter.Store.Peek] would have returned it.
 func statusOf(l favfilter.Loaded) favfilter.Status {
 	if l.Page == nil {
 		return favfilter.Status{Missing: l.Damage == nil, Damage: l.Damage}

@@ -45,19 +45,19 @@ func (l *badLedger) read(ctx context.Context, page uint32) error {
 	return faulttest.ErrInjected
 }
 
-func (l *badLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *badLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	if l.large && l.on.Load() && l.bad[page] {
-		return nil, ledger.Standing{}, ledger.ErrLargePage
+		return nil, ledger.PageState{}, ledger.ErrLargePage
 	}
 	if err := l.read(ctx, page); err != nil {
-		return nil, ledger.Standing{}, err
+		return nil, ledger.PageState{}, err
 	}
 	return l.Ledger.Keys(ctx, page)
 }
 
-func (l *badLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.Standing, error) {
+func (l *badLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.PageState, error) {
 	if err := l.read(ctx, page); err != nil {
-		return ledger.Standing{}, err
+		return ledger.PageState{}, err
 	}
 	return l.Ledger.EachRow(ctx, page, each)
 }
@@ -486,14 +486,14 @@ type slowPageLedger struct {
 	takes time.Duration
 }
 
-func (l *slowPageLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *slowPageLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	if l.on.Load() && l.bad[page] {
-		return nil, ledger.Standing{}, ledger.ErrLargePage
+		return nil, ledger.PageState{}, ledger.ErrLargePage
 	}
 	return l.Ledger.Keys(ctx, page)
 }
 
-func (l *slowPageLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.Standing, error) {
+func (l *slowPageLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.PageState, error) {
 	l.reads.Add(1)
 	s, err := l.Ledger.EachRow(ctx, page, each)
 	time.Sleep(l.takes)

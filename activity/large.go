@@ -27,7 +27,7 @@ func patience(large bool) time.Duration {
 
 // allKeys reads all rows of a page without their times. Rows of one user and kind come in one run,
 // or in a large page in several.
-func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.Standing, error) {
+func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
 	rows, s, err := r.ledger.Keys(ctx, number)
 	if !errors.Is(err, ledger.ErrLargePage) {
 		return rows, s, err

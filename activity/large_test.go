@@ -145,7 +145,7 @@ func TestMovesPassBadPages(t *testing.T) {
 			p.leave(userHash(p.identity.Seed, user))
 		}
 		time.Sleep(time.Second)
-		progress, err := l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+		progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 		must(t, err)
 		if moved := len(progress.Owners); moved != users {
 			t.Errorf("%d of %d users have moved", moved, users)

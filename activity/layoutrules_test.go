@@ -97,7 +97,7 @@ func (l *waysToLedger) mend() {
 }
 
 func (l *waysToLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	progress, err := l.accessLedger.Changed(ctx, since, each)
 	if l.polled != nil {
@@ -113,9 +113,9 @@ func (l *waysToLedger) LeaveLayout(ctx context.Context, pages uint32) error {
 	return l.Ledger.LeaveLayout(ctx, pages)
 }
 
-func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	if l.places.Load() {
-		return nil, ledger.Standing{}, faulttest.ErrInjected
+		return nil, ledger.PageState{}, faulttest.ErrInjected
 	}
 	return l.Ledger.Keys(ctx, page)
 }

@@ -178,7 +178,7 @@ func (l *hangingLedger) wait(ctx context.Context) error {
 }
 
 func (l *hangingLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	l.polls.Add(1)
 	if err := l.wait(ctx); err != nil {
@@ -208,9 +208,9 @@ func (l *hangingLedger) Ping(ctx context.Context) error {
 	return l.Ledger.Ping(ctx)
 }
 
-func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	if err := l.wait(ctx); err != nil {
-		return nil, ledger.Standing{}, err
+		return nil, ledger.PageState{}, err
 	}
 	return l.Ledger.Keys(ctx, page)
 }

@@ -20,7 +20,7 @@ type gatedLedger struct {
 	snapshots atomic.Int64
 }
 
-func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	l.snapshots.Add(1)
 	<-l.gate
 	return l.Ledger.Keys(ctx, page)

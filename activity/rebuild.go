@@ -248,11 +248,11 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	r.sequences.of(number).learn(keys.standing.Sequence)
+	r.sequences.of(number).learn(keys.state.Sequence)
 	for _, hash := range keys.heavy {
 		r.heavy(hash)
 	}
-	f.page, err = r.imageOf(number, keys.hashes, keys.standing)
+	f.page, err = r.imageOf(number, keys.hashes, keys.state)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
@@ -275,10 +275,10 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 
 // pageKeys is what the ledger has for a page.
 type pageKeys struct {
-	standing ledger.Standing
-	rows     int
-	hashes   [][]favfilter.Hash // of the keys
-	heavy    []uint64           // users who have to leave the page
+	state  ledger.PageState
+	rows   int
+	hashes [][]favfilter.Hash // of the keys
+	heavy  []uint64           // users who have to leave the page
 }
 
 // readKeys reads the keys of a page at once, or in parts if it is large, which bounds the memory
@@ -300,10 +300,10 @@ func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 		return nil
 	}
 	if large {
-		keys.standing, err = r.ledger.EachRow(ctx, number, each)
+		keys.state, err = r.ledger.EachRow(ctx, number, each)
 	} else {
 		var rows []ledger.Row
-		if rows, keys.standing, err = r.ledger.Keys(ctx, number); err == nil {
+		if rows, keys.state, err = r.ledger.Keys(ctx, number); err == nil {
 			err = each(rows)
 		}
 	}
@@ -316,7 +316,7 @@ func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 }
 
 // imageOf builds the page of the given keys.
-func (r *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Standing) (*favfilter.Page, error) {
+func (r *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.PageState) (*favfilter.Page, error) {
 	keys := 0
 	for _, hashes := range parts {
 		keys += len(hashes)

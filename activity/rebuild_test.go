@@ -85,7 +85,7 @@ type slowKeys struct {
 	pass chan struct{}
 }
 
-func (l slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	rows, s, err := l.Ledger.Keys(ctx, page)
 	<-l.pass
 	return rows, s, err

@@ -278,7 +278,7 @@ func TestListing(t *testing.T) {
 }
 
 // image makes the page of the given rows.
-func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.Standing) (*favfilter.Page, error) {
+func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
 	hashes, err := r.hashes(ctx, rows)
 	if err != nil {
 		return nil, err

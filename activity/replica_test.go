@@ -113,7 +113,7 @@ func (deafLedger) Place(context.Context, uint64) (ledger.Place, error) {
 
 func (deafLedger) Ping(context.Context) error { return faulttest.ErrInjected }
 
-func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.Standing) error) (ledger.Progress, error) {
+func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.PageState) error) (ledger.Progress, error) {
 	return ledger.Progress{}, faulttest.ErrInjected
 }
 

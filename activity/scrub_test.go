@@ -28,7 +28,7 @@ func (g *rig) scrubAll() {
 // allOwners are the users who have a dedicated page.
 func (g *rig) allOwners(t *testing.T) []ledger.Owner {
 	t.Helper()
-	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	must(t, err)
 	return p.Owners
 }
@@ -36,7 +36,7 @@ func (g *rig) allOwners(t *testing.T) []ledger.Owner {
 // allPages are the pages that users are on, as the ledger has it.
 func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	t.Helper()
-	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	must(t, err)
 	first := g.layout.id.PageIn(p.Layouts.Current, 0)
 	for n := range p.Layouts.Current {
@@ -139,7 +139,7 @@ func TestScrubRepairs(t *testing.T) {
 // of users who have done nothing.
 func TestScrubRemoves(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
-	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, ledger.Standing{Sequence: 41})
+	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, ledger.PageState{Sequence: 41})
 	must(t, err)
 	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 7}, Page: ghost, Newer: true})
 	must(t, err)
@@ -200,7 +200,7 @@ type beforeKeys struct {
 	do func()
 }
 
-func (l beforeKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l beforeKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	l.do()
 	return l.Ledger.Keys(ctx, page)
 }
@@ -228,7 +228,7 @@ type snapshotSpy struct {
 	pages map[uint32]bool
 }
 
-func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
+func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	l.pages[page] = true
 	return l.Ledger.Keys(ctx, page)
 }

@@ -154,7 +154,7 @@ func TestSurveyOfOtherFaults(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
-	ghost, err := g.image(t.Context(), 2, nil, ledger.Standing{Sequence: 41})
+	ghost, err := g.image(t.Context(), 2, nil, ledger.PageState{Sequence: 41})
 	must(t, err)
 	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 2}, Page: ghost, Newer: true})
 	must(t, err)

@@ -40,7 +40,7 @@ func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) er
 		return err
 	}
 	h := loaded[0].Page.Header()
-	if h.Sequence != keys.standing.Sequence || h.Identity != r.identity {
+	if h.Sequence != keys.state.Sequence || h.Identity != r.identity {
 		return nil // changed between the reads, or left to the scrub
 	}
 	r.stats.verified.Add(1)

@@ -29,12 +29,12 @@ func (l *deaf) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, 
 	return l.Ledger.Lookup(ctx, q)
 }
 
-func (l *deaf) Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error) (ledger.Progress, error) {
+func (l *deaf) Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error) (ledger.Progress, error) {
 	if l.hears.Load() {
 		since = "" // what it has not heard before
 		return l.Ledger.Changed(ctx, since, each)
 	}
-	p, err := l.Ledger.Changed(ctx, since, func(uint32, ledger.Standing) error { return nil })
+	p, err := l.Ledger.Changed(ctx, since, func(uint32, ledger.PageState) error { return nil })
 	return p, err
 }
 

@@ -158,7 +158,7 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 	}
 	var next ledger.Cursor
 	poll := func() (n int) {
-		progress, err := l.Changed(b.Context(), next, func(uint32, ledger.Standing) error { n++; return nil })
+		progress, err := l.Changed(b.Context(), next, func(uint32, ledger.PageState) error { n++; return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -22,8 +22,8 @@ type Owner struct {
 	Page uint32 // DedicatedPages or more
 }
 
-// Standing is the state of a page in the ledger.
-type Standing struct {
+// PageState is the state of a page in the ledger.
+type PageState struct {
 	Sequence uint64 // 0: the page never changed
 	// Left is the sequence with which a user last left the page; 0: no user has.
 	Left uint64
@@ -32,7 +32,7 @@ type Standing struct {
 // Place is the page of a user, with its state.
 type Place struct {
 	Page uint32
-	Standing
+	PageState
 	Layouts Layouts
 }
 
@@ -90,7 +90,7 @@ type move struct {
 type moveState struct {
 	layouts  Layouts
 	owned    uint32 // the user's dedicated page; 0: none
-	standing map[uint32]Standing
+	states   map[uint32]PageState
 	greatest uint32 // greatest number that a page ever had
 }
 
@@ -104,7 +104,7 @@ type outcome struct {
 // raisedPage is the new state of a page in the table pages.
 type raisedPage struct {
 	page uint32
-	Standing
+	PageState
 }
 
 // decide computes the outcome of the move.
@@ -120,14 +120,14 @@ func (m move) decide(id Identity, s moveState) (o outcome, err error) {
 		}
 		page = max(DedicatedPages, s.greatest+1)
 		o.made = page
-		o.raised = append(o.raised, raisedPage{page, Standing{Sequence: 1}})
+		o.raised = append(o.raised, raisedPage{page, PageState{Sequence: 1}})
 	default:
-		at := s.standing[page].Sequence + 1
-		o.raised = append(o.raised, raisedPage{page, Standing{Sequence: at, Left: at}})
+		at := s.states[page].Sequence + 1
+		o.raised = append(o.raised, raisedPage{page, PageState{Sequence: at, Left: at}})
 	}
 	if len(o.raised) > 0 {
 		for _, p := range id.bothPages(s.layouts, m.hash) {
-			st := id.standing(s.standing, s.layouts, p, m.hash)
+			st := id.pageState(s.states, s.layouts, p, m.hash)
 			st.Sequence++
 			if m.dedicate {
 				st.Left = st.Sequence
@@ -135,9 +135,9 @@ func (m move) decide(id Identity, s moveState) (o outcome, err error) {
 			o.raised = append(o.raised, raisedPage{p, st})
 		}
 	}
-	after := maps.Clone(s.standing)
+	after := maps.Clone(s.states)
 	for _, r := range o.raised {
-		after[r.page] = r.Standing
+		after[r.page] = r.PageState
 	}
 	o.receipt.Pages = []PageChange{{Page: shared, Sequence: after[shared].Sequence}}
 	if page > 0 {
@@ -160,12 +160,12 @@ func (id Identity) bothPages(l Layouts, hash uint64) []uint32 {
 	return pages
 }
 
-// standing returns the state of a shared page of the user. A page of a building layout begins
+// pageState returns the state of a shared page of the user. A page of a building layout begins
 // with the sequence of its ancestor.
-func (id Identity) standing(standing map[uint32]Standing, l Layouts, page uint32, hash uint64) Standing {
-	st := standing[page]
+func (id Identity) pageState(states map[uint32]PageState, l Layouts, page uint32, hash uint64) PageState {
+	st := states[page]
 	if st.Sequence == 0 && l.Building > 0 && page == id.PageIn(l.Building, hash) {
-		st.Sequence = standing[id.PageIn(l.Current, hash)].Sequence
+		st.Sequence = states[id.PageIn(l.Current, hash)].Sequence
 	}
 	return st
 }

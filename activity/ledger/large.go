@@ -26,7 +26,7 @@ var ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
 //
 // The slice is valid until each returns. An error of each ends the call, and EachRow returns it
 // unwrapped.
-func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s Standing, err error) {
+func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
 	var failed error // by each
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
@@ -39,9 +39,9 @@ func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row)
 	}
 	switch {
 	case failed != nil:
-		return Standing{}, failed
+		return PageState{}, failed
 	case err != nil:
-		return Standing{}, fmt.Errorf("ledger: read page %d in parts: %w", page, interrupted(ctx, err))
+		return PageState{}, fmt.Errorf("ledger: read page %d in parts: %w", page, interrupted(ctx, err))
 	default:
 		return s, nil
 	}

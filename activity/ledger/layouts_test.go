@@ -96,7 +96,7 @@ func TestMoveBeforeSeed(t *testing.T) {
 		if err := l.BeginLayout(t.Context(), 8); err != nil {
 			t.Fatal(err)
 		}
-		if rows, s, err := l.Snapshot(t.Context(), 9); err != nil || s != (Standing{3, 3}) || len(rows) > 0 {
+		if rows, s, err := l.Snapshot(t.Context(), 9); err != nil || s != (PageState{3, 3}) || len(rows) > 0 {
 			t.Errorf("page 9: %v at %+v, %v, want none at {3 3}", rows, s, err)
 		}
 		checkStandings(t, l, map[uint32]uint64{0: 3, 8: 3, DedicatedPages: 1})
@@ -172,7 +172,7 @@ func TestPageNumbers(t *testing.T) {
 func TestMoveNumbers(t *testing.T) {
 	m := move{hash: 5, dedicate: true}
 	at := func(greatest uint32) moveState {
-		return moveState{layouts: Layouts{Current: 4}, standing: map[uint32]Standing{}, greatest: greatest}
+		return moveState{layouts: Layouts{Current: 4}, states: map[uint32]PageState{}, greatest: greatest}
 	}
 	id := Identity{Pages: 4}
 	for _, c := range []struct{ greatest, want uint32 }{

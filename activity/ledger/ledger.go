@@ -166,14 +166,14 @@ type database interface {
 // pageReader is the part of a database that reads pages. It returns ErrGone for a page that is
 // no longer in use.
 type pageReader interface {
-	snapshot(ctx context.Context, page uint32) ([]Row, Standing, error)
-	keys(ctx context.Context, page uint32) ([]Row, Standing, error) // no times; ErrLargePage
+	snapshot(ctx context.Context, page uint32) ([]Row, PageState, error)
+	keys(ctx context.Context, page uint32) ([]Row, PageState, error) // no times; ErrLargePage
 	// eachRow passes rows on in parts. All parts are from one snapshot.
-	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (Standing, error)
+	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
 	place(ctx context.Context, hash uint64) (Place, error)
 	// changed calls each for the pages that Ledger.Changed reports, all from one snapshot.
-	changed(ctx context.Context, since Cursor, each func(page uint32, s Standing) error) (Progress, error)
+	changed(ctx context.Context, since Cursor, each func(page uint32, s PageState) error) (Progress, error)
 }
 
 // layouter is the part of a database that keeps layouts.

@@ -215,7 +215,7 @@ func TestMigrateFirst(t *testing.T) {
 	poll := func(since Cursor, want map[uint32]uint64) Cursor {
 		t.Helper()
 		got := map[uint32]uint64{}
-		progress, err := l.Changed(t.Context(), since, func(page uint32, s Standing) error {
+		progress, err := l.Changed(t.Context(), since, func(page uint32, s PageState) error {
 			got[page] = s.Sequence
 			return nil
 		})

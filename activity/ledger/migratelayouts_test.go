@@ -226,7 +226,7 @@ func (o *oldLedger) checkMigrated(t *testing.T, l *Ledger, pages uint32) {
 // checkOwners checks that users with a dedicated page keep one, and returns the pages by hash.
 func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 	t.Helper()
-	progress, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+	progress, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,18 +255,18 @@ func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 // reports no other pages.
 func (o *oldLedger) checkSequences(t *testing.T, l *Ledger, pages uint32, owners map[uint64]uint32) {
 	t.Helper()
-	want := make(map[uint32]Standing)
+	want := make(map[uint32]PageState)
 	for n := range pages {
 		page := l.id.PageIn(pages, uint64(n)<<shift(pages))
 		if s := o.sequences[n/(pages/firstPages)]; s > 0 {
-			want[page] = Standing{Sequence: s}
+			want[page] = PageState{Sequence: s}
 		}
 	}
 	for hash, page := range owners {
-		want[page] = Standing{Sequence: o.sequences[o.owners[hash]]}
+		want[page] = PageState{Sequence: o.sequences[o.owners[hash]]}
 	}
-	got := make(map[uint32]Standing)
-	if _, err := l.Changed(t.Context(), "", func(page uint32, s Standing) error {
+	got := make(map[uint32]PageState)
+	if _, err := l.Changed(t.Context(), "", func(page uint32, s PageState) error {
 		got[page] = s
 		return nil
 	}); err != nil || !maps.Equal(got, want) {
@@ -715,7 +715,7 @@ func checkGrownFromOne(t *testing.T, l *Ledger) {
 	want := map[uint32]int{8: 1, 15: 1} // rows
 	for page := uint32(8); page < 16; page++ {
 		rows, s, err := l.Snapshot(t.Context(), page)
-		if err != nil || s != (Standing{Sequence: 7}) || len(rows) != want[page] {
+		if err != nil || s != (PageState{Sequence: 7}) || len(rows) != want[page] {
 			t.Errorf("page %d: %d rows at %+v, %v, want %d at sequence 7", page, len(rows), s, err, want[page])
 		}
 	}

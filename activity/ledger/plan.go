@@ -281,38 +281,38 @@ type effect struct {
 	raised []raisedPage // in ascending order
 }
 
-// effect returns the net effect on each page. standing has the states of all pages of the plan's
+// effect returns the net effect on each page. states has the states of all pages of the plan's
 // users.
-func (p *plan) effect(standing map[uint32]Standing) (f effect) {
+func (p *plan) effect(states map[uint32]PageState) (f effect) {
 	dedicated := make(map[uint32]*PageChange)
 	var building []raisedPage
 	used := false // whether a user of the plan is on the last page of f.pages
 	for _, e := range p.entries {
 		number := p.id.PageIn(p.layouts.Current, e.hash)
 		if n := len(f.pages); n == 0 || f.pages[n-1].Page != number {
-			f.pages, used = append(f.pages, PageChange{Page: number, Sequence: standing[number].Left}), false
+			f.pages, used = append(f.pages, PageChange{Page: number, Sequence: states[number].Left}), false
 		}
 		page := &f.pages[len(f.pages)-1]
 		if owned := p.owners[e.hash]; owned > 0 {
 			if page = dedicated[owned]; page == nil {
-				page = &PageChange{Page: owned, Sequence: standing[owned].Sequence}
+				page = &PageChange{Page: owned, Sequence: states[owned].Sequence}
 				dedicated[owned] = page
 			}
 		} else if !used {
-			page.Sequence, used = standing[number].Sequence, true
+			page.Sequence, used = states[number].Sequence, true
 		}
 		if !e.alter(page) || p.layouts.Building == 0 || page.Page >= DedicatedPages {
 			continue
 		}
 		next := p.id.PageIn(p.layouts.Building, e.hash)
 		if n := len(building); n == 0 || building[n-1].page != next {
-			building = append(building, raisedPage{next, p.id.standing(standing, p.layouts, next, e.hash)})
+			building = append(building, raisedPage{next, p.id.pageState(states, p.layouts, next, e.hash)})
 		}
 	}
 	for _, page := range slices.Sorted(maps.Keys(dedicated)) {
 		f.pages = append(f.pages, *dedicated[page])
 	}
-	f.raise(standing)
+	f.raise(states)
 	for _, r := range building {
 		r.Sequence++
 		f.raised = append(f.raised, r)
@@ -335,11 +335,11 @@ func (e *entry) alter(page *PageChange) bool {
 }
 
 // raise gives each changed page the next sequence.
-func (f *effect) raise(standing map[uint32]Standing) {
+func (f *effect) raise(states map[uint32]PageState) {
 	for i := range f.pages {
 		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
 			p.Sequence++
-			f.raised = append(f.raised, raisedPage{p.Page, Standing{p.Sequence, standing[p.Page].Left}})
+			f.raised = append(f.raised, raisedPage{p.Page, PageState{p.Sequence, states[p.Page].Left}})
 		}
 	}
 }

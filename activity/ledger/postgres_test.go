@@ -256,7 +256,7 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 				return err
 			},
 			"Changed": func() error {
-				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 				return err
 			},
 			// These use new connections: the earlier ones were closed.
@@ -283,7 +283,7 @@ func testOutOfOrder(server *pgtest.Server) func(t *testing.T) {
 		poll := func(want map[uint32]uint64) {
 			t.Helper()
 			got := map[uint32]uint64{}
-			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.Standing) error {
+			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.PageState) error {
 				got[page] = s.Sequence
 				return nil
 			})

@@ -18,7 +18,7 @@ const codeUnique = "23505"
 // try.
 func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
-		standing, err := d.lock(limited, conn, p, p.unsure(), now)
+		states, err := d.lock(limited, conn, p, p.unsure(), now)
 		if err != nil {
 			return nil, fmt.Errorf("look up rows: %w", err)
 		}
@@ -35,7 +35,7 @@ func (d *postgresDatabase) recordMany(ctx context.Context, p *plan, now time.Tim
 			changed, refused = p.decide(now)
 			write = p.writes
 		}
-		f := p.effect(standing)
+		f := p.effect(states)
 		receipt = p.receipt(changed, refused, f)
 		upserts, removals := write()
 		return writeBatch(upserts, removals, f.raised), nil

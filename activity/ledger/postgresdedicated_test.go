@@ -132,7 +132,7 @@ func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 // checkOwners compares the users with dedicated pages.
 func checkOwners(t *testing.T, l *ledger.Ledger, want map[uint64]uint32) {
 	t.Helper()
-	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	got := map[uint64]uint32{}
 	for _, o := range progress.Owners {
 		got[o.Hash] = o.Page

@@ -8,7 +8,7 @@ import (
 
 // eachRow reads a page with a cursor, in one snapshot. It retries a failure before the first
 // rows where that may help. It never retries afterwards, because it has passed rows on.
-func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s Standing, err error) {
+func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
 	var failed error
 	err = d.retry(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		c := cursor{conn: conn, each: each}
@@ -34,13 +34,13 @@ type cursor struct {
 	passed bool // rows were passed on
 }
 
-func (d *postgresDatabase) fetchPage(ctx context.Context, c *cursor, page uint32) (s Standing, err error) {
+func (d *postgresDatabase) fetchPage(ctx context.Context, c *cursor, page uint32) (s PageState, err error) {
 	if err := c.exec(ctx, beginSnapshotSQL); err != nil {
-		return Standing{}, err
+		return PageState{}, err
 	}
 	query, args := d.pageQuery(page)
 	if err := c.exec(ctx, declareSQL+query, args...); err != nil {
-		return Standing{}, err
+		return PageState{}, err
 	}
 	found := false
 	for {
@@ -49,7 +49,7 @@ func (d *postgresDatabase) fetchPage(ctx context.Context, c *cursor, page uint32
 			err = ErrGone
 		}
 		if err != nil {
-			return Standing{}, err
+			return PageState{}, err
 		}
 		if n < rowsAtOnce {
 			return s, c.exec(ctx, `ROLLBACK`)
@@ -67,7 +67,7 @@ func (c *cursor) exec(ctx context.Context, sql string, args ...any) error {
 
 // fetch passes the next rows on, and returns how many the query returned. For a page without
 // rows, the query returns one row without an owner. fetch stores the state of the page in s.
-func (c *cursor) fetch(ctx context.Context, s *Standing) (n int, err error) {
+func (c *cursor) fetch(ctx context.Context, s *PageState) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := c.conn.Query(limited, fetchSQL, pgx.QueryExecModeDescribeExec)

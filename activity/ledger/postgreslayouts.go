@@ -127,12 +127,12 @@ var errLayoutsDiffer = errors.New("the layouts have changed")
 // layouts that were read last, and retries if they have changed since.
 func (d *postgresDatabase) lockPages(
 	ctx context.Context, conn *pgx.Conn, p *plan, queue func(b *pgx.Batch),
-) (map[uint32]Standing, error) {
+) (map[uint32]PageState, error) {
 	for assumed := d.assumedLayouts(); ; assumed = p.layouts {
 		p.forget()
-		standing, err := d.lockPagesOf(ctx, conn, assumed, p, queue)
+		states, err := d.lockPagesOf(ctx, conn, assumed, p, queue)
 		if !errors.Is(err, errLayoutsDiffer) {
-			return standing, err
+			return states, err
 		}
 		if _, err := conn.Exec(ctx, `ROLLBACK`); err != nil {
 			return nil, err
@@ -152,9 +152,9 @@ func (d *postgresDatabase) assumedLayouts() Layouts {
 // lockPagesOf is lockPages for the given layouts.
 func (d *postgresDatabase) lockPagesOf(
 	ctx context.Context, conn *pgx.Conn, l Layouts, p *plan, queue func(b *pgx.Batch),
-) (map[uint32]Standing, error) {
+) (map[uint32]PageState, error) {
 	pages := p.sharedPages(l)
-	standing := make(map[uint32]Standing, len(pages))
+	states := make(map[uint32]PageState, len(pages))
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(shareLayoutsSQL)
@@ -162,9 +162,9 @@ func (d *postgresDatabase) lockPagesOf(
 	b.Queue(createPagesSQL, pages)
 	b.Queue(lockPagesSQL, pages).Query(func(rows pgx.Rows) error {
 		var page uint32
-		var s Standing
+		var s PageState
 		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error {
-			standing[page] = s
+			states[page] = s
 			return nil
 		})
 		return err
@@ -173,9 +173,9 @@ func (d *postgresDatabase) lockPagesOf(
 	b.Queue(lockDedicatedSQL, p.storedUsers()).Query(func(rows pgx.Rows) error {
 		var hash int64
 		var page uint32
-		var s Standing
+		var s PageState
 		_, err := pgx.ForEachRow(rows, []any{&hash, &page, &s.Sequence, &s.Left}, func() error {
-			p.owners[unstored(hash)], standing[page] = page, s
+			p.owners[unstored(hash)], states[page] = page, s
 			return nil
 		})
 		return err
@@ -189,7 +189,7 @@ func (d *postgresDatabase) lockPagesOf(
 	if now.Current != l.Current || now.Building != l.Building {
 		return nil, errLayoutsDiffer
 	}
-	return standing, nil
+	return states, nil
 }
 
 // storedUsers returns the plan's users as an array for SQL.
@@ -206,14 +206,14 @@ func (d *postgresDatabase) move(ctx context.Context, m move) (receipt Receipt, e
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
 		p := &plan{id: d.id, entries: []*entry{{key: key{hash: m.hash}}}}
 		var s moveState
-		standing, err := d.lockPages(limited, conn, p, func(b *pgx.Batch) {
+		states, err := d.lockPages(limited, conn, p, func(b *pgx.Batch) {
 			b.Queue(lockNumbersSQL)
 			b.Queue(greatestPageSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&s.greatest) })
 		})
 		if err != nil {
 			return nil, fmt.Errorf("look up pages: %w", err)
 		}
-		s.layouts, s.owned, s.standing = p.layouts, p.owners[m.hash], standing
+		s.layouts, s.owned, s.states = p.layouts, p.owners[m.hash], states
 		o, err := m.decide(d.id, s)
 		if err != nil {
 			return nil, err

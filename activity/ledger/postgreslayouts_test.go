@@ -180,7 +180,7 @@ func testLayoutsTakenUp(server *pgtest.Server) func(t *testing.T) {
 		}
 		grow(512)
 		place, err := l.Place(t.Context(), 3<<60)
-		want := ledger.Place{Page: 512 + 96, Standing: ledger.Standing{Sequence: 5}, Layouts: ledger.Layouts{Current: 512}}
+		want := ledger.Place{Page: 512 + 96, PageState: ledger.PageState{Sequence: 5}, Layouts: ledger.Layouts{Current: 512}}
 		if err != nil || place != want {
 			t.Errorf("placed on %+v, %v, want %+v", place, err, want)
 		}
@@ -271,10 +271,10 @@ func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 		l, other := open(t, url, ledger.Options{Pages: 16, Tracer: hook}), open(t, url, ledger.Options{})
 		record(t, other, on(3, "a"))
 		var next ledger.Cursor
-		poll := func(layouts ledger.Layouts, owners []ledger.Owner, want map[uint32]ledger.Standing) {
+		poll := func(layouts ledger.Layouts, owners []ledger.Owner, want map[uint32]ledger.PageState) {
 			t.Helper()
-			got := map[uint32]ledger.Standing{}
-			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.Standing) error {
+			got := map[uint32]ledger.PageState{}
+			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.PageState) error {
 				got[page] = s
 				return nil
 			})
@@ -305,23 +305,23 @@ func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 		sixteen := ledger.Layouts{Current: 16}
 		// The first poll, and one that continues.
 		set(func() error { return second(other.Dedicate(t.Context(), 3<<60)) })
-		poll(sixteen, nil, map[uint32]ledger.Standing{3: {Sequence: 1}})
+		poll(sixteen, nil, map[uint32]ledger.PageState{3: {Sequence: 1}})
 		checkCalled()
 		set(func() error { return second(other.Release(t.Context(), 3<<60)) })
 		poll(sixteen, []ledger.Owner{{Hash: 3 << 60, Page: ledger.DedicatedPages}},
-			map[uint32]ledger.Standing{3: {Sequence: 2, Left: 2}, ledger.DedicatedPages: {Sequence: 1}})
+			map[uint32]ledger.PageState{3: {Sequence: 2, Left: 2}, ledger.DedicatedPages: {Sequence: 1}})
 		checkCalled()
 		set(func() error { return other.BeginLayout(t.Context(), 32) })
-		poll(sixteen, nil, map[uint32]ledger.Standing{3: {Sequence: 3, Left: 2}, ledger.DedicatedPages: {Sequence: 2, Left: 2}})
+		poll(sixteen, nil, map[uint32]ledger.PageState{3: {Sequence: 3, Left: 2}, ledger.DedicatedPages: {Sequence: 2, Left: 2}})
 		checkCalled()
 		set(func() error {
 			record(t, other, on(3, "b"))
 			return other.SwitchLayout(t.Context(), 32)
 		})
-		poll(ledger.Layouts{Current: 16, Building: 32}, nil, map[uint32]ledger.Standing{38: {Sequence: 3}, 39: {Sequence: 3}})
+		poll(ledger.Layouts{Current: 16, Building: 32}, nil, map[uint32]ledger.PageState{38: {Sequence: 3}, 39: {Sequence: 3}})
 		checkCalled()
-		poll(ledger.Layouts{Current: 32, Leaving: 16}, nil, map[uint32]ledger.Standing{3: {Sequence: 4, Left: 2}, 38: {Sequence: 4}})
-		poll(ledger.Layouts{Current: 32, Leaving: 16}, nil, map[uint32]ledger.Standing{})
+		poll(ledger.Layouts{Current: 32, Leaving: 16}, nil, map[uint32]ledger.PageState{3: {Sequence: 4, Left: 2}, 38: {Sequence: 4}})
+		poll(ledger.Layouts{Current: 32, Leaving: 16}, nil, map[uint32]ledger.PageState{})
 	}
 }
 

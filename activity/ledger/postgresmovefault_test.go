@@ -106,8 +106,8 @@ func TestLongPostgresMovesDisturbed(t *testing.T) {
 // checkPlaces checks that each page only has rows of its users, and returns all rows.
 func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 	t.Helper()
-	stood := map[uint32]ledger.Standing{}
-	progress, err := l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
+	stood := map[uint32]ledger.PageState{}
+	progress, err := l.Changed(t.Context(), "", func(page uint32, s ledger.PageState) error {
 		stood[page] = s
 		return nil
 	})

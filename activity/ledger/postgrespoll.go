@@ -96,7 +96,7 @@ var errStalled = fmt.Errorf("no answer within %v", callTimeout)
 // changed reads everything in one transaction, whose statements share a snapshot. The first
 // round trip begins it and reads all but the pages. The second one reads the pages and ends it.
 func (d *postgresDatabase) changed(
-	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
+	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (p Progress, err error) {
 	err = d.retry(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		// A first poll may read millions of pages. It may take longer while it makes progress.
@@ -105,7 +105,7 @@ func (d *postgresDatabase) changed(
 		stalled := time.AfterFunc(callTimeout, func() { end(errStalled) })
 		defer stalled.Stop()
 		read := 0
-		p, err = d.pollPages(ctx, conn, since, func(page uint32, s Standing) error {
+		p, err = d.pollPages(ctx, conn, since, func(page uint32, s PageState) error {
 			read++
 			if read%pagesToGoOn == 0 {
 				stalled.Reset(callTimeout)
@@ -124,7 +124,7 @@ func (d *postgresDatabase) changed(
 }
 
 func (d *postgresDatabase) pollPages(
-	ctx context.Context, conn *pgx.Conn, since Cursor, each func(page uint32, s Standing) error,
+	ctx context.Context, conn *pgx.Conn, since Cursor, each func(page uint32, s PageState) error,
 ) (p Progress, err error) {
 	g, _ := conn.PgConn().CustomData()[generationKey].(generation) // newPolls sets it
 	from, running := g.since(since)
@@ -167,7 +167,7 @@ func (d *postgresDatabase) pollPages(
 	b = &pgx.Batch{}
 	b.Queue(pages, args...).Query(func(rows pgx.Rows) error {
 		var page uint32
-		var s Standing
+		var s PageState
 		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error { return each(page, s) })
 		return err
 	})

@@ -15,7 +15,7 @@ import (
 func changed(t *testing.T, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64, ledger.Cursor) {
 	t.Helper()
 	pages := map[uint32]uint64{}
-	progress, err := l.Changed(t.Context(), since, func(page uint32, s ledger.Standing) error {
+	progress, err := l.Changed(t.Context(), since, func(page uint32, s ledger.PageState) error {
 		pages[page] = s.Sequence
 		return nil
 	})

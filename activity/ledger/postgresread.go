@@ -26,7 +26,7 @@ func (d *postgresDatabase) read(
 }
 
 // snapshot reads a page in one statement, and a large page in parts.
-func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) ([]Row, Standing, error) {
+func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) ([]Row, PageState, error) {
 	rows, s, err := d.atOnce(ctx, page)
 	if !errors.Is(err, ErrLargePage) {
 		return rows, s, err
@@ -38,17 +38,17 @@ func (d *postgresDatabase) snapshot(ctx context.Context, page uint32) ([]Row, St
 	return inOrder(rows), s, err
 }
 
-func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, Standing, error) {
+func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, PageState, error) {
 	rows, s, err := d.atOnce(ctx, page)
 	return withoutTimes(rows), s, err
 }
 
 // atOnce reads a page in one statement, unless the page is large.
-func (d *postgresDatabase) atOnce(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+func (d *postgresDatabase) atOnce(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
 	query, args := d.pageQuery(page)
 	rows, s, err = d.page(ctx, query+atMostSQL, args...)
 	if err == nil && len(rows) > LargePage {
-		return nil, Standing{}, ErrLargePage
+		return nil, PageState{}, ErrLargePage
 	}
 	return rows, s, err
 }
@@ -64,11 +64,11 @@ func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 
 // page runs a query for the state and the rows of a page. For a page without rows the query
 // returns one row without an owner.
-func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) (rows []Row, s Standing, err error) {
+func (d *postgresDatabase) page(ctx context.Context, query string, args ...any) (rows []Row, s PageState, err error) {
 	var r scanned
 	found := false
 	err = d.read(ctx, query, args, append([]any{&s.Sequence, &s.Left}, r.all()...),
-		func() { rows, s, found = nil, Standing{}, false },
+		func() { rows, s, found = nil, PageState{}, false },
 		func() error {
 			found = true
 			if r.owner != "" {
@@ -93,9 +93,9 @@ func inOrder(rows []Row) []Row {
 
 func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
 	found := false
-	query, args := sharedStandingSQL, []any{page, d.id.LayoutOf(page)}
+	query, args := sharedStateSQL, []any{page, d.id.LayoutOf(page)}
 	if page >= DedicatedPages {
-		query, args = dedicatedStandingSQL, args[:1]
+		query, args = dedicatedStateSQL, args[:1]
 	}
 	var left uint64
 	err = d.read(ctx, query, args, []any{&sequence, &left}, func() { sequence, found = 0, false }, func() error {

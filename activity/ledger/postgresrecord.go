@@ -16,12 +16,12 @@ import (
 // the reads see everything that was committed before the locks were granted.
 func (d *postgresDatabase) record(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
-		standing, err := d.lock(limited, conn, p, p.entries, now)
+		states, err := d.lock(limited, conn, p, p.entries, now)
 		if err != nil {
 			return nil, fmt.Errorf("look up rows: %w", err)
 		}
 		changed, refused := p.decide(now)
-		f := p.effect(standing)
+		f := p.effect(states)
 		receipt = p.receipt(changed, refused, f)
 		upserts, removals := p.writes()
 		return writeBatch(upserts, removals, f.raised), nil
@@ -122,7 +122,7 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 // returns the states of the pages.
 func (d *postgresDatabase) lock(
 	ctx context.Context, conn *pgx.Conn, p *plan, some []*entry, now time.Time,
-) (map[uint32]Standing, error) {
+) (map[uint32]PageState, error) {
 	return d.lockPages(ctx, conn, p, func(b *pgx.Batch) {
 		if len(some) > 0 {
 			queueLookup(b, p, some)

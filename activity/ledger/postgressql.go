@@ -140,11 +140,11 @@ const (
 				WHERE hash = o.hash OFFSET 0) AS e ON true
 		WHERE o.page = $1`
 
-	sharedStandingSQL = `SELECT coalesce(p.sequence, 0), coalesce(p.left_at, 0)
+	sharedStateSQL = `SELECT coalesce(p.sequence, 0), coalesce(p.left_at, 0)
 		FROM layouts l LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE page = $1 OFFSET 0) AS p ON true
 		WHERE l.pages = $2 AND l.state <> 'leaving'`
 
-	dedicatedStandingSQL = `SELECT p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
+	dedicatedStateSQL = `SELECT p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
 
 	// gapsCTE returns the gaps between the hashes of users with a dedicated page. No sum exceeds
 	// the range of a bigint: the gap before the lowest hash, and after the highest, is NULL.

@@ -155,7 +155,7 @@ func recorded(t *testing.T, l *ledger.Ledger) int {
 	t.Helper()
 	rows, sequences := map[ledger.Row]bool{}, map[uint32]uint64{}
 	var total uint64
-	_, err := l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
+	_, err := l.Changed(t.Context(), "", func(page uint32, s ledger.PageState) error {
 		found, at, err := l.Snapshot(t.Context(), page)
 		for _, r := range found {
 			rows[r] = true

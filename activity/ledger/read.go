@@ -9,7 +9,7 @@ import (
 // Snapshot returns all rows of a page, in order of hash, owner, kind, target, and the state of
 // the page. Both are from one snapshot. They include ended rows that were not removed yet,
 // because their keys are in the page. The error wraps ErrGone if the page is no longer in use.
-func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
 			rows, s, err = l.db.snapshot(ctx, page)
@@ -17,7 +17,7 @@ func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Stand
 		})
 	}
 	if err != nil {
-		return nil, Standing{}, fmt.Errorf("ledger: read page %d: %w", page, interrupted(ctx, err))
+		return nil, PageState{}, fmt.Errorf("ledger: read page %d: %w", page, interrupted(ctx, err))
 	}
 	return rows, s, nil
 }
@@ -25,7 +25,7 @@ func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s Stand
 // Keys is Snapshot without times: Since and Until of all rows are zero. It serves rebuilds,
 // which need no times. With SQLite it takes a third to a fifth of the time of Snapshot. The
 // error wraps ErrLargePage for a page of more than LargePage rows.
-func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
 	if err = l.checkPage(page); err == nil {
 		err = l.use(func() error {
 			rows, s, err = l.db.keys(ctx, page)
@@ -33,7 +33,7 @@ func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s Standing,
 		})
 	}
 	if err != nil {
-		return nil, Standing{}, fmt.Errorf("ledger: read keys of page %d: %w", page, interrupted(ctx, err))
+		return nil, PageState{}, fmt.Errorf("ledger: read keys of page %d: %w", page, interrupted(ctx, err))
 	}
 	return rows, s, nil
 }
@@ -92,11 +92,11 @@ type Progress struct {
 // A transaction is open during the call, so each must be fast. An error of each ends the call,
 // and Changed returns it unwrapped. Changed may have reported pages before any error.
 func (l *Ledger) Changed(
-	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
+	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (progress Progress, err error) {
 	var failed error // by each
 	err = l.use(func() error {
-		progress, err = l.db.changed(ctx, since, func(page uint32, s Standing) error {
+		progress, err = l.db.changed(ctx, since, func(page uint32, s PageState) error {
 			failed = each(page, s)
 			return failed
 		})

@@ -119,7 +119,7 @@ func TestReadsFail(t *testing.T) {
 				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
 				"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
 				"Changed": func() error {
-					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+					_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
 					return err
 				},
 				"Place": func() error { _, err := l.Place(t.Context(), 0); return err },
@@ -129,7 +129,7 @@ func TestReadsFail(t *testing.T) {
 				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
 				"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
 				"Changed": func() error {
-					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+					_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
 					return err
 				},
 				"Place":   func() error { _, err := l.Place(t.Context(), 0); return err },
@@ -139,7 +139,7 @@ func TestReadsFail(t *testing.T) {
 				"Keys":    func() error { _, _, err := l.Keys(t.Context(), 0); return err },
 				"EachRow": func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
 				"Changed": func() error {
-					_, err := l.Changed(t.Context(), "", func(uint32, Standing) error { return nil })
+					_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
 					return err
 				},
 				"Place": func() error { _, err := l.Place(t.Context(), 0); return err },
@@ -186,15 +186,15 @@ func TestMovesAndLayoutsFail(t *testing.T) {
 			event, table  string
 			during, after Place // the state if the statement fails, and if none does
 		}{
-			{dedicate, "INSERT", "owners", Place{0, Standing{1, 0}, first}, Place{0, Standing{1, 0}, first}},
-			{dedicate, raise, "pages", Place{0, Standing{1, 0}, first}, Place{DedicatedPages, Standing{1, 0}, first}},
-			{release, "DELETE", "owners", Place{DedicatedPages, Standing{1, 0}, first}, Place{DedicatedPages, Standing{1, 0}, first}},
-			{release, raise, "pages", Place{DedicatedPages, Standing{1, 0}, first}, Place{0, Standing{3, 2}, first}},
-			{layout(l.BeginLayout, 4), "INSERT", "layouts", Place{0, Standing{3, 2}, first}, Place{0, Standing{3, 2}, first}},
-			{layout(l.BeginLayout, 4), "INSERT", "pages", Place{0, Standing{3, 2}, building}, Place{0, Standing{3, 2}, building}},
-			{layout(l.SwitchLayout, 4), "DELETE", "layouts", Place{0, Standing{3, 2}, building}, Place{4, Standing{3, 0}, switched}},
-			{layout(l.LeaveLayout, 1), "DELETE", "pages", Place{4, Standing{3, 0}, switched}, Place{4, Standing{3, 0}, switched}},
-			{layout(l.LeaveLayout, 1), "DELETE", "layouts", Place{4, Standing{3, 0}, switched}, Place{4, Standing{3, 0}, Layouts{Current: 4}}},
+			{dedicate, "INSERT", "owners", Place{0, PageState{1, 0}, first}, Place{0, PageState{1, 0}, first}},
+			{dedicate, raise, "pages", Place{0, PageState{1, 0}, first}, Place{DedicatedPages, PageState{1, 0}, first}},
+			{release, "DELETE", "owners", Place{DedicatedPages, PageState{1, 0}, first}, Place{DedicatedPages, PageState{1, 0}, first}},
+			{release, raise, "pages", Place{DedicatedPages, PageState{1, 0}, first}, Place{0, PageState{3, 2}, first}},
+			{layout(l.BeginLayout, 4), "INSERT", "layouts", Place{0, PageState{3, 2}, first}, Place{0, PageState{3, 2}, first}},
+			{layout(l.BeginLayout, 4), "INSERT", "pages", Place{0, PageState{3, 2}, building}, Place{0, PageState{3, 2}, building}},
+			{layout(l.SwitchLayout, 4), "DELETE", "layouts", Place{0, PageState{3, 2}, building}, Place{4, PageState{3, 0}, switched}},
+			{layout(l.LeaveLayout, 1), "DELETE", "pages", Place{4, PageState{3, 0}, switched}, Place{4, PageState{3, 0}, switched}},
+			{layout(l.LeaveLayout, 1), "DELETE", "layouts", Place{4, PageState{3, 0}, switched}, Place{4, PageState{3, 0}, Layouts{Current: 4}}},
 		} {
 			begin, end := l.refuse(c.event, c.table)
 			l.exec(t, begin)

@@ -70,7 +70,7 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		d := open(t, url, ledger.Options{})
 		agree(d, minute, nil)
 		poll := func() error {
-			_, err := b.Changed(t.Context(), "", func(uint32, ledger.Standing) error { return nil })
+			_, err := b.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 			return err
 		}
 		if err := poll(); !errors.Is(err, ledger.ErrSettingsDiffer) {

@@ -78,7 +78,7 @@ func TestQueryPlans(t *testing.T) {
 		{seedSQL, []string{"p USING INTEGER PRIMARY KEY (rowid=?)", "pages USING COVERING INDEX pages_changed"}, 0},
 		{removePagesSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
 		{removeOwnerSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
-		{standingSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{pageStatesSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 	} {
 		var seeks []string
 		sorts := 0
@@ -322,7 +322,7 @@ func TestReadsInOneTransaction(t *testing.T) {
 	file(l).readers.SetMaxOpenConns(1)
 	for name, read := range map[string]func(ctx context.Context) error{
 		"Changed": func(ctx context.Context) error {
-			_, err := l.Changed(ctx, "", func(uint32, Standing) error { return nil })
+			_, err := l.Changed(ctx, "", func(uint32, PageState) error { return nil })
 			return err
 		},
 		"Place":    func(ctx context.Context) error { _, err := l.Place(ctx, 0); return err },

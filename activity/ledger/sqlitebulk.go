@@ -32,13 +32,13 @@ func insertWholeSQL(n int) string {
 func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = d.transact(ctx, func(t transaction) error {
 		p.forget()
-		standing, err := t.place(ctx, p)
+		states, err := t.place(ctx, p)
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
 		// A page that never changed has no rows.
 		unsure := slices.DeleteFunc(p.unsure(), func(e *entry) bool {
-			return standing[p.id.PageIn(p.layouts.Current, e.hash)].Sequence == 0
+			return states[p.id.PageIn(p.layouts.Current, e.hash)].Sequence == 0
 		})
 		if err := t.lookup(ctx, p, unsure); err != nil {
 			return fmt.Errorf("look up rows: %w", err)
@@ -57,7 +57,7 @@ func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time)
 		if err := t.settle(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
-		f := p.effect(standing)
+		f := p.effect(states)
 		receipt = p.receipt(changed, refused, f)
 		if err := t.raise(ctx, f.raised); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)

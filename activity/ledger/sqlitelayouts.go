@@ -87,7 +87,7 @@ func (d *sqliteDatabase) place(ctx context.Context, hash uint64) (p Place, err e
 		for _, o := range owners {
 			p.Page = o.Page
 		}
-		p.Standing, err = d.readStanding(ctx, tx, p.Page)
+		p.PageState, err = d.readPageState(ctx, tx, p.Page)
 		return err
 	})
 	return p, err
@@ -104,7 +104,7 @@ func (d *sqliteDatabase) reading(ctx context.Context, do func(tx *sql.Tx) error)
 }
 
 // held returns the state of a page, and the hashes of its rows.
-func (d *sqliteDatabase) held(ctx context.Context, tx *sql.Tx, page uint32) (s Standing, held []hashRange, err error) {
+func (d *sqliteDatabase) held(ctx context.Context, tx *sql.Tx, page uint32) (s PageState, held []hashRange, err error) {
 	if page >= DedicatedPages {
 		if held, err = d.ownerOf(ctx, tx, page); err == nil && len(held) == 0 {
 			err = ErrGone
@@ -113,9 +113,9 @@ func (d *sqliteDatabase) held(ctx context.Context, tx *sql.Tx, page uint32) (s S
 		held, err = d.sharedHashes(ctx, tx, page)
 	}
 	if err != nil {
-		return Standing{}, nil, err
+		return PageState{}, nil, err
 	}
-	s, err = d.readStanding(ctx, tx, page)
+	s, err = d.readPageState(ctx, tx, page)
 	return s, held, err
 }
 
@@ -198,7 +198,7 @@ func (d *sqliteDatabase) move(ctx context.Context, m move) (receipt Receipt, err
 // moveState reads the state that a move depends on.
 func (t transaction) moveState(ctx context.Context, id Identity, m move) (s moveState, err error) {
 	p := &plan{id: id, entries: []*entry{{key: key{hash: m.hash}}}}
-	if s.standing, err = t.place(ctx, p); err != nil {
+	if s.states, err = t.place(ctx, p); err != nil {
 		return s, err
 	}
 	s.layouts, s.owned = p.layouts, p.owners[m.hash]
@@ -208,7 +208,7 @@ func (t transaction) moveState(ctx context.Context, id Identity, m move) (s move
 
 // place reads the layouts and the dedicated pages of the plan's users. It returns the states of
 // the users' pages.
-func (t transaction) place(ctx context.Context, p *plan) (map[uint32]Standing, error) {
+func (t transaction) place(ctx context.Context, p *plan) (map[uint32]PageState, error) {
 	var err error
 	if p.layouts, err = readLayouts(context.WithoutCancel(ctx), t); err != nil {
 		return nil, err
@@ -228,17 +228,17 @@ func (t transaction) place(ctx context.Context, p *plan) (map[uint32]Standing, e
 	if err != nil {
 		return nil, err
 	}
-	standing := make(map[uint32]Standing, len(pages))
-	err = query(ctx, t, t.statements.standing, pages, func(page int64) []any {
+	states := make(map[uint32]PageState, len(pages))
+	err = query(ctx, t, t.statements.states, pages, func(page int64) []any {
 		return []any{page}
 	}, func(rows *sql.Rows) error {
 		var page uint32
-		var s Standing
+		var s PageState
 		err := rows.Scan(&page, &s.Sequence, &s.Left)
-		standing[page] = s
+		states[page] = s
 		return err
 	})
-	return standing, err
+	return states, err
 }
 
 // raise stores the new states of pages.
@@ -265,7 +265,7 @@ func (t transaction) count(ctx context.Context) (count int64, err error) {
 // changed uses the numbers of transactions, which commit in the order of their numbers. It reads
 // Next first: the number of the first transaction that the snapshot cannot see.
 func (d *sqliteDatabase) changed(
-	ctx context.Context, since Cursor, each func(page uint32, s Standing) error,
+	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (p Progress, err error) {
 	err = d.reading(ctx, func(tx *sql.Tx) error {
 		var next int64
@@ -285,7 +285,7 @@ func (d *sqliteDatabase) changed(
 		rows, err = tx.StmtContext(ctx, d.read.changed).QueryContext(ctx, first)
 		return eachRow(rows, err, func(rows *sql.Rows) error {
 			var page uint32
-			var s Standing
+			var s PageState
 			if err := rows.Scan(&page, &s.Sequence, &s.Left); err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
 	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
 		rows, err = d.heldRows(ctx, tx, held, d.read.snapshot, scanRows)
 		return err
@@ -22,7 +22,7 @@ func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) (rows []Row,
 }
 
 // keys reads all targets of an owner and kind as one value, to save the cost of a row.
-func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s Standing, err error) {
+func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
 	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
 		if err := d.checkLarge(ctx, tx, held); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s S
 const tooBig = 18
 
 // eachRow reads rows one by one, in one transaction.
-func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (Standing, error) {
+func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
 	return d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
 		c := chunks{rows: make([]Row, 0, rowsAtOnce), each: each}
 		var r scanned
@@ -82,7 +82,7 @@ func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hash
 // the state of the page.
 func (d *sqliteDatabase) inPage(
 	ctx context.Context, page uint32, do func(tx *sql.Tx, held []hashRange) error,
-) (s Standing, err error) {
+) (s PageState, err error) {
 	err = d.reading(ctx, func(tx *sql.Tx) error {
 		var held []hashRange
 		if s, held, err = d.held(ctx, tx, page); err != nil {
@@ -91,7 +91,7 @@ func (d *sqliteDatabase) inPage(
 		return do(tx, held)
 	})
 	if err != nil {
-		return Standing{}, err
+		return PageState{}, err
 	}
 	return s, nil
 }
@@ -121,11 +121,11 @@ func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (sequence ui
 	return sequence, err
 }
 
-// readStanding reads the state of a page.
-func (d *sqliteDatabase) readStanding(ctx context.Context, tx *sql.Tx, page uint32) (s Standing, err error) {
+// readPageState reads the state of a page.
+func (d *sqliteDatabase) readPageState(ctx context.Context, tx *sql.Tx, page uint32) (s PageState, err error) {
 	err = tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page).Scan(&s.Sequence, &s.Left)
 	if errors.Is(err, sql.ErrNoRows) {
-		return Standing{}, nil
+		return PageState{}, nil
 	}
 	return s, err
 }

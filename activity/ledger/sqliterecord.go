@@ -21,11 +21,11 @@ func (d *sqliteDatabase) record(ctx context.Context, p *plan, now time.Time) (re
 		if err := t.write(ctx, p); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
-		standing, err := t.place(ctx, p)
+		states, err := t.place(ctx, p)
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		f := p.effect(standing)
+		f := p.effect(states)
 		receipt = p.receipt(changed, refused, f)
 		if err := t.raise(ctx, f.raised); err != nil {
 			return fmt.Errorf("raise sequences: %w", err)

@@ -146,8 +146,8 @@ func deleteSQL(n int) string {
 	return `DELETE FROM entries WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
 }
 
-// standingSQL reads the states of n pages.
-func standingSQL(n int) string {
+// pageStatesSQL reads the states of n pages.
+func pageStatesSQL(n int) string {
 	return `SELECT page, sequence, left_at FROM pages WHERE page IN ` + tuples(1, n)
 }
 
@@ -173,9 +173,9 @@ type batched map[int]*sql.Stmt
 
 // writeStatements are prepared on the writer's connection.
 type writeStatements struct {
-	lookup, tally, insert, remove, standing, owners, raise batched
-	setCheckpoint, removeCheckpoint                        *sql.Stmt
-	progress                                               *sql.Stmt
+	lookup, tally, insert, remove, states, owners, raise batched
+	setCheckpoint, removeCheckpoint                      *sql.Stmt
+	progress                                             *sql.Stmt
 }
 
 // readStatements are prepared on the readers' connections.
@@ -237,7 +237,7 @@ func (d *sqliteDatabase) prepareBatches(ctx context.Context) error {
 		{d.writer, tallySQL, &w.tally},
 		{d.writer, insertSQL, &w.insert},
 		{d.writer, deleteSQL, &w.remove},
-		{d.writer, standingSQL, &w.standing},
+		{d.writer, pageStatesSQL, &w.states},
 		{d.writer, ownedPagesSQL, &w.owners},
 		{d.writer, raiseSQL, &w.raise},
 		{d.readers, lookupSQL, &r.lookup},

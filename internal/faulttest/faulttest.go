@@ -54,24 +54,24 @@ func (l Ledger) Record(ctx context.Context, now time.Time, changes []ledger.Chan
 }
 
 // Snapshot counts, and may fail.
-func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
-	return l.rows(func() ([]ledger.Row, ledger.Standing, error) { return l.Ledger.Snapshot(ctx, page) })
+func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	return l.rows(func() ([]ledger.Row, ledger.PageState, error) { return l.Ledger.Snapshot(ctx, page) })
 }
 
 // Keys counts, and may fail.
-func (l Ledger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.Standing, error) {
-	return l.rows(func() ([]ledger.Row, ledger.Standing, error) { return l.Ledger.Keys(ctx, page) })
+func (l Ledger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	return l.rows(func() ([]ledger.Row, ledger.PageState, error) { return l.Ledger.Keys(ctx, page) })
 }
 
 // EachRow counts, and may fail.
-func (l Ledger) EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.Standing, error) {
-	return Do(l.Faults, func() (ledger.Standing, error) { return l.Ledger.EachRow(ctx, page, each) })
+func (l Ledger) EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.PageState, error) {
+	return Do(l.Faults, func() (ledger.PageState, error) { return l.Ledger.EachRow(ctx, page, each) })
 }
 
-func (l Ledger) rows(read func() ([]ledger.Row, ledger.Standing, error)) ([]ledger.Row, ledger.Standing, error) {
+func (l Ledger) rows(read func() ([]ledger.Row, ledger.PageState, error)) ([]ledger.Row, ledger.PageState, error) {
 	type page struct {
 		rows     []ledger.Row
-		standing ledger.Standing
+		standing ledger.PageState
 	}
 	p, err := Do(l.Faults, func() (page, error) {
 		rows, standing, err := read()
@@ -87,7 +87,7 @@ func (l Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
 
 // Changed counts, and may fail.
 func (l Ledger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (ledger.Progress, error) {
 	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
 }

@@ -105,19 +105,19 @@ func (l *measuredLedger) RecordPrepared(
 	return l.next.RecordPrepared(ctx, now, p)
 }
 
-func (l *measuredLedger) Snapshot(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.Standing, err error) {
+func (l *measuredLedger) Snapshot(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.PageState, err error) {
 	defer l.snapshot.done(time.Now(), &err)
 	return l.next.Snapshot(ctx, page)
 }
 
-func (l *measuredLedger) Keys(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.Standing, err error) {
+func (l *measuredLedger) Keys(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.PageState, err error) {
 	defer l.keys.done(time.Now(), &err)
 	return l.next.Keys(ctx, page)
 }
 
 func (l *measuredLedger) EachRow(
 	ctx context.Context, page uint32, each func(rows []ledger.Row) error,
-) (s ledger.Standing, err error) {
+) (s ledger.PageState, err error) {
 	defer l.eachRow.done(time.Now(), &err)
 	return l.next.EachRow(ctx, page, each)
 }
@@ -128,7 +128,7 @@ func (l *measuredLedger) Sequence(ctx context.Context, page uint32) (sequence ui
 }
 
 func (l *measuredLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.Standing) error,
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
 ) (progress ledger.Progress, err error) {
 	start := time.Now()
 	progress, err = l.next.Changed(ctx, since, each)

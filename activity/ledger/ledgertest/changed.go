@@ -24,10 +24,10 @@ func changes(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]uint64
 }
 
 // standings returns the pages that Changed reports, with their states.
-func standings(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ledger.Standing, ledger.Progress) {
+func standings(t tester, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ledger.PageState, ledger.Progress) {
 	t.Helper()
-	pages := map[uint32]ledger.Standing{}
-	progress, err := l.Changed(context.Background(), since, func(page uint32, s ledger.Standing) error {
+	pages := map[uint32]ledger.PageState{}
+	progress, err := l.Changed(context.Background(), since, func(page uint32, s ledger.PageState) error {
 		pages[page] = s
 		return nil
 	})
@@ -54,7 +54,7 @@ func (s suite) changed(t *testing.T) {
 	want[7] = 2
 
 	got := map[uint32]uint64{}
-	_, err := l.Changed(t.Context(), "", func(page uint32, s ledger.Standing) error {
+	_, err := l.Changed(t.Context(), "", func(page uint32, s ledger.PageState) error {
 		_, again := got[page]
 		got[page] = s.Sequence
 		if page%3000 == 1 && !again {
@@ -74,7 +74,7 @@ func (s suite) changed(t *testing.T) {
 	}
 	stop := errors.New("enough")
 	calls := 0
-	_, err = l.Changed(t.Context(), "", func(uint32, ledger.Standing) error { calls++; return stop })
+	_, err = l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { calls++; return stop })
 	if !errors.Is(err, stop) || calls != 1 {
 		t.Errorf("error %v after %d calls, want that of each after 1", err, calls)
 	}
@@ -124,7 +124,7 @@ func (s suite) changedAhead(t *testing.T) {
 	record(t, l, add(block(3, "a")), add(block(4, "a")))
 	var answer time.Duration
 	began := time.Now()
-	progress, err := l.Changed(t.Context(), "", func(page uint32, _ ledger.Standing) error {
+	progress, err := l.Changed(t.Context(), "", func(page uint32, _ ledger.PageState) error {
 		if answer == 0 {
 			answer = time.Since(began)
 		}

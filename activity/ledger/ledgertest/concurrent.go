@@ -171,7 +171,7 @@ func (h history) note(m *model) {
 			if h[page] == nil { // a page of a new layout has no sequence for a moment
 				h[page] = map[uint64][]ledger.Row{0: m.sharedRows(pages, page)}
 			}
-			if sequence := m.standing[page].Sequence; h[page][sequence] == nil {
+			if sequence := m.states[page].Sequence; h[page][sequence] == nil {
 				h[page][sequence] = m.sharedRows(pages, page)
 			}
 		}
@@ -222,8 +222,8 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 			last[s.page] = s.sequence
 		}
 		for _, page := range []uint32{4, 7} {
-			if last[page] != m.standing[page].Sequence {
-				t.Errorf("the last snapshot of page %d is at sequence %d, want %d", page, last[page], m.standing[page].Sequence)
+			if last[page] != m.states[page].Sequence {
+				t.Errorf("the last snapshot of page %d is at sequence %d, want %d", page, last[page], m.states[page].Sequence)
 			}
 		}
 		if len(last) != 5 {

@@ -369,7 +369,7 @@ func (s suite) concurrentLayoutsTogether(t *testing.T) {
 
 // moment is the result of a full poll at one time.
 type moment struct {
-	pages   map[uint32]ledger.Standing
+	pages   map[uint32]ledger.PageState
 	owners  map[uint64]uint32
 	layouts ledger.Layouts
 }
@@ -404,7 +404,7 @@ func (s suite) concurrentPolls(t *testing.T) {
 	handles := s.handles(t, 2)
 	m := newModel(handles[0].Identity())
 	ms := &moments{}
-	note := func() moment { return moment{maps.Clone(m.standing), maps.Clone(m.owners), m.layouts} }
+	note := func() moment { return moment{maps.Clone(m.states), maps.Clone(m.owners), m.layouts} }
 	ms.add(note())
 	ms.returned()
 	var wg, ready sync.WaitGroup

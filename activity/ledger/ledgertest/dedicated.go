@@ -55,7 +55,7 @@ func (s suite) dedicate(t *testing.T) {
 		}
 		checkReceipt(t, receipt, ledger.Receipt{Changed: changed, Pages: want, Owners: owners, Layouts: ledger.Layouts{Current: 16}})
 	}
-	poll := func(owners []ledger.Owner, want map[uint32]ledger.Standing) {
+	poll := func(owners []ledger.Owner, want map[uint32]ledger.PageState) {
 		t.Helper()
 		got, p := standings(t, l, progress.Next)
 		if !maps.Equal(got, want) || !slices.Equal(p.Owners, owners) {
@@ -66,14 +66,14 @@ func (s suite) dedicate(t *testing.T) {
 
 	receipt, err := l.Dedicate(t.Context(), one.Hash)
 	check(receipt, err, nil, owners, at(3, 2), at(page, 1))
-	poll([]ledger.Owner{{Hash: one.Hash, Page: page}}, map[uint32]ledger.Standing{3: {Sequence: 2, Left: 2}, page: {Sequence: 1}})
+	poll([]ledger.Owner{{Hash: one.Hash, Page: page}}, map[uint32]ledger.PageState{3: {Sequence: 2, Left: 2}, page: {Sequence: 1}})
 	checkPage(t, l, 3, []ledger.Row{other}, 2)
 	checkPage(t, l, page, []ledger.Row{one}, 1)
 
 	removed := at(3, 3)
 	removed.Removed = []ledger.Row{other}
 	check(record(t, l, remove(other)), nil, []bool{true}, nil, removed)
-	poll(nil, map[uint32]ledger.Standing{3: {Sequence: 3, Left: 2}})
+	poll(nil, map[uint32]ledger.PageState{3: {Sequence: 3, Left: 2}})
 	// The shared page must have reached the sequence with which the user left, and no more.
 	added := at(page, 2)
 	added.Added = []ledger.Row{two}
@@ -81,13 +81,13 @@ func (s suite) dedicate(t *testing.T) {
 	check(record(t, l, add(two)), nil, []bool{false}, owners, at(3, 2), at(page, 2))
 	// For a user of the shared page, the page must have reached its current sequence.
 	check(record(t, l, add(two), remove(other)), nil, []bool{false, false}, owners, at(3, 3), at(page, 2))
-	poll(nil, map[uint32]ledger.Standing{page: {Sequence: 2}})
+	poll(nil, map[uint32]ledger.PageState{page: {Sequence: 2}})
 	checkPage(t, l, 3, nil, 3)
 	checkPage(t, l, page, []ledger.Row{one, two}, 2)
 
 	receipt, err = l.Release(t.Context(), one.Hash)
 	check(receipt, err, nil, nil, at(3, 4), at(page, 3))
-	poll(nil, map[uint32]ledger.Standing{3: {Sequence: 4, Left: 2}, page: {Sequence: 3, Left: 3}})
+	poll(nil, map[uint32]ledger.PageState{3: {Sequence: 4, Left: 2}, page: {Sequence: 3, Left: 3}})
 	checkPage(t, l, 3, []ledger.Row{one, two}, 4)
 	checkGone(t, l, page)
 	removed = at(3, 5)
@@ -198,7 +198,7 @@ func (s suite) dedicateRestored(t *testing.T) {
 	dedicated(t, l, m, block(5, "").Hash)
 	m.check(t, l)
 	got, p := changes(t, l, progress.Next)
-	want := map[uint32]uint64{0: m.standing[0].Sequence, ledger.DedicatedPages: 2, ledger.DedicatedPages + 2: 1}
+	want := map[uint32]uint64{0: m.states[0].Sequence, ledger.DedicatedPages: 2, ledger.DedicatedPages + 2: 1}
 	if owners := ownersIn(p); !maps.Equal(got, want) || !maps.Equal(owners, map[uint64]uint32{block(5, "").Hash: ledger.DedicatedPages + 2}) {
 		t.Errorf("changed %v, owners %v, want %v", got, owners, want)
 	}
@@ -277,7 +277,7 @@ func (s suite) dedicateDuringLayouts(t *testing.T) {
 	_, progress := standings(t, l, "")
 	dedicated(t, l, m, hash)
 	got, p := standings(t, l, progress.Next)
-	want := map[uint32]ledger.Standing{1: {Sequence: 2, Left: 2}, 11: {Sequence: 2, Left: 2}, ledger.DedicatedPages: {Sequence: 1}}
+	want := map[uint32]ledger.PageState{1: {Sequence: 2, Left: 2}, 11: {Sequence: 2, Left: 2}, ledger.DedicatedPages: {Sequence: 1}}
 	if !maps.Equal(got, want) {
 		t.Errorf("changed %v, want %v", got, want)
 	}
@@ -286,7 +286,7 @@ func (s suite) dedicateDuringLayouts(t *testing.T) {
 	m.check(t, l)
 	released(t, l, m, hash)
 	got, _ = standings(t, l, p.Next)
-	want = map[uint32]ledger.Standing{
+	want = map[uint32]ledger.PageState{
 		1: {Sequence: 3, Left: 2}, 11: {Sequence: 3, Left: 2}, ledger.DedicatedPages: {Sequence: 3, Left: 3},
 	}
 	if !maps.Equal(got, want) {

@@ -14,7 +14,7 @@ import (
 
 // eachRow reads a page in parts, and returns the rows in order. After the first part it calls
 // meanwhile, unless that is nil.
-func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledger.Row, ledger.Standing) {
+func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledger.Row, ledger.PageState) {
 	t.Helper()
 	var rows []ledger.Row
 	s, err := l.EachRow(context.Background(), page, func(some []ledger.Row) error {
@@ -66,11 +66,11 @@ func (s suite) largePage(t *testing.T) {
 		if err != nil || !slices.Equal(whole, rows) {
 			t.Errorf("page %d: %d of %d rows, %v", page, len(whole), len(rows), err)
 		}
-		parts, standing := eachRow(t, l, page, func() {
+		parts, states := eachRow(t, l, page, func() {
 			record(t, l, remove(rows[len(rows)-2]), add(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later", Since: at(0)}))
 		})
-		if !slices.Equal(parts, rows) || standing != before {
-			t.Errorf("page %d: %d of %d rows at %v, want %v", page, len(parts), len(rows), standing, before)
+		if !slices.Equal(parts, rows) || states != before {
+			t.Errorf("page %d: %d of %d rows at %v, want %v", page, len(parts), len(rows), states, before)
 		}
 		record(t, l, add(rows[len(rows)-2]), remove(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later"}))
 		if page == 0 {

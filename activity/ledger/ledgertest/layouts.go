@@ -321,13 +321,13 @@ func (s suite) layoutsPolled(t *testing.T) {
 // view is what a process that polls knows.
 type view struct {
 	next    ledger.Cursor
-	pages   map[uint32]ledger.Standing
+	pages   map[uint32]ledger.PageState
 	owners  map[uint64]uint32
 	layouts ledger.Layouts
 }
 
 func newView() *view {
-	return &view{pages: map[uint32]ledger.Standing{}, owners: map[uint64]uint32{}}
+	return &view{pages: map[uint32]ledger.PageState{}, owners: map[uint64]uint32{}}
 }
 
 // take polls, and updates the view.
@@ -338,7 +338,7 @@ func (v *view) take(t tester, l *ledger.Ledger) {
 	maps.Copy(v.owners, ownersIn(p))
 	maps.DeleteFunc(v.owners, func(_ uint64, page uint32) bool { return v.pages[page].Left > 0 })
 	v.layouts, v.next = p.Layouts, p.Next
-	maps.DeleteFunc(v.pages, func(page uint32, _ ledger.Standing) bool {
+	maps.DeleteFunc(v.pages, func(page uint32, _ ledger.PageState) bool {
 		of := l.Identity().LayoutOf(page)
 		return of > 0 && of != p.Layouts.Current && of != p.Layouts.Building && of != p.Layouts.Leaving
 	})
@@ -351,8 +351,8 @@ func (v *view) poll(t tester, l *ledger.Ledger, m *model) {
 	if !maps.Equal(v.owners, m.owners) || v.layouts != m.layouts {
 		t.Errorf("owners %v in %+v, want %v in %+v", v.owners, v.layouts, m.owners, m.layouts)
 	}
-	if !maps.Equal(v.pages, m.standing) {
-		t.Errorf("pages %v, want %v", v.pages, m.standing)
+	if !maps.Equal(v.pages, m.states) {
+		t.Errorf("pages %v, want %v", v.pages, m.states)
 	}
 }
 

@@ -204,7 +204,7 @@ func block(owner int, target string) ledger.Row {
 }
 
 // snapshot returns a page's rows, which must be in key order.
-func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.Standing) {
+func snapshot(t tester, l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.PageState) {
 	t.Helper()
 	rows, s, err := l.Snapshot(context.Background(), page)
 	if err != nil {
@@ -238,7 +238,7 @@ func compareRows(a, b ledger.Row) int {
 }
 
 // checkPage compares a page with the wanted rows, in key order, and the wanted sequence.
-func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, sequence uint64) ledger.Standing {
+func checkPage(t tester, l *ledger.Ledger, page uint32, rows []ledger.Row, sequence uint64) ledger.PageState {
 	t.Helper()
 	got, s := snapshot(t, l, page)
 	if !slices.Equal(got, rows) {

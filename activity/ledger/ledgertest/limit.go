@@ -167,9 +167,9 @@ func (s suite) concurrentLimit(t *testing.T) {
 	if err != nil || n != limit {
 		t.Errorf("%d rows, %v, want %d", n, err, limit)
 	}
-	rows, standing := snapshot(t, handles[0], 3)
-	if len(rows) != limit || standing.Sequence != raised {
-		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), standing.Sequence, limit, raised)
+	rows, states := snapshot(t, handles[0], 3)
+	if len(rows) != limit || states.Sequence != raised {
+		t.Errorf("%d rows at sequence %d, want %d at %d", len(rows), states.Sequence, limit, raised)
 	}
 }
 

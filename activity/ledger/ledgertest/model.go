@@ -33,18 +33,18 @@ func (k key) row(t times) ledger.Row {
 
 // model is a ledger without a database.
 type model struct {
-	id       ledger.Identity
-	rows     map[key]times // including ended ones
-	layouts  ledger.Layouts
-	standing map[uint32]ledger.Standing
-	owners   map[uint64]uint32 // dedicated pages by hash
-	numbers  uint32            // how many dedicated pages there ever were
+	id      ledger.Identity
+	rows    map[key]times // including ended ones
+	layouts ledger.Layouts
+	states  map[uint32]ledger.PageState
+	owners  map[uint64]uint32 // dedicated pages by hash
+	numbers uint32            // how many dedicated pages there ever were
 }
 
 func newModel(id ledger.Identity) *model {
 	return &model{
 		id: id, rows: map[key]times{}, layouts: ledger.Layouts{Current: id.Pages},
-		standing: map[uint32]ledger.Standing{}, owners: map[uint64]uint32{},
+		states: map[uint32]ledger.PageState{}, owners: map[uint64]uint32{},
 	}
 }
 
@@ -201,8 +201,8 @@ func (m *model) pages(before map[key]times, touched map[key]bool) []ledger.PageC
 	var pages []ledger.PageChange
 	for _, page := range slices.Sorted(maps.Keys(changes)) {
 		c := changes[page]
-		if c.Sequence = m.standing[page].Left; stays[page] {
-			c.Sequence = m.standing[page].Sequence
+		if c.Sequence = m.states[page].Left; stays[page] {
+			c.Sequence = m.states[page].Sequence
 		}
 		slices.SortFunc(c.Added, compareRows)
 		slices.SortFunc(c.Removed, compareRows)

@@ -66,7 +66,7 @@ func (m *model) raises(hash uint64) []uint32 {
 // raise raises pages. A page of the building layout begins with the sequence that its ancestor
 // had before.
 func (m *model) raise(pages []uint32, left bool) {
-	before := maps.Clone(m.standing)
+	before := maps.Clone(m.states)
 	for _, page := range pages {
 		s := before[page]
 		if s.Sequence == 0 {
@@ -76,7 +76,7 @@ func (m *model) raise(pages []uint32, left bool) {
 		if left {
 			s.Left = s.Sequence
 		}
-		m.standing[page] = s
+		m.states[page] = s
 	}
 }
 
@@ -94,8 +94,8 @@ func (m *model) origin(page uint32) uint32 {
 func (m *model) seed() {
 	for n := range m.layouts.Building {
 		page := m.firstPage(m.layouts.Building) + n
-		if from := m.standing[m.origin(page)].Sequence; m.standing[page].Sequence == 0 && from > 0 {
-			m.standing[page] = ledger.Standing{Sequence: from}
+		if from := m.states[m.origin(page)].Sequence; m.states[page].Sequence == 0 && from > 0 {
+			m.states[page] = ledger.PageState{Sequence: from}
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (m *model) release(hash uint64) ledger.Receipt {
 func (m *model) moved(hash uint64, dedicated ...uint32) ledger.Receipt {
 	r := ledger.Receipt{Layouts: m.layouts, Owners: map[uint64]uint32{}}
 	for _, page := range append([]uint32{m.shared(m.layouts.Current, hash)}, dedicated...) {
-		r.Pages = append(r.Pages, ledger.PageChange{Page: page, Sequence: m.standing[page].Sequence})
+		r.Pages = append(r.Pages, ledger.PageChange{Page: page, Sequence: m.states[page].Sequence})
 	}
 	if page, has := m.owners[hash]; has {
 		r.Owners[hash] = page
@@ -173,7 +173,7 @@ func (m *model) leave(pages uint32) {
 		return
 	}
 	for n := range pages {
-		delete(m.standing, m.firstPage(pages)+n)
+		delete(m.states, m.firstPage(pages)+n)
 	}
 	m.layouts.Leaving = 0
 }
@@ -182,8 +182,8 @@ func (m *model) leave(pages uint32) {
 func (m *model) check(t tester, l *ledger.Ledger) {
 	t.Helper()
 	m.checkPages(t, l)
-	all := maps.Clone(m.standing)
-	maps.DeleteFunc(all, func(_ uint32, s ledger.Standing) bool { return s.Sequence == 0 })
+	all := maps.Clone(m.states)
+	maps.DeleteFunc(all, func(_ uint32, s ledger.PageState) bool { return s.Sequence == 0 })
 	got, progress := standings(t, l, "")
 	if !maps.Equal(got, all) {
 		t.Errorf("changed %v, want %v", got, all)
@@ -200,7 +200,7 @@ func (m *model) check(t tester, l *ledger.Ledger) {
 	hashes := slices.AppendSeq([]uint64{0, math.MaxUint64, block(7, "").Hash}, maps.Keys(m.owners))
 	for _, hash := range hashes {
 		page := m.pageOf(hash)
-		want := ledger.Place{Page: page, Standing: m.standing[page], Layouts: m.layouts}
+		want := ledger.Place{Page: page, PageState: m.states[page], Layouts: m.layouts}
 		if got, err := l.Place(context.Background(), hash); err != nil || got != want {
 			t.Errorf("place of user %d: %+v, %v, want %+v", hash, got, err, want)
 		}
@@ -213,7 +213,7 @@ func (m *model) checkPages(t tester, l *ledger.Ledger) {
 	for _, pages := range []uint32{m.layouts.Current, m.layouts.Building} {
 		for n := range pages {
 			page := m.firstPage(pages) + n
-			want := m.standing[page]
+			want := m.states[page]
 			if got := checkPage(t, l, page, m.sharedRows(pages, page), want.Sequence); got != want {
 				t.Errorf("page %d at %+v, want %+v", page, got, want)
 			}
@@ -226,7 +226,7 @@ func (m *model) checkPages(t tester, l *ledger.Ledger) {
 	used := map[uint32]bool{}
 	for hash, page := range m.owners {
 		used[page] = true
-		want := m.standing[page]
+		want := m.states[page]
 		if got := checkPage(t, l, page, m.rowsOf(func(of uint64) bool { return of == hash }), want.Sequence); got != want {
 			t.Errorf("page %d at %+v, want %+v", page, got, want)
 		}

@@ -110,7 +110,7 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 		"Keys":     func(ctx context.Context) error { _, _, err := l.Keys(ctx, 0); return err },
 		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
 		"Changed": func(ctx context.Context) error {
-			_, err := l.Changed(ctx, "", func(uint32, ledger.Standing) error { return nil })
+			_, err := l.Changed(ctx, "", func(uint32, ledger.PageState) error { return nil })
 			return err
 		},
 		"Layouts":      func(ctx context.Context) error { _, err := l.Layouts(ctx); return err },
