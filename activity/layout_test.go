@@ -120,7 +120,7 @@ func TestLayoutTogether(t *testing.T) {
 				hash := rng.Uint64N(16) << 60
 				switch rng.IntN(4) {
 				case 0:
-					l.dedicate(hash, ledger.DedicatedPages+i)
+					l.dedicate(hash, ledger.DedicatedPages+4*i+uint32(n)) // no number is given twice
 				case 1:
 					if page, ok := l.owned(hash); ok {
 						l.release(page)
