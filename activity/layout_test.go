@@ -101,10 +101,12 @@ func TestLayoutCensus(t *testing.T) {
 			t.Errorf("page %d: has %v, shared %v", page, c.has(page), c.isShared(page))
 		}
 	}
-	if l.take(ledger.Progress{Layouts: l.now()}); l.census() != c {
+	l.take(ledger.Progress{Layouts: l.now()})
+	if l.census() != c {
 		t.Error("another census, though nothing has changed")
 	}
-	if l.release(ledger.DedicatedPages + 8); l.census() == c || l.inUse(ledger.DedicatedPages+8) {
+	l.release(ledger.DedicatedPages + 8)
+	if l.census() == c || l.inUse(ledger.DedicatedPages+8) {
 		t.Error("a released page is counted")
 	}
 }
