@@ -374,6 +374,15 @@ func (f *follower) pollInterval() time.Duration {
 	return f.bound / 2
 }
 
+// toSweep returns the pages that others had changed when it was last called, and keeps those changed
+// since for the next call.
+func (f *follower) toSweep() (due []uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	due, f.due, f.changed = f.due, f.changed, nil
+	return due
+}
+
 // watch notes pages that other processes changed, to check later that the changes arrived.
 func (r *poller) watch(changed []uint32) {
 	f := &r.follow

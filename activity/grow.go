@@ -62,6 +62,14 @@ type growth struct {
 	err    error  // of its last try
 }
 
+// state returns the target of the growth in the background, 0 without one, and the error of its last
+// try.
+func (g *growth) state() (target uint32, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.target, g.err
+}
+
 // Grow changes the number of pages that users share, to a power of two up to 2^24, while feeds and
 // writes go on. The number can only grow. Grow builds the new pages first, then makes every process
 // use them, and returns when no process uses the old ones any more.
@@ -318,7 +326,6 @@ func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 
 // growOn grows until there are as many pages as asked for, or the Recorder is closed.
 func (r *grower) growOn() {
-	g := &r.growth
 	ctx, cancel := context.WithCancel(r.base)
 	defer cancel()
 	go func() {
@@ -330,9 +337,7 @@ func (r *grower) growOn() {
 	}()
 	start := time.Now()
 	for {
-		g.mu.Lock()
-		target := g.target
-		g.mu.Unlock()
+		target, _ := r.growth.state()
 		err := r.growTo(ctx, target, nil)
 		if r.isClosed() {
 			return
@@ -373,15 +378,13 @@ func (r *grower) Layout(ctx context.Context) (Layout, error) {
 	if err != nil {
 		return Layout{}, unavailable("ledger", err)
 	}
-	g := &r.growth
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	target, err := r.growth.state()
 	l := Layout{
-		Pages: max(now.Current, now.Building, g.target), Current: now.Current, Dedicated: len(r.layout.census().dedicated),
-		Growing: g.target > 0, Err: g.err,
+		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(r.layout.census().dedicated),
+		Growing: target > 0, Err: err,
 	}
 	if l.Built = int(l.Pages); now.Building > 0 {
-		l.Built = int(g.built.Load())
+		l.Built = int(r.growth.built.Load())
 	} else if l.Pages > now.Current {
 		l.Built = 0
 	}

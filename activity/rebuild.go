@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -115,11 +116,23 @@ func (b *rebuilds) forgive() {
 	}
 }
 
+// counts returns the number of rebuilds so far, by reason, and of those in progress.
+func (b *rebuilds) counts() (reasons map[string]uint64, inProgress int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.reasons), len(b.flights)
+}
+
+// isSlow reports whether a rebuild of the page took too long.
+func (b *rebuilds) isSlow(number uint32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed[number].slow
+}
+
 // inParts reports whether the page is known to be too large to be read at once.
 func (r *rebuilder) inParts(number uint32) bool {
-	r.rebuilds.mu.Lock()
-	defer r.rebuilds.mu.Unlock()
-	return r.rebuilds.failed[number].slow || r.isLarge(number)
+	return r.rebuilds.isSlow(number) || r.isLarge(number)
 }
 
 func newRebuilds(told func(reason string, took time.Duration, err error)) rebuilds {

@@ -350,11 +350,7 @@ func (r *scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
 // sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
 // it. Its writer died in between, or cannot reach the store.
 func (r *scrubber) sweep() {
-	f := &r.follow
-	f.mu.Lock()
-	due := f.due
-	f.due, f.changed = f.changed, nil
-	f.mu.Unlock()
+	due := r.follow.toSweep()
 	slices.Sort(due)
 	var found []faultyPage
 	for chunk := range slices.Chunk(slices.Compact(due), scrubChunk) {

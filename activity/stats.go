@@ -157,11 +157,7 @@ func (r *Recorder) sizes(s *Stats) {
 		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
 		_, s.CacheBytes = r.cache.held.Size()
 	}
-	r.rebuilds.mu.Lock()
-	s.Rebuilds = maps.Clone(r.rebuilds.reasons)
-	s.Rebuilding = len(r.rebuilds.flights)
-	r.rebuilds.mu.Unlock()
-	r.growth.mu.Lock()
-	s.Reshaping = r.growth.target > 0
-	r.growth.mu.Unlock()
+	s.Rebuilds, s.Rebuilding = r.rebuilds.counts()
+	target, _ := r.growth.state()
+	s.Reshaping = target > 0
 }
