@@ -33,7 +33,7 @@ func identify(meta map[string]string, now Layouts, o Options) (id Identity, writ
 		return Identity{}, nil, err
 	}
 	if o.Pages != 0 && !slices.Contains([]uint32{id.Pages, now.Current, now.other()}, o.Pages) {
-		return Identity{}, nil, fmt.Errorf("%w: the ledger has %d, the options ask for %d", ErrPagesDiffer, now.Current, o.Pages)
+		return Identity{}, nil, fmt.Errorf("%w: the ledger has %d, asked for %d", ErrPagesDiffer, now.Current, o.Pages)
 	}
 	if !o.Restored {
 		return id, nil, nil

@@ -181,12 +181,23 @@ func (f *auditFile) reopen() error {
 	torn := endsTorn(f.name)
 	f.mu.Lock()
 	before := f.file
-	f.file, f.out, f.torn = file, file, torn
+	// In the same file, a line that is being written looks torn.
+	if before == nil || !isSame(before, file) {
+		f.torn = torn
+	}
+	f.file, f.out = file, file
 	f.mu.Unlock()
 	if before == nil {
 		return nil
 	}
 	return closeAudit(before) // ends a write to a pipe that blocks
+}
+
+// isSame reports whether both are open on one file.
+func isSame(a, b *os.File) bool {
+	first, err1 := a.Stat()
+	second, err2 := b.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
 // endsTorn reports whether the last line of a file is not whole, as a full disk may have left it. Of what cannot be read it is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -303,6 +304,14 @@ func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 	}
 	if !strings.Contains(replication, want) {
 		return fmt.Errorf("it is not what it should be, %q: %q", want, replication)
+	}
+	// Of each replica: the primary may hear later that its copy has arrived.
+	if behind := regexp.MustCompile(`state=(\w+)`).FindAllStringSubmatch(replication, -1); s == primary {
+		for _, state := range behind {
+			if state[1] != "online" {
+				return fmt.Errorf("a replica is in state %s", state[1])
+			}
+		}
 	}
 	return nil
 }
