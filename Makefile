@@ -3,6 +3,8 @@
 GO      ?= go
 # Extra arguments for go test, as in: make test ARGS='-run TestPage -v'
 ARGS    ?=
+# Packages tested at once: one more than processors, because tests often wait for servers.
+JOBS    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Extra arguments for golangci-lint.
 LINTARGS ?=
 # What `make race` tests.
@@ -39,7 +41,7 @@ build: ## Build bin/feedfilter, static and reproducible.
 .PHONY: test
 # integration takes longest, so it begins first: the others run beside it.
 test: deps ## Run the tests, without those of test-long.
-	$(GO) test -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
+	$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
 
 .PHONY: test-long
 test-long: deps ## Run the tests that take long: faults at every step, chaos, large numbers.
