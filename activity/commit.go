@@ -357,8 +357,9 @@ func (r *committer) outwait(committed int64) {
 }
 
 // pagesToClose returns the pages of the changes' users in the layout that was leaving when the
-// changes were made: also of users with dedicated pages, whom others may look for there. While such
-// a page is open, somebody who has not polled since the switch may believe it.
+// changes were made. It includes users with dedicated pages: a reader that knows neither of the switch
+// nor of the dedicated page looks for them there. While such a page is open, a reader that has not
+// polled since the switch may believe it.
 func (r *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
 	if receipt.Layouts.Leaving == 0 {
 		return nil

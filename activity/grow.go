@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -83,7 +82,7 @@ func (g *growth) state() (target uint32, err error) {
 // [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [PagesFor] returns for
 // the keys of shared pages), an [*UnavailableError], [ErrClosed], or that of ctx.
 func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
-	err := r.mayGrow(ctx, pages, options)
+	_, err := r.mayGrow(ctx, pages, options)
 	if err == nil {
 		err = r.growTo(ctx, pages, progress)
 	}
@@ -93,34 +92,33 @@ func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pa
 	return nil
 }
 
-// mayGrow refuses numbers of pages that are out of range.
-func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) error {
+// mayGrow refuses numbers of pages that are out of range, and returns the layouts.
+func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) (now ledger.Layouts, err error) {
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
-		return invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
+		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
 	}
-	now, err := r.ledger.Layouts(ctx)
-	if err != nil {
-		return unavailable("ledger", err)
+	if now, err = r.ledger.Layouts(ctx); err != nil {
+		return now, unavailable("ledger", err)
 	}
 	if least := max(now.Current, now.Building); pages < least {
-		return invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
+		return now, invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
 	}
 	// Up to some number without a look at the keys.
 	if pages <= max(maxTimesDue*DefaultPages, now.Current) || slices.Contains(options, ForceGrow) {
-		return nil
+		return now, nil
 	}
 	keys, err := r.sharedKeys(ctx)
 	if err != nil {
-		return err
+		return now, err
 	}
 	due := PagesFor(keys)
 	if most := maxTimesDue * uint64(due); uint64(pages) > most {
-		return &InvalidError{
+		return now, &InvalidError{
 			Code: CodeTooManyPages, Field: "pages",
 			Message: fmt.Sprintf("%d pages, at most %d without force: %d pages are due", pages, most, due),
 		}
 	}
-	return nil
+	return now, nil
 }
 
 func invalidPages(format string, args ...any) error {
@@ -203,24 +201,36 @@ func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(bu
 
 // buildPages rebuilds the pages of a layout where they are not as the ledger has them.
 func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
-	first := r.layout.id.PageIn(pages, 0)
-	for n := uint32(0); n < pages; n += scrubChunk {
+	built := 0
+	for some := range r.chunks(pages) {
 		if err := r.going(ctx); err != nil {
 			return err
-		}
-		some := make([]uint32, 0, scrubChunk)
-		for i := n; i < min(pages, n+scrubChunk); i++ {
-			some = append(some, first+i)
 		}
 		if err := r.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
 			return unavailable("pages", err)
 		}
-		if built := int64(n) + int64(len(some)); built > r.growth.built.Load() {
-			r.growth.built.Store(built)
-			progress(int(built), int(pages))
+		if built += len(some); int64(built) > r.growth.built.Load() {
+			r.growth.built.Store(int64(built))
+			progress(built, int(pages))
 		}
 	}
 	return nil
+}
+
+// chunks yields the pages of a layout, scrubChunk at a time.
+func (r *grower) chunks(pages uint32) iter.Seq[[]uint32] {
+	return func(yield func(some []uint32) bool) {
+		first := r.layout.id.PageIn(pages, 0)
+		for n := uint32(0); n < pages; n += scrubChunk {
+			some := make([]uint32, 0, scrubChunk)
+			for i := n; i < min(pages, n+scrubChunk); i++ {
+				some = append(some, first+i)
+			}
+			if !yield(some) {
+				return
+			}
+		}
+	}
 }
 
 // buildSome rebuilds pages where they are not as the ledger has them.
@@ -250,32 +260,13 @@ func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
 	if err := r.pollSince(ctx, seen); err != nil {
 		return err
 	}
-	first := r.layout.id.PageIn(pages, 0)
-	var group errgroup.Group
-	group.SetLimit(closers)
-	failed := make(chan error, 1)
-	for n := range pages {
-		if err := r.going(ctx); err != nil || len(failed) > 0 {
-			break
+	for some := range r.chunks(pages) {
+		if err := r.going(ctx); err != nil {
+			return err
 		}
-		group.Go(func() error {
-			if err := r.closePage(ctx, first+n); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // always nil
-	select {
-	case err := <-failed:
-		return err
-	default:
-	}
-	if err := r.going(ctx); err != nil {
-		return err
+		for _, err := range r.closePages(ctx, some) {
+			return err
+		}
 	}
 	// Without a bound, every View asks the ledger.
 	if wait := time.Duration(seen+int64(r.follow.bound)-r.elapsed()) + elapsedAhead; wait > 0 && r.follow.bound > 0 {
@@ -290,12 +281,9 @@ func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
 // ledger or store is unavailable it waits. It reports whether there is anything to do that this
 // Recorder did not do already. Errors are those of Grow.
 func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
-	if err := r.mayGrow(ctx, pages, options); err != nil {
-		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
-	}
-	now, err := r.ledger.Layouts(ctx)
+	now, err := r.mayGrow(ctx, pages, options)
 	if err != nil {
-		return false, fmt.Errorf("grow to %d pages: %w", pages, unavailable("ledger", err))
+		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
 	}
 	if (now == ledger.Layouts{Current: pages}) {
 		return false, nil

@@ -173,7 +173,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 				live[act] = !live[act]
 				match := reader.check(t, act.User, act.Kind, act.Target)
 				if live[act] && match == None {
-					t.Fatalf("round %d: %+v is missed by who has not heard", round, act)
+					t.Fatalf("round %d: the other process misses %+v", round, act)
 				}
 				if !live[act] {
 					absent++

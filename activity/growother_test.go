@@ -280,7 +280,7 @@ func TestGrowTooMany(t *testing.T) {
 	g.stats.load.Store(&load{pages: 256, keys: enough})
 	refused("too few keys", ask())
 	g.stats.load.Store(&load{pages: 256, keys: enough + 1})
-	if err := g.mayGrow(t.Context(), over, nil); err != nil {
+	if _, err := g.mayGrow(t.Context(), over, nil); err != nil {
 		t.Errorf("enough keys: %v", err)
 	}
 	check("done")

@@ -415,3 +415,35 @@ func (r *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.
 	}
 	return hashes, nil
 }
+
+// repairTries is how often Repair rebuilds a page that was changed during each rebuild.
+const repairTries = 32
+
+// Repair rebuilds a page that lacks keys of the ledger although its sequence is current. Errors are
+// an [*UnavailableError], that of ctx, or that the page was changed too often during the rebuilds.
+func (r *rebuilder) Repair(ctx context.Context, at PageAt) error {
+	if err := r.putInPlace(ctx, at, "sampled"); err != nil {
+		return fmt.Errorf("repair page %d: %w", at.Page, err)
+	}
+	return nil
+}
+
+// putInPlace rebuilds a page, and unlike other rebuilds does not accept a newer page in its place:
+// a write to a page that lacks keys makes a newer page that lacks them, too.
+func (r *rebuilder) putInPlace(ctx context.Context, at PageAt, reason string) error {
+	defer r.cache.forgetPage(r.layout.pageID(at.Page)) // not before, or a View might cache it again
+	for range repairTries {
+		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
+		switch {
+		case errors.Is(err, ledger.ErrGone):
+			return nil
+		case err != nil:
+			return err
+		case f.storeErr != nil:
+			return unavailable("pages", f.storeErr)
+		case f.placed:
+			return nil
+		}
+	}
+	return fmt.Errorf("it was changed %d times meanwhile", repairTries)
+}

@@ -216,7 +216,7 @@ func (r *storage) glanced(page uint32, state PageState, st favfilter.Status, beh
 // ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
 // a page. It may run while pages are observed: each page is yielded as of some moment, and pages
 // that are added or removed meanwhile may be missing.
-func (r *scrubber) Survey() iter.Seq[SurveyedPage] {
+func (r *poller) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		now := time.Since(r.opened)
 		pages := r.layout.census()
@@ -268,7 +268,7 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 }
 
 // SurveyTotals returns sums over all pages as last observed.
-func (r *scrubber) SurveyTotals() SurveyTotals {
+func (r *poller) SurveyTotals() SurveyTotals {
 	t, pages := r.survey.sums(), r.layout.census()
 	t.Pages, t.Dedicated = pages.len(), len(pages.dedicated)
 	return t
