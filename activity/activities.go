@@ -3,6 +3,8 @@ package activity
 import (
 	"context"
 	"iter"
+
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
@@ -32,14 +34,14 @@ type Activities interface {
 
 // Inside inspects the pages without changing them.
 type Inside interface {
-	// Pages returns the number of pages that the filter was created with.
-	Pages() uint32
+	// InitialPages returns the number of pages that the filter was created with.
+	InitialPages() uint32
 	// Survey yields every page as last observed. It reads neither the store nor the ledger.
-	Survey() iter.Seq[SurveyedPage]
+	Survey() iter.Seq[pages.SurveyedPage]
 	// SurveyTotals returns sums over all pages as last observed.
-	SurveyTotals() SurveyTotals
+	SurveyTotals() pages.SurveyTotals
 	// InspectPage reads a page, and compares it with the ledger if there is one.
-	InspectPage(ctx context.Context, number uint32) (*PageInside, error)
+	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)
 	// InspectUser returns the page of a user, and which of the user's keys that page reports.
 	InspectUser(ctx context.Context, user string) (*UserInside, error)
 	// InspectKey returns the state of an activity's keys, bit by bit.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -25,12 +26,12 @@ func TestIDsAreNotInRedis(t *testing.T) {
 	must(t, err)
 	on := map[uint32]bool{} // one page or two
 	for _, user := range []string{"alice-secret", "mallory-secret"} {
-		on[g.layout.pageOf(userHash(g.identity.Seed, user))] = true
+		on[g.pageOf(t, user)] = true
 	}
 	if want := 2*len(on) + 1; len(keys) != want { // of a window there are bits alone
 		t.Fatalf("keys %q, want those of %d pages and a window", keys, len(on))
 	}
-	var pages []*favfilter.Page
+	var read []*favfilter.Page
 	for _, key := range keys {
 		value, err := client.Get(t.Context(), key).Result()
 		must(t, err)
@@ -44,19 +45,23 @@ func TestIDsAreNotInRedis(t *testing.T) {
 			must(t, err)
 			page, err := favfilter.DecodePage([]byte(value), marks)
 			must(t, err)
-			pages = append(pages, page)
+			read = append(read, page)
 		}
 	}
-	for key, want := range map[string]bool{
-		"block:Ualice-secret_Umallory-secret": true, "hide:Ualice-secret_Ppost-secret": true,
-		"block:Ualice-secret_Ubob-secret": false, "hide:Ualice-secret_Pother-secret": false,
+	for _, c := range []struct {
+		kind, owner, target string
+		users, want         bool
+	}{
+		{"block", "alice-secret", "mallory-secret", true, true}, {"hide", "alice-secret", "post-secret", false, true},
+		{"block", "alice-secret", "bob-secret", true, false}, {"hide", "alice-secret", "other-secret", false, false},
 	} {
 		found := false
-		for _, p := range pages {
-			found = found || p.Contains(hashOf(p.Header().Seed, key))
+		for _, p := range read {
+			seed := p.Header().Seed
+			found = found || p.Contains(pages.KeyStart(seed, c.kind, c.owner, c.users).With(favfilter.HashKey(seed, c.target)))
 		}
-		if found != want {
-			t.Errorf("whoever reads Redis finds %s: %v, want %v", key, found, want)
+		if found != c.want {
+			t.Errorf("whoever reads Redis finds %+v: %v", c, found)
 		}
 	}
 }

@@ -2,29 +2,14 @@ package activity
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"iter"
 	"strconv"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
-	"github.com/feedfilter/feedfilter/favfilter"
-)
-
-const (
-	// bulkTimeout bounds a transaction of a bulk, which takes longer than a group's.
-	bulkTimeout = 5 * time.Minute
-	// maxBulkKeys is the number of keys that a bulk holds in process for pages it builds, 16 bytes
-	// each.
-	maxBulkKeys = 8 << 20
-	// bulkWriters is the number of a bulk's pages written at once.
-	bulkWriters = 8
 )
 
 // Bulk records very many activities, faster than [Recorder.Record] can. Its transactions are as
@@ -36,32 +21,11 @@ const (
 // at a time. A Recorder may have any number of Bulks, and works as usual meanwhile.
 type Bulk struct {
 	r     *Recorder
-	pages map[uint32]*bulkPage
-	keys  int            // of all pages
-	rows  map[uint64]int // number of rows of users with many, by hash
-
-	settling  sync.WaitGroup // changes of existing pages by the last transaction
-	late      map[uint32]uint64
-	toClose   map[uint32]bool // pages of a layout that was leaving
-	committed int64           // when the last transaction committed, as [Recorder.elapsed]
-}
-
-// bulkPage is a page that was empty before the bulk.
-type bulkPage struct {
-	sequence uint64
-	keys     []favfilter.Hash
-	// rebuild is set if the page must be rebuilt from the ledger: another writer changed it too, or a
-	// row of it was removed.
-	rebuild bool
+	pages *pages.Bulk
 }
 
 // NewBulk returns a new Bulk.
-func (r *Recorder) NewBulk() *Bulk {
-	return &Bulk{
-		r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
-		toClose: make(map[uint32]bool), rows: make(map[uint64]int),
-	}
-}
+func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk()} }
 
 // PreparedBulk holds activities that are ready for [Bulk.Record].
 type PreparedBulk struct {
@@ -75,7 +39,7 @@ type PreparedBulk struct {
 // Prepare checks activities and prepares them for Record. Errors are those of [Recorder.Record] for
 // invalid activities.
 func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
-	p := &PreparedBulk{activities: activities, at: b.r.now()}
+	p := &PreparedBulk{activities: activities, at: b.r.pages.Now()}
 	changes := make([]ledger.Change, 0, len(activities))
 	var rows rowChunks
 	for i, a := range activities {
@@ -114,137 +78,32 @@ func (c *rowChunks) copy(rows []ledger.Row) []ledger.Row {
 // outcome of each. Once Finish has returned nil, every View has them, of this Recorder and of
 // others. Errors are those of [Recorder.Record].
 func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
-	r := b.r
-	if r.isClosed() {
-		return nil, ErrClosed
-	}
-	if err := r.agreed(); err != nil {
-		return nil, fmt.Errorf("record %d activities: nothing was changed: %w", len(p.activities), err)
-	}
 	result := make([]Outcome, len(p.activities))
 	if len(p.inLedger) > 0 {
-		limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-		receipt, err := r.ledger.RecordPrepared(limited, r.now(), p.changes)
-		cancel()
+		written, err := b.pages.Record(ctx, p.changes, p.users(b.r))
 		if err != nil {
-			return nil, fmt.Errorf("record %d activities: %w", len(p.activities), unavailable("ledger", err))
+			return nil, fmt.Errorf("record %d activities: %w", len(p.activities), err)
 		}
-		b.committed = r.elapsed()
-		for n, o := range outcomes(receipt) {
-			result[p.inLedger[n]] = o
-		}
-		if err := b.follow(ctx, receipt, p.activities); err != nil {
-			return nil, err
+		for n, i := range p.inLedger {
+			result[i] = outcomeOf(written, n)
 		}
 	}
-	if err := r.recordSeen(ctx, &p.seen, p.at, result); err != nil {
+	if err := b.r.recordSeen(ctx, &p.seen, p.at, result); err != nil {
 		return nil, err
 	}
-	r.stats.record(p.activities, result)
+	b.r.tally.record(p.activities, result)
 	return result, nil
 }
 
-// follow adds the changes of a transaction to pages that the bulk builds, and applies those of
-// other pages to the store.
-func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt, activities []Activity) error {
-	r := b.r
-	r.layout.learn(receipt)
-	b.close(receipt.Layouts.Leaving, activities)
-	others := make([]ledger.PageChange, 0, len(receipt.Pages))
-	for _, p := range receipt.Pages {
-		r.sequences.of(p.Page).giveOut(p.Sequence)
-		b.count(p)
-		taken, err := b.take(ctx, p)
-		if err != nil {
-			return fmt.Errorf("make keys: %w", unavailable("ledger", err))
-		}
-		if !taken {
-			others = append(others, p)
-		}
-	}
-	b.settling.Wait() // transactions reach a page in their order
-	if len(others) > 0 {
-		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // committed changes must be applied
-	}
-	if b.keys > maxBulkKeys {
-		return b.place(ctx)
-	}
-	return nil
-}
-
-// close notes the pages of the activities' users in a layout that was leaving when they were recorded:
-// see [Recorder.pagesToClose].
-func (b *Bulk) close(leaving uint32, activities []Activity) {
-	if leaving == 0 {
-		return
-	}
-	r := b.r
-	for _, a := range activities {
-		k, _ := r.kinds.Named(a.Kind)
-		if !k.InLedger() {
-			continue
-		}
-		b.toClose[r.layout.id.PageIn(leaving, userHash(r.identity.Seed, a.User))] = true
-		if k.Reverse != "" {
-			b.toClose[r.layout.id.PageIn(leaving, userHash(r.identity.Seed, a.Target))] = true
-		}
-	}
-}
-
-// count finds heavy users, because pages built in process do not reveal them. It ignores users with
-// few rows in a transaction: if one of them has many rows in all, the next rebuild of the page
-// detects it.
-func (b *Bulk) count(p ledger.PageChange) {
-	const few = 16
-	for rows := p.Added; len(rows) > 0; {
-		n := ofFirst(rows)
-		if n >= few && p.Page < ledger.DedicatedPages {
-			b.rows[rows[0].Hash] += n
-		}
-		rows = rows[n:]
-	}
-}
-
-// take adds a change to a page that the bulk builds. It reports whether the page is one of these.
-func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
-	changed := len(p.Added)+len(p.Removed) > 0
-	page := b.pages[p.Page]
-	switch {
-	case page != nil && !changed && p.Sequence == page.sequence:
-		return true, nil
-	case page == nil && changed && p.Sequence == 1:
-		page = &bulkPage{}
-		b.pages[p.Page] = page
-		b.r.bulked.Store(p.Page, true)
-	case page == nil:
-		return false, nil
-	}
-	if page.rebuild = page.rebuild || !changed || p.Sequence != page.sequence+1 || len(p.Removed) > 0; page.rebuild {
-		b.keys -= len(page.keys)
-		page.keys, page.sequence = nil, p.Sequence
-		return true, nil
-	}
-	keys, err := b.r.hashes(ctx, p.Added)
-	if err != nil {
-		return false, err
-	}
-	page.sequence = p.Sequence
-	page.keys = append(page.keys, keys...)
-	b.keys += len(keys)
-	return true, nil
-}
-
-// settle brings pages to the sequence that a transaction gave them. Pages where that fails are left
-// to Finish.
-func (b *Bulk) settle(pages []ledger.PageChange) {
-	ctx, cancel := context.WithTimeout(b.r.base, bulkTimeout)
-	defer cancel()
-	failed := b.r.applyAll(ctx, pages, nil)
-	for _, p := range pages {
-		if failed[p.Page] != nil {
-			b.late[p.Page] = p.Sequence
-		} else {
-			delete(b.late, p.Page)
+// users yields the users whose pages the activities change, by hash.
+func (p *PreparedBulk) users(r *Recorder) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for _, i := range p.inLedger {
+			a := p.activities[i]
+			k, _ := r.kinds.Named(a.Kind)
+			if !yield(r.userHash(a.User)) || k.Reverse != "" && !yield(r.userHash(a.Target)) {
+				return
+			}
 		}
 	}
 }
@@ -256,94 +115,8 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 //
 // Call Finish also after an error of Record: what earlier calls recorded stays.
 func (b *Bulk) Finish(ctx context.Context) error {
-	err := b.place(ctx)
-	b.r.leavers.wait(ctx) // each has some seconds, or minutes for a large page
-	if err == nil {
-		b.r.outwait(b.committed)
-		return nil
+	if err := b.pages.Finish(ctx); err != nil {
+		return fmt.Errorf("finish a bulk: %w", err)
 	}
-	if ctx.Err() == nil && b.r.outlast(b.committed) {
-		return nil
-	}
-	return fmt.Errorf("finish a bulk: %w", err)
-}
-
-// place writes the pages that the bulk has built, and rebuilds those that could not be changed.
-func (b *Bulk) place(ctx context.Context) error {
-	b.settling.Wait()
-	for _, err := range b.r.closePages(ctx, slices.Collect(maps.Keys(b.toClose))) {
-		return err
-	}
-	clear(b.toClose)
-	pages, late := b.pages, b.late
-	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
-	for number, page := range pages { // in any case: a page with less lacks writes
-		b.r.sequences.of(number).require(page.sequence)
-	}
-	var writers errgroup.Group
-	writers.SetLimit(bulkWriters)
-	failed := make([]error, 0, bulkWriters)
-	var mu sync.Mutex
-	put := func(number uint32, sequence uint64, do func() error) {
-		writers.Go(func() error {
-			err := do()
-			b.r.bulked.Delete(number) // even after an error
-			if err == nil {
-				b.r.sequences.of(number).standAt(sequence)
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			b.late[number] = sequence
-			if len(failed) < bulkWriters { // a few of many alike are enough
-				failed = append(failed, err)
-			}
-			return nil // the others go on
-		})
-	}
-	numbers := make([]uint32, 0, len(pages))
-	for number := range pages {
-		numbers = append(numbers, number)
-	}
-	slices.Sort(numbers)
-	for _, number := range numbers {
-		put(number, pages[number].sequence, func() error { return b.put(ctx, number, pages[number]) })
-	}
-	for number, sequence := range late {
-		put(number, sequence, func() error { return b.r.remake(ctx, number, sequence, "bulk") })
-	}
-	_ = writers.Wait() // always nil
-	for hash, n := range b.rows {
-		if n > b.r.maxSharedKeys {
-			b.r.leave(hash) //nolint:contextcheck // continues in the background
-			delete(b.rows, hash)
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// put builds a page and writes it, unless the store has one that is at least as new.
-func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
-	r := b.r
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if p.rebuild {
-		return r.remake(ctx, number, p.sequence, "bulk")
-	}
-	page, err := r.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence})
-	if err != nil {
-		return err
-	}
-	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
-	defer cancel()
-	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: r.layout.pageID(number), Page: page, Newer: true})
-	switch {
-	case err != nil:
-		return unavailable("pages", err)
-	case placed:
-		return nil
-	default:
-		return r.stand(ctx, number, p.sequence)
-	}
+	return nil
 }

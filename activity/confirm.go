@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Claim says that a user has an activity of Kind with Target. A View reports it, and it may be a
@@ -28,16 +29,16 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	evidence, err := r.evidence(ctx, user, claims, r.now())
+	evidence, err := r.evidence(ctx, user, claims, r.pages.Now())
 	if err != nil {
 		return nil, fmt.Errorf("confirm %d activities: %w", len(claims), err)
 	}
 	for _, e := range evidence {
 		if e == (Evidence{}) {
-			r.stats.falsePositives.Add(1)
+			r.tally.falsePositives.Add(1)
 		}
 	}
-	r.stats.confirmed.Add(uint64(len(claims)))
+	r.tally.confirmed.Add(uint64(len(claims)))
 	return evidence, nil
 }
 
@@ -67,10 +68,10 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 // lookup finds rows of user in the ledger, without those that have ended by now.
 func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item, now time.Time) (map[ledger.Item]*Item, error) {
 	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
-		Hash: userHash(r.identity.Seed, user), Owner: user, Now: now, Items: items,
+		Hash: r.userHash(user), Owner: user, Now: now, Items: items,
 	})
 	if err != nil {
-		return nil, unavailable("ledger", err)
+		return nil, pages.Unavailable("ledger", err)
 	}
 	found := make(map[ledger.Item]*Item, len(rows))
 	for _, row := range rows {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // MaxPreviewed is the largest number of targets of one [Recorder.Preview].
@@ -45,13 +46,13 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 			items = append(items, ledger.Item{Kind: kind, Target: target})
 		}
 	}
-	found, err := r.lookup(ctx, user, items, r.now())
+	found, err := r.lookup(ctx, user, items, r.pages.Now())
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
-	has, err := r.ledger.Count(ctx, userHash(r.identity.Seed, user), user, kind, r.now())
+	has, err := r.ledger.Count(ctx, r.userHash(user), user, kind, r.pages.Now())
 	if err != nil {
-		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, unavailable("ledger", err))
+		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, pages.Unavailable("ledger", err))
 	}
 	p := Preview{New: len(items) - len(found), Present: len(found), Limit: k.Limit}
 	p.Total = has + p.New
@@ -86,9 +87,9 @@ func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, err
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	rows, err := r.ledger.Counts(ctx, userHash(r.identity.Seed, user), user, r.now())
+	rows, err := r.ledger.Counts(ctx, r.userHash(user), user, r.pages.Now())
 	if err != nil {
-		return nil, fmt.Errorf("count activities: %w", unavailable("ledger", err))
+		return nil, fmt.Errorf("count activities: %w", pages.Unavailable("ledger", err))
 	}
 	counts := make(map[string]int)
 	for _, k := range r.kinds.All() {

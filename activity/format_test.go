@@ -1,168 +1,39 @@
 package activity
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/favfilter/storetest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// formatTwo plays a process of the version before, which writes pages of format version 2: starts
-// and ids of keys are hashed under one seed there.
-type formatTwo struct {
-	g      *rig
-	client *redis.Client
-}
-
-// hash is the hash of a key in format version 2.
-func (o *formatTwo) hash(kind, owner string, target Target, id string) favfilter.Hash {
-	seed := o.g.identity.Seed
-	start := favfilter.HashKeyBytes(seed, appendKeyStart(nil, kind, owner, target))
-	return favfilter.Start(start).With(favfilter.HashKey(seed, id))
-}
-
-// rebuild puts a page in place as that process makes it of the ledger.
-func (o *formatTwo) rebuild(t testing.TB, number uint32) {
-	t.Helper()
-	rows, state, err := o.g.ledger.Keys(t.Context(), number)
-	must(t, err)
-	kinds, err := o.g.rowKinds(t.Context(), rows)
-	must(t, err)
-	var hashes []favfilter.Hash
-	for _, row := range rows {
-		hashes = append(hashes, o.hash(row.Kind, row.Owner, kinds[row.Kind].target, row.Target))
-	}
-	page, err := o.g.imageOf(number, [][]favfilter.Hash{hashes}, state)
-	must(t, err)
-	o.put(t, fmt.Sprintf("fav:{feed/%d}:", number), page)
-}
-
-func (o *formatTwo) put(t testing.TB, prefix string, page *favfilter.Page) {
-	t.Helper()
-	raw, marks := page.Encode()
-	must(t, o.client.Set(t.Context(), prefix+"bits", storetest.AsFormat(raw, 2), 0).Err())
-	if marks != nil {
-		must(t, o.client.Set(t.Context(), prefix+"regions", marks, 0).Err())
-	}
-}
-
-func newFormatTwo(t *testing.T, pages uint32) (*rig, *formatTwo) {
-	t.Helper()
-	server := redistest.Start(t)
-	g := newRig(t, redisStore(t, server), pages)
-	return g, &formatTwo{g, server.Client()}
-}
-
-// Readers, writers and the scrub rebuild pages of format version 2. None of them believes such a page.
-func TestPagesOfFormatTwo(t *testing.T) {
-	g, old := newFormatTwo(t, 4)
-	var log bytes.Buffer
-	g.log = slog.New(slog.NewTextHandler(&log, nil))
-	for i := range 40 {
-		g.record(t, true, add(fmt.Sprint(i), "block", fmt.Sprint("b", i)))
-		g.record(t, true, add(fmt.Sprint(i), "hide", fmt.Sprint("p", i)))
-	}
-	rebuildAll := func() {
-		for page := range g.identity.Pages {
-			old.rebuild(t, page)
-		}
-	}
-	rebuildAll()
-	for i := range 40 { // read
-		g.want(t, fmt.Sprint(i), "block", fmt.Sprint("b", i), Direct)
-		g.want(t, fmt.Sprint("b", i), "block", fmt.Sprint(i), Reverse)
-		g.want(t, fmt.Sprint(i), "hide", fmt.Sprint("p", i), Direct)
-	}
-	g.wantWhole(t)
-	rebuildAll()
-	for i := range 40 { // written: undone, and added one by one and in a batch
-		g.record(t, true, undo(fmt.Sprint(i), "hide", fmt.Sprint("p", i)))
-		g.record(t, true, add(fmt.Sprint(i), "hide", fmt.Sprint("q", i)))
-	}
-	rebuildAll()
-	_, err := g.Record(t.Context(), someActivities(1))
-	must(t, err)
-	g.wantWhole(t)
-	g.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 1000), 1000)
-	rebuildAll()
-	g.stats.faults = nil
-	g.scrubAll()
-	g.wantWhole(t)
-	if s := g.Stats(); s.Found["foreign"] != 4 || len(s.Found) != 1 {
-		t.Errorf("the scrub found %v, want 4 pages foreign", s.Found)
-	}
-	old.rebuild(t, 0)
-	g.verify(0)
-	g.wantWhole(t)
-	if log.Len() > 0 {
-		t.Errorf("logged %s", &log)
-	}
-}
-
-// A process of the version before runs beside: each rebuilds what the other has built, before and
-// after each write.
-func TestBesideFormatTwo(t *testing.T) {
-	g, old := newFormatTwo(t, 1)
-	blocked := make(map[string]bool)
-	for round := range 60 {
-		user, target := fmt.Sprint(round%3), fmt.Sprint("b", round%7)
-		key := user + " " + target
-		a := add(user, "block", target)
-		a.Remove = blocked[key]
-		if round%2 == 0 {
-			old.rebuild(t, 0)
-		}
-		g.record(t, true, a)
-		blocked[key] = !a.Remove
-		if round%3 == 0 {
-			old.rebuild(t, 0) // at the sequence of the write, or of the one that the next reader waits for
-		}
-		for user := range 3 {
-			for target := range 7 {
-				want := None
-				if blocked[fmt.Sprint(user, " b", target)] {
-					want = Direct
-				}
-				if got := g.check(t, fmt.Sprint(user), "block", fmt.Sprint("b", target)); got != want {
-					t.Fatalf("round %d: block of %d with b%d: match %d, want %d", round, user, target, got, want)
-				}
-				if target == round%7 {
-					old.rebuild(t, 0)
-				}
-			}
-		}
-	}
-}
-
 // Windows of format version 2 count as empty, are written over, and are nothing to warn of with
 // each feed.
 func TestWindowsOfFormatTwo(t *testing.T) {
-	g, old := newFormatTwo(t, 4)
+	server := redistest.Start(t)
+	g := newRig(t, redisStore(t, server), 4)
 	g.record(t, true, add("1", "seen", "p"))
 	seen := g.kind(t, "seen")
-	ids := g.seen.Window("seen", userHash(g.identity.Seed, "1"), g.Recorder.now()).Pages()
+	ids := g.seen.Window("seen", g.userHash("1"), g.Now()).Pages()
 	loaded, err := g.store.Load(t.Context(), ids)
 	must(t, err)
-	old.put(t, fmt.Sprintf("fav:{feed/%d}:%s:", ids[0].Number, ids[0].Part), loaded[0].Page)
-	var log bytes.Buffer
-	g.log = slog.New(slog.NewTextHandler(&log, nil))
+	raw, _ := loaded[0].Page.Encode()
+	putFormatTwo := func() {
+		key := fmt.Sprintf("fav:{feed/%d}:%s:bits", ids[0].Number, ids[0].Part)
+		must(t, server.Client().Set(t.Context(), key, storetest.AsFormat(raw, 2), 0).Err())
+	}
+	putFormatTwo()
 	g.want(t, "1", "seen", "p", None)
-	if log.Len() > 0 {
-		t.Errorf("logged %s", &log)
+	if g.log.Len() > 0 {
+		t.Errorf("logged %s", &g.log)
 	}
 	g.record(t, true, add("1", "seen", "q"))
 	g.want(t, "1", "seen", "q", Direct)
-	old.put(t, fmt.Sprintf("fav:{feed/%d}:%s:", ids[0].Number, ids[0].Part), loaded[0].Page)
+	putFormatTwo()
 	v, err := g.View(t.Context(), "1", []Kind{seen}, nil)
 	must(t, err)
 	must(t, v.Record(t.Context(), 0, []string{"r"}))
@@ -200,30 +71,5 @@ func TestWithoutLedgerOfFormatTwo(t *testing.T) {
 	refused("without page 0")
 	if n := len(snapshot(t, client)); n != len(before)-2 {
 		t.Errorf("%d strings, want %d", n, len(before)-2)
-	}
-}
-
-// A page of format version 2 in a replica is not believed: the primary is asked.
-func TestReplicaOfFormatTwo(t *testing.T) {
-	server := redistest.Start(t)
-	primary := redisStore(t, server)
-	copies, err := redisstore.NewReader(server.Client(), "copy")
-	must(t, err)
-	g := newRig(t, primary, 1)
-	g.record(t, true, add("1", "hide", "p"))
-	old := &formatTwo{g, server.Client()}
-	rows, state, err := g.ledger.Keys(t.Context(), 0)
-	must(t, err)
-	if len(rows) != 1 {
-		t.Fatalf("rows %v", rows)
-	}
-	page, err := g.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", Post, "p")}}, ledger.PageState{Sequence: state.Sequence})
-	must(t, err)
-	old.put(t, "fav:{copy/0}:", page)
-	g.replica = copies
-	g.want(t, "1", "hide", "p", Direct)
-	g.want(t, "1", "hide", "q", None)
-	if n := g.stats.pastReplica.Load(); n != 2 {
-		t.Errorf("%d of 2 feeds were read past the replica", n)
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // somePopulation is known to the last key: on the one page that there is.
@@ -28,133 +26,6 @@ func somePopulation(t *testing.T, g *rig) {
 	batch = append(batch, add("light", "like", "p1"))
 	_, err := g.Record(t.Context(), batch)
 	must(t, err)
-}
-
-func TestInspectPage(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRig(t, store, 1)
-		if p := g.inspectOne(t, 0); p.State != PageUnused || !p.Agrees() || p.Page != nil || p.Ledger.Users != 0 {
-			t.Errorf("before anything was done: %+v, %+v", p, p.Ledger)
-		}
-		somePopulation(t, g)
-		p := g.inspectOne(t, 0)
-		want := &LedgerPage{
-			Sequence: 1, Keys: 41, Kinds: map[string]int{"hide": 30, "block": 5, "blocked-by": 5, "like": 1}, Users: 7,
-			Largest: []UserKeys{{"heavy", 30}, {"light", 6}, {"b0", 1}, {"b1", 1}, {"b2", 1}, {"b3", 1}, {"b4", 1}},
-		}
-		if l := p.Ledger; l.Sequence != want.Sequence || l.Keys != want.Keys || l.Users != want.Users ||
-			!maps.Equal(l.Kinds, want.Kinds) || !slices.Equal(l.Largest, want.Largest) {
-			t.Errorf("the ledger has %+v, want %+v", l, want)
-		}
-		if p.State != PageSound || !p.Agrees() || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Dedicated {
-			t.Errorf("a sound page: %+v", p)
-		}
-		if h := p.Standing.Header; h.Sequence != 1 || h.Count != 41 || p.Capacity < 41 || h.Set > p.Limit || p.Standing.Uncounted {
-			t.Errorf("inspected %+v, for %d keys, at most %d bits", p.Standing, p.Capacity, p.Limit)
-		}
-	})
-}
-
-// TestInspectHarmedPage checks that an inspection reports harm and does not change it, and that a
-// rebuild repairs the page.
-func TestInspectHarmedPage(t *testing.T) {
-	server := redistest.Start(t)
-	client := server.Client()
-	g := newRig(t, redisStore(t, server), 1)
-	somePopulation(t, g)
-	old := snapshot(t, client)
-	g.record(t, true, add("heavy", "hide", "later"))
-	const bits, marks = "fav:{feed/0}:bits", "fav:{feed/0}:regions"
-	for _, c := range []struct {
-		name string
-		harm func()
-		want PageInside
-	}{
-		{"sound", func() {}, PageInside{State: PageSound}},
-		{"missing", func() { must(t, client.Del(t.Context(), bits, marks).Err()) }, PageInside{
-			State: PageMissing, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1},
-		}},
-		{"half", func() { must(t, client.Del(t.Context(), marks).Err()) }, PageInside{
-			State: PageDamaged, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1},
-		}},
-		{"behind", func() { restore(t, client, old) }, PageInside{
-			State: PageBehind, Behind: 1, Residual: -1, Lacks: map[string]int{"hide": 1},
-		}},
-		{"of another", func() {
-			other, err := g.image(t.Context(), 0, nil, ledger.PageState{Sequence: 2})
-			must(t, err)
-			h := other.Header()
-			h.Incarnation++
-			foreign, err := favfilter.NewPage(h)
-			must(t, err)
-			put(t, g.store, foreign)
-		}, PageInside{State: PageForeign, Residual: -42, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1}}},
-		{"a key too many", func() {
-			page := g.inspectOne(t, 0).Page.Clone()
-			page.Insert(favfilter.Hash{H1: 1, H2: 2})
-			put(t, g.store, page)
-		}, PageInside{State: PageSound, Residual: 1}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.harm()
-			p := g.inspectOne(t, 0)
-			if p.State != c.want.State || p.Behind != c.want.Behind || p.Residual != c.want.Residual || !maps.Equal(p.Lacks, c.want.Lacks) {
-				t.Errorf("%v, behind by %d, %d keys more, lacks %v, want %+v", p.State, p.Behind, p.Residual, p.Lacks, c.want)
-			}
-			if p.Agrees() != (c.name == "sound") || (p.Damage != nil) != (p.State == PageDamaged) {
-				t.Errorf("agrees: %v, damage: %v", p.Agrees(), p.Damage)
-			}
-			if again := g.inspectOne(t, 0); again.State != p.State || again.Residual != p.Residual {
-				t.Errorf("a look has made %v of a page that was %v", again.State, p.State)
-			}
-			rebuilt, err := g.RebuildPage(t.Context(), 0)
-			must(t, err)
-			mended := g.inspectOne(t, 0)
-			if !mended.Agrees() || rebuilt.Number != 0 || rebuilt.Keys != 42 || rebuilt.Sequence != 2 ||
-				rebuilt.Bytes != int(mended.Standing.Size.Bytes) {
-				t.Errorf("rebuilt as %+v, the page is %+v", rebuilt, mended)
-			}
-		})
-	}
-	if n := g.Stats().Rebuilds["asked for"]; n != 6 {
-		t.Errorf("%d rebuilds were asked for, want 6", n)
-	}
-}
-
-// put replaces whatever the store has for the page.
-func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
-	t.Helper()
-	id := favfilter.PageID{Number: page.Header().Number}
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	if done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: loaded[0].Version}); err != nil || !done {
-		t.Fatalf("put a page: %v, %v", done, err)
-	}
-}
-
-func TestInspectNoPage(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 4)
-	for _, page := range []uint32{4, 8, ledger.DedicatedPages - 1, ledger.DedicatedPages, 1<<32 - 1} {
-		if _, err := g.InspectPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
-			t.Errorf("page %d: %v", page, err)
-		}
-		if _, err := g.RebuildPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
-			t.Errorf("rebuild page %d: %v", page, err)
-		}
-	}
-	g.useStore(t, downStore{})
-	var down *UnavailableError
-	if _, err := g.InspectPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
-		t.Errorf("without the store: %v", err)
-	}
-	if _, err := g.RebuildPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
-		t.Errorf("rebuild without the store: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := g.InspectPage(ctx, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
 }
 
 func TestInspectUser(t *testing.T) {
@@ -184,14 +55,16 @@ func TestInspectUser(t *testing.T) {
 		if u := look(); u.Total != 6 || u.Holds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
 			t.Errorf("of a page that lost all: %+v", u)
 		}
-		must(t, g.dedicate(t.Context(), u.Hash))
+		_, err = g.ledger.Dedicate(t.Context(), u.Hash) // in another process
+		must(t, err)
+		g.want(t, "light", "like", "p1", Direct)
+		must(t, err)
 		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Dedicated || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
 			t.Errorf("on a dedicated page: %+v", u)
 		}
-		g.largePage = 8
-		g.noteSize(ledger.DedicatedPages, look().Inside.Standing.Header)
-		if u := look(); !u.Probed || u.FeedBytes != u.Windows[0].Bytes {
-			t.Errorf("on a page too large to be read: %+v", u)
+		probed := &UserInside{UserKeysInside: pages.UserKeysInside{Probed: true}}
+		if probed.put(look().Inside); probed.FeedBytes != 0 {
+			t.Errorf("a feed reads %d bytes of a page too large to be read", probed.FeedBytes)
 		}
 		nobody, err := g.InspectUser(t.Context(), "nobody")
 		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Pages != 0 {
@@ -209,44 +82,99 @@ func TestInspectNobody(t *testing.T) {
 	for _, user := range []string{"1", "2", "3"} {
 		u, err := g.InspectUser(t.Context(), user)
 		must(t, err)
-		if slot := g.slotOf(userHash(g.identity.Seed, user)); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != PageUnused {
+		if slot := g.source.Slot(g.userHash(user)); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != pages.PageUnused {
 			t.Errorf("%s, in slot %d: %+v", user, slot, u)
 		}
 	}
 }
 
-func isInvalid(err error, code, field string) bool {
-	invalid, ok := errors.AsType[*InvalidError](err)
-	return ok && invalid.Code == code && invalid.Field == field
+// faultyWhole is a store whose reads of pages with their marks count as calls that may fail, too.
+type faultyWhole struct{ faulttest.Store }
+
+func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return faulttest.Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// emptied is page 0 without its keys, at its sequence.
-func emptied(t *testing.T, g *rig) *favfilter.Page {
-	t.Helper()
-	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
+// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and never shows half of what there is.
+func TestInspectFaults(t *testing.T) {
+	f := &faulttest.Faults{}
+	g := newRig(t, &favfilter.Memory{}, 4)
+	_, err := g.Record(t.Context(), []Activity{add("1", "block", "2"), add("1", "hide", "p"), add("1", "seen", "p")})
 	must(t, err)
-	return page
+	g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: f}, faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
+	key := func(kind, target string) func() (bool, error) {
+		return func() (bool, error) {
+			in, err := g.InspectKey(t.Context(), kind, "1", target)
+			return in != nil && len(in.Sides) > 0 && (in.Sides[0].Verdict == Held || in.Sides[0].Verdict == Reported), err
+		}
+	}
+	for name, look := range map[string]func() (whole bool, err error){
+		"a key": key("block", "2"), "a key of a window": key("seen", "p"),
+		"a user": func() (bool, error) {
+			u, err := g.InspectUser(t.Context(), "1")
+			return u != nil && u.Total == 2 && u.Holds == 2 && len(u.Windows) == 1 && u.Windows[0].Keys == 1, err
+		},
+	} {
+		failed := 0
+		for at := int64(1); ; at++ {
+			f.At = f.Calls() + at
+			whole, err := look()
+			switch {
+			case err == nil && !whole:
+				t.Errorf("%s, call %d fails: it is not whole, and nothing is said", name, at)
+			case err != nil && (!errors.As(err, new(*UnavailableError)) || !errors.Is(err, faulttest.ErrInjected)):
+				t.Errorf("%s, call %d fails: %v", name, at, err)
+			case err != nil:
+				failed++
+			}
+			if f.Calls() < f.At {
+				break
+			}
+		}
+		if failed == 0 {
+			t.Errorf("%s: no call matters", name)
+		}
+	}
 }
 
-// A user whom another process moves is found where they are, before this one has heard of it, and so is what is theirs.
-func TestInspectFollowsMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
-		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
-		b.record(t, true, add("mate", "hide", "m"))
-		a.recordMany(t, "bot", "hide", 50, posts("p"))
-		must(t, a.dedicate(t.Context(), userHash(a.identity.Seed, "bot")))
-		if b.layout.pageOf(userHash(b.identity.Seed, "bot")) != 0 {
-			t.Fatal("the other process has heard of it")
-		}
-		u, err := b.InspectUser(t.Context(), "bot")
-		must(t, err)
-		if !u.Dedicated || u.Page != a.layout.pageOf(u.Hash) || u.Total != 50 || u.Holds != 50 {
-			t.Errorf("on page %d, their own: %v, with %d keys, %d of them reported", u.Page, u.Dedicated, u.Total, u.Holds)
-		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
-	})
+// harmed is a store in which what is read is damaged.
+type harmed struct{ favfilter.Store }
+
+func (s harmed) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, err := s.Store.Load(ctx, ids)
+	for i := range loaded {
+		loaded[i] = favfilter.Loaded{Damage: faulttest.ErrInjected}
+	}
+	return loaded, err
+}
+
+func (s harmed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return s.Load(ctx, ids)
+}
+
+// Without a ledger a page that is not there is unused, and one that cannot be read is damaged.
+func TestInspectWithoutLedgerAmiss(t *testing.T) {
+	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
+	if p := g.inspectOne(t, 1); p.State != pages.PageUnused || !p.Agrees() || p.Damage != nil {
+		t.Errorf("where nothing is: %+v", p)
+	}
+	g.under.Store = harmed{g.under.Store}
+	if p := g.inspectOne(t, 1); p.State != pages.PageDamaged || p.Agrees() || p.Damage == nil {
+		t.Errorf("of a damaged page: %+v", p)
+	}
+	g.under.Store = downStore{}
+	if _, err := g.InspectPage(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
+		t.Errorf("without the store: %v", err)
+	}
+}
+
+// A part of a window that cannot be read is a side: what was recorded in it is not there.
+func TestInspectHarmedWindow(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	g.record(t, true, add("1", "seen", "p"))
+	g.under.Store = harmed{g.under.Store}
+	in := g.inspectedKey(t, "seen", "1", "p")
+	if len(in.Sides) == 0 || in.Sides[0].State != pages.PageDamaged || in.Sides[0].Verdict != Gone {
+		t.Errorf("%+v", in.Sides)
+	}
 }

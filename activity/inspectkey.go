@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -73,7 +74,7 @@ type KeySide struct {
 	Page string
 	// Number is the page's number; for a window, that of the user's home page.
 	Number uint32
-	State  PageState
+	State  pages.PageState
 
 	Traced  favfilter.Traced // zero if there is no page
 	Removal Removal
@@ -87,23 +88,23 @@ type KeySide struct {
 }
 
 // InspectKey returns the state of an activity bit by bit: in each page that has one of its keys,
-// and in the ledger. It changes nothing, and reads as much as [Recorder.InspectPage] of two pages.
+// and in the ledger. It changes nothing, and reads as much as [pages.Pages.InspectPage] of two pages.
 // Errors are an [*InvalidError] of field "kind", "user" or "target", an [*UnavailableError], or
 // that of ctx.
 func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
 	type read struct {
-		inside *PageInside
+		inside *pages.PageInside
 		rows   []ledger.Row
 	}
-	pages := make(map[string]read) // by owner
-	return r.inspectKey(ctx, kind, user, target, func(s *KeySide) (*PageInside, error) {
-		p, ok := pages[s.Owner]
+	byOwner := make(map[string]read)
+	return r.inspectKey(ctx, kind, user, target, func(s *KeySide) (*pages.PageInside, error) {
+		p, ok := byOwner[s.Owner]
 		if !ok {
 			var err error
-			if p.inside, p.rows, err = r.readUserPage(ctx, userHash(r.identity.Seed, s.Owner)); err != nil {
+			if p.inside, p.rows, err = r.pages.InspectUserRows(ctx, r.userHash(s.Owner)); err != nil {
 				return nil, err
 			}
-			pages[s.Owner] = p
+			byOwner[s.Owner] = p
 		}
 		// As of the moment of the read: a later write is in neither.
 		if !slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
@@ -117,7 +118,7 @@ func (r *Recorder) InspectKey(ctx context.Context, kind, user, target string) (*
 
 // inspectKey is InspectKey. read returns the page of a side, and notes the ledger's row for it.
 func (r *reader) inspectKey(
-	ctx context.Context, kind, user, target string, read func(s *KeySide) (*PageInside, error),
+	ctx context.Context, kind, user, target string, read func(s *KeySide) (*pages.PageInside, error),
 ) (*KeyInside, error) {
 	k, ok := r.kinds.Named(kind)
 	if !ok {
@@ -139,7 +140,7 @@ func (r *reader) inspectKey(
 	return in, nil
 }
 
-func (r *reader) inspectSides(in *KeyInside, read func(s *KeySide) (*PageInside, error)) error {
+func (r *reader) inspectSides(in *KeyInside, read func(s *KeySide) (*pages.PageInside, error)) error {
 	k := in.Kind
 	sides := []KeySide{{Side: "direct", Kind: k.Name, Owner: in.User, Target: in.Target}}
 	if k.Reverse != "" {
@@ -165,11 +166,11 @@ func (r *reader) inspectSides(in *KeyInside, read func(s *KeySide) (*PageInside,
 func (r *Recorder) askOfRow(ctx context.Context, s *KeySide) error {
 	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
 		// No row has ended at that time.
-		Hash: userHash(r.identity.Seed, s.Owner), Owner: s.Owner, Now: time.Unix(0, 0),
+		Hash: r.userHash(s.Owner), Owner: s.Owner, Now: time.Unix(0, 0),
 		Items: []ledger.Item{{Kind: s.Kind, Target: s.Target}},
 	})
 	if err != nil {
-		return unavailable("ledger", err)
+		return pages.Unavailable("ledger", err)
 	}
 	s.Row = &Item{Target: s.Target} // it may have been removed meanwhile
 	if len(rows) > 0 {
@@ -181,8 +182,8 @@ func (r *Recorder) askOfRow(ctx context.Context, s *KeySide) error {
 // trace looks the key of a side up in its page.
 func (r *reader) trace(s *KeySide, k Kind, page *favfilter.Page) {
 	if page != nil {
-		seed := r.identity.Seed
-		s.Traced = page.Trace(startHash(seed, s.Kind, s.Owner, k.Target).With(favfilter.HashKey(seed, s.Target)))
+		seed := r.source.Identity().Seed
+		s.Traced = page.Trace(k.keyStart(seed, s.Kind, s.Owner).With(favfilter.HashKey(seed, s.Target)))
 	}
 	s.Verdict = r.verdict(s)
 	switch {
@@ -201,7 +202,7 @@ func (r *reader) trace(s *KeySide, k Kind, page *favfilter.Page) {
 
 func (r *reader) verdict(s *KeySide) Verdict {
 	switch reported := s.Traced.Reported; {
-	case s.Row != nil && !s.Row.Until.IsZero() && !s.Row.Until.After(r.now()):
+	case s.Row != nil && !s.Row.Until.IsZero() && !s.Row.Until.After(r.source.Now()):
 		return Over
 	case s.Row != nil && reported:
 		return Held
@@ -218,7 +219,7 @@ func (r *reader) verdict(s *KeySide) Verdict {
 
 // inspectWindow looks for the key in the existing parts of the user's window, the newest first.
 func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
-	parts, err := r.partsSeen(ctx, in.Kind, userHash(r.identity.Seed, in.User))
+	parts, err := r.partsSeen(ctx, in.Kind, r.userHash(in.User))
 	if err != nil {
 		return err
 	}
@@ -228,10 +229,10 @@ func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
 		}
 		s := KeySide{
 			Side: "direct", Kind: in.Kind.Name, Owner: in.User, Target: in.Target, Page: part.ID.String(), Number: part.ID.Number,
-			State: PageSound, From: part.From, Forgotten: part.Forgotten,
+			State: pages.PageSound, From: part.From, Forgotten: part.Forgotten,
 		}
 		if part.Damage != nil {
-			s.State = PageDamaged
+			s.State = pages.PageDamaged
 		}
 		r.trace(&s, in.Kind, part.Page)
 		in.Sides = append(in.Sides, s)
@@ -241,5 +242,5 @@ func (r *reader) inspectWindow(ctx context.Context, in *KeyInside) error {
 
 // Key returns the key as text, such as "block:U1_U2".
 func (s *KeySide) Key(k Kind) string {
-	return string(appendEscaped(appendKeyStart(nil, s.Kind, s.Owner, k.Target), s.Target))
+	return pages.Key(s.Kind, s.Owner, s.Target, k.Target == User)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -26,7 +27,8 @@ func (in *KeyInside) side(t *testing.T, name string) KeySide {
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 1)
-		g.keyRate = 0.05 // few bits a key, so that many are shared
+		g.rate = 0.2 // few bits a key, so that many are shared
+		g.open(t, g.ledger, store)
 		var batch []Activity
 		for i := range 300 {
 			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
@@ -42,7 +44,7 @@ func TestInspectKey(t *testing.T) {
 			reported := g.check(t, "1", "hide", target) == Direct
 			want := map[[2]bool]Verdict{{true, true}: Held, {true, false}: Lost, {false, true}: FalsePositive, {false, false}: Gone}
 			if s.Verdict != want[[2]bool{i < 300, reported}] || s.Traced.Reported != reported || (s.Row != nil) != (i < 300) ||
-				len(in.Sides) != 1 || s.Page != "0" || s.State != PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
+				len(in.Sides) != 1 || s.Page != "0" || s.State != pages.PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
 				t.Fatalf("%s: %+v, reported %v", target, s, reported)
 			}
 			if i%10 != 0 || i >= 300 {
@@ -69,9 +71,11 @@ func TestInspectKey(t *testing.T) {
 func TestInspectTwoWayKey(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.record(t, true, add("1", "block", "2"))
-	must(t, g.dedicate(t.Context(), userHash(g.identity.Seed, "2")))
+	_, err := g.ledger.Dedicate(t.Context(), g.userHash("2"))
+	must(t, err)
+	g.want(t, "2", "block", "1", Reverse) // the page is rebuilt
 	in := g.inspectedKey(t, "block", "1", "2")
-	home := g.slotOf(userHash(g.identity.Seed, "1"))
+	home := g.source.Slot(g.userHash("1"))
 	for _, want := range []KeySide{
 		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Number: home, Verdict: Held},
 		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Held},
@@ -82,8 +86,12 @@ func TestInspectTwoWayKey(t *testing.T) {
 		if s.Kind != want.Kind || s.Owner != want.Owner || s.Target != want.Target || s.Number != want.Number || s.Verdict != want.Verdict {
 			t.Errorf("%+v, want %+v", s, want)
 		}
-		if s.Page != g.layout.pageID(want.Number).String() {
-			t.Errorf("%s is in %s, want %s", want.Side, s.Page, g.layout.pageID(want.Number))
+		place := fmt.Sprint(home)
+		if want.Number == ledger.DedicatedPages {
+			place = fmt.Sprintf("%d:p%d", g.source.Slot(g.userHash("2")), want.Number)
+		}
+		if s.Page != place {
+			t.Errorf("%s is in %s, want %s", want.Side, s.Page, place)
 		}
 	}
 	for _, c := range []struct{ kind, user, target, code, field string }{
@@ -107,44 +115,44 @@ func TestInspectKeyAmiss(t *testing.T) {
 	a.Until = ends
 	g.record(t, true, a)
 	g.record(t, true, add("1", "hide", "long"))
-	verdict := func(target string) (Verdict, PageState) {
+	verdict := func(target string) (Verdict, pages.PageState) {
 		s := g.inspectedKey(t, "hide", "1", target).side(t, "direct")
 		return s.Verdict, s.State
 	}
-	check := func(target string, want Verdict, state PageState) {
+	check := func(target string, want Verdict, state pages.PageState) {
 		t.Helper()
 		if got, page := verdict(target); got != want || page != state {
 			t.Errorf("%s is %v in a page that is %v, want %v, %v", target, got, page, want, state)
 		}
 	}
-	check("short", Held, PageSound)
+	check("short", Held, pages.PageSound)
 	if in := g.inspectedKey(t, "hide", "1", "short"); !in.Sides[0].Row.Until.Equal(ends) {
 		t.Errorf("%+v", in.Sides[0].Row)
 	}
 	g.now.Add(int64(2 * time.Hour))
-	check("short", Over, PageSound)
-	check("long", Held, PageSound)
+	check("short", Over, pages.PageSound)
+	check("long", Held, pages.PageSound)
 	put(t, g.store, emptied(t, g))
-	check("long", Lost, PageSound)
+	check("long", Lost, pages.PageSound)
 	_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{}, Seen: version(t, g)})
 	must(t, err)
-	check("long", Lost, PageMissing)
-	check("never", Gone, PageMissing)
+	check("long", Lost, pages.PageMissing)
+	check("never", Gone, pages.PageMissing)
 }
 
 // What others on the page do is not the user's, and a page that nobody has used is none.
 func TestInspectKeyOfOthers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	gone := func(user string, state PageState) {
+	gone := func(user string, state pages.PageState) {
 		t.Helper()
 		s := g.inspectedKey(t, "hide", user, "p").Sides[0]
-		if s.Verdict != Gone || s.Row != nil || s.State != state || len(s.Traced.Positions) > 0 != (state == PageSound) {
+		if s.Verdict != Gone || s.Row != nil || s.State != state || len(s.Traced.Positions) > 0 != (state == pages.PageSound) {
 			t.Errorf("%s: %+v", user, s)
 		}
 	}
-	gone("2", PageUnused)
+	gone("2", pages.PageUnused)
 	g.record(t, true, add("1", "hide", "p"))
-	gone("2", PageSound)
+	gone("2", pages.PageSound)
 }
 
 func version(t *testing.T, g *rig) favfilter.Version {
@@ -170,7 +178,7 @@ func TestInspectWindowKey(t *testing.T) {
 	}
 	newer, older := in.Sides[0], in.Sides[1]
 	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
-		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slotOf(userHash(g.identity.Seed, "1")))) {
+		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.source.Slot(g.userHash("1")))) {
 		t.Errorf("%+v, %+v", newer, older)
 	}
 }

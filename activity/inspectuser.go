@@ -2,10 +2,9 @@ package activity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -17,20 +16,14 @@ type UserInside struct {
 	Page      uint32 // the user's page
 	Dedicated bool   // the page is dedicated to the user
 
-	// Keys is the ledger's number of the user's keys by kind; nil without a ledger. Other sides of
-	// two-way kinds count under their own names.
-	Keys  map[string]int
-	Total int            // of Keys
-	Holds int            // of these, the keys that the page reports: all, unless it is at fault
-	Lacks map[string]int // the other keys, by kind
+	pages.UserKeysInside
 
-	Inside  *PageInside // the user's page
+	Inside  *pages.PageInside // the user's page
 	Windows []UserWindow
 	// FeedBytes is what a feed of the user reads from the store: the bits of the page and of the
 	// windows. If the page is Probed, a feed reads only the bits that it looks for, and FeedBytes
 	// is that of the windows alone.
 	FeedBytes int
-	Probed    bool
 }
 
 // UserWindow describes a user's window of one kind.
@@ -43,7 +36,7 @@ type UserWindow struct {
 
 // InspectUser returns the page and the windows of a user, and compares the user's keys in the
 // ledger with what the page reports. It changes nothing, and reads as much as
-// [Recorder.InspectPage]. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
+// [pages.Pages.InspectPage]. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
 func (r *Recorder) InspectUser(ctx context.Context, user string) (*UserInside, error) {
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
@@ -57,76 +50,27 @@ func (r *Recorder) InspectUser(ctx context.Context, user string) (*UserInside, e
 
 func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, error) {
 	u := r.newUserInside(user)
-	inside, rows, err := r.readUserPage(ctx, u.Hash)
+	inside, own, err := r.pages.InspectUser(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	u.Probed = r.isLarge(inside.Number)
+	u.UserKeysInside = own
 	u.put(inside)
-	if err := r.compare(ctx, inside, rows); err != nil {
-		return nil, err
-	}
-	if err := r.compareUser(ctx, u, rows); err != nil {
-		return nil, err
-	}
 	return u, r.inspectWindows(ctx, u)
 }
 
 func (r *reader) newUserInside(user string) *UserInside {
-	u := &UserInside{User: user, Hash: userHash(r.identity.Seed, user), Lacks: make(map[string]int)}
-	u.Slot = r.slotOf(u.Hash)
+	u := &UserInside{User: user, Hash: r.userHash(user)}
+	u.Slot = r.source.Slot(u.Hash)
 	return u
 }
 
 // put sets the page of the user.
-func (u *UserInside) put(inside *PageInside) {
+func (u *UserInside) put(inside *pages.PageInside) {
 	u.Page, u.Dedicated, u.Inside = inside.Number, inside.Dedicated, inside
 	if inside.Page != nil && !u.Probed {
 		u.FeedBytes = bitsBytes(inside.Page)
 	}
-}
-
-// readUserPage reads the page of a user. If the user moves to another page meanwhile, it follows.
-func (r *Recorder) readUserPage(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
-	since := r.recent()
-	for range maxLooks {
-		at := r.keepUp(ctx, hash, since)
-		inside, rows, err := r.readSettled(ctx, at.page)
-		if err != nil && !errors.Is(err, ErrNoPage) {
-			return nil, nil, err
-		}
-		place, failed := r.ledger.Place(ctx, hash)
-		if failed != nil {
-			return nil, nil, unavailable("ledger", failed)
-		}
-		if err == nil && place.Page == at.page {
-			return inside, rows, nil
-		}
-		since = r.elapsed()
-	}
-	return nil, nil, unavailable("ledger", errMoved)
-}
-
-// compareUser counts the user's rows among those of the page.
-func (r *Recorder) compareUser(ctx context.Context, u *UserInside, rows []ledger.Row) error {
-	u.Keys = make(map[string]int)
-	for i := range rows {
-		if rows[i].Owner != u.User {
-			continue
-		}
-		keys, err := r.hashes(ctx, rows[i:i+1])
-		if err != nil {
-			return unavailable("ledger", err)
-		}
-		u.Keys[rows[i].Kind] += len(keys)
-		u.Total += len(keys)
-		if n := lacking(u.Inside.Page, keys); n > 0 {
-			u.Lacks[rows[i].Kind] += n
-		} else {
-			u.Holds += len(keys)
-		}
-	}
-	return nil
 }
 
 // inspectWindows reads the windows of a user.

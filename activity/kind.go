@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -75,6 +76,11 @@ type Kind struct {
 	// Limit is the largest number of activities of the kind that a user may have. 0: no limit. Only
 	// for kinds that the ledger keeps.
 	Limit uint32
+}
+
+// keyStart returns the hash of the start of an owner's keys: of the kind, or of its other side.
+func (k *Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
+	return pages.KeyStart(seed, name, owner, k.Target == User)
 }
 
 // InLedger reports whether the ledger keeps activities of this kind.

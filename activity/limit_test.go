@@ -186,7 +186,7 @@ func TestLimitInOneCall(t *testing.T) {
 // TestLimitAndEnds: what has ended makes room at once, before it is removed; and what may be prolonged is not refused.
 func TestLimitAndEnds(t *testing.T) {
 	g := openKinds(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}, pinKinds(t))
-	end := g.Recorder.now().Add(1e9)
+	end := g.Now().Add(1e9)
 	for i := range pinLimit {
 		g.record(t, true, add("1", "pin", fmt.Sprint("p", i)).until(end))
 	}
@@ -215,7 +215,9 @@ func TestLimitLowered(t *testing.T) {
 	for i := range pinLimit {
 		g.record(t, true, add("1", "pin", fmt.Sprint("p", i)))
 	}
-	g = openKinds(t, l, store, manyKinds(t)) // at most 5
+	lowered, err := NewKinds(append(builtinKinds(), Kind{Name: "pin", Plural: "pins", Target: Post, Effect: Annotate, Limit: 5})...)
+	must(t, err)
+	g = openKinds(t, l, store, lowered)
 	preview := func(id string, want Preview) {
 		t.Helper()
 		want.Limit = 5
@@ -226,7 +228,7 @@ func TestLimitLowered(t *testing.T) {
 	preview("p0", Preview{Present: 1, Total: pinLimit})
 	preview("q", Preview{New: 1, Total: pinLimit + 1, Over: true})
 	outcomes, err := g.Record(t.Context(), []Activity{
-		add("1", "pin", "p0"), add("1", "pin", "p1").until(g.Recorder.now().Add(1e12)), add("1", "pin", "q"), undo("1", "pin", "p2"), add("1", "pin", "p2"),
+		add("1", "pin", "p0"), add("1", "pin", "p1").until(g.Now().Add(1e12)), add("1", "pin", "q"), undo("1", "pin", "p2"), add("1", "pin", "p2"),
 	})
 	must(t, err)
 	if want := []Outcome{Unchanged, Changed, OverLimit, Changed, OverLimit}; !slices.Equal(outcomes, want) {

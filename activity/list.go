@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // MaxListed is the largest number of items in one [Listing].
@@ -46,15 +47,15 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 		return Listing{}, err
 	}
 	rows, err := r.ledger.List(ctx, ledger.ListQuery{
-		Hash:   userHash(r.identity.Seed, user),
+		Hash:   r.userHash(user),
 		Owner:  user,
 		Kind:   k.Name,
 		Limit:  limit + 1,
 		Before: before,
-		Now:    r.now(),
+		Now:    r.pages.Now(),
 	})
 	if err != nil {
-		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, unavailable("ledger", err))
+		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, pages.Unavailable("ledger", err))
 	}
 	listing := Listing{Items: make([]Item, 0, len(rows))}
 	if len(rows) > limit {

@@ -37,8 +37,8 @@ func TestWithoutLedger(t *testing.T) {
 		look()
 		g.Close()
 		g = openWithout(t, PlainConfig{Store: store}) // the store says how it was made
-		if g.Plain.Pages() != 4 {
-			t.Errorf("opened again with %d pages", g.Plain.Pages())
+		if g.InitialPages() != 4 {
+			t.Errorf("opened again with %d pages", g.InitialPages())
 		}
 		look()
 		g.record(t, true, undo("1", "block", "2"))
@@ -73,7 +73,7 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 			}
 		}
 		for a := range m.live {
-			if g.using.check(t, a.User, "hide", a.Target) == None && !m.looked[a] {
+			if g.check(t, a.User, "hide", a.Target) == None && !m.looked[a] {
 				m.lost++
 			}
 		}
@@ -82,13 +82,13 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 		if m.lost > favfilter.MaxHashes*m.taken {
 			t.Errorf("%d were lost, where %d false positives were undone", m.lost, m.taken)
 		}
-		if mean := g.keyRate * float64(len(m.order)); m.rest > mostByChance(mean) {
+		if mean := g.plain.source.KeyRate() * float64(len(m.order)); m.rest > mostByChance(mean) {
 			t.Errorf("%d of %d looked present when they came, where %.2g are to be expected", m.rest, len(m.order), mean)
 		}
 		if len(m.stuck) > m.undone/20 {
 			t.Errorf("%d of %d undone were stuck", len(m.stuck), m.undone)
 		}
-		g.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 50_000), 50_000)
+		g.plain.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 50_000), 50_000)
 	})
 }
 
@@ -162,7 +162,7 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 	timed := add("1", "hide", "p")
 	timed.Until = time.Now().Add(time.Hour)
 	var without *NoLedgerError
-	if r, err := WithLedger(g.Plain, "a list"); r != nil || !errors.As(err, &without) || without.Call != "a list" {
+	if r, err := WithLedger(g.plain, "a list"); r != nil || !errors.As(err, &without) || without.Call != "a list" {
 		t.Errorf("with a ledger: %v, %v", r, err)
 	}
 	with := newRig(t, &favfilter.Memory{}, 1).Recorder
@@ -213,43 +213,13 @@ func TestWithoutLedgerSettings(t *testing.T) {
 // TestWithoutLedgerAndStore: without either there is no answer.
 func TestWithoutLedgerAndStore(t *testing.T) {
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
-	g.useStore(t, downStore{})
-	if _, err := g.View(t.Context(), "1", g.Plain.Kinds().All(), nil); dependency(err) != "pages" {
+	g.under.Store = downStore{}
+	if _, err := g.View(t.Context(), "1", g.Kinds().All(), nil); dependency(err) != "pages" {
 		t.Errorf("view: %v", err)
 	}
 	if ready, down := g.Ready(context.Background()); ready || len(down) != 1 {
 		t.Errorf("ready %v, %v", ready, down)
 	}
-}
-
-// TestWithoutLedgerAndPageZero: how the filter was made is not forgotten with page 0, nor with all the others while
-// somebody has it open.
-func TestWithoutLedgerAndPageZero(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		remove := func(number uint32) {
-			t.Helper()
-			loaded, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}})
-			must(t, err)
-			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: number}, Seen: loaded[0].Version})
-			must(t, err)
-		}
-		a := openWithout(t, PlainConfig{Store: store, Pages: 4})
-		for user := range 64 { // enough for some on each page
-			a.record(t, true, add(fmt.Sprint(user), "hide", "p"))
-		}
-		remove(0)
-		b := openWithout(t, PlainConfig{Store: store})
-		if b.identity != a.identity {
-			t.Errorf("without page 0: %+v, it was %+v", b.identity, a.identity)
-		}
-		for number := range uint32(4) {
-			remove(number)
-		}
-		a.keepFilter()
-		b = openWithout(t, PlainConfig{Store: store})
-		b.record(t, true, add("1", "block", "2"))
-		a.want(t, "2", "block", "1", Reverse)
-	})
 }
 
 // TestWithoutLedgerAtOnce: processes that open a new filter at once open one.
@@ -272,8 +242,8 @@ func TestWithoutLedgerAtOnce(t *testing.T) {
 			if r == nil {
 				t.FailNow()
 			}
-			if r.identity != filters[0].identity {
-				t.Errorf("%+v and %+v", r.identity, filters[0].identity)
+			if r.source.Identity() != filters[0].source.Identity() {
+				t.Errorf("%+v and %+v", r.source.Identity(), filters[0].source.Identity())
 			}
 			r.Close()
 		}
@@ -285,7 +255,7 @@ func TestWithoutLedgerOverOne(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 64)
 	user := "1"
-	for i := 2; g.layout.pageOf(userHash(g.identity.Seed, user)) == 0; i++ {
+	for i := 2; g.pageOf(t, user) == 0; i++ {
 		user = fmt.Sprint(i)
 	}
 	g.record(t, true, add(user, "hide", "p"))
@@ -304,7 +274,7 @@ func TestStuckOnOneSide(t *testing.T) {
 	_, err := g.Record(t.Context(), batch)
 	must(t, err)
 	whole := func(a Activity) bool { // what is not there may look as if it were, so that either match will do
-		return g.using.check(t, a.User, "block", a.Target) != None && g.using.check(t, a.Target, "block", a.User) != None
+		return g.check(t, a.User, "block", a.Target) != None && g.check(t, a.Target, "block", a.User) != None
 	}
 	stuck, lost := 0, 0
 	for i := range batch {
@@ -324,7 +294,7 @@ func TestStuckOnOneSide(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d stuck, %d lost before", stuck, len(batch), lost)
-	if most := favfilter.MaxHashes * mostByChance(2*g.keyRate*float64(len(batch))); lost > most {
+	if most := favfilter.MaxHashes * mostByChance(2*g.plain.source.KeyRate()*float64(len(batch))); lost > most {
 		t.Errorf("%d of %d lost, where false positives may take %d along", lost, len(batch), most)
 	}
 	if stuck == 0 {

@@ -2,66 +2,41 @@ package activity
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"slices"
-	"sync/atomic"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// probeWatch is a store that tells of its probes, and of the pages that are read.
-type probeWatch struct {
-	favfilter.Store
+// probing answers as pages do whose page is too large to be read.
+type probing struct {
+	source
 
-	keys   []favfilter.Hash
-	probes []int // how many keys each looked for
-	loads  atomic.Int64
-	after  func() // of each probe; the store takes no notice of the context
+	keys []favfilter.Hash // that were looked for
 }
 
-func (s *probeWatch) Probe(
-	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
-) (uint64, bool, error) {
-	s.keys = append(s.keys, hashes...)
-	s.probes = append(s.probes, len(hashes))
-	sequence, ok, err := s.Store.Probe(context.WithoutCancel(ctx), id, known, hashes, found)
-	if s.after != nil {
-		s.after()
+func (p *probing) Read(ctx context.Context, q pages.Query) (pages.Answer, error) {
+	a, err := p.source.Read(ctx, q)
+	if err != nil || q.Keys == nil {
+		return a, err
 	}
-	return sequence, ok, err
-}
-
-func (s *probeWatch) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	s.loads.Add(1)
-	return s.Store.Load(context.WithoutCancel(ctx), ids)
-}
-
-// probedRig is a rig with a user, "bot", whose page is probed.
-func probedRig(t *testing.T, store favfilter.Store) *rig {
-	t.Helper()
-	g := crowded(t, store, 1)
-	g.recordMany(t, "bot", "hide", 3000, posts("b"))
-	g.recordMany(t, "bot", "block", 100, posts("u"))
-	g.settleMoves()
-	g.want(t, "bot", "hide", "b1", Direct) // the page is met
-	return g
-}
-
-// ledgerKinds are the kinds that a large page is probed for: block, hide and like.
-func (g *rig) ledgerKinds() (kinds []Kind) {
-	for _, k := range g.kinds.All() {
-		if k.InLedger() {
-			kinds = append(kinds, k)
+	number, each := q.Keys.Sought()
+	a.Found = make([]bool, 0, number)
+	p.keys = p.keys[:0]
+	for start, ids := range each {
+		for _, id := range ids {
+			p.keys = append(p.keys, start.With(id))
+			a.Found = append(a.Found, a.Page.Contains(start.With(id)))
 		}
 	}
-	return kinds
+	a.Page = nil
+	return a, nil
 }
 
 // seek yields ids of users and posts, for a View.
-func seek(users, posts []string) iter.Seq2[Target, string] {
+func seek(users, posts []string) func(yield func(Target, string) bool) {
 	return func(yield func(Target, string) bool) {
 		for _, id := range users {
 			if !yield(User, id) {
@@ -76,70 +51,62 @@ func seek(users, posts []string) iter.Seq2[Target, string] {
 	}
 }
 
-// searchFor looks for them by every kind of the View.
-func searchFor(v *View, users, posts []string) *Search {
+// A View of a page that is probed finds what one of the same page finds that is read: id by id and in
+// a Search, for every kind and on both sides. Each key is looked for once, and what was not sought
+// counts as found.
+func TestViewOfProbedPage(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	var users, ids []string
+	for i := range 40 {
+		users, ids = append(users, fmt.Sprint("u", i), fmt.Sprint("u", i)), append(ids, fmt.Sprint("p", i))
+		switch i % 4 {
+		case 0:
+			g.record(t, true, add("1", "block", fmt.Sprint("u", i)))
+			g.record(t, true, add("1", "hide", fmt.Sprint("p", i)))
+		case 1:
+			g.record(t, true, add(fmt.Sprint("u", i), "block", "1"))
+			g.record(t, true, add("1", "seen", fmt.Sprint("p", i)))
+		}
+	}
+	kinds := g.Kinds().All()
+	read, err := g.View(t.Context(), "1", kinds, nil)
+	must(t, err)
+	p := &probing{source: g.source}
+	g.source = p
+	v, err := g.View(t.Context(), "1", kinds, seek(users, ids))
+	must(t, err)
 	s := v.Search()
-	for target, id := range seek(users, posts) {
+	for target, id := range seek(users, ids) {
 		s.Hash(target, id)
 	}
-	s.Run(len(v.kinds))
-	return s
-}
-
-// An id that is there often is probed once by each kind.
-func TestProbeLooksForEachKeyOnce(t *testing.T) {
-	watch := &probeWatch{Store: &favfilter.Memory{}}
-	g := probedRig(t, watch)
-	watch.keys = nil
-	kinds := g.ledgerKinds()
-	users := slices.Repeat(targets("u", 90, 20), 50)
-	posts := slices.Repeat(targets("b", 2990, 20), 50)
-	v, err := g.View(t.Context(), "bot", kinds, seek(users, posts))
-	must(t, err)
-	if v.probed == nil {
-		t.Fatal("the page was not probed")
-	}
-	seen := make(map[favfilter.Hash]bool)
-	for _, key := range watch.keys {
-		if seen[key] {
-			t.Fatal("a key was probed twice")
+	s.Run(len(kinds))
+	for i, k := range kinds {
+		of := ids
+		if k.Target == User {
+			of = users
 		}
-		seen[key] = true
-	}
-	if want := 20*2 + 20*2; len(seen) != want { // both sides of a block; hide and like
-		t.Errorf("%d keys were probed, want %d", len(seen), want)
-	}
-	rd := searchFor(v, users, posts)
-	defer rd.Release()
-	for n := range 1000 {
-		if got, want := rd.Hit(User, n), n%20 < 10; got != want {
-			t.Errorf("user %d of the request: found %v, want %v", n, got, want)
+		for n, id := range of {
+			want := read.Check(i, id)
+			if got := v.Check(i, id); got != want {
+				t.Errorf("%s %s: %v, want %v", k.Name, id, got, want)
+			}
+			if got := s.Match(i, n); got != want || want != None && !s.Hit(k.Target, n) {
+				t.Errorf("%s %s: found %v by a search, want %v", k.Name, id, got, want)
+			}
 		}
-		if got, want := rd.Hit(Post, n), n%20 < 10; got != want {
-			t.Errorf("post %d of the request: found %v, want %v", n, got, want)
+		if k.InLedger() && v.Check(i, "not sought") == None {
+			t.Errorf("%s: an id that was not sought is missed", k.Name)
 		}
 	}
-	for i, k := range kinds { // what was not looked for counts as there
-		if v.Check(i, fmt.Sprint("other", k.Name)) == None {
-			t.Errorf("%s: an id that was not hashed is missed", k.Name)
-		}
+	s.Release()
+	if want := 40*2 + 40*2; len(p.keys) != want { // both sides of a block; hide and like
+		t.Errorf("%d keys were looked for, want %d", len(p.keys), want)
 	}
-}
-
-// A caller who goes while a large page is probed is noticed before the next keys, also by a store
-// that takes no notice.
-func TestProbeEndsWithItsCaller(t *testing.T) {
-	watch := &probeWatch{Store: &favfilter.Memory{}}
-	g := probedRig(t, watch)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	watch.probes, watch.after = nil, cancel
-	watch.loads.Store(0)
-	_, err := g.View(ctx, "bot", g.ledgerKinds(), seek(targets("u", 0, 15_000), targets("b", 0, 5000)))
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+	slices.SortFunc(p.keys, compareHashes)
+	if n := len(slices.Compact(p.keys)); n != len(p.keys) {
+		t.Errorf("%d of %d keys differ", n, len(p.keys))
 	}
-	if len(watch.probes) != 1 || watch.probes[0] > 4096 || watch.loads.Load() > 0 {
-		t.Errorf("probes of %v keys, and %d reads, after the caller had gone", watch.probes, watch.loads.Load())
+	if page := v.Page(); page.Keys != read.Page().Keys || page.Bytes != read.Page().Bytes || v.At() != read.At() {
+		t.Errorf("the page is %+v, want %+v", page, read.Page())
 	}
 }

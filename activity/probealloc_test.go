@@ -5,26 +5,41 @@
 package activity
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 
-	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// What a probed view of 20,000 ids allocates is bounded.
-func TestProbeAllocates(t *testing.T) {
-	g := probedRig(t, redisStore(t, redistest.Start(t)))
-	users, posts := targets("u", 0, 15_000), targets("b", 0, 5000)
+// What a View of a page that is probed allocates for 20,000 ids is bounded.
+func TestProbedViewAllocates(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.record(t, true, add("1", "hide", "p1"))
+	g.source = &probing{source: g.source}
+	users, posts := make([]string, 15_000), make([]string, 5000)
+	for i := range users {
+		users[i] = fmt.Sprint("u", i)
+	}
+	for i := range posts {
+		posts[i] = fmt.Sprint("p", i)
+	}
+	kinds := []Kind{g.kind(t, "block"), g.kind(t, "hide"), g.kind(t, "like")}
 	look := func() uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		v, err := g.View(t.Context(), "bot", g.ledgerKinds(), seek(users, posts))
+		v, err := g.View(t.Context(), "1", kinds, seek(users, posts))
 		must(t, err)
-		searchFor(v, users, posts).Release()
-		runtime.ReadMemStats(&after)
-		if v.probed == nil {
-			t.Fatal("the page was not probed")
+		s := v.Search()
+		for target, id := range seek(users, posts) {
+			s.Hash(target, id)
 		}
+		s.Run(len(kinds))
+		if !s.Hit(Post, 1) || s.Hit(User, 1) {
+			t.Fatal("p1 is missed, or u1 found")
+		}
+		s.Release()
+		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
 	first, second := look(), look()

@@ -2,46 +2,45 @@ package activity
 
 import (
 	"context"
-	"log/slog"
+	"iter"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// storage is a filter in a store: how it is read, what was counted and observed. A [Recorder] and a
-// [Plain] have one each.
-type storage struct {
-	*lifecycle
-
-	store    favfilter.Store
-	identity favfilter.Identity // of the pages
-	keyRate  float64            // false-positive rate of one key
-	now      func() time.Time
-	log      *slog.Logger
-
-	stats     counters
-	survey    survey
-	storeDown atomic.Bool // the last call to the store failed
-	unread    episode     // pages cannot be read
+// source is what [pages.Pages] and [pages.Alone] have in common.
+type source interface {
+	Identity() favfilter.Identity
+	KeyRate() float64
+	Now() time.Time
+	Slot(hash uint64) uint32
+	Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error)
+	Read(ctx context.Context, q pages.Query) (pages.Answer, error)
+	Survey() iter.Seq[pages.SurveyedPage]
+	SurveyTotals() pages.SurveyTotals
+	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)
+	Ready(ctx context.Context) (ready bool, down []error)
+	Stats() pages.Stats
+	Close()
 }
 
 // reader is what a [Recorder] and a [Plain] read activities with.
 type reader struct {
-	*storage
+	source source
 
 	kinds    *Kinds
 	seen     *seen.Windows // of kinds with a window
 	rate     float64       // false-positive rate of a candidate
-	searches sync.Pool     // of *Search
+	tally    tally
+	searches sync.Pool // of *Search
 }
 
-// Pages returns the number of pages that the filter was created with. For the current number, see
-// [Recorder.Layout].
-func (r *storage) Pages() uint32 { return r.identity.Pages }
+// InitialPages returns the number of pages that the filter was created with. For the current number,
+// see [pages.Pages.Layout].
+func (r *reader) InitialPages() uint32 { return r.source.Identity().Pages }
 
 // FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
 // configured.
@@ -51,12 +50,29 @@ func (r *reader) FalsePositiveRate() float64 { return r.rate }
 func (r *reader) Kinds() *Kinds { return r.kinds }
 
 // Now returns the time by which activities are recorded and end.
-func (r *storage) Now() time.Time { return r.now() }
+func (r *reader) Now() time.Time { return r.source.Now() }
 
-// slotOf returns the number of the hash slot of the store that has all pages and windows of a user.
-func (r *storage) slotOf(hash uint64) uint32 {
-	return ledger.Identity{Pages: r.identity.Pages}.Slot(hash)
+// Survey yields every page as last observed. It reads neither the store nor the ledger. See
+// [pages.Pages.Survey].
+func (r *reader) Survey() iter.Seq[pages.SurveyedPage] { return r.source.Survey() }
+
+// SurveyTotals returns sums over all pages as last observed.
+func (r *reader) SurveyTotals() pages.SurveyTotals { return r.source.SurveyTotals() }
+
+// InspectPage reads a page, and compares it with the ledger if there is one. See
+// [pages.Pages.InspectPage].
+func (r *reader) InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error) {
+	return r.source.InspectPage(ctx, number)
 }
+
+// Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each dependency
+// that is down. The error of a ledger that answers, but whose changes are not read in time, wraps
+// [ErrBehind].
+func (r *reader) Ready(ctx context.Context) (ready bool, down []error) { return r.source.Ready(ctx) }
+
+// Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all
+// background work has stopped.
+func (r *reader) Close() { r.source.Close() }
 
 // check returns an [*InvalidError] unless the activity can be recorded at that time.
 func (r *reader) check(a Activity, at time.Time) error {
@@ -66,56 +82,16 @@ func (r *reader) check(a Activity, at time.Time) error {
 	return a.checkTimes(at)
 }
 
-// load is Store.Load within loadTimeout. If the store fails, every element is zero.
-func (r *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return r.loadWithin(ctx, loadTimeout, ids)
-}
+// userHash returns the hash that places a user.
+func (r *reader) userHash(user string) uint64 { return pages.UserHash(r.source.Identity().Seed, user) }
 
-// loadWithin is load with another time limit.
-func (r *storage) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	loaded, err := r.store.Load(limited, ids)
-	if err != nil && ctx.Err() != nil {
-		// A canceled call says nothing about the store.
-		return make([]favfilter.Loaded, len(ids)), err
-	}
-	r.noteStore(ctx, err)
-	if err != nil {
-		return make([]favfilter.Loaded, len(ids)), err
-	}
-	return loaded, nil
-}
-
-// loadWhole reads one page with its collision bitmap.
-func (r *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
-	limited, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	loaded, err := r.store.LoadWhole(limited, []favfilter.PageID{id})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return favfilter.Loaded{}, ctx.Err()
-	case err != nil:
-		return favfilter.Loaded{}, unavailable("pages", err)
-	default:
-		return loaded[0], nil
-	}
-}
-
-// noteStore notes whether the last call to the store failed. It logs when failures begin and end.
-func (r *storage) noteStore(ctx context.Context, err error) {
-	r.storeDown.Store(err != nil)
-	switch {
-	case err != nil && r.unread.failed(r.elapsed()):
-		if r.identity.Incarnation == 0 { // of no ledger
-			r.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
-			return
+// lookups returns the largest number of keys that a feed check tests for one candidate.
+func (ks *Kinds) lookups() int {
+	n := 0
+	for _, k := range ks.all {
+		if k.Effect == Drop {
+			n += k.lookups()
 		}
-		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
-		r.log.InfoContext(ctx, "pages can be read again")
 	}
+	return max(n, 1)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
@@ -74,6 +75,18 @@ func (a Activity) checkTimes(now time.Time) error {
 	}
 }
 
+// MaxIDBytes is the length of the longest id.
+const MaxIDBytes = ledger.MaxIDBytes
+
+// CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8 without control
+// characters. field names the id in the error.
+func CheckID(id, field string) error {
+	if err := ledger.CheckID(id); err != nil {
+		return &InvalidError{Code: CodeInvalidID, Field: field, Message: "the id " + err.Error()}
+	}
+	return nil
+}
+
 // Outcome is the result of recording or undoing one activity.
 type Outcome uint8
 
@@ -114,14 +127,14 @@ func (o Outcome) String() string {
 // While the store is down, Record acknowledges activities that the ledger keeps once the staleness
 // bound has passed since their commit.
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
-	at := r.now()
+	at := r.source.Now()
 	for i, a := range activities {
 		if err := r.check(a, at); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
 	outcomes := make([]Outcome, len(activities))
-	w := &write{ctx: ctx, done: make(chan struct{})}
+	var changes []ledger.Change
 	var inLedger []int
 	var batch seen.Batch
 	for i, a := range activities {
@@ -130,22 +143,35 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 			r.addSeen(&batch, k, a, i)
 			continue
 		}
-		w.changes = append(w.changes, r.change(k, a, at))
+		changes = append(changes, r.change(k, a, at))
 		inLedger = append(inLedger, i)
 	}
 	if len(inLedger) > 0 {
-		if err := r.write(ctx, w); err != nil {
+		written, err := r.pages.Write(ctx, changes)
+		if err != nil {
 			return nil, err
 		}
 		for n, i := range inLedger {
-			outcomes[i] = w.outcomes[n]
+			outcomes[i] = outcomeOf(written, n)
 		}
 	}
 	if err := r.recordSeen(ctx, &batch, at, outcomes); err != nil {
 		return nil, err
 	}
-	r.stats.record(activities, outcomes)
+	r.tally.record(activities, outcomes)
 	return outcomes, nil
+}
+
+// outcomeOf returns the outcome of the n-th change.
+func outcomeOf(w pages.Written, n int) Outcome {
+	switch {
+	case w.Refused[n]:
+		return OverLimit
+	case w.Changed[n]:
+		return Changed
+	default:
+		return Unchanged
+	}
 }
 
 // change returns the activity as a ledger change: one row, or for a two-way kind one on each side.
@@ -156,7 +182,7 @@ func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	}
 	row := func(owner, kind, target string) *ledger.Row {
 		c.Rows = append(c.Rows, ledger.Row{
-			Hash: userHash(r.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
+			Hash: r.userHash(owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
 		})
 		return &c.Rows[len(c.Rows)-1]
 	}
@@ -165,7 +191,7 @@ func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	case k.Reverse != "":
 		row(a.Target, k.Reverse, a.User)
 	case k.Target == User: // the target has no row of its own
-		own.Names, own.TargetHash = true, userHash(r.identity.Seed, a.Target)
+		own.Names, own.TargetHash = true, r.userHash(a.Target)
 	}
 	return c
 }

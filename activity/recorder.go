@@ -6,47 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // Ledger lists the methods of *ledger.Ledger that a [Recorder] calls. It is an interface so that
 // tests can make each call fail. The methods are documented at *ledger.Ledger.
 //
-//nolint:revive,interfacebloat // the methods of one type, documented there
+//nolint:revive // the methods of one type, documented there
 type Ledger interface {
-	Identity() ledger.Identity
-	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
-	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
-	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
-	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
-	Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
-	EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.PageState, error)
-	Sequence(ctx context.Context, page uint32) (uint64, error)
-	Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error) (ledger.Progress, error)
-	Place(ctx context.Context, hash uint64) (ledger.Place, error)
-	Layouts(ctx context.Context) (ledger.Layouts, error)
-	BeginLayout(ctx context.Context, pages uint32) error
-	SwitchLayout(ctx context.Context, pages uint32) error
-	LeaveLayout(ctx context.Context, pages uint32) error
-	Dedicate(ctx context.Context, hash uint64) (ledger.Receipt, error)
-	Release(ctx context.Context, hash uint64) (ledger.Receipt, error)
-	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
+	pages.Ledger
 	List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error)
 	Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error)
 	Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
 	Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
-	Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error)
 	All(ctx context.Context, after *ledger.Row, limit int) ([]ledger.Row, error)
-	Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error)
-	Declare(ctx context.Context, kinds []ledger.Kind) error
-	Kinds(ctx context.Context) ([]ledger.Kind, error)
-	Ping(ctx context.Context) error
-	Shared() bool
-	Agree(ctx context.Context, s ledger.Settings) error
 }
 
 // Config configures a [Recorder].
@@ -122,46 +100,6 @@ type Config struct {
 	Logger *slog.Logger // default: discards
 }
 
-const (
-	// maxGroup is the largest number of changes in one ledger transaction.
-	maxGroup = 10_000
-	// maxSettling is the number of committed groups whose changes may be in flight to the store at
-	// once. Groups that wait for a rebuild do not count.
-	maxSettling = 8
-	// maxRebuilds is the number of pages rebuilt at once. maxLarge is the number of pages read in
-	// parts that are rebuilt at once, beside those.
-	maxRebuilds = 4
-	maxLarge    = 2
-	// loadTimeout is how long a read of pages may take before the ledger is asked instead.
-	loadTimeout = time.Second
-	// applyTimeout is how long the change of one page may take. Each further page in the same call
-	// adds applyMore.
-	applyTimeout = time.Second
-	applyMore    = time.Millisecond
-	// commitTimeout and pageTimeout bound work that no caller waits for: a transaction, and the
-	// rebuilds of a group.
-	commitTimeout = 10 * time.Second
-	pageTimeout   = 10 * time.Second
-	// pollTimeout is how long a poll waits for each answer of the ledger. askTimeout is how long
-	// the ledger may take to return the sequence of one page. A ledger that hangs delays a feed
-	// once, by the sum of both.
-	pollTimeout = 1500 * time.Millisecond
-	askTimeout  = 500 * time.Millisecond
-	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
-	// read of such a page from the store.
-	largeTimeout     = 5 * time.Minute
-	largeLoadTimeout = 10 * time.Second
-
-	defaultBound     = time.Second
-	defaultScrubRate = 500
-	// maxWaiting is the number of writes that may wait. maxFlights is the number of pages that may
-	// wait for a rebuild that a feed needs. One more is refused with ErrOverloaded.
-	maxWaiting = 4096
-	maxFlights = 1024
-	// maxImageBytes bounds the rebuilt pages that are kept in process while the store is down.
-	maxImageBytes = 64 << 20
-)
-
 // Recorder records activities, first in the ledger, then in the pages. It acknowledges a write once
 // every page that the write touches has at least the write's sequence. Every [View] that begins
 // after that has the write.
@@ -169,13 +107,10 @@ const (
 // Writes of concurrent callers share ledger transactions. A Recorder is safe for concurrent use.
 type Recorder struct {
 	reader
-	*grower // and all parts below it, see docs/ARCHITECTURE.md
-	*committer
 
-	replica      favfilter.Store // nil: none
-	uncopied     episode         // replicas cannot be read
-	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
-	persist      func(context.Context) error
+	ledger  Ledger
+	pages   *pages.Pages
+	persist func(context.Context) error
 }
 
 // Open returns a Recorder for the ledger and the store. It reads the sequence of every page from
@@ -184,103 +119,48 @@ type Recorder struct {
 // Open fails with an error that wraps [favfilter.ErrMismatch] if the store holds a filter without a
 // ledger. It fails with one that wraps ledger.ErrSettingsDiffer as [Config.StalenessBound] says.
 func Open(ctx context.Context, c Config) (*Recorder, error) {
-	r, err := newRecorder(ctx, c)
+	r, err := open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open recorder: %w", err)
 	}
-	if err := r.refusePlain(ctx); err != nil {
-		r.Close()
-		return nil, fmt.Errorf("open recorder: %w", err)
-	}
-	if c.Passive {
-		return r, nil
-	}
-	settings := ledger.Settings{StalenessBound: r.follow.bound, HoldsPages: r.cache != nil}
-	if err := r.ledger.Agree(ctx, settings); err != nil {
-		r.Close()
-		return nil, fmt.Errorf("open recorder: %w", err)
-	}
-	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
-	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
-	r.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
-	r.ended.Go(r.scrubLoop)
-	r.ended.Go(r.endLoop)
-	r.ended.Go(r.tidyLoop)
-	r.growOnOpen()
 	return r, nil
 }
 
-// newRecorder returns a Recorder without background polls and scrubs. It polls the ledger when a
-// View needs it.
-func newRecorder(ctx context.Context, c Config) (*Recorder, error) {
-	if err := c.complete(); err != nil {
+func open(ctx context.Context, c Config) (*Recorder, error) {
+	c.setDefaults()
+	if err := checkRate(c.FalsePositiveRate); err != nil {
 		return nil, err
 	}
-	id := c.Ledger.Identity()
-	s := &storage{
-		lifecycle: newLifecycle(ctx),
-		store:     c.Store,
-		identity:  favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
-		keyRate:   c.FalsePositiveRate / float64(c.Kinds.lookups()),
-		now:       c.Now,
-		log:       c.Logger,
-		survey:    newSurvey(),
+	if c.Ledger == nil {
+		return nil, errors.New("there is no ledger: OpenPlain does without")
 	}
-	a := c.newApplier(s, id)
+	keyRate := c.FalsePositiveRate / float64(c.Kinds.lookups())
+	p, err := pages.Open(ctx, pages.Config{
+		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: keyRate,
+		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, PageCache: c.PageCache, ScrubRate: c.ScrubRate,
+		Passive: c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
 	r := &Recorder{
-		reader:    reader{storage: s, kinds: c.Kinds, rate: c.FalsePositiveRate},
-		grower:    &grower{scrubber: &scrubber{applier: a}, growth: growth{turn: make(chan struct{}, 1)}},
-		committer: newCommitter(a),
-		replica:   c.Replica,
-		persist:   c.Persist,
+		reader:  reader{source: p, kinds: c.Kinds, rate: c.FalsePositiveRate},
+		ledger:  c.Ledger,
+		pages:   p,
+		persist: c.Persist,
 	}
-	if r.now == nil {
-		r.now = r.ledgerTime
-	}
-	if err := r.learnAll(ctx); err != nil {
+	windows := seen.Config{Store: c.Store, Log: c.Logger}
+	windows.Cache, windows.Overlook = p.Cache()
+	if err := r.openWindows(windows); err != nil {
+		r.Close()
 		return nil, err
 	}
-	r.ended.Go(r.commitLoop)
 	return r, nil
 }
 
-// newApplier returns the parts from the poller to the applier. Each calls only those below it.
-func (c *Config) newApplier(s *storage, id ledger.Identity) *applier {
-	a := &applier{leavers: newLeavers(), tidying: newTidying()}
-	a.rebuilder = &rebuilder{
-		poller: &poller{
-			storage:   s,
-			ledger:    c.Ledger,
-			sequences: newSequences(id.Pages),
-			layout:    newLayout(id.Pages),
-			follow:    follower{bound: max(0, c.StalenessBound)},
-		},
-		kinds:         c.Kinds,
-		maxSharedKeys: c.MaxSharedKeys,
-		largePage:     largePage,
-		images:        newImages(),
-		cache:         newCache(c.PageCache, c.delays()),
-		rebuilds:      newRebuilds(c.OnRebuild),
-		heavy:         a.leave,
-	}
-	a.recovered = a.rebuilds.forgive
-	return a
-}
-
-// learnAll declares the kinds to the ledger, and reads the ledger's state of all pages.
-func (r *Recorder) learnAll(ctx context.Context) error {
-	if err := r.openWindows(r.cache); err != nil {
-		return err
-	}
-	if err := r.declare(ctx); err != nil {
-		return err
-	}
-	if err := r.pollOnce(ctx, r.newPoll()); err != nil {
-		return fmt.Errorf("read page sequences: %w", err)
-	}
-	r.follow.changed = nil // these are all pages, which a scrub checks
-	return nil
-}
+// Pages returns the pages, for those who operate them: to scrub them, to change their number, to
+// rebuild one.
+func (r *Recorder) Pages() *pages.Pages { return r.pages }
 
 // setDefaults fills in the defaults that filters with and without a ledger share.
 func (c *Config) setDefaults() {
@@ -303,45 +183,12 @@ func checkRate(rate float64) error {
 	return nil
 }
 
-// complete fills in the defaults and checks the ranges.
-func (c *Config) complete() error {
-	c.setDefaults()
-	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
-	c.MaxSharedKeys = cmp.Or(c.MaxSharedKeys, defaultSharedKeys)
-	if err := checkRate(c.FalsePositiveRate); err != nil {
-		return err
+// ofRows returns the kinds that the ledger keeps, in the form that it takes.
+func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
+	for _, k := range ks.all {
+		if k.InLedger() {
+			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Users: k.Target == User})
+		}
 	}
-	switch {
-	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
-		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
-	case c.Ledger == nil:
-		return errors.New("there is no ledger: OpenPlain does without")
-	case c.MaxSharedKeys < MinSharedKeys:
-		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.MaxSharedKeys, MinSharedKeys)
-	case c.PageCache < 0 || c.PageCache > 1<<40:
-		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
-	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
-		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
-	}
-	return nil
-}
-
-// refusePlain fails if the store holds a filter without a ledger. Its pages would count as foreign
-// and be rebuilt from a ledger that does not have their keys. If the store cannot be read, the
-// check is skipped.
-func (r *Recorder) refusePlain(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	loaded, err := r.store.Load(limited, []favfilter.PageID{{}})
-	if err != nil || loaded[0].Page == nil || loaded[0].Page.Header().Incarnation != 0 {
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: without a ledger, opened with one", favfilter.ErrMismatch)
-}
-
-// Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all
-// background work has stopped.
-func (r *Recorder) Close() {
-	r.lifecycle.Close()
-	r.rebuilds.close()
+	return kinds
 }

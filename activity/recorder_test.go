@@ -1,10 +1,11 @@
 package activity
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -23,10 +25,14 @@ type rig struct {
 	*Recorder
 	ledger *ledger.Ledger
 	store  favfilter.Store
+	under  *exchangeable
 	now    atomic.Int64 // unix nanoseconds
-	file   string
-	bound  time.Duration // default: every View asks the ledger
+	rate   float64      // false-positive rate of a candidate; 0: the default
+	log    bytes.Buffer
 }
+
+// exchangeable is a store that can be exchanged for another.
+type exchangeable struct{ favfilter.Store }
 
 func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 	t.Helper()
@@ -50,15 +56,7 @@ func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 // does nothing of its own accord.
 func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "ledger.db")
-	g := newRigOn(t, store, "sqlite:"+file, pages)
-	g.file = file
-	return g
-}
-
-func newRigOn(t testing.TB, store favfilter.Store, url string, pages uint32) *rig {
-	t.Helper()
-	g := &rig{ledger: openLedgerAt(t, url, pages), store: store}
+	g := &rig{ledger: openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), pages), store: store}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	g.open(t, g.ledger, store)
 	return g
@@ -70,34 +68,21 @@ func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
 	if g.Recorder != nil {
 		g.Close()
 	}
-	if err := g.tryOpen(t, l, s); err != nil {
+	g.under = &exchangeable{s}
+	r, err := Open(t.Context(), Config{
+		Ledger: l, Store: g.under, StalenessBound: -1, Passive: true, FalsePositiveRate: g.rate,
+		Now:    func() time.Time { return time.Unix(0, g.now.Add(1000)) },
+		Logger: slog.New(slog.NewTextHandler(&g.log, nil)),
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
-	t.Helper()
-	r, err := newRecorder(t.Context(), Config{
-		Ledger:         l,
-		Store:          s,
-		StalenessBound: cmp.Or(g.bound, -1),
-		Now:            func() time.Time { return time.Unix(0, g.now.Add(1000)) },
-	})
-	if err == nil {
-		g.Recorder = r
-		t.Cleanup(r.Close)
-	}
-	return err
+	g.Recorder = r
+	t.Cleanup(r.Close)
 }
 
 // useStore puts another store under the open Recorder.
-func (g *rig) useStore(t testing.TB, s favfilter.Store) {
-	t.Helper()
-	g.Recorder.store = s
-	if err := g.openWindows(g.cache); err != nil {
-		t.Fatal(err)
-	}
-}
+func (g *rig) useStore(s favfilter.Store) { g.under.Store = s }
 
 // onStores runs the test on the embedded store and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
@@ -196,7 +181,7 @@ func TestInvalidChangesNothing(t *testing.T) {
 		}
 	}
 	g.want(t, "1", "hide", "p", None)
-	if seq, err := g.ledger.Sequence(t.Context(), g.layout.pageOf(userHash(g.identity.Seed, "1"))); seq != 0 || err != nil {
+	if seq, err := g.ledger.Sequence(t.Context(), g.pageOf(t, "1")); seq != 0 || err != nil {
 		t.Errorf("sequence %d, %v", seq, err)
 	}
 }
@@ -277,15 +262,6 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// image makes the page of the given rows.
-func (r *Recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
-	hashes, err := r.hashes(ctx, rows)
-	if err != nil {
-		return nil, err
-	}
-	return r.imageOf(number, [][]favfilter.Hash{hashes}, s)
-}
-
 func (g *rig) record(t testing.TB, want bool, a Activity) {
 	t.Helper()
 	using{g.Recorder}.record(t, want, a)
@@ -306,7 +282,7 @@ func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n
 	return using{g.Recorder}.lookAll(t, user, kind, ids, n)
 }
 
-func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
+func (g *rig) inspectOne(t *testing.T, page uint32) *pages.PageInside {
 	t.Helper()
 	return using{g.Recorder}.inspectOne(t, page)
 }
@@ -316,6 +292,40 @@ func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
 	return using{g.Recorder}.inspectedKey(t, kind, user, target)
 }
 
-func (g *rig) states() map[uint32]PageState {
+func (g *rig) states() map[uint32]pages.PageState {
 	return using{g.Recorder}.states()
+}
+
+// pageOf is the page of a user, by the ledger.
+func (g *rig) pageOf(t testing.TB, user string) uint32 {
+	t.Helper()
+	place, err := g.ledger.Place(t.Context(), g.userHash(user))
+	must(t, err)
+	return place.Page
+}
+
+// kind is one of the Recorder's kinds.
+func (g *rig) kind(t testing.TB, name string) Kind {
+	t.Helper()
+	k, ok := g.Kinds().Named(name)
+	if !ok {
+		t.Fatalf("there is no kind %s", name)
+	}
+	return k
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Recorder needs a ledger.
+func TestRecorderNeedsALedger(t *testing.T) {
+	r, err := Open(t.Context(), Config{Store: &favfilter.Memory{}})
+	if err == nil {
+		r.Close()
+		t.Fatal("it was opened")
+	}
 }

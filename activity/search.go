@@ -73,7 +73,7 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	case l.page != nil:
 		s.keys = appendKeys(s.keys[:0], start, hashes)
 		l.page.ContainsAll(s.keys, hits)
-	case l.kind.InLedger() && s.view.probed != nil:
+	case l.kind.InLedger() && s.view.read.Found != nil:
 		for n, id := range hashes {
 			hits[n] = hits[n] || s.view.contains(l, side, id)
 		}

@@ -7,17 +7,8 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
-
-// PageAt names a page of the kinds that the ledger keeps, and one of its sequences.
-type PageAt struct {
-	Page     uint32
-	Sequence uint64
-}
-
-// At returns the page that the View read, and that page's sequence. It returns the zero value if
-// the View has no kind that the ledger keeps.
-func (v *View) At() PageAt { return PageAt{v.number, v.header().Sequence} }
 
 // Truth is what the ledger has about an answer that was given from a page.
 type Truth struct {
@@ -38,7 +29,7 @@ type Truth struct {
 // Truth asks the ledger about claims on user, whose page a View has read as at says. It takes two
 // queries. Unlike [Recorder.Confirm], Truth counts nothing. Errors are an [*UnavailableError], or
 // that of ctx.
-func (r *Recorder) Truth(ctx context.Context, user string, at PageAt, claims []Claim) (Truth, error) {
+func (r *Recorder) Truth(ctx context.Context, user string, at pages.PageAt, claims []Claim) (Truth, error) {
 	evidence, err := r.evidence(ctx, user, claims, time.Time{})
 	if err != nil {
 		return Truth{}, fmt.Errorf("read the truth of %d activities: %w", len(claims), err)
@@ -49,7 +40,7 @@ func (r *Recorder) Truth(ctx context.Context, user string, at PageAt, claims []C
 		return Truth{Evidence: evidence}, nil
 	}
 	if err != nil {
-		return Truth{}, fmt.Errorf("read the truth of page %d: %w", at.Page, unavailable("ledger", err))
+		return Truth{}, fmt.Errorf("read the truth of page %d: %w", at.Page, pages.Unavailable("ledger", err))
 	}
 	return Truth{evidence, sequence, sequence == at.Sequence}, nil
 }

@@ -185,7 +185,7 @@ func (u *upgrade) checkRebuilds(t *testing.T, pages uint32) {
 	seen := make(map[uint32]bool)
 	owners := 0
 	for _, a := range u.recorded {
-		place, err := u.ledger.Place(t.Context(), userHash(u.ledger.Identity().Seed, a.User))
+		place, err := u.ledger.Place(t.Context(), u.userHash(a.User))
 		must(t, err)
 		if seen[place.Page] {
 			continue
@@ -344,11 +344,11 @@ func (u *upgrade) reopen(t *testing.T) {
 // first number are closed before, and expire.
 func TestUpgradeGrows(t *testing.T) {
 	u := openUpgrade(t, redistest.Start(t).Client(), "half", 3)
-	must(t, u.Grow(t.Context(), 256, nil))
+	must(t, u.Recorder.Pages().Grow(t.Context(), 256, nil))
 	u.checkRecorded(t)
 	u.checkWindows(t)
 	for page := range uint32(oldPages) {
-		if left, err := u.client.TTL(t.Context(), pageKey(page)).Result(); err != nil || left <= 0 || left > closedExpiry {
+		if left, err := u.client.TTL(t.Context(), pageKey(page)).Result(); err != nil || left <= 0 || left > 24*time.Hour {
 			t.Errorf("page %d of the first layout expires in %v, %v", page, left, err)
 		}
 	}
@@ -359,7 +359,7 @@ func TestUpgradeScrub(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, name := range []string{"never", "grown"} {
 		u := openUpgrade(t, client, name, 3)
-		progress, err := u.ScrubNow(t.Context(), 0, nil)
+		progress, err := u.Recorder.Pages().ScrubNow(t.Context(), 0, nil)
 		reason, other := "foreign", "missing"
 		if name == "grown" {
 			reason, other = other, reason

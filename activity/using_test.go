@@ -3,7 +3,7 @@ package activity
 import (
 	"testing"
 
-	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // using is what tests do with activities, with a ledger or without.
@@ -11,23 +11,20 @@ type using struct{ Activities }
 
 // plainRig is activities without a ledger.
 type plainRig struct {
-	*Plain
 	using
+
+	plain *Plain
+	under *exchangeable
 }
 
 func openWithout(t testing.TB, c PlainConfig) *plainRig {
 	t.Helper()
+	under := &exchangeable{c.Store}
+	c.Store = under
 	p, err := OpenPlain(t.Context(), c)
 	must(t, err)
 	t.Cleanup(p.Close)
-	return &plainRig{p, using{p}}
-}
-
-// useStore puts another store under the open filter.
-func (g *plainRig) useStore(t testing.TB, s favfilter.Store) {
-	t.Helper()
-	g.Plain.store = s
-	must(t, g.openWindows(nil))
+	return &plainRig{using{p}, p, under}
 }
 
 func (g using) record(t testing.TB, want bool, a Activity) {
@@ -81,7 +78,7 @@ func (g using) lookAll(t testing.TB, user, kind string, ids func(i int) string, 
 	return found
 }
 
-func (g using) inspectOne(t *testing.T, page uint32) *PageInside {
+func (g using) inspectOne(t *testing.T, page uint32) *pages.PageInside {
 	t.Helper()
 	p, err := g.InspectPage(t.Context(), page)
 	must(t, err)
@@ -96,8 +93,8 @@ func (g using) inspectedKey(t *testing.T, kind, user, target string) *KeyInside 
 }
 
 // states are those of all pages, as the survey has them.
-func (g using) states() map[uint32]PageState {
-	states := make(map[uint32]PageState)
+func (g using) states() map[uint32]pages.PageState {
+	states := make(map[uint32]pages.PageState)
 	for p := range g.Survey() {
 		states[p.Number] = p.State
 	}

@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// openWindows opens the windows of all kinds that have one. They share the cache held, if it is not
-// nil.
-func (r *reader) openWindows(held *cache) (err error) {
-	c := seen.Config{Store: r.store, Identity: r.identity, FalsePositiveRate: r.keyRate, Log: r.log}
-	if held != nil {
-		c.Cache, c.Overlook = held.held, held.keeps
-	}
+// openWindows opens the windows of all kinds that have one.
+func (r *reader) openWindows(c seen.Config) (err error) {
+	c.Identity, c.FalsePositiveRate = r.source.Identity(), r.source.KeyRate()
 	for _, k := range r.kinds.All() {
 		if !k.InLedger() {
 			c.Kinds = append(c.Kinds, seen.Kind{Name: k.Name, Length: k.Window, Parts: k.Parts})
@@ -28,9 +25,9 @@ func (r *reader) openWindows(held *cache) (err error) {
 
 // addSeen adds the i-th activity of a call, of a kind with a window, to b.
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
-	seed := r.identity.Seed
-	key := startHash(seed, k.Name, a.User, k.Target).With(favfilter.HashKey(seed, a.Target))
-	b.Add(k.Name, userHash(seed, a.User), key, i)
+	seed := r.source.Identity().Seed
+	key := k.keyStart(seed, k.Name, a.User).With(favfilter.HashKey(seed, a.Target))
+	b.Add(k.Name, pages.UserHash(seed, a.User), key, i)
 }
 
 // recordSeen writes b with the time now, and sets the outcomes of new activities to Changed.
@@ -39,15 +36,15 @@ func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, o
 	for _, i := range fresh {
 		outcomes[i] = Changed
 	}
-	return unavailable("pages", err)
+	return pages.Unavailable("pages", err)
 }
 
 // partsSeen reads the parts of a user's window from the store.
 func (r *reader) partsSeen(ctx context.Context, k Kind, user uint64) ([]seen.Part, error) {
-	w := r.seen.Window(k.Name, user, r.now())
-	loaded, err := r.load(ctx, w.Pages())
+	w := r.seen.Window(k.Name, user, r.source.Now())
+	loaded, err := r.source.Load(ctx, w.Pages())
 	if err != nil {
-		return nil, unavailable("pages", err)
+		return nil, err
 	}
 	w.Fill(ctx, loaded)
 	return w.Parts(), nil
@@ -77,11 +74,11 @@ func (v *View) Parts(i int, id string) (parts []seen.Part) {
 func (v *View) Record(ctx context.Context, i int, targets []string) error {
 	l := &v.kinds[i]
 	if l.window == nil {
-		return fmt.Errorf("record %s: %w", l.kind.Name, unavailable("pages", errors.New("the window could not be read")))
+		return fmt.Errorf("record %s: %w", l.kind.Name, pages.Unavailable("pages", errors.New("the window could not be read")))
 	}
 	keys := make([]favfilter.Hash, len(targets))
 	for n, target := range targets {
 		keys[n] = l.direct.With(favfilter.HashKey(v.seed, target))
 	}
-	return unavailable("pages", l.window.Add(ctx, keys))
+	return pages.Unavailable("pages", l.window.Add(ctx, keys))
 }

@@ -42,7 +42,7 @@ func TestWindowsAreOneUsers(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	g.want(t, "2", "seen", "p", None)
 	g.want(t, "1", "seen", "p", Direct)
-	ids := g.seen.Window("seen", userHash(g.identity.Seed, "1"), g.Recorder.now()).Pages()
+	ids := g.seen.Window("seen", g.userHash("1"), g.Now()).Pages()
 	loaded, err := g.store.Load(t.Context(), ids)
 	must(t, err)
 	if keys := loaded[0].Page.Header().Count; keys != 1 {
@@ -155,7 +155,7 @@ func TestStoreDown(t *testing.T) {
 	g.record(t, true, add("1", "block", "2"))
 	g.record(t, true, add("1", "seen", "p"))
 	down := downStore{}
-	g.useStore(t, down)
+	g.useStore(down)
 	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
 	must(t, err)
 	if v.Check(0, "2") != Direct || v.Check(3, "p") != None {
@@ -175,7 +175,7 @@ func TestStoreDown(t *testing.T) {
 	if ready, down := g.Ready(t.Context()); !ready || len(down) != 1 || dependency(down[0]) != "pages" {
 		t.Errorf("ready: %v", down)
 	}
-	g.useStore(t, g.store)
+	g.useStore(g.store)
 	g.want(t, "1", "hide", "q", Direct) // the page is behind
 	g.want(t, "1", "hide", "r", None)
 	g.record(t, false, add("1", "hide", "q"))
@@ -202,8 +202,17 @@ func TestLedgerDown(t *testing.T) {
 	if ready, down := g.Ready(t.Context()); !ready || len(down) != 1 || dependency(down[0]) != "ledger" {
 		t.Errorf("ready: %v", down)
 	}
-	g.Recorder.store = downStore{}
+	g.useStore(downStore{})
 	if ready, down := g.Ready(t.Context()); ready || len(down) != 2 {
 		t.Errorf("ready %v with neither: %v", ready, down)
 	}
+}
+
+func count(outcomes []Outcome, of Outcome) (n int) {
+	for _, o := range outcomes {
+		if o == of {
+			n++
+		}
+	}
+	return n
 }

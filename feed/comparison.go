@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 const (
@@ -49,7 +50,7 @@ type missed struct {
 	kind   activity.Kind
 	target string
 	since  time.Time
-	at     activity.PageAt // the page that was read
+	at     pages.PageAt // the page that was read
 	ledger uint64          // the ledger's sequence of that page
 }
 
@@ -99,7 +100,7 @@ func (c *comparison) run(ctx context.Context) error {
 			return err
 		}
 	}
-	err = c.lookAgain(ctx, c.recorder.StalenessBound()+clockSlack, true)
+	err = c.lookAgain(ctx, c.recorder.Pages().StalenessBound()+clockSlack, true)
 	c.undecided += uint64(len(c.open))
 	return err
 }
@@ -192,7 +193,7 @@ func (c *comparison) past(o *opened) {
 		c.undecided++ // undone since, or a false positive that has gone
 	case o.found.item.Since.After(from.Add(clockSlack)):
 		// Recorded when the feed had begun.
-	case o.found.item.Since.Before(from.Add(-writeTime - c.recorder.StalenessBound())):
+	case o.found.item.Since.Before(from.Add(-writeTime - c.recorder.Pages().StalenessBound())):
 		c.undecided++ // recorded just now with a time long past, or repaired
 	default:
 		c.late++
@@ -211,7 +212,7 @@ func (c *comparison) count(v verdict, q *question, found finding, at sighting, l
 }
 
 // ask asks the ledger about every id of the questions, each once.
-func (c *comparison) ask(ctx context.Context, at activity.PageAt, about []question) (activity.Truth, map[claim]activity.Evidence, error) {
+func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question) (activity.Truth, map[claim]activity.Evidence, error) {
 	rows := make(map[claim]activity.Evidence)
 	var claims []activity.Claim
 	var of []claim

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // kinds are those of a sample: a two-way one of users, and one of posts.
@@ -54,7 +55,7 @@ func TestStale(t *testing.T) {
 	item, other := activity.Item{Target: "2", Since: time.Unix(100, 0)}, activity.Item{Target: "2", Since: time.Unix(101, 0)}
 	same := item // by value: each look reads the ledger anew
 	first := opened{found: finding{any: true, item: &item}, ledger: 7}
-	at := func(sequence uint64) sighting { return sighting{at: activity.PageAt{Sequence: sequence}} }
+	at := func(sequence uint64) sighting { return sighting{at: pages.PageAt{Sequence: sequence}} }
 	for _, c := range []struct {
 		what     string
 		first    opened

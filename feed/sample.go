@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // sample is a feed as it was answered. It shares no memory with request and answer.
@@ -26,7 +27,7 @@ type sample struct {
 // sighting is when and in which page answers were found.
 type sighting struct {
 	start, end time.Time // by the ledger's clock
-	at         activity.PageAt
+	at         pages.PageAt
 }
 
 // question is one statement of an answer: whether the viewer has a kind with a user or a post.

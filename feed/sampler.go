@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 const (
@@ -190,7 +191,7 @@ type Sampled struct {
 	req        Request
 	start, end time.Time // by the ledger's clock
 	checks     checks
-	at         activity.PageAt
+	at         pages.PageAt
 	answer     Answer
 	places     []int          // positions of Answer.Dropped in Request.Posts
 	confirmed  map[claim]bool // for an exact feed: what the ledger was asked about
@@ -301,7 +302,7 @@ func (s *Sampler) repair(ctx context.Context, c *comparison) {
 			continue
 		}
 		done[m.at.Page] = true
-		if err := s.recorder.Repair(ctx, activity.PageAt{Page: m.at.Page, Sequence: m.ledger}); err != nil {
+		if err := s.recorder.Pages().Repair(ctx, pages.PageAt{Page: m.at.Page, Sequence: m.ledger}); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "a page that something was missed on could not be made anew",
 				slog.Any("page", m.at.Page), slog.Any("error", err))
 			continue

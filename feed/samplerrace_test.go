@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 )
@@ -69,7 +70,7 @@ func TestLongSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm
 
 func samplerRaisesNoFalseAlarm(t *testing.T, enough uint64) {
 	t.Helper()
-	for _, maxSharedKeys := range []int{0, activity.MinSharedKeys} {
+	for _, maxSharedKeys := range []int{0, pages.MinSharedKeys} {
 		t.Run(fmt.Sprint("dedicated pages from ", maxSharedKeys), func(t *testing.T) {
 			store := &favfilter.Memory{}
 			s := newSampled(t, activity.Config{Store: store, MaxSharedKeys: maxSharedKeys, ScrubRate: 1000}, nil)

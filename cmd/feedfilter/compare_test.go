@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -111,7 +111,7 @@ func TestReadersArePassive(t *testing.T) {
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
 	flags := dataFlags{
 		DataDir: dir, Redis: server.URL(), Filter: "feed", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500,
-		OwnPage: activity.MinSharedKeys, LogLevel: "error",
+		OwnPage: pages.MinSharedKeys, LogLevel: "error",
 	}
 	for name, open := range map[string]func() (*data, func() error, error){
 		"export": func() (*data, func() error, error) {

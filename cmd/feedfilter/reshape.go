@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/client"
 )
 
@@ -99,7 +100,7 @@ func (c *reshapeCmd) outcome(bar *pagesBar) string {
 }
 
 // reshape does it in this process.
-func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *pagesBar) (err error) {
+func (c *reshapeCmd) reshape(ctx context.Context, number uint32, bar *pagesBar) (err error) {
 	if err := c.Data.checkThere(); err != nil {
 		return err
 	}
@@ -116,15 +117,15 @@ func (c *reshapeCmd) reshape(ctx context.Context, pages uint32, bar *pagesBar) (
 	if err := d.pingRedis(ctx); err != nil {
 		return err
 	}
-	var options []activity.GrowOption
+	var options []pages.GrowOption
 	if c.Force {
-		options = append(options, activity.ForceGrow)
+		options = append(options, pages.ForceGrow)
 	}
 	r, err := activity.WithLedger(d.activities, "a reshape")
 	if err != nil {
 		return err
 	}
-	return r.Grow(ctx, pages, bar.show, options...)
+	return r.Pages().Grow(ctx, number, bar.show, options...)
 }
 
 // pagesBar shows on a terminal how many pages are done. Without a terminal, it shows nothing.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
@@ -47,7 +48,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 			if err != nil {
 				return err
 			}
-			p, err := r.ScrubNow(ctx, rate, func(p activity.ScrubProgress) { bar.show(p.Done, p.All) })
+			p, err := r.Pages().ScrubNow(ctx, rate, func(p pages.ScrubProgress) { bar.show(p.Done, p.All) })
 			done = inspect.ScrubOf(p)
 			return err
 		})

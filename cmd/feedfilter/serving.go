@@ -181,7 +181,7 @@ func (r *running) live() []liveSetting {
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.listener.setLimit(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {
 			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // without a ledger, nothing is scrubbed
-				return recorder.SetScrubRate(to.Data.ScrubRate)
+				return recorder.Pages().SetScrubRate(to.Data.ScrubRate)
 			}
 			return nil
 		}},

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Codes of errors, beside those of [activity.InvalidError].
@@ -143,7 +144,7 @@ func describe(err error) problem {
 		}
 	}
 	switch {
-	case errors.Is(err, activity.ErrNoPage):
+	case errors.Is(err, pages.ErrNoPage):
 		return problem{Code: codeNotFound, Message: "there is no such page"}
 	case errors.Is(err, errStuck):
 		return problem{Code: codeStuck, Message: errStuck.Error()}

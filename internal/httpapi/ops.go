@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/inspect"
@@ -100,7 +101,7 @@ func (s *service) opsRebuild(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	rebuilt, err := r.RebuildPage(ctx, page)
+	rebuilt, err := r.Pages().RebuildPage(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -149,11 +150,11 @@ func (s *service) opsKey(c echo.Context) error {
 }
 
 // scrubStatus is how far the scrub is that was asked for last.
-func (s *service) scrubStatus() activity.ScrubProgress {
+func (s *service) scrubStatus() pages.ScrubProgress {
 	if r, ok := s.activities.(*activity.Recorder); ok {
-		return r.ScrubStatus()
+		return r.Pages().ScrubStatus()
 	}
-	return activity.ScrubProgress{}
+	return pages.ScrubProgress{}
 }
 
 type scrubRequest struct {
@@ -182,8 +183,8 @@ func (s *service) opsStartScrub(c echo.Context) error {
 		}
 		defer done()
 		if req.Rate != nil {
-			if rate = *req.Rate; rate < 1 || rate > activity.MaxScrubRate {
-				return refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, activity.MaxScrubRate))
+			if rate = *req.Rate; rate < 1 || rate > pages.MaxScrubRate {
+				return refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate))
 			}
 		}
 	}
@@ -191,7 +192,7 @@ func (s *service) opsStartScrub(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	started, err := r.StartScrub(rate)
+	started, err := r.Pages().StartScrub(rate)
 	if err != nil {
 		return err
 	}
@@ -285,25 +286,25 @@ func (s *service) opsHealth(c echo.Context) error {
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
 		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
-		Bytes: totals.Bytes, KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: activity.DuePage,
+		Bytes: totals.Bytes, KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
 	}
 	a.Scrub = opsScrubStatus{
 		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
 		Asked: inspect.ScrubOf(s.scrubStatus()),
 	}
 	if r, ok := s.activities.(*activity.Recorder); ok {
-		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
+		a.Staleness, a.Reshape = r.Pages().StalenessBound().Milliseconds(), reshapeOf(ctx, r)
 	}
 	return respond(c, http.StatusOK, a)
 }
 
 // reshapeOf returns how far a change of the number of pages is; nil where the ledger does not tell.
 func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
-	layout, err := r.Layout(ctx)
+	layout, err := r.Pages().Layout(ctx)
 	if err != nil {
 		return nil
 	}
-	o := &opsReshape{Pages: layout.Pages, Homes: r.Pages(), Reshaped: reshapedHomes(layout, r.Pages()), Running: layout.Growing}
+	o := &opsReshape{Pages: layout.Pages, Homes: r.InitialPages(), Reshaped: reshapedHomes(layout, r.InitialPages()), Running: layout.Growing}
 	if layout.Err != nil {
 		o.Trouble = describe(layout.Err).Message
 	}

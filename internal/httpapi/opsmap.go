@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
@@ -129,31 +130,31 @@ func cellSize(shared, own, cells int) int {
 	return size
 }
 
-func (c *mapCell) add(p activity.SurveyedPage) {
+func (c *mapCell) add(p pages.SurveyedPage) {
 	c.Pages++
 	c.To, c.Last = c.From+c.Pages, p.Number
-	if p.State != activity.PageUnknown {
+	if p.State != pages.PageUnknown {
 		c.LookedAt++
 		c.OldestAge = max(c.OldestAge, int64(p.Age/time.Second))
 	}
 	switch p.State {
-	case activity.PageSound:
-	case activity.PageUnknown:
+	case pages.PageSound:
+	case pages.PageUnknown:
 		c.Unknown++
-	case activity.PageUnused:
+	case pages.PageUnused:
 		c.Unused++
-	case activity.PageMissing:
+	case pages.PageMissing:
 		c.Missing++
-	case activity.PageDamaged:
+	case pages.PageDamaged:
 		c.Damaged++
-	case activity.PageBehind:
+	case pages.PageBehind:
 		c.Behind++
 		c.BehindMax = max(c.BehindMax, p.Behind)
-	case activity.PageForeign:
+	case pages.PageForeign:
 		c.Foreign++
-	case activity.PageAhead:
+	case pages.PageAhead:
 		c.Ahead++
-	case activity.PageOverfull:
+	case pages.PageOverfull:
 		c.Overfull++
 	}
 	if p.Bytes == 0 {

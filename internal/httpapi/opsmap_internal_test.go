@@ -4,23 +4,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // A cell has how many of its pages are how, the worst of them, and means of those that have something in them.
 func TestMapCell(t *testing.T) {
 	c := mapCell{From: 7, First: 70}
-	for i, p := range []activity.SurveyedPage{
-		{State: activity.PageUnknown, Age: time.Hour},
-		{State: activity.PageUnused, Age: 2 * time.Second},
-		{State: activity.PageMissing},
-		{State: activity.PageDamaged},
-		{State: activity.PageForeign},
-		{State: activity.PageSound, Age: 9999 * time.Millisecond, Keys: 10, Bytes: 1000, Fill: 0.33333, Collided: 0.2, Rate: 2e-4},
-		{State: activity.PageBehind, Behind: 3, Keys: 20, Bytes: 2000, Fill: 0.1, Collided: 0.1, Rate: 1e-4},
-		{State: activity.PageBehind, Behind: 2},
-		{State: activity.PageAhead, Age: 3 * time.Second, Keys: 1, Bytes: 500, Fill: 0.2, Collided: 0.00004},
-		{State: activity.PageOverfull, Keys: 70_000, Bytes: 1, Fill: 0.6, Collided: 0.5},
+	for i, p := range []pages.SurveyedPage{
+		{State: pages.PageUnknown, Age: time.Hour},
+		{State: pages.PageUnused, Age: 2 * time.Second},
+		{State: pages.PageMissing},
+		{State: pages.PageDamaged},
+		{State: pages.PageForeign},
+		{State: pages.PageSound, Age: 9999 * time.Millisecond, Keys: 10, Bytes: 1000, Fill: 0.33333, Collided: 0.2, Rate: 2e-4},
+		{State: pages.PageBehind, Behind: 3, Keys: 20, Bytes: 2000, Fill: 0.1, Collided: 0.1, Rate: 1e-4},
+		{State: pages.PageBehind, Behind: 2},
+		{State: pages.PageAhead, Age: 3 * time.Second, Keys: 1, Bytes: 500, Fill: 0.2, Collided: 0.00004},
+		{State: pages.PageOverfull, Keys: 70_000, Bytes: 1, Fill: 0.6, Collided: 0.5},
 	} {
 		p.Number = uint32(70 + i)
 		c.add(p)

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 type pagesRequest struct {
@@ -13,7 +14,7 @@ type pagesRequest struct {
 	Force bool `json:"force"`
 }
 
-// pagesAnswer is an [activity.Layout] in words of the API.
+// pagesAnswer is an [pages.Layout] in words of the API.
 type pagesAnswer struct {
 	Pages       uint32  `json:"pages"`
 	Homes       uint32  `json:"homes"`
@@ -48,13 +49,13 @@ func (s *service) reshape(c echo.Context) error {
 	switch {
 	case req.Pages == nil:
 		return refuse(codeMissingField, "pages", "the field is missing")
-	case *req.Pages < 1 || *req.Pages > activity.MaxPages:
+	case *req.Pages < 1 || *req.Pages > pages.MaxPages:
 		return refuse(activity.CodeOutOfRange, "pages", "not a power of two from 1 to 16777216")
 	}
 	callOf(c).noteReshape(*req.Pages, req.Force)
-	var options []activity.GrowOption
+	var options []pages.GrowOption
 	if req.Force {
-		options = append(options, activity.ForceGrow)
+		options = append(options, pages.ForceGrow)
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
@@ -62,7 +63,7 @@ func (s *service) reshape(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	started, err := r.StartGrow(ctx, uint32(*req.Pages), options...)
+	started, err := r.Pages().StartGrow(ctx, uint32(*req.Pages), options...)
 	if err != nil {
 		return err
 	}
@@ -79,12 +80,12 @@ func (s *service) answerPages(c echo.Context, status int) error {
 	if err != nil {
 		return err
 	}
-	layout, err := r.Layout(ctx)
+	layout, err := r.Pages().Layout(ctx)
 	if err != nil {
 		return err
 	}
 	answer := pagesAnswer{
-		Pages: layout.Pages, Homes: r.Pages(), Reshaped: reshapedHomes(layout, r.Pages()),
+		Pages: layout.Pages, Homes: r.InitialPages(), Reshaped: reshapedHomes(layout, r.InitialPages()),
 		SharedPages: layout.Current, OwnPages: layout.Dedicated,
 		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}
@@ -96,6 +97,6 @@ func (s *service) answerPages(c echo.Context, status int) error {
 
 // reshapedHomes returns how many homes, the pages of the first layout, have all their pages of the
 // next layout, on average: all of them where no layout is being built.
-func reshapedHomes(l activity.Layout, homes uint32) int {
+func reshapedHomes(l pages.Layout, homes uint32) int {
 	return int(int64(l.Built) * int64(homes) / int64(l.Pages))
 }

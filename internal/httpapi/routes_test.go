@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/inspect"
@@ -194,9 +195,9 @@ func TestLimitsAreDescribed(t *testing.T) {
 		"Batch.properties.activities.maxItems":                maxBatch,
 		"Results.properties.results.maxItems":                 maxBatch,
 		"PreviewRequest.properties.targets.maxItems":          activity.MaxPreviewed,
-		"PagesRequest.properties.pages.maximum":               activity.MaxPages,
-		"Pages.properties.pages.maximum":                      activity.MaxPages,
-		"OpsScrubRequest.properties.rate.maximum":             activity.MaxScrubRate,
+		"PagesRequest.properties.pages.maximum":               pages.MaxPages,
+		"Pages.properties.pages.maximum":                      pages.MaxPages,
+		"OpsScrubRequest.properties.rate.maximum":             pages.MaxScrubRate,
 		"OpsMap.properties.cells.maxItems":                    inspect.MaxCells,
 		"OpsHistory.properties.time.maxItems":                 daySteps,
 		"OpsHistory.properties.step_seconds.maximum":          60,

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // MaxCells is the most cells that a page is drawn with.
 const MaxCells = 4096
 
-// Page is an [activity.PageInside] in words of the API.
+// Page is an [pages.PageInside] in words of the API.
 type Page struct {
 	Number   uint32         `json:"number"`
 	Own      bool           `json:"own"`
@@ -79,7 +80,7 @@ type Drawing struct {
 }
 
 // PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as name has them.
-func PageOf(in *activity.PageInside, cells int, name func(user string) string) Page {
+func PageOf(in *pages.PageInside, cells int, name func(user string) string) Page {
 	p := Page{
 		Number: in.Number, Own: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
 	}
@@ -105,7 +106,7 @@ func PageOf(in *activity.PageInside, cells int, name func(user string) string) P
 	return p
 }
 
-func standsOf(in *activity.PageInside) *Stands {
+func standsOf(in *pages.PageInside) *Stands {
 	h, size := in.Standing.Header, in.Standing.Size
 	raw, marks := in.Page.Encode()
 	s := &Stands{
@@ -238,7 +239,7 @@ func sideOf(in *activity.KeySide, k activity.Kind) Side {
 	return s
 }
 
-// Scrub is an [activity.ScrubProgress] in words of the API.
+// Scrub is an [pages.ScrubProgress] in words of the API.
 type Scrub struct {
 	Running bool           `json:"running"`
 	Done    int            `json:"done"`
@@ -252,7 +253,7 @@ type Scrub struct {
 }
 
 // ScrubOf says how far a scrub is. Times are in UTC.
-func ScrubOf(p activity.ScrubProgress) Scrub {
+func ScrubOf(p pages.ScrubProgress) Scrub {
 	s := Scrub{Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked}
 	if p.Err != nil {
 		s.Trouble = "the service was shut down"
@@ -266,7 +267,7 @@ func ScrubOf(p activity.ScrubProgress) Scrub {
 	return s
 }
 
-// Rebuilt is an [activity.Rebuilt] in words of the API.
+// Rebuilt is an [pages.Rebuilt] in words of the API.
 type Rebuilt struct {
 	Number   uint32  `json:"number"`
 	Sequence uint64  `json:"sequence"`
@@ -276,6 +277,6 @@ type Rebuilt struct {
 }
 
 // RebuiltOf says what a page was made.
-func RebuiltOf(r activity.Rebuilt) Rebuilt {
+func RebuiltOf(r pages.Rebuilt) Rebuilt {
 	return Rebuilt{Number: r.Number, Sequence: r.Sequence, Keys: r.Keys, Bytes: r.Bytes, TookMS: float64(r.Took.Microseconds()) / 1000}
 }

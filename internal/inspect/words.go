@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // wordsOf explains each side of a key in English sentences.
@@ -28,7 +29,7 @@ func lookup(s *activity.KeySide) string {
 		}
 	}
 	switch of := len(s.Traced.Positions); {
-	case of == 0 && s.State == activity.PageUnused:
+	case of == 0 && s.State == pages.PageUnused:
 		return fmt.Sprintf("there is no page %s, because its users have no activities", s.Page)
 	case of == 0:
 		return fmt.Sprintf("page %s is %s", s.Page, s.State)

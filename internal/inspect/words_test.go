@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -51,11 +52,11 @@ func TestWordsOfSides(t *testing.T) {
 			"page 0 reports it: all of its 2 bits are set. The ledger does not have it: a false positive, which an exact feed keeps.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Gone, Removal: activity.NothingToRemove, State: activity.PageUnused},
+			activity.KeySide{Verdict: activity.Gone, Removal: activity.NothingToRemove, State: pages.PageUnused},
 			"there is no page 0, because its users have no activities. It is absent from both.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Gone, Removal: activity.NothingToRemove, State: activity.PageMissing},
+			activity.KeySide{Verdict: activity.Gone, Removal: activity.NothingToRemove, State: pages.PageMissing},
 			"page 0 is missing. It is absent from both.",
 		},
 		{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
@@ -29,8 +30,8 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} })(2)
 	r.Activities(true, func() activity.Stats { return activity.Stats{Recorded: some} })
 	r.Rebuilds()("missing", time.Second, nil)
-	r.Survey(func() iter.Seq[activity.SurveyedPage] {
-		return slices.Values([]activity.SurveyedPage{{State: activity.PageSound}})
+	r.Survey(func() iter.Seq[pages.SurveyedPage] {
+		return slices.Values([]pages.SurveyedPage{{State: pages.PageSound}})
 	})
 	r.Ledger(nothing{})
 	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })

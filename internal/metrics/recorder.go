@@ -12,7 +12,7 @@ import (
 // Activities adds what [activity.Activities] count. Without a ledger, what is about one stays 0, but that it is up, which is left
 // out.
 func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
-	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), pages(stats)}
+	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), numbers(stats)}
 	for _, s := range sources {
 		r.registry.MustRegister(s)
 	}
@@ -108,7 +108,7 @@ func writes(stats func() activity.Stats) *source {
 	return c
 }
 
-func pages(stats func() activity.Stats) *source {
+func numbers(stats func() activity.Stats) *source {
 	c := &source{}
 	number := c.gauge("feedfilter_pages", "Pages there are: shared by users, or dedicated to a heavy user.", "use")
 	keys := c.gauge("feedfilter_shared_page_keys", "Keys of shared pages on average, as the last whole round of the scrub found them.")

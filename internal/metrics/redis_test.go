@@ -135,7 +135,7 @@ func restScrub(t *testing.T, r *metrics.Registry, recorder *activity.Recorder) {
 			t.Fatal("the scrub does not end")
 		}
 	}
-	if err := recorder.SetScrubRate(1); err != nil { // it has a second to its next look, and a minute from here on
+	if err := recorder.Pages().SetScrubRate(1); err != nil { // it has a second to its next look, and a minute from here on
 		t.Fatal(err)
 	}
 }

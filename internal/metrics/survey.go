@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 const (
@@ -20,30 +20,30 @@ const (
 // spread is a histogram of something of every page.
 type spread struct {
 	family
-	of     func(activity.SurveyedPage) float64
+	of     func(pages.SurveyedPage) float64
 	bounds []float64
 }
 
 // Survey adds how full, how large and how precise pages are, as they were last looked at: histograms of what there is, which go
 // down, too.
-func (r *Registry) Survey(pages func() iter.Seq[activity.SurveyedPage]) {
+func (r *Registry) Survey(all func() iter.Seq[pages.SurveyedPage]) {
 	c := &source{}
 	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}
 	spreads := []spread{
 		{c.histogram("feedfilter_page_keys", "Keys of a page.", "use"),
-			func(p activity.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536,
+			func(p pages.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536,
 				1 << 20}},
 		{c.histogram("feedfilter_page_size_bytes", "What a page takes in the store, both strings.", "use"),
-			func(p activity.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
+			func(p pages.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 				1 << 18, 1 << 20}},
 		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
-			func(p activity.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
+			func(p pages.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
 		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, which no undo clears.", "use"),
-			func(p activity.SurveyedPage) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
+			func(p pages.SurveyedPage) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
 		{c.histogram("feedfilter_page_false_positive_ratio", "Rate of false positives of one key, as the page stands.", "use"),
-			func(p activity.SurveyedPage) float64 { return p.Rate }, rates},
+			func(p pages.SurveyedPage) float64 { return p.Rate }, rates},
 	}
-	s := &survey{pages: pages, spreads: spreads}
+	s := &survey{all: all, spreads: spreads}
 	c.collect = func(to sink) {
 		for _, m := range s.metrics(time.Now()) {
 			to <- m
@@ -54,7 +54,7 @@ func (r *Registry) Survey(pages func() iter.Seq[activity.SurveyedPage]) {
 
 // survey is the last look at all pages.
 type survey struct {
-	pages   func() iter.Seq[activity.SurveyedPage]
+	all     func() iter.Seq[pages.SurveyedPage]
 	spreads []spread
 
 	mu   sync.Mutex
@@ -76,7 +76,7 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 		}
 	}
 	n := 0
-	for p := range s.pages() {
+	for p := range s.all() {
 		n++
 		if !stands(p.State) {
 			continue
@@ -130,6 +130,6 @@ func (t *tally) metric(s spread, use string) prometheus.Metric { //nolint:iretur
 }
 
 // stands reports whether it is known what is in a page.
-func stands(s activity.PageState) bool {
-	return s != activity.PageUnknown && s != activity.PageUnused && s != activity.PageMissing && s != activity.PageDamaged
+func stands(s pages.PageState) bool {
+	return s != pages.PageUnknown && s != pages.PageUnused && s != pages.PageMissing && s != pages.PageDamaged
 }

@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // TestSurvey puts pages in the buckets that they fit, by who uses them.
 func TestSurvey(t *testing.T) {
 	r := New(Settings{})
-	pages := []activity.SurveyedPage{
-		{State: activity.PageMissing, Keys: 7}, {State: activity.PageUnknown}, {State: activity.PageUnused}, {State: activity.PageDamaged},
-		{State: activity.PageSound, Keys: 100, Bytes: 600, Fill: 0.05, Collided: 0.3, Rate: 1e-5},
-		{State: activity.PageBehind, Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.01, Rate: 3e-4},
-		{State: activity.PageOverfull, Dedicated: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, Rate: 0.5},
+	all := []pages.SurveyedPage{
+		{State: pages.PageMissing, Keys: 7}, {State: pages.PageUnknown}, {State: pages.PageUnused}, {State: pages.PageDamaged},
+		{State: pages.PageSound, Keys: 100, Bytes: 600, Fill: 0.05, Collided: 0.3, Rate: 1e-5},
+		{State: pages.PageBehind, Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.01, Rate: 3e-4},
+		{State: pages.PageOverfull, Dedicated: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, Rate: 0.5},
 	}
-	r.Survey(func() iter.Seq[activity.SurveyedPage] { return slices.Values(pages) })
+	r.Survey(func() iter.Seq[pages.SurveyedPage] { return slices.Values(all) })
 	families, err := r.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -66,11 +66,11 @@ func TestSurvey(t *testing.T) {
 // TestSurveyKept looks at few pages each time, and at many not more than it has to.
 func TestSurveyKept(t *testing.T) {
 	n, looks := 10, 0
-	s := &survey{pages: func() iter.Seq[activity.SurveyedPage] {
+	s := &survey{all: func() iter.Seq[pages.SurveyedPage] {
 		looks++
-		return func(yield func(activity.SurveyedPage) bool) {
+		return func(yield func(pages.SurveyedPage) bool) {
 			for range n {
-				if !yield(activity.SurveyedPage{State: activity.PageSound}) {
+				if !yield(pages.SurveyedPage{State: pages.PageSound}) {
 					return
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -28,14 +29,14 @@ func wantValues(t *testing.T, r *metrics.Registry, want map[string]float64) {
 func TestRecorderValues(t *testing.T) {
 	r := metrics.New(metrics.Settings{FalsePositiveRate: 0.25, StalenessBound: 1500 * time.Millisecond})
 	r.Activities(true, func() activity.Stats {
-		return activity.Stats{
+		return activity.Stats{Stats: pages.Stats{
 			Scrubbed: 1, ScrubRounds: 2, ScrubAge: 3 * time.Second, ScrubRate: 4, Found: map[string]uint64{"behind": 5}, Verified: 6, Alarms: 7,
 			Polls: 8, PollsFailed: 9, PollAge: 10 * time.Millisecond,
 			FromStore: 11, FromLedger: 12, FromImage: 13, FromReplica: 14, PastReplica: 15, ImageBytes: 16,
-			Recorded: map[string]uint64{"block": 17}, CacheHits: 18, CacheMisses: 19, CacheBytes: 20,
-			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24, Probed: 25, Confirmed: 26, FalsePositives: 27,
+			CacheHits: 18, CacheMisses: 19, CacheBytes: 20,
+			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24, Probed: 25,
 			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31,
-		}
+		}, Recorded: map[string]uint64{"block": 17}, Confirmed: 26, FalsePositives: 27}
 	})
 	wantValues(t, r, map[string]float64{
 		"configured_false_positive_ratio": 0.25, "configured_staleness_bound_seconds": 1.5,
@@ -60,7 +61,7 @@ func TestUp(t *testing.T) {
 		{false, false, false, 1}, {false, true, false, 0},
 	} {
 		r := metrics.New(metrics.Settings{})
-		r.Activities(c.hasLedger, func() activity.Stats { return activity.Stats{PagesDown: c.pagesDown, LedgerDown: c.ledgerDown} })
+		r.Activities(c.hasLedger, func() activity.Stats { return activity.Stats{Stats: pages.Stats{PagesDown: c.pagesDown, LedgerDown: c.ledgerDown}} })
 		up := map[bool]float64{false: 1, true: 0}
 		want := map[string]float64{"ready": c.ready, `dependency_up{dependency="pages"}`: up[c.pagesDown]}
 		if c.hasLedger {

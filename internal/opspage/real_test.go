@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -210,7 +211,7 @@ func expected(share float64) [3]int {
 // testReal: every view shows what a service that works has done and holds.
 func testReal(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
-		if _, err := s.recorder.ScrubNow(t.Context(), 0, nil); err != nil {
+		if _, err := s.recorder.Pages().ScrubNow(t.Context(), 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		res, err := s.Client().Get(s.URL + opspage.Path) //nolint:noctx // ends with the server
@@ -263,7 +264,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 	drawn := 0
 	for p := range s.recorder.Survey() {
 		want := expected(p.Fill / 0.5)
-		if p.State == activity.PageUnused {
+		if p.State == pages.PageUnused {
 			continue // a line across nothing
 		}
 		if got := tab.pixel(0, int(p.Number)); !near(got, want) {
@@ -279,7 +280,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 // checkPage looks into the page with the most keys, and makes it anew.
 func (s *service) checkPage(t *testing.T, tab *tab) {
 	t.Helper()
-	fullest := slices.MaxFunc(slices.Collect(s.recorder.Survey()), func(a, b activity.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
+	fullest := slices.MaxFunc(slices.Collect(s.recorder.Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
 	tab.visit(fmt.Sprintf("#/page/%d", fullest.Number))
 	tab.want(".notice", "Sound: it reports every key that the ledger has.")
 	tab.want("[aria-label='Page and ledger']", fmt.Sprintf("Keys held %[1]d %[1]d yes", fullest.Keys))

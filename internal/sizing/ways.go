@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/regions"
 )
@@ -47,7 +48,7 @@ const (
 
 // PagesFor is the number of pages for so many keys by default: a power of two.
 func PagesFor(keys float64) uint32 {
-	return activity.PagesFor(uint64(math.Ceil(min(keys, 1<<62))))
+	return pages.PagesFor(uint64(math.Ceil(min(keys, 1<<62))))
 }
 
 // PageBytes is what a page of so many keys takes, at a rate for each key, when it was just made: of Redis memory, and of the reply

@@ -1,0 +1,267 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// accessLedger is a ledger whose polls, and whose other answers about pages, can be made to fail.
+type accessLedger struct {
+	Ledger
+
+	polls, places atomic.Bool  // they fail
+	asked         atomic.Int64 // for the page of a user
+}
+
+func (l *accessLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	l.asked.Add(1)
+	if l.places.Load() {
+		return ledger.Place{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *accessLedger) Ping(ctx context.Context) error {
+	if l.places.Load() {
+		return faulttest.ErrInjected
+	}
+	return l.Ledger.Ping(ctx)
+}
+
+func (l *accessLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	if l.places.Load() {
+		return 0, faulttest.ErrInjected
+	}
+	return l.Ledger.Sequence(ctx, page)
+}
+
+func (l *accessLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	if l.polls.Load() {
+		return ledger.Progress{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Changed(ctx, since, each)
+}
+
+// messages collects the messages of a log.
+type messages struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (m *messages) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.Write(p)
+}
+
+// take returns what was logged since the last call, a line each, of those that have the word.
+func (m *messages) take(word string) (lines []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for line := range strings.Lines(m.text.String()) {
+		if strings.Contains(line, word) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	m.text.Reset()
+	return lines
+}
+
+func (m *messages) want(t *testing.T, when string, want ...string) {
+	t.Helper()
+	lines := m.take("ledger")
+	if len(lines) != len(want) {
+		t.Errorf("%s: %d lines, want %d: %q", when, len(lines), len(want), lines)
+		return
+	}
+	for i := range want {
+		if !strings.Contains(lines[i], want[i]) {
+			t.Errorf("%s: line %d is %q, want %q", when, i, lines[i], want[i])
+		}
+	}
+}
+
+// The log has one line for each change of how the ledger can be read, however long it lasts.
+func TestAccessIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := bubbleLedger(t, 1), new(messages)
+		cut := &accessLedger{Ledger: l}
+		p := startProcess(t, cut, &favfilter.Memory{}, Config{
+			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+		set := func(polls, places bool) {
+			cut.polls.Store(polls)
+			cut.places.Store(places)
+			time.Sleep(10 * time.Second)
+		}
+		log.take("")
+		set(true, false)
+		log.want(t, "polls fail", `level=WARN msg="changes cannot be read from the ledger`)
+		set(true, true)
+		log.want(t, "nothing is answered", `level=ERROR msg="the ledger cannot be read`)
+		set(true, false)
+		log.want(t, "polls fail again", `level=WARN msg="changes cannot be read from the ledger`)
+		set(false, false)
+		log.want(t, "all is well", `level=INFO msg="the ledger can be read again"`)
+		set(false, false)
+		log.want(t, "all is well for longer")
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A long poll is told once, and so is its end.
+func TestSlowPollIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := bubbleLedger(t, 4*longPoll), new(messages)
+		pagesWithChanges(t, l, 2*longPoll)
+		over := &startingOver{Ledger: l}
+		p := startProcess(t, over, &favfilter.Memory{}, Config{
+			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+		log.take("")
+		over.delay.Store(int64(time.Second))
+		time.Sleep(1700 * time.Millisecond) // the first part of a poll has come, and no other
+		log.want(t, "a long poll", `level=INFO msg="every page's sequence is read from the ledger`)
+		over.delay.Store(0)
+		time.Sleep(10 * time.Second)
+		log.want(t, "it has ended", `level=INFO msg="the ledger can be read again"`)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// While polls fail, a feed asks where its user is. Once that fails as well, the feeds after
+// it do not ask: none of them waits for a ledger that does not answer.
+func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		cut := &accessLedger{Ledger: l}
+		p := startProcess(t, cut, &favfilter.Memory{}, Config{StalenessBound: time.Minute, ScrubRate: 1})
+		p.record(t, true, add("1", "hide", "p"))
+		cut.polls.Store(true)
+		time.Sleep(2*time.Minute + 7*time.Second) // between two polls
+		cut.asked.Store(0)
+		for range 3 {
+			p.want(t, "1", "hide", "p", Direct)
+		}
+		if n := cut.asked.Swap(0); n != 3 {
+			t.Errorf("three feeds asked for %d places", n)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		cut.places.Store(true)
+		if _, ok := p.askPlace(ended, 0); ok || access(p.follow.access.Load()) != behind {
+			t.Error("a caller who has gone tells of the ledger")
+		}
+		cut.asked.Store(0)
+		for range 3 {
+			p.want(t, "1", "hide", "p", Direct)
+		}
+		if n := cut.asked.Load(); n != 1 {
+			t.Errorf("three feeds asked a ledger that is down for %d places", n)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A page that is held in process is used while the ledger confirms its sequence. Where the ledger does
+// not answer, the store is read, which may have more.
+func TestHeldPagesWhilePollsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		cut := &accessLedger{Ledger: sharedLedger{l}}
+		c := Config{StalenessBound: 10 * time.Second, ScrubRate: 1, PageCache: 1 << 20}
+		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+		a.record(t, true, add("1", "hide", "p0"))
+		cut.polls.Store(true)
+		time.Sleep(time.Minute)
+		b.want(t, "1", "hide", "p0", Direct)
+		for i := range 5 {
+			read := b.Stats().FromStore
+			b.want(t, "1", "hide", "p0", Direct)
+			if n := b.Stats().FromStore - read; n != 0 {
+				t.Errorf("feed %d of a page that is held read the store %d times", i, n)
+			}
+		}
+		a.record(t, true, add("1", "hide", "p1"))
+		cut.places.Store(true)
+		b.want(t, "1", "hide", "p1", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Where every process has pages of its own, a feed asks the ledger again as soon as that answers: it
+// does not go on believing its pages until the next poll in the background.
+func TestPagesOfOnesOwnAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		cut := &accessLedger{Ledger: l}
+		c := Config{StalenessBound: -1, ScrubRate: 1}
+		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, cut, &favfilter.Memory{}, c)
+		for i := range 5 {
+			target := fmt.Sprint("p", i)
+			cut.polls.Store(true)
+			cut.places.Store(true)
+			time.Sleep(5 * time.Second)
+			b.want(t, "1", "hide", target, None) // believed
+			a.record(t, true, add("1", "hide", target))
+			cut.polls.Store(false)
+			cut.places.Store(false)
+			b.want(t, "1", "hide", target, Direct)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// A poll that hangs ends, and the log says after how long. Feeds that wait for it share it, and are
+// answered then.
+func TestPollHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := bubbleLedger(t, 1), new(messages)
+		hanging := &hangingLedger{Ledger: l}
+		p := startProcess(t, hanging, &favfilter.Memory{}, Config{
+			StalenessBound: 10 * time.Second, ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+		p.record(t, true, add("1", "hide", "p"))
+		time.Sleep(time.Minute + time.Second) // between two polls
+		log.take("")
+		p.follow.start.Store(p.elapsed() - int64(time.Minute))
+		hanging.hangs.Store(true)
+		hanging.polls.Store(0)
+		start := time.Now()
+		var feeds sync.WaitGroup
+		for range 20 {
+			feeds.Go(func() { p.want(t, "1", "hide", "p", Direct) })
+		}
+		feeds.Wait()
+		if took := time.Since(start); took < pollTimeout || took > pollTimeout+time.Second {
+			t.Errorf("20 feeds waited %v for a poll", took)
+		}
+		if n := hanging.polls.Load(); n != 1 {
+			t.Errorf("20 feeds at once made %d polls", n)
+		}
+		log.want(t, "a poll hangs", "no answer within 1.5s: context canceled")
+		p.Close()
+		must(t, l.Close())
+	})
+}

@@ -1,0 +1,280 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// alonePages is the default number of pages of a filter without a ledger.
+	alonePages = 16384
+	// aloneKeys is the number of keys that each of these pages is created for. A page takes any
+	// number.
+	aloneKeys = 512
+	// keepInterval is how often keepFilter checks that the store still records how the filter was
+	// made.
+	keepInterval = time.Second
+)
+
+// AloneConfig configures [Alone]. The fields without a comment are those of activity.PlainConfig.
+type AloneConfig struct {
+	_ struct{} // fields are named
+
+	Store   favfilter.Store
+	Pages   uint32
+	KeyRate float64 // false-positive rate of one key
+
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Alone has pages without a ledger: they are the only copy of their keys. It is safe for concurrent
+// use.
+type Alone struct {
+	*storage
+
+	filter  *favfilter.Filter
+	looking sync.Mutex // held while pages are read for the survey
+	next    uint32     // next page to read for the survey
+}
+
+// OpenAlone opens the filter that the store holds, with that filter's seed and number of pages. If the
+// store holds none, OpenAlone creates one with a random seed and c.Pages pages. Errors wrap
+// [favfilter.ErrMismatch] if the store holds another filter.
+func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
+	p := &Alone{storage: &storage{
+		lifecycle: newLifecycle(ctx), store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger, survey: newSurvey(),
+	}}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if err := p.openFilter(ctx, c); err != nil {
+		return nil, err
+	}
+	p.ended.Go(func() { p.every(keepInterval, p.keepFilter) })
+	return p, nil
+}
+
+// openFilter opens the filter that the store holds, or creates it. If several processes create one
+// at once, the first one wins, and the others open its filter.
+func (p *Alone) openFilter(ctx context.Context, c AloneConfig) error {
+	for tries := 3; ; tries-- {
+		identity, err := aloneIdentity(ctx, c)
+		if err != nil {
+			return err
+		}
+		p.identity = identity
+		p.filter, err = favfilter.Open(ctx, c.Store, favfilter.Config{
+			Capacity:          aloneKeys * int(identity.Pages),
+			FalsePositiveRate: p.keyRate,
+			Pages:             identity.Pages,
+			Seed:              identity.Seed,
+			PageBy:            ownerOf,
+			Hash:              hashOf,
+		})
+		if !errors.Is(err, favfilter.ErrMismatch) || tries == 0 {
+			return err
+		}
+	}
+}
+
+// keepFilter makes the store record how the filter was made, even after the store lost everything.
+func (p *Alone) keepFilter() {
+	ctx, cancel := context.WithTimeout(p.base, loadTimeout)
+	defer cancel()
+	err := p.filter.Keep(ctx)
+	if errors.Is(err, favfilter.ErrMismatch) {
+		p.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
+		return
+	}
+	p.noteStore(ctx, err)
+}
+
+// aloneIdentity returns the identity of the filter in the store, or that of a new one. It reads
+// page 0; if that is lost, it reads the others.
+func aloneIdentity(ctx context.Context, c AloneConfig) (favfilter.Identity, error) {
+	found, err := standingIdentity(ctx, c.Store, 1)
+	if err == nil && found == nil {
+		found, err = standingIdentity(ctx, c.Store, max(c.Pages, alonePages))
+	}
+	switch {
+	case err != nil:
+		return favfilter.Identity{}, err
+	case found == nil:
+		return favfilter.Identity{Seed: favfilter.RandomID(), Pages: cmp.Or(c.Pages, alonePages)}, nil
+	case found.Incarnation != 0:
+		return *found, fmt.Errorf("%w: with a ledger, opened without", favfilter.ErrMismatch)
+	case c.Pages != 0 && c.Pages != found.Pages:
+		return *found, fmt.Errorf("%w: with %d pages, opened with %d", favfilter.ErrMismatch, found.Pages, c.Pages)
+	}
+	return *found, nil
+}
+
+// standingIdentity returns the identity in the first page found among the first pages pages; nil if
+// there is none.
+func standingIdentity(ctx context.Context, store favfilter.Store, pages uint32) (*favfilter.Identity, error) {
+	for from := uint32(0); from < pages; from += scrubChunk {
+		var ids []favfilter.PageID
+		for number := from; number < min(pages, from+scrubChunk); number++ {
+			ids = append(ids, favfilter.PageID{Number: number})
+		}
+		statuses, err := store.Peek(ctx, ids)
+		if err != nil {
+			return nil, Unavailable("pages", err)
+		}
+		for _, st := range statuses {
+			switch {
+			case st.Err != nil:
+				return nil, Unavailable("pages", st.Err)
+			case st.Damage != nil:
+				return nil, st.Damage
+			case !st.Missing:
+				return &st.Header.Identity, nil
+			}
+		}
+	}
+	return nil, nil //nolint:nilnil // an empty store
+}
+
+// Add adds keys, see [Key], and returns the outcome of each.
+func (p *Alone) Add(ctx context.Context, keys ...string) ([]favfilter.Outcome, error) {
+	return p.filter.Add(ctx, keys...)
+}
+
+// Remove removes keys, and returns the outcome of each.
+func (p *Alone) Remove(ctx context.Context, keys ...string) ([]favfilter.Outcome, error) {
+	return p.filter.Remove(ctx, keys...)
+}
+
+// Read reads a user's page with one command to the store. Page is nil if it is empty. Read ignores
+// the Query's Keys: no page is too large to read. Errors are an [*UnavailableError], or that of ctx.
+func (p *Alone) Read(ctx context.Context, q Query) (Answer, error) {
+	a := Answer{Number: p.Slot(q.User)}
+	ids := q.Others
+	if q.Page {
+		ids = append(make([]favfilter.PageID, 0, 1+len(q.Others)), favfilter.PageID{Number: a.Number})
+		ids = append(ids, q.Others...)
+	}
+	loaded, err := p.load(ctx, ids)
+	switch {
+	case ctx.Err() != nil:
+		return a, ctx.Err()
+	case err != nil:
+		p.stats.fromLedger.Add(1)
+	case len(ids) > 0:
+		p.stats.fromStore.Add(1)
+	}
+	a.Others, a.OthersErr = loaded, err
+	if !q.Page {
+		return a, nil
+	}
+	if err != nil {
+		return a, Unavailable("pages", err)
+	}
+	a.Others = loaded[1:]
+	if a.Page, err = p.page(loaded[0]); a.Page != nil {
+		a.Header = a.Page.Header()
+	}
+	return a, err
+}
+
+// page returns a loaded page; nil if it is empty.
+func (p *Alone) page(l favfilter.Loaded) (*favfilter.Page, error) {
+	switch {
+	case l.Damage != nil:
+		return nil, Unavailable("pages", l.Damage)
+	case l.Page == nil:
+		return nil, nil //nolint:nilnil // no keys
+	case l.Page.Header().Identity != p.identity:
+		return nil, Unavailable("pages", errors.New("the page is of another filter"))
+	default:
+		return l.Page, nil
+	}
+}
+
+// Ready reports whether the store answers, with pages of this filter. If it does not, Ready returns
+// one [*UnavailableError].
+func (p *Alone) Ready(ctx context.Context) (ready bool, down []error) {
+	loaded, err := p.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	if err == nil {
+		_, err = p.page(loaded[0])
+	}
+	if err != nil {
+		return false, []error{Unavailable("pages", err)}
+	}
+	return true, nil
+}
+
+// Stats returns the current counts.
+func (p *Alone) Stats() Stats {
+	s := p.stats.counts()
+	s.PagesDown = p.storeDown.Load()
+	s.SharedPages = int(p.identity.Pages)
+	return s
+}
+
+// Survey yields every page in ascending order of number, as [Alone.Look] last observed it. It does
+// not read the store.
+func (p *Alone) Survey() iter.Seq[SurveyedPage] {
+	return func(yield func(SurveyedPage) bool) {
+		p.survey.eachShared(0, int(p.identity.Pages), time.Since(p.opened), yield)
+	}
+}
+
+// SurveyTotals returns sums over all pages as last observed.
+func (p *Alone) SurveyTotals() SurveyTotals {
+	t := p.survey.sums()
+	t.Pages = int(p.identity.Pages)
+	return t
+}
+
+// Look observes up to most pages for Survey, those observed longest ago first. If another call is
+// in progress, Look does nothing. Errors are an [*UnavailableError], or that of ctx.
+func (p *Alone) Look(ctx context.Context, most int) error {
+	if !p.looking.TryLock() {
+		return nil
+	}
+	defer p.looking.Unlock()
+	for most = min(most, int(p.identity.Pages)); most > 0; {
+		var ids []favfilter.PageID
+		for n := uint32(0); int(n) < min(most, scrubChunk); n++ {
+			ids = append(ids, favfilter.PageID{Number: (p.next + n) % p.identity.Pages})
+		}
+		limited, cancel := context.WithTimeout(ctx, loadTimeout)
+		statuses, err := p.store.Peek(limited, ids)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("look at pages: %w", Unavailable("pages", err))
+		}
+		for i, st := range statuses {
+			if st.Err == nil {
+				p.survey.put(ids[i].Number, newGlance(p.stateAlone(st), st, time.Since(p.opened)), 0)
+			}
+		}
+		p.next = (p.next + uint32(len(ids))) % p.identity.Pages
+		most -= len(ids)
+	}
+	return nil
+}
+
+// InspectPage reads a page with its collision bitmap. Errors are [ErrNoPage], an
+// [*UnavailableError], or that of ctx.
+func (p *Alone) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
+	if number >= p.identity.Pages {
+		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
+	}
+	id := favfilter.PageID{Number: number}
+	loaded, err := p.loadWhole(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("inspect page %d: %w", number, err)
+	}
+	return p.insideOf(number, id, loaded), nil
+}

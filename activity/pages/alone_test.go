@@ -1,0 +1,131 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+func openAlone(t *testing.T, store favfilter.Store, pages uint32) *Alone {
+	t.Helper()
+	p, err := OpenAlone(t.Context(), AloneConfig{Store: store, Pages: pages, KeyRate: testKeyRate, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// hasAlone reports whether a user has hidden a post.
+func hasAlone(t *testing.T, p *Alone, user, post string) bool {
+	t.Helper()
+	seed := p.Identity().Seed
+	a, err := p.Read(t.Context(), Query{User: UserHash(seed, user), Page: true})
+	must(t, err)
+	return a.Page != nil && a.Page.Contains(KeyStart(seed, "hide", user, false).With(favfilter.HashKey(seed, post)))
+}
+
+func TestAlone(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		p := openAlone(t, store, 4)
+		if hasAlone(t, p, "1", "p") {
+			t.Error("there is a key before any was added")
+		}
+		added, err := p.Add(t.Context(), Key("hide", "1", "p", false), Key("hide", "a_b", "c%", false))
+		must(t, err)
+		if added[0] != favfilter.Added || !hasAlone(t, p, "1", "p") || !hasAlone(t, p, "a_b", "c%") || hasAlone(t, p, "2", "p") {
+			t.Errorf("added %v", added)
+		}
+		removed, err := p.Remove(t.Context(), Key("hide", "1", "p", false))
+		must(t, err)
+		if removed[0] != favfilter.Removed || hasAlone(t, p, "1", "p") {
+			t.Errorf("removed %v", removed)
+		}
+		if p := openAlone(t, store, 0); p.Identity().Pages != 4 || !hasAlone(t, p, "a_b", "c%") {
+			t.Errorf("opened again: %+v", p.Identity())
+		}
+	})
+}
+
+// How the filter was made is not forgotten with page 0, nor with all the others while somebody has it
+// open.
+func TestAloneWithoutPageZero(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		remove := func(number uint32) {
+			t.Helper()
+			id := favfilter.PageID{Number: number}
+			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+			must(t, err)
+			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
+			must(t, err)
+		}
+		a := openAlone(t, store, 4)
+		for user := range 64 { // enough for some on each page
+			_, err := a.Add(t.Context(), Key("hide", fmt.Sprint(user), "p", false))
+			must(t, err)
+		}
+		remove(0)
+		if b := openAlone(t, store, 0); b.Identity() != a.Identity() {
+			t.Errorf("without page 0: %+v, it was %+v", b.Identity(), a.Identity())
+		}
+		for number := range uint32(4) {
+			remove(number)
+		}
+		a.keepFilter()
+		b := openAlone(t, store, 0)
+		_, err := b.Add(t.Context(), Key("hide", "1", "q", false))
+		must(t, err)
+		if !hasAlone(t, a, "1", "q") {
+			t.Error("another filter was made")
+		}
+	})
+}
+
+// Without a ledger pages are looked at when somebody asks, so many at a time, each in its turn.
+func TestLookAlone(t *testing.T) {
+	server := redistest.Start(t)
+	store := redisStore(t, server)
+	g := openAlone(t, store, 128)
+	for i := range 3000 {
+		_, err := g.Add(t.Context(), Key("hide", fmt.Sprint(i), "p", false))
+		must(t, err)
+	}
+	for looked := 100; looked <= 200; looked += 100 {
+		must(t, g.Look(t.Context(), 100))
+		if got := g.SurveyTotals(); got.Looked != min(128, looked) || got.Pages != 128 {
+			t.Errorf("after %d looks: %+v", looked, got)
+		}
+	}
+	wantSurvey(t, g, store, func(page uint32) favfilter.PageID { return favfilter.PageID{Number: page} }, numbersTo(128)...)
+	hurt := g.Slot(UserHash(g.identity.Seed, "1"))
+	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", hurt)).Err())
+	must(t, g.Look(t.Context(), 1000)) // not more often than there are pages
+	if got := statesOf(g)[hurt]; got != PageDamaged {
+		t.Errorf("page %d is %v", hurt, got)
+	}
+	if got := g.SurveyTotals(); got.Faulty != 1 || got.Looked != 128 {
+		t.Errorf("with one damaged page: %+v", got)
+	}
+	h := inspectAlone(t, g, hurt^1).Standing.Header
+	h.Incarnation++
+	foreign, err := favfilter.NewPage(h)
+	must(t, err)
+	put(t, store, foreign)
+	must(t, g.Look(t.Context(), 128))
+	if got := statesOf(g)[hurt^1]; got != PageForeign {
+		t.Errorf("page %d, of another filter, is %v", hurt^1, got)
+	}
+	g.store = downStore{}
+	if err := g.Look(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
+		t.Errorf("looked at a store that is down: %v", err)
+	}
+}
+
+func inspectAlone(t *testing.T, p *Alone, number uint32) *PageInside {
+	t.Helper()
+	inside, err := p.InspectPage(t.Context(), number)
+	must(t, err)
+	return inside
+}

@@ -1,0 +1,194 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// applier brings pages in the store to the sequences of transactions.
+type applier struct {
+	*rebuilder
+
+	leavers *leavers
+	tidying tidying
+}
+
+// applyAll brings the pages to the sequences of the transaction. It returns the errors of those
+// where that failed.
+func (r *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
+	repairs, failed := r.applyOnce(ctx, pages, toRebuild)
+	var group errgroup.Group
+	var mu sync.Mutex
+	group.SetLimit(maxRebuilds)
+	for _, repair := range repairs {
+		group.Go(func() error {
+			err := repair.do(ctx)
+			r.reached(repair.change, toRebuild, err)
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[repair.change.Page] = err
+			}
+			return nil // others go on
+		})
+	}
+	_ = group.Wait() // always nil
+	return failed
+}
+
+// repair is the remaining work for a page after one call of the store.
+type repair struct {
+	change ledger.PageChange
+	do     func(ctx context.Context) error
+}
+
+// applyOnce changes pages with one call of the store. It returns the pages that need more work, and
+// the errors of those that failed. All other pages have reached the sequence of the transaction.
+func (r *applier) applyOnce(
+	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
+) (repairs []repair, failed map[uint32]error) {
+	failed = make(map[uint32]error)
+	var batches []favfilter.Batch
+	var changes []ledger.PageChange // of batches
+	for _, p := range pages {
+		now, listed := toRebuild[p.Page]
+		switch {
+		case now:
+			// Until the rebuild the page is stale, so no write can pass with the old keys in it.
+			repairs = append(repairs, repair{p, func(ctx context.Context) error {
+				return r.remake(ctx, p.Page, p.Sequence, "user deleted")
+			}})
+		case listed && len(p.Added) == 0:
+			r.reached(p, toRebuild, nil)
+		case len(p.Added)+len(p.Removed) > 0:
+			b, err := r.batch(ctx, p)
+			if err != nil {
+				failed[p.Page] = Unavailable("ledger", err)
+				r.reached(p, toRebuild, err)
+				continue
+			}
+			batches, changes = append(batches, b), append(changes, p)
+		case r.sequences.of(p.Page).stood.Load() < p.Sequence:
+			// Nothing changed, but this write may repeat one that has not reached the page.
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.stand(ctx, p.Page, p.Sequence) }})
+		default:
+			r.reached(p, toRebuild, nil)
+		}
+	}
+	for i, res := range r.apply(ctx, batches) {
+		b, p := batches[i], changes[i]
+		if res.Err != nil {
+			failed[p.Page] = res.Err
+		} else if reason := r.faultOf(ctx, p.Page, res); reason != "" {
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.mend(ctx, p.Page, b, res, reason) }})
+			continue
+		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
+			r.tidying.add(p.Page) // the number of cleared bits is unknown
+		}
+		r.reached(p, toRebuild, res.Err)
+	}
+	return repairs, failed
+}
+
+// reached notes that a page has reached the sequence of a transaction, or why it has not.
+func (r *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
+	// Even after an error: the ledger has the change, so a page with a lower sequence lacks it.
+	r.sequences.of(p.Page).require(p.Sequence)
+	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
+		r.sequences.of(p.Page).standAt(p.Sequence)
+	}
+}
+
+// apply is Store.Apply, with a timeout that depends on the number of pages.
+func (r *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if len(batches) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout+time.Duration(len(batches))*applyMore)
+	defer cancel()
+	return r.store.Apply(ctx, batches)
+}
+
+// mend brings the page of b to the required sequence after the store answered res. A page that is a
+// few changes behind most likely waits for another process. Waiting for that takes less time than a
+// rebuild.
+func (r *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
+	tries, near := 4, uint64(8)
+	if r.inParts(page) { // a rebuild takes so long that other processes finish first
+		tries, near = 12, 1024
+	}
+	for i := range tries {
+		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
+			break
+		}
+		select {
+		case <-time.After(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)): //nolint:gosec // no secret
+		case <-ctx.Done():
+			return fmt.Errorf("apply to page %v: %w", b.ID, ctx.Err())
+		}
+		res = r.apply(ctx, []favfilter.Batch{b})[0]
+		if res.Err != nil {
+			return res.Err
+		}
+		if reason = r.faultOf(ctx, page, res); reason == "" {
+			return nil
+		}
+	}
+	return r.remake(ctx, page, b.Sequence, reason)
+}
+
+// faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
+func (r *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
+	switch {
+	case res.State != favfilter.Applied && res.State != favfilter.Current:
+		return res.State.String()
+	case isClosed(res.Header):
+		return "" // whoever reads it polls, and finds the change on another page
+	case r.ahead(ctx, page, res.Header.Sequence):
+		return "ahead"
+	case r.overfull(res.Header):
+		return "overfull"
+	case r.oversized(res.Header):
+		return "oversized"
+	default:
+		if res.Cleared > 0 && res.Cleared < enoughCleared {
+			r.tidying.add(page)
+		}
+		return ""
+	}
+}
+
+// batch returns the page's change in the form that the store takes.
+func (r *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
+	b := favfilter.Batch{ID: r.layout.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
+	var err error
+	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
+		return b, err
+	}
+	b.Add, err = r.hashes(ctx, p.Added)
+	return b, err
+}
+
+// stand makes sure that the page has at least the sequence want: if not, it rebuilds the page.
+func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
+	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)})
+	if err != nil {
+		return Unavailable("pages", err)
+	}
+	st := statusOf(loaded[0])
+	if isClosed(st.Header) {
+		return nil // whoever reads it polls, and learns where its users are
+	}
+	if reason := r.fault(ctx, number, want, st); reason != "" {
+		return r.remake(ctx, number, want, reason)
+	}
+	return nil
+}

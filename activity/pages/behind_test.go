@@ -1,0 +1,354 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+)
+
+// lose has the store lose a hide that p acknowledges for user 1.
+func (p *process) lose(t *testing.T, target string) {
+	t.Helper()
+	lost := setBackPage(t, p.store, p.layout.pageID(p.layout.pageOf(UserHash(p.identity.Seed, "1"))))
+	p.record(t, true, add("1", "hide", target))
+	lost()
+}
+
+// While polls fail and the ledger answers all else, feeds see what others acknowledged and
+// the store lost.
+func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
+	for name, c := range map[string]Config{
+		"reads pages": {ScrubRate: 1},
+		"holds pages": {ScrubRate: 1, PageCache: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+				cut := &slowLedger{Ledger: sharedLedger{l}}
+				a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+				a.record(t, true, add("1", "hide", "before"))
+				b.want(t, "1", "hide", "before", Direct)
+				cut.fails.Store(true)
+				time.Sleep(3 * time.Second)
+				for i := range 20 {
+					target := fmt.Sprint("p", i)
+					a.lose(t, target)
+					time.Sleep(b.follow.bound + time.Millisecond)
+					b.want(t, "1", "hide", target, Direct)
+				}
+				if s := b.Stats(); s.LedgerDown || s.PollsFailed < 10 {
+					t.Errorf("the ledger is down: %v, %d polls failed", s.LedgerDown, s.PollsFailed)
+				}
+				wantReady(t, b, ErrBehind)
+				cut.fails.Store(false)
+				time.Sleep(time.Second)
+				wantReady(t, b, nil)
+				a.Close()
+				b.Close()
+				must(t, l.Close())
+			})
+		})
+	}
+}
+
+// wantReady checks that feeds are answered, and what is said to be wrong with the ledger, if anything is.
+func wantReady(t *testing.T, p *process, want error) {
+	t.Helper()
+	ready, down := p.Ready(t.Context())
+	switch {
+	case !ready:
+		t.Errorf("not ready: %v", down)
+	case want == nil && len(down) > 0:
+		t.Errorf("%v, want nothing down", down)
+	case want != nil && (len(down) != 1 || !errors.Is(down[0], want) || dependency(down[0]) != "ledger"):
+		t.Errorf("down %v, want %v alone", down, want)
+	}
+}
+
+// startingOver is a ledger whose polls begin at the first page each time, as on a new connection, and read each part
+// late.
+type startingOver struct {
+	Ledger
+	delay atomic.Int64 // of each part
+	fails atomic.Bool  // nor can it be asked where a user is
+}
+
+func (l *startingOver) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	if l.fails.Load() {
+		return 0, faulttest.ErrInjected
+	}
+	return l.Ledger.Sequence(ctx, page)
+}
+
+func (l *startingOver) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	if l.fails.Load() {
+		return ledger.Place{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *startingOver) Ping(ctx context.Context) error {
+	if l.fails.Load() {
+		return faulttest.ErrInjected
+	}
+	return l.Ledger.Ping(ctx)
+}
+
+func (l *startingOver) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	delay := time.Duration(l.delay.Load())
+	if delay == 0 {
+		return l.Ledger.Changed(ctx, since, each)
+	}
+	n := 0
+	return l.Ledger.Changed(ctx, "", func(page uint32, s ledger.PageState) error {
+		n++
+		if n%longPoll == 0 {
+			time.Sleep(delay)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return each(page, s)
+	})
+}
+
+// pagesWithChanges records something on each of the pages.
+func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
+	t.Helper()
+	changes := make([]ledger.Change, pages)
+	shift := 64 - bits.TrailingZeros32(l.Identity().Pages)
+	for page := range pages {
+		row := ledger.Row{Hash: uint64(page) << shift, Owner: "x", Kind: "hide", Target: "p", Since: time.Now()}
+		changes[page] = ledger.Change{Rows: []ledger.Row{row}}
+	}
+	_, err := l.Record(t.Context(), time.Now(), changes)
+	must(t, err)
+}
+
+// A poll of all pages may take far longer than the bound. Nobody waits for it, and nobody believes a page meanwhile
+// without asking.
+func TestSlowPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const parts = 4
+		l, store := bubbleLedger(t, 2*parts*longPoll), &favfilter.Memory{}
+		pagesWithChanges(t, l, parts*longPoll)
+		over := &startingOver{Ledger: l}
+		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, over, store, Config{ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "before"))
+		over.delay.Store(int64(time.Second))
+		polls := b.Stats().Polls
+		for i := range 20 {
+			target := fmt.Sprint("p", i)
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+			a.lose(t, target)
+			time.Sleep(b.follow.bound + time.Millisecond)
+			start := time.Now()
+			b.want(t, "1", "hide", target, Direct)
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("a feed took %v", took)
+			}
+			if i == 0 {
+				wantReady(t, b, ErrBehind)
+				over.fails.Store(true)
+				b.want(t, "1", "hide", target, Direct) // believed, as the ledger does not answer
+				over.fails.Store(false)
+			}
+		}
+		if s := b.Stats(); s.PollsFailed > 0 || s.Polls < polls+3 || s.LedgerDown {
+			t.Errorf("%d polls failed, %d did not; the ledger is down: %v", s.PollsFailed, s.Polls-polls, s.LedgerDown)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// A process whose connection for polls is ended reads every page of a large ledger, and goes on
+// seeing what others acknowledged.
+func TestLongPollsAfterALostConnection(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url := server.Schema()
+	const pages = 1 << 18
+	open := func() *ledger.Ledger {
+		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
+		must(t, err)
+		t.Cleanup(func() { must(t, l.Close()) })
+		return l
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	execute := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	first, second := open(), open()
+	execute(`INSERT INTO pages SELECT n, 1, pg_current_xact_id()::text::bigint FROM generate_series(0, 262143) AS n`)
+	store := &favfilter.Memory{}
+	a := startProcess(t, first, store, Config{ScrubRate: 1})
+	defer a.Close()
+	b := startProcess(t, second, store, Config{ScrubRate: 1})
+	defer b.Close()
+	a.record(t, true, add("1", "hide", "before"))
+	b.want(t, "1", "hide", "before", Direct)
+	polls := b.Stats().Polls
+	execute(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = 'feedfilter'`)
+	began := time.Now()
+	for i := 0; i < 5 || b.Stats().Polls == polls; i++ {
+		if time.Since(began) > time.Minute {
+			t.Fatal("no poll succeeded for a minute")
+		}
+		target := fmt.Sprint("p", i)
+		a.lose(t, target)
+		<-time.After(b.follow.bound)
+		b.want(t, "1", "hide", target, Direct)
+	}
+	t.Logf("the first poll after the loss took up to %v", time.Since(began))
+}
+
+// A machine that was suspended, whose wall clock went on and whose monotonic clock did not, has its feeds wait for
+// a poll.
+func TestSuspended(t *testing.T) {
+	for _, set := range []time.Duration{10 * time.Minute, 300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+			a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l, store, Config{ScrubRate: 1})
+			a.record(t, true, add("1", "hide", "before"))
+			b.want(t, "1", "hide", "before", Direct)
+			time.Sleep(100 * time.Millisecond)
+			a.lose(t, "p")
+			b.want(t, "1", "hide", "p", None) // it cannot know yet
+			b.follow.wall.Add(-int64(set))    // as the clock was before it went on
+			polls := b.Stats().Polls
+			for range 10 {
+				b.want(t, "1", "hide", "p", Direct)
+			}
+			if n := b.Stats().Polls - polls; n != 1 {
+				t.Errorf("%d polls, want one", n)
+			}
+			a.Close()
+			b.Close()
+			must(t, l.Close())
+		})
+	}
+}
+
+// disagreeing is a ledger that other processes use with other settings.
+type disagreeing struct {
+	*ledger.Ledger
+	differs atomic.Bool
+}
+
+func (l *disagreeing) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	if l.differs.Load() {
+		return ledger.Progress{}, fmt.Errorf("poll: %w", ledger.ErrSettingsDiffer)
+	}
+	return l.Ledger.Changed(ctx, since, each)
+}
+
+// A process that finds, after its connection was lost, that others have other settings by now, refuses writes. Its feeds
+// are right.
+func TestWritesWhereSettingsDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		other := &disagreeing{Ledger: l}
+		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, other, store, Config{ScrubRate: 1})
+		b.record(t, true, add("1", "hide", "before"))
+		other.differs.Store(true)
+		time.Sleep(2 * time.Second)
+		a.lose(t, "p")
+		b.want(t, "1", "hide", "p", Direct)
+		if _, err := b.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "ledger" || !errors.Is(err, ledger.ErrSettingsDiffer) {
+			t.Errorf("error %v, want that settings differ", err)
+		}
+		bulk := b.NewBulk()
+		if _, err := bulk.recordAll(t.Context(), []Activity{add("1", "hide", "q")}); !errors.Is(err, ledger.ErrSettingsDiffer) {
+			t.Errorf("error %v of a bulk, want that settings differ", err)
+		}
+		a.want(t, "1", "hide", "q", None)
+		wantReady(t, b, ErrBehind)
+		other.differs.Store(false)
+		time.Sleep(time.Second)
+		b.record(t, true, add("1", "hide", "q"))
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Recorders over one PostgreSQL have one staleness bound, and hold pages all or none.
+func TestSettingsDiffer(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t).Schema()
+	open := func(c Config) (*recorder, error) {
+		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
+		must(t, err)
+		t.Cleanup(func() { must(t, l.Close()) })
+		c.Ledger, c.Store = l, &favfilter.Memory{}
+		return openRecorder(t.Context(), c)
+	}
+	first, err := open(Config{})
+	must(t, err)
+	t.Cleanup(first.Close)
+	for name, c := range map[string]struct {
+		Config
+		differs bool
+	}{
+		"the same":            {Config{StalenessBound: time.Second}, false},
+		"another bound":       {Config{StalenessBound: 200 * time.Millisecond}, true},
+		"pages of one's own":  {Config{StalenessBound: -1}, true},
+		"a page cache":        {Config{PageCache: 1 << 20}, true},
+		"one that looks only": {Config{StalenessBound: time.Minute, Passive: true}, false},
+	} {
+		r, err := open(c.Config)
+		if err == nil {
+			t.Cleanup(r.Close)
+		}
+		if differs := errors.Is(err, ledger.ErrSettingsDiffer); differs != c.differs || err != nil && !differs {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// A poll that succeeds after one that failed ends the pauses: what failed was the ledger, not the page.
+func TestLedgerIsBackEndsPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		down := &slowLedger{Ledger: l}
+		p := startProcess(t, down, store, Config{ScrubRate: 1})
+		p.record(t, true, add("1", "hide", "p"))
+		losePage(t, store, 0)
+		down.fails.Store(true)
+		down.unreadable.Store(true)
+		for range 300 {
+			if _, err := p.View(t.Context(), "1", []Kind{p.kind(t, "hide")}, nil); dependency(err) != "ledger" {
+				t.Fatalf("error %v", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		down.fails.Store(false)
+		down.unreadable.Store(false)
+		time.Sleep(p.follow.pollInterval() + time.Millisecond)
+		p.want(t, "1", "hide", "p", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}

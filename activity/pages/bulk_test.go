@@ -1,0 +1,400 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// mixed are n activities of 30 users, in which some repeat and, with undos, some undo others.
+func mixed(rng *rand.Rand, n int, undos bool) (batch []Activity) {
+	for range n {
+		a := add(fmt.Sprint(rng.IntN(30)), "hide", fmt.Sprint("p", rng.IntN(20)))
+		if rng.IntN(4) == 0 {
+			a = add(a.User, "block", fmt.Sprint(30+rng.IntN(30)))
+		}
+		a.Remove = undos && rng.IntN(3) == 0
+		batch = append(batch, a)
+	}
+	return batch
+}
+
+// do is what activities come to.
+func do(live map[Activity]bool, batch []Activity) {
+	for _, a := range batch {
+		key := a
+		if key.Remove = false; a.Remove {
+			delete(live, key)
+		} else {
+			live[key] = true
+		}
+	}
+}
+
+func (b *bulk) recordAll(ctx context.Context, batch []Activity) ([]Outcome, error) {
+	p, err := b.Prepare(batch)
+	if err != nil {
+		return nil, err
+	}
+	return b.Record(ctx, p)
+}
+
+// wantLive checks that the ledger has what is live and nothing else, that Views report it, and that an activity never recorded
+// is not reported more often than at the rate.
+func (g *rig) wantLive(t *testing.T, live map[Activity]bool) {
+	t.Helper()
+	got := make(map[Activity]bool)
+	for page := range g.identity.Pages {
+		rows, _, err := g.ledger.Snapshot(t.Context(), page)
+		must(t, err)
+		for _, row := range rows {
+			if row.Kind != "blocked-by" {
+				got[add(row.Owner, row.Kind, row.Target)] = true
+			}
+		}
+	}
+	if !maps.Equal(got, live) {
+		t.Fatalf("the ledger has %d activities, want %d, or others", len(got), len(live))
+	}
+	views, found, absent := make(map[string]*View), 0, 0
+	check := func(user, kind, id string) bool {
+		v := views[user]
+		if v == nil {
+			var err error
+			v, err = g.View(t.Context(), user, g.kinds.All(), nil)
+			must(t, err)
+			views[user] = v
+		}
+		return v.Check(slices.IndexFunc(g.kinds.All(), func(k Kind) bool { return k.Name == kind }), id) != None
+	}
+	for a := range live {
+		if !check(a.User, a.Kind, a.Target) {
+			t.Errorf("%+v is missed", a)
+		}
+		if a.Kind == "block" && !check(a.Target, "block", a.User) {
+			t.Errorf("%+v is missed on the other side", a)
+		}
+		absent++
+		if check(a.User, a.Kind, "never"+a.Target) {
+			found++
+		}
+	}
+	g.checkRate(t, found, absent)
+	g.wantTwoSides(t)
+}
+
+// countingStore counts how often each page is written.
+type countingStore struct {
+	favfilter.Store
+	mu       sync.Mutex
+	replaced map[favfilter.PageID]int
+	applied  int
+}
+
+func (s *countingStore) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	s.mu.Lock()
+	s.replaced[r.ID]++
+	s.mu.Unlock()
+	return s.Store.Replace(ctx, r)
+}
+
+func (s *countingStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	s.mu.Lock()
+	s.applied += len(batches)
+	s.mu.Unlock()
+	return s.Store.Apply(ctx, batches)
+}
+
+// TestBulkIntoNothing: outcomes and ledger are as one call after another makes them, and each page is written once.
+func TestBulkIntoNothing(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		counting := &countingStore{Store: store, replaced: map[favfilter.PageID]int{}}
+		g, slow := newRig(t, counting, 64), newRig(t, &favfilter.Memory{}, 64)
+		b, rng, live := g.NewBulk(), rand.New(rand.NewPCG(1, 1)), map[Activity]bool{}
+		for range 4 {
+			batch := mixed(rng, 500, false)
+			got, err := b.recordAll(t.Context(), batch)
+			must(t, err)
+			want, err := slow.Record(t.Context(), batch)
+			must(t, err)
+			if !slices.Equal(got, want) {
+				t.Fatal("outcomes are not those of Record")
+			}
+			do(live, batch)
+		}
+		if len(counting.replaced) > 0 {
+			t.Errorf("%d pages were written before Finish", len(counting.replaced))
+		}
+		must(t, b.Finish(t.Context()))
+		g.wantWhole(t)
+		for id, n := range counting.replaced {
+			if n != 1 {
+				t.Errorf("page %v was written %d times", id, n)
+			}
+		}
+		if counting.applied > 0 {
+			t.Errorf("%d changes of pages", counting.applied)
+		}
+		g.wantLive(t, live)
+		must(t, b.Finish(t.Context())) // nothing is left
+	})
+}
+
+// TestBulkAmongWriters: a bulk meets calls of Record, pages that are lost, a Recorder that dies before Finish and others' bulks, in any order.
+func TestBulkAmongWriters(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		for seed := range uint64(6) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			lossy := &partitioned{Store: &favfilter.Memory{}}
+			if seed == 0 {
+				lossy.Store = store
+			}
+			g := newRig(t, lossy, 8)
+			b, live := g.NewBulk(), map[Activity]bool{}
+			for range 25 {
+				switch rng.IntN(7) {
+				case 0:
+					must(t, b.Finish(t.Context()))
+					g.wantLive(t, live)
+				case 1: // dies: what the ledger has is there all the same
+					g.open(t, g.ledger, g.store)
+					b.settling.Wait() // what it began ends, one way or the other
+					b = g.NewBulk()
+					g.wantLive(t, live)
+				case 2:
+					if seed > 0 {
+						b.settling.Wait()
+						lossy.Store = &favfilter.Memory{}
+					}
+				case 3:
+					batch := mixed(rng, 10, true)
+					_, err := g.Record(t.Context(), batch)
+					must(t, err)
+					do(live, batch)
+				default:
+					batch := mixed(rng, 1+rng.IntN(200), rng.IntN(2) == 0)
+					_, err := b.recordAll(t.Context(), batch)
+					must(t, err)
+					do(live, batch)
+				}
+			}
+			must(t, b.Finish(t.Context()))
+			g.wantLive(t, live)
+			g.scrubAll()
+			g.wantWhole(t)
+		}
+	})
+}
+
+// TestLongBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes effect. What failed is done
+// again, as an import that is continued does.
+func TestLongBulkFaultAtEveryStep(t *testing.T) {
+	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
+		t.Helper()
+		g, _ := fresh(t)
+		l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
+		g.Close()
+		if g.tryOpen(t, l, s) != nil {
+			g.open(t, l, s) // the fault has been
+		}
+		rng, live := rand.New(rand.NewPCG(3, 3)), map[Activity]bool{}
+		again := func(call func() error) {
+			t.Helper()
+			err := call()
+			if errors.Is(err, faulttest.ErrInjected) {
+				err = call()
+			}
+			must(t, err)
+		}
+		b := g.NewBulk()
+		for round := range 4 {
+			batch := mixed(rng, 150, round > 1)
+			again(func() error {
+				_, err := b.recordAll(t.Context(), batch)
+				return err
+			})
+			do(live, batch)
+			if round == 1 {
+				again(func() error { return b.Finish(t.Context()) })
+				b = g.NewBulk()
+			}
+		}
+		again(func() error { return b.Finish(t.Context()) })
+		calls = f.Calls()
+		f.At = 0 // the looks that follow meet no fault
+		g.wantLive(t, live)
+		g.scrubAll()
+		g.wantWhole(t)
+		must(t, g.ledger.Close())
+		return calls
+	}
+	all := func(t *testing.T, fresh faultRig) {
+		t.Helper()
+		for _, after := range []bool{false, true} {
+			for at := int64(1); ; at++ {
+				calls := run(t, fresh, &faulttest.Faults{At: at, After: after})
+				if t.Failed() {
+					t.Fatalf("fault at call %d, after %t", at, after)
+				}
+				if calls < at {
+					t.Logf("after %t: %d calls", after, calls)
+					break
+				}
+			}
+		}
+	}
+	t.Run("memory and sqlite", func(t *testing.T) {
+		t.Parallel()
+		all(t, func(t *testing.T) (*rig, func()) { t.Helper(); return newRig(t, &favfilter.Memory{}, 4), nil })
+	})
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		redis, postgres := redistest.Start(t), pgtest.Start(t)
+		all(t, func(t *testing.T) (*rig, func()) {
+			t.Helper()
+			must(t, redis.Client().FlushAll(t.Context()).Err())
+			return newRigOn(t, redisStore(t, redis), postgres.Schema(), 2), nil
+		})
+	})
+}
+
+// TestBulkWithoutStore: what a bulk records while no page can be written is seen, from the ledger.
+func TestBulkWithoutStore(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 8)
+	b, live := g.NewBulk(), map[Activity]bool{}
+	batch := mixed(rand.New(rand.NewPCG(4, 4)), 200, false)
+	do(live, batch)
+	_, err := b.recordAll(t.Context(), batch)
+	must(t, err)
+	g.useStore(downStore{})
+	must(t, b.Finish(t.Context()))
+	g.wantLive(t, live)
+	g.useStore(g.store)
+	g.wantLive(t, live) // the pages that are not there are noticed
+}
+
+// lookedAt is how many pages a scrub could look at.
+func lookedAt(statuses []favfilter.Status) (n int) {
+	for _, st := range statuses {
+		if st.Err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// onEveryPage is activities of users such that each page has one. Which page a user is on differs from ledger to ledger.
+func (g *rig) onEveryPage() (batch []Activity) {
+	pages := make(map[uint32]bool)
+	for i := 0; len(pages) < int(g.identity.Pages); i++ {
+		user := fmt.Sprint("everywhere", i)
+		if page := g.layout.pageOf(UserHash(g.identity.Seed, user)); !pages[page] {
+			pages[page] = true
+			batch = append(batch, add(user, "hide", "p"))
+		}
+	}
+	return batch
+}
+
+// TestBulkIsLeftAlone: the pages that a bulk is going to put in place are no work for the scrub, which would read the ledger for each of
+// them, and again after every transaction; afterwards they are.
+func TestBulkIsLeftAlone(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 8)
+	b, live := g.NewBulk(), map[Activity]bool{}
+	rng := rand.New(rand.NewPCG(6, 6))
+	everywhere := g.onEveryPage()
+	for range 3 {
+		batch := append(mixed(rng, 300, false), everywhere...)
+		do(live, batch)
+		_, err := b.recordAll(t.Context(), batch)
+		must(t, err)
+		must(t, g.pollOnce(t.Context(), g.newPoll()))
+		if found, statuses := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) > 0 {
+			t.Errorf("the scrub looked at %d pages, and would rebuild these: %+v", lookedAt(statuses), found)
+		}
+	}
+	must(t, b.Finish(t.Context()))
+	if found, statuses := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) != 8 {
+		t.Errorf("after Finish the scrub looked at %d pages of 8, and would rebuild these: %+v", lookedAt(statuses), found)
+	}
+	g.losePages(t)
+	if found, _ := g.inspect(g.allPages(t)); len(found) != 8 {
+		t.Errorf("the scrub found %d pages that were lost, want 8", len(found))
+	}
+	g.wantLive(t, live)
+}
+
+// BenchmarkBulkPages makes pages of parsed activities in process, one goroutine: hashes of users and keys, bits and marks.
+func BenchmarkBulkPages(b *testing.B) {
+	all := make([]Activity, 1_000_000)
+	rng := rand.New(rand.NewPCG(5, 5))
+	for i := range all {
+		user := int(20_000 * rng.Float64() * rng.Float64()) // some do far more than others
+		if all[i] = add(fmt.Sprint("u", 1_000_000+user), "hide", fmt.Sprint("p", 10_000_000_000+i)); i%10 == 0 {
+			all[i] = add(all[i].User, "block", fmt.Sprint("u", 2_000_000+i))
+		}
+	}
+	g := newRig(b, &favfilter.Memory{}, 1024)
+	for b.Loop() {
+		pages := make([][]favfilter.Hash, g.identity.Pages)
+		var rows []ledger.Row
+		for some := range slices.Chunk(all, 4096) {
+			rows = rows[:0]
+			for _, a := range some {
+				k, _ := g.kinds.Named(a.Kind)
+				rows = append(rows, g.change(k, a, time.Time{}).Rows...)
+			}
+			keys, err := g.hashes(b.Context(), rows)
+			must(b, err)
+			for i, row := range rows {
+				pages[g.layout.pageOf(row.Hash)] = append(pages[g.layout.pageOf(row.Hash)], keys[i])
+			}
+		}
+		for number, keys := range pages {
+			_, err := g.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
+			must(b, err)
+		}
+	}
+	b.ReportMetric(float64(len(all))*float64(b.N)/b.Elapsed().Seconds(), "activities/s")
+}
+
+// A ledger behind another type takes a bulk as well.
+func TestBulkOfAWrappedLedger(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	g.open(t, &countedLedger{Ledger: g.ledger}, g.store)
+	b := g.NewBulk()
+	if b == nil {
+		t.Fatal("there is no bulk")
+	}
+	p, err := b.Prepare([]Activity{add("1", "hide", "p")})
+	must(t, err)
+	_, err = b.Record(t.Context(), p)
+	must(t, err)
+	must(t, b.Finish(t.Context()))
+	g.want(t, "1", "hide", "p", Direct)
+}
+
+func TestBulkAfterClose(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 8)
+	b := g.NewBulk()
+	p, err := b.Prepare([]Activity{add("1", "hide", "p")})
+	must(t, err)
+	g.Close()
+	if _, err := b.Record(t.Context(), p); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	g.open(t, g.ledger, g.store)
+	g.want(t, "1", "hide", "p", None)
+}

@@ -1,0 +1,198 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// loads counts the calls of a store that read pages, and the pages.
+type loads struct {
+	favfilter.Store
+	calls, pages atomic.Int64
+	after        func() // once
+}
+
+func (s *loads) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.calls.Add(1)
+	s.pages.Add(int64(len(ids)))
+	loaded, err := s.Store.Load(ctx, ids)
+	if do := s.after; do != nil {
+		s.after = nil
+		do()
+	}
+	return loaded, err
+}
+
+// sharedLedger says that others write to it.
+type sharedLedger struct{ Ledger }
+
+func (sharedLedger) Shared() bool { return true }
+
+func cached(t *testing.T, bytes int) (*rig, *loads) {
+	t.Helper()
+	store := &loads{Store: &favfilter.Memory{}}
+	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 16})
+	must(t, err)
+	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: store, PageCache: bytes, Passive: true})
+	must(t, err)
+	t.Cleanup(func() {
+		r.Close()
+		must(t, l.Close())
+	})
+	return &rig{recorder: r, store: store}, store
+}
+
+// What is held of a page goes when the page turns out to lack what its sequence says.
+func TestCacheForgetsRepairedPages(t *testing.T) {
+	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
+		"repair": func(t *testing.T, g *rig, page uint32) {
+			must(t, g.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
+		},
+		"verify": func(_ *testing.T, g *rig, page uint32) { g.verify(page) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, store := cached(t, 1<<20)
+			g.record(t, true, add("1", "hide", "p"))
+			page := g.layout.pageOf(UserHash(g.identity.Seed, "1"))
+			loaded, err := store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+			must(t, err)
+			empty, err := favfilter.NewPage(loaded[0].Page.Header())
+			must(t, err)
+			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: g.layout.pageID(page), Page: empty, Seen: loaded[0].Version})
+			must(t, err)
+			g.want(t, "1", "hide", "p", None)
+			mend(t, g, page)
+			g.want(t, "1", "hide", "p", Direct)
+		})
+	}
+}
+
+// What another process has repaired, at the same sequence, is not answered from what is held of it once
+// the scrub has come by.
+func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, sharedLedger{l}, store, c)
+		a.record(t, true, add("1", "hide", "p"))
+		loaded, err := store.Load(t.Context(), []favfilter.PageID{b.layout.pageID(0)})
+		must(t, err)
+		empty, err := favfilter.NewPage(loaded[0].Page.Header())
+		must(t, err)
+		_, err = store.Replace(t.Context(), favfilter.Replacement{ID: b.layout.pageID(0), Page: empty, Seen: loaded[0].Version})
+		must(t, err)
+		b.want(t, "1", "hide", "p", None) // and holds it
+		must(t, a.Repair(t.Context(), PageAt{Page: 0, Sequence: 1}))
+		b.scrubAll()
+		b.want(t, "1", "hide", "p", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// What one process acknowledges, every other sees that holds the page as it was before.
+func TestCacheOfManyProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		var all []*process
+		for range 3 {
+			all = append(all, startProcess(t, sharedLedger{l}, store, c))
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		live := make(map[Activity]bool)
+		looked, found := 0, 0
+		for range 600 {
+			a := add(fmt.Sprint(rng.IntN(6)), "hide", fmt.Sprint("p", rng.IntN(30)))
+			for i := range 2 * len(all) { // so that it is held
+				_, err := all[i%len(all)].View(t.Context(), a.User, []Kind{all[0].kind(t, "hide")}, nil)
+				must(t, err)
+			}
+			if rng.IntN(4) == 0 {
+				time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+			}
+			change := a
+			change.Remove = live[a]
+			all[rng.IntN(len(all))].record(t, true, change)
+			live[a] = !live[a]
+			v, err := all[rng.IntN(len(all))].View(t.Context(), a.User, []Kind{all[0].kind(t, "hide")}, nil)
+			must(t, err)
+			switch got := v.Check(0, a.Target); {
+			case live[a] && got != Direct:
+				t.Fatalf("%+v is %v", a, got)
+			case !live[a]:
+				looked++
+				if got != None {
+					found++
+				}
+			}
+		}
+		all[0].checkRate(t, found, looked)
+		if s := all[1].Stats(); s.CacheHits < 600 {
+			t.Errorf("%d views of what is held", s.CacheHits)
+		}
+		for _, p := range all {
+			p.Close()
+		}
+		must(t, l.Close())
+	})
+}
+
+// cutLedger cannot be asked what has changed, once it is off.
+type cutLedger struct {
+	Ledger
+	off atomic.Bool
+}
+
+func (l *cutLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	if l.off.Load() {
+		return ledger.Progress{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Changed(ctx, since, each)
+}
+
+// A process that cannot ask the ledger does not believe what it holds.
+func TestCacheWithoutTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
+		cut := &cutLedger{Ledger: sharedLedger{l}}
+		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+		a.record(t, true, add("1", "hide", "before"))
+		b.want(t, "1", "hide", "before", Direct)
+		cut.off.Store(true)
+		a.record(t, true, add("1", "hide", "p"))
+		b.want(t, "1", "hide", "p", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+func TestCacheConfig(t *testing.T) {
+	for _, bytes := range []int{-1, 1<<40 + 1} {
+		c := Config{Ledger: faulttest.Ledger{}, Store: &favfilter.Memory{}, PageCache: bytes}
+		if err := c.complete(); err == nil {
+			t.Errorf("a cache of %d bytes is not refused", bytes)
+		}
+	}
+}
+
+func (g *rig) match(t *testing.T, user, kind, id string) Match {
+	t.Helper()
+	v, err := g.View(t.Context(), user, []Kind{g.kind(t, kind)}, nil)
+	must(t, err)
+	return v.Check(0, id)
+}

@@ -1,0 +1,76 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// closedSequence is the sequence of a closed page. It is above all that the ledger gives out, so
+	// no older page replaces a closed one, and no change is applied to it.
+	closedSequence = favfilter.MaxSequence - 1
+	// closedExpiry is how long a closed page is kept, for a process that cannot reach the ledger and
+	// would otherwise answer from an older page.
+	closedExpiry = 24 * time.Hour
+	// closers is the number of pages closed at once.
+	closers = 8
+)
+
+// isClosed reports whether the page says that nobody is on it any more.
+func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
+
+// closePages overwrites pages with closed ones, and returns the errors of those where that failed.
+func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
+	failed := make(map[uint32]error)
+	var group errgroup.Group
+	var mu sync.Mutex
+	group.SetLimit(closers)
+	for _, page := range pages {
+		group.Go(func() error {
+			if err := r.closePage(ctx, page); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[page] = err
+			}
+			return nil // the others go on
+		})
+	}
+	_ = group.Wait() // always nil
+	return failed
+}
+
+// closePage overwrites a page with a closed one. Whoever reads that polls the ledger, to learn where
+// the page's users are.
+//
+// Until this process polls, it looks for these users on the page itself. It then accepts neither a
+// cached page, nor an older one that the store was set back to.
+func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
+	r.sequences.of(number).require(closedSequence)
+	geometry, err := r.shapeFor(0)
+	if err != nil {
+		return err
+	}
+	page, err := favfilter.NewPage(favfilter.Header{
+		Identity: r.identity, Shape: geometry, Number: r.layout.slot(number),
+		Sequence: closedSequence, Build: favfilter.RandomID(),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	// If it is not put there, a closed one is there already.
+	_, err = r.store.Replace(ctx, favfilter.Replacement{
+		ID: r.layout.pageID(number), Page: page, Newer: true, Expire: closedExpiry,
+	})
+	if err != nil {
+		return fmt.Errorf("close page %d: %w", number, Unavailable("pages", err))
+	}
+	return nil
+}

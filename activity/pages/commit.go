@@ -1,0 +1,382 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// committer records changes: it groups those of concurrent callers into transactions of the ledger,
+// applies them to pages, and acknowledges them.
+type committer struct {
+	*applier
+
+	waiting  atomic.Int64 // number of writes
+	queue    chan *write
+	settling chan struct{} // one element for each group in flight to the store
+	turns    chan struct{} // one element for each page in repair for a write
+	laneRows atomic.Int64  // sum over all lanes
+
+	mu sync.Mutex
+	// tail has, for each page, the channel of the last group in flight to it. The channel is closed
+	// when the group has arrived.
+	tail  map[uint32]chan struct{}
+	lanes map[uint32]*lane // of pages whose changes need more than one call of the store
+}
+
+func newCommitter(a *applier) *committer {
+	return &committer{
+		applier:  a,
+		queue:    make(chan *write),
+		settling: make(chan struct{}, maxSettling),
+		turns:    make(chan struct{}, maxTurns),
+		tail:     make(map[uint32]chan struct{}),
+		lanes:    make(map[uint32]*lane),
+	}
+}
+
+// Written is what became of changes, in their order.
+type Written struct {
+	Changed []bool // the change had an effect
+	Refused []bool // it was refused, because of its Limit
+}
+
+// Write makes changes durable in the ledger, as if one after another. When it returns nil, every Read
+// that begins afterwards has them, of this process and of others.
+//
+// Errors are [ErrOverloaded], [ErrClosed], an [*UnavailableError], or that of ctx. After the first
+// two nothing was changed. After the others each change may or may not have taken effect, but none by
+// half; repeating is safe. While the store is down, Write returns nil once the staleness bound has
+// passed since the commit.
+func (r *committer) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
+	if err := r.write(ctx, w); err != nil {
+		return Written{}, err
+	}
+	return w.result, nil
+}
+
+// write is one caller's changes. Its results may be read once done is closed.
+type write struct {
+	ctx     context.Context //nolint:containedctx // of the waiting caller
+	changes []ledger.Change
+	done    chan struct{}
+	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
+	// changed, so that no bit of a removed key remains.
+	deletes bool
+	hash    uint64
+
+	receipt ledger.Receipt // of the transaction that it was part of
+	result  Written
+	err     error
+
+	open   int   // number of pages that it waits for
+	failed error // of its pages
+}
+
+func (w *write) finish(err error) {
+	w.err = err
+	close(w.done)
+}
+
+// group is the writes that share one ledger transaction.
+type group struct {
+	writes    []*write
+	receipt   ledger.Receipt
+	committed int64           // when it was committed, as [Pages.elapsed]
+	toRebuild map[uint32]bool // pages to rebuild instead of change; false: later
+	toClose   []uint32        // pages of the layout that was leaving
+	await     map[chan struct{}]bool
+	passed    chan struct{} // closed after the first call of the store for all its pages
+	tracking
+}
+
+// commitLoop commits queued writes, group by group, until Close is called. Having only one
+// transaction at a time costs nothing: while one is made durable, the next group gathers.
+func (r *committer) commitLoop() {
+	for {
+		select {
+		case w := <-r.queue:
+			r.commit(r.gather(w))
+		case <-r.closed:
+			return
+		}
+	}
+}
+
+// gather takes the other queued writes, up to maxGroup changes. It leaves out writes whose caller
+// has gone; they had no effect.
+func (r *committer) gather(first *write) []*write {
+	var writes []*write
+	changes := 0
+	take := func(w *write) {
+		if err := w.ctx.Err(); err != nil {
+			w.finish(err)
+			return
+		}
+		writes = append(writes, w)
+		changes += len(w.changes)
+	}
+	take(first)
+	for changes < maxGroup {
+		select {
+		case w := <-r.queue:
+			take(w)
+		default:
+			return writes
+		}
+	}
+	return writes
+}
+
+// commit makes the group durable in the ledger, and starts its changes of the pages.
+func (r *committer) commit(writes []*write) {
+	var changes []ledger.Change
+	for _, w := range writes {
+		changes = append(changes, w.changes...)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
+	receipt, err := r.ledger.Record(ctx, r.now(), changes)
+	cancel()
+	if err != nil {
+		for _, w := range writes {
+			w.finish(Unavailable("ledger", err))
+		}
+		return
+	}
+	g := &group{
+		writes: writes, receipt: receipt, committed: r.elapsed(), toRebuild: r.pagesToRebuild(writes, receipt),
+		toClose: r.pagesToClose(receipt, changes),
+		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), tracking: newTracking(),
+	}
+	next := 0
+	for _, w := range writes {
+		end := next + len(w.changes)
+		w.receipt, w.result = receipt, Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		next = end
+	}
+	r.layout.learn(receipt)
+	r.settling <- struct{}{}
+	r.mu.Lock()
+	for _, p := range receipt.Pages {
+		r.sequences.of(p.Page).giveOut(p.Sequence)
+		if before := r.tail[p.Page]; before != nil {
+			g.await[before] = true
+		}
+		r.tail[p.Page] = g.passed
+	}
+	r.mu.Unlock()
+	r.ended.Go(func() { r.settle(g) })
+}
+
+// onBehalf returns a context for work on behalf of all the writes. It does not end with their
+// callers. It has the values of the first write's context, so that traces of that write show the
+// work.
+func onBehalf(writes []*write) context.Context { return context.WithoutCancel(writes[0].ctx) }
+
+// pagesToRebuild returns the pages of writes that require a rebuild. The value is false for the
+// dedicated page of a user who is being deleted: its rebuild waits until all rows are gone. Nobody
+// uses the page before, because it is stale.
+func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
+	pages := make(map[uint32]bool)
+	for _, w := range writes {
+		if !w.deletes {
+			continue
+		}
+		for _, c := range w.changes {
+			for _, row := range c.Rows {
+				page, dedicated := receipt.Owners[row.Hash]
+				if !dedicated {
+					page = r.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
+				}
+				pages[page] = pages[page] || !dedicated || row.Hash != w.hash
+			}
+		}
+	}
+	return pages
+}
+
+// settle changes the group's pages with one call of the store, and answers the callers whose pages
+// are then at their sequences. Pages that need more continue in lanes, and so do pages that have a
+// lane from an earlier group. No other write waits for these.
+//
+// Groups reach a page in the order of their transactions. So the writers of one process never leave
+// a gap in a page's sequences.
+func (r *committer) settle(g *group) {
+	for before := range g.await {
+		<-before
+	}
+	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
+	pages, steps := r.joinLanes(ctx, g)
+	repairs, failed := r.applyOnce(ctx, pages, g.toRebuild)
+	maps.Copy(failed, r.closePages(ctx, g.toClose))
+	r.mu.Lock()
+	begun := make([]uint32, 0, len(repairs))
+	for _, repair := range repairs {
+		s := &step{ctx: ctx, group: g, change: repair.change, repair: repair.do}
+		steps = append(steps, s)
+		r.lanes[s.change.Page] = &lane{}
+		r.enter(s)
+		begun = append(begun, s.change.Page)
+	}
+	for _, p := range g.receipt.Pages {
+		if r.tail[p.Page] == g.passed {
+			delete(r.tail, p.Page)
+		}
+	}
+	answered := r.track(g, steps, failed, cancel)
+	r.mu.Unlock()
+	close(g.passed)
+	<-r.settling
+	if len(steps) > 0 {
+		context.AfterFunc(ctx, func() { r.background(func() { r.expire(g) }) })
+	}
+	for _, page := range begun {
+		r.ended.Go(func() { r.runLane(page) })
+	}
+	r.answer(g.committed, answered)
+}
+
+// answer reports to callers how their writes ended. It first answers those whose pages are all
+// changed. It answers the others once the ledger alone guarantees that their writes are seen.
+func (r *committer) answer(committed int64, writes []*write) {
+	if len(writes) == 0 {
+		return
+	}
+	var late []*write
+	waited := false
+	for _, w := range writes {
+		switch {
+		case w.failed != nil:
+			late = append(late, w)
+			continue
+		case !w.deletes && !waited: // DeleteUser waits by itself, for all that it writes
+			r.outwait(committed)
+			waited = true
+		}
+		w.finish(nil)
+	}
+	if len(late) == 0 {
+		return
+	}
+	seen := r.outlast(committed)
+	for _, w := range late {
+		if !seen {
+			w.finish(Unavailable("pages", w.failed))
+			continue
+		}
+		r.stats.withoutPage.Add(1)
+		w.finish(nil)
+	}
+}
+
+// pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
+// rows, and those where processes may still look for the rows: the shared pages of users with
+// dedicated ones, and the pages of a layout that is leaving.
+func (r *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
+	for _, c := range w.changes {
+		for _, row := range c.Rows {
+			each(r.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
+			if page, ok := receipt.Owners[row.Hash]; ok {
+				each(page)
+			}
+			if leaving := receipt.Layouts.Leaving; leaving > 0 {
+				each(r.layout.id.PageIn(leaving, row.Hash))
+			}
+		}
+	}
+}
+
+// failure returns the errors of the pages of w.
+func (r *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	var errs []error
+	r.pagesOf(w, receipt, func(page uint32) {
+		if err := failed[page]; err != nil && !slices.Contains(errs, err) {
+			errs = append(errs, err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// write queues w and waits until it is decided.
+func (r *committer) write(ctx context.Context, w *write) error {
+	select {
+	case <-r.closed:
+		return ErrClosed
+	default:
+	}
+	if err := r.agreed(); err != nil {
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+	}
+	// Deletions and removals of ended activities change many pages, but run one at a time.
+	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended
+	if !ours && r.congested(w.changes) {
+		return ErrOverloaded
+	}
+	if r.waiting.Add(1) > maxWaiting {
+		r.waiting.Add(-1)
+		return ErrOverloaded
+	}
+	defer r.waiting.Add(-1)
+	select {
+	case r.queue <- w:
+	case <-r.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		return fmt.Errorf("record %d activities: undecided: %w", len(w.changes), ctx.Err())
+	}
+	if w.err != nil {
+		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
+	}
+	return nil
+}
+
+// outwait waits until no process may answer from pages that it cached before the given time. A
+// process whose last poll is older than that does not answer from its cache, so nobody has to be
+// asked.
+func (r *committer) outwait(committed int64) {
+	if r.cache == nil || r.cache.keeps == 0 {
+		return
+	}
+	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + elapsedAhead)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-r.base.Done():
+	}
+}
+
+// pagesToClose returns the pages of the changes' users in the layout that was leaving when the
+// changes were made. It includes users with dedicated pages: a reader that knows neither of the switch
+// nor of the dedicated page looks for them there. While such a page is open, a reader that has not
+// polled since the switch may believe it.
+func (r *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
+	if receipt.Layouts.Leaving == 0 {
+		return nil
+	}
+	pages := make(map[uint32]bool)
+	for _, c := range changes {
+		for _, row := range c.Rows {
+			pages[r.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
+		}
+	}
+	return slices.Collect(maps.Keys(pages))
+}

@@ -1,0 +1,39 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// A group takes what waits, up to its limit. A write whose caller has gone is left out, and told so.
+func TestGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		of := func(ctx context.Context, changes int) *write {
+			return &write{ctx: ctx, changes: make([]ledger.Change, changes), done: make(chan struct{})}
+		}
+		first, abandoned := of(t.Context(), maxGroup/2), of(gone, maxGroup)
+		last, beyond := of(t.Context(), maxGroup/2), of(t.Context(), 1)
+		r := &Pages{committer: &committer{queue: make(chan *write)}}
+		for _, w := range []*write{abandoned, last, beyond} {
+			go func() { r.queue <- w }()
+			synctest.Wait() // it waits in the queue, behind those before it
+		}
+		if group := r.gather(first); !slices.Equal(group, []*write{first, last}) {
+			t.Errorf("a group of %d writes", len(group))
+		}
+		if w := <-r.queue; w != beyond {
+			t.Error("the group took more than its limit")
+		}
+		<-abandoned.done
+		if !errors.Is(abandoned.err, context.Canceled) {
+			t.Errorf("error %v of a write whose caller has gone", abandoned.err)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// declared maps the kinds of rows that the ledger knows, those of other processes included. Pages
+// hold keys of all kinds, so a rebuild or a deletion of a user needs to know them.
+type declared = atomic.Pointer[map[string]RowKind]
+
+// RowKind describes the kind of a row.
+type RowKind struct {
+	Users  bool   // targets are users; otherwise posts
+	Mirror string // the kind of the row on the target's side; "" for one-way kinds
+	Of     string // name of the activity's kind; on the target's side it differs from the row's
+}
+
+// declare declares this process's kinds to the ledger.
+func (r *rebuilder) declare(ctx context.Context) error {
+	if err := r.ledger.Declare(ctx, r.kinds); err != nil {
+		return fmt.Errorf("declare kinds: %w", err)
+	}
+	return r.learnKinds(ctx)
+}
+
+// learnKinds reads the declared kinds from the ledger. This process's kinds take precedence
+// over kinds of the same name that another process declared before there was a row of them.
+func (r *rebuilder) learnKinds(ctx context.Context) error {
+	kinds, err := r.ledger.Kinds(ctx)
+	if err != nil {
+		return fmt.Errorf("read the kinds declared: %w", err)
+	}
+	rows := make(map[string]RowKind)
+	for _, k := range append(kinds, r.kinds...) {
+		rows[k.Name] = RowKind{k.Users, k.Reverse, k.Name}
+		if k.Reverse != "" {
+			rows[k.Reverse] = RowKind{k.Users, k.Name, k.Name}
+		}
+	}
+	r.declared.Store(&rows)
+	return nil
+}
+
+// RowKinds returns descriptions of the rows' kinds. A writer declares a kind before its first row,
+// so RowKinds asks the ledger again if one is unknown. A kind that nobody declared has no entry:
+// its rows have no key, since nobody looks them up.
+func (r *rebuilder) RowKinds(ctx context.Context, rows []ledger.Row) (map[string]RowKind, error) {
+	known := *r.declared.Load()
+	for i := range rows {
+		if i > 0 && rows[i-1].Kind == rows[i].Kind {
+			continue
+		}
+		if _, ok := known[rows[i].Kind]; ok {
+			continue
+		}
+		if err := r.learnKinds(ctx); err != nil {
+			return nil, err
+		}
+		return *r.declared.Load(), nil
+	}
+	return known, nil
+}

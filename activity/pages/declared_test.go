@@ -1,0 +1,157 @@
+package pages
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// kindless is a ledger that can be made to fail whoever asks it for kinds.
+type kindless struct {
+	*ledger.Ledger
+
+	fails atomic.Bool
+}
+
+func (l *kindless) Kinds(ctx context.Context) ([]ledger.Kind, error) {
+	if l.fails.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return l.Ledger.Kinds(ctx)
+}
+
+// losePages removes every page from the store.
+func (g *rig) losePages(t *testing.T) {
+	t.Helper()
+	for page := range g.identity.Pages {
+		id := favfilter.PageID{Number: page}
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{id})
+		must(t, err)
+		_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
+		must(t, err)
+	}
+}
+
+// wantHeld checks that no page in the store lacks a key that a Recorder with all kinds would put
+// there. It returns the number of pages in the store.
+func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
+	t.Helper()
+	for page := range g.identity.Pages {
+		rows, s, err := l.Snapshot(t.Context(), page)
+		must(t, err)
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
+		must(t, err)
+		p := loaded[0].Page
+		if p == nil || p.Header().Sequence < s.Sequence {
+			continue // nobody uses it
+		}
+		stored++
+		keys, err := g.hashes(t.Context(), rows)
+		must(t, err)
+		if slices.ContainsFunc(keys, func(h favfilter.Hash) bool { return !p.Contains(h) }) {
+			t.Errorf("page %d lacks a key", page)
+		}
+		if len(keys) != len(rows) || int(p.Header().Count) != len(rows) {
+			t.Errorf("page %d has %d keys, the ledger %d rows", page, p.Header().Count, len(rows))
+		}
+	}
+	return stored
+}
+
+// TestRebuildWithKindsOfAnother has a Recorder without a kind rebuild pages for one with the kind.
+func TestRebuildWithKindsOfAnother(t *testing.T) {
+	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
+	plain := openKinds(t, l, store, nil)
+	rich := openKinds(t, l, store, manyKinds())
+	_, err := rich.Record(t.Context(), rich.life("1"))
+	must(t, err)
+	rich.losePages(t)
+	made := rich.reasons()["missing"]
+	for _, user := range []string{"1", "2", plain.onAnotherPage("1")} {
+		plain.want(t, user, "hide", "nothing", None)
+	}
+	if n := rich.wantHeld(t, l); n != 2 {
+		t.Errorf("%d pages stand", n)
+	}
+	rich.want(t, "1", "mute", "c0", Direct)
+	rich.want(t, "1", "mute", "c2", None)
+	rich.want(t, "c2", "mute", "1", Direct)
+	rich.want(t, "1", "follow", "c0", Direct)
+	rich.want(t, "c0", "follow", "1", Reverse)
+	rich.want(t, "1", "pin", "lp0", Direct)
+	if n := rich.reasons()["missing"]; n != made {
+		t.Errorf("%d pages were made by the one that knows the kinds", n-made)
+	}
+	rich.record(t, true, undo("1", "mute", "c0"))
+	rich.want(t, "1", "mute", "c0", None)
+	plain.want(t, "1", "block", "c0", Direct)
+}
+
+// TestKindsUnknownAndUnreadable: a page with rows of an unknown kind is not made while the ledger does not say what
+// they are, neither for who reads nor for who writes.
+func TestKindsUnknownAndUnreadable(t *testing.T) {
+	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
+	broken := &kindless{Ledger: l}
+	plain := openKinds(t, broken, store, nil)
+	rich := openKinds(t, l, store, manyKinds())
+	_, err := rich.Record(t.Context(), rich.life("1"))
+	must(t, err)
+	rich.losePages(t)
+	broken.fails.Store(true)
+
+	if _, err := plain.View(t.Context(), "1", plain.kinds.All(), nil); dependency(err) != "ledger" {
+		t.Errorf("view: %v", err)
+	}
+	if n := rich.wantHeld(t, l); n != 0 {
+		t.Error("a page was made")
+	}
+	plain.record(t, true, add("2", "hide", "p")) // the ledger has it, and readers know that the page is not as it should be
+	if n := rich.wantHeld(t, l); n != 0 {
+		t.Error("a page was made")
+	}
+	if _, err := plain.DeleteUser(t.Context(), "1"); dependency(err) != "ledger" {
+		t.Errorf("delete: %v", err)
+	}
+	if _, err := plain.RowKinds(t.Context(), []ledger.Row{{Kind: "mute"}}); err == nil {
+		t.Error("the kind of a row is known, and nobody said it")
+	}
+
+	rich.want(t, "1", "mute", "c0", Direct) // makes the page
+	rich.wantHeld(t, l)
+	plain.want(t, "2", "hide", "p", Direct)
+	plain.record(t, true, add("2", "hide", "q")) // and it is written to
+	// What has ended of the unknown kinds cannot be taken out of the page, so the page does not count any more.
+	plain.now.Add(int64(1e9) * 7200)
+	plain.removeEnded()
+	rich.wantHeld(t, l)
+	if _, err := plain.View(t.Context(), "1", plain.kinds.All(), nil); dependency(err) != "ledger" {
+		t.Errorf("view: %v", err)
+	}
+	rich.wantHeld(t, l)
+
+	broken.fails.Store(false)
+	plain.rebuilds.forgive() // as a poll does that finds the ledger again
+	plain.want(t, "1", "block", "c0", Direct)
+	if n := rich.wantHeld(t, l); n != 1 {
+		t.Error("the page was not made")
+	}
+	rich.want(t, "1", "mute", "c0", Direct)
+	rich.want(t, "1", "hide", "over0", None)
+}
+
+// TestOwnKindsStayKnown: a Recorder knows its own kinds also when another one that declared its own after it does not have them.
+func TestOwnKindsStayKnown(t *testing.T) {
+	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
+	rich := openKinds(t, l, store, manyKinds())
+	other := openKinds(t, l, store, append(testKinds(), Kind{Name: "zap", Target: Post}))
+	rich.record(t, true, add("1", "mute", "2"))
+	other.record(t, true, add("1", "zap", "p")) // of a kind that makes the first ask again
+	rich.losePages(t)
+	rich.want(t, "1", "mute", "2", Direct)
+	other.want(t, "1", "zap", "p", Direct)
+}

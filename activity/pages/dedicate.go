@@ -1,0 +1,151 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one in a hundred
+	// users have. They take some 6 KiB, which everybody else on the page would read with each feed.
+	defaultSharedKeys = 2048
+	// MinSharedKeys is the least of Config.MaxSharedKeys.
+	MinSharedKeys = 16
+	// maxLeaving is the number of users who get a dedicated page at once.
+	maxLeaving = 2
+)
+
+// leavers holds the users who are about to get a dedicated page.
+type leavers struct {
+	mu      sync.Mutex
+	moving  map[uint64]bool
+	leaving sync.WaitGroup // counts them
+	turns   chan struct{}  // one element for each in progress: after an import there may be many
+}
+
+func newLeavers() *leavers {
+	return &leavers{moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
+}
+
+// ofFirst returns how many of rows, which are in order of hash, belong to the user of the first one.
+func ofFirst(rows []ledger.Row) int {
+	n := 1
+	for n < len(rows) && rows[n].Hash == rows[0].Hash {
+		n++
+	}
+	return n
+}
+
+// leave gives a user a dedicated page, in the background.
+func (r *applier) leave(hash uint64) {
+	o := r.leavers
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.moving[hash] {
+		return
+	}
+	o.leaving.Add(1)
+	o.moving[hash] = r.background(func() {
+		defer o.leaving.Done()
+		ctx, cancel := r.whileOpen(largeTimeout)
+		defer cancel()
+		if err := r.dedicate(ctx, hash); err != nil && !r.isClosed() {
+			// The next rebuild of the page tries again.
+			r.log.WarnContext(ctx, "no dedicated page for a heavy user", "error", err)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.moving, hash)
+	})
+	if !o.moving[hash] {
+		o.leaving.Done()
+	}
+}
+
+// inTurn waits for a turn, which ends with the transaction: not with the rebuilds after it.
+func (o *leavers) inTurn(
+	ctx context.Context, hash uint64, move func(context.Context, uint64) (ledger.Receipt, error),
+) (ledger.Receipt, error) {
+	select {
+	case o.turns <- struct{}{}:
+		defer func() { <-o.turns }()
+	case <-ctx.Done():
+		return ledger.Receipt{}, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return move(ctx, hash)
+}
+
+// wait waits until nobody is about to get a dedicated page, or ctx ends.
+func (o *leavers) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		o.leaving.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// dedicate gives a user a dedicated page, and sees to it that this page and the one that the user
+// has left have the ledger's sequences.
+func (r *applier) dedicate(ctx context.Context, hash uint64) error {
+	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Dedicate)
+	if err != nil {
+		return Unavailable("ledger", err)
+	}
+	r.layout.learn(receipt)
+	return r.arrive(ctx, receipt.Pages)
+}
+
+// release takes a user's dedicated page away. It closes that page, and sees to it that the shared
+// page has the ledger's sequence.
+//
+// Before that it rebuilds the dedicated page, whose rows are gone: if this process dies before it
+// closes the page, nobody does, but the page is empty and expires.
+func (r *applier) release(ctx context.Context, hash uint64) error {
+	place, err := r.ledger.Place(ctx, hash)
+	if err != nil {
+		return Unavailable("ledger", err)
+	}
+	if place.Page >= ledger.DedicatedPages {
+		r.layout.dedicate(hash, place.Page)
+		if err := r.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
+			return err
+		}
+	}
+	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Release)
+	if err != nil {
+		return Unavailable("ledger", err)
+	}
+	var shared []ledger.PageChange
+	for _, p := range receipt.Pages {
+		if p.Page < ledger.DedicatedPages {
+			shared = append(shared, p)
+			continue
+		}
+		r.layout.dedicate(hash, p.Page) // for the page's name, even if nothing was known of it
+		r.layout.release(p.Page)
+		if err := r.closePage(ctx, p.Page); err != nil {
+			return err
+		}
+	}
+	return r.arrive(ctx, shared)
+}
+
+// arrive brings pages to the sequences of a receipt.
+func (r *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
+	for _, p := range pages {
+		r.sequences.of(p.Page).giveOut(p.Sequence)
+	}
+	for page, err := range r.applyAll(ctx, pages, nil) {
+		return fmt.Errorf("page %d: %w", page, err)
+	}
+	return nil
+}

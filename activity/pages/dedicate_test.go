@@ -1,0 +1,408 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more than 256 bytes are probed
+// then.
+func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
+	t.Helper()
+	g := newRig(t, store, pages)
+	g.maxSharedKeys, g.recorder.largePage = 16, 256
+	return g
+}
+
+// settleMoves waits until nobody is on the way to a dedicated page.
+func (g *rig) settleMoves() { g.leavers.leaving.Wait() }
+
+// recordMany records n activities of a user in one call.
+func (g *rig) recordMany(t testing.TB, user, kind string, n int, target func(i int) string) {
+	t.Helper()
+	var batch []Activity
+	for i := range n {
+		batch = append(batch, add(user, kind, target(i)))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+}
+
+// A user who fills a page leaves it: the others read no more than before, and everybody's activities are where they are
+// looked for, are undone, and survive losses, a restart and a rebuild.
+func TestLongHeavyUserLeaves(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := crowded(t, store, 1)
+		g.recordMany(t, "mate", "hide", 10, posts("m"))
+		bytes := func(user string) int {
+			t.Helper()
+			v, err := g.View(t.Context(), user, g.kinds.All(), nil)
+			must(t, err)
+			return favfilter.HeaderBytes + int(v.Header.Shape.Bits/8)
+		}
+		before := bytes("mate")
+		g.recordMany(t, "bot", "hide", 3000, posts("b"))
+		g.recordMany(t, "star", "hide", 2, posts("s"))
+		for i := range 300 {
+			g.record(t, true, add(fmt.Sprint("fan", i), "block", "star"))
+		}
+		g.settleMoves()
+		check := func(when string) {
+			t.Helper()
+			if after := bytes("mate"); after > 4*before+2000 { // three hundred fans have a block each
+				t.Errorf("%s: a page-mate reads %d bytes, %d before", when, after, before)
+			}
+			if own := bytes("bot"); own < 3000 {
+				t.Errorf("%s: the bot reads %d bytes", when, own)
+			}
+			for i := range 3000 {
+				g.want(t, "bot", "hide", posts("b")(i), Direct)
+			}
+			for i := range 300 {
+				if g.check(t, "star", "block", fmt.Sprint("fan", i)) == None { // which of the two is told may be a false positive
+					t.Errorf("%s: the star misses that fan%d has blocked them", when, i)
+				}
+				g.want(t, fmt.Sprint("fan", i), "block", "star", Direct)
+			}
+			g.want(t, "star", "hide", "s1", Direct)
+			for i := range 10 {
+				g.want(t, "mate", "hide", posts("m")(i), Direct)
+			}
+			if s := g.Stats(); s.DedicatedPages != 2 {
+				t.Errorf("%s: %d users have a dedicated page, want the bot and the star", when, s.DedicatedPages)
+			}
+			g.checkRate(t, g.lookAll(t, "bot", "hide", posts("never"), 20_000), 20_000)
+		}
+		check("moved")
+		g.scrubAll()
+		check("scrubbed")
+		for _, o := range g.allOwners(t) {
+			_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: g.layout.pageID(o.Page), Seen: versionAt(t, g.store, g.layout.pageID(o.Page))})
+			must(t, err)
+		}
+		check("dedicated pages lost")
+		g.open(t, g.ledger, g.store)
+		g.maxSharedKeys = 16
+		check("restarted")
+		for i := range 3000 {
+			if i%10 == 0 {
+				g.record(t, true, undo("bot", "hide", posts("b")(i)))
+			}
+		}
+		found := 0
+		for i := range 3000 {
+			if match := g.check(t, "bot", "hide", posts("b")(i)); i%10 != 0 && match != Direct {
+				t.Errorf("b%d is missed", i)
+			} else if i%10 == 0 && match != None {
+				found++
+			}
+		}
+		g.checkRate(t, found, 300)
+	})
+}
+
+// What is looked for in a page that is too large to be read is found as if it had been read: of every kind, also
+// after the page is changed, rebuilt, or lost.
+func TestLargePageIsProbed(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := crowded(t, store, 4)
+		g.recordMany(t, "bot", "hide", 3000, posts("b"))
+		for i := range 40 {
+			g.record(t, true, add(fmt.Sprint("fan", i), "block", "bot"))
+		}
+		g.settleMoves()
+		kinds := g.kinds.All()
+		compare := func(when string) {
+			t.Helper()
+			view, err := g.View(t.Context(), "bot", kinds, nil)
+			must(t, err)
+			ids := append(targets("b", 2990, 60), targets("fan", 30, 20)...)
+			v, err := g.View(t.Context(), "bot", kinds, seek(ids, ids))
+			must(t, err)
+			if v.Found == nil || v.Header.Count != view.Header.Count || v.Header.Shape != view.Header.Shape {
+				t.Errorf("%s: probed %v: %+v, read: %+v", when, v.Found != nil, v.Header, view.Header)
+			}
+			for i := range kinds {
+				for _, id := range ids {
+					want := view.Check(i, id)
+					if got := v.Check(i, id); got != want {
+						t.Errorf("%s: %s %s: checked %v, read: %v", when, kinds[i].Name, id, got, want)
+					}
+				}
+			}
+		}
+		compare("moved")
+		g.record(t, true, undo("bot", "hide", "b2995"))
+		g.record(t, true, add("bot", "hide", "b3001"))
+		compare("changed")
+		page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+		must(t, g.remake(t.Context(), page, 0, "test"))
+		compare("rebuilt")
+		g.recordMany(t, "bot", "hide", 3000, posts("more"))
+		compare("grown")
+	})
+}
+
+func targets(prefix string, from, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprint(prefix, from+i))
+	}
+	return ids
+}
+
+// Another process that has not heard of a move finds what was recorded since all the same, at once: it does not poll for a
+// minute.
+func TestMoveIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
+		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
+		b.record(t, true, add("mate", "hide", "m"))
+		b.record(t, true, add("bot", "hide", "b"))
+		b.want(t, "bot", "hide", "b", Direct)
+		a.recordMany(t, "bot", "hide", 100, posts("a"))
+		must(t, a.dedicate(t.Context(), UserHash(a.identity.Seed, "bot")))
+		for i := range 100 {
+			b.want(t, "bot", "hide", posts("a")(i), Direct)
+			a.record(t, true, add("bot", "hide", posts("later")(i)))
+			b.want(t, "bot", "hide", posts("later")(i), Direct)
+		}
+		b.record(t, true, add("bot", "hide", "by b"))
+		a.want(t, "bot", "hide", "by b", Direct)
+		b.want(t, "mate", "hide", "m", Direct)
+		must(t, a.release(t.Context(), UserHash(a.identity.Seed, "bot")))
+		a.record(t, true, add("bot", "hide", "home"))
+		b.want(t, "bot", "hide", "home", Direct)
+		b.want(t, "bot", "hide", "by b", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// meddlingStore does something before the first page is read.
+type meddlingStore struct {
+	favfilter.Store
+	before func()
+}
+
+func (s *meddlingStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if do := s.before; do != nil {
+		s.before = nil
+		do()
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+// A user who moves when it is known where they are, and the page has not been read yet, is followed, also if
+// the process has heard of the move meanwhile.
+func TestMoveBeforePageIsRead(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		a := crowded(t, &favfilter.Memory{}, 1)
+		b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
+		b.open(t, a.ledger, a.store)
+		a.recordMany(t, "bot", "hide", 10, posts("b"))
+		b.want(t, "bot", "hide", "b1", Direct)
+		hash := UserHash(a.identity.Seed, "bot")
+		b.useStore(&meddlingStore{Store: a.store, before: func() {
+			must(t, a.dedicate(t.Context(), hash))
+			if heard {
+				must(t, b.pollOnce(t.Context(), b.newPoll()))
+			}
+		}})
+		b.want(t, "bot", "hide", "b2", Direct)
+		b.useStore(&meddlingStore{Store: a.store, before: func() {
+			must(t, a.release(t.Context(), hash))
+			a.record(t, true, add("bot", "hide", "home"))
+			if heard {
+				must(t, b.pollOnce(t.Context(), b.newPoll()))
+			}
+		}})
+		b.want(t, "bot", "hide", "home", Direct)
+	}
+}
+
+// TestMovesUnderLoad dedicates and releases pages at random, while others of two processes write,
+// undo and look, and the store loses pages. No write and no undo may be missed. In a bubble no call
+// takes too long.
+func TestMovesUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 2), &favfilter.Memory{}
+		a, b := &rig{ledger: l, store: store}, &rig{ledger: l, store: store}
+		for _, g := range []*rig{a, b} {
+			g.open(t, l, store)
+			g.maxSharedKeys, g.recorder.largePage = 16, 256
+		}
+		users := []string{"bot", "star", "mate", "other", "fifth"}
+		var wg sync.WaitGroup
+		for w, user := range users {
+			wg.Go(func() { moveAndStep(t, []*rig{a, b}, user, rand.New(rand.NewPCG(7, uint64(w)))) })
+		}
+		stop := make(chan struct{})
+		var mover sync.WaitGroup
+		mover.Go(func() { moveAround(t, []*rig{a, b}, users, stop) })
+		wg.Wait()
+		close(stop)
+		mover.Wait()
+		for _, g := range []*rig{a, b} {
+			g.settleMoves()
+			g.Close()
+		}
+		must(t, l.Close())
+	})
+}
+
+// moveAndStep writes and looks for one user, through one process or the other.
+func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
+	t.Helper()
+	live, wrong := make(map[Activity]bool), make(map[Activity]bool)
+	for range 400 {
+		a := add(user, "hide", fmt.Sprint("p", rng.IntN(60)))
+		if found, ok := rigs[rng.IntN(len(rigs))].step(t, rng, live, a); found && ok {
+			wrong[a] = true
+		}
+	}
+	// Some thirty are absent at a time, and a page is another one every few steps.
+	if most := mostByChance(rigs[0].keyRate * 400); len(wrong) > most {
+		t.Errorf("%s: %d that were undone are found", user, len(wrong))
+	}
+}
+
+func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{}) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(8, 8))
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Millisecond): // lets the bubble's clock go on
+		}
+		g, user := rigs[rng.IntN(2)], users[rng.IntN(len(users))]
+		hash := UserHash(g.identity.Seed, user)
+		var err error
+		switch rng.IntN(4) {
+		case 0:
+			// A release alone may be unknown to the other for a bound, which is 0 here: each View asks.
+			err = g.release(t.Context(), hash)
+		case 1:
+			id := g.layout.pageID(g.layout.pageOf(hash))
+			_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
+		default:
+			err = g.dedicate(t.Context(), hash)
+		}
+		if err != nil {
+			t.Errorf("move %s: %v", user, err)
+		}
+	}
+}
+
+// Deleting a user who has a dedicated page leaves nothing, not the page either.
+func TestHeavyUserDeleted(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := crowded(t, store, 2)
+		g.recordMany(t, "bot", "hide", 9000, posts("b"))
+		g.recordMany(t, "mate", "hide", 5, posts("m"))
+		for i := range 30 {
+			g.record(t, true, add("bot", "block", fmt.Sprint("fan", i)))
+		}
+		g.settleMoves()
+		page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+		if page < ledger.DedicatedPages {
+			t.Fatal("the bot has no dedicated page")
+		}
+		deleted, err := g.DeleteUser(t.Context(), "bot")
+		if err != nil || deleted != 9030 {
+			t.Fatalf("deleted %d, %v", deleted, err)
+		}
+		g.checkRate(t, g.lookAll(t, "bot", "hide", posts("b"), 9000), 9000)
+		found := 0
+		for i := range 30 {
+			if g.check(t, fmt.Sprint("fan", i), "block", "bot") != None {
+				found++
+			}
+		}
+		g.checkRate(t, found, 2*30)
+		g.want(t, "mate", "hide", "m1", Direct)
+		if owners := g.allOwners(t); len(owners) != 0 {
+			t.Errorf("owners left: %v", owners)
+		}
+		st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		must(t, err)
+		if !st[0].Missing && st[0].Header.Set != 0 {
+			t.Errorf("the dedicated page still has bits: %+v", st[0].Header)
+		}
+		g.record(t, true, add("bot", "hide", "again"))
+		g.want(t, "bot", "hide", "again", Direct)
+	})
+}
+
+// releasingLedger dies, once, when it has released a dedicated page.
+type releasingLedger struct {
+	Ledger
+	released bool
+}
+
+func (l *releasingLedger) Release(ctx context.Context, hash uint64) (ledger.Receipt, error) {
+	receipt, err := l.Ledger.Release(ctx, hash)
+	if err == nil && !l.released {
+		l.released = true
+		return ledger.Receipt{}, faulttest.ErrInjected
+	}
+	return receipt, err
+}
+
+// A process that dies while it deletes a heavy user leaves no bits of the user either: it empties the
+// dedicated page first.
+func TestHeavyUserHalfDeleted(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 2)
+	g.recordMany(t, "bot", "hide", 3000, posts("b"))
+	g.settleMoves()
+	page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+	g.recorder.ledger = &releasingLedger{Ledger: g.recorder.ledger}
+	if _, err := g.DeleteUser(t.Context(), "bot"); dependency(err) != "ledger" {
+		t.Fatalf("page %d is released: %v", page, err)
+	}
+	_, err := g.DeleteUser(t.Context(), "bot")
+	must(t, err)
+	st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+	must(t, err)
+	if page < ledger.DedicatedPages || !st[0].Missing && st[0].Header.Set != 0 {
+		t.Errorf("page %d still has bits: %+v", page, st[0].Header)
+	}
+}
+
+// Who is heavy after an import leaves, though their page was made in process.
+func TestHeavyUserOfBulk(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 1)
+	var batch []Activity
+	for i := range 400 {
+		batch = append(batch, add("bot", "hide", posts("b")(i)), add(fmt.Sprint("u", i), "block", "star"), add("mate"+fmt.Sprint(i%30), "hide", "p"))
+	}
+	bulk := g.NewBulk()
+	prepared, err := bulk.Prepare(batch)
+	must(t, err)
+	_, err = bulk.Record(t.Context(), prepared)
+	must(t, err)
+	must(t, bulk.Finish(t.Context()))
+	g.settleMoves()
+	if n := g.Stats().DedicatedPages; n != 2 {
+		t.Errorf("%d users have a dedicated page, want the bot and the star", n)
+	}
+	for _, a := range batch {
+		g.want(t, a.User, a.Kind, a.Target, Direct)
+	}
+	for i := range 400 {
+		if g.check(t, "star", "block", fmt.Sprint("u", i)) == None {
+			t.Errorf("the star misses that u%d has blocked them", i)
+		}
+	}
+}

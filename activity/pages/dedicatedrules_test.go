@@ -1,0 +1,381 @@
+package pages
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// The rules of dedicated pages, one test each: see layoutrules_test.go.
+
+// usersOn returns users of a page of the first layout, each of whom hides "before".
+func (p *member) usersOn(t *testing.T, page uint32, n int) (users []string) {
+	t.Helper()
+	for i := 0; len(users) < n; i++ {
+		user := fmt.Sprint("on", i)
+		if p.pageIn(firstPages, user) == page {
+			p.record(t, true, add(user, "hide", "before"))
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// move gives the user a dedicated page, and returns its number.
+func (p *member) move(t *testing.T, user string) (page uint32) {
+	t.Helper()
+	must(t, p.dedicate(t.Context(), p.hashOf(user)))
+	page, ok := p.layout.owned(p.hashOf(user))
+	if !ok || page < ledger.DedicatedPages {
+		t.Fatalf("%s is on page %d", user, page)
+	}
+	return page
+}
+
+// deafness is how a process can fail to hear of something by a poll in time.
+func deafness() map[string]func(p *member) {
+	return map[string]func(p *member){
+		"not heard":  func(*member) {},
+		"polls fail": func(p *member) { p.way.cut(false) },
+		"polls fail for long": func(p *member) {
+			p.way.cut(false)
+			time.Sleep(2 * time.Minute)
+		},
+	}
+}
+
+// raise, left: a move raises the shared page, whose header says with which sequence a user left it
+// last. A reader that finds another one than it knows polls. Only a poll teaches it that: its own
+// moves, rebuilds and writes do not tell who else has left.
+func TestDedicatedRuleLeft(t *testing.T) {
+	for name, between := range map[string]func(t *testing.T, b *member, left, stays string){
+		"nothing in between": func(*testing.T, *member, string, string) {},
+		"own move": func(t *testing.T, b *member, _, stays string) {
+			t.Helper()
+			b.move(t, stays)
+		},
+		"own rebuild": func(t *testing.T, b *member, _, _ string) {
+			t.Helper()
+			must(t, b.remake(t.Context(), 0, 0, "test"))
+		},
+		"own write of another who has left": func(t *testing.T, b *member, left, _ string) {
+			t.Helper()
+			b.record(t, true, add(left, "hide", "q"))
+		},
+		"own write of another who stays": func(t *testing.T, b *member, _, stays string) {
+			t.Helper()
+			b.record(t, true, add(stays, "hide", "q"))
+		},
+		"question for the place of another": func(t *testing.T, b *member, _, stays string) {
+			t.Helper()
+			if _, ok := b.askPlace(t.Context(), b.hashOf(stays)); !ok {
+				t.Error("the ledger does not say where a user is")
+			}
+		},
+	} {
+		for how, deafen := range deafness() {
+			t.Run(name+", "+how, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					a, b := w.open(t, Config{}), w.open(t, Config{})
+					users := a.usersOn(t, 0, 3)
+					user, left, stays := users[0], users[1], users[2]
+					a.move(t, left)
+					b.pollNow(t)
+					b.want(t, user, "hide", "before", Direct)
+					page := a.move(t, user)
+					a.record(t, true, add(user, "hide", "p"))
+					between(t, b, left, stays)
+					deafen(b)
+					b.wantOn(t, page, user, "p")
+				})
+			})
+		}
+	}
+}
+
+// judge: a page that the reader has rebuilt itself is judged like one that it has read.
+func TestDedicatedRuleJudge(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, w *world, b *member){
+		"page lost": func(t *testing.T, w *world, _ *member) {
+			t.Helper()
+			w.lose(t, 0)
+		},
+		"store down": func(_ *testing.T, _ *world, b *member) { b.steps.down.Store(true) },
+	} {
+		for how, deafen := range deafness() {
+			t.Run(name+", "+how, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					a, b := w.open(t, Config{}), w.open(t, Config{})
+					user := a.usersOn(t, 0, 1)[0]
+					b.want(t, user, "hide", "before", Direct)
+					page := a.move(t, user)
+					a.record(t, true, add(user, "hide", "p"))
+					harm(t, w, b)
+					deafen(b)
+					b.wantOn(t, page, user, "p")
+				})
+			})
+		}
+	}
+}
+
+// recheck: a reader judges a page by what it knew before it read the page. A poll in between that
+// tells of a move or a switch does not hide that from it.
+func TestDedicatedRuleRecheck(t *testing.T) {
+	for name, move := range map[string]func(t *testing.T, w *world, a *member, user string) (page uint32){
+		"a move": func(t *testing.T, _ *world, a *member, user string) uint32 {
+			t.Helper()
+			return a.move(t, user)
+		},
+		"a release": func(t *testing.T, _ *world, a *member, user string) uint32 {
+			t.Helper()
+			must(t, a.release(t.Context(), a.hashOf(user)))
+			return 0
+		},
+		"a switch": func(t *testing.T, w *world, a *member, user string) uint32 {
+			t.Helper()
+			w.change(t)
+			return a.pageIn(laterPages, user)
+		},
+	} {
+		for _, heard := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, heard %v", name, heard), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					a, b := w.open(t, Config{}), w.open(t, Config{})
+					user := a.usersOn(t, 0, 1)[0]
+					w.build(t)
+					if name == "a release" {
+						a.move(t, user)
+					}
+					b.pollNow(t)
+					b.want(t, user, "hide", "before", Direct)
+					var page uint32
+					b.steps.load = func() { // the reader knows which page to read
+						page = move(t, w, a, user)
+						a.record(t, true, add(user, "hide", "p"))
+						if heard {
+							b.pollNow(t)
+						}
+					}
+					v, err := b.View(t.Context(), user, []Kind{b.kind(t, "hide")}, nil)
+					must(t, err)
+					if v.Check(0, "p") != Direct || v.Number != page {
+						t.Errorf("match %d on page %d, want one on page %d", v.Check(0, "p"), v.Number, page)
+					}
+				})
+			})
+		}
+	}
+}
+
+// learn: the receipt of a write teaches its process where the user is. It finds its own write even
+// if it can ask the ledger nothing else.
+func TestDedicatedRuleLearn(t *testing.T) {
+	for name, write := range map[string]func(t *testing.T, b *member, a Activity){
+		"Record": func(t *testing.T, b *member, a Activity) {
+			t.Helper()
+			b.record(t, true, a)
+		},
+		"Bulk": func(t *testing.T, b *member, a Activity) {
+			t.Helper()
+			bulk := b.NewBulk()
+			_, err := bulk.recordAll(t.Context(), []Activity{a})
+			must(t, err)
+			must(t, bulk.Finish(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b := w.open(t, Config{}), w.open(t, Config{})
+				user := a.usersOn(t, 0, 1)[0]
+				page := a.move(t, user)
+				b.way.polls.Store(true) // it can write
+				write(t, b, add(user, "hide", "p"))
+				b.way.cut(true)
+				b.wantOn(t, page, user, "p")
+				b.wantOn(t, page, user, "before")
+			})
+		})
+	}
+}
+
+// own=always: a write of a user with a dedicated page is acknowledged once the shared page has the
+// sequence with which the user left it. A process that has not heard of the move does not answer
+// from an older one.
+func TestDedicatedRuleOwnAlways(t *testing.T) {
+	for _, repeat := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b, cut := w.open(t, Config{}), w.open(t, Config{}), w.open(t, Config{})
+			user := a.usersOn(t, 0, 1)[0]
+			for _, p := range []*member{b, cut} {
+				p.want(t, user, "hide", "before", Direct)
+			}
+			cut.way.cut(true)
+			back := heldBack(t, w.store, a.layout.pageID(0))
+			page := a.move(t, user)
+			if repeat {
+				a.record(t, true, add(user, "hide", "p"))
+			}
+			back()
+			w.open(t, Config{}).record(t, !repeat, add(user, "hide", "p"))
+			b.wantOn(t, page, user, "p")
+			cut.wantUnavailable(t, "the user has left the page", user)
+		})
+	}
+}
+
+// A process that is cut off from the ledger answers from shared pages as before, but not from one
+// that somebody left later than it knows.
+func TestDedicatedRuleCutOff(t *testing.T) {
+	for _, long := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.open(t, Config{}), w.open(t, Config{})
+			users, other := a.usersOn(t, 0, 2), a.usersOn(t, 1, 1)[0]
+			b.pollNow(t)
+			b.way.cut(true)
+			if long {
+				time.Sleep(2 * time.Minute)
+			}
+			a.record(t, true, add(users[1], "hide", "p"))
+			b.wantOn(t, 0, users[1], "p") // above what it knows, and believed
+			page := a.move(t, users[0])
+			a.record(t, true, add(users[0], "hide", "p"))
+			for _, user := range users { // it cannot know which of them has left
+				b.wantUnavailable(t, "somebody has left the page", user)
+			}
+			b.wantOn(t, 1, other, "before")
+			b.way.mend()
+			<-b.poll().done
+			b.wantOn(t, page, users[0], "p")
+			b.wantOn(t, 0, users[1], "p")
+		})
+	}
+}
+
+// Release closes the dedicated page: a process that has not heard of it polls, and one that cannot
+// does not answer.
+func TestDedicatedRuleRelease(t *testing.T) {
+	for how, deafen := range deafness() {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b, cut := w.open(t, Config{}), w.open(t, Config{}), w.open(t, Config{})
+				user := a.usersOn(t, 0, 1)[0]
+				page := a.move(t, user)
+				for _, p := range []*member{b, cut} {
+					p.pollNow(t)
+					p.wantOn(t, page, user, "before")
+				}
+				deafen(b)
+				cut.way.cut(true)
+				must(t, a.release(t.Context(), a.hashOf(user)))
+				if !isClosed(w.headerOf(t, a, page)) {
+					t.Error("the dedicated page is open")
+				}
+				a.record(t, true, add(user, "hide", "p"))
+				b.wantOn(t, 0, user, "p")
+				b.wantOn(t, 0, user, "before")
+				cut.wantUnavailable(t, "the user has left the page", user)
+				if again := a.move(t, user); again <= page {
+					t.Errorf("the user gets page %d after page %d", again, page)
+				}
+				a.record(t, true, add(user, "hide", "q"))
+				b.want(t, user, "hide", "q", Direct)
+			})
+		})
+	}
+}
+
+// Users move in each phase of a growth: what is written on their new page is found by processes
+// that have not heard of the move, nor of the switch, and by those that have heard of both.
+func TestDedicatedRuleInGrowth(t *testing.T) {
+	for _, phase := range []string{"building", "leaving"} {
+		for _, release := range []bool{false, true} {
+			for how, deafen := range deafness() {
+				t.Run(fmt.Sprintf("%s, release %v, %s", phase, release, how), func(t *testing.T) {
+					inWorld(t, func(t *testing.T, w *world) {
+						moveInPhase(t, w, phase == "leaving", release, deafen)
+					})
+				})
+			}
+		}
+	}
+}
+
+func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *member)) {
+	t.Helper()
+	a, b, silent, cut := w.open(t, Config{}), w.open(t, Config{}), w.open(t, Config{}), w.open(t, Config{})
+	users := a.usersOn(t, 0, 3)
+	user, quiet, mate := users[0], users[1], users[2]
+	if release {
+		a.move(t, user)
+		a.move(t, quiet)
+	}
+	for _, p := range []*member{b, silent, cut} {
+		p.pollNow(t)
+		p.want(t, user, "hide", "before", Direct)
+		p.want(t, quiet, "hide", "before", Direct)
+	}
+	w.build(t)
+	if leaving {
+		w.change(t)
+	}
+	cut.way.cut(true)
+	for _, moved := range []string{user, quiet} { // the other one writes nothing more
+		if release {
+			must(t, a.release(t.Context(), a.hashOf(moved)))
+		} else {
+			a.move(t, moved)
+		}
+	}
+	a.record(t, true, add(user, "hide", "p"))
+	deafen(b)
+	cut.wantUnavailable(t, "the user has left the page", user)
+	b.want(t, user, "hide", "p", Direct)
+	b.want(t, quiet, "hide", "before", Direct)
+	if !leaving {
+		w.change(t)
+	}
+	for _, p := range []*member{b, silent, w.open(t, Config{})} {
+		p.want(t, user, "hide", "p", Direct)
+		for _, u := range users {
+			p.want(t, u, "hide", "before", Direct)
+		}
+	}
+	a.record(t, true, add(mate, "hide", "q"))
+	w.leave(t)
+	cut.wantUnavailable(t, "the layout has left", mate)
+	cut.way.mend()
+	<-cut.poll().done
+	for _, p := range []*member{b, silent, cut, w.open(t, Config{})} {
+		p.want(t, mate, "hide", "q", Direct)
+		p.want(t, user, "hide", "p", Direct)
+		p.want(t, quiet, "hide", "before", Direct)
+	}
+}
+
+// A poll takes up who has a dedicated page before the sequence with which somebody left the shared
+// one, and counts as made after both. Otherwise a reader in between would believe that page.
+func TestDedicatedRuleOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.usersOn(t, 0, 1)[0]
+		page := a.move(t, user)
+		time.Sleep(time.Second)
+		before := b.follow.start.Load()
+		poll, free := b.pollBlocked()
+		if left := b.sequences.of(0).left.Load(); left != 0 {
+			t.Errorf("the page is known to be left at %d before it is known by whom", left)
+		}
+		if b.follow.start.Load() != before {
+			t.Error("the poll counts as made before all of it is taken up")
+		}
+		free()
+		<-poll.done
+		if left := b.sequences.of(0).left.Load(); left == 0 {
+			t.Error("the poll does not say that somebody left the page")
+		}
+		b.wantOn(t, page, user, "before")
+	})
+}

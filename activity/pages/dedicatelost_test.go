@@ -1,0 +1,60 @@
+package pages
+
+import (
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// heldBack returns what makes a page what it is now, once it has become another.
+func heldBack(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
+	t.Helper()
+	loaded, err := s.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	old := loaded[0].Page.Clone()
+	return func() {
+		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: versionAt(t, s, id)})
+		must(t, err)
+		if !done {
+			t.Fatal("the page could not be set back")
+		}
+	}
+}
+
+// A page that is probed, and was set back to before a write, of the same build, is not believed.
+func TestLargePageSetBack(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := crowded(t, store, 1)
+		g.recordMany(t, "bot", "hide", 3000, posts("b"))
+		g.settleMoves()
+		g.want(t, "bot", "hide", "b1", Direct)
+		back := heldBack(t, g.store, g.layout.pageID(g.layout.pageOf(UserHash(g.identity.Seed, "bot"))))
+		g.record(t, true, add("bot", "hide", "late"))
+		back()
+		if !g.isLarge(g.layout.pageOf(UserHash(g.identity.Seed, "bot"))) {
+			t.Error("the page is not probed")
+		}
+		v, err := g.View(t.Context(), "bot", []Kind{g.kind(t, "hide")}, seek(nil, []string{"late"}))
+		must(t, err)
+		if v.Check(0, "late") != Direct || v.Check(0, "b1") != Direct || v.Check(0, "never") != None {
+			t.Errorf("late %v, b1 %v, never %v", v.Check(0, "late"), v.Check(0, "b1"), v.Check(0, "never"))
+		}
+	})
+}
+
+// TestSharedPageSetBackToBeforeMove sets a shared page back to before a user returned to it. A reader
+// that knows of the move, and of nothing else, must not believe the page.
+func TestSharedPageSetBackToBeforeMove(t *testing.T) {
+	a := crowded(t, &favfilter.Memory{}, 1)
+	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
+	b.open(t, a.ledger, a.store)
+	a.recordMany(t, "bot", "hide", 10, posts("b"))
+	hash := UserHash(a.identity.Seed, "bot")
+	must(t, a.dedicate(t.Context(), hash))
+	back := heldBack(t, a.store, favfilter.PageID{})
+	must(t, a.release(t.Context(), hash))
+	back()
+	must(t, b.pollOnce(t.Context(), b.newPoll()))
+	b.want(t, "bot", "hide", "b1", Direct)
+}

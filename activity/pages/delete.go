@@ -1,0 +1,124 @@
+package pages
+
+import (
+	"context"
+	"errors"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// deleteBatch is the number of rows removed at a time. Other writes wait for the transaction, and the
+// page of each row may have to be rebuilt, within pageTimeout.
+const deleteBatch = 1000
+
+// DeleteUser removes every trace of user from the ledger and the pages: rows of the user, and rows
+// that name the user. It rebuilds each page that held any, so that not a bit of them remains. A page
+// that could not be rebuilt is stale, and is not used before a rebuild.
+//
+// DeleteUser returns the number of changes, also with an error. After an error some rows are left:
+// call DeleteUser again, in any process. Rows written meanwhile may stay.
+func (r *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
+	hash := UserHash(r.identity.Seed, user)
+	touched := make(map[uint32]bool)
+	for _, rows := range []func() ([]ledger.Row, error){
+		r.ownedInTurn(ctx, hash, user),
+		func() ([]ledger.Row, error) { return r.ledger.Naming(ctx, hash, user, deleteBatch) },
+	} {
+		n, err := r.deleteRows(ctx, hash, rows, touched)
+		if deleted += n; err != nil {
+			return deleted, decided(deleted, err)
+		}
+	}
+	for page := range touched {
+		mark := r.sequences.of(page)
+		// The rebuild failed.
+		if want := mark.required.Load(); mark.stood.Load() < want {
+			if err := r.stand(ctx, page, want); err != nil {
+				return deleted, err
+			}
+		}
+	}
+	// Activities that were undone earlier have left bits as well.
+	if err := r.release(ctx, hash); err != nil {
+		return deleted, err
+	}
+	place, err := r.ledger.Place(ctx, hash) // this process may not have heard of another layout
+	if err != nil {
+		return deleted, Unavailable("ledger", err)
+	}
+	if err := r.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
+		return deleted, err
+	}
+	r.outwait(r.elapsed()) // once for all transactions
+	return deleted, nil
+}
+
+// ownedInTurn returns a function that returns the next rows of a user on each call. It does not go
+// through removed rows again.
+func (r *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
+	var after *ledger.Item
+	return func() ([]ledger.Row, error) {
+		rows, err := r.ledger.Owned(ctx, hash, user, after, deleteBatch)
+		if n := len(rows); n > 0 {
+			after = &ledger.Item{Kind: rows[n-1].Kind, Target: rows[n-1].Target}
+		}
+		return rows, err
+	}
+}
+
+// decided returns err. If some rows were deleted already, an ErrOverloaded becomes an
+// [*UnavailableError], because the former says that nothing was changed.
+func decided(deleted int, err error) error {
+	if deleted > 0 && errors.Is(err, ErrOverloaded) {
+		return Unavailable("ledger", err)
+	}
+	return err
+}
+
+// deleteRows calls rows until it returns none, and removes what it returned, with the rows on the
+// other side. It adds the pages that held any to touched.
+func (r *Pages) deleteRows(
+	ctx context.Context, hash uint64, rows func() ([]ledger.Row, error), touched map[uint32]bool,
+) (deleted int, err error) {
+	for {
+		found, err := rows()
+		if err != nil {
+			return deleted, Unavailable("ledger", err)
+		}
+		if len(found) == 0 {
+			return deleted, nil
+		}
+		kinds, err := r.RowKinds(ctx, found)
+		if err != nil {
+			return deleted, Unavailable("ledger", err)
+		}
+		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), deletes: true, hash: hash}
+		for i, row := range found {
+			w.changes[i] = r.removal(row, kinds[row.Kind])
+		}
+		if err := r.write(ctx, w); err != nil {
+			return deleted, err
+		}
+		r.pagesOf(w, w.receipt, func(page uint32) {
+			if !r.layout.owns(hash, page) {
+				touched[page] = true
+			}
+		})
+		for _, changed := range w.result.Changed {
+			if changed {
+				deleted++
+			}
+		}
+	}
+}
+
+// removal returns the change that removes a row and the one on the other side.
+func (r *Pages) removal(row ledger.Row, k RowKind) ledger.Change {
+	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
+	if k.Mirror != "" {
+		c.Rows = append(c.Rows, ledger.Row{
+			Hash: UserHash(r.identity.Seed, row.Target), Owner: row.Target, Kind: k.Mirror, Target: row.Owner,
+		})
+	}
+	return c
+}

@@ -1,0 +1,58 @@
+package pages
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// endInterval is the mean time between two queries for ended activities.
+	endInterval = time.Second
+	// maxEnded is the number of ended rows removed in one step.
+	maxEnded = 1000
+)
+
+// endLoop removes activities whose Until has passed from the ledger and the pages, as an undo does.
+// Every process runs it; rows that one has removed are not found by the others.
+func (r *committer) endLoop() {
+	pace := time.NewTimer(endInterval)
+	defer pace.Stop()
+	for {
+		select {
+		case <-pace.C:
+		case <-r.closed:
+			return
+		}
+		more := r.removeEnded()
+		wait := endInterval/2 + rand.N(endInterval) //nolint:gosec // keeps processes out of step
+		if more {
+			wait = 0
+		}
+		pace.Reset(wait)
+	}
+}
+
+// removeEnded removes some ended activities, and reports whether there may be more.
+func (r *committer) removeEnded() (more bool) {
+	ctx, cancel := context.WithTimeout(r.base, commitTimeout)
+	defer cancel()
+	rows, err := r.ledger.Ended(ctx, r.now(), maxEnded)
+	if err != nil || len(rows) == 0 {
+		return false // a ledger that is down is reported by the poll
+	}
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(rows))}
+	for i, row := range rows {
+		w.changes[i] = ledger.Change{Rows: []ledger.Row{row}, Remove: true, Ended: true}
+	}
+	if err := r.write(ctx, w); err != nil {
+		if !r.isClosed() {
+			r.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
+		}
+		return false
+	}
+	r.stats.ended.Add(uint64(len(rows)))
+	return len(rows) == maxEnded
+}

@@ -1,0 +1,148 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func (a Activity) until(t time.Time) Activity {
+	a.Until = t
+	return a
+}
+
+// Activities with an end are honoured up to it, on both sides, and gone from pages and
+// ledger within seconds after it.
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 4)
+		p := startProcess(t, l, &favfilter.Memory{}, Config{})
+		end := time.Now().Add(time.Minute)
+		p.record(t, true, add("1", "block", "2").until(end))
+		p.record(t, false, add("1", "block", "2").until(end))
+		p.record(t, true, add("1", "hide", "short").until(end))
+		p.record(t, true, add("1", "hide", "longer").until(end))
+		p.record(t, true, add("1", "hide", "longer").until(end.Add(time.Minute)))
+		p.record(t, true, add("1", "hide", "for good").until(end))
+		p.record(t, true, add("1", "hide", "for good"))
+		p.record(t, true, add("1", "hide", "shortened"))
+		p.record(t, true, add("1", "hide", "shortened").until(end))
+		if rows := p.rows(t, l, "1", "block"); len(rows) != 1 || !rows[0].Until.Equal(end) {
+			t.Errorf("the ledger has %+v, want one until %v", rows, end)
+		}
+		want := func(kind, id string, m Match) {
+			t.Helper()
+			p.want(t, "1", kind, id, m)
+		}
+		time.Sleep(time.Minute - time.Millisecond)
+		want("block", "2", Direct)
+		p.want(t, "2", "block", "1", Reverse)
+		want("hide", "short", Direct)
+		time.Sleep(3 * time.Second)
+		want("block", "2", None)
+		p.want(t, "2", "block", "1", None)
+		want("hide", "short", None)
+		want("hide", "shortened", None)
+		want("hide", "longer", Direct)
+		want("hide", "for good", Direct)
+		p.record(t, true, add("1", "block", "2"))
+		time.Sleep(time.Minute)
+		want("block", "2", Direct)
+		want("hide", "longer", None)
+		want("hide", "for good", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// Between its end and its removal an activity counts as gone for whoever writes or lists.
+func TestUntilBeforeRemoval(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	at := func() time.Time { return time.Unix(0, g.now.Load()) }
+	g.record(t, true, add("1", "hide", "p").until(at().Add(time.Minute)))
+	g.record(t, true, add("1", "hide", "q").until(at().Add(time.Minute)))
+	g.record(t, true, add("1", "hide", "r").until(at().Add(time.Minute)))
+	g.now.Add(int64(time.Hour))
+	if rows := g.rows(t, g.ledger, "1", "hide"); len(rows) != 0 {
+		t.Errorf("the ledger lists %+v", rows)
+	}
+	g.record(t, true, add("1", "hide", "p"))
+	g.record(t, false, undo("1", "hide", "q"))
+	g.want(t, "1", "hide", "q", None)
+	if more := g.removeEnded(); more {
+		t.Error("there is more")
+	}
+	g.want(t, "1", "hide", "p", Direct)
+	g.want(t, "1", "hide", "r", None)
+	if h := g.header(t, 0); h.Count != 1 {
+		t.Errorf("%d keys, want 1", h.Count)
+	}
+}
+
+// lateLedger lets something happen after it was asked what has ended.
+type lateLedger struct {
+	Ledger
+	then func()
+}
+
+func (l lateLedger) Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error) {
+	rows, err := l.Ledger.Ended(ctx, now, limit)
+	l.then()
+	return rows, err
+}
+
+// An ended activity stays if it is recorded again between the search for ended ones and its removal.
+func TestRecordedAnewWhileRemoved(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.open(t, lateLedger{g.ledger, func() {
+		g.record(t, true, add("1", "hide", "p"))
+		g.record(t, true, add("1", "hide", "q").until(time.Unix(0, g.now.Load()).Add(time.Hour)))
+	}}, g.store)
+	end := time.Unix(0, g.now.Load()).Add(time.Minute)
+	for _, target := range []string{"p", "q", "r"} {
+		g.record(t, true, add("1", "hide", target).until(end))
+	}
+	g.now.Store(end.UnixNano())
+	g.removeEnded()
+	g.want(t, "1", "hide", "p", Direct)
+	g.want(t, "1", "hide", "q", Direct)
+	g.want(t, "1", "hide", "r", None)
+	g.wantWhole(t)
+}
+
+// More than are removed in one step.
+func TestManyEnd(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	end := time.Unix(0, g.now.Load()).Add(time.Hour)
+	var batch []Activity
+	for i := range 2*maxEnded + 10 {
+		batch = append(batch, add(fmt.Sprint(i%100), "hide", fmt.Sprint(i)).until(end))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+	g.now.Store(end.UnixNano())
+	for _, want := range []bool{true, true, false} {
+		if more := g.removeEnded(); more != want {
+			t.Errorf("more: %v, want %v", more, want)
+		}
+	}
+	g.wantWhole(t)
+	if n := g.Stats().Ended; n != uint64(len(batch)) {
+		t.Errorf("%d ended, want %d", n, len(batch))
+	}
+}
+
+// rows are what the ledger lists of a user and kind.
+func (g *rig) rows(t *testing.T, l *ledger.Ledger, user, kind string) []ledger.Row {
+	t.Helper()
+	rows, err := l.List(t.Context(), ledger.ListQuery{
+		Hash: UserHash(g.identity.Seed, user), Owner: user, Kind: kind, Limit: 10, Now: g.Now(),
+	})
+	must(t, err)
+	return rows
+}

@@ -1,0 +1,64 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Codes of an [InvalidError] of this package.
+const (
+	CodeOutOfRange   = "out_of_range"
+	CodeTooManyPages = "too_many_pages"
+)
+
+// InvalidError reports input that can never succeed. Nothing was changed.
+type InvalidError struct {
+	Code    string // part of the service's contract
+	Field   string // field of the input, such as "target"; "" if there is none
+	Message string // for people
+}
+
+func (e *InvalidError) Error() string {
+	if e.Field == "" {
+		return e.Message
+	}
+	return e.Field + ": " + e.Message
+}
+
+// UnavailableError reports that a dependency of the call is down or too slow. After it, a write may
+// or may not have taken effect. Repeat the write; repeating is safe.
+type UnavailableError struct {
+	Dependency string // "ledger" or "pages"
+	Err        error
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("%s unavailable: %v", e.Dependency, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// Unavailable returns err as an [*UnavailableError] of the dependency. It returns err itself if that
+// is nil, or wraps one already.
+func Unavailable(dependency string, err error) error {
+	var already *UnavailableError
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	return &UnavailableError{Dependency: dependency, Err: err}
+}
+
+// ErrClosed is the error of calls after Close.
+var ErrClosed = errors.New("recorder is closed")
+
+// ErrOverloaded reports that too many calls are waiting. Nothing was changed; retry a little later.
+var ErrOverloaded = errors.New("recorder is overloaded")
+
+// ErrNoPage reports that there is no page of that number.
+var ErrNoPage = errors.New("there is no such page")
+
+// ErrBehind reports that the ledger answers, but its changes are not read within the staleness
+// bound. Either polls fail, or a poll reads every page after its connection was lost. Feeds are
+// correct meanwhile, but slower: each asks the ledger for the sequence of its page.
+var ErrBehind = errors.New("changes are not read from the ledger in time")

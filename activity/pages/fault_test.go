@@ -1,0 +1,278 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// faultRig makes a rig of one pair of backends, and what loses all its pages.
+type faultRig func(t *testing.T) (g *rig, lose func())
+
+// TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after
+// it takes effect, until a run ends without a fault. After each run the Recorder is restarted.
+// Everything acknowledged must be there, and everything refused must be there as a whole or not at all.
+func TestLongFaultAtEveryStep(t *testing.T) {
+	t.Run("memory and sqlite", func(t *testing.T) {
+		t.Parallel()
+		faultAtEveryStep(t, func(*testing.T) faultRig {
+			return func(t *testing.T) (*rig, func()) {
+				t.Helper()
+				store := &partitioned{Store: &favfilter.Memory{}}
+				return newRig(t, store, 2), func() { store.Store = &favfilter.Memory{} }
+			}
+		})
+	})
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		postgres := pgtest.Start(t)
+		faultAtEveryStep(t, func(t *testing.T) faultRig {
+			t.Helper()
+			redis, url := redistest.Start(t), postgres.Schema()
+			must(t, openLedgerAt(t, url, 2).Close())
+			ledgers := 0
+			return func(t *testing.T) (*rig, func()) {
+				t.Helper()
+				flush := func() { must(t, redis.Client().FlushAll(t.Context()).Err()) }
+				flush()
+				ledgers++
+				emptyLedger(t, url, ledgers)
+				return newRigOn(t, redisStore(t, redis), url, 2), flush
+			}
+		})
+	})
+}
+
+// emptyLedger makes a ledger on Postgres as good as new, with another seed: its tables take longer to make than a run does.
+func emptyLedger(t *testing.T, url string, seed int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	_, err = conn.Exec(t.Context(), fmt.Sprintf(`DELETE FROM entries; DELETE FROM pages; DELETE FROM owners; UPDATE meta SET value = '%d' WHERE name = 'seed'`, seed))
+	must(t, errors.Join(err, conn.Close(t.Context())))
+}
+
+// faultAtEveryStep has calls fail that take effect, and calls that do not, at the same time: each on backends of its own.
+func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
+	t.Helper()
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
+			t.Parallel()
+			fresh := backends(t)
+			absent, found := 0, 0
+			for at := int64(1); ; at++ {
+				f := &faulttest.Faults{At: at, After: after}
+				run := newFaultRun(t, fresh, f)
+				run.all(t)
+				absent += run.absent
+				found += run.found
+				if t.Failed() {
+					t.Fatalf("fault at call %d", at)
+				}
+				if f.Calls() < at {
+					t.Logf("%d calls", at-1)
+					run.checkRate(t, found, absent)
+					return
+				}
+				must(t, run.ledger.Close())
+			}
+		})
+	}
+}
+
+// scenario touches both pages, in every way. A call without activities means the loss of all pages.
+func scenario() [][]Activity {
+	batch := func(n int, remove bool) (b []Activity) {
+		for i := range n {
+			b = append(b, Activity{User: fmt.Sprint(i % 3), Kind: "hide", Target: fmt.Sprint("b", i), Remove: remove})
+		}
+		return b
+	}
+	return [][]Activity{
+		{add("1", "hide", "p")},
+		{add("1", "block", "2")},
+		{add("1", "block", "2")},
+		batch(60, false),
+		{undo("1", "block", "2"), add("2", "block", "3"), add("3", "like", "p")},
+		nil,
+		{add("1", "hide", "after the loss")},
+		batch(200, false), // grows
+		{undo("1", "hide", "p")},
+		{undo("1", "hide", "p")},
+		nil,
+		{undo("1", "hide", "after the loss")},
+		batch(200, true), // shrinks
+		{add("2", "hide", "q")},
+	}
+}
+
+// fate is what is known of an activity.
+type fate struct{ live, undecided bool }
+
+// faultRun is one run of the scenario with one fault.
+type faultRun struct {
+	*rig
+	lose  func()
+	model map[Activity]fate
+
+	absent, found int // keys that are not live: looked for at the end, and found
+}
+
+func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
+	t.Helper()
+	g, lose := fresh(t)
+	g.Close()
+	l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
+	if err := g.tryOpen(t, l, s); err != nil {
+		if !errors.Is(err, faulttest.ErrInjected) {
+			t.Fatal(err)
+		}
+		g.open(t, l, s) // the fault has been
+	}
+	g.maxSharedKeys = 16 // users of the scenario's batches move
+	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
+}
+
+func (r *faultRun) all(t *testing.T) {
+	t.Helper()
+	for _, call := range scenario() {
+		if len(call) == 0 {
+			r.lose()
+		} else {
+			r.call(t, call)
+		}
+		r.settleMoves()
+		r.views(t)
+		r.settleMoves() // reads rebuild pages, too
+	}
+	r.scrubAll()
+	r.open(t, r.ledger, r.store)
+	r.views(t)
+	r.wantTwoSides(t)
+	r.scrubAll()
+	r.wantWhole(t)
+}
+
+func (r *faultRun) call(t *testing.T, call []Activity) {
+	t.Helper()
+	changed, err := r.Record(t.Context(), call)
+	if err != nil && !errors.Is(err, faulttest.ErrInjected) {
+		t.Errorf("record: %v", err)
+	}
+	for i, a := range call {
+		key := a
+		key.Remove = false
+		was := r.model[key]
+		if err == nil && !was.undecided && (changed[i] == Changed) != (was.live == a.Remove) {
+			t.Errorf("%+v: changed %v", a, changed[i])
+		}
+		r.model[key] = fate{live: !a.Remove, undecided: err != nil}
+	}
+}
+
+// views compares what every user sees with the model. Windows may be lost with the
+// pages.
+func (r *faultRun) views(t *testing.T) {
+	t.Helper()
+	r.absent, r.found = 0, 0
+	kinds := r.kinds.All()
+	for _, user := range []string{"1", "2", "3", "0"} {
+		v, err := r.View(t.Context(), user, kinds, nil)
+		if err != nil {
+			continue
+		}
+		for a, m := range r.model {
+			i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == a.Kind })
+			if m.undecided || a.User != user {
+				continue
+			}
+			match := v.Check(i, a.Target)
+			switch {
+			case m.live && match == None:
+				t.Errorf("%+v is missed", a)
+			case !m.live:
+				r.absent++
+				if match != None {
+					r.found++
+				}
+			}
+		}
+	}
+}
+
+// wantTwoSides checks that the ledger has both rows of every block.
+func (g *rig) wantTwoSides(t *testing.T) {
+	t.Helper()
+	sides := map[Activity]int{}
+	for _, page := range g.allPages(t) {
+		rows, _, err := g.ledger.Snapshot(t.Context(), page)
+		must(t, err)
+		for _, row := range rows {
+			switch row.Kind {
+			case "block":
+				sides[add(row.Owner, "block", row.Target)]++
+			case "blocked-by":
+				sides[add(row.Target, "block", row.Owner)]++
+			}
+		}
+	}
+	for a, n := range sides {
+		if n != 2 {
+			t.Errorf("%+v has %d rows, want 2", a, n)
+		}
+	}
+}
+
+// dependency names what err says is unavailable; "" if it says nothing of the kind.
+func dependency(err error) string {
+	if down, ok := errors.AsType[*UnavailableError](err); ok {
+		return down.Dependency
+	}
+	return ""
+}
+
+// downStore answers nothing.
+type downStore struct{}
+
+func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return nil, faulttest.ErrInjected
+}
+
+func (downStore) LoadWhole(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return nil, faulttest.ErrInjected
+}
+
+func (downStore) Apply(_ context.Context, batches []favfilter.Batch) []favfilter.Result {
+	results := make([]favfilter.Result, len(batches))
+	for i := range results {
+		results[i].Err = faulttest.ErrInjected
+	}
+	return results
+}
+
+func (downStore) Replace(context.Context, favfilter.Replacement) (bool, error) {
+	return false, faulttest.ErrInjected
+}
+
+func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error) {
+	return nil, faulttest.ErrInjected
+}
+
+func (downStore) Probe(
+	context.Context, favfilter.PageID, favfilter.Header, []favfilter.Hash, []bool,
+) (uint64, bool, error) {
+	return 0, false, faulttest.ErrInjected
+}
+
+func (downStore) Epoch(context.Context) (string, error) {
+	return "", faulttest.ErrInjected
+}

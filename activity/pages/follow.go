@@ -1,0 +1,420 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// follower learns what all processes write to the ledger: it polls for pages that changed. While a
+// process answers, its view of the ledger is never older than the staleness bound; otherwise it
+// asks the ledger first. So every process sees a write once the bound has passed since its commit,
+// whatever happened to the pages.
+type follower struct {
+	bound time.Duration // 0: ask the ledger each time
+
+	// start is when the last successful poll began, in nanoseconds since the Recorder was opened.
+	// All earlier commits are known.
+	start atomic.Int64
+	// wall is the result of wallAhead then.
+	wall atomic.Int64
+	// access holds an access.
+	access atomic.Int32
+	clock  atomic.Pointer[clockReading]
+	// differ is the error of a poll that found other settings at another process; nil: they agree.
+	differ atomic.Pointer[error]
+	latest atomic.Int64 // last result of ledgerTime, in unix nanoseconds
+
+	mu     sync.Mutex
+	flight *poll // in progress
+
+	since   ledger.Cursor // where the next poll starts; a poll in progress owns it
+	changed []uint32      // changed by others, as the last poll found
+	due     []uint32      // the same of the poll before, to be checked
+}
+
+// poller keeps what this process knows of the ledger current: the sequences of pages, and which page
+// each user is on.
+type poller struct {
+	*storage
+
+	ledger    Ledger
+	sequences *sequences
+	layout    *layout
+	follow    follower
+	recovered func() // called when the ledger can be read again
+}
+
+// access is how a process can learn what others wrote to the ledger.
+type access int32
+
+const (
+	// polled: the last poll succeeded. Whatever it missed is younger than follower.start.
+	polled access = iota
+	// behind: the ledger answers, but polls fail, or one is reading every page, which takes longer
+	// than the bound. Readers ask the ledger for the sequence of the page they read.
+	behind
+	// unreachable: the ledger does not answer. Pages in the store are trusted.
+	unreachable
+)
+
+// clockReading is a reading of the ledger's clock.
+type clockReading struct {
+	clock time.Time // of the ledger
+	at    time.Time // of this process, with its monotonic clock
+}
+
+// poll is one read of changes from the ledger, shared by all that wait for it.
+type poll struct {
+	start int64
+	wall  int64 // result of wallAhead at the start
+	// long is closed when the poll takes longer than others should wait; nil: nobody waits.
+	long chan struct{}
+	done chan struct{}
+	err  error // to be read once done is closed
+}
+
+// longPoll is the number of pages after which nobody waits for a poll any more. These take a few
+// milliseconds to read; all pages of a large filter take seconds.
+const longPoll = 4096
+
+// jitter is how much lower a reading of the ledger's clock may be than an earlier one.
+const jitter = time.Second
+
+// ledgerTime returns the time by the ledger's clock, on which processes with different clocks
+// agree. It adds the monotonic time since the last poll to that poll's reading of the ledger's
+// clock. So changing this machine's clock has no effect.
+//
+// Readings vary a little from poll to poll. Rather than go back, the time then advances by a
+// microsecond, the unit in which times are kept, so that later activities have later times.
+func (r *poller) ledgerTime() time.Time {
+	now := time.Now()
+	if read := r.follow.clock.Load(); read != nil {
+		now = read.clock.Add(now.Sub(read.at))
+	}
+	for {
+		latest := r.follow.latest.Load()
+		if back := latest - now.UnixNano(); back > 0 && back < int64(jitter) {
+			now = time.Unix(0, latest).Add(time.Microsecond)
+		}
+		if r.follow.latest.CompareAndSwap(latest, now.UnixNano()) {
+			return now
+		}
+	}
+}
+
+// position is where a reader looks for a user, and what it has to judge that page by.
+type position struct {
+	page uint32
+	// left is the sequence with which a user last left the page, as far as is known. A page with
+	// another one may have lost the user's keys to a dedicated page.
+	left uint64
+	// known reports whether the process's state of the ledger is current. If not, the ledger cannot
+	// be reached.
+	known bool
+}
+
+// holds reports whether the page with the header has the keys of the position's user.
+func (at position) holds(h favfilter.Header) bool {
+	return !isClosed(h) && uint64(h.Left) == at.left&favfilter.LeftMask
+}
+
+// keepUp makes sure that the process knows all commits before the given time that concern the user's
+// page, and returns where that is.
+//
+// It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
+// ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
+func (r *poller) keepUp(ctx context.Context, user uint64, since int64) position {
+	now := r.pollUp(ctx, since)
+	if now == behind {
+		if at, ok := r.askPlace(ctx, user); ok {
+			return at
+		}
+	}
+	page := r.layout.pageOf(user) // after the poll, which may report a move
+	return position{page: page, left: r.sequences.of(page).left.Load(), known: now == polled}
+}
+
+// recent returns the time since when the process has to know the ledger: a staleness bound ago.
+func (r *poller) recent() int64 { return r.elapsed() - int64(r.follow.bound) }
+
+// pollUp waits for a poll that began after the given time, and returns how the ledger can be read.
+func (r *poller) pollUp(ctx context.Context, need int64) access {
+	f := &r.follow
+	for f.start.Load() < need || r.paused() {
+		if now := access(f.access.Load()); now == behind || now == unreachable && f.bound > 0 {
+			return now
+		}
+		p := r.poll()
+		select {
+		case <-p.done:
+			if p.err != nil {
+				return max(behind, access(f.access.Load()))
+			}
+		case <-p.long:
+			return behind
+		case <-ctx.Done():
+			return unreachable
+		case <-r.closed:
+			return unreachable
+		}
+	}
+	return polled
+}
+
+// pollSince waits for a successful poll that began after the given time.
+func (r *poller) pollSince(ctx context.Context, since int64) error {
+	for r.follow.start.Load() < since {
+		p := r.poll()
+		select {
+		case <-p.done:
+			if p.err != nil {
+				return Unavailable("ledger", p.err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// paused reports whether the wall clock advanced since the last poll while the monotonic clock did
+// not. That detects a suspended machine, whose last poll looks recent. If an operator sets the
+// clock ahead, that costs one poll.
+func (r *poller) paused() bool {
+	f := &r.follow
+	return f.bound > 0 && r.wallAhead()-f.wall.Load() > int64(f.bound/4)
+}
+
+// wallAhead returns how far the wall clock is ahead of elapsed.
+func (r *poller) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
+
+// askPlace asks the ledger where the user is, and reports whether it answered.
+func (r *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	place, err := r.ledger.Place(limited, user)
+	if err != nil {
+		if ctx.Err() == nil {
+			// The next feeds do not wait; the next poll tries again.
+			r.noteAccess(ctx, unreachable, err)
+		}
+		return position{}, false
+	}
+	if place.Page >= ledger.DedicatedPages {
+		r.layout.dedicate(user, place.Page)
+	}
+	r.sequences.of(place.Page).learn(place.Sequence)
+	return position{page: place.Page, left: place.Left, known: true}, true
+}
+
+// noteAccess notes how the ledger can be read, and logs when that changes.
+func (r *poller) noteAccess(ctx context.Context, now access, err error) {
+	before := access(r.follow.access.Swap(int32(now)))
+	switch {
+	case before == now:
+	case now == unreachable:
+		r.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
+	case now == behind && err != nil:
+		r.log.WarnContext(ctx, "changes cannot be read from the ledger: each feed asks for its page", "error", err)
+	case now == behind:
+		r.log.InfoContext(ctx, "every page's sequence is read from the ledger: until then each feed asks for its page")
+	default:
+		r.log.InfoContext(ctx, "the ledger can be read again")
+	}
+	if now < before {
+		r.recovered()
+	}
+}
+
+// newPoll returns a poll that begins now, and that nobody waits for yet.
+func (r *poller) newPoll() *poll {
+	return &poll{start: r.elapsed(), wall: r.wallAhead(), done: make(chan struct{})}
+}
+
+// poll joins the poll in progress, or starts one.
+func (r *poller) poll() *poll {
+	f := &r.follow
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.flight != nil {
+		return f.flight
+	}
+	p := r.newPoll()
+	p.long = make(chan struct{})
+	started := r.background(func() {
+		p.err = r.pollOnce(r.base, p)
+		f.mu.Lock()
+		f.flight = nil
+		f.mu.Unlock()
+		close(p.done)
+	})
+	if !started {
+		p.err = ErrClosed
+		close(p.done)
+		return p
+	}
+	f.flight = p
+	return p
+}
+
+// pollOnce reads from the ledger which pages changed since the last poll. It continues for as long
+// as the ledger keeps answering: a new connection reports every page.
+func (r *poller) pollOnce(ctx context.Context, p *poll) error {
+	progress, changed, err := r.readChanges(ctx, p)
+	if err != nil {
+		r.stats.pollsFailed.Add(1)
+		if errors.Is(err, ledger.ErrSettingsDiffer) {
+			r.follow.differ.Store(&err)
+		}
+		now := unreachable
+		asked, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		if r.ledger.Ping(asked) == nil {
+			now = behind
+		}
+		r.noteAccess(ctx, now, err)
+		return err
+	}
+	r.noteAccess(ctx, polled, nil)
+	r.stats.polls.Add(1)
+	f := &r.follow
+	f.differ.Store(nil)
+	f.since = progress.Next
+	f.clock.Store(&clockReading{progress.Clock, progress.At})
+	f.start.Store(p.start)
+	f.wall.Store(p.wall)
+	r.watch(changed)
+	return nil
+}
+
+// readChanges reads the pages that changed since the last poll. It returns those whose changes were
+// not known.
+func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stalled := time.AfterFunc(pollTimeout, func() { stop(errPollStalled) })
+	defer stalled.Stop()
+	pages := 0
+	left := make(map[uint32]uint64)
+	progress, err = r.ledger.Changed(ctx, r.follow.since, func(page uint32, s ledger.PageState) error {
+		pages++
+		if pages%longPoll == 0 {
+			stalled.Reset(pollTimeout)
+			r.noteLong(ctx, p, pages == longPoll)
+		}
+		if r.sequences.of(page).learn(s.Sequence) {
+			changed = append(changed, page)
+		}
+		if s.Left > 0 {
+			left[page] = s.Left
+		}
+		return nil
+	})
+	if err == nil {
+		r.takePlaces(progress, left)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errPollStalled) {
+		err = fmt.Errorf("%w: %w", errPollStalled, err)
+	}
+	return progress, changed, err
+}
+
+// takePlaces takes up where users are. It comes after the sequences that readers must require on
+// their pages, and before what says that all who left a page are known.
+func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
+	r.layout.take(progress)
+	for page, at := range left {
+		if page >= ledger.DedicatedPages {
+			r.layout.release(page)
+		}
+		r.sequences.of(page).leave(at)
+	}
+	oldest := progress.Layouts.Current
+	if leaving := progress.Layouts.Leaving; leaving > 0 {
+		oldest = leaving
+	}
+	r.sequences.forget(oldest)
+}
+
+// noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even
+// if an earlier call failed.
+func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
+	if p.long == nil {
+		return
+	}
+	r.noteAccess(ctx, behind, nil)
+	if first {
+		close(p.long)
+	}
+}
+
+var errPollStalled = fmt.Errorf("no answer within %v", pollTimeout)
+
+// agreed returns an error if another process has other settings. Such a process may answer from its
+// cache when this process acknowledges a write.
+func (r *poller) agreed() error {
+	if differ := r.follow.differ.Load(); differ != nil {
+		return Unavailable("ledger", *differ)
+	}
+	return nil
+}
+
+// pollInterval returns half the bound, so that feeds seldom wait for a poll.
+func (f *follower) pollInterval() time.Duration {
+	if f.bound == 0 {
+		return defaultBound / 2
+	}
+	return f.bound / 2
+}
+
+// toSweep returns the pages that others had changed when it was last called, and keeps those changed
+// since for the next call.
+func (f *follower) toSweep() (due []uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	due, f.due, f.changed = f.due, f.changed, nil
+	return due
+}
+
+// watch notes pages that other processes changed, to check later that the changes arrived.
+func (r *poller) watch(changed []uint32) {
+	f := &r.follow
+	pages := r.layout.census()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, page := range changed {
+		if len(f.changed) < maxWatched && pages.has(page) {
+			f.changed = append(f.changed, page)
+		}
+	}
+}
+
+// outlast waits until every process knows of the transaction committed at the given time, whatever
+// the pages are: no earlier poll is within the staleness bound any more. It reports whether the
+// ledger can be read at the end. If not, other processes may not have polled since, and may still
+// trust their pages.
+func (r *poller) outlast(committed int64) bool {
+	known := committed + int64(r.follow.bound)
+	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-r.closed:
+		return false
+	}
+	for r.follow.start.Load() < known {
+		p := r.poll()
+		<-p.done
+		if p.err != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,400 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// process is one of several Recorders over one ledger, with all that it does of its own
+// accord.
+type process struct {
+	*rig
+}
+
+// startProcess opens a Recorder as a service does. It is closed by the caller: in a
+// bubble of synctest, cleanups come too late.
+func startProcess(t *testing.T, l Ledger, s favfilter.Store, c Config) *process {
+	t.Helper()
+	c.Ledger, c.Store = l, s
+	r, err := openRecorder(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &process{&rig{recorder: r, store: s}}
+}
+
+func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// setBack makes page 0 of the store what it was when the returned function was made.
+func setBack(t *testing.T, s favfilter.Store) func() {
+	t.Helper()
+	return setBackPage(t, s, favfilter.PageID{})
+}
+
+// setBackPage is setBack for any page.
+func setBackPage(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
+	t.Helper()
+	load := func() favfilter.Loaded {
+		loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+		must(t, err)
+		return loaded[0]
+	}
+	old := load().Page
+	return func() {
+		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: load().Version})
+		must(t, err)
+		if !done {
+			t.Fatal("the page could not be set back")
+		}
+	}
+}
+
+// A page that lost a write which another process acknowledged is noticed within the
+// bound, and not before anybody could know.
+func TestBound(t *testing.T) {
+	for _, bound := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second} {
+		t.Run(bound.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+				slow := Config{StalenessBound: bound, ScrubRate: 1} // one scrub step a second
+				a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
+				a.record(t, true, add("1", "hide", "before"))
+				b.want(t, "1", "hide", "before", Direct)
+				time.Sleep(bound / 4) // between two polls of b
+				lose := setBack(t, store)
+				a.record(t, true, add("1", "hide", "p"))
+				lose()
+				a.want(t, "1", "hide", "before", Direct)
+				lose() // again: a has repaired it
+				b.want(t, "1", "hide", "p", None)
+				time.Sleep(bound)
+				b.want(t, "1", "hide", "p", Direct)
+				a.Close()
+				b.Close()
+				must(t, l.Close())
+			})
+		})
+	}
+}
+
+// slowLedger answers polls late, and can be made to fail them.
+type slowLedger struct {
+	Ledger
+	delay      time.Duration
+	fails      atomic.Bool
+	unreadable atomic.Bool // pages cannot be read, nor their sequences
+	polls      atomic.Int64
+}
+
+func (l *slowLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	if l.unreadable.Load() {
+		return nil, ledger.PageState{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Keys(ctx, page)
+}
+
+func (l *slowLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	if l.unreadable.Load() {
+		return 0, faulttest.ErrInjected
+	}
+	return l.Ledger.Sequence(ctx, page)
+}
+
+func (l *slowLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	if l.unreadable.Load() {
+		return ledger.Place{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *slowLedger) Ping(ctx context.Context) error {
+	if l.unreadable.Load() {
+		return faulttest.ErrInjected
+	}
+	return l.Ledger.Ping(ctx)
+}
+
+func (l *slowLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	if l.polls.Add(1) == 1 { // at Open
+		return l.Ledger.Changed(ctx, since, each)
+	}
+	p, err := l.Ledger.Changed(ctx, since, each)
+	time.Sleep(l.delay) // what it says is that old by now
+	if l.fails.Load() {
+		return ledger.Progress{}, faulttest.ErrInjected
+	}
+	return p, err
+}
+
+// Where polls take longer than the bound, feeds wait for one that is young enough.
+func TestBoundWithSlowPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		slow := &slowLedger{Ledger: l, delay: 700 * time.Millisecond}
+		const bound = 200 * time.Millisecond
+		a := startProcess(t, l, store, Config{StalenessBound: bound, ScrubRate: 1})
+		b := startProcess(t, slow, store, Config{StalenessBound: bound, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p0"))
+		for i := range 40 {
+			lose := setBack(t, store)
+			target := fmt.Sprint("q", i)
+			a.record(t, true, add("1", "hide", target))
+			lose()
+			time.Sleep(bound + time.Duration(i)*17*time.Millisecond)
+			b.want(t, "1", "hide", target, Direct)
+		}
+		if n := slow.polls.Load(); n < 40 {
+			t.Errorf("%d polls", n)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// While the ledger cannot be read, feeds do not wait for it, and pages are believed.
+func TestPollsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		down := &slowLedger{Ledger: l, delay: 100 * time.Millisecond}
+		down.fails.Store(true)
+		p := startProcess(t, down, store, Config{})
+		p.record(t, true, add("1", "hide", "p"))
+		time.Sleep(10 * time.Second)
+		for range 100 {
+			start := time.Now()
+			p.want(t, "1", "hide", "p", Direct)
+			if took := time.Since(start); took > 0 {
+				t.Fatalf("a view took %v", took)
+			}
+		}
+		if s := p.Stats(); s.PollsFailed < 10 || s.Polls != 1 {
+			t.Errorf("%d polls failed, %d did not", s.PollsFailed, s.Polls)
+		}
+		down.fails.Store(false)
+		time.Sleep(time.Second)
+		lose := setBack(t, store)
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{p.change(p.kind(t, "hide"), add("1", "hide", "other"), time.Now())})
+		must(t, err)
+		lose()
+		time.Sleep(time.Second)
+		p.want(t, "1", "hide", "other", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+func (g *rig) kind(t *testing.T, name string) Kind {
+	t.Helper()
+	k, ok := g.kinds.Named(name)
+	if !ok {
+		t.Fatalf("no kind %q", name)
+	}
+	return k
+}
+
+// Where every process has pages of its own, each View asks the ledger first, and sees what
+// any other acknowledged before it.
+func TestPagesOfOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 2)
+		c := Config{StalenessBound: -1}
+		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		for i := range 100 {
+			writer, reader := a, b
+			if i%3 == 0 {
+				writer, reader = b, a
+			}
+			target := fmt.Sprint("q", i)
+			writer.record(t, true, add("1", "block", target))
+			reader.want(t, "1", "block", target, Direct)
+			reader.want(t, target, "block", "1", Reverse)
+			reader.record(t, true, undo("1", "block", target))
+			writer.want(t, "1", "block", target, None)
+			writer.want(t, target, "block", "1", None)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// A poll reads what changed since the one before, not everything.
+func TestPollsGoOn(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 256)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	counted := &countedLedger{Ledger: g.ledger}
+	g.open(t, counted, g.store)
+	if n := counted.pages.Swap(0); n < 50 {
+		t.Fatalf("%d pages at the start", n)
+	}
+	for i := range 20 {
+		<-g.poll().done
+		g.record(t, true, add("1", "hide", fmt.Sprint("another", i)))
+	}
+	if n := counted.pages.Load(); n > 40 {
+		t.Errorf("%d pages in polls about 20 changes", n)
+	}
+}
+
+// countedLedger counts the pages that polls are told of.
+type countedLedger struct {
+	Ledger
+	pages atomic.Int64
+}
+
+func (l *countedLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	return l.Ledger.Changed(ctx, since, func(page uint32, s ledger.PageState) error {
+		l.pages.Add(1)
+		return each(page, s)
+	})
+}
+
+// The clock is the ledger's, not this machine's.
+func TestLedgerClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		ahead := clockedLedger{Ledger: l, by: 10 * time.Minute}
+		p := startProcess(t, ahead, &favfilter.Memory{}, Config{})
+		want := time.Now().Add(10 * time.Minute)
+		p.record(t, true, add("1", "hide", "p"))
+		if got := p.rows(t, l, "1", "hide")[0].Since; got.Sub(want).Abs() > time.Millisecond {
+			t.Errorf("recorded at %v, want %v", got, want)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// Somebody sets this machine's clock after a poll has read the ledger's: what has passed since then is
+// measured by the monotonic clock.
+func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
+	t.Parallel()
+	for _, set := range []time.Duration{10 * time.Minute, -10 * time.Minute, 24 * time.Hour} {
+		at := time.Now()
+		clock := at.Add(time.Hour).Round(0)
+		wall := at.Round(0)
+		turnBack(&at, set) // as the machine's clock was before it was set
+		if got := wall.Sub(at.Round(0)); got != set {
+			t.Fatalf("turned back by %v, want %v", got, set)
+		}
+		r := &poller{}
+		r.follow.clock.Store(&clockReading{clock, at})
+		if got := r.ledgerTime().Sub(clock); got < 0 || got > time.Minute {
+			t.Errorf("set by %v, the ledger's time is %v after what was read just now", set, got)
+		}
+	}
+}
+
+// turnBack changes what a time says of the wall clock, and not what it says of the monotonic clock, which no method
+// of it does.
+func turnBack(at *time.Time, by time.Duration) {
+	const seconds = 30 // the bit of the wall clock's
+	wall := (*uint64)(unsafe.Pointer(at))
+	*wall -= uint64(by/time.Second) << seconds
+}
+
+// clockedLedger has a clock of its own.
+type clockedLedger struct {
+	Ledger
+	by time.Duration
+}
+
+func (l clockedLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	p, err := l.Ledger.Changed(ctx, since, each)
+	p.Clock = p.Clock.Add(l.by)
+	return p, err
+}
+
+// What another process acknowledged is seen also while this one has a change of its own on the
+// way to the same page, whose sequence is higher.
+func TestOwnWriteOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		c := Config{StalenessBound: -1, ScrubRate: 1}
+		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		a.record(t, true, add("1", "hide", "p0"))
+		b.record(t, true, add("1", "hide", "p1"))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.record(t, true, add("1", "hide", "p2"))
+		}()
+		synctest.Wait() // a's page lacks p1, so p2 has to wait
+		a.want(t, "1", "hide", "p1", Direct)
+		<-done
+		a.want(t, "1", "hide", "p1", Direct)
+		a.want(t, "1", "hide", "p2", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// A poll that fails does not end the asking, where each View has to ask.
+func TestPagesOfOnesOwnAfterAFailedPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		cut := &slowLedger{Ledger: l}
+		c := Config{StalenessBound: -1, ScrubRate: 1}
+		a, b := startProcess(t, cut, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		a.record(t, true, add("1", "hide", "p0"))
+		cut.fails.Store(true)
+		a.want(t, "1", "hide", "p0", Direct)
+		cut.fails.Store(false)
+		b.record(t, true, add("1", "hide", "p1"))
+		a.want(t, "1", "hide", "p1", Direct)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// The ledger's time does not go back by what measurements of it differ by; by more it follows them.
+func TestLedgerTimeDoesNotGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &poller{}
+		start := r.ledgerTime()
+		for _, step := range []struct{ ahead, want time.Duration }{
+			{0, 0},
+			{300 * time.Millisecond, 300 * time.Millisecond},
+			{100 * time.Millisecond, 300*time.Millisecond + time.Microsecond},
+			{-600 * time.Millisecond, 300*time.Millisecond + 2*time.Microsecond},
+			{-10 * time.Minute, -10 * time.Minute},
+			{10 * time.Minute, 10 * time.Minute},
+		} {
+			r.follow.clock.Store(&clockReading{time.Now().Add(step.ahead), time.Now()})
+			if got := r.ledgerTime().Sub(start); got != step.want {
+				t.Errorf("measured to be %v ahead, it is %v, want %v", step.ahead, got, step.want)
+			}
+		}
+		time.Sleep(time.Second) // of the bubble
+		if got := r.ledgerTime().Sub(start); got != 10*time.Minute+time.Second {
+			t.Errorf("after a second it is %v", got)
+		}
+	})
+}

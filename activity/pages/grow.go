@@ -1,0 +1,383 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// maxTimesDue bounds a growth without [ForceGrow]: that many times the pages that are due.
+	maxTimesDue = 16
+	// sampledPages is the largest number of pages that are read to estimate the keys of all.
+	sampledPages = 128
+	// growPause is the pause of a growth in the background while ledger or store is unavailable.
+	growPause = 2 * time.Second
+)
+
+// GrowOption changes what [Pages.Grow] and [Pages.StartGrow] allow.
+type GrowOption uint8
+
+// ForceGrow allows more than 16 times the pages that are due. Each page costs about 1 KiB in a
+// process that keeps pages itself, also if it holds nothing.
+const ForceGrow GrowOption = 1
+
+// Layout describes how many pages users share, and how many they should share.
+type Layout struct {
+	Pages   uint32 // the number asked for last
+	Current uint32 // the number that users share now
+	Built   int    // while Pages is larger: pages of the next layout that this process has built; otherwise Pages
+
+	Dedicated   int     // dedicated pages
+	KeysPerPage float64 // mean number of keys of shared pages, by the last scrub round; 0 before the first
+	Due         uint32  // the number of pages that there should be; 0: there are enough
+
+	Growing bool  // this Recorder is changing the number, in the background
+	Err     error // why that does not proceed; nil: it does
+}
+
+// grower changes the number of pages.
+type grower struct {
+	*scrubber
+
+	growth growth
+}
+
+// growth is the change of the number of pages in this process.
+type growth struct {
+	turn  chan struct{} // holds an element while this process is at it
+	built atomic.Int64  // pages of the layout that is being built
+
+	mu     sync.Mutex
+	target uint32 // of the growth in the background; 0: there is none
+	err    error  // of its last try
+}
+
+// state returns the target of the growth in the background, 0 without one, and the error of its last
+// try.
+func (g *growth) state() (target uint32, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.target, g.err
+}
+
+// Grow changes the number of pages that users share, to a power of two up to 2^24, while feeds and
+// writes go on. The number can only grow. Grow builds the new pages first, then makes every process
+// use them, and returns when no process uses the old ones any more.
+//
+// If Grow fails or ctx ends, nothing is lost, and the change has not ended: writes take longer until
+// some Recorder is asked again, for any number, or is opened. Grow first completes what is under
+// way. Several calls at once do the same work. progress is called, one call at a time, with the
+// pages that are built, and all that will be, unless it is nil.
+//
+// Errors are an [*InvalidError] of field "pages" (fewer pages than there are; or, with
+// [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [PagesFor] returns for
+// the keys of shared pages), an [*UnavailableError], [ErrClosed], or that of ctx.
+func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
+	_, err := r.mayGrow(ctx, pages, options)
+	if err == nil {
+		err = r.growTo(ctx, pages, progress)
+	}
+	if err != nil {
+		return fmt.Errorf("grow to %d pages: %w", pages, err)
+	}
+	return nil
+}
+
+// mayGrow refuses numbers of pages that are out of range, and returns the layouts.
+func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) (now ledger.Layouts, err error) {
+	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
+		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
+	}
+	if now, err = r.ledger.Layouts(ctx); err != nil {
+		return now, Unavailable("ledger", err)
+	}
+	if least := max(now.Current, now.Building); pages < least {
+		return now, invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
+	}
+	// Up to some number without a look at the keys.
+	if pages <= max(maxTimesDue*DefaultPages, now.Current) || slices.Contains(options, ForceGrow) {
+		return now, nil
+	}
+	keys, err := r.sharedKeys(ctx)
+	if err != nil {
+		return now, err
+	}
+	due := PagesFor(keys)
+	if most := maxTimesDue * uint64(due); uint64(pages) > most {
+		return now, &InvalidError{
+			Code: CodeTooManyPages, Field: "pages",
+			Message: fmt.Sprintf("%d pages, at most %d without force: %d pages are due", pages, most, due),
+		}
+	}
+	return now, nil
+}
+
+func invalidPages(format string, args ...any) error {
+	return &InvalidError{Code: CodeOutOfRange, Field: "pages", Message: fmt.Sprintf(format, args...)}
+}
+
+// sharedKeys returns the number of keys on shared pages: as the last round of the scrub found it or,
+// before the first, an estimate from what the ledger has of some pages.
+func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
+	if l := r.stats.load.Load(); l != nil {
+		return l.keys, nil
+	}
+	pages := r.layout.census()
+	number := min(pages.shared, sampledPages)
+	keys := uint64(0)
+	for i := range number {
+		rows, _, err := r.ledger.Keys(ctx, pages.number(i*pages.shared/number))
+		if err != nil {
+			return 0, Unavailable("ledger", err)
+		}
+		keys += uint64(len(rows))
+	}
+	return keys * uint64(pages.shared) / uint64(max(1, number)), nil
+}
+
+// growTo takes one step after another, whoever took the one before, until there are as many pages.
+func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+	select {
+	case r.growth.turn <- struct{}{}:
+		defer func() { <-r.growth.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.closed:
+		return ErrClosed
+	}
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	for {
+		now, err := r.ledger.Layouts(ctx)
+		switch {
+		case err != nil:
+		case now.Building > 0:
+			err = r.build(ctx, now, progress)
+		case now.Leaving > 0:
+			err = r.leaveLayout(ctx, now.Leaving)
+		case now.Current >= pages:
+			return nil
+		default:
+			r.log.InfoContext(ctx, "growing", "pages", now.Current, "to", pages)
+			if err = r.ledger.BeginLayout(ctx, pages); errors.Is(err, ledger.ErrLayoutBusy) {
+				err = nil // another process was first
+			}
+		}
+		if err != nil {
+			return Unavailable("ledger", err)
+		}
+	}
+}
+
+// build builds the pages of the next layout and switches to it. Writers do not change these pages, so
+// those of users who write meanwhile are rebuilt in a second, shorter pass. What is still stale then
+// is found by its sequence when it is read.
+func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
+	// In case who began it did not get to the end.
+	if err := r.ledger.BeginLayout(ctx, now.Building); err != nil {
+		return err
+	}
+	r.growth.built.Store(0)
+	for range 2 {
+		if err := r.pollSince(ctx, r.elapsed()); err != nil { // for the sequences
+			return err
+		}
+		if err := r.buildPages(ctx, now.Building, progress); err != nil {
+			return err
+		}
+	}
+	return r.ledger.SwitchLayout(ctx, now.Building)
+}
+
+// buildPages rebuilds the pages of a layout where they are not as the ledger has them.
+func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+	built := 0
+	for some := range r.chunks(pages) {
+		if err := r.going(ctx); err != nil {
+			return err
+		}
+		if err := r.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
+			return Unavailable("pages", err)
+		}
+		if built += len(some); int64(built) > r.growth.built.Load() {
+			r.growth.built.Store(int64(built))
+			progress(built, int(pages))
+		}
+	}
+	return nil
+}
+
+// chunks yields the pages of a layout, scrubChunk at a time.
+func (r *grower) chunks(pages uint32) iter.Seq[[]uint32] {
+	return func(yield func(some []uint32) bool) {
+		first := r.layout.id.PageIn(pages, 0)
+		for n := uint32(0); n < pages; n += scrubChunk {
+			some := make([]uint32, 0, scrubChunk)
+			for i := n; i < min(pages, n+scrubChunk); i++ {
+				some = append(some, first+i)
+			}
+			if !yield(some) {
+				return
+			}
+		}
+	}
+}
+
+// buildSome rebuilds pages where they are not as the ledger has them.
+func (r *grower) buildSome(pages []uint32) error {
+	found, statuses, err := r.peek(pages)
+	if err != nil {
+		return err
+	}
+	for i, st := range statuses {
+		if st.Err != nil && !errors.Is(st.Err, errBulked) { // a bulk writes its pages itself
+			return fmt.Errorf("page %d: %w", pages[i], st.Err)
+		}
+	}
+	for i := range found {
+		found[i].reason = reasonLayout // it is new, and not at fault
+	}
+	if failed := r.rebuildAll(found, pageTimeout, len(found)); failed > 0 {
+		return fmt.Errorf("%d of %d pages could not be built", failed, len(found))
+	}
+	return nil
+}
+
+// leaveLayout closes all pages of a layout, and has the ledger forget it once every process has
+// polled since the switch.
+func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
+	seen := r.elapsed() // the switch was before
+	if err := r.pollSince(ctx, seen); err != nil {
+		return err
+	}
+	for some := range r.chunks(pages) {
+		if err := r.going(ctx); err != nil {
+			return err
+		}
+		for _, err := range r.closePages(ctx, some) {
+			return err
+		}
+	}
+	// Without a bound, every View asks the ledger.
+	if wait := time.Duration(seen+int64(r.follow.bound)-r.elapsed()) + elapsedAhead; wait > 0 && r.follow.bound > 0 {
+		if err := r.rest(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return r.ledger.LeaveLayout(ctx, pages)
+}
+
+// StartGrow runs [Pages.Grow] in the background, until it is done or the Recorder is closed; while
+// ledger or store is unavailable it waits. It reports whether there is anything to do that this
+// Recorder did not do already. Errors are those of Grow.
+func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
+	now, err := r.mayGrow(ctx, pages, options)
+	if err != nil {
+		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
+	}
+	if (now == ledger.Layouts{Current: pages}) {
+		return false, nil
+	}
+	return r.growInBackground(pages)
+}
+
+// growInBackground starts a growth, or gives the one that is under way a larger target.
+func (r *grower) growInBackground(pages uint32) (started bool, err error) {
+	g := &r.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case r.isClosed():
+		return false, ErrClosed
+	case g.target >= pages:
+		return false, nil
+	case g.target > 0:
+		g.target = pages
+		return true, nil
+	}
+	if !r.background(r.growOn) {
+		return false, ErrClosed
+	}
+	g.target, g.err = pages, nil
+	return true, nil
+}
+
+// growOn grows until there are as many pages as asked for, or the Recorder is closed.
+func (r *grower) growOn() {
+	ctx, cancel := context.WithCancel(r.base)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	start := time.Now()
+	for {
+		target, _ := r.growth.state()
+		err := r.growTo(ctx, target, nil)
+		if r.isClosed() {
+			return
+		}
+		if r.grown(target, err) {
+			r.log.InfoContext(ctx, "grown", slog.Any("pages", target), tookSince(start))
+			return
+		}
+		if err != nil {
+			r.log.WarnContext(ctx, "growing stalled, retrying", "pages", target, "error", err)
+			_ = r.rest(ctx, growPause) // or it is closed
+		}
+	}
+}
+
+// grown notes how a try of a growth in the background ended, and reports whether it is done.
+func (r *grower) grown(target uint32, err error) bool {
+	g := &r.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err = err; err != nil || g.target != target {
+		return false
+	}
+	g.target = 0
+	return true
+}
+
+// growOnOpen completes a change of the number of pages that some process began.
+func (r *grower) growOnOpen() {
+	if now := r.layout.now(); now.Building > 0 || now.Leaving > 0 {
+		_, _ = r.growInBackground(max(now.Current, now.Building)) // it was not closed yet
+	}
+}
+
+// Layout asks the ledger how many pages there are. Errors are an [*UnavailableError].
+func (r *grower) Layout(ctx context.Context) (Layout, error) {
+	now, err := r.ledger.Layouts(ctx)
+	if err != nil {
+		return Layout{}, Unavailable("ledger", err)
+	}
+	target, err := r.growth.state()
+	l := Layout{
+		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(r.layout.census().dedicated),
+		Growing: target > 0, Err: err,
+	}
+	if l.Built = int(l.Pages); now.Building > 0 {
+		l.Built = int(r.growth.built.Load())
+	} else if l.Pages > now.Current {
+		l.Built = 0
+	}
+	if load := r.stats.load.Load(); load != nil && load.pages > 0 {
+		l.KeysPerPage, l.Due = float64(load.keys)/float64(load.pages), load.due()
+	}
+	return l, nil
+}

@@ -1,0 +1,165 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// everybody records some of every kind for that many users, and returns a check that all of it is there and that what was
+// undone is not.
+func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
+	t.Helper()
+	var batch, undone []Activity
+	for i := range users {
+		user := fmt.Sprint("u", i)
+		batch = append(batch, add(user, "block", fmt.Sprint("u", (i+1)%users)))
+		for n := range 5 {
+			batch = append(batch, add(user, "hide", fmt.Sprint("p", n)))
+			undone = append(undone, undo(user, "hide", fmt.Sprint("p", n+10)))
+			batch = append(batch, add(user, "hide", fmt.Sprint("p", n+10)))
+		}
+	}
+	for _, some := range [][]Activity{batch, undone} {
+		_, err := g.Record(t.Context(), some)
+		must(t, err)
+	}
+	return func(when string) {
+		t.Helper()
+		found, looked := 0, 0
+		kinds := g.kinds.All()
+		for i := range users {
+			user := fmt.Sprint("u", i)
+			v, err := g.View(t.Context(), user, kinds, nil)
+			must(t, err)
+			see := func(kind, id string) bool {
+				for n, k := range kinds {
+					if k.Name == kind {
+						return v.Check(n, id) != None
+					}
+				}
+				return false
+			}
+			for n := range 5 {
+				if !see("hide", fmt.Sprint("p", n)) {
+					t.Errorf("%s: %s misses p%d", when, user, n)
+				}
+				looked++
+				if see("hide", fmt.Sprint("p", n+10)) {
+					found++
+				}
+			}
+			for _, other := range []int{i + 1, i + users - 1} {
+				if !see("block", fmt.Sprint("u", other%users)) {
+					t.Errorf("%s: %s misses the block of u%d", when, user, other%users)
+				}
+			}
+		}
+		g.checkRate(t, found, looked)
+	}
+}
+
+// The number of pages grows, and everything is where it is looked for, also by a Recorder that is opened
+// later, and in pages that were lost.
+func TestGrow(t *testing.T) { grows(t, 16, 64) }
+
+func TestLongGrow(t *testing.T) { grows(t, 1, 2, 16, 32, 256, 2048) }
+
+func grows(t *testing.T, first uint32, numbers ...uint32) {
+	t.Helper()
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, first)
+		check := g.everybody(t, 200)
+		for _, pages := range numbers {
+			when := fmt.Sprint(pages, " pages")
+			steps := 0
+			must(t, g.Grow(t.Context(), pages, func(built, all int) {
+				if built <= steps || all != int(pages) {
+					t.Errorf("%s: %d of %d built after %d", when, built, all, steps)
+				}
+				steps = built
+			}))
+			if steps != int(pages) {
+				t.Errorf("%s: %d built", when, steps)
+			}
+			if l, err := g.Layout(t.Context()); err != nil || (l != Layout{Pages: pages, Current: pages, Built: int(pages)}) {
+				t.Errorf("%s: %+v, %v", when, l, err)
+			}
+			must(t, g.pollOnce(t.Context(), g.newPoll()))
+			if n := g.Stats().SharedPages; n != int(pages) {
+				t.Errorf("%s: users share %d", when, n)
+			}
+			grown := g.Stats()
+			if len(grown.Found) > 0 || grown.Rebuilds[reasonLayout] == 0 {
+				t.Errorf("%s: pages at fault %v, rebuilt %v", when, grown.Found, grown.Rebuilds)
+			}
+			check(when)
+			g.wantWhole(t)
+			g.scrubAll()
+			s := g.Stats()
+			for _, reason := range []string{"missing", "behind", reasonClosed, reasonLayout} {
+				if s.Rebuilds[reason] != grown.Rebuilds[reason] || s.Found[reason] > 0 {
+					t.Errorf("%s: the scrub found %v; rebuilt %v, before %v", when, s.Found, s.Rebuilds, grown.Rebuilds)
+				}
+			}
+			g.open(t, g.ledger, g.store)
+			check(when + ", opened again")
+			g.loseAll(t)
+			check(when + ", pages lost")
+			for i := range 200 { // the next round has pages to be changed
+				g.record(t, true, add(fmt.Sprint("u", i), "like", "at "+when))
+				if g.check(t, fmt.Sprint("u", i), "like", "at "+when) == None {
+					t.Errorf("%s: a like is missed", when)
+				}
+			}
+			g.stats.faults = nil
+		}
+	})
+}
+
+// loseAll removes every page that the ledger backs.
+func (g *rig) loseAll(t *testing.T) {
+	t.Helper()
+	for _, page := range g.allPages(t) {
+		id := g.layout.pageID(page)
+		_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
+		must(t, err)
+	}
+}
+
+// Numbers that are out of range are refused, and change nothing.
+func TestGrowRefused(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 8192)
+	for _, pages := range []uint32{0, 3, 1, 4096, 1 << 25} {
+		err := g.Grow(t.Context(), pages, nil)
+		if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Code != CodeOutOfRange || invalid.Field != "pages" {
+			t.Errorf("%d pages: %v", pages, err)
+		}
+		if _, err := g.StartGrow(t.Context(), pages); err == nil {
+			t.Errorf("%d pages are begun with", pages)
+		}
+	}
+	if l, err := g.Layout(t.Context()); err != nil || (l != Layout{Pages: 8192, Current: 8192, Built: 8192}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// readCounter counts what a reader asks of the store.
+type readCounter struct {
+	favfilter.Store
+	loads, replaced atomic.Int64
+}
+
+func (s *readCounter) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.loads.Add(1)
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *readCounter) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	s.replaced.Add(1)
+	return s.Store.Replace(ctx, r)
+}

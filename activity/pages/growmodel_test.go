@@ -1,0 +1,314 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// meddler loses pages of a store, and sets them back to what they once were.
+type meddler struct {
+	*rig
+	rng  *rand.Rand
+	kept map[favfilter.PageID]*favfilter.Page
+}
+
+func (m *meddler) meddle(t *testing.T) {
+	t.Helper()
+	pages := m.layout.census()
+	id := m.layout.pageID(pages.number(m.rng.IntN(pages.len())))
+	loaded, err := m.store.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	r := favfilter.Replacement{ID: id, Seen: loaded[0].Version}
+	switch m.rng.IntN(3) {
+	case 0: // lost
+	case 1:
+		if r.Page = m.kept[id]; r.Page == nil {
+			return
+		}
+	default:
+		if loaded[0].Page != nil {
+			m.kept[id] = loaded[0].Page.Clone()
+		}
+		return
+	}
+	_, err = m.store.Replace(t.Context(), r) // it fails if somebody writes meanwhile
+	must(t, err)
+}
+
+// The number of pages grows, and users get dedicated pages and give them up, at random, while three processes write, undo and
+// look, and pages are lost and set back: nothing is missed, and what is undone is gone. In a bubble no call takes too long.
+func TestGrowUnderLoad(t *testing.T) { growUnderLoad(t, 5) }
+
+func TestLongGrowUnderLoad(t *testing.T) {
+	for range 5 {
+		growUnderLoad(t, 9)
+	}
+}
+
+func growUnderLoad(t *testing.T, doublings int) {
+	t.Helper()
+	for _, heavy := range []bool{false, true} {
+		t.Run(fmt.Sprint("heavy users ", heavy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := bubbleLedger(t, 2), &favfilter.Memory{}
+				var rigs []*rig
+				for range 3 {
+					g := &rig{ledger: l, store: store}
+					g.open(t, l, store)
+					if heavy {
+						g.maxSharedKeys, g.recorder.largePage = 16, 256
+					}
+					rigs = append(rigs, g)
+				}
+				stop := make(chan struct{})
+				var wg sync.WaitGroup
+				for w := range 6 {
+					wg.Go(func() { stepUntil(t, rigs, fmt.Sprint("u", w), rand.New(rand.NewPCG(9, uint64(w))), stop) })
+				}
+				if heavy {
+					wg.Go(func() { moveAround(t, rigs, []string{"u0", "u1", "u2"}, stop) })
+				}
+				growAround(t, rigs, doublings)
+				close(stop)
+				wg.Wait()
+				for _, g := range rigs {
+					g.settleMoves()
+					g.Close()
+				}
+				must(t, l.Close())
+			})
+		})
+	}
+}
+
+// stepUntil writes and looks for one user, through one process or another.
+func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-chan struct{}) {
+	t.Helper()
+	live := make(map[Activity]bool)
+	looked, wrong := 0, 0
+	for {
+		select {
+		case <-stop:
+			if most := mostByChance(rigs[0].keyRate * float64(looked)); wrong > most {
+				t.Errorf("%s: of %d that were undone, %d are found", user, looked, wrong)
+			}
+			return
+		default:
+		}
+		a := add(user, "hide", fmt.Sprint("p", rng.IntN(60)))
+		found, absent := rigs[rng.IntN(len(rigs))].step(t, rng, live, a)
+		if absent {
+			looked++
+		}
+		if found && absent {
+			wrong++
+		}
+	}
+}
+
+// growAround doubles the number of pages so often, and meddles with the pages in between.
+func growAround(t *testing.T, rigs []*rig, doublings int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(10, 10))
+	m := &meddler{rig: rigs[0], rng: rng, kept: make(map[favfilter.PageID]*favfilter.Page)}
+	for n := range doublings {
+		for range rng.IntN(6) {
+			m.meddle(t)
+		}
+		var both sync.WaitGroup // two processes do the same work
+		for range 1 + rng.IntN(2) {
+			g := rigs[rng.IntN(len(rigs))]
+			both.Go(func() {
+				if err := g.Grow(t.Context(), 4<<n, nil); err != nil {
+					t.Errorf("grow: %v", err)
+				}
+			})
+		}
+		both.Wait()
+	}
+}
+
+// The same with a staleness bound, by which processes learn of a growth long after it: what one has acknowledged, the other
+// finds at once, in every phase of the growth.
+func TestGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 3) }
+
+func TestLongGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 10) }
+
+func growthIsFollowed(t *testing.T, rounds int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
+		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
+		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
+		rng := rand.New(rand.NewPCG(11, 11))
+		live := make(map[Activity]bool)
+		absent, found := 0, 0
+		for round := range rounds {
+			var growing sync.WaitGroup
+			growing.Go(func() {
+				if err := a.Grow(t.Context(), 8<<round, nil); err != nil {
+					t.Error(err)
+				}
+			})
+			for range 300 {
+				time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond) // a growth takes a bound at least
+				writer, reader := a, b
+				if rng.IntN(2) == 0 {
+					writer, reader = b, a
+				}
+				act := add(fmt.Sprint("u", rng.IntN(10)), "hide", fmt.Sprint("p", rng.IntN(30)))
+				change := act
+				change.Remove = live[act]
+				writer.record(t, true, change)
+				live[act] = !live[act]
+				match := reader.check(t, act.User, act.Kind, act.Target)
+				if live[act] && match == None {
+					t.Fatalf("round %d: the other process misses %+v", round, act)
+				}
+				if !live[act] {
+					absent++
+					if match != None {
+						found++
+					}
+				}
+			}
+			growing.Wait()
+		}
+		a.checkRate(t, found, absent)
+		a.settleMoves()
+		b.settleMoves()
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Every step of a growth fails once, before and after it takes effect: what was recorded is found all the same, and the growth is
+// completed when it is asked for again.
+func TestLongGrowFaults(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for at := int64(1); ; at++ {
+			g := newRig(t, &favfilter.Memory{}, 4)
+			check := g.everybody(t, 30)
+			f := &faulttest.Faults{At: at, After: after}
+			g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: &faulttest.Faults{}}, g.store)
+			g.recorder.ledger = faulttest.Ledger{Ledger: g.ledger, Faults: f}
+			g.useStore(faulttest.Store{Store: g.store, Faults: f})
+			err := g.Grow(t.Context(), 16, nil)
+			if err != nil && dependency(err) == "" {
+				t.Fatal(err)
+			}
+			calls := f.Calls()
+			name := fmt.Sprintf("call %d fails, after %v", at, after)
+			check(name)
+			if err != nil {
+				must(t, g.Grow(t.Context(), 16, nil))
+			}
+			if now, err := g.ledger.Layouts(t.Context()); err != nil || now != (ledger.Layouts{Current: 16}) {
+				t.Errorf("%s: %+v, %v", name, now, err)
+			}
+			check(name + ", again")
+			must(t, g.Grow(t.Context(), 32, nil))
+			check(name + ", and further")
+			g.scrubAll()
+			g.wantWhole(t)
+			g.Close()
+			must(t, g.ledger.Close())
+			if t.Failed() {
+				t.FailNow()
+			}
+			if calls < at {
+				t.Logf("%d calls", calls)
+				break
+			}
+		}
+	}
+}
+
+// A growth that is interrupted leaves everything where it is looked for, and is completed later: by whoever is asked for any
+// number, or opened.
+func TestGrowInterrupted(t *testing.T) {
+	for _, opened := range []bool{false, true} {
+		g := newRig(t, &favfilter.Memory{}, 16)
+		check := g.everybody(t, 60)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := g.Grow(ctx, 256, func(built, _ int) {
+			if built >= 64 {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("interrupted: %v", err)
+		}
+		check("interrupted")
+		l, err := g.Layout(t.Context())
+		must(t, err)
+		if l.Pages != 256 || l.Current != 16 || l.Built < 64 || l.Built == 256 || l.Growing {
+			t.Errorf("%+v", l)
+		}
+		if opened {
+			r, err := openRecorder(t.Context(), Config{Ledger: g.ledger, Store: g.store})
+			must(t, err)
+			for l.Current != 256 {
+				l, err = r.Layout(t.Context())
+				must(t, err)
+				<-r.poll().done
+			}
+			r.Close()
+		} else {
+			must(t, g.Grow(t.Context(), 512, nil))
+		}
+		g.open(t, g.ledger, g.store)
+		check("completed")
+		if l, err := g.Layout(t.Context()); err != nil || l.Current != map[bool]uint32{false: 512, true: 256}[opened] {
+			t.Errorf("opened %v: %+v, %v", opened, l, err)
+		}
+	}
+}
+
+// In the background, a growth waits for what is unavailable, takes up larger numbers, and ends with the Recorder.
+func TestStartGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 4)
+		cut := &partitioned{Store: &favfilter.Memory{}}
+		p := startProcess(t, l, cut, Config{ScrubRate: 1})
+		check := p.everybody(t, 40)
+		cut.down.Store(true)
+		start := func(pages uint32, want bool, wantErr error) {
+			t.Helper()
+			if started, err := p.StartGrow(t.Context(), pages); started != want || !errors.Is(err, wantErr) {
+				t.Errorf("to %d pages: started %v, %v", pages, started, err)
+			}
+		}
+		start(4, false, nil)
+		start(16, true, nil)
+		start(16, false, nil)
+		start(32, true, nil) // after the other
+		time.Sleep(10 * time.Second)
+		if l, err := p.Layout(t.Context()); err != nil || !l.Growing || l.Current != 4 || l.Pages != 32 || l.Built != 0 || l.Err == nil {
+			t.Errorf("without the store: %+v, %v", l, err)
+		}
+		cut.down.Store(false)
+		time.Sleep(20 * time.Second)
+		if l, err := p.Layout(t.Context()); err != nil || l.Growing || l.Current != 32 || l.Built != 32 || l.Err != nil {
+			t.Errorf("with the store: %+v, %v", l, err)
+		}
+		check("done")
+		start(32, false, nil)
+		cut.down.Store(true)
+		start(64, true, nil)
+		p.Close()
+		start(64, false, ErrClosed)
+		must(t, l.Close())
+	})
+}

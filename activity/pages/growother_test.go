@@ -1,0 +1,266 @@
+package pages
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// An import goes on while the number of pages grows.
+func TestGrowDuringBulk(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 8)
+	bulk := g.NewBulk()
+	var all []Activity
+	for round := range 4 {
+		var batch []Activity
+		for i := range 300 {
+			batch = append(batch, add(fmt.Sprint("u", i%50), "hide", fmt.Sprint("p", round, "-", i)), add(fmt.Sprint("u", i), "block", "star"))
+		}
+		prepared, err := bulk.Prepare(batch)
+		must(t, err)
+		_, err = bulk.Record(t.Context(), prepared)
+		must(t, err)
+		if round%2 == 0 {
+			must(t, g.Grow(t.Context(), 16<<round, nil))
+		}
+		all = append(all, batch...)
+	}
+	must(t, bulk.Finish(t.Context()))
+	for _, a := range all {
+		g.want(t, a.User, a.Kind, a.Target, Direct)
+	}
+	for i := range 300 {
+		if g.check(t, "star", "block", fmt.Sprint("u", i)) == None {
+			t.Errorf("the star misses the block of u%d", i)
+		}
+	}
+	g.scrubAll()
+	g.wantWhole(t)
+	if n := g.Stats().DedicatedPages; n == 0 {
+		t.Error("no heavy user has left a page of the new layout")
+	}
+}
+
+// A user who is deleted after a growth leaves nothing, on a dedicated page or on a shared one.
+func TestDeleteAfterGrowth(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 8)
+	check := g.everybody(t, 30)
+	must(t, g.Grow(t.Context(), 64, nil))
+	g.recordMany(t, "bot", "hide", 300, posts("b"))
+	g.recordMany(t, "mate", "hide", 5, posts("m"))
+	for i := range 30 {
+		g.record(t, true, add("bot", "block", fmt.Sprint("u", i)))
+		g.record(t, true, add("mate", "block", fmt.Sprint("u", i)))
+	}
+	g.settleMoves()
+	if g.Stats().DedicatedPages == 0 {
+		t.Fatal("the bot has no dedicated page")
+	}
+	for _, user := range []string{"bot", "mate"} {
+		if _, err := g.DeleteUser(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+		found := g.lookAll(t, user, "hide", posts("b"), 300) + g.lookAll(t, user, "hide", posts("m"), 5)
+		for i := range 30 {
+			if g.check(t, fmt.Sprint("u", i), "block", user) != None {
+				found++
+			}
+		}
+		g.checkRate(t, found, 365)
+		g.wantGone(t, g.ledger, user)
+	}
+	check("deleted")
+	g.wantWhole(t)
+	g.stats.faults = nil
+	g.scrubAll()
+	if n := g.Stats().Found; len(n) > 0 {
+		t.Errorf("the scrub found %v", n)
+	}
+}
+
+// Heavy users leave pages of a later layout, too, and stay on their dedicated pages in the next.
+func TestHeavyUserAfterGrowth(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 8)
+	must(t, g.Grow(t.Context(), 32, nil))
+	g.recordMany(t, "bot", "hide", 600, posts("b"))
+	g.settleMoves()
+	if n := g.Stats().DedicatedPages; n != 1 {
+		t.Errorf("%d dedicated pages", n)
+	}
+	must(t, g.Grow(t.Context(), 64, nil))
+	for i := range 600 {
+		g.want(t, "bot", "hide", posts("b")(i), Direct)
+	}
+	g.wantWhole(t)
+}
+
+// The scrub tells when pages have too many keys, and how many would be right, once; and is content when there are.
+func TestGrowthDue(t *testing.T) {
+	for _, c := range []struct {
+		pages int
+		keys  uint64
+		want  uint32
+	}{
+		{0, 0, 0},
+		{16, 16 * DuePage, 0},
+		{16, 16*DuePage + 1, 64},
+		{16, 16 * 10 * DuePage, 512},
+		{1, 2 * DuePage, 4},
+		{12, 12*DuePage + 1, 32},
+		{MaxPages, MaxPages * DuePage * 2, 0},
+	} {
+		if got := (load{pages: c.pages, keys: c.keys}).due(); got != c.want {
+			t.Errorf("%d keys on %d pages: %d are due, want %d", c.keys, c.pages, got, c.want)
+		}
+	}
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.maxSharedKeys = 1 << 20
+	var batch []Activity
+	for i := range DuePage + 100 {
+		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+	g.scrubAll() // begins in the middle of a round
+	g.scrubAll()
+	s := g.Stats()
+	if s.ReshapeDue != 4 || s.KeysPerPage != DuePage+100 || s.SharedPages != 1 {
+		t.Errorf("%+v", s)
+	}
+	must(t, g.Grow(t.Context(), s.ReshapeDue, nil))
+	g.scrubAll()
+	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (DuePage+100)/4.0 || s.SharedPages != 4 {
+		t.Errorf("after it: %+v", s)
+	}
+}
+
+// A user with a dedicated page does not count for ReshapeDue.
+func TestOwnPagesAreNotDue(t *testing.T) {
+	g := crowded(t, &favfilter.Memory{}, 2)
+	g.recordMany(t, "bot", "hide", 3*DuePage, posts("b"))
+	g.settleMoves()
+	for range 3 {
+		g.scrubAll()
+	}
+	if s := g.Stats(); s.DedicatedPages != 1 || s.SharedPages != 2 || s.KeysPerPage != 0 || s.ReshapeDue != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A page of a later layout that lost a write of another process is found and rebuilt like any other.
+func TestPageOfLaterLayoutIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 2), &favfilter.Memory{}
+		a := startProcess(t, l, store, Config{ScrubRate: 1})
+		b := startProcess(t, l, store, Config{ScrubRate: 1})
+		check := a.everybody(t, 20)
+		must(t, a.Grow(t.Context(), 8, nil))
+		const user = "u1"
+		id := a.layout.pageID(a.layout.pageOf(UserHash(a.identity.Seed, user)))
+		back := heldBack(t, store, id)
+		before, err := store.Load(t.Context(), []favfilter.PageID{id})
+		must(t, err)
+		a.record(t, true, add(user, "hide", "late"))
+		back()
+		time.Sleep(2 * time.Second)
+		loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+		must(t, err)
+		if h, was := loaded[0].Page.Header(), before[0].Page.Header(); h.Sequence != was.Sequence+1 {
+			t.Errorf("the page is at sequence %d, was %d before the write", h.Sequence, was.Sequence)
+		}
+		b.want(t, user, "hide", "late", Direct)
+		check("repaired")
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Grow refuses more than 16 times the pages that are due, unless it is forced to; a refusal changes nothing.
+func TestGrowTooMany(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 256)
+	check := g.everybody(t, 20)
+	const most, over = 16 * DefaultPages, 32 * DefaultPages
+	refused := func(what string, err error) {
+		t.Helper()
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || invalid.Code != CodeTooManyPages || invalid.Field != "pages" {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, number := range []string{fmt.Sprint(over), fmt.Sprint(most), fmt.Sprint(DefaultPages)} {
+			if !strings.Contains(invalid.Message, number) {
+				t.Errorf("%s: %q does not say %s", what, invalid.Message, number)
+			}
+		}
+	}
+	ask := func() error {
+		_, err := g.StartGrow(t.Context(), over)
+		if direct := g.Grow(t.Context(), over, nil); fmt.Sprint(direct) != fmt.Sprint(err) {
+			t.Errorf("Grow: %v, StartGrow: %v", direct, err)
+		}
+		return err
+	}
+	refused("before the first round of the scrub", ask())
+	g.scrubAll()
+	g.scrubAll()
+	refused("after it", ask())
+	if l, err := g.Layout(t.Context()); err != nil || l.Pages != 256 || l.Current != 256 || l.Growing {
+		t.Errorf("%+v, %v", l, err)
+	}
+	// As many keys as make it 16 times what is due, and one fewer.
+	const enough = over / 16 / 2 * aimPage // that is what half as many pages hold
+	g.stats.load.Store(&load{pages: 256, keys: enough})
+	refused("too few keys", ask())
+	g.stats.load.Store(&load{pages: 256, keys: enough + 1})
+	if _, err := g.mayGrow(t.Context(), over, nil); err != nil {
+		t.Errorf("enough keys: %v", err)
+	}
+	check("done")
+}
+
+// Before the first round of the scrub, the keys are estimated from the ledger, also after a growth.
+func TestSharedKeys(t *testing.T) {
+	// One seed: with a random one, the pages that are sampled now and then have too few users.
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	must(t, openLedger(t, file, 64).Close())
+	db, err := sql.Open("sqlite", file)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE meta SET value = '1' WHERE name = 'seed'`)
+	must(t, errors.Join(err, db.Close()))
+	g := newRigOn(t, &favfilter.Memory{}, "sqlite:"+file, 64)
+	g.everybody(t, 500) // each with 2 keys of blocks, and 5 of hides
+	for _, pages := range []uint32{64, 512} {
+		must(t, g.Grow(t.Context(), pages, nil))
+		got, err := g.sharedKeys(t.Context())
+		must(t, err)
+		if got < 3500*8/10 || got > 3500*12/10 || pages <= sampledPages && got != 3500 {
+			t.Errorf("on %d pages: %d keys, want 3500", pages, got)
+		}
+	}
+}
+
+// The pages for a number of keys are those that a plan has, and that a load is told to have.
+func TestPagesFor(t *testing.T) {
+	for _, c := range []struct {
+		keys uint64
+		want uint32
+	}{
+		{0, DefaultPages},
+		{DefaultPages * aimPage, DefaultPages},
+		{DefaultPages*aimPage + 1, 2 * DefaultPages},
+		{3 * DefaultPages * aimPage, 4 * DefaultPages},
+		{MaxPages * aimPage, MaxPages},
+		{1 << 63, MaxPages},
+	} {
+		if got := PagesFor(c.keys); got != c.want {
+			t.Errorf("%d keys: %d pages, want %d", c.keys, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package pages
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// TestHollowPageIsReplacedDespiteWrites rebuilds a page that lacks a key although its sequence is
+// right. The new page must be stored even if a write comes first and raises the incomplete page.
+func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
+	for name, mend := range map[string]func(t *testing.T, g *rig){
+		"repair": func(t *testing.T, g *rig) { must(t, g.Repair(t.Context(), PageAt{Page: 0, Sequence: 1})) },
+		"verify": func(_ *testing.T, g *rig) { g.verify(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStores(t, func(t *testing.T, store favfilter.Store) {
+				g := newRig(t, store, 1)
+				g.record(t, true, add("1", "hide", "lost"))
+				hollow(t, g)
+				g.want(t, "1", "hide", "lost", None)
+				write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "new")) })
+				g.recorder.store = beforeReplace{g.store, write}
+				mend(t, g)
+				g.want(t, "1", "hide", "lost", Direct)
+				g.want(t, "1", "hide", "new", Direct)
+				if n := g.reasons(); n["sampled"]+n["corrupt"] != 2 {
+					t.Errorf("rebuilds %v, want two: the first was overtaken", n)
+				}
+			})
+		})
+	}
+}
+
+// hollow takes all keys out of page 0, at the same sequence.
+func hollow(t *testing.T, g *rig) {
+	t.Helper()
+	id := favfilter.PageID{Number: 0}
+	loaded, err := g.store.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	placed, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: emptied(t, g), Seen: loaded[0].Version})
+	if err != nil || !placed {
+		t.Fatalf("placed %v, %v", placed, err)
+	}
+}

@@ -1,0 +1,310 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// maxLargest is the number of a page's users that are listed by name.
+	maxLargest = 10
+	// inspectTries is how often a page and the ledger are read until both are of the same sequence.
+	// inspectPause is the time in between that a write in flight gets to arrive.
+	inspectTries = 5
+	inspectPause = 5 * time.Millisecond
+)
+
+// PageInside is the content of a page, beside what the ledger has for it.
+type PageInside struct {
+	Number    uint32
+	ID        favfilter.PageID // its place in the store
+	Dedicated bool             // dedicated to one user
+	State     PageState
+	Damage    error // why it cannot be read; nil: it can, or there is none
+
+	Page     *favfilter.Page // read-only; nil if it is missing or damaged
+	Standing favfilter.Status
+	// Limit is the number of set bits at which the page is rebuilt. Without a ledger the page grows
+	// at that number instead.
+	Limit    uint32
+	Capacity int // expected number of keys at that limit
+
+	// Ledger is what the ledger has for the page; nil without a ledger.
+	Ledger *LedgerPage
+	// Lacks counts the ledger's keys that the page does not report, by kind. For a page that is not
+	// stale, these are lost.
+	Lacks map[string]int
+	// Behind is the number of the ledger's changes that the page lacks.
+	Behind uint64
+	// Residual is the page's number of keys minus the ledger's. It is negative if the page has
+	// fewer.
+	Residual int
+}
+
+// LedgerPage is what the ledger has for a page.
+type LedgerPage struct {
+	Sequence uint64
+	Left     uint64 // sequence with which a user last left the page; 0: none has
+	Keys     int    // including ended ones that are not removed yet
+	// Kinds is the number of Keys by kind. Other sides of two-way kinds count under their own
+	// names.
+	Kinds   map[string]int
+	Users   int        // number of users with keys
+	Largest []UserKeys // the users with most keys, up to 10, most first
+}
+
+// UserKeys is the number of a user's keys.
+type UserKeys struct {
+	User string
+	Keys int
+}
+
+// Agrees reports whether the page agrees with the ledger. Without a ledger it reports whether the
+// page is sound or unused.
+func (p *PageInside) Agrees() bool {
+	if p.Ledger == nil {
+		return !p.State.Faulty()
+	}
+	if p.State == PageUnused {
+		return p.Ledger.Keys == 0
+	}
+	return p.State == PageSound && p.Behind == 0 && p.Residual == 0 && len(p.Lacks) == 0
+}
+
+// InspectPage reads a page with its collision bitmap, reads the ledger's rows for it, and compares
+// the two key by key. Both are of the same sequence, unless writes to the page never pause.
+// InspectPage changes nothing: it leaves a faulty page to the next feed or the scrub.
+//
+// It reads the whole page and all its rows, some 100 MiB for a large page. Errors are [ErrNoPage],
+// an [*UnavailableError], or that of ctx.
+func (r *Pages) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
+	if !r.hasPage(number) {
+		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
+	}
+	p, rows, err := r.readSettled(ctx, number)
+	if err == nil {
+		err = r.compare(ctx, p, rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect page %d: %w", number, err)
+	}
+	return p, nil
+}
+
+// hasPage reports whether there is such a page, as far as this process knows.
+func (r *Pages) hasPage(number uint32) bool {
+	return r.layout.inUse(number)
+}
+
+// readSettled reads a page and its rows, and repeats that while a write to the page is in flight.
+func (r *Pages) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
+	for tries := 1; ; tries++ {
+		p, rows, err := r.readInside(ctx, number)
+		settled := err != nil || p.Page == nil || p.Standing.Header.Sequence == p.Ledger.Sequence
+		if settled || tries == inspectTries || r.rest(ctx, inspectPause) != nil {
+			return p, rows, err
+		}
+	}
+}
+
+// readInside reads the page first and the ledger after it. So a page with a higher sequence than
+// the ledger has is not just one that changed in between.
+func (r *Pages) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
+	want := r.sequences.of(number).required.Load() // before the read
+	loaded, err := r.loadWhole(ctx, r.layout.pageID(number))
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, s, err := r.allKeys(ctx, number)
+	if errors.Is(err, ledger.ErrGone) {
+		return nil, nil, ErrNoPage
+	}
+	if err != nil {
+		return nil, nil, Unavailable("ledger", err)
+	}
+	r.sequences.of(number).learn(s.Sequence)
+	p := r.insideOf(number, r.layout.pageID(number), loaded)
+	p.Dedicated = number >= ledger.DedicatedPages
+	p.Ledger = &LedgerPage{Sequence: s.Sequence, Left: s.Left}
+	switch {
+	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
+		p.State = PageUnused
+	default:
+		p.State = stateOf(r.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)))
+	}
+	if p.State == PageSound && r.overfull(p.Standing.Header) {
+		p.State = PageOverfull
+	}
+	if p.State == PageBehind {
+		p.Behind = s.Sequence - min(s.Sequence, p.Standing.Header.Sequence)
+	}
+	return p, rows, nil
+}
+
+// insideOf returns what the page itself says.
+func (r *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
+	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
+	p.Standing = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
+	if l.Page != nil {
+		p.Standing = l.Page.Status()
+		shape := p.Standing.Header.Shape
+		p.Limit, p.Capacity = shape.Limit(r.keyRate), shape.Capacity(r.keyRate)
+	}
+	p.State = r.stateAlone(p.Standing)
+	return p
+}
+
+// compare counts the ledger's keys, and looks each up in the page.
+func (r *Pages) compare(ctx context.Context, p *PageInside, rows []ledger.Row) error {
+	kinds := make(map[string]int)
+	var users []UserKeys
+	for len(rows) > 0 {
+		n := 1 // rows of one user and kind are adjacent
+		for n < len(rows) && rows[n].Owner == rows[0].Owner && rows[n].Kind == rows[0].Kind {
+			n++
+		}
+		some := rows[:n]
+		rows = rows[n:]
+		keys, err := r.hashes(ctx, some)
+		if err != nil {
+			return Unavailable("ledger", err)
+		}
+		kinds[some[0].Kind] += len(keys)
+		p.Ledger.Keys += len(keys)
+		if lacking := lacking(p.Page, keys); lacking > 0 {
+			p.Lacks[some[0].Kind] += lacking
+		}
+		if len(users) == 0 || users[len(users)-1].User != some[0].Owner {
+			users = append(users, UserKeys{User: some[0].Owner})
+		}
+		users[len(users)-1].Keys += len(keys)
+	}
+	slices.SortStableFunc(users, func(a, b UserKeys) int {
+		return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.User, b.User))
+	})
+	p.Ledger.Kinds, p.Ledger.Users, p.Ledger.Largest = kinds, len(users), users[:min(maxLargest, len(users))]
+	if p.Page != nil {
+		p.Residual = int(p.Standing.Header.Count) - p.Ledger.Keys
+	}
+	return nil
+}
+
+// lacking returns how many of the keys the page does not report: all of them if there is no page.
+func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
+	for _, key := range keys {
+		if page == nil || !page.Contains(key) {
+			n++
+		}
+	}
+	return n
+}
+
+// UserKeysInside compares the keys of one user with the user's page.
+type UserKeysInside struct {
+	// Keys is the ledger's number of the user's keys by kind; nil without a ledger. Other sides of
+	// two-way kinds count under their own names.
+	Keys  map[string]int
+	Total int            // of Keys
+	Holds int            // of these, the keys that the page reports: all, unless it is at fault
+	Lacks map[string]int // the other keys, by kind
+	// Probed reports whether feeds look up single bits of the page, because it is too large to read.
+	Probed bool
+}
+
+// InspectUserRows reads the page of a user, without comparing it, and the ledger's rows for it. If the
+// user moves to another page meanwhile, it follows. Errors are an [*UnavailableError], or that of ctx.
+func (r *Pages) InspectUserRows(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
+	since := r.recent()
+	for range maxLooks {
+		at := r.keepUp(ctx, hash, since)
+		inside, rows, err := r.readSettled(ctx, at.page)
+		if err != nil && !errors.Is(err, ErrNoPage) {
+			return nil, nil, err
+		}
+		place, failed := r.ledger.Place(ctx, hash)
+		if failed != nil {
+			return nil, nil, Unavailable("ledger", failed)
+		}
+		if err == nil && place.Page == at.page {
+			return inside, rows, nil
+		}
+		since = r.elapsed()
+	}
+	return nil, nil, Unavailable("ledger", errMoved)
+}
+
+// InspectUser is [Pages.InspectPage] for the page of a user. It compares the user's own keys as well.
+func (r *Pages) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
+	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
+	inside, rows, err := r.InspectUserRows(ctx, UserHash(r.identity.Seed, user))
+	if err == nil {
+		own.Probed = r.isLarge(inside.Number)
+		err = r.compare(ctx, inside, rows)
+	}
+	if err == nil {
+		err = r.compareUser(ctx, inside.Page, user, rows, &own)
+	}
+	return inside, own, err
+}
+
+// compareUser counts the user's rows among those of the page.
+func (r *Pages) compareUser(
+	ctx context.Context, page *favfilter.Page, user string, rows []ledger.Row, u *UserKeysInside,
+) error {
+	for i := range rows {
+		if rows[i].Owner != user {
+			continue
+		}
+		keys, err := r.hashes(ctx, rows[i:i+1])
+		if err != nil {
+			return Unavailable("ledger", err)
+		}
+		u.Keys[rows[i].Kind] += len(keys)
+		u.Total += len(keys)
+		if n := lacking(page, keys); n > 0 {
+			u.Lacks[rows[i].Kind] += n
+		} else {
+			u.Holds += len(keys)
+		}
+	}
+	return nil
+}
+
+// Rebuilt describes a page that was rebuilt.
+type Rebuilt struct {
+	Number   uint32
+	Sequence uint64
+	Keys     int
+	Bytes    int // bits and collision bitmap
+	Took     time.Duration
+}
+
+// RebuildPage rebuilds a page from the ledger, whatever its state, and returns once the page is in
+// the store. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
+func (r *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
+	if !r.hasPage(number) {
+		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
+	}
+	start := time.Now()
+	f, err := r.rebuild(ctx, number, r.sequences.of(number).required.Load(), "asked for", maxFlights)
+	if errors.Is(err, ledger.ErrGone) {
+		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
+	}
+	if err == nil {
+		err = Unavailable("pages", f.storeErr)
+	}
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	st := f.page.Status()
+	return Rebuilt{
+		Number: number, Sequence: st.Header.Sequence, Keys: int(st.Header.Count), Bytes: int(st.Size.Bytes), Took: time.Since(start),
+	}, nil
+}

@@ -1,0 +1,83 @@
+package pages
+
+import (
+	"context"
+	"errors"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Reasons why a page must not be used.
+const (
+	reasonDamaged = "damaged"
+	reasonForeign = "foreign"
+	// reasonLayout is that of a page of a layout that is being built.
+	reasonLayout = "layout"
+	// reasonClosed is that of a page that says that nobody is on it any more.
+	reasonClosed = "closed"
+)
+
+// damageReason tells a damaged page from one of another format version, which another version of
+// this program has written. The latter is expected: after an upgrade every page is one.
+func damageReason(damage error) string {
+	if errors.Is(damage, favfilter.ErrFormat) {
+		return reasonForeign
+	}
+	return reasonDamaged
+}
+
+// statusOf returns l as [favfilter.Store.Peek] would have returned it.
+func statusOf(l favfilter.Loaded) favfilter.Status {
+	if l.Page == nil {
+		return favfilter.Status{Missing: l.Damage == nil, Damage: l.Damage}
+	}
+	return favfilter.Status{Header: l.Page.Header()}
+}
+
+// fault returns why a page in the state st must not be used where at least the sequence want is
+// required. "" means that the page may be used.
+func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) string {
+	h := st.Header
+	switch {
+	case st.Damage != nil:
+		reason := damageReason(st.Damage)
+		if reason == reasonDamaged {
+			r.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
+		}
+		return reason
+	case st.Missing:
+		return "missing"
+	case h.Identity != r.identity || h.Number != r.layout.slot(number):
+		return reasonForeign
+	case isClosed(h):
+		return reasonClosed
+	case h.Sequence < want:
+		return "behind"
+	case r.ahead(ctx, number, h.Sequence):
+		return "ahead"
+	default:
+		return ""
+	}
+}
+
+// ahead reports whether the page has a sequence that the ledger never gave out, as after a restore
+// of the ledger from a backup. If the ledger cannot be asked, the page counts as valid.
+func (r *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool {
+	if sequence <= r.sequences.of(number).known.Load() {
+		return false
+	}
+	if access(r.follow.access.Load()) == unreachable {
+		return false // feeds do not wait for it
+	}
+	known, err := r.ledger.Sequence(ctx, number)
+	if errors.Is(err, ledger.ErrGone) {
+		return false // the layout is leaving: later writes close the page, so an open one has them all
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
+		return false
+	}
+	r.sequences.of(number).learn(known)
+	return sequence > known
+}

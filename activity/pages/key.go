@@ -1,0 +1,86 @@
+package pages
+
+import (
+	"strings"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// A key names an activity inside a page: "hide:U1_P2" means that user 1 hid post 2, "block:U1_U2"
+// that user 1 blocked user 2. Ids have '_' written as %5F and '%' as %25, so that no two activities
+// share a key, whatever their ids.
+//
+// A key is hashed in two parts with different seeds: the start, up to the target's id, and that id
+// unescaped. A feed check hashes the start of each kind once, and the id of each candidate once.
+// See [favfilter.Start].
+
+// Key returns the key of a row as text. users reports whether targets of the kind are users; they
+// are posts otherwise.
+func Key(kind, owner, target string, users bool) string {
+	return string(appendEscaped(appendKeyStart(nil, kind, owner, users), target))
+}
+
+// KeyStart returns the hash of the start of the owner's keys of a kind.
+func KeyStart(seed uint64, kind, owner string, users bool) favfilter.Start {
+	var buf [128]byte
+	return favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, users))
+}
+
+// UserHash returns the hash that places a user. Its top bits choose the user's page and hash slot.
+func UserHash(seed uint64, user string) uint64 {
+	return favfilter.HashKey(seed, user).H1
+}
+
+// hashOf returns the hash of a whole key: that of [KeyStart], combined with the target's id.
+func hashOf(seed uint64, key string) favfilter.Hash {
+	owner := strings.Index(key, ":U") + len(":U")
+	end := owner + strings.IndexByte(key[owner:], '_') + len("_U")
+	return favfilter.HashStart(seed, key[:end]).With(favfilter.HashKey(seed, unescape(key[end:])))
+}
+
+// ownerOf returns the id of the user whose page holds the key.
+func ownerOf(key string) string {
+	_, rest, _ := strings.Cut(key, ":U")
+	owner, _, _ := strings.Cut(rest, "_")
+	return unescape(owner)
+}
+
+// appendKeyStart appends a key up to the target's id.
+func appendKeyStart(dst []byte, kind, owner string, users bool) []byte {
+	dst = append(dst, kind...)
+	dst = append(dst, ":U"...)
+	dst = appendEscaped(dst, owner)
+	if users {
+		return append(dst, "_U"...)
+	}
+	return append(dst, "_P"...)
+}
+
+func appendEscaped(dst []byte, id string) []byte {
+	if !strings.ContainsAny(id, "_%") {
+		return append(dst, id...)
+	}
+	from := 0
+	for i := range len(id) {
+		c := id[i]
+		if c != '_' && c != '%' {
+			continue
+		}
+		dst = append(dst, id[from:i]...)
+		if c == '_' {
+			dst = append(dst, "%5F"...)
+		} else {
+			dst = append(dst, "%25"...)
+		}
+		from = i + 1
+	}
+	return append(dst, id[from:]...)
+}
+
+// unescape returns the id that appendEscaped wrote.
+func unescape(id string) string {
+	if !strings.Contains(id, "%") {
+		return id
+	}
+	return strings.NewReplacer("%5F", "_", "%25", "%").Replace(id)
+}

@@ -1,0 +1,66 @@
+package pages
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+func TestKeys(t *testing.T) {
+	for want, got := range map[string]string{
+		"hide:U1_P2":              Key("hide", "1", "2", false),
+		"block:U1_U2":             Key("block", "1", "2", true),
+		"hide:Ua%5Fb_Pc":          Key("hide", "a_b", "c", false),
+		"hide:U1_P%5FP2":          Key("hide", "1", "_P2", false),
+		"hide:U%255F_P%25":        Key("hide", "%5F", "%", false),
+		"like:U:/_P\u00e9\u4e16":  Key("like", ":/", "\u00e9\u4e16", false),
+		"blocked-by:U%5F%5F_U%5F": Key("blocked-by", "__", "_", true),
+	} {
+		if got != want {
+			t.Errorf("key %q, want %q", got, want)
+		}
+	}
+}
+
+// TestKeysAreInjective draws ids from the characters that could confuse keys.
+func TestKeysAreInjective(t *testing.T) {
+	type activity struct {
+		kind, owner, id string
+		users           bool
+	}
+	id := rapid.StringOfN(rapid.SampledFrom([]rune("_%5FUP2:-a")), 1, 8, -1)
+	draw := rapid.Custom(func(t *rapid.T) activity {
+		return activity{
+			kind:  rapid.SampledFrom([]string{"block", "blocked-by", "hide", "u"}).Draw(t, "kind"),
+			owner: id.Draw(t, "owner"),
+			id:    id.Draw(t, "id"),
+			users: rapid.Bool().Draw(t, "users"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		seen := map[string]activity{}
+		for _, a := range rapid.SliceOfN(draw, 2, 40).Draw(t, "activities") {
+			k := Key(a.kind, a.owner, a.id, a.users)
+			if other, ok := seen[k]; ok && other != a {
+				t.Fatalf("%+v and %+v share the key %q", a, other, k)
+			}
+			seen[k] = a
+		}
+	})
+}
+
+// A key that is hashed as one text is hashed like its two parts.
+func TestHashOfKeys(t *testing.T) {
+	id := rapid.StringOfN(rapid.SampledFrom([]rune("_%5FUP2:-a\u00e9")), 1, 40, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		seed, kind := rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]string{"block", "blocked-by", "hide"}).Draw(t, "kind")
+		owner, target := id.Draw(t, "owner"), id.Draw(t, "id")
+		users := rapid.Bool().Draw(t, "users")
+		want := KeyStart(seed, kind, owner, users).With(favfilter.HashKey(seed, target))
+		if got := hashOf(seed, Key(kind, owner, target, users)); got != want {
+			t.Fatalf("%s: %x, its parts %x", Key(kind, owner, target, users), got, want)
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// maxLaneRows is the number of changed rows that may wait for one page with a lane, and
+	// maxLanesRows for all such pages. Further writes to such a page are refused with
+	// ErrOverloaded.
+	maxLaneRows  = 4096
+	maxLanesRows = 1 << 16
+	// maxGroupTurns and maxTurns are the number of pages of one group, and of all groups, repaired
+	// at once. A repair that takes longer than turnTime no longer counts: it waits for its rebuild,
+	// and delays no other repair.
+	maxGroupTurns = maxRebuilds
+	maxTurns      = 32
+	turnTime      = time.Second
+)
+
+// lane holds the steps to a page that needs more than one call of the store, in the order of their
+// transactions. It exists only while there are steps; [committer.mu] guards it.
+type lane struct {
+	steps []*step
+	rows  int // of the waiting steps and the one in progress
+}
+
+// step is the change of one page by one group.
+type step struct {
+	ctx    context.Context //nolint:containedctx // the group's; ends with its last waiter
+	group  *group
+	change ledger.PageChange
+	repair func(ctx context.Context) error // nil: try the change first
+}
+
+// rows returns the number of rows that s counts as.
+func (s *step) rows() int { return max(1, len(s.change.Added)+len(s.change.Removed)) }
+
+// enter appends the step to its lane. The caller holds [committer.mu].
+func (r *committer) enter(s *step) {
+	l := r.lanes[s.change.Page]
+	l.steps = append(l.steps, s)
+	l.rows += s.rows()
+	r.laneRows.Add(int64(s.rows()))
+}
+
+// joinLanes appends a group's changes of pages with a lane to these lanes. It returns the steps,
+// and the changes of the other pages.
+func (r *committer) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.lanes) == 0 {
+		return g.receipt.Pages, nil
+	}
+	others = make([]ledger.PageChange, 0, len(g.receipt.Pages))
+	for _, p := range g.receipt.Pages {
+		if r.lanes[p.Page] == nil {
+			others = append(others, p)
+			continue
+		}
+		s := &step{ctx: ctx, group: g, change: p}
+		r.enter(s)
+		steps = append(steps, s)
+	}
+	return others, steps
+}
+
+// runLane carries out the steps to a page until there are none left.
+func (r *committer) runLane(page uint32) {
+	for {
+		r.mu.Lock()
+		l := r.lanes[page]
+		if len(l.steps) == 0 {
+			delete(r.lanes, page)
+			r.mu.Unlock()
+			return
+		}
+		s := l.steps[0]
+		l.steps = l.steps[1:]
+		r.mu.Unlock()
+		<-s.group.passed // until then it is unknown which writes wait
+		err := r.carryInTime(s)
+		r.reached(s.change, s.group.toRebuild, err)
+		r.mu.Lock()
+		l.rows -= s.rows()
+		r.mu.Unlock()
+		r.laneRows.Add(-int64(s.rows()))
+		if answered := s.group.landed(r, page, err); len(answered) > 0 {
+			r.ended.Go(func() { r.answer(s.group.committed, answered) })
+		}
+	}
+}
+
+// carryInTime is carry within the time that a rebuild of the page may take, even if the step's
+// writers have been answered by then. If the step were skipped, the next one would need a rebuild
+// again.
+func (r *committer) carryInTime(s *step) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), largeTimeout)
+	defer cancel()
+	stop := context.AfterFunc(s.ctx, func() { // nobody waits any more, except Close
+		select {
+		case <-r.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer stop()
+	return r.carry(ctx, s)
+}
+
+// carry brings a page to the sequence of the step's transaction.
+func (r *committer) carry(ctx context.Context, s *step) error {
+	page := s.change.Page
+	if s.repair == nil {
+		repairs, failed := r.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.toRebuild)
+		if len(repairs) == 0 {
+			return failed[page]
+		}
+		s.repair = repairs[0].do
+	}
+	ofGroup, err := takeTurn(ctx, s.group.turns)
+	if err != nil {
+		return fmt.Errorf("mend page %d: %w", page, err)
+	}
+	defer ofGroup()
+	ofAll, err := takeTurn(ctx, r.turns)
+	if err != nil {
+		return fmt.Errorf("mend page %d: %w", page, err)
+	}
+	defer ofAll()
+	return s.repair(ctx)
+}
+
+// takeTurn waits for a turn. The turn ends after turnTime at the latest.
+func takeTurn(ctx context.Context, turns chan struct{}) (end func(), err error) {
+	select {
+	case turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	free := sync.OnceFunc(func() { <-turns })
+	late := time.AfterFunc(turnTime, free)
+	return func() {
+		late.Stop()
+		free()
+	}, nil
+}
+
+// tracking holds which writes of a group wait for which pages.
+type tracking struct {
+	turns chan struct{} // one element for each page in repair
+
+	mu     sync.Mutex
+	open   map[uint32][]*write // by the page that they wait for
+	failed map[uint32]error
+	end    context.CancelFunc // of the steps' context
+}
+
+func newTracking() tracking {
+	return tracking{turns: make(chan struct{}, maxGroupTurns)}
+}
+
+// track notes which writes wait for the steps, and returns the writes that wait for none. No step
+// ends before the group has passed.
+func (r *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
+	g.failed, g.end = failed, end
+	if len(steps) == 0 {
+		end()
+		for _, w := range g.writes {
+			w.failed = r.failure(w, g.receipt, failed)
+		}
+		return g.writes
+	}
+	g.open = make(map[uint32][]*write, len(steps))
+	for _, s := range steps {
+		g.open[s.change.Page] = nil
+	}
+	for _, w := range g.writes {
+		r.pagesOf(w, g.receipt, func(page uint32) {
+			waiting, open := g.open[page]
+			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once per page
+				g.open[page] = append(waiting, w)
+				w.open++
+			}
+		})
+		if w.open == 0 {
+			w.failed = r.failure(w, g.receipt, failed)
+			settled = append(settled, w)
+		}
+	}
+	return settled
+}
+
+// landed notes that the step to a page has ended. It returns the writes that waited for no other
+// page.
+func (g *group) landed(r *committer, page uint32, err error) (settled []*write) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil {
+		g.failed[page] = err
+	}
+	for _, w := range g.open[page] {
+		w.open--
+		if w.open == 0 {
+			w.failed = r.failure(w, g.receipt, g.failed)
+			settled = append(settled, w)
+		}
+	}
+	delete(g.open, page)
+	if len(g.open) == 0 {
+		g.end()
+	}
+	return settled
+}
+
+// expire answers the writes of a group that still wait for pages. The pages' steps continue in
+// their lanes.
+func (r *committer) expire(g *group) {
+	cause := fmt.Errorf("a page does not stand after %v: %w", pageTimeout, context.DeadlineExceeded)
+	var settled []*write
+	for _, p := range g.receipt.Pages {
+		g.mu.Lock()
+		_, open := g.open[p.Page]
+		g.mu.Unlock()
+		if open {
+			r.reached(p, nil, cause)
+			settled = append(settled, g.landed(r, p.Page, cause)...)
+		}
+	}
+	r.answer(g.committed, settled)
+}
+
+// congested reports whether too many rows already wait for a page of the changes.
+func (r *committer) congested(changes []ledger.Change) bool {
+	all := r.laneRows.Load()
+	if all == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	full := func(page uint32) bool {
+		l := r.lanes[page]
+		return l != nil && (l.rows >= maxLaneRows || all >= maxLanesRows)
+	}
+	for _, c := range changes {
+		for _, row := range c.Rows {
+			if full(r.layout.sharedPage(row.Hash)) || full(r.layout.pageOf(row.Hash)) {
+				return true
+			}
+		}
+	}
+	return false
+}

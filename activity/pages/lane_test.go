@@ -1,0 +1,571 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// badLedger cannot tell what some pages hold: it hangs, or it fails.
+type badLedger struct {
+	Ledger
+	bad   map[uint32]bool
+	hangs bool
+	large bool          // they are too large to be read at once
+	gate  chan struct{} // what reads wait for, instead of failing
+	on    atomic.Bool
+	reads atomic.Int64 // of bad pages
+
+	record chan struct{} // what transactions wait for; nil: nothing
+}
+
+func (l *badLedger) read(ctx context.Context, page uint32) error {
+	if !l.on.Load() || !l.bad[page] {
+		return nil
+	}
+	l.reads.Add(1)
+	if l.gate != nil {
+		<-l.gate
+		return nil
+	}
+	if l.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return faulttest.ErrInjected
+}
+
+func (l *badLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	if l.large && l.on.Load() && l.bad[page] {
+		return nil, ledger.PageState{}, ledger.ErrLargePage
+	}
+	if err := l.read(ctx, page); err != nil {
+		return nil, ledger.PageState{}, err
+	}
+	return l.Ledger.Keys(ctx, page)
+}
+
+func (l *badLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.PageState, error) {
+	if err := l.read(ctx, page); err != nil {
+		return ledger.PageState{}, err
+	}
+	return l.Ledger.EachRow(ctx, page, each)
+}
+
+func (l *badLedger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error) {
+	if l.record != nil {
+		<-l.record
+	}
+	return l.Ledger.Record(ctx, now, changes)
+}
+
+// losePage takes a page out of the store.
+func losePage(t *testing.T, s favfilter.Store, page uint32) {
+	t.Helper()
+	loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: page}})
+	must(t, err)
+	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: page}, Seen: loaded[0].Version})
+	must(t, err)
+	if !done {
+		t.Fatal("the page is still there")
+	}
+}
+
+// badRig is a process of 64 pages, with a user on a page that is bad, and others who are not on it.
+type badRig struct {
+	*process
+	ledger *badLedger
+	store  favfilter.Store
+	user   string
+	others []string
+}
+
+// inBadRig runs a test in a bubble. The bad page is lost when it begins, but not bad yet.
+func inBadRig(t *testing.T, hangs bool, test func(t *testing.T, g *badRig)) {
+	t.Helper()
+	inBadRigOn(t, hangs, &pageStore{}, 0, test)
+}
+
+// inBadRigOn is inBadRig with a store that does something to the changes of one page, and a staleness
+// bound.
+func inBadRigOn(
+	t *testing.T, hangs bool, store *pageStore, bound time.Duration, test func(t *testing.T, g *badRig),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 64)
+		store.Store = &favfilter.Memory{}
+		bad := &badLedger{Ledger: l, hangs: hangs, bad: make(map[uint32]bool)}
+		g := &badRig{process: startProcess(t, bad, store, Config{ScrubRate: 1, StalenessBound: bound}), ledger: bad, store: store, user: "bad"}
+		bad.bad[g.layout.pageOf(UserHash(g.identity.Seed, g.user))] = true
+		for i := 0; len(g.others) < 15; i++ {
+			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(UserHash(g.identity.Seed, user))] {
+				g.others = append(g.others, user)
+			}
+		}
+		for _, user := range append([]string{g.user}, g.others...) {
+			g.record(t, true, add(user, "hide", "before"))
+		}
+		for page := range bad.bad {
+			losePage(t, store, page)
+		}
+		test(t, g)
+		g.Close()
+		must(t, l.Close())
+	})
+}
+
+// wantOthersServed has writes and feeds of others answered, in no time by the bubble's clock.
+func (g *badRig) wantOthersServed(t *testing.T, post string) {
+	t.Helper()
+	start := time.Now()
+	for _, user := range g.others {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := g.Record(ctx, []Activity{add(user, "hide", post)}); err != nil {
+			t.Errorf("a write of %s: %v", user, err)
+		}
+		v, err := g.View(ctx, user, []Kind{g.kind(t, "hide")}, nil)
+		if err != nil || v.Check(0, post) != Direct || v.Check(0, "before") != Direct {
+			t.Errorf("a feed of %s: %v", user, err)
+		}
+		cancel()
+	}
+	if took := time.Since(start); took > 100*time.Millisecond {
+		t.Errorf("the others' writes and feeds took %v", took)
+	}
+}
+
+// A page whose rebuild hangs, or fails, keeps nobody else waiting, however many groups of writes are on their way to it: others'
+// writes and feeds are answered as ever, also where they share a transaction with a write to it. Its own writes are
+// acknowledged late, and its feeds are refused; once it can be made again, it is.
+func TestBadPageHarmsItselfAlone(t *testing.T) {
+	for name, hangs := range map[string]bool{"hangs": true, "fails": false} {
+		t.Run(name, func(t *testing.T) {
+			inBadRig(t, hangs, func(t *testing.T, g *badRig) {
+				g.ledger.on.Store(true)
+				var writes sync.WaitGroup
+				const groups = 64
+				for i := range groups {
+					writes.Go(func() {
+						start := time.Now()
+						if _, err := g.Record(t.Context(), []Activity{add(g.user, "hide", fmt.Sprint("p", i))}); err != nil {
+							t.Errorf("write %d: %v", i, err)
+						}
+						if took := time.Since(start); took < defaultBound || took > pageTimeout+2*defaultBound {
+							t.Errorf("write %d was acknowledged after %v", i, took)
+						}
+					})
+					synctest.Wait() // so that it has a group to itself
+				}
+				g.wantOthersServed(t, "p")
+
+				// A write to the bad page, and one to another, in one transaction.
+				g.ledger.record = make(chan struct{})
+				first := g.others[0]
+				writes.Go(func() { g.record(t, true, add(first, "hide", "q0")) })
+				synctest.Wait()
+				writes.Go(func() { g.record(t, true, add(g.user, "hide", "q1")) })
+				shared := make(chan error, 1)
+				go func() {
+					_, err := g.Record(t.Context(), []Activity{add(first, "hide", "q2")})
+					shared <- err
+				}()
+				synctest.Wait()
+				close(g.ledger.record)
+				start := time.Now()
+				if err := <-shared; err != nil || time.Since(start) > 0 {
+					t.Errorf("the write that shared a transaction: %v after %v", err, time.Since(start))
+				}
+				if _, err := g.View(t.Context(), g.user, []Kind{g.kind(t, "hide")}, nil); dependency(err) != "ledger" {
+					t.Errorf("the feed of the bad page: %v", err)
+				}
+				writes.Wait()
+				g.wantOthersServed(t, "r")
+
+				g.ledger.on.Store(false)
+				time.Sleep(costlyPause + largeTimeout)
+				for _, post := range []string{"before", "p0", "p63", "q1"} {
+					g.want(t, g.user, "hide", post, Direct)
+				}
+				if len(g.lanes) != 0 || g.laneRows.Load() != 0 || len(g.tail) != 0 {
+					t.Errorf("%d lanes of %d rows and %d tails are left", len(g.lanes), g.laneRows.Load(), len(g.tail))
+				}
+			})
+		})
+	}
+}
+
+// A write to a page that takes minutes to rebuild is acknowledged late, once its time is over: it does
+// not wait for the rebuild.
+func TestWriteToALargePageThatHangs(t *testing.T) {
+	inBadRig(t, true, func(t *testing.T, g *badRig) {
+		g.ledger.large = true
+		g.ledger.on.Store(true)
+		for i := range 3 {
+			start := time.Now()
+			g.record(t, true, add(g.user, "hide", fmt.Sprint("p", i)))
+			if took := time.Since(start); took > pageTimeout+2*defaultBound {
+				t.Errorf("write %d was acknowledged after %v", i, took)
+			}
+		}
+		g.wantOthersServed(t, "p")
+		g.ledger.on.Store(false)
+	})
+}
+
+// A write that comes while an earlier one has its page rebuilt is acknowledged when the page holds it,
+// and not before.
+func TestWriteBehindARebuild(t *testing.T) {
+	// With this bound nothing is acknowledged late meanwhile.
+	inBadRigOn(t, false, &pageStore{}, time.Minute, func(t *testing.T, g *badRig) {
+		g.ledger.gate = make(chan struct{})
+		g.ledger.on.Store(true)
+		var done atomic.Int64
+		var writes sync.WaitGroup
+		for i := range 3 {
+			writes.Go(func() {
+				g.record(t, true, add(g.user, "hide", fmt.Sprint("p", i)))
+				done.Add(1)
+			})
+			synctest.Wait() // so that it has a group to itself
+		}
+		time.Sleep(pageTimeout / 2)
+		if n := done.Load(); n != 0 {
+			t.Errorf("%d writes were acknowledged before their page was rebuilt", n)
+		}
+		close(g.ledger.gate)
+		start := time.Now()
+		writes.Wait()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the writes were acknowledged %v after their page was rebuilt", took)
+		}
+		g.want(t, g.user, "hide", "p2", Direct)
+	})
+}
+
+// pageStore lets changes of one page wait, or fail.
+type pageStore struct {
+	favfilter.Store
+	page atomic.Pointer[uint32] // nil: none yet
+	gate chan struct{}          // nil: changes fail
+}
+
+func (s *pageStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	page := s.page.Load()
+	is := func(b favfilter.Batch) bool { return page != nil && b.ID.Number == *page }
+	if s.gate != nil && slices.ContainsFunc(batches, is) {
+		<-s.gate
+	}
+	results := s.Store.Apply(ctx, batches)
+	for i, b := range batches {
+		if s.gate == nil && is(b) {
+			results[i] = favfilter.Result{Err: faulttest.ErrInjected}
+		}
+	}
+	return results
+}
+
+// of has the store do that to the page of a user.
+func (s *pageStore) of(g *badRig, user string) {
+	page := g.layout.pageOf(UserHash(g.identity.Seed, user))
+	s.page.Store(&page)
+}
+
+// A write to two pages, of which one is being rebuilt and the other is changed slowly, is acknowledged
+// when both stand, whichever is first.
+func TestWriteToALaneAndASlowPage(t *testing.T) {
+	slow := &pageStore{}
+	inBadRigOn(t, false, slow, time.Minute, func(t *testing.T, g *badRig) {
+		slow.gate = make(chan struct{})
+		slow.of(g, g.others[0])
+		g.ledger.gate = make(chan struct{})
+		g.ledger.on.Store(true)
+		var done atomic.Int64
+		var writes sync.WaitGroup
+		for _, a := range []Activity{add(g.user, "hide", "p"), add(g.user, "block", g.others[0])} {
+			writes.Go(func() {
+				g.record(t, true, a)
+				done.Add(1)
+			})
+			synctest.Wait()
+		}
+		close(g.ledger.gate)
+		synctest.Wait()
+		if n := done.Load(); n != 1 {
+			t.Errorf("%d writes were acknowledged when one of two pages was rebuilt, want 1", n)
+		}
+		close(slow.gate)
+		start := time.Now()
+		writes.Wait()
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("the write was acknowledged %v after both pages stand", took)
+		}
+		g.want(t, g.user, "block", g.others[0], Direct)
+		g.want(t, g.others[0], "block", g.user, Reverse)
+	})
+}
+
+// A write whose page cannot be changed is acknowledged late, also where another write of its
+// transaction waits for a rebuild.
+func TestFailedWriteBesideARebuild(t *testing.T) {
+	failing := &pageStore{}
+	inBadRigOn(t, true, failing, 0, func(t *testing.T, g *badRig) {
+		other := g.others[0]
+		failing.of(g, other)
+		g.ledger.on.Store(true)
+		g.ledger.record = make(chan struct{})
+		start := time.Now()
+		var writes sync.WaitGroup
+		for i, user := range []string{g.others[1], g.user, other} { // the first has a group to itself
+			writes.Go(func() {
+				g.record(t, true, add(user, "hide", "p"))
+				if took := time.Since(start); user == other && took < defaultBound {
+					t.Errorf("write %d was acknowledged after %v", i, took)
+				}
+			})
+			synctest.Wait()
+		}
+		close(g.ledger.record)
+		writes.Wait()
+	})
+}
+
+// Pages that hang do not take the slots of others' rebuilds for longer than a rebuild may take, and not again.
+func TestManyBadPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 64), &favfilter.Memory{}
+		bad := &badLedger{Ledger: l, hangs: true, bad: make(map[uint32]bool)}
+		p := startProcess(t, bad, store, Config{ScrubRate: 1})
+		for page := range uint32(32) {
+			bad.bad[page] = true
+		}
+		var users []string // one on each page
+		for page := range uint32(64) {
+			users = append(users, p.userOn(page))
+			p.record(t, true, add(users[page], "hide", "before"))
+			losePage(t, store, page)
+		}
+		bad.on.Store(true)
+		var feeds sync.WaitGroup
+		for _, user := range users[:32] {
+			feeds.Go(func() {
+				for range 30 { // for as long as it goes on
+					_, _ = p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		time.Sleep(10 * pageTimeout)
+		for _, user := range users[32:] {
+			start := time.Now()
+			p.want(t, user, "hide", "before", Direct)
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("the feed of a page that can be made took %v", took)
+			}
+		}
+		bad.on.Store(false)
+		feeds.Wait()
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// userOn is a user of a page.
+func (g *rig) userOn(page uint32) string {
+	for i := 0; ; i++ {
+		if user := fmt.Sprint("on", i); g.layout.pageOf(UserHash(g.identity.Seed, user)) == page {
+			return user
+		}
+	}
+}
+
+// A page that cannot be made is not tried at each feed and write, but after pauses. Feeds and writes have the last error at
+// once. A page that somebody else has put in place serves at once, and so does the ledger when it is back.
+func TestRebuildsPauseAfterFailures(t *testing.T) {
+	inBadRig(t, false, func(t *testing.T, g *badRig) {
+		g.ledger.on.Store(true)
+		kinds := []Kind{g.kind(t, "hide")}
+		const seconds = 30
+		for range seconds * 20 {
+			start := time.Now()
+			if _, err := g.View(t.Context(), g.user, kinds, nil); dependency(err) != "ledger" || !errors.Is(err, faulttest.ErrInjected) {
+				t.Fatalf("error %v", err)
+			}
+			if took := time.Since(start); took > 0 {
+				t.Fatalf("an error after %v", took)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if n := g.ledger.reads.Load(); n < seconds/3 || n > seconds {
+			t.Errorf("%d reads of a page that cannot be read, in %d s", n, seconds)
+		}
+
+		other := startProcess(t, g.ledger.Ledger, g.store, Config{ScrubRate: 1})
+		other.want(t, g.user, "hide", "before", Direct) // makes the page
+		other.record(t, true, add(g.user, "hide", "p"))
+		time.Sleep(defaultBound)
+		g.want(t, g.user, "hide", "p", Direct)
+		for page := range g.ledger.bad {
+			losePage(t, g.store, page)
+		}
+		other.Close()
+
+		_, err := g.View(t.Context(), g.user, kinds, nil)
+		if dependency(err) != "ledger" {
+			t.Fatalf("error %v", err)
+		}
+		g.ledger.on.Store(false)
+		g.rebuilds.forgive() // as a poll does that succeeds after one that failed
+		g.want(t, g.user, "hide", "p", Direct)
+	})
+}
+
+// What may wait for a bad page is bounded: further writes to it are refused with nothing changed, and writes to others are not.
+func TestTooMuchWaitsForABadPage(t *testing.T) {
+	inBadRig(t, true, func(t *testing.T, g *badRig) {
+		g.ledger.on.Store(true)
+		var writes sync.WaitGroup
+		batch := make([]Activity, maxLaneRows)
+		for i := range batch {
+			batch[i] = add(g.user, "hide", fmt.Sprint("p", i))
+		}
+		writes.Go(func() {
+			if _, err := g.Record(t.Context(), batch); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for range 100 {
+			start := time.Now()
+			if _, err := g.Record(t.Context(), []Activity{add(g.user, "hide", "refused")}); !errors.Is(err, ErrOverloaded) {
+				t.Fatalf("error %v", err)
+			}
+			if took := time.Since(start); took > 0 {
+				t.Fatalf("refused after %v", took)
+			}
+		}
+		g.wantOthersServed(t, "p")
+		writes.Wait()
+		g.ledger.on.Store(false)
+		time.Sleep(costlyPause + largeTimeout)
+		g.record(t, true, add(g.user, "hide", "refused"))
+		g.want(t, g.user, "hide", "p4095", Direct)
+	})
+}
+
+// Close does not wait for a rebuild that hangs.
+func TestCloseDuringABadRebuild(t *testing.T) {
+	inBadRig(t, true, func(t *testing.T, g *badRig) {
+		g.ledger.on.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = g.Record(ctx, []Activity{add(g.user, "hide", "p")})
+		time.Sleep(2 * pageTimeout) // it is read in parts by now
+		_, _ = g.View(ctx, g.user, []Kind{g.kind(t, "hide")}, nil)
+		start := time.Now()
+		g.Close()
+		if took := time.Since(start); took > pageTimeout {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
+// slowPageLedger takes its time to read some pages.
+type slowPageLedger struct {
+	*badLedger
+	takes time.Duration
+}
+
+func (l *slowPageLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	if l.on.Load() && l.bad[page] {
+		return nil, ledger.PageState{}, ledger.ErrLargePage
+	}
+	return l.Ledger.Keys(ctx, page)
+}
+
+func (l *slowPageLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.PageState, error) {
+	l.reads.Add(1)
+	s, err := l.Ledger.EachRow(ctx, page, each)
+	time.Sleep(l.takes)
+	return s, err
+}
+
+// TestWritesDuringALongRebuild has a rebuild that takes longer than its writers wait. The page is
+// rebuilt once. Writes meanwhile are applied afterwards, though they are acknowledged by then.
+func TestWritesDuringALongRebuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		slow := &slowPageLedger{&badLedger{Ledger: l, bad: map[uint32]bool{0: true}}, 3 * pageTimeout}
+		p := startProcess(t, slow, store, Config{ScrubRate: 1})
+		p.record(t, true, add("1", "hide", "before"))
+		losePage(t, store, 0)
+		slow.on.Store(true)
+		var writes sync.WaitGroup
+		start := time.Now()
+		for i := range 100 {
+			writes.Go(func() {
+				if _, err := p.Record(t.Context(), []Activity{add("1", "hide", fmt.Sprint("p", i))}); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(slow.takes / 50) // some before the rebuild ends, some after
+		}
+		writes.Wait()
+		if took := time.Since(start); took > 3*slow.takes {
+			t.Errorf("the last write was acknowledged after %v", took)
+		}
+		for i := range 100 {
+			p.want(t, "1", "hide", fmt.Sprint("p", i), Direct)
+		}
+		if n := slow.reads.Load(); n > 2 {
+			t.Errorf("the page was read %d times", n)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A page with a lane refuses writes when too much waits for it, or for all such pages. Other pages do
+// not.
+func TestCongested(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 64)
+	g.Close()
+	on := func(user string) []ledger.Change {
+		return []ledger.Change{{Rows: []ledger.Row{{Hash: UserHash(g.identity.Seed, user), Owner: user, Kind: "hide", Target: "p"}}}}
+	}
+	page := g.layout.pageOf(UserHash(g.identity.Seed, "1"))
+	other := "2"
+	for i := 3; g.layout.pageOf(UserHash(g.identity.Seed, other)) == page; i++ {
+		other = fmt.Sprint(i)
+	}
+	for _, c := range []struct {
+		rows    int
+		all     int64
+		refused bool
+	}{
+		{0, 0, false}, {maxLaneRows - 1, maxLaneRows - 1, false}, {maxLaneRows, maxLaneRows, true},
+		{1, maxLanesRows - 1, false}, {1, maxLanesRows, true},
+	} {
+		g.lanes[page] = &lane{rows: c.rows}
+		g.laneRows.Store(c.all)
+		if got := g.congested(on("1")); got != c.refused {
+			t.Errorf("%d rows wait for the page, %d for all: refused %v, want %v", c.rows, c.all, got, c.refused)
+		}
+		if g.congested(on(other)) {
+			t.Errorf("%d rows wait for a page, %d for all: a write to another is refused", c.rows, c.all)
+		}
+		if got := g.congested(append(on(other), on("1")...)); got != c.refused {
+			t.Errorf("a write to both: refused %v, want %v", got, c.refused)
+		}
+	}
+}

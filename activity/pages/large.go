@@ -1,0 +1,66 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// replaceMore is the time that each MiB of a page adds to applyTimeout for writing the page.
+const replaceMore = 250 * time.Millisecond
+
+// replaceTimeout returns how long writing the page to the store may take.
+func replaceTimeout(page *favfilter.Page) time.Duration {
+	return applyTimeout + time.Duration(imageBytes(page)>>20)*replaceMore
+}
+
+// patience returns how long reading a whole page may take.
+func patience(large bool) time.Duration {
+	if large {
+		return largeLoadTimeout
+	}
+	return loadTimeout
+}
+
+// allKeys reads all rows of a page without their times. Rows of one user and kind come in one run,
+// or in a large page in several.
+func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
+	rows, s, err := r.ledger.Keys(ctx, number)
+	if !errors.Is(err, ledger.ErrLargePage) {
+		return rows, s, err
+	}
+	s, err = r.ledger.EachRow(ctx, number, func(some []ledger.Row) error {
+		for _, row := range some {
+			if n := len(rows); n > 0 && rows[n-1].Owner == row.Owner {
+				row.Owner = rows[n-1].Owner // one string for all
+			}
+			row.Since, row.Until = time.Time{}, time.Time{}
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	return rows, s, err
+}
+
+// largeWork starts background work on a large page, and reports whether it did. Only one such work
+// runs at a time, and idleShare times its duration passes before the next.
+func (r *scrubber) largeWork(do func(ctx context.Context)) bool {
+	if !r.largeWorks.CompareAndSwap(false, true) {
+		return false
+	}
+	begun := r.background(func() {
+		defer r.largeWorks.Store(false)
+		ctx, cancel := r.whileOpen(largeTimeout)
+		defer cancel()
+		start := time.Now()
+		do(ctx)
+		_ = r.rest(r.base, idleShare*time.Since(start)) // or it is closed
+	})
+	if !begun {
+		r.largeWorks.Store(false)
+	}
+	return begun
+}

@@ -1,0 +1,151 @@
+package pages
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// TestLongLargePage has a page of more rows than the ledger reads at once, of one user or of many. It
+// is built, read, compared, inspected, exported, grown to more pages and deleted like any other.
+func TestLongLargePage(t *testing.T) {
+	for name, users := range map[string]int{"of one user": 1, "of many users": 100} {
+		t.Run(name, func(t *testing.T) {
+			l := openLedger(t, t.TempDir()+"/ledger.db", 1)
+			store := &favfilter.Memory{}
+			p := startProcess(t, l, store, Config{ScrubRate: 1})
+			defer p.Close()
+			const keys = ledger.LargePage + 1000
+			bulk := p.NewBulk()
+			activities := make([]Activity, keys)
+			for i := range activities {
+				activities[i] = add(fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i))
+			}
+			prepared, err := bulk.Prepare(activities)
+			must(t, err)
+			_, err = bulk.Record(t.Context(), prepared)
+			must(t, err)
+			must(t, bulk.Finish(t.Context()))
+			number := p.layout.pageOf(UserHash(p.identity.Seed, "u0"))
+			if own := number >= ledger.DedicatedPages; own != (users == 1) {
+				t.Fatalf("they are on page %d", number)
+			}
+			look := func() {
+				t.Helper()
+				for _, i := range []int{0, 1, keys / 2, keys - 1} {
+					p.want(t, fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i), Direct)
+				}
+			}
+			look()
+			before := p.Stats().Rebuilds["missing"]
+			p.dropPage(t, store, number)
+			look()
+			if n := p.Stats().Rebuilds["missing"] - before; n != 1 {
+				t.Errorf("%d rebuilds of a page that is missing", n)
+			}
+			inside, err := p.InspectPage(t.Context(), number)
+			must(t, err)
+			if !inside.Agrees() || inside.Ledger.Keys != keys {
+				t.Errorf("the page does not agree with the ledger: %d of %d keys, state %v", inside.Ledger.Keys, keys, inside.State)
+			}
+			p.wantInBackground(t, number)
+			if users > 1 {
+				must(t, p.Grow(t.Context(), 4, nil))
+				look()
+			}
+			n, err := p.DeleteUser(t.Context(), "u0")
+			if err != nil || n != keys/users {
+				t.Errorf("%d of %d activities deleted, %v", n, keys/users, err)
+			}
+			p.want(t, "u0", "hide", "p0", None)
+			if users > 1 {
+				p.want(t, "u1", "hide", "p1", Direct)
+			}
+		})
+	}
+}
+
+// dropPage takes a page out of the store.
+func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
+	t.Helper()
+	id := g.layout.pageID(number)
+	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
+	must(t, err)
+	if !done {
+		t.Fatal("the page is still there")
+	}
+}
+
+// wantInBackground has a large page compared, which nobody waits for.
+func (p *process) wantInBackground(t *testing.T, number uint32) {
+	t.Helper()
+	verified := p.Stats().Verified
+	p.verify(number)
+	for end := time.Now().Add(time.Minute); p.Stats().Verified == verified || p.Stats().Rebuilds["verified"] == 0; {
+		if time.Now().After(end) {
+			t.Fatal("the page is not compared")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A page that cannot be made does not keep the sweep from pages whose writers died later.
+func TestSweepPassesABadPage(t *testing.T) {
+	inBadRig(t, true, func(t *testing.T, g *badRig) {
+		g.ledger.on.Store(true)
+		write := func(user string) { // whose writer dies
+			change := g.change(g.kind(t, "hide"), add(user, "hide", "p"), time.Now())
+			_, err := g.ledger.Ledger.Record(t.Context(), time.Now(), []ledger.Change{change})
+			must(t, err)
+		}
+		for _, user := range g.others {
+			write(g.user) // so that each sweep meets it
+			write(user)
+			time.Sleep(2*defaultBound + repairPatience)
+			number := g.layout.pageOf(UserHash(g.identity.Seed, user))
+			found, err := g.store.Peek(t.Context(), []favfilter.PageID{{Number: number}})
+			must(t, err)
+			if want := g.sequences.of(number).required.Load(); found[0].Header.Sequence != want || want < 2 {
+				t.Errorf("page %d is left at %d, want %d", number, found[0].Header.Sequence, want)
+			}
+		}
+	})
+}
+
+// Users whose new pages cannot be made keep nobody from moving.
+func TestMovesPassBadPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 64)
+		bad := &badLedger{Ledger: l, hangs: true, bad: make(map[uint32]bool)}
+		for page := range uint32(16) {
+			bad.bad[ledger.DedicatedPages+page] = true
+		}
+		p := startProcess(t, bad, &favfilter.Memory{}, Config{MaxSharedKeys: MinSharedKeys, ScrubRate: 1})
+		bad.on.Store(true)
+		const users = 3 * maxLeaving
+		for page := range uint32(users) {
+			user := p.userOn(page)
+			var activities []Activity
+			for i := range 4 * MinSharedKeys {
+				activities = append(activities, add(user, "hide", fmt.Sprint("p", i)))
+			}
+			_, err := p.Record(t.Context(), activities)
+			must(t, err)
+			p.leave(UserHash(p.identity.Seed, user))
+		}
+		time.Sleep(time.Second)
+		progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
+		must(t, err)
+		if moved := len(progress.Owners); moved != users {
+			t.Errorf("%d of %d users have moved", moved, users)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}

@@ -1,0 +1,183 @@
+package pages
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// layout holds on which page each user is, as the ledger was last known to have it. It is safe for
+// concurrent use.
+//
+// Only a poll takes up another number of pages: so whoever looks for a user on a page of the new
+// layout knows every sequence that was given out before. Who has a dedicated page is learned from
+// receipts, too.
+type layout struct {
+	id      ledger.Identity // only Pages is used
+	layouts atomic.Pointer[ledger.Layouts]
+
+	dedicated atomic.Int64 // number of owners
+	changes   atomic.Uint64
+	mu        sync.RWMutex
+	owners    map[uint64]uint32 // dedicated pages by the hash of their user
+	users     map[uint32]uint64 // the reverse, also of pages that nobody is on any more
+
+	last atomic.Pointer[census]
+}
+
+func newLayout(pages uint32) *layout {
+	l := &layout{id: ledger.Identity{Pages: pages}, owners: make(map[uint64]uint32), users: make(map[uint32]uint64)}
+	l.layouts.Store(&ledger.Layouts{Current: pages})
+	return l
+}
+
+// now returns the layouts as the last poll found them.
+func (l *layout) now() ledger.Layouts { return *l.layouts.Load() }
+
+// pageOf returns the page of a user.
+func (l *layout) pageOf(hash uint64) uint32 {
+	if page, ok := l.owned(hash); ok {
+		return page
+	}
+	return l.sharedPage(hash)
+}
+
+// sharedPage returns the page that a user without a dedicated page is on.
+func (l *layout) sharedPage(hash uint64) uint32 { return l.id.PageIn(l.now().Current, hash) }
+
+// owned returns the dedicated page of a user.
+func (l *layout) owned(hash uint64) (page uint32, ok bool) {
+	if l.dedicated.Load() == 0 {
+		return 0, false
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	page, ok = l.owners[hash]
+	return page, ok
+}
+
+// owns reports whether the page is dedicated to the user.
+func (l *layout) owns(hash uint64, page uint32) bool {
+	owned, ok := l.owned(hash)
+	return ok && owned == page
+}
+
+// dedicate notes the dedicated page of a user. A user's later page has a greater number.
+func (l *layout) dedicate(hash uint64, page uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[hash] >= page {
+		return
+	}
+	l.owners[hash], l.users[page] = page, hash
+	l.dedicated.Store(int64(len(l.owners)))
+	l.changes.Add(1)
+}
+
+// learn notes the dedicated pages of a receipt.
+func (l *layout) learn(receipt ledger.Receipt) {
+	for hash, page := range receipt.Owners {
+		l.dedicate(hash, page)
+	}
+}
+
+// release notes that nobody is on a dedicated page any more.
+func (l *layout) release(page uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hash, ok := l.users[page]
+	if !ok || l.owners[hash] != page {
+		return
+	}
+	delete(l.owners, hash)
+	l.dedicated.Store(int64(len(l.owners)))
+	l.changes.Add(1)
+}
+
+// take takes up what a poll found.
+func (l *layout) take(p ledger.Progress) {
+	for _, o := range p.Owners {
+		l.dedicate(o.Hash, o.Page)
+	}
+	if now := p.Layouts; now != l.now() {
+		l.layouts.Store(&now)
+		l.changes.Add(1)
+	}
+}
+
+// slot returns the number of the hash slot in which a page is.
+func (l *layout) slot(page uint32) uint32 {
+	if page < ledger.DedicatedPages {
+		return l.id.SlotOf(page)
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.id.Slot(l.users[page]) // who has the number has it from the ledger, with the hash
+}
+
+// pageID returns the place of a page in the store. All pages of a user are in the slot of the user's
+// windows, so that a feed reads them with one command. No two pages ever have the same name.
+func (l *layout) pageID(page uint32) favfilter.PageID {
+	if page < l.id.Pages {
+		return favfilter.PageID{Number: page}
+	}
+	return favfilter.PageID{Number: l.slot(page), Part: "p" + strconv.FormatUint(uint64(page), 10)}
+}
+
+// inUse reports whether users are on the page, as far as is known.
+func (l *layout) inUse(page uint32) bool { return l.census().has(page) }
+
+// census lists the pages that users are on.
+type census struct {
+	changes   uint64 // of the layout, when they were listed
+	first     uint32 // number of the first shared page
+	shared    int    // number of shared pages
+	dedicated []uint32
+}
+
+// census lists the pages, unless nothing has changed since it last did.
+func (l *layout) census() *census {
+	changes := l.changes.Load()
+	if last := l.last.Load(); last != nil && last.changes == changes {
+		return last
+	}
+	current := l.now().Current
+	c := &census{changes: changes, first: l.id.PageIn(current, 0), shared: int(current)}
+	l.mu.RLock()
+	for _, page := range l.owners {
+		c.dedicated = append(c.dedicated, page)
+	}
+	l.mu.RUnlock()
+	slices.Sort(c.dedicated)
+	l.last.Store(c)
+	return c
+}
+
+// len returns the number of pages.
+func (c *census) len() int { return c.shared + len(c.dedicated) }
+
+// number returns the number of the i-th page: shared ones first.
+func (c *census) number(i int) uint32 {
+	if i < c.shared {
+		return c.first + uint32(i)
+	}
+	return c.dedicated[i-c.shared]
+}
+
+// isShared reports whether users share the page.
+func (c *census) isShared(page uint32) bool {
+	return page >= c.first && page-c.first < uint32(c.shared)
+}
+
+// has reports whether the page is one of them.
+func (c *census) has(page uint32) bool {
+	if c.isShared(page) {
+		return true
+	}
+	_, found := slices.BinarySearch(c.dedicated, page)
+	return found
+}

@@ -1,0 +1,683 @@
+package pages
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// The rules of a change of the number of pages, one test each. The tests of dedicated pages are in
+// dedicatedrules_test.go, and use the same world.
+
+const (
+	firstPages = 2 // of the layout that a world begins with
+	laterPages = 8 // of the one that it grows to
+)
+
+// Rule bypoll: a receipt that names the later layout does not make a reader use it. The pages there
+// may be older than writes that the reader has not heard of.
+func TestLayoutRuleByPoll(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user, other := a.userOn(0), a.userOn(1)
+		a.record(t, true, add(user, "hide", "before"))
+		w.build(t)
+		b.record(t, true, add(user, "hide", "p")) // the page of the later layout falls behind
+		w.change(t)
+		polls := a.Stats().Polls
+		a.record(t, true, add(other, "hide", "q"))
+		a.wantOn(t, a.pageIn(firstPages, user), user, "p")
+		a.wantPolls(t, "a receipt named the later layout", polls, 0)
+		a.pollNow(t)
+		a.wantOn(t, a.pageIn(laterPages, user), user, "p")
+	})
+}
+
+// A poll takes up what readers must require first, and where users are second: a reader in between
+// finds every write.
+func TestLayoutRuleOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "before"))
+		w.build(t)
+		a.record(t, true, add(user, "hide", "p"))
+		w.change(t)
+		later := a.pageIn(laterPages, user)
+		b.way.polled = func() {
+			want, err := w.ledger.Sequence(t.Context(), later)
+			if got := b.sequences.of(later).required.Load(); err != nil || got != want {
+				t.Errorf("the later page must have sequence %d when the switch is taken up, want %d, %v", got, want, err)
+			}
+			if b.layout.now().Current != firstPages {
+				t.Error("the switch is taken up before the sequences")
+			}
+			b.wantOn(t, b.pageIn(firstPages, user), user, "p")
+		}
+		b.pollNow(t)
+		b.way.polled = nil
+		b.wantOn(t, later, user, "p")
+	})
+}
+
+// close: a write after the switch closes the pages that its users had in the layout that is
+// leaving, before it is acknowledged. Whoever reads them polls, and finds the write.
+func TestLayoutRuleClose(t *testing.T) {
+	for _, c := range closingWrites() {
+		for _, heard := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, heard %v", c.name, heard), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					a := w.open(t, Config{})
+					user, other := a.userOn(0), a.userOn(1)
+					c.before(t, w, a, user, other)
+					b := w.open(t, Config{})
+					b.check(t, user, "hide", "p") // the pages are there
+					b.check(t, other, "hide", "p")
+					w.build(t)
+					w.change(t)
+					if heard {
+						a.pollNow(t)
+					}
+					polls := b.Stats().Polls
+					c.write(t, a, user, other)
+					w.wantClosed(t, c.name, user)
+					if c.both {
+						w.wantClosed(t, c.name, other)
+						b.want(t, other, "block", user, c.reverse)
+					}
+					b.want(t, user, c.kind, c.target(other), c.direct)
+					b.wantPolls(t, "the page is closed", polls, 1)
+				})
+			})
+		}
+	}
+}
+
+// closingWrite is a write after the switch, and what a process that has not polled has to find.
+type closingWrite struct {
+	name            string
+	both            bool // users
+	kind            string
+	direct, reverse Match
+	before          func(t *testing.T, w *world, a *member, user, other string)
+	write           func(t *testing.T, a *member, user, other string)
+}
+
+func (c closingWrite) target(other string) string {
+	if c.kind == "block" {
+		return other
+	}
+	return "p"
+}
+
+func closingWrites() []closingWrite {
+	nothing := func(*testing.T, *world, *member, string, string) {}
+	end := time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC) // a bubble's clock begins an hour before
+	return []closingWrite{
+		{"Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+			t.Helper()
+			a.record(t, true, add(user, "hide", "p"))
+		}},
+		{"a repeated Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+			t.Helper()
+			change := a.change(a.kind(t, "hide"), add(user, "hide", "p"), time.Now())
+			_, err := a.way.Record(t.Context(), time.Now(), []ledger.Change{change}) // its writer dies
+			must(t, err)
+			a.record(t, false, add(user, "hide", "p"))
+		}},
+		{"a block", true, "block", Direct, Reverse, nothing, func(t *testing.T, a *member, user, other string) {
+			t.Helper()
+			a.record(t, true, add(user, "block", other))
+		}},
+		{"a user who has got a dedicated page since", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+			t.Helper()
+			must(t, a.dedicate(t.Context(), a.hashOf(user)))
+			a.record(t, true, add(user, "hide", "p"))
+		}},
+		{"DeleteUser", true, "block", None, None, func(t *testing.T, _ *world, a *member, user, other string) {
+			t.Helper()
+			a.record(t, true, add(user, "block", other))
+		}, func(t *testing.T, a *member, user, _ string) {
+			t.Helper()
+			_, err := a.DeleteUser(t.Context(), user)
+			must(t, err)
+		}},
+		{"the end of a block", true, "block", None, None, func(t *testing.T, _ *world, a *member, user, other string) {
+			t.Helper()
+			a.record(t, true, add(user, "block", other).until(end))
+			time.Sleep(time.Until(end))
+		}, func(t *testing.T, a *member, _, _ string) {
+			t.Helper()
+			a.removeEnded()
+			if n := a.Stats().Ended; n != 2 {
+				t.Errorf("%d rows ended, want 2", n)
+			}
+		}},
+		{"Bulk.Finish", true, "block", Direct, Reverse, nothing, func(t *testing.T, a *member, user, other string) {
+			t.Helper()
+			bulk := a.NewBulk()
+			_, err := bulk.recordAll(t.Context(), []Activity{add(user, "block", other)})
+			must(t, err)
+			must(t, bulk.Finish(t.Context()))
+		}},
+	}
+}
+
+// close: where the page cannot be closed, the write is acknowledged once every process has polled.
+// It fails if that cannot be known.
+func TestLayoutRuleCloseFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "before"))
+		w.build(t)
+		w.change(t)
+		id := a.layout.pageID(0)
+		a.steps.refuses = &id
+		start := time.Now()
+		a.record(t, true, add(user, "hide", "p"))
+		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
+			t.Errorf("acknowledged after %v, want the bound", took)
+		}
+		b.want(t, user, "hide", "p", Direct)
+
+		start = time.Now()
+		bulk := a.NewBulk()
+		_, err := bulk.recordAll(t.Context(), []Activity{add(user, "hide", "q")})
+		must(t, err)
+		must(t, bulk.Finish(t.Context()))
+		if took := time.Since(start); took < time.Minute {
+			t.Errorf("a bulk is finished after %v, want the bound", took)
+		}
+		a.way.cut(false)
+		_, err = a.Record(t.Context(), []Activity{add(user, "hide", "r")})
+		if dependency(err) != "pages" {
+			t.Errorf("without polls: %v, want an error of the pages", err)
+		}
+	})
+}
+
+// Whoever reads a closed page finds what was written after the switch, at once, by whatever way it
+// came to that page.
+func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		before func(t *testing.T, b *member) // before the switch
+		after  func(t *testing.T, w *world, b *member)
+	}{
+		"not heard":  {},
+		"polls fail": {after: func(_ *testing.T, _ *world, b *member) { b.way.cut(false) }},
+		"polls fail for long": {after: func(_ *testing.T, _ *world, b *member) {
+			b.way.cut(false)
+			time.Sleep(2 * time.Minute)
+		}},
+		"a replica, with the closed page": {before: func(t *testing.T, b *member) {
+			t.Helper()
+			b.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
+		}, after: func(t *testing.T, _ *world, b *member) {
+			t.Helper()
+			copies, _ := b.replica.(*lagging)
+			copies.catchUp(t, 0)
+		}},
+		"a replica, without a page": {before: func(_ *testing.T, b *member) {
+			b.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
+		}},
+		"an image": {before: func(t *testing.T, b *member) {
+			t.Helper()
+			b.steps.down.Store(true)
+			b.check(t, b.userOn(0), "hide", "p")
+			b.steps.down.Store(false)
+			if b.images.get(0, 0) == nil {
+				t.Error("there is no image")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b := w.open(t, Config{}), w.open(t, c.config)
+				user := a.userOn(0)
+				a.record(t, true, add(user, "hide", "before"))
+				b.want(t, user, "hide", "before", Direct)
+				if c.before != nil {
+					c.before(t, b)
+				}
+				w.build(t)
+				w.change(t)
+				a.record(t, true, add(user, "hide", "p"))
+				if c.after != nil {
+					c.after(t, w, b)
+				}
+				b.wantOn(t, b.pageIn(laterPages, user), user, "p")
+			})
+		})
+	}
+}
+
+// Processes that keep pages themselves do not answer from a page that another process has closed,
+// once the write is acknowledged.
+func TestLayoutRuleCloseAndPageCache(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := Config{Ledger: sharedLedger{w.ledger}, PageCache: 1 << 20}
+		a, b := w.open(t, c), w.open(t, c)
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "before"))
+		b.want(t, user, "hide", "before", Direct)
+		b.want(t, user, "hide", "before", Direct)
+		if b.Stats().CacheHits == 0 {
+			t.Error("the page is not held")
+		}
+		w.build(t)
+		w.change(t)
+		a.record(t, true, add(user, "hide", "p"))
+		b.wantOn(t, b.pageIn(laterPages, user), user, "p")
+		a.wantOn(t, b.pageIn(laterPages, user), user, "p")
+	})
+}
+
+// A process finds its own writes after the switch, of which it has heard by a receipt alone: it
+// keeps the page that it has closed, or the store has lost the closed page or set it back.
+func TestLayoutRuleOwnWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		meddle func(t *testing.T, w *world, a *member, back func())
+	}{
+		"page cache":    {config: Config{PageCache: 1 << 20}},
+		"page set back": {meddle: func(_ *testing.T, _ *world, _ *member, back func()) { back() }},
+		"image, and page lost": {meddle: func(t *testing.T, w *world, _ *member, _ func()) {
+			t.Helper()
+			w.lose(t, 0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.open(t, c.config)
+				user := a.userOn(0)
+				a.record(t, true, add(user, "hide", "before"))
+				a.steps.down.Store(true)
+				a.want(t, user, "hide", "before", Direct) // now there is an image
+				a.steps.down.Store(false)
+				a.want(t, user, "hide", "before", Direct) // now it is cached
+				w.build(t)
+				w.change(t)
+				back := heldBack(t, w.store, a.layout.pageID(0))
+				a.record(t, true, add(user, "hide", "p"))
+				if c.meddle != nil {
+					c.meddle(t, w, a, back)
+				}
+				a.wantOn(t, a.pageIn(laterPages, user), user, "p")
+			})
+		})
+	}
+}
+
+// refuse: pages of the layout that is leaving are not rebuilt. A reader whose page there is lost
+// polls.
+func TestLayoutRuleRefuse(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.open(t, Config{}), w.open(t, Config{})
+			user := a.userOn(0)
+			a.record(t, true, add(user, "hide", "p"))
+			w.build(t)
+			w.change(t)
+			w.lose(t, 0)
+			if behind {
+				b.way.cut(false)
+			}
+			b.wantOn(t, b.pageIn(laterPages, user), user, "p")
+			if h := w.header(t, 0); h.Sequence != 0 && !isClosed(h) {
+				t.Errorf("the page of the layout that is leaving is open, with sequence %d", h.Sequence)
+			}
+		})
+	}
+}
+
+// refuse: a writer whose layout leaves before it has changed the page closes that page, and
+// acknowledges: the page of the later layout was raised, too.
+func TestLayoutRuleRefuseWriter(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.open(t, Config{}), w.open(t, Config{})
+			user := a.userOn(0)
+			a.record(t, true, add(user, "hide", "before"))
+			w.build(t)
+			a.steps.apply = func() { // it is in the ledger
+				w.change(t)
+				w.leave(t)
+				if lost {
+					w.lose(t, 0)
+				}
+			}
+			start := time.Now()
+			a.record(t, true, add(user, "hide", "p"))
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("acknowledged after %v", took)
+			}
+			w.wantClosed(t, "acknowledged", user)
+			b.wantOn(t, b.pageIn(laterPages, user), user, "p")
+			a.wantOn(t, b.pageIn(laterPages, user), user, "p")
+		})
+	}
+}
+
+// tomb, wait: a layout leaves the ledger once all its pages are closed and the bound has passed
+// since the switch. It stays if one of them cannot be closed.
+func TestLayoutRuleLeave(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		users := []string{a.userOn(0), a.userOn(1)}
+		for _, user := range users {
+			a.record(t, true, add(user, "hide", "p"))
+		}
+		w.build(t)
+		w.change(t)
+		switched, left := time.Now(), time.Time{}
+		a.way.leave = func() {
+			w.wantClosed(t, "the layout leaves", users...)
+			left = time.Now()
+		}
+		id := a.layout.pageID(1)
+		a.steps.refuses = &id
+		if err := a.Grow(t.Context(), laterPages, nil); dependency(err) != "pages" {
+			t.Errorf("a page cannot be closed: %v", err)
+		}
+		now, err := w.ledger.Layouts(t.Context())
+		if want := (ledger.Layouts{Current: laterPages, Leaving: firstPages}); err != nil || now != want || !left.IsZero() {
+			t.Errorf("a page cannot be closed, and the layouts are %+v, %v: want %+v", now, err, want)
+		}
+		a.steps.refuses = nil
+		must(t, a.Grow(t.Context(), laterPages, nil))
+		if left.Sub(switched) < time.Minute {
+			t.Errorf("the layout left %v after the switch, want a minute at least", left.Sub(switched))
+		}
+	})
+}
+
+// both: a write while the later layout is built raises its page there, too. Though that was built
+// before the write, nobody believes it after the switch.
+func TestLayoutRuleBoth(t *testing.T) {
+	for name, write := range map[string]func(t *testing.T, w *world, a *member, user string){
+		"Record": func(t *testing.T, _ *world, a *member, user string) {
+			t.Helper()
+			a.record(t, true, add(user, "hide", "p"))
+		},
+		"Bulk": func(t *testing.T, _ *world, a *member, user string) {
+			t.Helper()
+			bulk := a.NewBulk()
+			_, err := bulk.recordAll(t.Context(), []Activity{add(user, "hide", "p")})
+			must(t, err)
+			must(t, bulk.Finish(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b, c := w.open(t, Config{}), w.open(t, Config{}), w.open(t, Config{})
+				user := a.userOn(0)
+				a.record(t, true, add(user, "hide", "before"))
+				w.build(t)
+				write(t, w, a, user)
+				b.want(t, user, "hide", "p", Direct)
+				w.change(t)
+				b.pollNow(t)
+				later := b.pageIn(laterPages, user)
+				b.wantOn(t, later, user, "p")
+				if n := b.Stats().Rebuilds["behind"]; n != 1 {
+					t.Errorf("%d rebuilds of a page that was built before the write, want 1", n)
+				}
+				w.lose(t, later)
+				c.way.cut(false)
+				time.Sleep(2 * time.Minute) // it asks the ledger for the page
+				c.wantOn(t, later, user, "p")
+			})
+		})
+	}
+}
+
+// A ledger that was set back to before the switch, from a copy, has users on closed pages again:
+// these are rebuilt, and feeds are answered.
+func TestLayoutRuleLedgerSetBack(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		g := newRig(t, &favfilter.Memory{}, firstPages)
+		check := g.everybody(t, 20)
+		saved := g.backup(t)
+		must(t, g.Grow(t.Context(), laterPages, nil))
+		check("grown")
+		g.Close()
+		back := &rig{ledger: openLedger(t, saved, 0), store: g.store}
+		back.now.Store(g.now.Load())
+		back.open(t, back.ledger, back.store)
+		if write {
+			for i := range 20 {
+				back.record(t, true, add(fmt.Sprint("u", i), "like", "after"))
+			}
+			for i := range 20 {
+				back.want(t, fmt.Sprint("u", i), "like", "after", Direct)
+			}
+		}
+		g.recorder = back.recorder
+		check("set back")
+		for page := range uint32(firstPages) {
+			if h := back.header(t, page); isClosed(h) {
+				t.Errorf("page %d is still closed", page)
+			}
+		}
+		rebuilds := fmt.Sprint(back.Stats().Rebuilds)
+		check("once more")
+		if now := fmt.Sprint(back.Stats().Rebuilds); now != rebuilds {
+			t.Errorf("rebuilt again: %v, before %v", now, rebuilds)
+		}
+	}
+}
+
+// A process that is cut off from the ledger answers from pages, but not from closed ones: those
+// Views fail, until the ledger can be reached.
+func TestLayoutRuleCutOff(t *testing.T) {
+	for _, long := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.open(t, Config{}), w.open(t, Config{})
+			user, other := a.userOn(0), a.userOn(1)
+			for _, u := range []string{user, other} {
+				a.record(t, true, add(u, "hide", "p"))
+			}
+			b.way.cut(true)
+			if long {
+				time.Sleep(2 * time.Minute)
+			}
+			w.build(t)
+			w.change(t)
+			b.want(t, user, "hide", "p", Direct)
+			a.record(t, true, add(user, "hide", "q"))
+			b.wantUnavailable(t, "the page is closed", user)
+			b.wantOn(t, 1, other, "p")
+			w.leave(t)
+			b.wantUnavailable(t, "the layout has left", other)
+			b.way.mend()
+			<-b.poll().done
+			b.want(t, user, "hide", "q", Direct)
+			b.want(t, other, "hide", "p", Direct)
+		})
+	}
+}
+
+// A growth that was interrupted is completed by any other process, whichever number it is asked
+// for, and by one that is opened, in each of its phases.
+func TestLayoutRuleCompleted(t *testing.T) {
+	const pages = 4 * scrubChunk
+	for phase, interrupt := range interruptions(pages) {
+		for how, complete := range map[string]func(t *testing.T, w *world){
+			"the same number": func(t *testing.T, w *world) {
+				t.Helper()
+				must(t, w.open(t, Config{}).Grow(t.Context(), pages, nil))
+			},
+			"another number": func(t *testing.T, w *world) {
+				t.Helper()
+				must(t, w.open(t, Config{}).Grow(t.Context(), 2*pages, nil))
+			},
+			"Open": func(t *testing.T, w *world) {
+				t.Helper()
+				r, err := openRecorder(t.Context(), Config{Ledger: w.ledger, Store: w.store, StalenessBound: time.Minute})
+				must(t, err)
+				time.Sleep(2 * time.Minute)
+				r.Close()
+			},
+		} {
+			t.Run(phase+", "+how, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					a, b := w.open(t, Config{}), w.open(t, Config{})
+					check := b.everybody(t, 20)
+					interrupt(t, w)
+					a.record(t, true, add("u1", "hide", "p"))
+					b.want(t, "u1", "hide", "p", Direct)
+					complete(t, w)
+					want := ledger.Layouts{Current: pages}
+					if how == "another number" {
+						want.Current *= 2
+					}
+					if now, err := w.ledger.Layouts(t.Context()); err != nil || now != want {
+						t.Errorf("%+v, %v, want %+v", now, err, want)
+					}
+					w.wantClosed(t, "completed", a.userOn(0), a.userOn(1))
+					check("completed")
+					if at, err := w.ledger.Sequence(t.Context(), a.pageIn(want.Current, "u2")); err != nil || at == 0 {
+						t.Errorf("the page of a user who wrote nothing has sequence %d, %v", at, err)
+					}
+					b.want(t, "u1", "hide", "p", Direct)
+				})
+			})
+		}
+	}
+}
+
+// interruptions leave a growth to that many pages in each phase.
+func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
+	begin := func(t *testing.T, w *world) {
+		t.Helper()
+		must(t, w.ledger.BeginLayout(t.Context(), pages))
+	}
+	change := func(t *testing.T, w *world) {
+		t.Helper()
+		begin(t, w)
+		w.builder.pollNow(t)
+		must(t, w.builder.buildPages(t.Context(), pages, func(int, int) {}))
+		must(t, w.ledger.SwitchLayout(t.Context(), pages))
+	}
+	return map[string]func(t *testing.T, w *world){
+		"begun, without sequences": func(t *testing.T, w *world) {
+			t.Helper()
+			begin(t, w)
+			db, err := sql.Open("sqlite", w.file)
+			must(t, err)
+			res, err := db.ExecContext(t.Context(), `DELETE FROM pages WHERE page >= ?`, pages)
+			must(t, errors.Join(err, db.Close()))
+			if n, err := res.RowsAffected(); err != nil || n == 0 {
+				t.Errorf("%d pages had sequences, %v", n, err)
+			}
+		},
+		"begun": begin,
+		"half built": func(t *testing.T, w *world) {
+			t.Helper()
+			begin(t, w)
+			w.builder.pollNow(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			err := w.builder.buildPages(ctx, pages, func(int, int) { cancel() })
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("interrupted: %v", err)
+			}
+		},
+		"switched": change,
+		"half closed": func(t *testing.T, w *world) {
+			t.Helper()
+			change(t, w)
+			must(t, w.builder.closePage(t.Context(), 1))
+		},
+	}
+}
+
+// pollBlocked starts a poll of the process, and returns when it is about to take up who has a
+// dedicated page. free lets it go on.
+func (p *member) pollBlocked() (poll *poll, free func()) {
+	p.layout.mu.RLock()
+	poll = p.poll()
+	for p.layout.mu.TryRLock() { // until the poll waits to write
+		p.layout.mu.RUnlock()
+		runtime.Gosched()
+	}
+	return poll, p.layout.mu.RUnlock
+}
+
+// A user is deleted by a process that has not heard of a switch: no bit of what was undone before
+// stays in the page of the later layout.
+func TestDeleteUserAfterSwitch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "p"))
+		w.build(t)
+		w.change(t)
+		b.pollNow(t)
+		b.record(t, true, undo(user, "hide", "p"))
+		id := b.layout.pageID(b.pageIn(laterPages, user))
+		loaded, err := w.store.LoadWhole(t.Context(), []favfilter.PageID{id})
+		must(t, err)
+		residue := loaded[0].Page.Clone()
+		residue.Insert(b.userKey(user, "hide", "p"))
+		_, err = w.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: residue, Seen: loaded[0].Version})
+		must(t, err)
+		b.want(t, user, "hide", "p", Direct) // as after an undo that could not clear its bits
+		_, err = a.DeleteUser(t.Context(), user)
+		must(t, err)
+		b.wantGone(t, w.ledger, user)
+		a.want(t, user, "hide", "p", None)
+	})
+}
+
+// The same where a page of the later layout cannot be rebuilt: the user counts as deleted only once
+// no bit of theirs is left there.
+func TestDeleteUserAfterSwitchFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user, other := a.userOn(0), a.userOn(1)
+		a.record(t, true, add(user, "block", other))
+		w.build(t)
+		w.change(t)
+		id := a.layout.pageID(a.pageIn(laterPages, other))
+		a.steps.refuses = &id
+		if _, err := a.DeleteUser(t.Context(), user); dependency(err) != "pages" {
+			t.Errorf("a page cannot be rebuilt: %v", err)
+		}
+		a.steps.refuses = nil
+		_, err := a.DeleteUser(t.Context(), user)
+		must(t, err)
+		b.pollNow(t)
+		b.want(t, other, "block", user, None)
+	})
+}
+
+// A process gives the memory for a layout free once that has left, even if it has not polled while
+// the layout was leaving.
+func TestLayoutIsForgotten(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a := w.open(t, Config{})
+			a.record(t, true, add("1", "hide", "p"))
+			w.build(t)
+			w.change(t)
+			if heard {
+				a.pollNow(t)
+			}
+			w.leave(t)
+			a.pollNow(t)
+			if a.sequences.shared[1].Load() != nil {
+				t.Errorf("heard %v: there are sequences of a layout that has left", heard)
+			}
+			a.want(t, "1", "hide", "p", Direct)
+		})
+	}
+}

@@ -1,0 +1,276 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// heldStore is a store whose Apply hangs until its time is over, while hold is set.
+type heldStore struct {
+	favfilter.Store
+	hold bool
+}
+
+func (s *heldStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if !s.hold {
+		return s.Store.Apply(ctx, batches)
+	}
+	<-ctx.Done()
+	results := make([]favfilter.Result, len(batches))
+	for i := range results {
+		results[i].Err = ctx.Err()
+	}
+	return results
+}
+
+// A client gives up on a process whose write hangs between the ledger and the page, and repeats it at another one. Once
+// that has acknowledged it and the bound has passed, the first process reports it, too: it reads the ledger's answer to
+// a poll even though it made the change itself. It holds the page from before, or somebody has set the page back.
+func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		held int // bytes of pages
+		lose bool
+	}{{"page held in process", 1 << 20, false}, {"page set back", 0, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const bound = 200 * time.Millisecond
+				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+				slow := &heldStore{Store: store}
+				config := Config{StalenessBound: bound, PageCache: c.held, ScrubRate: 1}
+				a := startProcess(t, sharedLedger{l}, slow, config)
+				b := startProcess(t, sharedLedger{l}, store, config)
+				a.record(t, true, add("1", "hide", "before"))
+				a.want(t, "1", "hide", "before", Direct)
+				a.want(t, "1", "hide", "p", None)
+
+				lose := setBack(t, store)
+				slow.hold = true
+				impatient, cancel := context.WithTimeout(t.Context(), bound/4)
+				_, err := a.Record(impatient, []Activity{add("1", "hide", "p")})
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("the write that hangs: %v", err)
+				}
+				b.record(t, false, add("1", "hide", "p"))
+				if c.lose {
+					lose()
+					time.Sleep(bound)
+				}
+				a.want(t, "1", "hide", "p", Direct)
+				a.want(t, "1", "hide", "before", Direct)
+				a.Close()
+				b.Close()
+				must(t, l.Close())
+			})
+		})
+	}
+}
+
+// A write on its way does not have readers rebuild its page: before a poll has told of it, nobody can have acknowledged it.
+// That holds also while the next write to the page waits behind it.
+func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		slow := &heldStore{Store: store}
+		p := startProcess(t, l, slow, Config{StalenessBound: time.Minute, ScrubRate: 1})
+		p.record(t, true, add("1", "hide", "before"))
+		before := p.Stats().Rebuilds["behind"]
+		slow.hold = true
+		for _, target := range []string{"p", "q"} {
+			go func() { _, _ = p.Record(t.Context(), []Activity{add("1", "hide", target)}) }()
+			synctest.Wait()
+		}
+		p.want(t, "1", "hide", "before", Direct)
+		if n := p.Stats().Rebuilds["behind"]; n != before {
+			t.Errorf("%d rebuilds of a page whose writes are on their way", n-before)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// newProcess is a Recorder that polls when it is told to.
+func newProcess(t *testing.T, l Ledger, s favfilter.Store) *rig {
+	t.Helper()
+	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: s, StalenessBound: time.Minute, Passive: true})
+	must(t, err)
+	t.Cleanup(r.Close)
+	return &rig{recorder: r, store: s}
+}
+
+func (g *rig) pollNow(t *testing.T) {
+	t.Helper()
+	p := g.poll()
+	<-p.done
+	must(t, p.err)
+}
+
+// sequenceIn returns the sequence of page 0 in the store.
+func sequenceIn(t *testing.T, s favfilter.Store) uint64 {
+	t.Helper()
+	found, err := s.Peek(t.Context(), []favfilter.PageID{{}})
+	must(t, err)
+	return found[0].Header.Sequence
+}
+
+// One write makes the difference between a page that may be used and one that has lost something, whoever made the write,
+// and wherever its process heard of it.
+func TestPageThatLostOneWrite(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		write func(t *testing.T, a, b *rig)
+		news  bool // a has to poll to know
+	}{
+		{"own", func(t *testing.T, a, _ *rig) { t.Helper(); a.record(t, true, add("1", "hide", "p")) }, false},
+		{"of another, told by a poll", func(t *testing.T, _, b *rig) { t.Helper(); b.record(t, true, add("1", "hide", "p")) }, true},
+		{"of another, repeated here", func(t *testing.T, a, b *rig) {
+			t.Helper()
+			b.record(t, true, add("1", "hide", "p"))
+			a.record(t, false, add("1", "hide", "p"))
+		}, false},
+		{"own, in a bulk", func(t *testing.T, a, _ *rig) {
+			t.Helper()
+			bulk := a.NewBulk()
+			p, err := bulk.Prepare([]Activity{add("1", "hide", "p")})
+			must(t, err)
+			_, err = bulk.Record(t.Context(), p)
+			must(t, err)
+			must(t, bulk.Finish(t.Context()))
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
+			must(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			store := &favfilter.Memory{}
+			a, b := newProcess(t, l, store), newProcess(t, l, store)
+			for range 3 { // so that no sequence is 0 or 1
+				a.record(t, true, add("1", "hide", "x"))
+				a.record(t, true, undo("1", "hide", "x"))
+			}
+			b.pollNow(t)
+			lose := setBack(t, store)
+			c.write(t, a, b)
+			stood := sequenceIn(t, store)
+			if stood != 7 {
+				t.Fatalf("the page is at sequence %d, want 7", stood)
+			}
+			if c.news {
+				a.pollNow(t)
+			}
+			if page := a.sequences.of(0); page.required.Load() != stood || page.known.Load() != stood {
+				t.Errorf("readers have to see %d, the ledger gave out %d: want %d", page.required.Load(), page.known.Load(), stood)
+			}
+			lose()
+			a.want(t, "1", "hide", "p", Direct)
+			if rebuilds := a.Stats().Rebuilds["behind"]; rebuilds != 1 {
+				t.Errorf("%d rebuilds of a page that is behind by one", rebuilds)
+			}
+			a.want(t, "1", "hide", "p", Direct)
+			if rebuilds := a.Stats().Rebuilds["behind"]; rebuilds != 1 {
+				t.Errorf("a sound page is rebuilt %d times", rebuilds-1)
+			}
+		})
+	}
+}
+
+// A write that is repeated is not acknowledged because the page stood where an earlier one left it.
+func TestRepetitionBringsThePage(t *testing.T) {
+	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	store := &favfilter.Memory{}
+	a := newProcess(t, l, store)
+	for _, target := range []string{"x", "y"} {
+		a.record(t, true, add("1", "hide", target))
+	}
+	change := a.change(a.kind(t, "hide"), add("1", "hide", "p"), time.Now())
+	_, err = l.Record(t.Context(), time.Now(), []ledger.Change{change}) // its writer dies
+	must(t, err)
+	a.record(t, false, add("1", "hide", "p"))
+	if at := sequenceIn(t, store); at != 3 {
+		t.Errorf("acknowledged with the page at %d, the ledger has it at 3", at)
+	}
+	store2 := faulttest.Store{Store: store, Faults: &faulttest.Faults{}}
+	a.useStore(store2)
+	before := store2.Calls()
+	a.record(t, false, add("1", "hide", "p"))
+	if n := store2.Calls() - before; n != 0 {
+		t.Errorf("%d calls of the store for a page that is known to stand", n)
+	}
+}
+
+// A page that is one write ahead of the ledger is of a ledger that was set back.
+func TestPageAheadByOne(t *testing.T) {
+	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	store := &favfilter.Memory{}
+	a := newProcess(t, l, store)
+	for _, target := range []string{"x", "y"} {
+		a.record(t, true, add("1", "hide", target))
+	}
+	hash := a.userKey("1", "hide", "lost")
+	res := store.Apply(t.Context(), []favfilter.Batch{{
+		Identity: a.identity, Sequence: 3, Add: []favfilter.Hash{hash},
+	}})
+	if res[0].State != favfilter.Applied {
+		t.Fatal(res[0].State)
+	}
+	a.want(t, "1", "hide", "lost", None)
+	if n := a.Stats().Rebuilds["ahead"]; n != 1 {
+		t.Errorf("%d rebuilds of a page that is ahead", n)
+	}
+}
+
+// userKey is the hash of a key.
+func (g *rig) userKey(user, kind, target string) favfilter.Hash {
+	k, _ := g.kinds.Named(kind)
+	return KeyStart(g.identity.Seed, kind, user, k.Target == User).With(favfilter.HashKey(g.identity.Seed, target))
+}
+
+// A process knows where its own writes have taken a page: it does not ask the ledger whether that is ahead.
+func TestOwnWritesNeedNoQuestion(t *testing.T) {
+	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	faults := &faulttest.Faults{}
+	a := newProcess(t, faulttest.Ledger{Ledger: l, Faults: faults}, &favfilter.Memory{})
+	bulk := a.NewBulk()
+	for _, target := range []string{"x", "y"} {
+		p, err := bulk.Prepare([]Activity{add("1", "hide", target)})
+		must(t, err)
+		_, err = bulk.Record(t.Context(), p)
+		must(t, err)
+		if at := a.sequences.of(0).known.Load(); at != bulk.pages[0].sequence {
+			t.Errorf("the ledger gave out %d, %d is known", bulk.pages[0].sequence, at)
+		}
+	}
+	must(t, bulk.Finish(t.Context()))
+	if page := a.sequences.of(0); page.required.Load() != 2 || page.stood.Load() != 2 {
+		t.Errorf("after a bulk readers have to see %d, and the page stood at %d: want 2", page.required.Load(), page.stood.Load())
+	}
+	looks := func(after string) {
+		t.Helper()
+		before := faults.Calls()
+		a.want(t, "1", "hide", "x", Direct)
+		if n := faults.Calls() - before; n != 0 {
+			t.Errorf("after %s a View asks the ledger %d times", after, n)
+		}
+	}
+	looks("a bulk")
+	before := faults.Calls()
+	a.record(t, true, add("1", "hide", "z"))
+	if n := faults.Calls() - before; n != 1 {
+		t.Errorf("a write asks the ledger %d times", n)
+	}
+	looks("a write")
+}

@@ -1,0 +1,126 @@
+package pages
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lifecycle runs background work, and has the clock for it.
+type lifecycle struct {
+	opened time.Time
+	last   atomic.Int64 // last result of elapsed
+
+	base   context.Context //nolint:containedctx // outlives callers; ends with Close
+	stop   context.CancelFunc
+	mu     sync.Mutex // held to close closed, and to start work that Close waits for
+	closed chan struct{}
+	ended  sync.WaitGroup
+}
+
+// newLifecycle returns a lifecycle whose work has the values of ctx, but not its cancellation.
+func newLifecycle(ctx context.Context) *lifecycle {
+	l := &lifecycle{opened: time.Now(), closed: make(chan struct{})}
+	l.base, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return l
+}
+
+// elapsedAhead is how far elapsed may be ahead of the clock, of this process or of another, while
+// the clock stands still: by a nanosecond for each call.
+const elapsedAhead = time.Microsecond
+
+// elapsed returns the time since the lifecycle began, by the monotonic clock, which ignores changes
+// of the machine's time. No two calls return the same, so any two moments have an order.
+func (l *lifecycle) elapsed() int64 {
+	for {
+		last := l.last.Load()
+		now := max(int64(time.Since(l.opened)), last+1)
+		if l.last.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+// every calls do at an interval until Close is called.
+func (l *lifecycle) every(interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			do()
+		case <-l.closed:
+			return
+		}
+	}
+}
+
+// rest waits for d. It returns an error if ctx ends or Close is called meanwhile.
+func (l *lifecycle) rest(ctx context.Context, d time.Duration) error {
+	rest := time.NewTimer(d + time.Millisecond)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.closed:
+		return ErrClosed
+	}
+}
+
+// background runs do in a goroutine that Close waits for. If Close was called already, it returns
+// false and does nothing.
+func (l *lifecycle) background(do func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isClosed() {
+		return false
+	}
+	l.ended.Go(do)
+	return true
+}
+
+// isClosed reports whether Close was called. Failures after that are not reported to anybody.
+func (l *lifecycle) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close waits until all work in flight is done, then returns. Work that would start after Close is
+// called fails with [ErrClosed].
+func (l *lifecycle) Close() {
+	l.mu.Lock()
+	if !l.isClosed() {
+		close(l.closed)
+	}
+	l.mu.Unlock()
+	l.ended.Wait()
+	l.stop() // nobody waits for the rest
+}
+
+// whileOpen returns a context that ends after the limit, or when Close is called.
+func (l *lifecycle) whileOpen(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(l.base, limit)
+	go func() {
+		select {
+		case <-l.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// going returns an error if ctx has ended, or Close was called.
+func (l *lifecycle) going(ctx context.Context) error {
+	if l.isClosed() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,232 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// TestLongLosses: whatever the store loses between two calls, nothing that was
+// acknowledged is missed, nor undone in vain.
+func TestLongLosses(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	for _, c := range []struct {
+		name string
+		lose func(t *testing.T, pages []string)
+	}{
+		{"everything flushed", func(t *testing.T, _ []string) { must(t, client.FlushAll(t.Context()).Err()) }},
+		{"scripts flushed", func(t *testing.T, _ []string) { must(t, client.ScriptFlush(t.Context()).Err()) }},
+		{"restarted empty", func(*testing.T, []string) { server.Kill(); server.Restart() }},
+		{"bits strings deleted", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.Del(t.Context(), p+"bits").Err())
+			}
+		}},
+		{"regions strings deleted", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.Del(t.Context(), p+"regions").Err())
+			}
+		}},
+		{"headers overwritten", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.SetRange(t.Context(), p+"bits", 3, "rubbish").Err())
+			}
+		}},
+		{"strings cut short", func(t *testing.T, pages []string) {
+			for _, p := range pages {
+				must(t, client.Set(t.Context(), p+"bits", "rubbish", 0).Err())
+			}
+		}},
+		{"keys of another type", func(t *testing.T, pages []string) {
+			for i, p := range pages {
+				key := p + []string{"bits", "regions"}[i%2]
+				must(t, client.Del(t.Context(), key).Err())
+				must(t, client.LPush(t.Context(), key, "rubbish").Err())
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			must(t, client.FlushAll(t.Context()).Err())
+			g := newRig(t, redisStore(t, server), 8)
+			pages := make([]string, 8)
+			for i := range pages {
+				pages[i] = fmt.Sprintf("fav:{feed/%d}:", i)
+			}
+			surviveRounds(t, g, func() { c.lose(t, pages) })
+			t.Logf("rebuilds: %v", g.reasons())
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// surviveRounds writes, undoes, loses and checks, many times over.
+func surviveRounds(t *testing.T, g *rig, lose func()) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	live := map[Activity]bool{}
+	found := 0
+	absent := 0
+	for round := range 12 {
+		for range 25 {
+			a := add(fmt.Sprint("u", rng.IntN(20)), "hide", fmt.Sprint("p", rng.IntN(40)))
+			if rng.IntN(3) == 0 {
+				a = add(a.User, "block", fmt.Sprint("b", rng.IntN(20)))
+			}
+			was := live[a]
+			live[a] = !was
+			undone := a
+			undone.Remove = was
+			g.record(t, true, undone)
+		}
+		if round%3 < 2 {
+			lose()
+		}
+		for a, is := range live {
+			match := g.check(t, a.User, a.Kind, a.Target)
+			if is && match == None {
+				t.Fatalf("round %d: %+v is missed", round, a)
+			}
+			if is && a.Kind == "block" {
+				// The other side is looked for as a blocker first, which nobody here is.
+				absent++
+				switch g.check(t, a.Target, "block", a.User) {
+				case None:
+					t.Fatalf("round %d: %+v is missed by the other side", round, a)
+				case Direct:
+					found++
+				case Reverse:
+				}
+			}
+			if !is {
+				absent++
+				if match != None {
+					found++
+				}
+			}
+		}
+	}
+	g.checkRate(t, found, absent)
+}
+
+// TestLossesUnderLoad: writers and readers go on while Redis is flushed, halves of
+// pages are deleted, and the server is killed. No view misses what was acknowledged
+// before it was asked for.
+func TestLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 60) }
+
+func TestLongLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 200) }
+
+func lossesUnderLoad(t *testing.T, faults int) {
+	t.Helper()
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 4)
+	hiders := make([]hider, 8)
+	var checks, undecided atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for w := range hiders {
+		h := &hiders[w]
+		h.rig, h.user, h.checks, h.undecided = g, fmt.Sprint("user", w), &checks, &undecided
+		wg.Go(func() { h.hideAndUndo(ctx, t) })
+		wg.Go(func() { h.watch(ctx, t) })
+	}
+	rng := rand.New(rand.NewPCG(8, 9))
+	for fault := range faults {
+		next := checks.Load() + 100
+		for checks.Load() < next && !t.Failed() {
+			g.check(t, "calm", "hide", "p") // readers of other pages pace the faults; what they find is chance
+		}
+		page := fmt.Sprintf("fav:{feed/%d}:", rng.IntN(4))
+		switch fault % 5 {
+		case 0:
+			_ = client.FlushAll(ctx).Err()
+		case 1:
+			_ = client.Del(ctx, page+"bits").Err()
+		case 2:
+			_ = client.Del(ctx, page+"regions").Err()
+		case 3:
+			_ = client.ScriptFlush(ctx).Err()
+		case 4:
+			server.Kill()
+			server.Restart()
+		}
+	}
+	stop()
+	wg.Wait()
+	t.Logf("%d checks, %d undecided writes, rebuilds %v", checks.Load(), undecided.Load(), g.reasons())
+	for w := range hiders {
+		h := &hiders[w]
+		for i := h.undone.Load(); i < h.acked.Load(); i++ {
+			g.want(t, h.user, "hide", fmt.Sprint("p", i), Direct)
+		}
+	}
+}
+
+// hider is a user who hides posts p0, p1, ... and undoes each 20 later.
+type hider struct {
+	*rig
+	user              string
+	acked, undone     atomic.Int64 // posts from undone to acked are hidden
+	checks, undecided *atomic.Int64
+}
+
+// hideAndUndo writes, and repeats what is undecided.
+func (h *hider) hideAndUndo(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for i := int64(0); ctx.Err() == nil; i++ {
+		batch := []Activity{add(h.user, "hide", fmt.Sprint("p", i))}
+		if i >= 20 {
+			h.undone.Store(i - 19) // from now on undecided, then undone
+			batch = append(batch, undo(h.user, "hide", fmt.Sprint("p", i-20)))
+		}
+		_, err := h.Record(ctx, batch)
+		for err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			if dependency(err) == "" {
+				t.Errorf("record: %v", err)
+				return
+			}
+			h.undecided.Add(1)
+			_, err = h.Record(ctx, batch)
+		}
+		h.acked.Store(i + 1)
+	}
+}
+
+// watch checks that everything acknowledged before each look is there.
+func (h *hider) watch(ctx context.Context, t *testing.T) {
+	t.Helper()
+	k, _ := h.kinds.Named("hide")
+	for ctx.Err() == nil {
+		until := h.acked.Load()
+		v, err := h.View(ctx, h.user, []Kind{k}, nil)
+		from := h.undone.Load()
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("view: %v", err)
+			}
+			return
+		}
+		for i := from; i < until; i++ {
+			if v.Check(0, fmt.Sprint("p", i)) == None {
+				t.Errorf("%s misses post %d of %d to %d", h.user, i, from, until)
+				return
+			}
+		}
+		h.checks.Add(1)
+	}
+}

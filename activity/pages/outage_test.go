@@ -1,0 +1,279 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// partitioned is a store that cannot be reached while down is set.
+type partitioned struct {
+	favfilter.Store
+	down atomic.Bool
+}
+
+func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	if s.down.Load() {
+		return downStore{}.Apply(ctx, batches)
+	}
+	return s.Store.Apply(ctx, batches)
+}
+
+func (s *partitioned) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if s.down.Load() {
+		return false, faulttest.ErrInjected
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Peek(ctx, ids)
+}
+
+func (s *partitioned) Probe(
+	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
+) (uint64, bool, error) {
+	if s.down.Load() {
+		return 0, false, faulttest.ErrInjected
+	}
+	return s.Store.Probe(ctx, id, known, hashes, found)
+}
+
+func (s *partitioned) Epoch(ctx context.Context) (string, error) {
+	if s.down.Load() {
+		return "", faulttest.ErrInjected
+	}
+	return s.Store.Epoch(ctx)
+}
+
+// A process that cannot reach the store acknowledges a write only when all others know of
+// it, and they see it at once then, in a store that never got it.
+func TestWritesWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
+		const bound = time.Second
+		cut := &partitioned{Store: shared}
+		a := startProcess(t, l, cut, Config{StalenessBound: bound, ScrubRate: 1})
+		b := startProcess(t, l, shared, Config{StalenessBound: bound, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p"))
+		cut.down.Store(true)
+		for i := range 30 {
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+			target, start := fmt.Sprint("q", i), time.Now()
+			a.record(t, true, add("1", "hide", target))
+			if took := time.Since(start); took < bound || took > bound+pollTimeout {
+				t.Errorf("acknowledged after %v, the bound is %v", took, bound)
+			}
+			b.want(t, "1", "hide", target, Direct)
+			a.want(t, "1", "hide", target, Direct)
+			a.record(t, true, undo("1", "hide", target))
+			b.want(t, "1", "hide", target, None)
+			a.want(t, "1", "hide", target, None)
+		}
+		if n := a.Stats().WithoutPage; n != 60 {
+			t.Errorf("%d writes without a page, want 60", n)
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// With neither the store nor the ledger to make sure that others know, a write is not
+// acknowledged.
+func TestWritesWithoutEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		down := &slowLedger{Ledger: l}
+		p := startProcess(t, down, downStore{}, Config{})
+		down.fails.Store(true)
+		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
+			t.Errorf("error %v", err)
+		}
+		down.fails.Store(false)
+		p.record(t, false, add("1", "hide", "p"))
+		p.want(t, "1", "hide", "p", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A ledger that ends within the bound after a commit may have ended before others heard of
+// it: without the store, such a write is not acknowledged.
+func TestLedgerEndsWithinTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		ending := &slowLedger{Ledger: l}
+		p := startProcess(t, ending, downStore{}, Config{StalenessBound: time.Second})
+		time.Sleep(250 * time.Millisecond)
+		go func() {
+			time.Sleep(700 * time.Millisecond) // after the next poll
+			ending.fails.Store(true)
+		}()
+		if _, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")}); dependency(err) != "pages" {
+			t.Errorf("error %v", err)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A page made from the ledger while the store is down is used only while what the ledger
+// has is known. Then there is no answer: it would be one from before others' writes.
+func TestImagesNeedTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		ending := &slowLedger{Ledger: l}
+		p := startProcess(t, ending, downStore{}, Config{StalenessBound: time.Second})
+		p.record(t, true, add("1", "hide", "p"))
+		p.want(t, "1", "hide", "p", Direct)
+		ending.fails.Store(true)
+		ending.unreadable.Store(true)
+		p.want(t, "1", "hide", "p", Direct) // within the bound
+		time.Sleep(3 * time.Second)
+		if _, err := p.View(t.Context(), "1", p.kinds.All(), nil); dependency(err) != "ledger" {
+			t.Errorf("error %v", err)
+		}
+		ending.unreadable.Store(false)
+		ending.fails.Store(false)
+		time.Sleep(time.Second)
+		p.want(t, "1", "hide", "p", Direct)
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// hangingLedger does not answer while it hangs, until the caller has had enough.
+type hangingLedger struct {
+	Ledger
+	hangs atomic.Bool
+	polls atomic.Int64
+}
+
+func (l *hangingLedger) wait(ctx context.Context) error {
+	if !l.hangs.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (l *hangingLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	l.polls.Add(1)
+	if err := l.wait(ctx); err != nil {
+		return ledger.Progress{}, err
+	}
+	return l.Ledger.Changed(ctx, since, each)
+}
+
+func (l *hangingLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	if err := l.wait(ctx); err != nil {
+		return 0, err
+	}
+	return l.Ledger.Sequence(ctx, page)
+}
+
+func (l *hangingLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
+	if err := l.wait(ctx); err != nil {
+		return ledger.Place{}, err
+	}
+	return l.Ledger.Place(ctx, hash)
+}
+
+func (l *hangingLedger) Ping(ctx context.Context) error {
+	if err := l.wait(ctx); err != nil {
+		return err
+	}
+	return l.Ledger.Ping(ctx)
+}
+
+func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, ledger.PageState{}, err
+	}
+	return l.Ledger.Keys(ctx, page)
+}
+
+// While the ledger is known to hang, feeds do not wait for it, also where others have changed
+// the page meanwhile.
+func TestFeedsWhileTheLedgerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		hanging := &hangingLedger{Ledger: l}
+		a := startProcess(t, hanging, store, Config{ScrubRate: 1})
+		b := startProcess(t, l, store, Config{ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p0"))
+		time.Sleep(3 * time.Second)
+		hanging.hangs.Store(true)
+		b.record(t, true, add("1", "hide", "p1"))
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			start := time.Now()
+			a.want(t, "1", "hide", "p1", Direct)
+			if took := time.Since(start); took > 0 {
+				t.Errorf("a feed took %v", took)
+			}
+		}
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
+// Close does not work off the rebuilds whose callers have gone, and does not wait for the
+// bound.
+func TestCloseIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1024)
+		hanging := &hangingLedger{Ledger: l}
+		p := startProcess(t, hanging, downStore{}, Config{StalenessBound: time.Minute})
+		undecided := make(chan error)
+		go func() {
+			_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+			undecided <- err
+		}()
+		synctest.Wait()
+		hanging.hangs.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 2000 {
+			go func() { _, _ = p.View(ctx, fmt.Sprint("u", i), p.kinds.All(), nil) }()
+		}
+		synctest.Wait()
+		cancel()
+		start := time.Now()
+		closed := make(chan struct{})
+		go func() {
+			p.Close()
+			close(closed)
+		}()
+		if err := <-undecided; dependency(err) != "pages" {
+			t.Errorf("error %v", err)
+		}
+		<-closed
+		if took := time.Since(start); took > pageTimeout {
+			t.Errorf("Close took %v", took)
+		}
+		must(t, l.Close())
+	})
+}

@@ -1,0 +1,158 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// gatedLedger lets snapshots wait at a gate, and counts them.
+type gatedLedger struct {
+	Ledger
+	gate      chan struct{} // closed: open
+	snapshots atomic.Int64
+}
+
+func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	l.snapshots.Add(1)
+	<-l.gate
+	return l.Ledger.Keys(ctx, page)
+}
+
+// When too many pages wait for the ledger, further feeds are refused at once, and the
+// others are answered in the end.
+func TestTooManyRebuilds(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1<<14)
+	gate := &gatedLedger{Ledger: g.ledger, gate: make(chan struct{})}
+	g.open(t, gate, g.store)
+	var wg sync.WaitGroup
+	var refused, answered atomic.Int64
+	for i := range 2 * maxFlights {
+		wg.Go(func() {
+			_, err := g.View(t.Context(), fmt.Sprint("user", i), g.kinds.All(), nil)
+			switch {
+			case err == nil:
+				answered.Add(1)
+			case !errors.Is(err, ErrOverloaded):
+				t.Error(err)
+			default:
+				if refused.Add(1) == 100 {
+					close(gate.gate)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if answered.Load() < maxFlights || refused.Load() < 100 {
+		t.Errorf("%d answered, %d refused", answered.Load(), refused.Load())
+	}
+	if n := gate.snapshots.Load(); n > 2*maxFlights {
+		t.Errorf("%d snapshots", n)
+	}
+}
+
+// blockedLedger lets no transaction end until it is let go.
+type blockedLedger struct {
+	Ledger
+	gate chan struct{}
+}
+
+func (l blockedLedger) Record(
+	ctx context.Context, now time.Time, changes []ledger.Change,
+) (ledger.Receipt, error) {
+	<-l.gate
+	return l.Ledger.Record(ctx, now, changes)
+}
+
+// When too many writes wait, further ones are refused at once, with nothing changed.
+func TestTooManyWrites(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	gate := make(chan struct{})
+	g.open(t, blockedLedger{g.ledger, gate}, g.store)
+	fates := make([]error, maxWaiting+200)
+	var refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range fates {
+		wg.Go(func() {
+			_, fates[i] = g.Record(t.Context(), []Activity{add(fmt.Sprint("u", i), "hide", "p")})
+			if fates[i] != nil && refused.Add(1) == 200 {
+				close(gate)
+			}
+		})
+	}
+	wg.Wait()
+	for i, err := range fates {
+		want := Direct
+		if err != nil {
+			if want = None; !errors.Is(err, ErrOverloaded) {
+				t.Fatal(err)
+			}
+		}
+		rows, err := g.ledger.List(t.Context(), ledger.ListQuery{
+			Hash: UserHash(g.identity.Seed, fmt.Sprint("u", i)), Owner: fmt.Sprint("u", i), Kind: "hide", Limit: 1,
+		})
+		must(t, err)
+		if (len(rows) == 1) != (want == Direct) {
+			t.Fatalf("write %d: error %v, but %d rows", i, fates[i], len(rows))
+		}
+	}
+	if n := refused.Load(); n != 200 {
+		t.Errorf("%d refused, want 200", n)
+	}
+}
+
+// While the store is down, a viewer who comes back does not cost the ledger another read,
+// unless something was written; and the memory for that is bounded.
+func TestImages(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	open := make(chan struct{})
+	close(open)
+	counted := &gatedLedger{Ledger: g.ledger, gate: open}
+	g.open(t, counted, downStore{})
+	g.record(t, true, add("1", "block", "2"))
+	for range 100 {
+		g.want(t, "1", "block", "2", Direct)
+		g.want(t, "1", "block", "3", None)
+	}
+	if n := counted.snapshots.Load(); n > 3 {
+		t.Errorf("%d snapshots for one page", n)
+	}
+	g.record(t, true, undo("1", "block", "2"))
+	g.want(t, "1", "block", "2", None)
+	if s := g.Stats(); s.FromLedger < 200 || s.FromImage < 190 || s.ImageBytes == 0 {
+		t.Errorf("%d views without the store, %d from an image, %d bytes", s.FromLedger, s.FromImage, s.ImageBytes)
+	}
+}
+
+func TestImagesAreBounded(t *testing.T) {
+	m := newImages()
+	shape, err := favfilter.ShapeFor(100_000, 0.001)
+	must(t, err)
+	for i := range uint32(2000) {
+		page, err := favfilter.NewPage(favfilter.Header{
+			Identity: favfilter.Identity{Pages: 2048}, Shape: shape, Number: i, Sequence: 5,
+		})
+		must(t, err)
+		m.put(i, page)
+		if m.get(i, 5) != page || m.get(i, 6) != nil || m.get(0, 5) == nil {
+			t.Fatalf("page %d", i)
+		}
+		if images, bytes := m.Size(); bytes > maxImageBytes {
+			t.Fatalf("%d bytes in %d images", bytes, images)
+		}
+	}
+	if m.get(1, 0) != nil {
+		t.Error("the image used least lately is still there")
+	}
+	m.Clear()
+	if _, bytes := m.Size(); bytes != 0 || m.get(0, 0) != nil {
+		t.Errorf("%d bytes after clear", bytes)
+	}
+}

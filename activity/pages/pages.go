@@ -1,0 +1,277 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Ledger lists the methods of *ledger.Ledger that [Pages] calls. It is an interface so that tests
+// can make each call fail. The methods are documented at *ledger.Ledger.
+//
+//nolint:revive,interfacebloat // the methods of one type, documented there
+type Ledger interface {
+	Identity() ledger.Identity
+	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
+	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
+	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
+	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
+	Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
+	EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.PageState, error)
+	Sequence(ctx context.Context, page uint32) (uint64, error)
+	Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error) (ledger.Progress, error)
+	Place(ctx context.Context, hash uint64) (ledger.Place, error)
+	Layouts(ctx context.Context) (ledger.Layouts, error)
+	BeginLayout(ctx context.Context, pages uint32) error
+	SwitchLayout(ctx context.Context, pages uint32) error
+	LeaveLayout(ctx context.Context, pages uint32) error
+	Dedicate(ctx context.Context, hash uint64) (ledger.Receipt, error)
+	Release(ctx context.Context, hash uint64) (ledger.Receipt, error)
+	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
+	Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error)
+	Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error)
+	Declare(ctx context.Context, kinds []ledger.Kind) error
+	Kinds(ctx context.Context) ([]ledger.Kind, error)
+	Ping(ctx context.Context) error
+	Shared() bool
+	Agree(ctx context.Context, s ledger.Settings) error
+}
+
+// Config configures [Pages]. The fields without a comment are those of activity.Config.
+type Config struct {
+	_ struct{} // fields are named
+
+	Ledger  Ledger
+	Store   favfilter.Store
+	Replica favfilter.Store
+	// Kinds are the kinds of rows that are written.
+	Kinds []ledger.Kind
+	// KeyRate is the false-positive rate of one key.
+	KeyRate float64
+
+	StalenessBound time.Duration
+	MaxSharedKeys  int
+	PageCache      int
+	ScrubRate      int
+	Passive        bool
+	OnRebuild      func(reason string, took time.Duration, err error)
+	Now            func() time.Time
+	Logger         *slog.Logger
+}
+
+const (
+	// maxGroup is the largest number of changes in one ledger transaction.
+	maxGroup = 10_000
+	// maxSettling is the number of committed groups whose changes may be in flight to the store at
+	// once. Groups that wait for a rebuild do not count.
+	maxSettling = 8
+	// maxRebuilds is the number of pages rebuilt at once. maxLarge is the number of pages read in
+	// parts that are rebuilt at once, beside those.
+	maxRebuilds = 4
+	maxLarge    = 2
+	// loadTimeout is how long a read of pages may take before the ledger is asked instead.
+	loadTimeout = time.Second
+	// applyTimeout is how long the change of one page may take. Each further page in the same call
+	// adds applyMore.
+	applyTimeout = time.Second
+	applyMore    = time.Millisecond
+	// commitTimeout and pageTimeout bound work that no caller waits for: a transaction, and the
+	// rebuilds of a group.
+	commitTimeout = 10 * time.Second
+	pageTimeout   = 10 * time.Second
+	// pollTimeout is how long a poll waits for each answer of the ledger. askTimeout is how long
+	// the ledger may take to return the sequence of one page. A ledger that hangs delays a feed
+	// once, by the sum of both.
+	pollTimeout = 1500 * time.Millisecond
+	askTimeout  = 500 * time.Millisecond
+	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
+	// read of such a page from the store.
+	largeTimeout     = 5 * time.Minute
+	largeLoadTimeout = 10 * time.Second
+
+	defaultBound     = time.Second
+	defaultScrubRate = 500
+	// maxWaiting is the number of writes that may wait. maxFlights is the number of pages that may
+	// wait for a rebuild that a feed needs. One more is refused with ErrOverloaded.
+	maxWaiting = 4096
+	maxFlights = 1024
+	// maxImageBytes bounds the rebuilt pages that are kept in process while the store is down.
+	maxImageBytes = 64 << 20
+)
+
+// Pages are the pages of a ledger, in a store. They are safe for concurrent use.
+type Pages struct {
+	*grower // and all parts below it, see docs/ARCHITECTURE.md
+	*committer
+
+	replica      favfilter.Store // nil: none
+	uncopied     episode         // replicas cannot be read
+	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
+}
+
+// Open returns the pages of the ledger. It reads the sequence of every page from the ledger, to tell
+// pages that are still in the store from lost ones.
+//
+// Open fails with an error that wraps [favfilter.ErrMismatch] if the store holds a filter without a
+// ledger. It fails with one that wraps ledger.ErrSettingsDiffer if another process has another
+// StalenessBound, or if only one of the two has a PageCache.
+func Open(ctx context.Context, c Config) (*Pages, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	r := newPages(ctx, c)
+	if err := r.begin(ctx, c.Passive); err != nil {
+		r.Close()
+		return nil, err
+	}
+	if !c.Passive {
+		r.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
+		r.maintain()
+	}
+	return r, nil
+}
+
+// begin learns the state of the ledger.
+func (r *Pages) begin(ctx context.Context, passive bool) error {
+	r.ended.Go(r.commitLoop)
+	if err := r.declare(ctx); err != nil {
+		return err
+	}
+	if err := r.pollOnce(ctx, r.newPoll()); err != nil {
+		return fmt.Errorf("read page sequences: %w", err)
+	}
+	r.follow.changed = nil // these are all pages, which a scrub checks
+	if err := r.refuseAlone(ctx); err != nil || passive {
+		return err
+	}
+	return r.ledger.Agree(ctx, ledger.Settings{StalenessBound: r.follow.bound, HoldsPages: r.cache != nil})
+}
+
+// maintain starts the background work. Without it, the ledger is polled when a reader needs it.
+func (r *Pages) maintain() {
+	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
+	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
+	r.ended.Go(r.scrubLoop)
+	r.ended.Go(r.endLoop)
+	r.ended.Go(r.tidyLoop)
+	r.growOnOpen()
+}
+
+// newPages returns the parts, each of which calls only those below it.
+func newPages(ctx context.Context, c Config) *Pages {
+	id := c.Ledger.Identity()
+	s := &storage{
+		lifecycle: newLifecycle(ctx),
+		store:     c.Store,
+		identity:  favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		keyRate:   c.KeyRate,
+		now:       c.Now,
+		log:       c.Logger,
+		survey:    newSurvey(),
+	}
+	p := &poller{
+		storage:   s,
+		ledger:    c.Ledger,
+		sequences: newSequences(id.Pages),
+		layout:    newLayout(id.Pages),
+		follow:    follower{bound: max(0, c.StalenessBound)},
+	}
+	if s.now == nil {
+		s.now = p.ledgerTime
+	}
+	a := &applier{leavers: newLeavers(), tidying: newTidying()}
+	a.rebuilder = &rebuilder{
+		poller:        p,
+		kinds:         c.Kinds,
+		maxSharedKeys: c.MaxSharedKeys,
+		largePage:     largePage,
+		images:        newImages(),
+		cache:         newCache(c.PageCache, c.delays()),
+		rebuilds:      newRebuilds(c.OnRebuild),
+		heavy:         a.leave,
+	}
+	p.recovered = a.rebuilds.forgive
+	return &Pages{
+		grower:    &grower{scrubber: &scrubber{applier: a}, growth: growth{turn: make(chan struct{}, 1)}},
+		committer: newCommitter(a),
+		replica:   c.Replica,
+	}
+}
+
+// complete fills in the defaults and checks the ranges.
+func (c *Config) complete() error {
+	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
+	c.MaxSharedKeys = cmp.Or(c.MaxSharedKeys, defaultSharedKeys)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
+		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
+	case c.MaxSharedKeys < MinSharedKeys:
+		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.MaxSharedKeys, MinSharedKeys)
+	case c.PageCache < 0 || c.PageCache > 1<<40:
+		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
+	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
+		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
+	}
+	return nil
+}
+
+// refuseAlone fails if the store holds a filter without a ledger. Its pages would count as foreign
+// and be rebuilt from a ledger that does not have their keys. If the store cannot be read, the
+// check is skipped.
+func (r *Pages) refuseAlone(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	loaded, err := r.store.Load(limited, []favfilter.PageID{{}})
+	if err != nil || loaded[0].Page == nil || loaded[0].Page.Header().Incarnation != 0 {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: without a ledger, opened with one", favfilter.ErrMismatch)
+}
+
+// Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all
+// background work has stopped.
+func (r *Pages) Close() {
+	r.lifecycle.Close()
+	r.rebuilds.close()
+}
+
+// StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
+func (r *poller) StalenessBound() time.Duration { return r.follow.bound }
+
+// Ready reports whether feeds can be answered, for which either the pages or the ledger must
+// answer. It returns an [*UnavailableError] for each of the two that is down. The error of a ledger
+// that answers, but whose changes are not read in time, wraps [ErrBehind].
+func (r *Pages) Ready(ctx context.Context) (ready bool, down []error) {
+	// Ask both at once: one that hangs leaves no time for the other.
+	ledgerErr := make(chan error, 1)
+	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
+	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	if err := <-ledgerErr; err != nil {
+		down = append(down, Unavailable("ledger", err))
+	}
+	if err := r.behind(); err != nil && len(down) == 0 {
+		down = append(down, Unavailable("ledger", err))
+	}
+	if storeErr != nil {
+		down = append(down, Unavailable("pages", storeErr))
+	}
+	return len(down) < 2, down
+}
+
+// behind returns an error that wraps ErrBehind if the ledger's changes are not read in time.
+func (r *Pages) behind() error {
+	if r.scrubPace == nil || access(r.follow.access.Load()) != behind {
+		return nil // passive ones poll when they are read
+	}
+	return fmt.Errorf("%w: the last poll that succeeded began %v ago", ErrBehind,
+		time.Duration(r.elapsed()-r.follow.start.Load()).Round(time.Millisecond))
+}

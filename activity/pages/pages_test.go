@@ -1,0 +1,176 @@
+package pages
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
+	t.Helper()
+	l, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+	if err != nil || l[0].Page == nil {
+		t.Fatalf("page %d: %+v, %v", number, l[0], err)
+	}
+	return l[0].Page.Header()
+}
+
+// TestLongPageFollowsLoad: after every acknowledged write the page is at its rate, and
+// neither far too large.
+func TestLongPageFollowsLoad(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.maxSharedKeys = math.MaxInt // the user stays
+	rng := rand.New(rand.NewPCG(1, 1))
+	var live []string
+	step := func(grow bool) {
+		var batch []Activity
+		for range 1 + rng.IntN(40) {
+			if grow || len(live) == 0 {
+				live = append(live, fmt.Sprint("p", rng.Uint64()))
+				batch = append(batch, add("1", "hide", live[len(live)-1]))
+			} else {
+				i := rng.IntN(len(live))
+				batch = append(batch, undo("1", "hide", live[i]))
+				live[i] = live[len(live)-1]
+				live = live[:len(live)-1]
+			}
+		}
+		if _, err := g.Record(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		h := g.header(t, 0)
+		fit, err := g.shapeFor(len(live))
+		must(t, err)
+		switch {
+		case int(h.Count) != len(live):
+			t.Fatalf("page counts %d keys, ledger has %d", h.Count, len(live))
+		case h.FalsePositiveRate() > g.keyRate:
+			t.Fatalf("rate %g of %d keys in %d bits, more than %g", h.FalsePositiveRate(), h.Count, h.Shape.Bits, g.keyRate)
+		case h.Shape.Bits > 4*fit.Bits:
+			t.Fatalf("%d bits for %d keys, %d would do", h.Shape.Bits, len(live), fit.Bits)
+		}
+	}
+	for len(live) < 6000 {
+		step(true)
+	}
+	for len(live) > 10 {
+		step(false)
+	}
+	t.Logf("rebuilds %v", g.reasons())
+}
+
+// onAnotherPage returns a user who does not share that one's page.
+func (g *rig) onAnotherPage(user string) string {
+	for i := 0; ; i++ {
+		other := fmt.Sprint("other", i)
+		if g.layout.pageOf(UserHash(g.identity.Seed, other)) != g.layout.pageOf(UserHash(g.identity.Seed, user)) {
+			return other
+		}
+	}
+}
+
+// TestEmptyPagesExpire: a page made for a viewer who never did anything does not stay, one
+// with activities does.
+func TestEmptyPagesExpire(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 2)
+	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
+	exists := func(user string) bool {
+		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.layout.pageOf(UserHash(g.identity.Seed, user))}})
+		must(t, err)
+		return l[0].Page != nil
+	}
+	idle := "0"
+	busy := g.onAnotherPage(idle)
+	g.want(t, idle, "hide", "p", None)
+	g.want(t, busy, "hide", "p", None)
+	g.record(t, true, add(busy, "hide", "p"))
+	if !exists(idle) || !exists(busy) {
+		t.Fatal("a page that was asked for is not written")
+	}
+	g.now.Add(int64(emptyExpiry))
+	if exists(idle) || !exists(busy) {
+		t.Errorf("an hour later: idle page %v, page with a key %v", exists(idle), exists(busy))
+	}
+}
+
+// TestRepeatWaitsForThePage: a write that changes nothing is not acknowledged while the
+// page lacks the write that it repeats, where others may not know of it by the ledger.
+func TestRepeatWaitsForThePage(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	unpolled := &slowLedger{Ledger: g.ledger}
+	g.open(t, unpolled, g.store)
+	unpolled.fails.Store(true)
+	g.record(t, true, add("1", "hide", "p"))
+	failing := &faulttest.Faults{At: 1}
+	g.recorder.store = faulttest.Store{Store: g.store, Faults: failing}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
+		t.Fatalf("record: %v", err)
+	}
+	if h := g.header(t, 0); h.Sequence != 1 {
+		t.Fatalf("sequence %d, want 1: the write failed", h.Sequence)
+	}
+	// The page is found behind, read again and rebuilt, and the last step of the rebuild fails.
+	g.recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
+		t.Errorf("acknowledged though the page could not be put in place: %v", err)
+	}
+	g.record(t, false, add("1", "hide", "q"))
+	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
+		t.Errorf("acknowledged while the page is at sequence %d with %d keys", h.Sequence, h.Count)
+	}
+	g.recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); err == nil {
+		t.Fatal("no error")
+	}
+	unpolled.fails.Store(false)
+	g.open(t, unpolled, g.store) // nothing is known of where pages stand now
+	unpolled.fails.Store(true)
+	g.recorder.store = downStore{}
+	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
+		t.Errorf("acknowledged without a look at the page: %v", err)
+	}
+}
+
+// TestRebuildsAreShared: readers of a missing page share one flight.
+func TestRebuildsAreShared(t *testing.T) {
+	store := &favfilter.Memory{}
+	g := newRig(t, store, 1)
+	g.recordAll(t, "1", posts("p"), 500, false)
+	before := g.reasons()["missing"]
+	lost := &favfilter.Memory{}
+	g.store, g.recorder.store = lost, lost
+	const readers = 64
+	start := make(chan struct{})
+	done := make(chan error, readers)
+	for range readers {
+		go func() {
+			<-start
+			v, err := g.View(t.Context(), "1", g.kinds.All()[1:2], nil)
+			if err == nil && v.Check(0, "p7") == None {
+				err = fmt.Errorf("p7 is missed")
+			}
+			done <- err
+		}()
+	}
+	close(start)
+	for range readers {
+		must(t, <-done)
+	}
+	// A reader may find the page missing just before the flight lands, and start another.
+	if n := g.reasons()["missing"] - before; n < 1 || n > readers/2 {
+		t.Errorf("%d rebuilds for %d readers", n, readers)
+	}
+}
+
+func versionAt(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Version {
+	t.Helper()
+	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	return loaded[0].Version
+}

@@ -1,0 +1,62 @@
+//go:build !race
+
+// The race detector allocates, too.
+
+package pages
+
+import (
+	"fmt"
+	"iter"
+	"runtime"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// What a probe for 40,000 keys allocates is bounded.
+func TestProbeAllocates(t *testing.T) {
+	g := probedRig(t, redisStore(t, redistest.Start(t)))
+	ids := make([]favfilter.Hash, 20_000)
+	for i := range ids {
+		ids[i] = favfilter.HashKey(g.identity.Seed, fmt.Sprint("b", i))
+	}
+	hide, like := KeyStart(g.identity.Seed, "hide", "bot", false), KeyStart(g.identity.Seed, "like", "bot", false)
+	q := Query{User: UserHash(g.identity.Seed, "bot"), Page: true, Keys: hashed{{hide, ids}, {like, ids}}}
+	look := func() uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a, err := g.Read(t.Context(), q)
+		must(t, err)
+		runtime.ReadMemStats(&after)
+		if len(a.Found) != 2*len(ids) || !a.Found[2999] || a.Found[len(ids)+2999] {
+			t.Fatalf("the page was not probed as asked: %d keys", len(a.Found))
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	first, second := look(), look()
+	t.Logf("40,000 keys: %d KiB allocated, then %d KiB", first>>10, second>>10)
+	const most = 12 << 20
+	if second > most {
+		t.Errorf("%d bytes, want at most %d", second, most)
+	}
+}
+
+// hashed are keys that were hashed before.
+type hashed []struct {
+	start favfilter.Start
+	ids   []favfilter.Hash
+}
+
+func (h hashed) Sought() (number int, each iter.Seq2[favfilter.Start, []favfilter.Hash]) {
+	for _, run := range h {
+		number += len(run.ids)
+	}
+	return number, func(yield func(favfilter.Start, []favfilter.Hash) bool) {
+		for _, run := range h {
+			if !yield(run.start, run.ids) {
+				return
+			}
+		}
+	}
+}

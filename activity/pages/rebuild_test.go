@@ -1,0 +1,183 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// How long a page that cannot be made is left alone follows from how often it failed in a row,
+// and how long that took.
+func TestPauses(t *testing.T) {
+	const again = -1 // the rebuild succeeds
+	failed := errors.New("failed")
+	repeat := func(n int) (took []time.Duration) { return make([]time.Duration, n) }
+	for _, c := range []struct {
+		name string
+		took []time.Duration
+		want time.Duration
+	}{
+		{"a first failure", repeat(1), 0},
+		{"a first failure just below a second", []time.Duration{cheapFailure - 1}, 0},
+		{"a first failure of a second", []time.Duration{cheapFailure}, cheapFailure},
+		{"a first failure of some seconds", []time.Duration{5 * time.Second}, 5 * time.Second},
+		{"a first failure of a minute", []time.Duration{time.Minute}, costlyPause},
+		{"two failures", repeat(2), firstPause},
+		{"three", repeat(3), 2 * firstPause},
+		{"five", repeat(5), 8 * firstPause},
+		{"seven", repeat(7), longestPause},
+		{"a thousand", repeat(1000), longestPause},
+		{"a failure after a success", []time.Duration{0, 0, again, 0}, 0},
+		{"two failures after a success", []time.Duration{0, 0, 0, again, 0, 0}, firstPause},
+	} {
+		b, now := newRebuilds(nil), int64(0)
+		for _, took := range c.took {
+			now += int64(time.Hour)
+			if took == again {
+				b.landed(3, nil, 0, now)
+				if len(b.failed) > 0 {
+					t.Errorf("%s: a failure is kept after a success", c.name)
+				}
+				continue
+			}
+			b.landed(3, failed, took, now)
+		}
+		if got := time.Duration(max(0, b.failed[3].until-now)); got != c.want {
+			t.Errorf("%s: a pause of %v, want %v", c.name, got, c.want)
+		}
+		b.forgive()
+		if f := b.failed[3]; f.until > 0 {
+			t.Errorf("%s: the pause goes on after it was forgiven", c.name)
+		}
+		b.landed(3, failed, 0, now)
+		if b.failed[3].until > now {
+			t.Errorf("%s: the next failure after it was forgiven is not the first", c.name)
+		}
+		b.landed(3, failed, 0, now)
+		if b.failed[3].until != now+int64(firstPause) {
+			t.Errorf("%s: the failure after that is not the second", c.name)
+		}
+	}
+}
+
+// A page that took the ledger too long is read in parts until it has been made.
+func TestSlowPages(t *testing.T) {
+	b := newRebuilds(nil)
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{{errors.New("failed"), false}, {context.DeadlineExceeded, true}, {errors.New("failed"), true}, {nil, false}} {
+		b.landed(3, c.err, 0, 0)
+		if b.failed[3].slow != c.want {
+			t.Errorf("after %v: slow %v", c.err, !c.want)
+		}
+	}
+}
+
+// slowKeys passes on what it has read of a page when it is told to.
+type slowKeys struct {
+	Ledger
+	pass chan struct{}
+}
+
+func (l slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	rows, s, err := l.Ledger.Keys(ctx, page)
+	<-l.pass
+	return rows, s, err
+}
+
+// Who joins a rebuild that read the ledger too early for them gets the next one.
+func TestRebuildThatLeftTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 1})
+		p.record(t, true, add("1", "hide", "a"))
+		slow := slowKeys{p.recorder.ledger, make(chan struct{})}
+		p.recorder.ledger = slow
+		sequences := make(chan uint64, 2)
+		rebuild := func(want uint64) {
+			f, err := p.rebuild(t.Context(), 0, want, "missing", maxFlights)
+			must(t, err)
+			sequences <- f.page.Header().Sequence
+		}
+		go rebuild(1)
+		synctest.Wait() // it has read the ledger
+		change := p.change(p.kind(t, "hide"), add("1", "hide", "b"), time.Now())
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{change}) // by a process that dies
+		must(t, err)
+		go rebuild(2)
+		synctest.Wait() // it has joined
+		slow.pass <- struct{}{}
+		if got := <-sequences; got != 1 {
+			t.Errorf("the first got sequence %d, want 1", got)
+		}
+		slow.pass <- struct{}{}
+		if got := <-sequences; got != 2 {
+			t.Errorf("who joined got sequence %d, want 2", got)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A Recorder that closes waits for the rebuilds under way, and starts no other.
+func TestRebuildsClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 1})
+		slow := slowKeys{p.recorder.ledger, make(chan struct{})}
+		p.recorder.ledger = slow
+		go func() { _, _ = p.rebuild(t.Context(), 0, 0, "missing", maxFlights) }()
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() { p.rebuilds.close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed while a rebuild was under way")
+		default:
+		}
+		slow.pass <- struct{}{}
+		<-closed
+		if f, err := p.rebuild(t.Context(), 0, 0, "missing", maxFlights); !errors.Is(err, ErrClosed) {
+			t.Errorf("a rebuild after it: %v, %v", f, err)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// expiries notes how long the last page that was put in place is kept.
+type expiries struct {
+	favfilter.Store
+	last time.Duration
+}
+
+func (s *expiries) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	s.last = r.Expire
+	return s.Store.Replace(ctx, r)
+}
+
+// A page without keys expires, one with keys does not.
+func TestRebuildExpiry(t *testing.T) {
+	store := &expiries{Store: &favfilter.Memory{}}
+	g := newRig(t, store, 1)
+	rebuild := func() time.Duration {
+		t.Helper()
+		_, err := g.rebuild(t.Context(), 0, 0, "missing", maxFlights)
+		must(t, err)
+		return store.last
+	}
+	if got := rebuild(); got != emptyExpiry {
+		t.Errorf("a page without keys is kept for %v, want %v", got, emptyExpiry)
+	}
+	g.record(t, true, add("1", "hide", "p"))
+	if got := rebuild(); got != 0 {
+		t.Errorf("a page with a key expires after %v", got)
+	}
+}

@@ -1,0 +1,154 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// lagging holds copies of pages as they stood when catchUp was called last.
+type lagging struct {
+	partitioned
+
+	primary favfilter.Store
+}
+
+func (s *lagging) catchUp(t *testing.T, page uint32) {
+	t.Helper()
+	ids := []favfilter.PageID{{Number: page}}
+	from, err := s.primary.LoadWhole(t.Context(), ids)
+	must(t, err)
+	to, err := s.LoadWhole(t.Context(), ids)
+	must(t, err)
+	_, err = s.Replace(t.Context(), favfilter.Replacement{ID: ids[0], Page: from[0].Page, Seen: to[0].Version})
+	must(t, err)
+}
+
+// withReplica returns a Recorder that reads copies first.
+func withReplica(t *testing.T, pages uint32) (*rig, *lagging) {
+	t.Helper()
+	replica := &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: &favfilter.Memory{}}
+	g := newRig(t, replica.primary, pages)
+	g.recorder.replica = replica
+	return g, replica
+}
+
+func (g *rig) wantReads(t *testing.T, replica, past, rebuilds uint64) {
+	t.Helper()
+	s := g.Stats()
+	made := uint64(0)
+	for _, n := range s.Rebuilds {
+		made += n
+	}
+	if s.FromReplica != replica || s.PastReplica != past || made != rebuilds {
+		t.Errorf("%d views from replicas, %d past them, %d rebuilds; want %d, %d, %d", s.FromReplica, s.PastReplica, made, replica, past, rebuilds)
+	}
+}
+
+// TestReplica checks that a copy is used if it has all that it must have. Otherwise the primary is
+// used, and nothing is rebuilt.
+func TestReplica(t *testing.T) {
+	g, replica := withReplica(t, 1)
+	want := func(id string, match Match) {
+		t.Helper()
+		if got := g.check(t, "1", "hide", id); got != match {
+			t.Errorf("%s: %v, want %v", id, got, match)
+		}
+	}
+	g.record(t, true, add("1", "hide", "p"))
+	rebuilds := uint64(1) // the first
+	want("p", Direct)     // not copied yet
+	g.wantReads(t, 0, 1, rebuilds)
+	replica.catchUp(t, 0)
+	want("p", Direct)
+	g.wantReads(t, 1, 1, rebuilds)
+	g.record(t, true, add("1", "hide", "q"))
+	g.record(t, true, undo("1", "hide", "p"))
+	want("q", Direct)
+	want("p", None)
+	g.wantReads(t, 1, 3, rebuilds)
+	replica.catchUp(t, 0)
+	replica.down.Store(true)
+	want("q", Direct)
+	g.wantReads(t, 1, 4, rebuilds)
+	replica.down.Store(false)
+	want("p", None) // it is left alone for a while
+	g.wantReads(t, 1, 4, rebuilds)
+	g.replicaAfter.Store(0)
+	want("p", None)
+	g.wantReads(t, 2, 4, rebuilds)
+}
+
+// While the ledger cannot say what a copy must have, none is used.
+func TestReplicaWithoutLedger(t *testing.T) {
+	g, replica := withReplica(t, 1)
+	g.record(t, true, add("1", "hide", "p"))
+	replica.catchUp(t, 0)
+	// Another process' write, of which this one does not hear.
+	other := &rig{ledger: g.ledger, store: g.store}
+	other.open(t, g.ledger, g.store)
+	other.record(t, true, add("1", "hide", "q"))
+	g.recorder.ledger = deafLedger{g.ledger}
+	if got := g.check(t, "1", "hide", "q"); got != Direct {
+		t.Errorf("what another process acknowledged is %v", got)
+	}
+	g.wantReads(t, 0, 0, 1)
+}
+
+// deafLedger cannot be asked what changed, nor where a user is.
+type deafLedger struct{ Ledger }
+
+func (deafLedger) Sequence(context.Context, uint32) (uint64, error) {
+	return 0, faulttest.ErrInjected
+}
+
+func (deafLedger) Place(context.Context, uint64) (ledger.Place, error) {
+	return ledger.Place{}, faulttest.ErrInjected
+}
+
+func (deafLedger) Ping(context.Context) error { return faulttest.ErrInjected }
+
+func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.PageState) error) (ledger.Progress, error) {
+	return ledger.Progress{}, faulttest.ErrInjected
+}
+
+// Whatever copies are behind, views are as without them.
+func TestReplicaModel(t *testing.T) {
+	const pages = 4
+	g, replica := withReplica(t, pages)
+	random := rand.New(rand.NewPCG(1, 2))
+	model := make(map[Activity]bool)
+	wrong := 0
+	for range 3000 {
+		a := add(fmt.Sprint(random.IntN(8)), "hide", fmt.Sprint(random.IntN(20)))
+		switch random.IntN(4) {
+		case 0:
+			replica.catchUp(t, random.Uint32N(pages))
+		case 1:
+			had := model[a]
+			model[a] = !had
+			a.Remove = had
+			g.record(t, true, a)
+		default:
+			switch got := g.check(t, a.User, "hide", a.Target); {
+			case model[a] && got == None:
+				t.Fatalf("%+v is missed", a)
+			case !model[a] && got != None:
+				wrong++ // a false positive, if they are few
+			}
+		}
+	}
+	s := g.Stats()
+	t.Logf("%d views from replicas, %d past them, %d false positives", s.FromReplica, s.PastReplica, wrong)
+	if wrong > 15 {
+		t.Errorf("%d of some 1,500 looks found what is not there", wrong)
+	}
+	if s.FromReplica < 100 || s.PastReplica < 100 {
+		t.Error("want many of each")
+	}
+}

@@ -1,0 +1,136 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// rig is the pages of a real ledger, and what they are made of.
+type rig struct {
+	*recorder
+
+	ledger *ledger.Ledger
+	store  favfilter.Store
+	now    atomic.Int64 // unix nanoseconds
+	file   string
+	bound  time.Duration // default: every View asks the ledger
+}
+
+func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
+	t.Helper()
+	return openLedgerAt(t, "sqlite:"+file, pages)
+}
+
+func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
+	t.Helper()
+	if strings.HasPrefix(url, "postgres") { // which a busy machine may keep from answering for longer than a service waits
+		url += "&connect_timeout=30"
+	}
+	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// newRig opens that many pages in the store, and closes them with the test. They do nothing of their
+// own accord.
+func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	g := newRigOn(t, store, "sqlite:"+file, pages)
+	g.file = file
+	return g
+}
+
+func newRigOn(t testing.TB, store favfilter.Store, url string, pages uint32) *rig {
+	t.Helper()
+	g := &rig{ledger: openLedgerAt(t, url, pages), store: store}
+	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	g.open(t, g.ledger, store)
+	return g
+}
+
+// open opens the pages again, as a restart does.
+func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
+	t.Helper()
+	if g.recorder != nil {
+		g.Close()
+	}
+	if err := g.tryOpen(t, l, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
+	t.Helper()
+	r, err := openRecorder(t.Context(), Config{
+		Ledger:         l,
+		Store:          s,
+		StalenessBound: cmp.Or(g.bound, -1),
+		Passive:        true,
+		Now:            func() time.Time { return time.Unix(0, g.now.Add(1000)) },
+	})
+	if err == nil {
+		g.recorder = r
+		t.Cleanup(r.Close)
+	}
+	return err
+}
+
+// useStore puts another store under the open pages.
+func (g *rig) useStore(s favfilter.Store) { g.recorder.store = s }
+
+// onStores runs the test on the embedded store and on Redis.
+func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
+	t.Run("redis", func(t *testing.T) { run(t, redisStore(t, redistest.Start(t))) })
+}
+
+func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
+	t.Helper()
+	s, err := redisstore.New(server.Client(), "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// image makes the page of the given rows.
+func (r *recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
+	hashes, err := r.hashes(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	return r.imageOf(number, [][]favfilter.Hash{hashes}, s)
+}
+
+func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
+	t.Helper()
+	p, err := g.InspectPage(t.Context(), page)
+	must(t, err)
+	return p
+}
+
+// states are those of all pages, as the survey has them.
+func (g *rig) states() map[uint32]PageState { return statesOf(g) }
+
+func statesOf(s surveyed) map[uint32]PageState {
+	states := make(map[uint32]PageState)
+	for p := range s.Survey() {
+		states[p.Number] = p.State
+	}
+	return states
+}

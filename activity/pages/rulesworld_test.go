@@ -1,0 +1,239 @@
+package pages
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// world is a ledger and a store with any number of processes, in a bubble. The processes poll only
+// when a View or a write needs it.
+type world struct {
+	ledger *ledger.Ledger
+	file   string
+	store  *favfilter.Memory
+	// builder is the process that begins and builds layouts, and gives users dedicated pages.
+	builder *member
+	members []*member
+}
+
+// member is a process of a world.
+type member struct {
+	*rig
+	way   *waysToLedger
+	steps *steppedStore
+}
+
+// inWorld runs the test in a world of [firstPages] pages.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{file: filepath.Join(t.TempDir(), "ledger.db"), store: &favfilter.Memory{}}
+		var err error
+		w.ledger, err = ledger.Open(t.Context(), "sqlite:"+w.file, ledger.Options{Pages: firstPages})
+		must(t, err)
+		defer func() {
+			for _, p := range w.members {
+				p.Close()
+			}
+			must(t, w.ledger.Close())
+		}()
+		w.builder = w.open(t, Config{})
+		test(t, w)
+	})
+}
+
+// open adds a process that has a staleness bound of a minute.
+func (w *world) open(t *testing.T, c Config) *member {
+	t.Helper()
+	way, steps := &waysToLedger{}, &steppedStore{Store: w.store}
+	way.Ledger = w.ledger
+	if c.Ledger != nil {
+		way.Ledger = c.Ledger
+	}
+	c.Ledger, c.Store, c.StalenessBound, c.Passive = way, steps, time.Minute, true
+	r, err := openRecorder(t.Context(), c)
+	must(t, err)
+	p := &member{&rig{recorder: r, store: steps}, way, steps}
+	w.members = append(w.members, p)
+	return p
+}
+
+// waysToLedger can be cut: polls alone, or all.
+type waysToLedger struct {
+	accessLedger
+
+	polled func() // called when the ledger has answered a poll, and nothing of it is taken up
+	leave  func() // called before a layout leaves
+}
+
+func (l *waysToLedger) cut(all bool) {
+	l.polls.Store(true)
+	l.places.Store(all)
+}
+
+func (l *waysToLedger) mend() {
+	l.polls.Store(false)
+	l.places.Store(false)
+}
+
+func (l *waysToLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	progress, err := l.accessLedger.Changed(ctx, since, each)
+	if l.polled != nil {
+		l.polled()
+	}
+	return progress, err
+}
+
+func (l *waysToLedger) LeaveLayout(ctx context.Context, pages uint32) error {
+	if l.leave != nil {
+		l.leave()
+	}
+	return l.Ledger.LeaveLayout(ctx, pages)
+}
+
+func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	if l.places.Load() {
+		return nil, ledger.PageState{}, faulttest.ErrInjected
+	}
+	return l.Ledger.Keys(ctx, page)
+}
+
+// steppedStore does something before the next call of a kind, once, and can refuse to replace a
+// page.
+type steppedStore struct {
+	favfilter.Store
+
+	load, apply func()
+	refuses     *favfilter.PageID
+	down        atomic.Bool
+}
+
+func (s *steppedStore) before(step *func()) {
+	if do := *step; do != nil {
+		*step = nil
+		do()
+	}
+}
+
+func (s *steppedStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.before(&s.load)
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *steppedStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	s.before(&s.apply)
+	return s.Store.Apply(ctx, batches)
+}
+
+func (s *steppedStore) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if s.down.Load() || s.refuses != nil && *s.refuses == r.ID {
+		return false, faulttest.ErrInjected
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+// build begins the later layout, and has its pages built.
+func (w *world) build(t *testing.T) {
+	t.Helper()
+	must(t, w.ledger.BeginLayout(t.Context(), laterPages))
+	w.builder.pollNow(t)
+	must(t, w.builder.buildPages(t.Context(), laterPages, func(int, int) {}))
+}
+
+// change makes the later layout the current one. No process hears of it.
+func (w *world) change(t *testing.T) {
+	t.Helper()
+	must(t, w.ledger.SwitchLayout(t.Context(), laterPages))
+}
+
+// leave closes the pages of the first layout, and has the ledger forget it.
+func (w *world) leave(t *testing.T) {
+	t.Helper()
+	for page := range uint32(firstPages) {
+		must(t, w.builder.closePage(t.Context(), page))
+	}
+	must(t, w.ledger.LeaveLayout(t.Context(), firstPages))
+}
+
+func (g *rig) hashOf(user string) uint64 { return UserHash(g.identity.Seed, user) }
+
+// pageIn returns the user's page in a layout.
+func (g *rig) pageIn(pages uint32, user string) uint32 {
+	return g.layout.id.PageIn(pages, g.hashOf(user))
+}
+
+// header returns the header of a page in the store; zero if it is missing.
+func (w *world) header(t *testing.T, page uint32) favfilter.Header {
+	t.Helper()
+	return w.headerOf(t, w.builder, page)
+}
+
+// headerOf is header for a dedicated page that the process knows of.
+func (w *world) headerOf(t *testing.T, p *member, page uint32) favfilter.Header {
+	t.Helper()
+	loaded, err := w.store.Load(t.Context(), []favfilter.PageID{p.layout.pageID(page)})
+	must(t, err)
+	if loaded[0].Page == nil {
+		return favfilter.Header{}
+	}
+	return loaded[0].Page.Header()
+}
+
+// wantClosed checks that the users' pages of the first layout are closed.
+func (w *world) wantClosed(t *testing.T, when string, users ...string) {
+	t.Helper()
+	for _, user := range users {
+		if page := w.builder.pageIn(firstPages, user); !isClosed(w.header(t, page)) {
+			t.Errorf("%s: page %d of %s is open: a process that has not polled would believe it", when, page, user)
+		}
+	}
+}
+
+// lose has the store lose a page.
+func (w *world) lose(t *testing.T, page uint32) {
+	t.Helper()
+	id := w.builder.layout.pageID(page)
+	_, err := w.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, w.store, id)})
+	must(t, err)
+}
+
+// wantOn checks that a hide of the user is found, and on which page.
+func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
+	t.Helper()
+	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
+	must(t, err)
+	if v.Check(0, id) != Direct || v.Number != page {
+		t.Errorf("match %d of %s on page %d, want one on page %d", v.Check(0, id), id, v.Number, page)
+	}
+}
+
+// wantUnavailable checks that the user's View fails, rather than being wrong, because of the
+// ledger.
+func (p *member) wantUnavailable(t *testing.T, when, user string) {
+	t.Helper()
+	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
+	if dependency(err) != "ledger" {
+		t.Errorf("%s: %v, want an error of the ledger; page %d", when, err, v.Number)
+	}
+}
+
+// wantPolls checks how often the process has polled since it had done so that many times.
+func (p *member) wantPolls(t *testing.T, when string, before, want uint64) {
+	t.Helper()
+	if n := p.Stats().Polls - before; n != want {
+		t.Errorf("%s: %d polls, want %d", when, n, want)
+	}
+}

@@ -1,0 +1,360 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// scrubChunk is the number of pages read in one command.
+	scrubChunk = 64
+	// verifyEvery is the number of headers after which one page is compared with the ledger key by
+	// key, and rebuilt if necessary. That costs a thousand times as much as a header.
+	verifyEvery = 256
+	// hurry is the factor by which a scrub is faster after the store may have lost writes.
+	hurry = 20
+	// maxRepairs is the number of pages that a scrub rebuilds at once. It leaves half of the
+	// rebuilds to feeds and writes.
+	maxRepairs = maxRebuilds / 2
+	// repairPatience is how long the scrub and the sweep wait for one page before they go on to
+	// others.
+	repairPatience = time.Second
+	// borneRepairs is the number of repairs of a step that may fail before the rest is left to the
+	// next round: a store that refuses one page refuses most.
+	borneRepairs = 1
+	// epochInterval is how often the store is asked whether it may have lost writes.
+	epochInterval = time.Second
+	// alarmInterval is the least time between two log lines about writes that the store may have
+	// lost.
+	alarmInterval = time.Minute
+	// maxWatched bounds the pages that are checked after a poll. A scrub checks the rest.
+	maxWatched = 512
+)
+
+// scrubber looks for pages that are not as the ledger has them, and rebuilds them.
+type scrubber struct {
+	*applier
+
+	scrubPace *scrubPace // nil for a passive Recorder
+	asked     asked
+	// bulked holds the numbers of the pages that a Bulk is working on. The scrub and the sweep skip
+	// these pages.
+	bulked     sync.Map
+	unrepaired episode // pages cannot be repaired
+	// largeWorks is set while the background work compares or tidies a large page.
+	largeWorks atomic.Bool
+}
+
+// scrub is the state of the goroutine that scrubs.
+type scrub struct {
+	pages   *census // of this round; nil: it has yet to begin
+	next    int     // index of the next page
+	looked  int     // headers since the last verify
+	hurried int     // pages still to compare in a hurry
+	// missed is the number of pages of this round that were not compared. It starts at 1, for the
+	// pages before the random first one.
+	missed int
+	load   load // of this round
+
+	epoch   string
+	asked   time.Time // when the epoch was last read
+	unknown bool      // the last read of the epoch failed
+	steady  bool      // the store loses nothing while its process lives
+	// alarmed is when it was last logged that the store may have lost writes.
+	alarmed time.Time
+
+	unrepaired int // pages of this round that could not be repaired
+}
+
+// scrubPace is the speed of a scrub.
+type scrubPace struct {
+	rate    atomic.Int64  // pages a second
+	changed chan struct{} // holds an element after a change
+}
+
+func newScrubPace(rate int) *scrubPace {
+	p := &scrubPace{changed: make(chan struct{}, 1)}
+	p.rate.Store(int64(rate))
+	return p
+}
+
+// SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
+// safe for concurrent use. On a passive Recorder it is a no-op.
+func (r *scrubber) SetScrubRate(rate int) error {
+	if rate < 1 || rate > 100_000 {
+		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
+	}
+	if r.scrubPace == nil {
+		return nil
+	}
+	r.scrubPace.rate.Store(int64(rate))
+	select {
+	case r.scrubPace.changed <- struct{}{}:
+	default: // the loop has yet to read an earlier change
+	}
+	return nil
+}
+
+// scrubLoop compares the headers of all pages with the ledger, round after round, at a rate that
+// may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
+// start at random pages, so that they seldom compare the same one.
+func (r *scrubber) scrubLoop() {
+	s := scrub{missed: 1, pages: r.layout.census()}
+	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
+	pace := time.NewTimer(0)
+	defer pace.Stop()
+	looked, hurried := 0, false // of the last step
+	wait := func() time.Duration {
+		wait := time.Duration(looked) * time.Second / time.Duration(r.scrubPace.rate.Load())
+		if hurried {
+			wait /= hurry
+		}
+		return wait
+	}
+	for {
+		select {
+		case <-pace.C:
+		case <-r.scrubPace.changed:
+			pace.Reset(wait()) // at the old rate, it could take a minute
+			continue
+		case <-r.closed:
+			return
+		}
+		r.askEpoch(&s)
+		looked = r.scrubStep(&s)
+		if hurried = s.hurried > 0; hurried {
+			s.hurried -= looked
+		}
+		pace.Reset(wait())
+	}
+}
+
+// askEpoch starts a hurried round if the store may have lost writes.
+func (r *scrubber) askEpoch(s *scrub) {
+	if time.Since(s.asked) < epochInterval {
+		return
+	}
+	s.asked = time.Now()
+	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+	defer cancel()
+	epoch, err := r.store.Epoch(ctx)
+	if err != nil {
+		r.noteStore(ctx, err)
+		s.unknown = true
+		return
+	}
+	// A store that returns its epoch may still fail to return pages.
+	if r.storeDown.Load() {
+		_, _ = r.load(ctx, []favfilter.PageID{r.layout.pageID(r.layout.census().first)})
+	}
+	if s.unknown || epoch != s.epoch && s.epoch != "" {
+		s.hurried = r.layout.census().len()
+		r.stats.alarms.Add(1)
+		if time.Since(s.alarmed) > alarmInterval {
+			s.alarmed = time.Now()
+			r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
+		}
+	}
+	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
+}
+
+// noteRepair logs the first failure and the first success of repairs, as noteStore does.
+func (r *scrubber) noteRepair(ctx context.Context, page uint32, reason string, err error) {
+	switch {
+	case r.isClosed():
+	case err != nil && r.unrepaired.failed(r.elapsed()):
+		r.log.WarnContext(ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err)
+	case err == nil && r.unrepaired.worked(r.elapsed()):
+		r.log.InfoContext(ctx, "pages can be repaired again")
+	}
+}
+
+// scrubStep compares the next pages, and returns their number.
+func (r *scrubber) scrubStep(s *scrub) int {
+	if now := r.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
+		s.pages, s.next = now, 0 // a round of other shared pages begins again
+		s.missed, s.unrepaired, s.load = 0, 0, load{}
+	}
+	all := s.pages.len()
+	last := min(s.next+scrubChunk, all)
+	pages := make([]uint32, 0, scrubChunk)
+	for n := s.next; n < last; n++ {
+		pages = append(pages, s.pages.number(n))
+	}
+	found, statuses := r.inspect(pages)
+	looked := 0
+	for i, st := range statuses {
+		if st.Err == nil {
+			looked++
+			r.weigh(&s.load, s.pages, pages[i], st)
+		}
+	}
+	s.missed += len(pages) - looked
+	r.stats.scrubbed.Add(uint64(looked))
+	s.unrepaired += r.repair(found, repairPatience, borneRepairs)
+	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
+		s.looked = 0
+		r.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // every page in time
+	}
+	if s.next = last; last == all {
+		r.endRound(s)
+		s.next, s.pages = 0, nil
+	}
+	r.stats.scrubAt.Store(uint32(s.next))
+	return len(pages)
+}
+
+// endRound is called after the last page of a round.
+func (r *scrubber) endRound(s *scrub) {
+	r.survey.keep(r.layout.census())
+	if s.missed == 0 && s.unrepaired == 0 {
+		r.images.Clear() // the store is up, and its pages are repaired
+	}
+	if s.missed == 0 {
+		r.stats.scrubRounds.Add(1)
+		r.stats.roundEnd.Store(r.elapsed())
+		r.noteLoad(s.load)
+	}
+	s.missed, s.unrepaired, s.load = 0, 0, load{}
+}
+
+// reasonCorrupt is the reason of a page that lacks keys although its sequence is current.
+const reasonCorrupt = "corrupt"
+
+// errBulked is the error of a page that is skipped, because a Bulk has yet to write it.
+var errBulked = errors.New("a bulk has the page in hand")
+
+// faultyPage is a page that disagrees with the ledger.
+type faultyPage struct {
+	page   uint32
+	want   uint64
+	reason string
+}
+
+// inspect reads the headers of pages. It returns those that have to be rebuilt, and the state of
+// each; nothing if the store does not answer.
+func (r *scrubber) inspect(pages []uint32) (found []faultyPage, statuses []favfilter.Status) {
+	found, statuses, _ = r.peek(pages) // the next reader of pages reports the error
+	return found, statuses
+}
+
+// peek is inspect with the error of the store.
+func (r *scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilter.Status, err error) {
+	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+	defer cancel()
+	ids := make([]favfilter.PageID, len(pages))
+	want := make([]uint64, len(pages))
+	for i, page := range pages {
+		ids[i] = r.layout.pageID(page)
+		want[i] = r.sequences.of(page).required.Load() // before the read
+	}
+	statuses, err = r.store.Peek(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, st := range statuses {
+		page := pages[i]
+		if _, bulked := r.bulked.Load(page); bulked {
+			statuses[i].Err = errBulked
+			continue
+		}
+		if st.Err != nil {
+			continue
+		}
+		if st.Missing && r.sequences.of(page).known.Load() == 0 {
+			r.glanced(page, PageUnused, st, 0)
+			continue
+		}
+		reason := r.fault(ctx, page, want[i], st)
+		if reason == "" && r.overfull(st.Header) {
+			reason = "overfull" // the false-positive rate was lowered
+		}
+		if !st.Missing && st.Damage == nil {
+			r.cache.keepBuild(ids[i], st.Header.Build)
+		}
+		behind := uint64(0)
+		if reason == "behind" {
+			behind = want[i] - min(want[i], st.Header.Sequence)
+		}
+		r.glanced(page, stateOf(reason), st, behind)
+		if reason == "" {
+			r.sequences.of(page).standAt(st.Header.Sequence)
+			continue
+		}
+		found = append(found, faultyPage{page, want[i], reason})
+	}
+	return found, statuses, nil
+}
+
+// repair counts the pages found, and rebuilds them: see rebuildAll.
+func (r *scrubber) repair(found []faultyPage, patience time.Duration, borne int) (failed int) {
+	for _, m := range found {
+		r.stats.found(m.reason)
+	}
+	return r.rebuildAll(found, patience, borne)
+}
+
+// rebuildAll rebuilds pages, in random order, and returns how many it did not. A rebuild that takes
+// longer than patience continues in the background. After borne failures of the store, rebuildAll
+// starts no further rebuild.
+func (r *scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne int) (failed int) {
+	var group errgroup.Group
+	var repaired, refused atomic.Int64
+	group.SetLimit(maxRepairs)
+	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
+		if r.isClosed() || refused.Load() >= int64(borne) {
+			break // rebuilds in progress are still awaited
+		}
+		m := found[i]
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(r.base, patience)
+			defer cancel()
+			err := r.rebuildFaulty(ctx, m)
+			if err == nil || ctx.Err() == nil {
+				r.noteRepair(ctx, m.page, m.reason, err)
+			}
+			failed, ok := errors.AsType[*UnavailableError](err)
+			switch {
+			case err == nil:
+				repaired.Add(1)
+			case ok && failed.Dependency == "pages":
+				refused.Add(1)
+			}
+			return nil // the others continue
+		})
+	}
+	_ = group.Wait() // always nil
+	return len(found) - int(repaired.Load())
+}
+
+// rebuildFaulty rebuilds the page of a faultyPage.
+func (r *scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
+	// No sequence reveals the fault, so a newer page may have it, too.
+	if m.reason == reasonCorrupt {
+		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
+	}
+	return r.remake(ctx, m.page, m.want, m.reason)
+}
+
+// sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
+// it. Its writer died in between, or cannot reach the store.
+func (r *scrubber) sweep() {
+	due := r.follow.toSweep()
+	slices.Sort(due)
+	var found []faultyPage
+	for chunk := range slices.Chunk(slices.Compact(due), scrubChunk) {
+		some, _ := r.inspect(chunk)
+		found = append(found, some...)
+	}
+	r.repair(found, repairPatience, borneRepairs)
+}

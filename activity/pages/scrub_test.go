@@ -1,0 +1,399 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// scrubAll looks at every page once.
+func (g *rig) scrubAll() {
+	s := scrub{}
+	for looked := 0; looked < g.layout.census().len(); {
+		looked += g.scrubStep(&s)
+	}
+}
+
+// allOwners are the users who have a dedicated page.
+func (g *rig) allOwners(t *testing.T) []ledger.Owner {
+	t.Helper()
+	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
+	must(t, err)
+	return p.Owners
+}
+
+// allPages are the pages that users are on, as the ledger has it.
+func (g *rig) allPages(t *testing.T) (pages []uint32) {
+	t.Helper()
+	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
+	must(t, err)
+	first := g.layout.id.PageIn(p.Layouts.Current, 0)
+	for n := range p.Layouts.Current {
+		pages = append(pages, first+n)
+	}
+	for _, o := range p.Owners {
+		g.layout.dedicate(o.Hash, o.Page)
+		pages = append(pages, o.Page)
+	}
+	slices.Sort(pages)
+	return pages
+}
+
+// wantWhole checks that each page with a write is in the store as the ledger has it.
+func (g *rig) wantWhole(t *testing.T) {
+	t.Helper()
+	for _, page := range g.allPages(t) {
+		rows, s, err := g.ledger.Snapshot(t.Context(), page)
+		must(t, err)
+		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		must(t, err)
+		p := loaded[0].Page
+		if p == nil {
+			if s.Sequence > 0 {
+				t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
+			}
+			continue
+		}
+		if h := p.Header(); h.Sequence != s.Sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
+			t.Errorf("page %d is at sequence %d with %d keys, want %d with %d", page, h.Sequence, h.Count, s.Sequence, len(rows))
+		}
+		keys, err := g.hashes(t.Context(), rows)
+		must(t, err)
+		for _, key := range keys {
+			if !p.Contains(key) {
+				t.Errorf("page %d lacks a key", page)
+			}
+		}
+	}
+}
+
+// someActivities is enough for some keys on each of 16 pages, wherever the ledger's seed puts their users.
+func someActivities(round int) (batch []Activity) {
+	for i := range 400 {
+		batch = append(batch, add(fmt.Sprint(i), "hide", fmt.Sprint("r", round)))
+	}
+	return batch
+}
+
+// A scrub finds whatever was done to pages, without anybody reading them, and repairs it.
+func TestScrubRepairs(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 16)
+	record := func(round int) {
+		_, err := g.Record(t.Context(), someActivities(round))
+		must(t, err)
+	}
+	record(0)
+	g.scrubAll()
+	if s := g.Stats(); len(s.Found) != 0 || s.Scrubbed == 0 {
+		t.Fatalf("found %v in %d sound pages", s.Found, s.Scrubbed)
+	}
+	all := uint64(0) // pages that anybody is on
+	for page := range g.identity.Pages {
+		if g.sequences.of(page).known.Load() > 0 {
+			all++
+		}
+	}
+	old := snapshot(t, client)
+	key := func(page int, which string) string { return fmt.Sprintf("fav:{feed/%d}:%s", page, which) }
+	for i, c := range []struct {
+		name string
+		harm func()
+		want map[string]uint64
+	}{
+		{"flushed", func() { must(t, client.FlushAll(t.Context()).Err()) }, map[string]uint64{"missing": all}},
+		{"set back", func() { restore(t, client, old) }, map[string]uint64{"behind": all}},
+		{"regions lost", func() { must(t, client.Del(t.Context(), key(3, "regions")).Err()) }, map[string]uint64{"damaged": 1}},
+		{"cut short", func() { must(t, client.Set(t.Context(), key(5, "bits"), "FAV", 0).Err()) }, map[string]uint64{"damaged": 1}},
+		{"swapped", func() {
+			must(t, client.Copy(t.Context(), key(1, "bits"), key(2, "bits"), 0, true).Err())
+			must(t, client.Copy(t.Context(), key(1, "regions"), key(2, "regions"), 0, true).Err())
+		}, map[string]uint64{"foreign": 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			record(i + 1)
+			g.stats.faults = nil
+			c.harm()
+			g.scrubAll()
+			g.wantWhole(t)
+			if s := g.Stats(); fmt.Sprint(s.Found) != fmt.Sprint(c.want) {
+				t.Errorf("found %v, want %v", s.Found, c.want)
+			}
+		})
+	}
+}
+
+// What the ledger does not have goes: a page that is ahead of a ledger set back, and one
+// of users who have done nothing.
+func TestScrubRemoves(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, ledger.PageState{Sequence: 41})
+	must(t, err)
+	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 7}, Page: ghost, Newer: true})
+	must(t, err)
+	g.scrubAll()
+	g.wantWhole(t)
+	if s := g.Stats(); s.Found["ahead"] != 1 || len(s.Found) != 1 {
+		t.Errorf("found %v", s.Found)
+	}
+}
+
+// A bit that flipped leaves header and sequence as they were: only a comparison of keys
+// tells.
+func TestVerify(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 2)
+	for round := range 3 {
+		_, err := g.Record(t.Context(), someActivities(round))
+		must(t, err)
+	}
+	for page := range uint32(2) {
+		g.verify(page)
+	}
+	if s := g.Stats(); s.Verified != 2 || len(s.Found) != 0 {
+		t.Fatalf("%d verified, found %v", s.Verified, s.Found)
+	}
+	key := "fav:{feed/1}:bits"
+	bits := []byte(client.Get(t.Context(), key).Val())
+	slices.Reverse(bits[favfilter.HeaderBytes:]) // as many are set as before
+	must(t, client.Set(t.Context(), key, bits, 0).Err())
+	must(t, client.SetBit(t.Context(), "fav:{feed/0}:bits", 8*favfilter.HeaderBytes+77,
+		1-int(client.GetBit(t.Context(), "fav:{feed/0}:bits", 8*favfilter.HeaderBytes+77).Val())).Err())
+	g.scrubAll()
+	if s := g.Stats(); len(s.Found) != 0 {
+		t.Fatalf("found %v by the header", s.Found)
+	}
+	g.verify(0)
+	g.verify(1)
+	g.wantWhole(t)
+	if s := g.Stats(); s.Found["corrupt"] != 1 || s.Found["damaged"] != 1 {
+		t.Errorf("found %v", s.Found)
+	}
+	before := g.Stats().Verified
+	for s := (scrub{}); g.Stats().Verified < before+20; {
+		g.scrubStep(&s)
+		if g.Stats().Scrubbed > 100*verifyEvery {
+			t.Fatal("scrubs never compare keys")
+		}
+	}
+	if n := g.Stats().Rebuilds["verified"]; n < 20 {
+		t.Errorf("%d pages rebuilt, want at least 20", n)
+	}
+}
+
+// beforeKeys calls do before it reads a page.
+type beforeKeys struct {
+	Ledger
+	do func()
+}
+
+func (l beforeKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	l.do()
+	return l.Ledger.Keys(ctx, page)
+}
+
+// A page that is written to while it is compared has nothing wrong with it.
+func TestVerifyWhileWritten(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.record(t, true, add("1", "hide", "p"))
+	write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "q")) })
+	g.recorder.ledger = beforeKeys{g.ledger, write}
+	g.verify(0)
+	if s := g.Stats(); len(s.Found) != 0 || s.Verified != 0 {
+		t.Errorf("found %v, %d verified while it changed", s.Found, s.Verified)
+	}
+	g.verify(0)
+	if s := g.Stats(); len(s.Found) != 0 || s.Verified != 1 {
+		t.Errorf("found %v, %d verified then", s.Found, s.Verified)
+	}
+	g.want(t, "1", "hide", "q", Direct)
+}
+
+// snapshotSpy notes which pages are read from the ledger.
+type snapshotSpy struct {
+	Ledger
+	pages map[uint32]bool
+}
+
+func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	l.pages[page] = true
+	return l.Ledger.Keys(ctx, page)
+}
+
+// In time every page gets its turn to be compared key by key.
+func TestVerifyTakesEveryPage(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 128)
+	var batch []Activity
+	for i := range 2000 {
+		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
+	}
+	_, err := g.Record(t.Context(), batch)
+	must(t, err)
+	spy := &snapshotSpy{g.ledger, map[uint32]bool{}}
+	g.open(t, spy, g.store)
+	s := scrub{}
+	for range 20 * 128 * verifyEvery / scrubChunk {
+		g.scrubStep(&s)
+	}
+	if len(spy.pages) != 128 {
+		t.Errorf("%d of 128 pages were ever compared", len(spy.pages))
+	}
+}
+
+// epochStore says the epoch it is given; "" is an error.
+type epochStore struct {
+	favfilter.Store
+	epoch atomic.Pointer[string]
+	peeks atomic.Int64
+}
+
+func (s *epochStore) Epoch(context.Context) (string, error) {
+	if e := *s.epoch.Load(); e != "" {
+		return e, nil
+	}
+	return "", errors.New("nobody knows")
+}
+
+func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
+	s.peeks.Add(int64(len(ids)))
+	return s.Store.Peek(ctx, ids)
+}
+
+// The rate of a scrub can be changed: it holds from then on, also where the old one had the next step a minute away.
+func TestScrubRateChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1<<14)
+		store := &epochStore{Store: &favfilter.Memory{}}
+		steady := "steady"
+		store.epoch.Store(&steady)
+		p := startProcess(t, l, store, Config{ScrubRate: 1})
+		time.Sleep(10 * time.Second)
+		for _, rate := range []int{1000, 10, 400} {
+			must(t, p.SetScrubRate(rate))
+			before := store.peeks.Load()
+			time.Sleep(time.Minute)
+			if n := store.peeks.Load() - before; n < int64(60*rate*9/10) || n > int64(60*rate+scrubChunk) {
+				t.Errorf("%d pages in a minute, want %d", n, 60*rate)
+			}
+		}
+		for _, rate := range []int{0, -1, 100_001} {
+			if err := p.SetScrubRate(rate); err == nil {
+				t.Errorf("a rate of %d is taken", rate)
+			}
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A scrub keeps to its rate; once the store may have lost something, and where it could not
+// be asked for a while, every page is looked at in a hurry.
+func TestScrubPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pages, rate = 1 << 14, 100
+		l := bubbleLedger(t, pages)
+		store := &epochStore{Store: &favfilter.Memory{}}
+		set := func(e string) { store.epoch.Store(&e) }
+		set("first")
+		p := startProcess(t, l, store, Config{ScrubRate: rate})
+		looked := func(d time.Duration) int64 {
+			before := store.peeks.Load()
+			time.Sleep(d)
+			return store.peeks.Load() - before
+		}
+		if n := looked(time.Minute); n < 60*rate*9/10 || n > 60*rate*11/10 {
+			t.Errorf("%d pages in a minute, want %d", n, 60*rate)
+		}
+		set("second")
+		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
+			t.Errorf("%d pages looked at in a hurry, want all %d", n, pages)
+		}
+		looked(10 * time.Second)
+		if n := looked(time.Minute); n > 60*rate*11/10 {
+			t.Errorf("%d pages in a minute after that", n)
+		}
+		set("")
+		looked(5 * time.Second)
+		set("second")
+		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
+			t.Errorf("%d pages looked at after the store was away, want all %d", n, pages)
+		}
+		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 1 {
+			t.Errorf("%d alarms, %d rounds", s.Alarms, s.ScrubRounds)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A change whose writer died before it got to the page arrives within three polls, without
+// anybody reading the page.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 16), &favfilter.Memory{}
+		p := startProcess(t, l, store, Config{ScrubRate: 1})
+		p.ledger = l
+		_, err := p.Record(t.Context(), someActivities(0))
+		must(t, err)
+		for round := range 20 {
+			time.Sleep(time.Duration(round) * 31 * time.Millisecond)
+			var changes []ledger.Change
+			for _, a := range someActivities(round + 1) {
+				changes = append(changes, p.change(p.kind(t, "hide"), a, time.Now()))
+			}
+			_, err := l.Record(t.Context(), time.Now(), changes)
+			must(t, err)
+			time.Sleep(3 * p.follow.pollInterval())
+			synctest.Wait()
+			p.wantWhole(t)
+		}
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// After the rate was lowered, pages and windows made for the old one are replaced.
+func TestRateLowered(t *testing.T) {
+	l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}
+	open := func(keyRate float64) *rig {
+		r, err := openRecorder(t.Context(), Config{Ledger: l, Store: store, KeyRate: keyRate, Passive: true, StalenessBound: -1})
+		must(t, err)
+		return &rig{recorder: r, ledger: l, store: store}
+	}
+	var batch []Activity
+	for i := range 3000 {
+		batch = append(batch, add("1", "hide", fmt.Sprint("h", i)))
+	}
+	a := open(0.025)
+	_, err := a.Record(t.Context(), batch)
+	must(t, err)
+	a.Close()
+	b := open(0.000025)
+	defer b.Close()
+	b.scrubAll()
+	for _, kind := range []string{"block", "hide"} {
+		k := b.kind(t, kind)
+		v, err := b.View(t.Context(), "1", []Kind{k}, nil)
+		must(t, err)
+		found := 0
+		for i := range 100_000 {
+			if v.Check(0, fmt.Sprint("absent", i)) != None {
+				found++
+			}
+		}
+		b.checkRate(t, found, 100_000*k.lookups())
+	}
+}

@@ -1,0 +1,170 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	// MaxScrubRate is the largest rate of a scrub, in pages a second.
+	MaxScrubRate = 100_000
+	// askedRate is the default rate of a scrub on request.
+	askedRate = 10_000
+)
+
+// ScrubProgress is the progress of a scrub on request.
+type ScrubProgress struct {
+	Running bool
+	Done    int            // pages compared
+	All     int            // pages to compare
+	Found   map[string]int // pages at fault, by reason
+	Failed  int            // of these, pages that could not be rebuilt
+	Unasked int            // pages that could not be read
+
+	// Started and Ended are zero before they happen. If the scrub ended early, Done is less than
+	// All.
+	Started, Ended time.Time
+	Err            error // why it ended early
+}
+
+// Faulty reports whether a page may still be at fault: a rebuild failed, or a page was not compared.
+func (p ScrubProgress) Faulty() bool {
+	return p.Failed > 0 || p.Unasked > 0 || p.Done < p.All || p.Err != nil
+}
+
+// asked holds the latest scrub on request.
+type asked struct {
+	mu   sync.Mutex
+	last ScrubProgress
+}
+
+// ScrubNow compares the header of every page with the ledger once, besides the background scrub. It
+// rebuilds pages at fault. rate is in pages a second, 1 to [MaxScrubRate], or 0 for 10,000.
+// progress is called at the start and after every 64 pages or fewer, unless it is nil.
+//
+// ScrubNow returns the progress at the end, also with an error. The error is an [*InvalidError] of
+// field "rate", [ErrClosed], or that of ctx.
+func (r *scrubber) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+	if err := r.mayScrub(rate); err != nil {
+		return ScrubProgress{}, err
+	}
+	if progress == nil {
+		progress = func(ScrubProgress) {}
+	}
+	return r.scrubRound(ctx, rate, progress)
+}
+
+// scrubRound is ScrubNow with a rate that was checked.
+func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+	if rate == 0 {
+		rate = askedRate
+	}
+	pages := r.layout.census()
+	p := ScrubProgress{Running: true, All: pages.len(), Found: make(map[string]int), Started: time.Now()}
+	progress(p.clone())
+	var err error
+	for p.Done < p.All && err == nil {
+		var some []uint32
+		for n := p.Done; n < min(p.All, p.Done+scrubChunk); n++ {
+			some = append(some, pages.number(n))
+		}
+		begun := time.Now()
+		r.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes
+		p.Done += len(some)
+		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
+			err = r.rest(ctx, pause)
+		}
+		if err == nil && p.Done < p.All {
+			err = ctx.Err()
+		}
+		p.Running = p.Done < p.All && err == nil
+		if !p.Running {
+			p.Ended = time.Now()
+		}
+		progress(p.clone())
+	}
+	if err != nil {
+		p.Err = err
+		return p, fmt.Errorf("scrub %d pages: %w", p.All, err)
+	}
+	return p, nil
+}
+
+// mayScrub checks the rate, and that the Recorder is not closed.
+func (r *scrubber) mayScrub(rate int) error {
+	switch {
+	case rate < 0 || rate > MaxScrubRate:
+		return &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
+	case r.isClosed():
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// scrubSome compares pages, and rebuilds those at fault.
+func (r *scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
+	found, statuses := r.inspect(pages)
+	unasked := len(pages) - len(statuses) // all, if the store does not answer
+	for i := range statuses {
+		if statuses[i].Err != nil {
+			unasked++
+		}
+	}
+	for _, m := range found {
+		p.Found[m.reason]++
+	}
+	p.Unasked += unasked
+	r.stats.scrubbed.Add(uint64(len(pages) - unasked))
+	p.Failed += r.repair(found, pageTimeout, len(found))
+}
+
+func (p ScrubProgress) clone() ScrubProgress {
+	p.Found = maps.Clone(p.Found)
+	return p
+}
+
+// StartScrub runs [Pages.ScrubNow] in the background. It reports whether it started: it does not
+// if an earlier one that was started this way is still running. Errors are an [*InvalidError] of
+// field "rate", or [ErrClosed].
+func (r *scrubber) StartScrub(rate int) (started bool, err error) {
+	if err := r.mayScrub(rate); err != nil {
+		return false, err
+	}
+	r.asked.mu.Lock()
+	defer r.asked.mu.Unlock()
+	if r.asked.last.Running {
+		return false, nil
+	}
+	// Before the scrub takes its own time: a later one would look like another process's scrub.
+	at := time.Now()
+	begun := r.background(func() {
+		last, err := r.scrubRound(r.base, rate, r.noteScrub)
+		last.Running, last.Err = false, err
+		r.noteScrub(last)
+		r.log.Info("a scrub that was asked for has ended", "pages", last.Done, "of", last.All, "found", last.Found,
+			"failed", last.Failed, "unasked", last.Unasked)
+	})
+	if !begun {
+		return false, ErrClosed
+	}
+	r.asked.last = ScrubProgress{Running: true, Started: at}
+	return true, nil
+}
+
+func (r *scrubber) noteScrub(p ScrubProgress) {
+	r.asked.mu.Lock()
+	defer r.asked.mu.Unlock()
+	r.asked.last = p
+}
+
+// ScrubStatus returns the progress of the latest scrub by [Pages.StartScrub]; the zero value if
+// there was none.
+func (r *scrubber) ScrubStatus() ScrubProgress {
+	r.asked.mu.Lock()
+	defer r.asked.mu.Unlock()
+	return r.asked.last.clone()
+}

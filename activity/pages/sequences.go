@@ -1,0 +1,107 @@
+package pages
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// sequences holds what this process knows of the sequence of each page. The sequence of a page that
+// is read must be between required and known. It is safe for concurrent use.
+type sequences struct {
+	id ledger.Identity // only Pages is used
+	// shared has the pages of each layout, by the logarithm of their number; nil until one is asked
+	// for.
+	shared    [bits.UintSize]atomic.Pointer[[]sequence]
+	dedicated sync.Map // *sequence by number
+}
+
+// sequence describes the sequence of one page. Its numbers only rise.
+type sequence struct {
+	// required is the lowest sequence that a reader may accept. A page with a lower one is stale:
+	// it has lost a write that was or may have been acknowledged. A write of this process raises it
+	// once its page is changed or has failed. A poll raises it to the ledger's sequence.
+	required atomic.Uint64
+	// known is the highest sequence that the ledger is known to have given out. A page with a
+	// higher one is ahead of a ledger that was restored to an earlier state, unless the ledger says
+	// otherwise.
+	known atomic.Uint64
+	// stood is the highest sequence that the page was seen to have in the store.
+	stood atomic.Uint64
+	// left is the sequence with which a user last left the page, as the last poll found it. Who left
+	// until then is known. A page that says otherwise makes its reader poll.
+	left atomic.Uint64
+}
+
+func newSequences(pages uint32) *sequences {
+	return &sequences{id: ledger.Identity{Pages: pages}}
+}
+
+func (s *sequences) of(page uint32) *sequence {
+	pages := s.id.LayoutOf(page)
+	if page >= ledger.DedicatedPages || pages == 0 {
+		return s.ofDedicated(page)
+	}
+	shared := &s.shared[bits.TrailingZeros32(pages)]
+	all := shared.Load()
+	for all == nil {
+		made := make([]sequence, pages)
+		shared.CompareAndSwap(nil, &made)
+		all = shared.Load()
+	}
+	return &(*all)[page-s.id.PageIn(pages, 0)]
+}
+
+func (s *sequences) ofDedicated(page uint32) *sequence {
+	other, ok := s.dedicated.Load(page)
+	if !ok {
+		other, _ = s.dedicated.LoadOrStore(page, new(sequence))
+	}
+	one, _ := other.(*sequence) // no other type is stored
+	return one
+}
+
+// forget gives the memory free for layouts of fewer pages, which have left.
+func (s *sequences) forget(pages uint32) {
+	for i := range bits.TrailingZeros32(pages) {
+		if s.shared[i].Load() != nil {
+			s.shared[i].Store(nil)
+		}
+	}
+}
+
+// learn notes the ledger's sequence of the page, and reports whether another process raised it.
+// Readers must require it at once, even while a write of this process with that sequence is in
+// flight. The client may have repeated that write at another process, which may have acknowledged
+// it.
+func (s *sequence) learn(at uint64) (others bool) {
+	others = at > s.known.Load()
+	s.giveOut(at)
+	s.require(at)
+	return others
+}
+
+// require makes readers refuse lower sequences.
+func (s *sequence) require(at uint64) { raise(&s.required, at) }
+
+// giveOut notes that the ledger has given out the sequence.
+func (s *sequence) giveOut(at uint64) { raise(&s.known, at) }
+
+// standAt notes that the page has, or had, the sequence in the store.
+func (s *sequence) standAt(at uint64) { raise(&s.stood, at) }
+
+// leave notes that a user left the page with the sequence, and that all who left until then are
+// known.
+func (s *sequence) leave(at uint64) { raise(&s.left, at) }
+
+// raise sets a number to at, if it is lower.
+func raise(number *atomic.Uint64, at uint64) {
+	for {
+		old := number.Load()
+		if old >= at || number.CompareAndSwap(old, at) {
+			return
+		}
+	}
+}

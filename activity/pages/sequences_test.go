@@ -1,0 +1,65 @@
+package pages
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// A reader has to see whatever the ledger is learned to have, be it in flight or not. News are what
+// other processes wrote alone.
+func TestLearn(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		known, required, at     uint64
+		wantKnown, wantRequired uint64
+		news                    bool
+	}{
+		{"of others", 5, 5, 6, 6, 6, true},
+		{"known", 6, 6, 6, 6, 6, false},
+		{"own, in flight", 7, 6, 7, 7, 7, false},
+		{"older than the own in flight", 8, 6, 7, 8, 7, false},
+		{"older than what is required", 8, 8, 7, 8, 8, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSequences(1).of(0)
+			s.giveOut(c.known)
+			s.require(c.required)
+			news := s.learn(c.at)
+			known, required := s.known.Load(), s.required.Load()
+			if known != c.wantKnown || required != c.wantRequired || news != c.news {
+				t.Errorf("known %d, required %d, news %v: want %d, %d, %v",
+					known, required, news, c.wantKnown, c.wantRequired, c.news)
+			}
+		})
+	}
+}
+
+// Numbers never sink, and what one goroutine notes is not lost to another.
+func TestSequencesRise(t *testing.T) {
+	all := newSequences(2)
+	for _, page := range []uint32{1, 4, 7, 1<<25 - 1, ledger.DedicatedPages, ledger.DedicatedPages + 7} {
+		var group sync.WaitGroup
+		for n := range uint64(8) {
+			group.Go(func() {
+				s := all.of(page)
+				for i := range uint64(1000) {
+					s.standAt(i*8 + n)
+					if stood := s.stood.Load(); stood < i*8+n {
+						t.Errorf("page %d stood at %d, then at %d", page, i*8+n, stood)
+					}
+				}
+				s.standAt(n)
+				s.leave(n)
+			})
+		}
+		group.Wait()
+		if s := all.of(page); s.stood.Load() != 7999 || s.left.Load() != 7 || s.known.Load() != 0 {
+			t.Errorf("page %d stood at %d, left at %d, known %d", page, s.stood.Load(), s.left.Load(), s.known.Load())
+		}
+	}
+	if s := all.of(0); s.stood.Load() != 0 {
+		t.Errorf("another page stood at %d", s.stood.Load())
+	}
+}

@@ -1,0 +1,139 @@
+package pages
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats holds the counts of [Pages] or [Alone] since they were opened, and some current values.
+type Stats struct {
+	Rebuilds map[string]uint64 `json:"rebuilds"` // rebuilt pages, by reason
+
+	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
+	ScrubRounds uint64            `json:"scrub_rounds"` // complete rounds: every page was compared
+	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these, or since Open
+	ScrubRate   int               `json:"scrub_rate"`   // configured pages a second
+	ScrubAt     uint32            `json:"scrub_at"`     // next page of the current round
+	ScrubPages  uint32            `json:"scrub_pages"`  // number of pages in a round
+	Found       map[string]uint64 `json:"found"`        // pages found at fault, by reason
+	Verified    uint64            `json:"verified"`     // pages compared with the ledger key by key
+	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes
+
+	Polls       uint64        `json:"polls"`
+	PollsFailed uint64        `json:"polls_failed"`
+	PollAge     time.Duration `json:"poll_age_ns"` // since the start of the last successful poll
+
+	FromStore   uint64 `json:"views_from_store"`   // views read from the store
+	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
+	FromImage   uint64 `json:"views_from_image"`   // of these, without the ledger either
+	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
+	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
+	ImageBytes  int    `json:"image_bytes"`        // memory held for views_from_image
+
+	CacheHits   uint64 `json:"views_from_cache"` // views that did not read the store
+	CacheMisses uint64 `json:"views_past_cache"` // views that did, although there is a cache
+	CacheBytes  int    `json:"page_cache_bytes"` // memory held for views_from_cache
+
+	SharedPages int     `json:"shared_pages"`  // pages that users share
+	KeysPerPage float64 `json:"keys_per_page"` // their mean number of keys, by the last scrub round
+	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be; 0: no change needed
+	Reshaping   bool    `json:"reshaping"`     // in the background of this process
+
+	DedicatedPages int    `json:"own_pages"`    // users with a dedicated page
+	Probed         uint64 `json:"views_probed"` // views of pages too large to read whole
+
+	// WithoutPage counts writes that were acknowledged by the ledger and the staleness bound alone.
+	WithoutPage uint64 `json:"writes_without_page"`
+	Ended       uint64 `json:"ended"` // activities removed because they had ended
+	Waiting     int64  `json:"writes_waiting"`
+	Rebuilding  int    `json:"rebuilding"` // pages in rebuild, or waiting for it
+
+	PagesDown  bool `json:"pages_down"`  // the store did not answer the last call
+	LedgerDown bool `json:"ledger_down"` // the last poll failed
+}
+
+// counters holds the counts of Stats.
+type counters struct {
+	scrubbed, scrubRounds, verified, alarms atomic.Uint64
+	polls, pollsFailed                      atomic.Uint64
+	fromStore, fromLedger, fromImage        atomic.Uint64
+	fromReplica, pastReplica, probed        atomic.Uint64
+	withoutPage, ended                      atomic.Uint64
+
+	load     atomic.Pointer[load] // of the last complete round of the scrub
+	roundEnd atomic.Int64         // when that round ended, as elapsed; 0: none has
+	scrubAt  atomic.Uint32
+
+	mu     sync.Mutex
+	faults map[string]uint64
+}
+
+// found counts a page at fault.
+func (c *counters) found(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.faults == nil {
+		c.faults = make(map[string]uint64)
+	}
+	c.faults[reason]++
+}
+
+// counts returns the current counts.
+func (c *counters) counts() Stats {
+	s := Stats{
+		Scrubbed:    c.scrubbed.Load(),
+		ScrubRounds: c.scrubRounds.Load(),
+		Verified:    c.verified.Load(),
+		Alarms:      c.alarms.Load(),
+		Polls:       c.polls.Load(),
+		PollsFailed: c.pollsFailed.Load(),
+
+		FromStore:   c.fromStore.Load(),
+		FromLedger:  c.fromLedger.Load(),
+		FromImage:   c.fromImage.Load(),
+		FromReplica: c.fromReplica.Load(),
+		PastReplica: c.pastReplica.Load(),
+		Probed:      c.probed.Load(),
+		WithoutPage: c.withoutPage.Load(),
+		Ended:       c.ended.Load(),
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Found = maps.Clone(c.faults)
+	return s
+}
+
+// Stats returns the current counts.
+func (r *Pages) Stats() Stats {
+	s := r.stats.counts()
+	s.Waiting = r.waiting.Load()
+	s.PagesDown = r.storeDown.Load()
+	s.LedgerDown = access(r.follow.access.Load()) == unreachable
+	s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
+	s.ScrubAge = time.Duration(r.elapsed() - r.stats.roundEnd.Load())
+	if r.scrubPace != nil {
+		s.ScrubRate = int(r.scrubPace.rate.Load())
+	}
+	r.sizes(&s)
+	return s
+}
+
+// sizes fills in the numbers of pages, of held bytes, and of rebuilds in progress.
+func (r *Pages) sizes(s *Stats) {
+	pages := r.layout.census()
+	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), uint32(pages.len())
+	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
+	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
+		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
+	}
+	_, s.ImageBytes = r.images.Size()
+	if r.cache != nil {
+		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
+		_, s.CacheBytes = r.cache.held.Size()
+	}
+	s.Rebuilds, s.Rebuilding = r.rebuilds.counts()
+	target, _ := r.growth.state()
+	s.Reshaping = target > 0
+}

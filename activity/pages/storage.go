@@ -1,0 +1,107 @@
+package pages
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// storage is a filter in a store: how it is read, what was counted and observed. [Pages] and [Alone]
+// have one each.
+type storage struct {
+	*lifecycle
+
+	store    favfilter.Store
+	identity favfilter.Identity // of the pages
+	keyRate  float64            // false-positive rate of one key
+	now      func() time.Time
+	log      *slog.Logger
+
+	stats     counters
+	survey    survey
+	storeDown atomic.Bool // the last call to the store failed
+	unread    episode     // pages cannot be read
+}
+
+// Identity returns the identity of the filter. Its number of pages is that with which the filter was
+// created; for the current number, see [Pages.Layout].
+func (r *storage) Identity() favfilter.Identity { return r.identity }
+
+// KeyRate returns the false-positive rate of one key, as configured.
+func (r *storage) KeyRate() float64 { return r.keyRate }
+
+// Now returns the time by which activities are recorded and end.
+func (r *storage) Now() time.Time { return r.now() }
+
+// Slot returns the number of the hash slot of the store that has all pages and windows of a user.
+func (r *storage) Slot(hash uint64) uint32 {
+	return ledger.Identity{Pages: r.identity.Pages}.Slot(hash)
+}
+
+// Load reads pages, whatever they are, within a second. If the store fails, every element is zero.
+// The error is an [*UnavailableError], or that of ctx.
+func (r *storage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, err := r.load(ctx, ids)
+	if err != nil && ctx.Err() == nil {
+		err = Unavailable("pages", err)
+	}
+	return loaded, err
+}
+
+// load is Store.Load within loadTimeout. If the store fails, every element is zero.
+func (r *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return r.loadWithin(ctx, loadTimeout, ids)
+}
+
+// loadWithin is load with another time limit.
+func (r *storage) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	loaded, err := r.store.Load(limited, ids)
+	if err != nil && ctx.Err() != nil {
+		// A canceled call says nothing about the store.
+		return make([]favfilter.Loaded, len(ids)), err
+	}
+	r.noteStore(ctx, err)
+	if err != nil {
+		return make([]favfilter.Loaded, len(ids)), err
+	}
+	return loaded, nil
+}
+
+// loadWhole reads one page with its collision bitmap.
+func (r *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
+	limited, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	loaded, err := r.store.LoadWhole(limited, []favfilter.PageID{id})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return favfilter.Loaded{}, ctx.Err()
+	case err != nil:
+		return favfilter.Loaded{}, Unavailable("pages", err)
+	default:
+		return loaded[0], nil
+	}
+}
+
+// noteStore notes whether the last call to the store failed. It logs when failures begin and end.
+func (r *storage) noteStore(ctx context.Context, err error) {
+	r.storeDown.Store(err != nil)
+	switch {
+	case err != nil && r.unread.failed(r.elapsed()):
+		if r.identity.Incarnation == 0 { // of no ledger
+			r.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
+			return
+		}
+		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
+		r.log.InfoContext(ctx, "pages can be read again")
+	}
+}

@@ -1,0 +1,335 @@
+package pages
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// wantSurvey checks that the survey has every page as it is in the store, and the right sums.
+func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
+	t.Helper()
+	wantSurvey(t, g, g.store, g.layout.pageID, pages...)
+}
+
+// surveyed is what has a survey: [Pages] and [Alone].
+type surveyed interface {
+	Survey() iter.Seq[SurveyedPage]
+	SurveyTotals() SurveyTotals
+}
+
+// wantSurvey checks the survey of pages that are in the store as id says.
+func wantSurvey(t *testing.T, g surveyed, store favfilter.Store, id func(page uint32) favfilter.PageID, pages ...uint32) {
+	t.Helper()
+	var sum SurveyTotals
+	var numbers []uint32
+	const step = 1.0 / math.MaxUint16
+	for p := range g.Survey() {
+		numbers = append(numbers, p.Number)
+		sum.Pages++
+		sum.Looked++
+		sum.Keys += uint64(p.Keys)
+		sum.Bytes += uint64(p.Bytes)
+		if p.Dedicated {
+			sum.Dedicated++
+		}
+		loaded, err := store.LoadWhole(t.Context(), []favfilter.PageID{id(p.Number)})
+		must(t, err)
+		page := loaded[0].Page
+		if page == nil {
+			if want := (SurveyedPage{Number: p.Number, State: PageUnused}); p != want {
+				t.Errorf("surveyed %+v, want %+v", p, want)
+			}
+			continue
+		}
+		raw, marks := page.Encode()
+		st := page.Status()
+		fill := float64(st.Header.Set) / float64(st.Size.Bits)
+		collided := float64(st.Collided) / float64(st.Size.Regions)
+		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(marks) || math.Abs(p.Fill-fill) > step ||
+			math.Abs(p.Collided-collided) > step || math.Abs(p.Rate/page.FalsePositiveRate()-1) > 0.01 && p.Keys > 20 {
+			t.Errorf("surveyed %+v, in the store %+v, %g full, %g collided, rate %g", p, st, fill, collided, page.FalsePositiveRate())
+		}
+	}
+	if !slices.Equal(numbers, pages) {
+		t.Errorf("surveyed pages %d, want %d", numbers, pages)
+	}
+	if got := g.SurveyTotals(); got != sum {
+		t.Errorf("totals %+v, want %+v", got, sum)
+	}
+}
+
+func numbersTo(n uint32) (pages []uint32) {
+	for page := range n {
+		pages = append(pages, page)
+	}
+	return pages
+}
+
+// TestSurvey checks that the survey has what the scrub read from the store. A page that is wrong shows
+// until it is rebuilt.
+func TestSurvey(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	g := newRig(t, redisStore(t, server), 16)
+	for page, state := range g.states() {
+		if state != PageUnknown {
+			t.Errorf("page %d is %v before anybody looked", page, state)
+		}
+	}
+	if got := g.SurveyTotals(); got != (SurveyTotals{Pages: 16}) {
+		t.Errorf("totals %+v before anybody looked", got)
+	}
+	g.record(t, true, add("1", "block", "2"))
+	g.scrubAll()
+	g.wantSurvey(t, numbersTo(16)...)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	old := snapshot(t, client)
+	_, err = g.Record(t.Context(), someActivities(1))
+	must(t, err)
+	g.scrubAll()
+	g.wantSurvey(t, numbersTo(16)...)
+
+	key := func(page int, which string) string { return fmt.Sprintf("fav:{feed/%d}:%s", page, which) }
+	for _, c := range []struct {
+		name string
+		harm func()
+		want map[uint32]PageState
+	}{
+		{"sound", func() {}, nil},
+		{"gone", func() { must(t, client.Del(t.Context(), key(3, "bits"), key(3, "regions")).Err()) }, map[uint32]PageState{3: PageMissing}},
+		{"half gone", func() { must(t, client.Del(t.Context(), key(4, "regions")).Err()) }, map[uint32]PageState{4: PageDamaged}},
+		{"set back", func() {
+			for _, which := range []string{"bits", "regions"} {
+				must(t, client.Set(t.Context(), key(5, which), old[key(5, which)], 0).Err())
+			}
+		}, map[uint32]PageState{5: PageBehind}},
+		{"swapped", func() {
+			must(t, client.Copy(t.Context(), key(1, "bits"), key(2, "bits"), 0, true).Err())
+			must(t, client.Copy(t.Context(), key(1, "regions"), key(2, "regions"), 0, true).Err())
+		}, map[uint32]PageState{2: PageForeign}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.harm()
+			found, _ := g.inspect(numbersTo(16))
+			want := make(map[uint32]PageState)
+			for page := range uint32(16) {
+				want[page] = PageSound
+			}
+			maps.Copy(want, c.want)
+			if got := g.states(); !maps.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+			if got := g.SurveyTotals().Faulty; got != len(c.want) {
+				t.Errorf("%d pages wrong, want %d", got, len(c.want))
+			}
+			for p := range g.Survey() {
+				// The second round had one change for each page that it touched.
+				if behind := p.Behind; (behind > 0) != (p.State == PageBehind) || behind > 1 {
+					t.Errorf("page %d is %v, and behind by %d", p.Number, p.State, behind)
+				}
+			}
+			if failed := g.repair(found, pageTimeout, len(found)); failed > 0 {
+				t.Errorf("%d could not be repaired", failed)
+			}
+			g.wantSurvey(t, numbersTo(16)...)
+		})
+	}
+	must(t, client.FlushAll(t.Context()).Err())
+	g.keyRate /= 1000
+	g.scrubAll()
+	for _, page := range numbersTo(16) {
+		if got := g.states()[page]; got != PageSound {
+			t.Errorf("after a flush and a scrub page %d is %v", page, got)
+		}
+	}
+}
+
+// A page that can be made no longer, as its rate was made less, is overfull; one of a ledger that was set back is ahead.
+func TestSurveyOfOtherFaults(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	ghost, err := g.image(t.Context(), 2, nil, ledger.PageState{Sequence: 41})
+	must(t, err)
+	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 2}, Page: ghost, Newer: true})
+	must(t, err)
+	g.inspect(numbersTo(4))
+	if got := g.states(); got[2] != PageAhead || got[1] != PageSound {
+		t.Errorf("%v, want page 2 ahead", got)
+	}
+	g.keyRate /= 1000
+	g.inspect(numbersTo(4))
+	if got := g.states(); got[2] != PageAhead || got[1] != PageOverfull || got[3] != PageOverfull {
+		t.Errorf("%v, want page 2 ahead, and the others overfull", got)
+	}
+	g.scrubAll()
+	g.wantSurvey(t, numbersTo(4)...)
+}
+
+// Pages of one user alone come last, and go with the user.
+func TestSurveyOfOwnPages(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	for _, user := range []string{"7", "8"} {
+		must(t, g.dedicate(t.Context(), UserHash(g.identity.Seed, user)))
+	}
+	g.scrubAll()
+	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages, ledger.DedicatedPages+1)
+	own := 0
+	for p := range g.Survey() {
+		if p.Dedicated {
+			own++
+			if p.Keys != 1 {
+				t.Errorf("a page of one user who did one thing: %+v", p)
+			}
+		}
+	}
+	if own != 2 {
+		t.Errorf("%d pages of one user, want 2", own)
+	}
+	must(t, g.release(t.Context(), UserHash(g.identity.Seed, "7")))
+	g.scrubAll()
+	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages+1)
+	if g := g.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (glance{}) {
+		t.Errorf("a glance is kept of a page that nobody is on: %+v", g)
+	}
+}
+
+// After a growth the pages of the layout before are no pages any more.
+func TestSurveyAfterGrowth(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	_, err := g.Record(t.Context(), someActivities(0))
+	must(t, err)
+	g.scrubAll()
+	must(t, g.Grow(t.Context(), 8, nil))
+	g.scrubAll()
+	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15)
+}
+
+// Of very many pages each has its own place, and one who has seen enough may stop.
+func TestSurveyOfManyPages(t *testing.T) {
+	const pages = 4 * surveyChunk
+	g := newRig(t, &favfilter.Memory{}, pages)
+	for page := uint32(0); page < pages; page += surveyChunk / 2 {
+		g.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
+	}
+	next := uint32(0)
+	for p := range g.Survey() {
+		keys := uint32(0)
+		if next%(surveyChunk/2) == 0 {
+			keys = next + 1
+		}
+		if p.Number != next || p.Keys != keys || (p.State == PageSound) != (keys > 0) {
+			t.Fatalf("page %d is surveyed as %+v", next, p)
+		}
+		next++
+	}
+	if next != pages {
+		t.Errorf("%d pages are surveyed, want %d", next, pages)
+	}
+	for p := range g.Survey() {
+		if p.Number > 2*surveyChunk {
+			t.Fatal("the survey goes on")
+		}
+		if p.Number == 2*surveyChunk {
+			break
+		}
+	}
+}
+
+// A survey may be asked for while pages are looked at: no page is half of one look and half of another.
+func TestSurveyMeanwhile(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 4)
+	full := favfilter.Status{
+		Header: favfilter.Header{Count: 9, Set: 8, Shape: favfilter.Shape{Hashes: 1}},
+		Size:   favfilter.Size{Bits: 8, Regions: 2, Bytes: 77}, Collided: 2,
+	}
+	var writers sync.WaitGroup
+	for range 2 {
+		writers.Go(func() {
+			for i := range 2000 {
+				page := []uint32{1, 3, ledger.DedicatedPages}[i%3]
+				if i%2 == 0 {
+					g.glanced(page, PageSound, full, 0)
+				} else {
+					g.glanced(page, PageBehind, favfilter.Status{}, 5)
+				}
+			}
+		})
+	}
+	for range 500 {
+		for p := range g.Survey() {
+			whole := p.Keys == 9 && p.Bytes == 77 && p.Fill == 1 && p.Collided == 1 && p.Rate == 1
+			if whole != (p.State == PageSound) {
+				t.Fatalf("half a look: %+v", p)
+			}
+		}
+		if totals := g.SurveyTotals(); totals.Keys != 9*(totals.Bytes/77) || totals.Looked > 3 {
+			t.Fatalf("half a sum: %+v", totals)
+		}
+	}
+	writers.Wait()
+}
+
+// 16 bytes hold the largest page there can be, and the smallest share.
+func TestGlance(t *testing.T) {
+	large := favfilter.Status{
+		Header: favfilter.Header{Count: math.MaxUint32, Set: 1, Shape: favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes}},
+		Size:   favfilter.Size{Bits: favfilter.MaxBits, Regions: favfilter.MaxBits, Bytes: favfilter.MaxBits/8 + favfilter.MaxBits/8},
+	}
+	got := newGlance(PageOverfull, large, 90*time.Second).page(5, true, 100*time.Second)
+	want := SurveyedPage{
+		Number: 5, Dedicated: true, State: PageOverfull, Keys: math.MaxUint32, Bytes: favfilter.MaxBits / 4, Fill: 1.0 / 65535,
+		Rate: got.Rate, Age: 10 * time.Second,
+	}
+	if rate := math.Pow(1.0/65535, favfilter.MaxHashes); math.Abs(got.Rate/rate-1) > 1e-9 {
+		t.Errorf("rate %g, want %g", got.Rate, rate)
+	}
+	want.Bytes-- // marks of one bit each are more than there can be, and 27 bits hold all but one byte
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	grown := large
+	grown.Header.Grown, grown.Header.Set, grown.Collided = 3, favfilter.MaxBits-1, favfilter.MaxBits
+	got = newGlance(PageSound, grown, 1e6*time.Hour).page(5, false, 0)
+	if got.Rate != 0 || got.Fill != 1 || got.Collided != 1 || got.State != PageSound || got.Age != 0 {
+		t.Errorf("of a page that has grown: %+v", got)
+	}
+	if got := newGlance(PageSound, large, 1e6*time.Hour).page(5, false, 0); got.Rate == 0 || got.State != PageSound {
+		t.Errorf("looked at after a hundred years: %+v", got)
+	}
+	if got := newGlance(PageMissing, favfilter.Status{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
+		Number: 1, State: PageMissing, Age: 3 * time.Second,
+	}) {
+		t.Errorf("of a page that is missing: %+v", got)
+	}
+}
+
+func BenchmarkSurvey(b *testing.B) {
+	g := newRig(b, &favfilter.Memory{}, 16384)
+	for page := range uint32(16384) {
+		g.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for range g.Survey() {
+			n++
+		}
+		if n != 16384 {
+			b.Fatal(n)
+		}
+	}
+}
