@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -20,7 +18,7 @@ import (
 // are random, so other keys are found each time.
 func (r *reader) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
-	rate := r.source.KeyRate()
+	rate := r.keyRate
 	if most := mostByChance(rate * float64(keys)); found > most {
 		t.Errorf("%d false positives of %d keys, more than the %d that a rate of %.4f %% allows", found, keys, most, 100*rate)
 	}
@@ -105,14 +103,6 @@ func openKinds(t testing.TB, l Ledger, s favfilter.Store, kinds *Kinds) *rig {
 	t.Cleanup(r.Close)
 	g.Recorder = r
 	return g
-}
-
-// bubbleLedger is a ledger that the caller closes: in a bubble of synctest, cleanups come too late.
-func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
-	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
-	must(t, err)
-	return l
 }
 
 // startProcess opens a Recorder as a service does. The caller closes it.

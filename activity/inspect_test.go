@@ -63,7 +63,8 @@ func TestInspectUser(t *testing.T) {
 			t.Errorf("on a dedicated page: %+v", u)
 		}
 		probed := &UserInside{UserKeysInside: pages.UserKeysInside{Probed: true}}
-		if probed.put(look().Inside); probed.FeedBytes != 0 {
+		probed.put(look().Inside)
+		if probed.FeedBytes != 0 {
 			t.Errorf("a feed reads %d bytes of a page too large to be read", probed.FeedBytes)
 		}
 		nobody, err := g.InspectUser(t.Context(), "nobody")
@@ -82,7 +83,7 @@ func TestInspectNobody(t *testing.T) {
 	for _, user := range []string{"1", "2", "3"} {
 		u, err := g.InspectUser(t.Context(), user)
 		must(t, err)
-		if slot := g.source.Slot(g.userHash(user)); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != pages.PageUnused {
+		if slot := g.slot(g.userHash(user)); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != pages.PageUnused {
 			t.Errorf("%s, in slot %d: %+v", user, slot, u)
 		}
 	}

@@ -75,7 +75,7 @@ func TestInspectTwoWayKey(t *testing.T) {
 	must(t, err)
 	g.want(t, "2", "block", "1", Reverse) // the page is rebuilt
 	in := g.inspectedKey(t, "block", "1", "2")
-	home := g.source.Slot(g.userHash("1"))
+	home := g.slot(g.userHash("1"))
 	for _, want := range []KeySide{
 		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Number: home, Verdict: Held},
 		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Held},
@@ -88,7 +88,7 @@ func TestInspectTwoWayKey(t *testing.T) {
 		}
 		place := fmt.Sprint(home)
 		if want.Number == ledger.DedicatedPages {
-			place = fmt.Sprintf("%d:p%d", g.source.Slot(g.userHash("2")), want.Number)
+			place = fmt.Sprintf("%d:p%d", g.slot(g.userHash("2")), want.Number)
 		}
 		if s.Page != place {
 			t.Errorf("%s is in %s, want %s", want.Side, s.Page, place)
@@ -178,7 +178,7 @@ func TestInspectWindowKey(t *testing.T) {
 	}
 	newer, older := in.Sides[0], in.Sides[1]
 	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
-		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.source.Slot(g.userHash("1")))) {
+		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slot(g.userHash("1")))) {
 		t.Errorf("%+v, %+v", newer, older)
 	}
 }

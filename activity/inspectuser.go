@@ -61,7 +61,7 @@ func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, e
 
 func (r *reader) newUserInside(user string) *UserInside {
 	u := &UserInside{User: user, Hash: r.userHash(user)}
-	u.Slot = r.source.Slot(u.Hash)
+	u.Slot = r.slot(u.Hash)
 	return u
 }
 

@@ -79,7 +79,7 @@ type Kind struct {
 }
 
 // keyStart returns the hash of the start of an owner's keys: of the kind, or of its other side.
-func (k *Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
+func (k Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
 	return pages.KeyStart(seed, name, owner, k.Target == User)
 }
 

@@ -82,7 +82,7 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 		if m.lost > favfilter.MaxHashes*m.taken {
 			t.Errorf("%d were lost, where %d false positives were undone", m.lost, m.taken)
 		}
-		if mean := g.plain.source.KeyRate() * float64(len(m.order)); m.rest > mostByChance(mean) {
+		if mean := g.plain.keyRate * float64(len(m.order)); m.rest > mostByChance(mean) {
 			t.Errorf("%d of %d looked present when they came, where %.2g are to be expected", m.rest, len(m.order), mean)
 		}
 		if len(m.stuck) > m.undone/20 {
@@ -294,7 +294,7 @@ func TestStuckOnOneSide(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d stuck, %d lost before", stuck, len(batch), lost)
-	if most := favfilter.MaxHashes * mostByChance(2*g.plain.source.KeyRate()*float64(len(batch))); lost > most {
+	if most := favfilter.MaxHashes * mostByChance(2*g.plain.keyRate*float64(len(batch))); lost > most {
 		t.Errorf("%d of %d lost, where false positives may take %d along", lost, len(batch), most)
 	}
 	if stuck == 0 {

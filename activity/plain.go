@@ -71,7 +71,7 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
 	p := &Plain{
-		reader:  reader{source: alone, kinds: common.Kinds, rate: common.FalsePositiveRate},
+		reader:  reader{source: alone, kinds: common.Kinds, rate: common.FalsePositiveRate, keyRate: keyRate},
 		pages:   alone,
 		persist: common.Persist,
 	}
@@ -226,6 +226,6 @@ func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, erro
 // Errors are as those of [Recorder.InspectKey].
 func (p *Plain) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
 	return p.inspectKey(ctx, kind, user, target, func(s *KeySide) (*pages.PageInside, error) {
-		return p.pages.InspectPage(ctx, p.pages.Slot(p.userHash(s.Owner)))
+		return p.pages.InspectPage(ctx, p.slot(p.userHash(s.Owner)))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -14,9 +15,7 @@ import (
 // source is what [pages.Pages] and [pages.Alone] have in common.
 type source interface {
 	Identity() favfilter.Identity
-	KeyRate() float64
 	Now() time.Time
-	Slot(hash uint64) uint32
 	Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error)
 	Read(ctx context.Context, q pages.Query) (pages.Answer, error)
 	Survey() iter.Seq[pages.SurveyedPage]
@@ -34,6 +33,7 @@ type reader struct {
 	kinds    *Kinds
 	seen     *seen.Windows // of kinds with a window
 	rate     float64       // false-positive rate of a candidate
+	keyRate  float64       // of one key
 	tally    tally
 	searches sync.Pool // of *Search
 }
@@ -84,6 +84,11 @@ func (r *reader) check(a Activity, at time.Time) error {
 
 // userHash returns the hash that places a user.
 func (r *reader) userHash(user string) uint64 { return pages.UserHash(r.source.Identity().Seed, user) }
+
+// slot returns the number of the hash slot of the store that has all pages and windows of a user.
+func (r *reader) slot(hash uint64) uint32 {
+	return ledger.Identity{Pages: r.source.Identity().Pages}.Slot(hash)
+}
 
 // lookups returns the largest number of keys that a feed check tests for one candidate.
 func (ks *Kinds) lookups() int {

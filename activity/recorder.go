@@ -144,7 +144,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		reader:  reader{source: p, kinds: c.Kinds, rate: c.FalsePositiveRate},
+		reader:  reader{source: p, kinds: c.Kinds, rate: c.FalsePositiveRate, keyRate: keyRate},
 		ledger:  c.Ledger,
 		pages:   p,
 		persist: c.Persist,

@@ -292,10 +292,6 @@ func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
 	return using{g.Recorder}.inspectedKey(t, kind, user, target)
 }
 
-func (g *rig) states() map[uint32]pages.PageState {
-	return using{g.Recorder}.states()
-}
-
 // pageOf is the page of a user, by the ledger.
 func (g *rig) pageOf(t testing.TB, user string) uint32 {
 	t.Helper()

@@ -91,12 +91,3 @@ func (g using) inspectedKey(t *testing.T, kind, user, target string) *KeyInside 
 	must(t, err)
 	return in
 }
-
-// states are those of all pages, as the survey has them.
-func (g using) states() map[uint32]pages.PageState {
-	states := make(map[uint32]pages.PageState)
-	for p := range g.Survey() {
-		states[p.Number] = p.State
-	}
-	return states
-}

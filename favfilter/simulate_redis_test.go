@@ -41,7 +41,7 @@ func measureInRedis(b *testing.B, people *bench.Population, g geometry) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	identity := favfilter.Identity{Seed: 7, Pages: bench.PagesFor(people.Entries())}
+	identity := favfilter.Identity{Seed: 7, Pages: bench.NumberFor(people.Entries())}
 	lives := make([]*life, identity.Pages)
 	for i := range lives {
 		lives[i] = newLife(g, uint64(i))

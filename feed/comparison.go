@@ -51,7 +51,7 @@ type missed struct {
 	target string
 	since  time.Time
 	at     pages.PageAt // the page that was read
-	ledger uint64          // the ledger's sequence of that page
+	ledger uint64       // the ledger's sequence of that page
 }
 
 // opened is a question on which feed and ledger disagree, and which is not decided yet.

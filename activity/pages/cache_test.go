@@ -189,10 +189,3 @@ func TestCacheConfig(t *testing.T) {
 		}
 	}
 }
-
-func (g *rig) match(t *testing.T, user, kind, id string) Match {
-	t.Helper()
-	v, err := g.View(t.Context(), user, []Kind{g.kind(t, kind)}, nil)
-	must(t, err)
-	return v.Check(0, id)
-}

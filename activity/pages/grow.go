@@ -79,7 +79,7 @@ func (g *growth) state() (target uint32, err error) {
 // pages that are built, and all that will be, unless it is nil.
 //
 // Errors are an [*InvalidError] of field "pages" (fewer pages than there are; or, with
-// [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [PagesFor] returns for
+// [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [NumberFor] returns for
 // the keys of shared pages), an [*UnavailableError], [ErrClosed], or that of ctx.
 func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
 	_, err := r.mayGrow(ctx, pages, options)
@@ -111,7 +111,7 @@ func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption
 	if err != nil {
 		return now, err
 	}
-	due := PagesFor(keys)
+	due := NumberFor(keys)
 	if most := maxTimesDue * uint64(due); uint64(pages) > most {
 		return now, &InvalidError{
 			Code: CodeTooManyPages, Field: "pages",

@@ -1,10 +1,8 @@
 package pages
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -146,20 +144,4 @@ func TestGrowRefused(t *testing.T) {
 	if l, err := g.Layout(t.Context()); err != nil || (l != Layout{Pages: 8192, Current: 8192, Built: 8192}) {
 		t.Errorf("%+v, %v", l, err)
 	}
-}
-
-// readCounter counts what a reader asks of the store.
-type readCounter struct {
-	favfilter.Store
-	loads, replaced atomic.Int64
-}
-
-func (s *readCounter) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	s.loads.Add(1)
-	return s.Store.Load(ctx, ids)
-}
-
-func (s *readCounter) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
-	s.replaced.Add(1)
-	return s.Store.Replace(ctx, r)
 }

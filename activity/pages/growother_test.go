@@ -259,7 +259,7 @@ func TestPagesFor(t *testing.T) {
 		{MaxPages * aimPage, MaxPages},
 		{1 << 63, MaxPages},
 	} {
-		if got := PagesFor(c.keys); got != c.want {
+		if got := NumberFor(c.keys); got != c.want {
 			t.Errorf("%d keys: %d pages, want %d", c.keys, got, c.want)
 		}
 	}

@@ -18,9 +18,9 @@ const (
 	DefaultPages = ledger.DefaultPages
 )
 
-// PagesFor returns the number of pages for so many keys, a power of two from [DefaultPages] to
+// NumberFor returns the number of pages for so many keys, a power of two from [DefaultPages] to
 // [MaxPages].
-func PagesFor(keys uint64) uint32 { return max(DefaultPages, pagesOf(keys)) }
+func NumberFor(keys uint64) uint32 { return max(DefaultPages, pagesOf(keys)) }
 
 // pagesOf returns the smallest power of two of pages with at most aimPage keys on average.
 func pagesOf(keys uint64) uint32 {

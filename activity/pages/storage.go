@@ -31,9 +31,6 @@ type storage struct {
 // created; for the current number, see [Pages.Layout].
 func (r *storage) Identity() favfilter.Identity { return r.identity }
 
-// KeyRate returns the false-positive rate of one key, as configured.
-func (r *storage) KeyRate() float64 { return r.keyRate }
-
 // Now returns the time by which activities are recorded and end.
 func (r *storage) Now() time.Time { return r.now() }
 

@@ -183,7 +183,7 @@ func (g *growth) candidates(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	pages := bench.PagesFor(people.Entries())
+	pages := bench.NumberFor(people.Entries())
 	subject, err := g.subject(ctx, store, pages)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (g *growth) users(ctx context.Context) error {
 			return fmt.Errorf("%d users: %w", n, err)
 		}
 		s.Points = append(s.Points, cost)
-		if pages := sizing.PagesFor(float64(people.Entries())); pages != growthPages {
+		if pages := sizing.NumberFor(float64(people.Entries())); pages != growthPages {
 			if cost, err = g.among(ctx, people, pages); err != nil {
 				return fmt.Errorf("%d users on %d pages: %w", n, pages, err)
 			}

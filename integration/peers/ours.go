@@ -26,7 +26,7 @@ func openOurs(ctx context.Context, r *run) (*ours, error) {
 		return nil, err
 	}
 	subject, err := bench.OpenSubject(ctx, bench.SubjectConfig{
-		Store: store, File: r.dir + "/ledger.db", Pages: bench.PagesFor(r.people.Entries()), FalsePositiveRate: r.rate,
+		Store: store, File: r.dir + "/ledger.db", Pages: bench.NumberFor(r.people.Entries()), FalsePositiveRate: r.rate,
 	})
 	if err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func TestFeeds(t *testing.T) {
 func TestSubject(t *testing.T) {
 	p := population(t, 100, 10_000)
 	s, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{
-		Store: &favfilter.Memory{}, File: filepath.Join(t.TempDir(), "ledger.db"), Pages: bench.PagesFor(p.Entries()),
+		Store: &favfilter.Memory{}, File: filepath.Join(t.TempDir(), "ledger.db"), Pages: bench.NumberFor(p.Entries()),
 	})
 	if err != nil {
 		t.Fatal(err)

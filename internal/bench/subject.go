@@ -33,13 +33,13 @@ type Subject struct {
 type SubjectConfig struct {
 	Store favfilter.Store
 	File  string // of the ledger; it is made
-	Pages uint32 // a power of two; see PagesFor
+	Pages uint32 // a power of two; see NumberFor
 	// FalsePositiveRate is that of a candidate; 0: the default.
 	FalsePositiveRate float64
 }
 
-// PagesFor is the number of pages that leaves some thousand entries for each.
-func PagesFor(entries int) uint32 {
+// NumberFor is the number of pages that leaves some thousand entries for each.
+func NumberFor(entries int) uint32 {
 	pages := uint32(1)
 	for float64(pages)*pageEntries*1.4 < float64(entries) {
 		pages *= 2

@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := PagesFor(s.people.Entries())
+	pages := NumberFor(s.people.Entries())
 	s.subject, err = OpenSubject(ctx, SubjectConfig{
 		Store: store, File: filepath.Join(c.Dir, "feed.db"), Pages: pages, FalsePositiveRate: c.FalsePositiveRate,
 	})

@@ -252,11 +252,13 @@ func (o operation) parameter(name string) parameter {
 	return o.Params[i]
 }
 
-// allCodes are the constants code... of this package, and Code... of activity, as their source has them.
+// allCodes are the constants code... of this package, and Code... of activity and of its pages, as their source has them.
 func allCodes(t *testing.T) map[string]bool {
 	t.Helper()
 	codes := make(map[string]bool)
-	for file, prefix := range map[string]string{"errors.go": "code", "../../activity/errors.go": "Code"} {
+	for file, prefix := range map[string]string{
+		"errors.go": "code", "../../activity/errors.go": "Code", "../../activity/pages/errors.go": "Code",
+	} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -264,6 +266,9 @@ func allCodes(t *testing.T) map[string]bool {
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
+				return true
+			}
+			if _, ok := spec.Values[0].(*ast.SelectorExpr); ok { // of another of these files
 				return true
 			}
 			literal, ok := spec.Values[0].(*ast.BasicLit)

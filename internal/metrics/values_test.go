@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -61,7 +61,9 @@ func TestUp(t *testing.T) {
 		{false, false, false, 1}, {false, true, false, 0},
 	} {
 		r := metrics.New(metrics.Settings{})
-		r.Activities(c.hasLedger, func() activity.Stats { return activity.Stats{Stats: pages.Stats{PagesDown: c.pagesDown, LedgerDown: c.ledgerDown}} })
+		r.Activities(c.hasLedger, func() activity.Stats {
+			return activity.Stats{Stats: pages.Stats{PagesDown: c.pagesDown, LedgerDown: c.ledgerDown}}
+		})
 		up := map[bool]float64{false: 1, true: 0}
 		want := map[string]float64{"ready": c.ready, `dependency_up{dependency="pages"}`: up[c.pagesDown]}
 		if c.hasLedger {

@@ -117,7 +117,7 @@ func New(in Input) (*Plan, error) {
 		return nil, err
 	}
 	if in.Pages == 0 {
-		in.Pages = PagesFor(in.entries())
+		in.Pages = NumberFor(in.entries())
 	}
 	p := &Plan{Input: in}
 	filter, err := p.filter()

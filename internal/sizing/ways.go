@@ -46,9 +46,9 @@ const (
 	missingBytes, numberBytes = 3, 4 // answers of the protocol: no such string; 0 or 1
 )
 
-// PagesFor is the number of pages for so many keys by default: a power of two.
-func PagesFor(keys float64) uint32 {
-	return pages.PagesFor(uint64(math.Ceil(min(keys, 1<<62))))
+// NumberFor is the number of pages for so many keys by default: a power of two.
+func NumberFor(keys float64) uint32 {
+	return pages.NumberFor(uint64(math.Ceil(min(keys, 1<<62))))
 }
 
 // PageBytes is what a page of so many keys takes, at a rate for each key, when it was just made: of Redis memory, and of the reply
