@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,13 +166,16 @@ func TestCompareRecords(t *testing.T) {
 	}
 }
 
-// chance drops whatever is by one author, by mistake, where the ledger is not asked.
+// chance drops whatever is by one author, by mistake, where the ledger is not asked: the first author
+// of whom a post was kept.
 type chance struct {
-	next   http.RoundTripper
+	next http.RoundTripper
+
+	mu     sync.Mutex
 	author string
 }
 
-func (c chance) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *chance) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return nil, err
@@ -195,9 +199,14 @@ func (c chance) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := errors.Join(json.Unmarshal(body, &asked), json.NewDecoder(resp.Body).Decode(&answer), resp.Body.Close()); err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, p := range asked.Posts {
 		at := slices.IndexFunc(answer.Posts, func(kept map[string]any) bool { return kept["id"] == p.ID })
-		if p.Author == c.author && at >= 0 {
+		if at >= 0 && c.author == "" {
+			c.author = p.Author
+		}
+		if at >= 0 && p.Author == c.author {
 			answer.Dropped = append(answer.Dropped, answer.Posts[at])
 			answer.Posts = slices.Delete(answer.Posts, at, at+1)
 		}
@@ -215,7 +224,7 @@ func TestCompareFalsePositives(t *testing.T) {
 	}
 	w := newWorld(t, 0)
 	w.importAll(t, "block", sets(t, app))
-	w.service = newService(t, w.url, chance{http.DefaultTransport, "b7"})
+	w.service = newService(t, w.url, &chance{next: http.DefaultTransport})
 	c, found := w.comparison(w.kind(t, "block"), sets(t, app))
 	c.Sample = 100
 	sum, err := c.Run(t.Context())
@@ -224,7 +233,7 @@ func TestCompareFalsePositives(t *testing.T) {
 	}
 	if sum.FalsePositives == 0 || sum.FalsePositives >= 40 || sum.Clean < 500 ||
 		sum.Rate != float64(sum.FalsePositives)/float64(sum.Clean) || sum.RateLow >= sum.Rate || sum.RateHigh <= sum.Rate {
-		t.Errorf("%+v: want b7 dropped where it was tried, and nothing else", sum)
+		t.Errorf("%+v: want one author dropped wherever it was tried, and nothing else", sum)
 	}
 }
 
