@@ -3,21 +3,23 @@ package activity
 import (
 	"context"
 	"iter"
+	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/seen"
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
 // need a ledger, such as lists and counts, are methods of Recorder alone; see [WithLedger]. The
 // methods are safe for concurrent use.
 type Activities interface {
-	Inside
-
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
-	// have with the user. See [Recorder.View] and [Plain.View].
+	// have with the user. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Target, string]) (*View, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
@@ -26,26 +28,35 @@ type Activities interface {
 	// Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each
 	// dependency that is down.
 	Ready(ctx context.Context) (ready bool, down []error)
+	// Inside returns what can be seen of the pages.
+	Inside() Inside
+	// WindowParts reads the parts of a user's window, the newest first. The kind must have one.
+	WindowParts(ctx context.Context, kind Kind, user string) ([]seen.Part, error)
+	// Now returns the time by which activities are recorded and end.
+	Now() time.Time
 	// Stats returns the current counts.
 	Stats() Stats
 	// Close waits until all work in flight is done, then returns.
 	Close()
 }
 
-// Inside inspects the pages without changing them.
+// Inside is what can be seen of pages, of [pages.Pages] and [pages.Alone] alike. No call changes a
+// page.
 type Inside interface {
-	// InitialPages returns the number of pages that the filter was created with.
-	InitialPages() uint32
+	// Identity returns the identity of the filter. Its number of pages is that with which the filter
+	// was created; for the current number, see [pages.Pages.Layout].
+	Identity() favfilter.Identity
 	// Survey yields every page as last observed. It reads neither the store nor the ledger.
 	Survey() iter.Seq[pages.SurveyedPage]
 	// SurveyTotals returns sums over all pages as last observed.
 	SurveyTotals() pages.SurveyTotals
 	// InspectPage reads a page, and compares it with the ledger if there is one.
 	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)
-	// InspectUser returns the page of a user, and which of the user's keys that page reports.
-	InspectUser(ctx context.Context, user string) (*UserInside, error)
-	// InspectKey returns the state of an activity's keys, bit by bit.
-	InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error)
+	// InspectUser reads the page of a user, and compares it and the user's keys with the ledger if
+	// there is one.
+	InspectUser(ctx context.Context, user string) (*pages.PageInside, pages.UserKeysInside, error)
+	// InspectRows reads the page of a user, and the ledger's rows for it if there is one.
+	InspectRows(ctx context.Context, user string) (*pages.PageInside, []ledger.Row, error)
 }
 
 // NoLedgerError reports that Call needs a ledger, and that there is none.

@@ -60,30 +60,6 @@ func snapshot(t *testing.T, client *redis.Client) map[string]string {
 	return m
 }
 
-// put replaces whatever the store has for the page.
-func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
-	t.Helper()
-	id := favfilter.PageID{Number: page.Header().Number}
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	if done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: loaded[0].Version}); err != nil || !done {
-		t.Fatalf("put a page: %v, %v", done, err)
-	}
-}
-
-func isInvalid(err error, code, field string) bool {
-	invalid, ok := errors.AsType[*InvalidError](err)
-	return ok && invalid.Code == code && invalid.Field == field
-}
-
-// emptied is page 0 without its keys, at its sequence.
-func emptied(t *testing.T, g *rig) *favfilter.Page {
-	t.Helper()
-	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
-	must(t, err)
-	return page
-}
-
 // sharedLedger says that others write to it.
 type sharedLedger struct{ Ledger }
 

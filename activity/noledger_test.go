@@ -37,8 +37,8 @@ func TestWithoutLedger(t *testing.T) {
 		look()
 		g.Close()
 		g = openWithout(t, PlainConfig{Store: store}) // the store says how it was made
-		if g.InitialPages() != 4 {
-			t.Errorf("opened again with %d pages", g.InitialPages())
+		if g.Inside().Identity().Pages != 4 {
+			t.Errorf("opened again with %d pages", g.Inside().Identity().Pages)
 		}
 		look()
 		g.record(t, true, undo("1", "block", "2"))

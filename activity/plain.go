@@ -203,29 +203,3 @@ func plainOutcome(o favfilter.Outcome) Outcome {
 // Look observes up to most pages for Survey, those observed longest ago first. If another call is
 // in progress, Look does nothing. Errors are an [*UnavailableError], or that of ctx.
 func (p *Plain) Look(ctx context.Context, most int) error { return p.pages.Look(ctx, most) }
-
-// InspectUser returns the page and the windows of a user. Errors are an [*InvalidError], an
-// [*UnavailableError], or that of ctx.
-func (p *Plain) InspectUser(ctx context.Context, user string) (*UserInside, error) {
-	if err := CheckID(user, "user"); err != nil {
-		return nil, err
-	}
-	u := p.newUserInside(user)
-	inside, err := p.pages.InspectPage(ctx, u.Slot)
-	if err == nil {
-		u.put(inside)
-		err = p.inspectWindows(ctx, u)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("inspect a user: %w", err)
-	}
-	return u, nil
-}
-
-// InspectKey returns the state of an activity bit by bit, in each page that has one of its keys.
-// Errors are as those of [Recorder.InspectKey].
-func (p *Plain) InspectKey(ctx context.Context, kind, user, target string) (*KeyInside, error) {
-	return p.inspectKey(ctx, kind, user, target, func(s *KeySide) (*pages.PageInside, error) {
-		return p.pages.InspectPage(ctx, p.slot(p.userHash(s.Owner)))
-	})
-}

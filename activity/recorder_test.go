@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -280,16 +279,6 @@ func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
 func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
 	return using{g.Recorder}.lookAll(t, user, kind, ids, n)
-}
-
-func (g *rig) inspectOne(t *testing.T, page uint32) *pages.PageInside {
-	t.Helper()
-	return using{g.Recorder}.inspectOne(t, page)
-}
-
-func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
-	t.Helper()
-	return using{g.Recorder}.inspectedKey(t, kind, user, target)
 }
 
 // pageOf is the page of a user, by the ledger.

@@ -2,8 +2,6 @@ package activity
 
 import (
 	"testing"
-
-	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // using is what tests do with activities, with a ledger or without.
@@ -76,18 +74,4 @@ func (g using) lookAll(t testing.TB, user, kind string, ids func(i int) string, 
 		}
 	}
 	return found
-}
-
-func (g using) inspectOne(t *testing.T, page uint32) *pages.PageInside {
-	t.Helper()
-	p, err := g.InspectPage(t.Context(), page)
-	must(t, err)
-	return p
-}
-
-func (g using) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
-	t.Helper()
-	in, err := g.InspectKey(t.Context(), kind, user, target)
-	must(t, err)
-	return in
 }

@@ -39,9 +39,10 @@ func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, o
 	return pages.Unavailable("pages", err)
 }
 
-// partsSeen reads the parts of a user's window from the store.
-func (r *reader) partsSeen(ctx context.Context, k Kind, user uint64) ([]seen.Part, error) {
-	w := r.seen.Window(k.Name, user, r.source.Now())
+// WindowParts reads the parts of a user's window from the store, the newest first. The kind must have
+// a window. Errors are an [*UnavailableError], or that of ctx.
+func (r *reader) WindowParts(ctx context.Context, kind Kind, user string) ([]seen.Part, error) {
+	w := r.seen.Window(kind.Name, r.userHash(user), r.source.Now())
 	loaded, err := r.source.Load(ctx, w.Pages())
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -277,4 +278,17 @@ func (p *Alone) InspectPage(ctx context.Context, number uint32) (*PageInside, er
 		return nil, fmt.Errorf("inspect page %d: %w", number, err)
 	}
 	return p.insideOf(number, id, loaded), nil
+}
+
+// InspectUser reads the page of a user with its collision bitmap. Errors are an [*UnavailableError],
+// or that of ctx.
+func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
+	inside, err := p.InspectPage(ctx, p.Slot(UserHash(p.identity.Seed, user)))
+	return inside, UserKeysInside{}, err
+}
+
+// InspectRows is InspectUser: there are no rows.
+func (p *Alone) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
+	inside, _, err := p.InspectUser(ctx, user)
+	return inside, nil, err
 }

@@ -218,9 +218,10 @@ type UserKeysInside struct {
 	Probed bool
 }
 
-// InspectUserRows reads the page of a user, without comparing it, and the ledger's rows for it. If the
-// user moves to another page meanwhile, it follows. Errors are an [*UnavailableError], or that of ctx.
-func (r *Pages) InspectUserRows(ctx context.Context, hash uint64) (*PageInside, []ledger.Row, error) {
+// InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. If the user
+// moves to another page meanwhile, it follows. Errors are an [*UnavailableError], or that of ctx.
+func (r *Pages) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
+	hash := UserHash(r.identity.Seed, user)
 	since := r.recent()
 	for range maxLooks {
 		at := r.keepUp(ctx, hash, since)
@@ -243,7 +244,7 @@ func (r *Pages) InspectUserRows(ctx context.Context, hash uint64) (*PageInside, 
 // InspectUser is [Pages.InspectPage] for the page of a user. It compares the user's own keys as well.
 func (r *Pages) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
 	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
-	inside, rows, err := r.InspectUserRows(ctx, UserHash(r.identity.Seed, user))
+	inside, rows, err := r.InspectRows(ctx, user)
 	if err == nil {
 		own.Probed = r.isLarge(inside.Number)
 		err = r.compare(ctx, inside, rows)

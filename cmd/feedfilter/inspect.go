@@ -33,7 +33,7 @@ func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
 			"v1", "ops", "pages", strconv.FormatUint(uint64(c.Number), 10))
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
-			inside, err := d.activities.InspectPage(ctx, c.Number)
+			inside, err := d.activities.Inside().InspectPage(ctx, c.Number)
 			if err == nil {
 				page = inspect.PageOf(inside, style.Cells(), func(user string) string { return user })
 			}
@@ -69,7 +69,7 @@ func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
 		err = c.Service.get(ctx, &user, nil, "v1", "ops", "users", c.ID)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
-			inside, err := d.activities.InspectUser(ctx, c.ID)
+			inside, err := inspect.ReadUser(ctx, d.activities, c.ID)
 			if err == nil {
 				user = inspect.UserOf(inside)
 			}
@@ -98,7 +98,7 @@ func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
 		err = c.Service.get(ctx, &key, nil, "v1", "ops", "users", c.User, "keys", c.Kind, c.Target)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
-			inside, err := d.activities.InspectKey(ctx, c.Kind, c.User, c.Target)
+			inside, err := inspect.ReadKey(ctx, d.activities, c.Kind, c.User, c.Target)
 			if err == nil {
 				key = inspect.KeyOf(inside)
 			}

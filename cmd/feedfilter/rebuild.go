@@ -152,13 +152,13 @@ func (c *rebuildCmd) which(ctx context.Context, r rebuilder) ([]uint32, error) {
 func local(d *data) rebuilder {
 	return rebuilder{
 		pages: func(context.Context) (pages []uint32, err error) {
-			for p := range d.activities.Survey() {
+			for p := range d.activities.Inside().Survey() {
 				pages = append(pages, p.Number)
 			}
 			return pages, nil
 		},
 		user: func(ctx context.Context, id string) (uint32, error) {
-			u, err := d.activities.InspectUser(ctx, id)
+			u, err := inspect.ReadUser(ctx, d.activities, id)
 			if err != nil {
 				return 0, err
 			}

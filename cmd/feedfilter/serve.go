@@ -128,6 +128,6 @@ func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data)
 		pages = d.redis.addrs
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "listening", 0)
-	line.Add("addr", addr.String(), "ledger_pages", d.activities.InitialPages(), "page_store", pages)
+	line.Add("addr", addr.String(), "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages)
 	_ = log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
 }

@@ -144,7 +144,7 @@ func (h *history) step(now time.Time) {
 // count reads what has been counted, and what stands.
 func (h *history) count(now time.Time) (counts, point) {
 	s := h.service
-	stats, totals := s.activities.Stats(), s.activities.SurveyTotals()
+	stats, totals := s.activities.Stats(), s.activities.Inside().SurveyTotals()
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)
 	c := counts{

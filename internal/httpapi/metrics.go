@@ -52,7 +52,7 @@ func (s *service) measure(to *metrics.Registry) {
 		}
 	})
 	if hasLedger {
-		to.Survey(s.activities.Survey)
+		to.Survey(s.activities.Inside().Survey)
 	}
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {

@@ -79,7 +79,7 @@ func (s *service) opsPage(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	inside, err := s.activities.InspectPage(ctx, page)
+	inside, err := s.activities.Inside().InspectPage(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *service) opsUser(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	inside, err := s.activities.InspectUser(ctx, user)
+	inside, err := inspect.ReadUser(ctx, s.activities, user)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *service) opsKey(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c)
 	defer cancel()
-	inside, err := s.activities.InspectKey(ctx, kind, user, target)
+	inside, err := inspect.ReadKey(ctx, s.activities, kind, user, target)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (s *service) opsHealth(c echo.Context) error {
 	case len(errs) > 0:
 		a.Status = statusDegraded
 	}
-	stats, totals := s.activities.Stats(), s.activities.SurveyTotals()
+	stats, totals := s.activities.Stats(), s.activities.Inside().SurveyTotals()
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
 		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
@@ -304,7 +304,8 @@ func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
 	if err != nil {
 		return nil
 	}
-	o := &opsReshape{Pages: layout.Pages, Homes: r.InitialPages(), Reshaped: reshapedHomes(layout, r.InitialPages()), Running: layout.Growing}
+	first := r.Inside().Identity().Pages
+	o := &opsReshape{Pages: layout.Pages, Homes: first, Reshaped: reshapedHomes(layout, first), Running: layout.Growing}
 	if layout.Err != nil {
 		o.Trouble = describe(layout.Err).Message
 	}

@@ -75,7 +75,7 @@ func (s *service) opsPages(c echo.Context) error {
 	if err := noBody(c); err != nil {
 		return err
 	}
-	totals := s.activities.SurveyTotals()
+	totals := s.activities.Inside().SurveyTotals()
 	cells, err := numberIn(values, "cells", minMapCells, inspect.MaxCells, defaultCells)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s *service) opsPages(c echo.Context) error {
 	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Dedicated, From: from, To: to, Cells: []mapCell{}}
 	size := cellSize(max(0, min(to, answer.OwnFrom)-from), to-max(from, answer.OwnFrom), cells)
 	position := -1
-	for p := range s.activities.Survey() {
+	for p := range s.activities.Inside().Survey() {
 		position++
 		if position < from {
 			continue

@@ -85,7 +85,7 @@ func (s *service) answerPages(c echo.Context, status int) error {
 		return err
 	}
 	answer := pagesAnswer{
-		Pages: layout.Pages, Homes: r.InitialPages(), Reshaped: reshapedHomes(layout, r.InitialPages()),
+		Pages: layout.Pages, Homes: r.Inside().Identity().Pages, Reshaped: reshapedHomes(layout, r.Inside().Identity().Pages),
 		SharedPages: layout.Current, OwnPages: layout.Dedicated,
 		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}

@@ -129,7 +129,7 @@ func share(part, of uint32) float64 {
 	return float64(part) / float64(of)
 }
 
-// User is an [activity.UserInside] in words of the API.
+// User is an [UserInside] in words of the API.
 type User struct {
 	User      string         `json:"user"`
 	Hash      string         `json:"hash"`
@@ -157,7 +157,7 @@ type Window struct {
 }
 
 // UserOf says where a user is, and what is there of theirs.
-func UserOf(in *activity.UserInside) User {
+func UserOf(in *UserInside) User {
 	u := User{
 		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Dedicated,
 		Counts: in.Keys, Keys: in.Total, PageHolds: in.Holds, Lacks: in.Lacks,
@@ -173,7 +173,7 @@ func UserOf(in *activity.UserInside) User {
 	return u
 }
 
-// Key is an [activity.KeyInside] in words of the API.
+// Key is an [KeyInside] in words of the API.
 type Key struct {
 	Kind   string   `json:"kind"`
 	User   string   `json:"user"`
@@ -212,7 +212,7 @@ type Position struct {
 }
 
 // KeyOf says how an activity stands.
-func KeyOf(in *activity.KeyInside) Key {
+func KeyOf(in *KeyInside) Key {
 	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: wordsOf(in)}
 	for i := range in.Sides {
 		k.Sides = append(k.Sides, sideOf(&in.Sides[i], in.Kind))
@@ -220,7 +220,7 @@ func KeyOf(in *activity.KeyInside) Key {
 	return k
 }
 
-func sideOf(in *activity.KeySide, k activity.Kind) Side {
+func sideOf(in *KeySide, k activity.Kind) Side {
 	s := Side{
 		Side: in.Side, Key: in.Key(k), Kind: in.Kind, Owner: in.Owner, Target: in.Target, Page: in.Number, Stored: in.Page,
 		PageState: in.State.String(), Layer: in.Traced.Layer, Reported: in.Traced.Reported, Clearable: in.Traced.Clearable,

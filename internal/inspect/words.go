@@ -3,12 +3,11 @@ package inspect
 import (
 	"fmt"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // wordsOf explains each side of a key in English sentences.
-func wordsOf(in *activity.KeyInside) []string {
+func wordsOf(in *KeyInside) []string {
 	if len(in.Sides) == 0 {
 		return []string{fmt.Sprintf("The window has no parts: everything of kind %s that %s did is forgotten.", in.Kind.Name, in.User)}
 	}
@@ -21,7 +20,7 @@ func wordsOf(in *activity.KeyInside) []string {
 }
 
 // lookup explains what the page reports.
-func lookup(s *activity.KeySide) string {
+func lookup(s *KeySide) string {
 	set := 0
 	for _, p := range s.Traced.Positions {
 		if p.Set {
@@ -41,21 +40,21 @@ func lookup(s *activity.KeySide) string {
 }
 
 // judgment explains the verdict.
-func judgment(s *activity.KeySide) string {
+func judgment(s *KeySide) string {
 	const minute = "2006-01-02 15:04:05 MST"
 	switch s.Verdict {
-	case activity.Held:
+	case Held:
 		if until := s.Row.Until; !until.IsZero() {
 			return fmt.Sprintf("The ledger has it since %s, until %s.", s.Row.Since.Format(minute), until.Format(minute))
 		}
 		return fmt.Sprintf("The ledger has it since %s.", s.Row.Since.Format(minute))
-	case activity.Over:
+	case Over:
 		return fmt.Sprintf("It ended at %s, and will be removed soon.", s.Row.Until.Format(minute))
-	case activity.Lost:
+	case Lost:
 		return "The ledger has it, so the page has lost it and must be rebuilt."
-	case activity.FalsePositive:
+	case FalsePositive:
 		return "The ledger does not have it: a false positive, which an exact feed keeps."
-	case activity.Reported:
+	case Reported:
 		if s.Forgotten.IsZero() {
 			return "There is no ledger to confirm it."
 		}
@@ -67,16 +66,16 @@ func judgment(s *activity.KeySide) string {
 }
 
 // undoing explains what an undo does.
-func undoing(s *activity.KeySide) string {
+func undoing(s *KeySide) string {
 	own := s.Traced.Clearable
 	switch {
-	case s.Verdict == activity.FalsePositive:
+	case s.Verdict == FalsePositive:
 		return "" // there is nothing to undo
-	case s.Removal == activity.RemovedByClearing:
+	case s.Removal == RemovedByClearing:
 		return fmt.Sprintf(" An undo clears %d of its bits, in regions without a collision bit.", own)
-	case s.Removal == activity.RemovedByRebuild:
+	case s.Removal == RemovedByRebuild:
 		return fmt.Sprintf(" An undo rebuilds the page, because only %d of its bits are in regions without a collision bit.", own)
-	case s.Removal == activity.NotRemovable:
+	case s.Removal == NotRemovable:
 		return " It cannot be undone, because each of its bits is in a region with a collision bit."
 	default:
 		return ""

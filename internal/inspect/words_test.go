@@ -24,49 +24,49 @@ func TestWordsOfSides(t *testing.T) {
 	row := &activity.Item{Target: "2", Since: since}
 	ends := &activity.Item{Target: "2", Since: since, Until: since.Add(time.Hour)}
 	for _, c := range []struct {
-		side activity.KeySide
+		side KeySide
 		want string
 	}{
 		{
-			activity.KeySide{Verdict: activity.Held, Removal: activity.RemovedByClearing, Row: row, Traced: traced(2, 1)},
+			KeySide{Verdict: Held, Removal: RemovedByClearing, Row: row, Traced: traced(2, 1)},
 			"page 0 reports it: all of its 2 bits are set. The ledger has it since 2026-01-01 00:00:00 UTC. " +
 				"An undo clears 1 of its bits, in regions without a collision bit.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Held, Removal: activity.RemovedByRebuild, Row: ends, Traced: traced(2, 0)},
+			KeySide{Verdict: Held, Removal: RemovedByRebuild, Row: ends, Traced: traced(2, 0)},
 			"page 0 reports it: all of its 2 bits are set. The ledger has it since 2026-01-01 00:00:00 UTC, " +
 				"until 2026-01-01 01:00:00 UTC. An undo rebuilds the page, because only 0 of its bits are in regions " +
 				"without a collision bit.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Over, Removal: activity.RemovedByClearing, Row: ends, Traced: traced(2, 2)},
+			KeySide{Verdict: Over, Removal: RemovedByClearing, Row: ends, Traced: traced(2, 2)},
 			"page 0 reports it: all of its 2 bits are set. It ended at 2026-01-01 01:00:00 UTC, and will be removed soon. " +
 				"An undo clears 2 of its bits, in regions without a collision bit.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Lost, Removal: activity.NothingToRemove, Row: row, Traced: traced(1, 0)},
+			KeySide{Verdict: Lost, Removal: NothingToRemove, Row: row, Traced: traced(1, 0)},
 			"page 0 does not report it: 1 of its 2 bits are set. The ledger has it, so the page has lost it and must be rebuilt.",
 		},
 		{
-			activity.KeySide{Verdict: activity.FalsePositive, Removal: activity.RemovedByClearing, Traced: traced(2, 1)},
+			KeySide{Verdict: FalsePositive, Removal: RemovedByClearing, Traced: traced(2, 1)},
 			"page 0 reports it: all of its 2 bits are set. The ledger does not have it: a false positive, which an exact feed keeps.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Gone, Removal: activity.NothingToRemove, State: pages.PageUnused},
+			KeySide{Verdict: Gone, Removal: NothingToRemove, State: pages.PageUnused},
 			"there is no page 0, because its users have no activities. It is absent from both.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Gone, Removal: activity.NothingToRemove, State: pages.PageMissing},
+			KeySide{Verdict: Gone, Removal: NothingToRemove, State: pages.PageMissing},
 			"page 0 is missing. It is absent from both.",
 		},
 		{
-			activity.KeySide{Verdict: activity.Reported, Removal: activity.NotRemovable, Traced: traced(2, 0)},
+			KeySide{Verdict: Reported, Removal: NotRemovable, Traced: traced(2, 0)},
 			"page 0 reports it: all of its 2 bits are set. There is no ledger to confirm it. " +
 				"It cannot be undone, because each of its bits is in a region with a collision bit.",
 		},
 		{
-			activity.KeySide{
-				Verdict: activity.Reported, Removal: activity.RemovedByTime, Traced: traced(2, 0),
+			KeySide{
+				Verdict: Reported, Removal: RemovedByTime, Traced: traced(2, 0),
 				From: since, Forgotten: since.Add(time.Hour),
 			},
 			"page 0 reports it: all of its 2 bits are set. It was recorded at 2026-01-01 00:00:00 UTC or later, and is " +
@@ -74,12 +74,12 @@ func TestWordsOfSides(t *testing.T) {
 		},
 	} {
 		c.side.Kind, c.side.Owner, c.side.Target, c.side.Page = "block", "1", "2", "0"
-		in := &activity.KeyInside{Kind: activity.Kind{Name: "block", Target: activity.User}, Sides: []activity.KeySide{c.side}}
+		in := &KeyInside{Kind: activity.Kind{Name: "block", Target: activity.User}, Sides: []KeySide{c.side}}
 		if got, want := wordsOf(in), "block:U1_U2: "+c.want; len(got) != 1 || got[0] != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
-	empty := &activity.KeyInside{Kind: activity.Kind{Name: "seen"}, User: "1"}
+	empty := &KeyInside{Kind: activity.Kind{Name: "seen"}, User: "1"}
 	if got := wordsOf(empty); len(got) != 1 || got[0] != "The window has no parts: everything of kind seen that 1 did is forgotten." {
 		t.Errorf("an empty window: %q", got)
 	}

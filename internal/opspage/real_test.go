@@ -262,7 +262,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 	tab.visit("#/pages")
 	tab.want(".head", "16 pages that users share, 0 dedicated. None is amiss.")
 	drawn := 0
-	for p := range s.recorder.Survey() {
+	for p := range s.recorder.Inside().Survey() {
 		want := expected(p.Fill / 0.5)
 		if p.State == pages.PageUnused {
 			continue // a line across nothing
@@ -280,7 +280,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 // checkPage looks into the page with the most keys, and makes it anew.
 func (s *service) checkPage(t *testing.T, tab *tab) {
 	t.Helper()
-	fullest := slices.MaxFunc(slices.Collect(s.recorder.Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
+	fullest := slices.MaxFunc(slices.Collect(s.recorder.Inside().Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
 	tab.visit(fmt.Sprintf("#/page/%d", fullest.Number))
 	tab.want(".notice", "Sound: it reports every key that the ledger has.")
 	tab.want("[aria-label='Page and ledger']", fmt.Sprintf("Keys held %[1]d %[1]d yes", fullest.Keys))

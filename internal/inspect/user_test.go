@@ -1,4 +1,4 @@
-package activity
+package inspect
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -16,7 +17,7 @@ import (
 // somePopulation is known to the last key: on the one page that there is.
 func somePopulation(t *testing.T, g *rig) {
 	t.Helper()
-	var batch []Activity
+	var batch []activity.Activity
 	for i := range 30 {
 		batch = append(batch, add("heavy", "hide", fmt.Sprint("p", i)))
 	}
@@ -32,11 +33,11 @@ func TestInspectUser(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 1)
 		somePopulation(t, g)
-		_, err := g.Record(t.Context(), []Activity{add("light", "seen", "p1"), add("light", "seen", "p2")})
+		_, err := g.Record(t.Context(), []activity.Activity{add("light", "seen", "p1"), add("light", "seen", "p2")})
 		must(t, err)
 		look := func() *UserInside {
 			t.Helper()
-			u, err := g.InspectUser(t.Context(), "light")
+			u, err := ReadUser(t.Context(), g.Activities, "light")
 			must(t, err)
 			return u
 		}
@@ -55,9 +56,8 @@ func TestInspectUser(t *testing.T) {
 		if u := look(); u.Total != 6 || u.Holds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
 			t.Errorf("of a page that lost all: %+v", u)
 		}
-		_, err = g.ledger.Dedicate(t.Context(), u.Hash) // in another process
-		must(t, err)
-		g.want(t, "light", "like", "p1", Direct)
+		g.dedicate(t, "light")
+		g.want(t, "light", "like", "p1", activity.Direct)
 		must(t, err)
 		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Dedicated || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
 			t.Errorf("on a dedicated page: %+v", u)
@@ -67,11 +67,11 @@ func TestInspectUser(t *testing.T) {
 		if probed.FeedBytes != 0 {
 			t.Errorf("a feed reads %d bytes of a page too large to be read", probed.FeedBytes)
 		}
-		nobody, err := g.InspectUser(t.Context(), "nobody")
+		nobody, err := ReadUser(t.Context(), g.Activities, "nobody")
 		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Pages != 0 {
 			t.Errorf("who has done nothing: %+v, %v", nobody, err)
 		}
-		if _, err := g.InspectUser(t.Context(), "a\x00"); !isInvalid(err, CodeInvalidID, "user") {
+		if _, err := ReadUser(t.Context(), g.Activities, "a\x00"); !isInvalid(err, activity.CodeInvalidID, "user") {
 			t.Errorf("of a bad id: %v", err)
 		}
 	})
@@ -81,9 +81,9 @@ func TestInspectUser(t *testing.T) {
 func TestInspectNobody(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	for _, user := range []string{"1", "2", "3"} {
-		u, err := g.InspectUser(t.Context(), user)
+		u, err := ReadUser(t.Context(), g.Activities, user)
 		must(t, err)
-		if slot := g.slot(g.userHash(user)); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != pages.PageUnused {
+		if slot := g.slot(user); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != pages.PageUnused {
 			t.Errorf("%s, in slot %d: %+v", user, slot, u)
 		}
 	}
@@ -100,19 +100,19 @@ func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]f
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)
-	_, err := g.Record(t.Context(), []Activity{add("1", "block", "2"), add("1", "hide", "p"), add("1", "seen", "p")})
+	_, err := g.Record(t.Context(), []activity.Activity{add("1", "block", "2"), add("1", "hide", "p"), add("1", "seen", "p")})
 	must(t, err)
-	g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: f}, faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
+	g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: f}, faultyWhole{faulttest.Store{Store: g.store, Faults: f}}, 0)
 	key := func(kind, target string) func() (bool, error) {
 		return func() (bool, error) {
-			in, err := g.InspectKey(t.Context(), kind, "1", target)
+			in, err := ReadKey(t.Context(), g.Activities, kind, "1", target)
 			return in != nil && len(in.Sides) > 0 && (in.Sides[0].Verdict == Held || in.Sides[0].Verdict == Reported), err
 		}
 	}
 	for name, look := range map[string]func() (whole bool, err error){
 		"a key": key("block", "2"), "a key of a window": key("seen", "p"),
 		"a user": func() (bool, error) {
-			u, err := g.InspectUser(t.Context(), "1")
+			u, err := ReadUser(t.Context(), g.Activities, "1")
 			return u != nil && u.Total == 2 && u.Holds == 2 && len(u.Windows) == 1 && u.Windows[0].Keys == 1, err
 		},
 	} {
@@ -123,7 +123,7 @@ func TestInspectFaults(t *testing.T) {
 			switch {
 			case err == nil && !whole:
 				t.Errorf("%s, call %d fails: it is not whole, and nothing is said", name, at)
-			case err != nil && (!errors.As(err, new(*UnavailableError)) || !errors.Is(err, faulttest.ErrInjected)):
+			case err != nil && (!errors.As(err, new(*activity.UnavailableError)) || !errors.Is(err, faulttest.ErrInjected)):
 				t.Errorf("%s, call %d fails: %v", name, at, err)
 			case err != nil:
 				failed++
@@ -155,7 +155,7 @@ func (s harmed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 
 // Without a ledger a page that is not there is unused, and one that cannot be read is damaged.
 func TestInspectWithoutLedgerAmiss(t *testing.T) {
-	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
+	g := openWithout(t, activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
 	if p := g.inspectOne(t, 1); p.State != pages.PageUnused || !p.Agrees() || p.Damage != nil {
 		t.Errorf("where nothing is: %+v", p)
 	}
@@ -164,7 +164,7 @@ func TestInspectWithoutLedgerAmiss(t *testing.T) {
 		t.Errorf("of a damaged page: %+v", p)
 	}
 	g.under.Store = downStore{}
-	if _, err := g.InspectPage(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
+	if _, err := g.Inside().InspectPage(t.Context(), 1); !errors.As(err, new(*activity.UnavailableError)) {
 		t.Errorf("without the store: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestInspectWithoutLedgerAmiss(t *testing.T) {
 // A part of a window that cannot be read is a side: what was recorded in it is not there.
 func TestInspectHarmedWindow(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
-	g.record(t, true, add("1", "seen", "p"))
+	g.record(t, add("1", "seen", "p"))
 	g.under.Store = harmed{g.under.Store}
 	in := g.inspectedKey(t, "seen", "1", "p")
 	if len(in.Sides) == 0 || in.Sides[0].State != pages.PageDamaged || in.Sides[0].Verdict != Gone {

@@ -1,4 +1,4 @@
-package activity
+package inspect
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -26,10 +27,8 @@ func (in *KeyInside) side(t *testing.T, name string) KeySide {
 // What an undo is said to do is what it does, and what is said of a key is what a feed and the ledger say of it.
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRig(t, store, 1)
-		g.rate = 0.2 // few bits a key, so that many are shared
-		g.open(t, g.ledger, store)
-		var batch []Activity
+		g := newRigAt(t, store, 1, 0.2) // few bits a key, so that many are shared
+		var batch []activity.Activity
 		for i := range 300 {
 			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
 		}
@@ -41,7 +40,7 @@ func TestInspectKey(t *testing.T) {
 			in := g.inspectedKey(t, "hide", "1", target)
 			s := in.side(t, "direct")
 			seen[s.Verdict.String()+" "+s.Removal.String()]++
-			reported := g.check(t, "1", "hide", target) == Direct
+			reported := g.check(t, "1", "hide", target) == activity.Direct
 			want := map[[2]bool]Verdict{{true, true}: Held, {true, false}: Lost, {false, true}: FalsePositive, {false, false}: Gone}
 			if s.Verdict != want[[2]bool{i < 300, reported}] || s.Traced.Reported != reported || (s.Row != nil) != (i < 300) ||
 				len(in.Sides) != 1 || s.Page != "0" || s.State != pages.PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
@@ -51,11 +50,11 @@ func TestInspectKey(t *testing.T) {
 				continue
 			}
 			before := g.Stats().Rebuilds["jammed"]
-			g.record(t, true, undo("1", "hide", target))
+			g.record(t, undo("1", "hide", target))
 			if rebuilt := g.Stats().Rebuilds["jammed"] > before; rebuilt != (s.Removal == RemovedByRebuild) {
 				t.Fatalf("removal of %s was predicted as %v, page rebuilt: %v", target, s.Removal, rebuilt)
 			}
-			g.record(t, true, add("1", "hide", target))
+			g.record(t, add("1", "hide", target))
 		}
 		for _, want := range []string{"held clears", "held rebuilds", Gone.String() + " " + NothingToRemove.String()} {
 			if seen[want] == 0 {
@@ -70,12 +69,11 @@ func TestInspectKey(t *testing.T) {
 
 func TestInspectTwoWayKey(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
-	g.record(t, true, add("1", "block", "2"))
-	_, err := g.ledger.Dedicate(t.Context(), g.userHash("2"))
-	must(t, err)
-	g.want(t, "2", "block", "1", Reverse) // the page is rebuilt
+	g.record(t, add("1", "block", "2"))
+	g.dedicate(t, "2")
+	g.want(t, "2", "block", "1", activity.Reverse) // the page is rebuilt
 	in := g.inspectedKey(t, "block", "1", "2")
-	home := g.slot(g.userHash("1"))
+	home := g.slot("1")
 	for _, want := range []KeySide{
 		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Number: home, Verdict: Held},
 		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Held},
@@ -88,20 +86,20 @@ func TestInspectTwoWayKey(t *testing.T) {
 		}
 		place := fmt.Sprint(home)
 		if want.Number == ledger.DedicatedPages {
-			place = fmt.Sprintf("%d:p%d", g.slot(g.userHash("2")), want.Number)
+			place = fmt.Sprintf("%d:p%d", g.slot("2"), want.Number)
 		}
 		if s.Page != place {
 			t.Errorf("%s is in %s, want %s", want.Side, s.Page, place)
 		}
 	}
 	for _, c := range []struct{ kind, user, target, code, field string }{
-		{"bless", "1", "2", CodeUnknownKind, "kind"},
-		{"blocked-by", "1", "2", CodeUnknownKind, "kind"},
-		{"block", "1", "1", CodeSelfBlock, "target"},
-		{"block", "", "1", CodeInvalidID, "user"},
-		{"hide", "1", "\n", CodeInvalidID, "target"},
+		{"bless", "1", "2", activity.CodeUnknownKind, "kind"},
+		{"blocked-by", "1", "2", activity.CodeUnknownKind, "kind"},
+		{"block", "1", "1", activity.CodeSelfBlock, "target"},
+		{"block", "", "1", activity.CodeInvalidID, "user"},
+		{"hide", "1", "\n", activity.CodeInvalidID, "target"},
 	} {
-		if _, err := g.InspectKey(t.Context(), c.kind, c.user, c.target); !isInvalid(err, c.code, c.field) {
+		if _, err := ReadKey(t.Context(), g.Activities, c.kind, c.user, c.target); !isInvalid(err, c.code, c.field) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -113,8 +111,8 @@ func TestInspectKeyAmiss(t *testing.T) {
 	ends := time.Unix(0, g.now.Load()).Add(time.Hour).UTC()
 	a := add("1", "hide", "short")
 	a.Until = ends
-	g.record(t, true, a)
-	g.record(t, true, add("1", "hide", "long"))
+	g.record(t, a)
+	g.record(t, add("1", "hide", "long"))
 	verdict := func(target string) (Verdict, pages.PageState) {
 		s := g.inspectedKey(t, "hide", "1", target).side(t, "direct")
 		return s.Verdict, s.State
@@ -151,7 +149,7 @@ func TestInspectKeyOfOthers(t *testing.T) {
 		}
 	}
 	gone("2", pages.PageUnused)
-	g.record(t, true, add("1", "hide", "p"))
+	g.record(t, add("1", "hide", "p"))
 	gone("2", pages.PageSound)
 }
 
@@ -168,9 +166,9 @@ func TestInspectWindowKey(t *testing.T) {
 	if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 {
 		t.Errorf("of a window that is empty: %+v", in)
 	}
-	g.record(t, true, add("1", "seen", "p"))
+	g.record(t, add("1", "seen", "p"))
 	g.now.Add(int64(8 * 24 * time.Hour)) // the next part
-	g.record(t, true, add("1", "seen", "q"))
+	g.record(t, add("1", "seen", "q"))
 	in := g.inspectedKey(t, "seen", "1", "p")
 	if len(in.Sides) != 2 || in.Sides[0].Verdict != Gone || in.Sides[1].Verdict != Reported || in.Sides[1].Removal != RemovedByTime ||
 		in.Sides[0].Removal != NothingToRemove {
@@ -178,7 +176,7 @@ func TestInspectWindowKey(t *testing.T) {
 	}
 	newer, older := in.Sides[0], in.Sides[1]
 	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
-		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slot(g.userHash("1")))) {
+		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slot("1"))) {
 		t.Errorf("%+v, %+v", newer, older)
 	}
 }
@@ -186,8 +184,8 @@ func TestInspectWindowKey(t *testing.T) {
 // Without a ledger what can be undone is known, and nothing else; also of pages that have grown.
 func TestInspectWithoutLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := openWithout(t, PlainConfig{Store: store, Pages: 1, FalsePositiveRate: 0.4})
-		var batch []Activity
+		g := openWithout(t, activity.PlainConfig{Store: store, Pages: 1, FalsePositiveRate: 0.4})
+		var batch []activity.Activity
 		for i := range 3000 { // made for 512
 			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
 		}
@@ -208,9 +206,9 @@ func TestInspectWithoutLedger(t *testing.T) {
 			if i%100 != 0 {
 				continue
 			}
-			outcomes, err := g.Record(t.Context(), []Activity{undo("1", "hide", fmt.Sprint(i))})
+			outcomes, err := g.Record(t.Context(), []activity.Activity{undo("1", "hide", fmt.Sprint(i))})
 			must(t, err)
-			want := map[Removal]Outcome{RemovedByClearing: Changed, NotRemovable: Stuck, NothingToRemove: Unchanged}[s.Removal]
+			want := map[Removal]activity.Outcome{RemovedByClearing: activity.Changed, NotRemovable: activity.Stuck, NothingToRemove: activity.Unchanged}[s.Removal]
 			if outcomes[0] != want {
 				t.Fatalf("%d was to go by %v, and came out %v", i, s.Removal, outcomes[0])
 			}
@@ -218,7 +216,7 @@ func TestInspectWithoutLedger(t *testing.T) {
 		if seen[RemovedByClearing] == 0 || seen[NotRemovable] == 0 || len(seen) > 3 {
 			t.Errorf("%v", seen)
 		}
-		u, err := g.InspectUser(t.Context(), "1")
+		u, err := ReadUser(t.Context(), g.Activities, "1")
 		if err != nil || u.Keys != nil || u.Page != 0 || u.Inside.Standing.Header.Count == 0 || u.FeedBytes == 0 {
 			t.Errorf("%+v, %v", u, err)
 		}

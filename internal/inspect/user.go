@@ -1,9 +1,11 @@
-package activity
+package inspect
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -34,35 +36,26 @@ type UserWindow struct {
 	Bytes int // bytes that a feed reads
 }
 
-// InspectUser returns the page and the windows of a user, and compares the user's keys in the
-// ledger with what the page reports. It changes nothing, and reads as much as
-// [pages.Pages.InspectPage]. Errors are an [*InvalidError], an [*UnavailableError], or that of ctx.
-func (r *Recorder) InspectUser(ctx context.Context, user string) (*UserInside, error) {
-	if err := CheckID(user, "user"); err != nil {
+// ReadUser reads the page and the windows of a user, and compares the user's keys in the ledger with
+// what the page reports. It changes nothing, and reads as much as [pages.Pages.InspectPage]. Errors are
+// an [*activity.InvalidError], an [*activity.UnavailableError], or that of ctx.
+func ReadUser(ctx context.Context, a activity.Activities, user string) (*UserInside, error) {
+	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	u, err := r.inspectUser(ctx, user)
+	identity := a.Inside().Identity()
+	u := &UserInside{User: user, Hash: pages.UserHash(identity.Seed, user)}
+	u.Slot = ledger.Identity{Pages: identity.Pages}.Slot(u.Hash)
+	inside, own, err := a.Inside().InspectUser(ctx, user)
+	if err == nil {
+		u.UserKeysInside = own
+		u.put(inside)
+		err = u.readWindows(ctx, a)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect a user: %w", err)
 	}
 	return u, nil
-}
-
-func (r *Recorder) inspectUser(ctx context.Context, user string) (*UserInside, error) {
-	u := r.newUserInside(user)
-	inside, own, err := r.pages.InspectUser(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	u.UserKeysInside = own
-	u.put(inside)
-	return u, r.inspectWindows(ctx, u)
-}
-
-func (r *reader) newUserInside(user string) *UserInside {
-	u := &UserInside{User: user, Hash: r.userHash(user)}
-	u.Slot = r.slot(u.Hash)
-	return u
 }
 
 // put sets the page of the user.
@@ -73,13 +66,13 @@ func (u *UserInside) put(inside *pages.PageInside) {
 	}
 }
 
-// inspectWindows reads the windows of a user.
-func (r *reader) inspectWindows(ctx context.Context, u *UserInside) error {
-	for _, k := range r.kinds.All() {
+// readWindows reads the windows of the user.
+func (u *UserInside) readWindows(ctx context.Context, a activity.Activities) error {
+	for _, k := range a.Kinds().All() {
 		if k.InLedger() {
 			continue
 		}
-		parts, err := r.partsSeen(ctx, k, u.Hash)
+		parts, err := a.WindowParts(ctx, k, u.User)
 		if err != nil {
 			return err
 		}
