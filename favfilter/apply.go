@@ -27,7 +27,7 @@ func (p *Page) admit(b Batch) State {
 	switch {
 	case p.header.Identity != b.Identity || p.header.Number != b.ID.Number:
 		return Foreign
-	case p.header.Shape.Region > 0 && p.marks == nil:
+	case p.header.Shape.Region > 0 && p.collisions == nil:
 		return Torn
 	case b.Sequence == 0 || p.header.Sequence == b.Sequence-1:
 		return Applied

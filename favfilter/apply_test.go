@@ -50,7 +50,7 @@ func TestApplyAdmits(t *testing.T) {
 }
 
 // A page without its collision bits can be read, but not changed.
-func TestApplyWithoutMarks(t *testing.T) {
+func TestApplyWithoutCollisionBits(t *testing.T) {
 	whole := goldenPage(t)
 	raw, _ := whole.Encode()
 	page := decodePage(t, slices.Clone(raw), nil)

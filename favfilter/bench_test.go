@@ -119,8 +119,8 @@ func BenchmarkScalingAdd(b *testing.B) {
 	})
 }
 
-// A key put in and taken out again, in a page half full. Marks stay, so the page is
-// renewed before they matter.
+// The benchmark inserts a key into a half-full page and removes it again. Collision bits stay set,
+// so it replaces the page before they prevent removals.
 func BenchmarkInsertRemove(b *testing.B) {
 	s := shapeFor(b, 4300, 0.001)
 	half := emptyPage(b, s)
@@ -170,10 +170,10 @@ func BenchmarkBuildPage(b *testing.B) {
 
 func BenchmarkDecodePage(b *testing.B) {
 	page, _ := benchPage(b)
-	raw, marks := page.Encode()
+	raw, collisions := page.Encode()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := favfilter.DecodePage(raw, marks); err != nil {
+		if _, err := favfilter.DecodePage(raw, collisions); err != nil {
 			b.Fatal(err)
 		}
 	}

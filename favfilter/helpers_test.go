@@ -24,9 +24,9 @@ func newPage(t fataler, h favfilter.Header) *favfilter.Page {
 	return p
 }
 
-func decodePage(t fataler, raw, marks []byte) *favfilter.Page {
+func decodePage(t fataler, raw, collisions []byte) *favfilter.Page {
 	t.Helper()
-	p, err := favfilter.DecodePage(raw, marks)
+	p, err := favfilter.DecodePage(raw, collisions)
 	if err != nil {
 		t.Fatalf("decode page: %v", err)
 	}

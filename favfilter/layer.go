@@ -29,11 +29,11 @@ import (
 // Shape.Region is that of the page. The set bits and keys of the first layer are the page's Set and
 // Count less those of all further layers.
 type layer struct {
-	shape Shape
-	set   uint32
-	count uint32
-	bits  regions.Bitmap // part of the page's bits string
-	marks regions.Bitmap // collision bitmap, part of its regions string; nil: none, or not loaded
+	shape      Shape
+	set        uint32
+	count      uint32
+	bits       regions.Bitmap // part of the page's bits string
+	collisions regions.Bitmap // part of its regions string; nil: no collision bitmap, or not loaded
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 	offLayerCount = 12
 )
 
-var errNoMarks = errors.New("its collision marks are not loaded")
+var errNoCollisions = errors.New("its collision bits are not loaded")
 
 func (l *layer) contains(h Hash) bool {
 	return l.shape.contains(l.bits, h)
@@ -56,7 +56,7 @@ func (l *layer) clearable(dst []uint32, h Hash) []uint32 {
 		return dst
 	}
 	var buf [MaxHashes]uint32
-	return l.marks.Clearable(dst, l.shape.Positions(buf[:0], h), region)
+	return l.collisions.Clearable(dst, l.shape.Positions(buf[:0], h), region)
 }
 
 // bitsOf returns the number of bits that a key sets. It is lower than Shape.Hashes if some of the
@@ -118,8 +118,8 @@ func (p *Page) Grow(s Shape) error {
 		return fmt.Errorf("grow page %d: %w", p.header.Number, err)
 	}
 	p.raw = slices.Concat(p.raw, make([]byte, layerBytes+int(s.Bits/8)))
-	if p.marks != nil {
-		p.marks = slices.Concat(p.marks, make([]byte, layerMarkBytes(s)))
+	if p.collisions != nil {
+		p.collisions = slices.Concat(p.collisions, make([]byte, layerCollisionBytes(s)))
 	}
 	p.layers = append(p.layers, layer{shape: s})
 	p.header.Grown++
@@ -139,8 +139,8 @@ func (p *Page) mayGrow(s Shape) error {
 		return fmt.Errorf("%d bits more than its %d are more than %d", s.Bits, p.totalBits(), MaxBits)
 	case s.Region != p.header.Shape.Region:
 		return fmt.Errorf("regions of %d bits, it has such of %d", s.Region, p.header.Shape.Region)
-	case s.Region > 0 && p.marks == nil:
-		return errNoMarks
+	case s.Region > 0 && p.collisions == nil:
+		return errNoCollisions
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (p *Page) layerOf(h Hash) *layer {
 
 // attach points the bitmaps of the layers at their parts of the two strings.
 func (p *Page) attach() {
-	at, marksAt := HeaderBytes, buildBytes
+	at, collisionsAt := HeaderBytes, buildBytes
 	for i := range p.layers {
 		l := &p.layers[i]
 		if i > 0 {
@@ -179,10 +179,10 @@ func (p *Page) attach() {
 		end := at + int(l.shape.Bits/8)
 		l.bits = regions.Bitmap(p.raw[at:end:end])
 		at = end
-		if p.marks != nil {
-			end := marksAt + layerMarkBytes(l.shape)
-			l.marks = regions.Bitmap(p.marks[marksAt:end:end])
-			marksAt = end
+		if p.collisions != nil {
+			end := collisionsAt + layerCollisionBytes(l.shape)
+			l.collisions = regions.Bitmap(p.collisions[collisionsAt:end:end])
+			collisionsAt = end
 		}
 	}
 	p.first = p.layers[0].bits
@@ -233,16 +233,16 @@ func (p *Page) checkSet() error {
 	return nil
 }
 
-// marksBytes returns the length of the page's regions string.
-func (p *Page) marksBytes() int {
+// collisionsBytes returns the length of the page's regions string.
+func (p *Page) collisionsBytes() int {
 	n := buildBytes
 	for i := range p.layers {
-		n += layerMarkBytes(p.layers[i].shape)
+		n += layerCollisionBytes(p.layers[i].shape)
 	}
 	return n
 }
 
-// layerMarkBytes returns the length of the collision bitmap of a layer. Region must not be 0.
-func layerMarkBytes(s Shape) int {
+// layerCollisionBytes returns the length of the collision bitmap of a layer. Region must not be 0.
+func layerCollisionBytes(s Shape) int {
 	return int(regions.Count(s.Bits, uint32(s.Region))+7) / 8
 }

@@ -43,21 +43,21 @@ const (
 		"414243444546474821222324252627280000313235b7866b" + "a000001001041021" +
 		"00000020" + "03a966c3" + "00000006" + "00000003" + "00028914" +
 		"00000030" + "04a6f3a9" + "00000004" + "00000001" + "070000000800"
-	goldenLayersMarks = "4142434445464748" + "0020" + "0c" + "0000"
+	goldenLayersCollisions = "4142434445464748" + "0020" + "0c" + "0000"
 )
 
 // Every later version reads a page of several layers that an earlier version wrote.
 func TestLayersGolden(t *testing.T) {
-	raw, marks := goldenLayers(t).Encode()
+	raw, collisions := goldenLayers(t).Encode()
 	if got := hex.EncodeToString(raw); got != goldenLayersBits {
 		t.Errorf("bits string\n     %s\nwant %s", got, goldenLayersBits)
 	}
-	if got := hex.EncodeToString(marks); got != goldenLayersMarks {
-		t.Errorf("regions string\n     %s\nwant %s", got, goldenLayersMarks)
+	if got := hex.EncodeToString(collisions); got != goldenLayersCollisions {
+		t.Errorf("regions string\n     %s\nwant %s", got, goldenLayersCollisions)
 	}
 	storedBits, _ := hex.DecodeString(goldenLayersBits)
-	storedMarks, _ := hex.DecodeString(goldenLayersMarks)
-	page := decodePage(t, storedBits, storedMarks)
+	storedCollisions, _ := hex.DecodeString(goldenLayersCollisions)
+	page := decodePage(t, storedBits, storedCollisions)
 	for i, want := range []bool{true, true, false, true, true, true, true, false} {
 		key := fmt.Sprint("U1_P", i+1)
 		if got := page.Contains(favfilter.HashKey(page.Header().Seed, key)); got != want {
@@ -74,22 +74,22 @@ func TestLayersGolden(t *testing.T) {
 }
 
 func TestDecodeLayersRefusesDamage(t *testing.T) {
-	raw, marks := goldenLayers(t).Encode()
-	refused := func(what string, raw, marks []byte) {
+	raw, collisions := goldenLayers(t).Encode()
+	refused := func(what string, raw, collisions []byte) {
 		t.Helper()
-		page, err := favfilter.DecodePage(raw, marks)
+		page, err := favfilter.DecodePage(raw, collisions)
 		if page != nil || !errors.Is(err, favfilter.ErrDamaged) {
 			t.Errorf("%s: page %v, error %v, want a damaged page", what, page, err)
 		}
 	}
 	for n := range raw {
-		refused(fmt.Sprint("truncated bits, ", n), raw[:n], marks)
+		refused(fmt.Sprint("truncated bits, ", n), raw[:n], collisions)
 	}
-	for n := range marks {
-		refused(fmt.Sprint("truncated marks, ", n), raw, marks[:n])
+	for n := range collisions {
+		refused(fmt.Sprint("truncated regions string, ", n), raw, collisions[:n])
 	}
-	refused("bits too long", append(slices.Clone(raw), 0), marks)
-	refused("marks too long", raw, append(slices.Clone(marks), 0))
+	refused("bits too long", append(slices.Clone(raw), 0), collisions)
+	refused("regions string too long", raw, append(slices.Clone(collisions), 0))
 	const second, third = 72, 72 + 16 + 4 // where the headers of the further layers stand
 	for _, c := range []struct {
 		name  string
@@ -121,15 +121,15 @@ func TestDecodeLayersRefusesDamage(t *testing.T) {
 		if bytes.Equal(changed, raw) {
 			t.Errorf("%s: nothing changed", c.name)
 		}
-		refused(c.name, changed, marks)
+		refused(c.name, changed, collisions)
 	}
 	for _, layers := range []byte{1, 2, 4, 16, 17} {
 		changed := slices.Clone(raw)
 		changed[9] = layers
 		fixChecksum(changed)
-		refused(fmt.Sprint(layers, " layers"), changed, marks)
+		refused(fmt.Sprint(layers, " layers"), changed, collisions)
 	}
-	decodePage(t, raw, marks) // is sound
+	decodePage(t, raw, collisions) // is sound
 	decodePage(t, raw, nil)
 }
 
@@ -153,7 +153,7 @@ func TestGrowRefuses(t *testing.T) {
 		{"more than its 64 are more than", goldenPage(t), favfilter.Shape{Bits: favfilter.MaxBits, Hashes: 3, Region: 5}},
 		{"regions of 8 bits, it has such of 5", goldenPage(t), favfilter.Shape{Bits: 64, Hashes: 3, Region: 8}},
 		{"regions of 0 bits", goldenPage(t), favfilter.Shape{Bits: 64, Hashes: 3}},
-		{"marks are not loaded", decodePage(t, raw, nil), shape},
+		{"collision bits are not loaded", decodePage(t, raw, nil), shape},
 	} {
 		before := encoded(c.page)
 		err := c.page.Grow(c.shape)
@@ -167,18 +167,18 @@ func TestGrowRefuses(t *testing.T) {
 	if got := most.Header().Grown; got != favfilter.MaxLayers-1 {
 		t.Errorf("grown by %d layers", got)
 	}
-	raw, marks := most.Encode()
-	decodePage(t, raw, marks)
+	raw, collisions := most.Encode()
+	decodePage(t, raw, collisions)
 }
 
 // A page that grows shares no memory with the page it was cloned from, or with its encoded strings.
 func TestGrowSharesNothing(t *testing.T) {
 	page := goldenPage(t)
 	before := encoded(page)
-	raw, marks := page.Encode()
+	raw, collisions := page.Encode()
 	behind := strings.Repeat("behind", 20)
-	raw, marks = append(slices.Clone(raw), behind...), append(slices.Clone(marks), behind...)
-	decoded := decodePage(t, raw[:len(raw)-len(behind)], marks[:len(marks)-len(behind)])
+	raw, collisions = append(slices.Clone(raw), behind...), append(slices.Clone(collisions), behind...)
+	decoded := decodePage(t, raw[:len(raw)-len(behind)], collisions[:len(collisions)-len(behind)])
 	for _, p := range []*favfilter.Page{page.Clone(), decoded} {
 		if err := p.Grow(favfilter.Shape{Bits: 64, Hashes: 3, Region: 5}); err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func TestGrowSharesNothing(t *testing.T) {
 	if !bytes.Equal(encoded(page), before) {
 		t.Error("the page changed with its clone")
 	}
-	if !bytes.HasSuffix(raw, []byte(behind)) || !bytes.HasSuffix(marks, []byte(behind)) {
+	if !bytes.HasSuffix(raw, []byte(behind)) || !bytes.HasSuffix(collisions, []byte(behind)) {
 		t.Error("growing wrote past the strings that were decoded")
 	}
 }
@@ -204,8 +204,8 @@ func TestClonedLayersShareNothing(t *testing.T) {
 		t.Fatal("the page has a key of its clone, or both by chance")
 	}
 	page.Insert(mine)
-	raw, marks := page.Encode()
-	if again := decodePage(t, raw, marks); !again.Contains(mine) || again.Contains(theirs) || clone.Contains(mine) || !clone.Contains(theirs) {
+	raw, collisions := page.Encode()
+	if again := decodePage(t, raw, collisions); !again.Contains(mine) || again.Contains(theirs) || clone.Contains(mine) || !clone.Contains(theirs) {
 		t.Error("the page and its clone have each other's keys")
 	}
 }

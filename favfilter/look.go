@@ -39,8 +39,8 @@ func (p *Page) Trace(h Hash) Traced {
 		if region > 0 {
 			b.Region = regions.Of(bit, region)
 		}
-		if l.marks != nil {
-			b.Collided = l.marks.Get(b.Region)
+		if l.collisions != nil {
+			b.Collided = l.collisions.Get(b.Region)
 			if t.Reported && !b.Collided {
 				t.Clearable++
 			}
@@ -54,18 +54,18 @@ func (p *Page) Trace(h Hash) Traced {
 // Draw condenses the page's Bloom bits, and its collision bits, to the given number of cells each,
 // for drawing. If there are fewer bits, it returns one cell for each bit. The layers follow one
 // another. A cell is the share of its bits that are set, 0 to 255. It is 0 only if no bit is set,
-// and 255 only if all bits are set. marks is empty if the page has no collision bits, or if they
-// are not loaded.
-func (p *Page) Draw(cells int) (bits, marks []byte) {
-	bitRuns, markRuns := make([]run, 0, len(p.layers)), make([]run, 0, len(p.layers))
+// and 255 only if all bits are set. collisions is empty if the page has no collision bits, or if
+// they are not loaded.
+func (p *Page) Draw(cells int) (bits, collisions []byte) {
+	bitRuns, collisionRuns := make([]run, 0, len(p.layers)), make([]run, 0, len(p.layers))
 	for i := range p.layers {
 		l := &p.layers[i]
 		bitRuns = append(bitRuns, run{l.bits, l.shape.Bits})
-		if l.marks != nil {
-			markRuns = append(markRuns, run{l.marks, regions.Count(l.shape.Bits, uint32(l.shape.Region))})
+		if l.collisions != nil {
+			collisionRuns = append(collisionRuns, run{l.collisions, regions.Count(l.shape.Bits, uint32(l.shape.Region))})
 		}
 	}
-	return draw(bitRuns, cells), draw(markRuns, cells)
+	return draw(bitRuns, cells), draw(collisionRuns, cells)
 }
 
 // run is the first bits of a bitmap.

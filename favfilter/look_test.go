@@ -53,17 +53,17 @@ func TestTrace(t *testing.T) {
 	all := []favfilter.TracedBit{{Bit: 15, Set: true, Region: 1}}
 	check(late, favfilter.Traced{Layer: 1, Reported: true, Positions: all, Clearable: 1, Removable: true})
 
-	// As far as a page without its marks tells, nothing can be cleared.
+	// A page that was loaded without its collision bits reports no bit as clearable.
 	raw, _ := page.Encode()
 	bare, err := favfilter.DecodePage(raw, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := bare.Trace(second); !got.Reported || got.Clearable != 0 {
-		t.Errorf("without marks: %+v", got)
+		t.Errorf("without collision bits: %+v", got)
 	}
 	if st := bare.Status(); !st.Uncounted || st.Size != page.Status().Size || st.Collided != 0 {
-		t.Errorf("without marks it stands as %+v", st)
+		t.Errorf("status without collision bits: %+v", st)
 	}
 }
 
@@ -108,11 +108,11 @@ func one(is bool) int {
 
 func TestDraw(t *testing.T) {
 	page, _, _ := lookedAt(t)
-	check := func(cells int, bits, marks []byte) {
+	check := func(cells int, bits, collisions []byte) {
 		t.Helper()
-		gotBits, gotMarks := page.Draw(cells)
-		if !slices.Equal(gotBits, bits) || !slices.Equal(gotMarks, marks) {
-			t.Errorf("%d cells: %v and %v, want %v and %v", cells, gotBits, gotMarks, bits, marks)
+		gotBits, gotCollisions := page.Draw(cells)
+		if !slices.Equal(gotBits, bits) || !slices.Equal(gotCollisions, collisions) {
+			t.Errorf("%d cells: %v and %v, want %v and %v", cells, gotBits, gotCollisions, bits, collisions)
 		}
 	}
 	check(0, nil, nil)
@@ -138,8 +138,8 @@ func TestDrawEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	page.Insert(favfilter.Hash{H1: 77 << 52})
-	if bits, marks := page.Draw(1); !slices.Equal(bits, []byte{1}) || len(marks) > 0 {
-		t.Errorf("one bit of 4096: %v, %v", bits, marks)
+	if bits, collisions := page.Draw(1); !slices.Equal(bits, []byte{1}) || len(collisions) > 0 {
+		t.Errorf("one bit of 4096: %v, %v", bits, collisions)
 	}
 	for i := range uint64(4095) {
 		page.Insert(favfilter.Hash{H1: i << 52})

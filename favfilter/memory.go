@@ -142,8 +142,8 @@ func (m *Memory) Bytes() int {
 	defer m.mu.RUnlock()
 	n := 0
 	for _, h := range m.pages {
-		raw, marks := h.page.Encode()
-		n += len(raw) + len(marks)
+		raw, collisions := h.page.Encode()
+		n += len(raw) + len(collisions)
 	}
 	return n
 }
@@ -219,9 +219,9 @@ func same(a, b *Page) bool {
 	if a == nil || a.header != b.header {
 		return false
 	}
-	aRaw, aMarks := a.Encode()
-	bRaw, bMarks := b.Encode()
-	return bytes.Equal(aRaw, bRaw) && bytes.Equal(aMarks, bMarks)
+	aRaw, aCollisions := a.Encode()
+	bRaw, bCollisions := b.Encode()
+	return bytes.Equal(aRaw, bRaw) && bytes.Equal(aCollisions, bCollisions)
 }
 
 // stands returns what is held under id, or nothing if it has expired.

@@ -13,11 +13,11 @@ import (
 // A page loaded for reading may lack its collision bits: Contains works, changes do not. Any number
 // of goroutines may read a Page at once; a change needs exclusive access.
 type Page struct {
-	header Header
-	raw    []byte  // header and Bloom bits, as stored
-	stale  bool    // the headers in raw are outdated; Encode updates them
-	marks  []byte  // build ID and collision bitmaps, as stored; nil: none, or not loaded
-	layers []layer // the oldest first; never empty
+	header     Header
+	raw        []byte  // header and Bloom bits, as stored
+	stale      bool    // the headers in raw are outdated; Encode updates them
+	collisions []byte  // build ID and collision bitmaps, as stored; nil: none, or not loaded
+	layers     []layer // the oldest first; never empty
 
 	first regions.Bitmap // bits of the first layer, for lookups in pages of one layer
 	one   [1]layer       // memory of layers while there is only one
@@ -33,17 +33,18 @@ func NewPage(h Header) (*Page, error) {
 	p := &Page{header: h, raw: make([]byte, HeaderBytes+h.Shape.Bits/8), stale: true}
 	p.layers = append(p.one[:0], layer{shape: h.Shape})
 	if h.Shape.Region > 0 {
-		p.marks = make([]byte, p.marksBytes())
-		binary.BigEndian.PutUint64(p.marks, h.Build)
+		p.collisions = make([]byte, p.collisionsBytes())
+		binary.BigEndian.PutUint64(p.collisions, h.Build)
 	}
 	p.attach()
 	return p, nil
 }
 
-// DecodePage decodes a page from its two stored strings. The page keeps the strings. marks is the
-// regions string; it may be nil for a page that is only read. Errors wrap [ErrDamaged]. DecodePage
-// also checks that the number of set bits matches the headers, so it detects a flipped bit.
-func DecodePage(raw, marks []byte) (*Page, error) {
+// DecodePage decodes a page from its two stored strings: raw is the bits string, and collisions the
+// regions string, which may be nil for a page that is only read. The page keeps the strings.
+// DecodePage also checks that the number of set bits matches the headers, so it detects a flipped
+// bit. Errors wrap [ErrDamaged].
+func DecodePage(raw, collisions []byte) (*Page, error) {
 	h, err := DecodeHeader(raw)
 	if err != nil {
 		return nil, err
@@ -52,14 +53,14 @@ func DecodePage(raw, marks []byte) (*Page, error) {
 	if err := p.decodeLayers(); err != nil {
 		return nil, err
 	}
-	if marks != nil && h.Shape.Region > 0 {
-		if want := p.marksBytes(); len(marks) != want {
-			return nil, fmt.Errorf("%w: %d bytes of collision marks, %d expected", ErrDamaged, len(marks), want)
+	if collisions != nil && h.Shape.Region > 0 {
+		if want := p.collisionsBytes(); len(collisions) != want {
+			return nil, fmt.Errorf("%w: regions string of %d bytes, %d expected", ErrDamaged, len(collisions), want)
 		}
-		if build := binary.BigEndian.Uint64(marks); build != h.Build {
-			return nil, fmt.Errorf("%w: bits of build %016x, collision marks of build %016x", ErrDamaged, h.Build, build)
+		if build := binary.BigEndian.Uint64(collisions); build != h.Build {
+			return nil, fmt.Errorf("%w: bits string of build %016x, regions string of build %016x", ErrDamaged, h.Build, build)
 		}
-		p.marks = marks
+		p.collisions = collisions
 	}
 	p.attach()
 	if err := p.checkSet(); err != nil {
@@ -75,7 +76,7 @@ func (p *Page) Header() Header { return p.header }
 func (p *Page) Size() Size {
 	size := sizeOf(p.header, len(p.raw), 0)
 	if size.Regions > 0 {
-		size.Bytes += uint32(p.marksBytes())
+		size.Bytes += uint32(p.collisionsBytes())
 	}
 	return size
 }
@@ -84,9 +85,9 @@ func (p *Page) Size() Size {
 func (p *Page) Status() Status {
 	s := Status{Header: p.header, Size: p.Size()}
 	for i := range p.layers {
-		s.Collided += uint32(p.layers[i].marks.Count())
+		s.Collided += uint32(p.layers[i].collisions.Count())
 	}
-	s.Uncounted = p.marks == nil && s.Size.Regions > 0
+	s.Uncounted = p.collisions == nil && s.Size.Regions > 0
 	return s
 }
 
@@ -101,25 +102,25 @@ func (p *Page) FalsePositiveRate() float64 {
 	return rate
 }
 
-// Encode returns the bits string and the regions string of the page. The latter, marks, is nil if
-// the page has no collision bitmap or was loaded without it. The strings are the page's own memory:
-// the caller must not change them, and they are valid until the page changes. The first call after
-// a change writes to the page; further calls only read it.
-func (p *Page) Encode() (raw, marks []byte) {
+// Encode returns the page's bits string, raw, and its regions string, collisions. The latter is nil
+// if the page has no collision bitmap or was loaded without it. The strings are the page's own
+// memory: the caller must not change them, and they are valid until the page changes. The first
+// call after a change writes to the page; further calls only read it.
+func (p *Page) Encode() (raw, collisions []byte) {
 	if p.stale {
 		p.header.encode(p.raw)
 		p.encodeLayers()
 		p.stale = false
 	}
-	return p.raw, p.marks
+	return p.raw, p.collisions
 }
 
 // Clone returns a copy that shares no memory with p.
 func (p *Page) Clone() *Page {
 	c := *p
 	c.raw = append([]byte(nil), p.raw...)
-	if p.marks != nil {
-		c.marks = append([]byte(nil), p.marks...)
+	if p.collisions != nil {
+		c.collisions = append([]byte(nil), p.collisions...)
 	}
 	c.layers = append(c.one[:0], p.layers...)
 	c.attach()
@@ -176,7 +177,7 @@ func (p *Page) Insert(h Hash) Outcome {
 			l.set++
 			p.header.Set++
 		case region > 0:
-			l.marks.Set(regions.Of(bit, region))
+			l.collisions.Set(regions.Of(bit, region))
 		}
 	}
 	l.count++

@@ -80,8 +80,8 @@ func (l *ledgered) check(t *rapid.T) {
 	if int(h.Count) != len(l.live) {
 		t.Fatalf("count %d of %d keys", h.Count, len(l.live))
 	}
-	raw, marks := l.page.Encode()
-	if again := decodePage(t, raw, marks); again.Header() != h { // which counts the bits set
+	raw, collisions := l.page.Encode()
+	if again := decodePage(t, raw, collisions); again.Header() != h { // which counts the bits set
 		t.Fatalf("decoded %+v, want %+v", again.Header(), h)
 	}
 }
@@ -102,8 +102,8 @@ func (l *ledgered) draw(t *rapid.T, label string, live bool) []int {
 }
 
 func encoded(p *favfilter.Page) []byte {
-	raw, marks := p.Encode()
-	return slices.Concat(raw, marks)
+	raw, collisions := p.Encode()
+	return slices.Concat(raw, collisions)
 }
 
 // In guarded use a page of any shape loses no key, however full it is, and its header counts

@@ -30,21 +30,21 @@ func goldenPage(t fataler) *favfilter.Page {
 const (
 	goldenBits = "4641560300000040030100050e000000010203040506070800000008000000030001020304" +
 		"05060a4142434445464748212223242526272800003132763aaa2d" + "a000001001041021"
-	goldenMarks = "4142434445464748" + "0020"
+	goldenCollisions = "4142434445464748" + "0020"
 )
 
 // Every later version reads a page that an earlier version wrote.
 func TestPageGolden(t *testing.T) {
-	raw, marks := goldenPage(t).Encode()
+	raw, collisions := goldenPage(t).Encode()
 	if got := hex.EncodeToString(raw); got != goldenBits {
 		t.Errorf("bits string\n     %s\nwant %s", got, goldenBits)
 	}
-	if got := hex.EncodeToString(marks); got != goldenMarks {
-		t.Errorf("regions string\n     %s\nwant %s", got, goldenMarks)
+	if got := hex.EncodeToString(collisions); got != goldenCollisions {
+		t.Errorf("regions string\n     %s\nwant %s", got, goldenCollisions)
 	}
 	storedBits, _ := hex.DecodeString(goldenBits)
-	storedMarks, _ := hex.DecodeString(goldenMarks)
-	page := decodePage(t, storedBits, storedMarks)
+	storedCollisions, _ := hex.DecodeString(goldenCollisions)
+	page := decodePage(t, storedBits, storedCollisions)
 	// U1_P2 and U1_P4 share bit 51, in region 10.
 	for key, want := range map[string]bool{"U1_P1": true, "U1_P2": true, "U1_P3": false, "U1_P4": true, "U1_P5": false} {
 		if got := page.Contains(favfilter.HashKey(page.Header().Seed, key)); got != want {
@@ -82,7 +82,7 @@ func TestNewPageIsEmpty(t *testing.T) {
 	h := goldenHeader()
 	h.Set, h.Count = 5, 6
 	page := newPage(t, h)
-	raw, marks := page.Encode()
+	raw, collisions := page.Encode()
 	if got := page.Header(); got.Set != 0 || got.Count != 0 {
 		t.Errorf("a new page has %d bits set and %d keys", got.Set, got.Count)
 	}
@@ -90,8 +90,8 @@ func TestNewPageIsEmpty(t *testing.T) {
 		t.Errorf("bits string %x", raw)
 	}
 	// 13 regions of 5 bits, after the build id.
-	if want := []byte("ABCDEFGH\x00\x00"); !bytes.Equal(marks, want) {
-		t.Errorf("regions string %q, want %q", marks, want)
+	if want := []byte("ABCDEFGH\x00\x00"); !bytes.Equal(collisions, want) {
+		t.Errorf("regions string %q, want %q", collisions, want)
 	}
 }
 
@@ -101,48 +101,48 @@ func TestPageRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 20).Draw(t, "keys") {
 			page.Insert(drawHash(t, "key"))
 		}
-		raw, marks := page.Encode()
-		if hasMarks := page.Header().Shape.Region > 0; (marks != nil) != hasMarks {
-			t.Fatalf("regions string %x of shape %v", marks, page.Header().Shape)
+		raw, collisions := page.Encode()
+		if hasCollisions := page.Header().Shape.Region > 0; (collisions != nil) != hasCollisions {
+			t.Fatalf("regions string %x of shape %v", collisions, page.Header().Shape)
 		}
-		for _, m := range [][]byte{marks, nil} {
+		for _, m := range [][]byte{collisions, nil} {
 			again := decodePage(t, slices.Clone(raw), slices.Clone(m))
 			if again.Header() != page.Header() {
 				t.Fatalf("header %+v, want %+v", again.Header(), page.Header())
 			}
-			gotRaw, gotMarks := again.Encode()
-			if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotMarks, m) {
-				t.Fatalf("encoded %x %x, want %x %x", gotRaw, gotMarks, raw, m)
+			gotRaw, gotCollisions := again.Encode()
+			if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotCollisions, m) {
+				t.Fatalf("encoded %x %x, want %x %x", gotRaw, gotCollisions, raw, m)
 			}
 		}
 	})
 }
 
 func TestDecodePageRefusesDamage(t *testing.T) {
-	raw, marks := goldenPage(t).Encode()
-	refused := func(what string, raw, marks []byte) {
+	raw, collisions := goldenPage(t).Encode()
+	refused := func(what string, raw, collisions []byte) {
 		t.Helper()
-		page, err := favfilter.DecodePage(raw, marks)
+		page, err := favfilter.DecodePage(raw, collisions)
 		if page != nil || !errors.Is(err, favfilter.ErrDamaged) {
 			t.Errorf("%s: page %v, error %v, want a damaged page", what, page, err)
 		}
 	}
 	for n := range raw {
-		refused("truncated bits", raw[:n], marks)
-		refused("truncated bits, no marks", raw[:n], nil)
+		refused("truncated bits", raw[:n], collisions)
+		refused("truncated bits, no regions string", raw[:n], nil)
 	}
-	for n := range marks {
-		refused("truncated marks", raw, marks[:n])
+	for n := range collisions {
+		refused("truncated regions string", raw, collisions[:n])
 	}
 	refused("nothing", nil, nil)
-	refused("bits too long", append(slices.Clone(raw), 0), marks)
-	refused("marks too long", raw, append(slices.Clone(marks), 0))
+	refused("bits too long", append(slices.Clone(raw), 0), collisions)
+	refused("regions string too long", raw, append(slices.Clone(collisions), 0))
 	for i := range 8 {
-		other := slices.Clone(marks)
+		other := slices.Clone(collisions)
 		other[i] ^= 1
-		refused("marks of another build", raw, other)
+		refused("regions string of another build", raw, other)
 	}
-	decodePage(t, raw, marks) // is sound
+	decodePage(t, raw, collisions) // is sound
 }
 
 // A page without regions keeps no collision bits, whatever its regions string.
@@ -151,8 +151,8 @@ func TestDecodePageWithoutRegions(t *testing.T) {
 	page.Insert(favfilter.Hash{H1: 1 << 60, H2: 1 << 61})
 	raw, _ := page.Encode()
 	again := decodePage(t, raw, []byte("left over"))
-	if _, marks := again.Encode(); marks != nil {
-		t.Errorf("regions string %q, want none", marks)
+	if _, collisions := again.Encode(); collisions != nil {
+		t.Errorf("regions string %q, want none", collisions)
 	}
 	if o := again.Remove(favfilter.Hash{H1: 1 << 60, H2: 1 << 61}); o != favfilter.Stuck {
 		t.Errorf("a removal without regions is %v, want stuck", o)
@@ -161,13 +161,13 @@ func TestDecodePageWithoutRegions(t *testing.T) {
 
 func TestCloneSharesNothing(t *testing.T) {
 	page := goldenPage(t)
-	raw, marks := page.Encode()
-	raw, marks = slices.Clone(raw), slices.Clone(marks)
+	raw, collisions := page.Encode()
+	raw, collisions = slices.Clone(raw), slices.Clone(collisions)
 	clone := page.Clone()
 	for i := range uint64(20) {
 		clone.Insert(favfilter.Hash{H1: i << 57, H2: i * 0x9E3779B97F4A7C15})
 	}
-	if again, againMarks := page.Encode(); !bytes.Equal(again, raw) || !bytes.Equal(againMarks, marks) {
+	if again, againCollisions := page.Encode(); !bytes.Equal(again, raw) || !bytes.Equal(againCollisions, collisions) {
 		t.Error("a change of the clone changed the page")
 	}
 	if clone.Header() == page.Header() {

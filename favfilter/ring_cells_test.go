@@ -256,8 +256,8 @@ func (r *ringForgetter) size(t testing.TB, now time.Time) (bytes int) {
 	r.load(t, now)
 	for _, l := range r.loaded {
 		if l.Page != nil {
-			raw, marks := l.Page.Encode()
-			bytes += len(raw) + len(marks)
+			raw, collisions := l.Page.Encode()
+			bytes += len(raw) + len(collisions)
 		}
 	}
 	return bytes

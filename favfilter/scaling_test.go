@@ -68,8 +68,8 @@ func TestScalingKeepsTheRate(t *testing.T) {
 				t.Fatalf("room for %d keys after room for %d", got, before)
 			}
 		}
-		raw, marks := page.Encode()
-		if again := decodePage(t, raw, marks); again.Header() != page.Header() {
+		raw, collisions := page.Encode()
+		if again := decodePage(t, raw, collisions); again.Header() != page.Header() {
 			t.Fatalf("decoded %+v, want %+v", again.Header(), page.Header())
 		}
 	})

@@ -42,8 +42,8 @@ const keyBytes = 100
 
 // bytesOf returns the memory that both strings of a page take in Redis.
 func bytesOf(p *favfilter.Page) int {
-	raw, marks := p.Encode()
-	return sizeClass(len(raw)+stringOverhead(len(raw))) + sizeClass(len(marks)+stringOverhead(len(marks))) + 2*keyBytes
+	raw, collisions := p.Encode()
+	return sizeClass(len(raw)+stringOverhead(len(raw))) + sizeClass(len(collisions)+stringOverhead(len(collisions))) + 2*keyBytes
 }
 
 // life is a page of a caller that follows a ledger. It is rebuilt when a removal could clear too
@@ -153,9 +153,9 @@ func (l *life) changed() {
 // clearable returns how many bits of h no other key can share, and how many bits h has in all.
 func clearable(p *favfilter.Page, h favfilter.Hash) (own, all int) {
 	s := p.Header().Shape
-	_, marks := p.Encode()
+	_, collisions := p.Encode()
 	bits := s.Positions(nil, h)
-	return len(regions.Bitmap(marks[8:]).Clearable(nil, bits, uint32(s.Region))), len(bits)
+	return len(regions.Bitmap(collisions[8:]).Clearable(nil, bits, uint32(s.Region))), len(bits)
 }
 
 // figures are the results of a simulation.

@@ -205,12 +205,12 @@ func (s Stored) Status() Status {
 	if h.Shape.Region == 0 {
 		return Status{Header: h, Size: sizeOf(h, bitsLength, 0)}
 	}
-	least, most = marksLengths(h, bitsLength)
+	least, most = collisionsLengths(h, bitsLength)
 	if regionsLength < least || regionsLength > most {
-		return Status{Damage: fmt.Errorf("%w: %d bytes of collision marks, %d to %d expected", ErrDamaged, regionsLength, least, most)}
+		return Status{Damage: fmt.Errorf("%w: regions string of %d bytes, %d to %d expected", ErrDamaged, regionsLength, least, most)}
 	}
 	if len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build {
-		return Status{Damage: fmt.Errorf("%w: bits of build %016x, collision marks of build %x", ErrDamaged, h.Build, s.Build)}
+		return Status{Damage: fmt.Errorf("%w: bits string of build %016x, regions string of build %x", ErrDamaged, h.Build, s.Build)}
 	}
 	return Status{
 		Header: h, Size: sizeOf(h, bitsLength, regionsLength), Collided: uint32(max(0, s.Collided)), Uncounted: s.Collided < 0,
@@ -227,13 +227,13 @@ func bitsLengths(h Header) (least, most int) {
 	return least + further + int(h.Grown), HeaderBytes + MaxBits/8 + further
 }
 
-// marksLengths returns the shortest and the longest possible regions string of a page with header h
-// and a bits string of the given length. The collision bits of each layer are padded to a whole
-// byte.
-func marksLengths(h Header, bitsLength int) (least, most int) {
+// collisionsLengths returns the shortest and the longest possible regions string of a page with
+// header h and a bits string of the given length. The collision bits of each layer are padded to a
+// whole byte.
+func collisionsLengths(h Header, bitsLength int) (least, most int) {
 	all := h.Shape
 	all.Bits = 8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes)
-	least = buildBytes + layerMarkBytes(all)
+	least = buildBytes + layerCollisionBytes(all)
 	return least, least + int(h.Grown)
 }
 

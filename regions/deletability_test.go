@@ -16,15 +16,15 @@ import (
 // page is a Bloom filter with one collision bitmap for each region size, so that
 // one run of insertions serves all sizes. Collision bits never influence the Bloom bits.
 type page struct {
-	bits  regions.Bitmap
-	sizes []uint32
-	marks []regions.Bitmap
+	bits       regions.Bitmap
+	sizes      []uint32
+	collisions []regions.Bitmap
 }
 
 func newPage(bits uint32, sizes ...uint32) *page {
 	p := &page{bits: make(regions.Bitmap, bits/8+1), sizes: sizes}
 	for _, size := range sizes {
-		p.marks = append(p.marks, make(regions.Bitmap, regions.Count(bits, size)/8+1))
+		p.collisions = append(p.collisions, make(regions.Bitmap, regions.Count(bits, size)/8+1))
 	}
 	return p
 }
@@ -37,7 +37,7 @@ func (p *page) insert(key []uint32) {
 			continue
 		}
 		for i, size := range p.sizes {
-			p.marks[i].Set(regions.Of(bit, size))
+			p.collisions[i].Set(regions.Of(bit, size))
 		}
 	}
 }
@@ -75,12 +75,12 @@ func simulate(rng *rand.Rand, load float64, k int, sizes []uint32) []shares {
 		}
 		for i, size := range sizes {
 			for _, key := range watched {
-				if len(p.marks[i].Clearable(scratch[:0], key, size)) > 0 {
+				if len(p.collisions[i].Clearable(scratch[:0], key, size)) > 0 {
 					result[i].deletable += 1 / float64(pages*len(watched))
 				}
 			}
 			count := float64(regions.Count(m, size))
-			result[i].collided += float64(p.marks[i].Count()) / count / pages
+			result[i].collided += float64(p.collisions[i].Count()) / count / pages
 		}
 	}
 	return result

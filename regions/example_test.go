@@ -34,7 +34,7 @@ func ExampleBitmap_Clearable() {
 		}
 	}
 	insert(3, 20, 41)
-	insert(5, 20, 60) // bit 20 is shared now, and region 2 marked
+	insert(5, 20, 60) // shares bit 20, so the collision bit of region 2 is set
 	fmt.Println(collisions.Clearable(nil, []uint32{3, 20, 41}, size))
 	// Output: [3 41]
 }

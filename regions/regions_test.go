@@ -144,8 +144,8 @@ func TestOfAndCountAgainstWalk(t *testing.T) {
 }
 
 func TestClearable(t *testing.T) {
-	marks := make(regions.Bitmap, 1)
-	marks.Set(1) // with size 10: bits 10 to 19
+	collisions := make(regions.Bitmap, 1)
+	collisions.Set(1) // with size 10: bits 10 to 19
 	tests := []struct {
 		name           string
 		dst, positions []uint32
@@ -154,11 +154,11 @@ func TestClearable(t *testing.T) {
 		{"none", nil, nil, nil},
 		{"borders", nil, []uint32{9, 10, 19, 20}, []uint32{9, 20}},
 		{"order and repeats stay", nil, []uint32{35, 12, 3, 35}, []uint32{35, 3, 35}},
-		{"all marked", nil, []uint32{11, 15}, nil},
+		{"all collided", nil, []uint32{11, 15}, nil},
 		{"appends", []uint32{15}, []uint32{15, 25}, []uint32{15, 25}},
 	}
 	for _, tt := range tests {
-		if got := marks.Clearable(tt.dst, tt.positions, 10); !slices.Equal(got, tt.want) {
+		if got := collisions.Clearable(tt.dst, tt.positions, 10); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: Clearable(%v, %v) = %v, want %v", tt.name, tt.dst, tt.positions, got, tt.want)
 		}
 	}
@@ -167,22 +167,22 @@ func TestClearable(t *testing.T) {
 func TestClearableAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Uint32Range(1, 20).Draw(t, "size")
-		marked := rapid.MapOf(rapid.Uint32Range(0, 63), rapid.Just(true)).Draw(t, "marked")
+		collided := rapid.MapOf(rapid.Uint32Range(0, 63), rapid.Just(true)).Draw(t, "collided")
 		positions := rapid.SliceOf(rapid.Uint32Range(0, 64*size-1)).Draw(t, "positions")
-		marks := make(regions.Bitmap, 8)
-		for r := range marked {
-			marks.Set(r)
+		collisions := make(regions.Bitmap, 8)
+		for r := range collided {
+			collisions.Set(r)
 		}
 		var want []uint32
 		for _, p := range positions {
-			if !marked[p/size] {
+			if !collided[p/size] {
 				want = append(want, p)
 			}
 		}
-		if got := marks.Clearable(nil, positions, size); !slices.Equal(got, want) {
+		if got := collisions.Clearable(nil, positions, size); !slices.Equal(got, want) {
 			t.Fatalf("Clearable(nil, %v, %d) = %v, want %v", positions, size, got, want)
 		}
-		if got := marks.Clearable(positions[:0], positions, size); !slices.Equal(got, want) {
+		if got := collisions.Clearable(positions[:0], positions, size); !slices.Equal(got, want) {
 			t.Fatalf("in place: got %v, want %v", got, want)
 		}
 	})
@@ -208,7 +208,7 @@ func TestDeletesLeaveOtherKeysAlone(t *testing.T) {
 			i := rapid.IntRange(0, len(live)-1).Draw(t, "victim")
 			key := live[i]
 			live = slices.Delete(live, i, i+1)
-			for _, bit := range p.marks[0].Clearable(nil, key, size) {
+			for _, bit := range p.collisions[0].Clearable(nil, key, size) {
 				p.bits.Clear(bit)
 			}
 			for _, other := range live {

@@ -150,11 +150,11 @@ func (f *File) release() error {
 	return errors.Join(err, f.lock.Unlock())
 }
 
-// load restores the pages in the file into the memory. It marks rows that are not needed as
-// pending, so that they are removed like those of deleted pages.
+// load restores the pages in the file into the memory. It adds rows that are not needed to
+// f.pending, so that they are removed like those of deleted pages.
 func (f *File) load(ctx context.Context) error {
 	return f.db.each(ctx, func(r row) {
-		page, err := favfilter.DecodePage(r.bits, r.marks)
+		page, err := favfilter.DecodePage(r.bits, r.collisions)
 		switch {
 		case err != nil:
 			f.restored.Damaged++

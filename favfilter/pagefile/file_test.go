@@ -23,10 +23,10 @@ func TestPagesOutliveTheProcess(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "odd ?name#%41.db")
 		x := open(t, name)
 		x.wantRestored(0, 0)
-		ledger, ever, marked := favfilter.PageID{Number: 1}, favfilter.PageID{Number: 1, Part: "ever"}, favfilter.PageID{Number: 1, Part: "marked"}
+		ledger, ever, deletable := favfilter.PageID{Number: 1}, favfilter.PageID{Number: 1, Part: "ever"}, favfilter.PageID{Number: 1, Part: "deletable"}
 		x.put(ledger, 1, 100, 0, 0)
 		x.put(ever, 1, 100, 0, 0)
-		x.put(marked, 1, 100, 0, 8)
+		x.put(deletable, 1, 100, 0, 8)
 		x.put(part(1), 1, 100, 10*time.Second, 0)
 		x.put(part(2), 2, 100, time.Minute, 0)
 		x.add(part(2), 3)
@@ -42,9 +42,9 @@ func TestPagesOutliveTheProcess(t *testing.T) {
 		x.wantHas(part(2), 2, true)
 		x.wantHas(part(2), 3, true)
 		x.wantHas(part(2), 4, false)
-		// A page with collision marks can be changed: it came with them.
-		x.add(marked, 2)
-		x.wantHas(marked, 2, true)
+		// The page was restored with its collision bits, so it can be changed.
+		x.add(deletable, 2)
+		x.wantHas(deletable, 2, true)
 
 		time.Sleep(time.Minute)
 		x.wantHas(part(2), 2, false)
@@ -54,7 +54,7 @@ func TestPagesOutliveTheProcess(t *testing.T) {
 		x.close()
 		x = open(t, name)
 		x.wantRestored(2, 0)
-		x.wantHas(marked, 2, true)
+		x.wantHas(deletable, 2, true)
 		x.close()
 		x.journal.want(t)
 	})

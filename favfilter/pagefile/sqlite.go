@@ -30,7 +30,8 @@ const (
 	// SQLite stores both modes in the file. They must be set before anything else is written.
 	modesSQL = `PRAGMA auto_vacuum = incremental; PRAGMA journal_mode = wal`
 
-	// expires is Unix time in microseconds, or 0 for never.
+	// expires is Unix time in microseconds, or 0 for never. bits is the bits string of the page, and
+	// marks its regions string, which has the collision bits.
 	schemaSQL = `CREATE TABLE pages (
 			number  INTEGER NOT NULL,
 			part    TEXT NOT NULL,
@@ -62,10 +63,10 @@ var errVersion = errors.New("another file version")
 
 // row is a page as stored in the file. A row without bits stands for a deleted page.
 type row struct {
-	id      favfilter.PageID
-	expires time.Time // zero: never
-	bits    []byte
-	marks   []byte
+	id         favfilter.PageID
+	expires    time.Time // zero: never
+	bits       []byte
+	collisions []byte
 }
 
 // database is the SQLite file, accessed over one connection.
@@ -146,15 +147,15 @@ func (d *database) each(ctx context.Context, do func(row)) error {
 	for rows.Next() {
 		var r row
 		var expires int64
-		if err := rows.Scan(&r.id.Number, &r.id.Part, &expires, &r.bits, &r.marks); err != nil {
+		if err := rows.Scan(&r.id.Number, &r.id.Part, &expires, &r.bits, &r.collisions); err != nil {
 			// SQLite enforces the column types of this package's table, so it is another table.
 			return fmt.Errorf("%w: read pages: %w", errForeign, err)
 		}
 		if expires != 0 {
 			r.expires = time.UnixMicro(expires)
 		}
-		if r.marks == nil {
-			r.marks = []byte{} // nil would mean: not loaded
+		if r.collisions == nil {
+			r.collisions = []byte{} // nil would mean: not loaded
 		}
 		do(r)
 	}
@@ -180,7 +181,7 @@ func (d *database) write(ctx context.Context, rows []row) error {
 				if !r.expires.IsZero() {
 					expires = r.expires.UnixMicro()
 				}
-				_, err = upsert.ExecContext(ctx, r.id.Number, r.id.Part, expires, r.bits, append([]byte{}, r.marks...))
+				_, err = upsert.ExecContext(ctx, r.id.Number, r.id.Part, expires, r.bits, append([]byte{}, r.collisions...))
 			}
 			if err != nil {
 				return err

@@ -104,11 +104,11 @@ func (f *File) writePending(ctx context.Context) error {
 	for id := range f.pending {
 		r := row{id: id}
 		if page, expires := f.memory.Get(id); page != nil {
-			r.bits, r.marks = page.Encode()
+			r.bits, r.collisions = page.Encode()
 			r.expires = expires
 		}
 		rows = append(rows, r)
-		bytes += len(r.bits) + len(r.marks)
+		bytes += len(r.bits) + len(r.collisions)
 		if len(rows) == maxRows || bytes >= maxBytes {
 			if err := write(); err != nil {
 				return err

@@ -49,9 +49,10 @@ local set, count = struct.unpack('>I4I4', header:sub(25, 32))
 local limit = tonumber(ARGV[5])
 local removals = tonumber(ARGV[7])
 
--- The header takes 512 bits before the first Bloom bit, the build id 64 before the
--- first collision mark.
-local function mark(offset)
+-- The offset, in the regions string, of the collision bit for the Bloom bit at offset in the bits
+-- string. A header of 512 bits precedes the first Bloom bit, and a build ID of 64 bits the first
+-- collision bit.
+local function collision_bit(offset)
   return string.format('%d', 64 + math.floor((tonumber(offset) - 512) / region))
 end
 
@@ -80,11 +81,11 @@ local function clearable(offsets)
   if not all_set(bitfield(KEYS[1], 'GET', offsets)) then return nil end
   local own = {}
   if region > 0 then
-    local marks = {}
-    for i = 1, #offsets do marks[i] = mark(offsets[i]) end
-    local marked = bitfield(KEYS[2], 'GET', marks)
+    local collisions = {}
+    for i = 1, #offsets do collisions[i] = collision_bit(offsets[i]) end
+    local collided = bitfield(KEYS[2], 'GET', collisions)
     for i = 1, #offsets do
-      if marked[i] == 0 then own[#own + 1] = offsets[i] end
+      if collided[i] == 0 then own[#own + 1] = offsets[i] end
     end
   end
   return own
@@ -103,7 +104,7 @@ local function insert(offsets)
     if old[i] == 0 then
       set = set + 1
     elseif region > 0 then
-      shared[#shared + 1] = mark(offsets[i])
+      shared[#shared + 1] = collision_bit(offsets[i])
     end
   end
   if #shared > 0 then bitfield(KEYS[2], 'SET', shared, '1') end

@@ -159,10 +159,10 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	}
 	must(t, client.Del(t.Context(), regions)) // reading takes the bits alone
 	if _, err := f.Add(t.Context(), "other"); !errors.Is(err, favfilter.ErrDamaged) {
-		t.Errorf("without its marks the page is changed: %v", err)
+		t.Errorf("without its regions string the page is changed: %v", err)
 	}
 	if found, err := f.Contains(t.Context(), "key"); err != nil || !found[0] {
-		t.Errorf("without its marks the page is read: %v, %v", found, err)
+		t.Errorf("without its regions string the page is read: %v, %v", found, err)
 	}
 }
 

@@ -2,9 +2,10 @@
 --
 -- KEYS[1]  bits string        KEYS[2]  regions string
 --
--- Returns {start of the bits, its length, start of the regions, its length, marks set}: 64 and 8
--- bytes, or as many as there are. What is no string has none. Where the user may not call BITCOUNT,
--- that is -1.
+-- Returns {start of the bits string, its length, start of the regions string, its length, number of
+-- collision bits set}. The starts are the first 64 and 8 bytes, or the whole string if it is
+-- shorter. A value that is not a string counts as an empty string. The number is -1 if the user may
+-- not call BITCOUNT.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)
   if type(start) ~= 'string' then

@@ -112,7 +112,7 @@ func TestCommands(t *testing.T) {
 		{"apply of 8 keys", map[string]int64{"evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: pages[0], Identity: identity(), Add: hashes(1, 0, 5), Remove: hashes(1, 50, 3)}}), favfilter.Applied)
 		}},
-		{"apply to a part with collision marks, which is remembered", map[string]int64{"evalsha": 1}, func() {
+		{"apply to a part with collision bits, which is remembered", map[string]int64{"evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
 		}},
 		{"apply to a part without them, which is not", map[string]int64{"evalsha": 3}, func() {

@@ -25,9 +25,9 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 
 // replaceCall returns the script call for one replacement.
 func replaceCall(r *favfilter.Replacement) invocation {
-	var raw, marks []byte
+	var raw, collisions []byte
 	if r.Page != nil {
-		raw, marks = r.Page.Encode()
+		raw, collisions = r.Page.Encode()
 	}
 	newer := "0"
 	if r.Newer {
@@ -37,5 +37,5 @@ func replaceCall(r *favfilter.Replacement) invocation {
 	if r.Expire >= 0 {
 		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
 	}
-	return invocation{id: r.ID, args: []any{raw, marks, string(r.Seen), newer, expire}}
+	return invocation{id: r.ID, args: []any{raw, collisions, string(r.Seen), newer, expire}}
 }

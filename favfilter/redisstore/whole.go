@@ -47,8 +47,8 @@ func decodeWhole(vals []any) favfilter.Loaded {
 	if !ok {
 		return favfilter.Loaded{}
 	}
-	marks, _ := vals[1].(string) // if missing: "", which is damage if the page has regions
+	collisions, _ := vals[1].(string) // if missing: "", which is damage if the page has regions
 	l := favfilter.Loaded{Version: versionOf(raw)}
-	l.Page, l.Damage = favfilter.DecodePage([]byte(raw), []byte(marks))
+	l.Page, l.Damage = favfilter.DecodePage([]byte(raw), []byte(collisions))
 	return l
 }

@@ -42,12 +42,12 @@ func replaceAndLoad(t *testing.T, b Backend) {
 	if !contains(l.Page, keys...) {
 		t.Error("a key is not in the loaded page")
 	}
-	raw, marks := page.Encode()
+	raw, collisions := page.Encode()
 	if string(l.Version) != string(raw[:favfilter.HeaderBytes]) {
 		t.Errorf("version %x, want the header", l.Version)
 	}
-	gotRaw, gotMarks := b.Strings(t, id)
-	if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotMarks, marks) {
+	gotRaw, gotCollisions := b.Strings(t, id)
+	if !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotCollisions, collisions) {
 		t.Error("the stored strings are not the page's")
 	}
 }
@@ -102,8 +102,8 @@ func replaceConditions(t *testing.T, b Backend) {
 	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: stands}); err != nil || !done {
 		t.Fatalf("done %v, %v", done, err)
 	}
-	if _, marks := b.Strings(t, id); marks != nil {
-		t.Error("a page without regions left the marks of the one before")
+	if _, collisions := b.Strings(t, id); collisions != nil {
+		t.Error("a page without regions left the regions string of the previous page")
 	}
 }
 
@@ -138,13 +138,13 @@ func guardedOnce(t *testing.T, b Backend) {
 	if res.Header.Sequence != 1 || res.Header.Count != 3 {
 		t.Fatalf("header %+v, want sequence 1 and 3 keys", res.Header)
 	}
-	bits, marks := b.Strings(t, id)
+	bits, collisions := b.Strings(t, id)
 	if string(res.Version) != string(bits[:favfilter.HeaderBytes]) {
 		t.Error("the version is not the stored header")
 	}
 	wantState(t, apply(t, b.Store, batch), favfilter.Current)
-	bits2, marks2 := b.Strings(t, id)
-	if !bytes.Equal(bits, bits2) || !bytes.Equal(marks, marks2) {
+	bits2, collisions2 := b.Strings(t, id)
+	if !bytes.Equal(bits, bits2) || !bytes.Equal(collisions, collisions2) {
 		t.Error("a replay changed the page")
 	}
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Remove: keys[:1]}), favfilter.Applied)
@@ -216,7 +216,7 @@ func jammedBatch(t *testing.T, b Backend) {
 	if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil {
 		t.Fatal(err)
 	}
-	before, beforeMarks := b.Strings(t, id)
+	before, beforeCollisions := b.Strings(t, id)
 	for name, batch := range map[string]favfilter.Batch{
 		"stuck":             {Remove: []favfilter.Hash{doomed}},
 		"stuck after adds":  {Remove: []favfilter.Hash{doomed}, Add: hashes(5000, 3)},
@@ -226,8 +226,8 @@ func jammedBatch(t *testing.T, b Backend) {
 	} {
 		batch.ID, batch.Sequence = id, 1
 		wantState(t, apply(t, b.Store, batch), favfilter.Jammed)
-		after, afterMarks := b.Strings(t, id)
-		if !bytes.Equal(before, after) || !bytes.Equal(beforeMarks, afterMarks) {
+		after, afterCollisions := b.Strings(t, id)
+		if !bytes.Equal(before, after) || !bytes.Equal(beforeCollisions, afterCollisions) {
 			t.Errorf("%s: the page changed", name)
 		}
 	}
@@ -257,13 +257,13 @@ func replayOld(t *testing.T, b Backend) {
 		wantState(t, res, favfilter.Applied)
 		history = append(history, batch)
 	}
-	bits, marks := b.Strings(t, id)
+	bits, collisions := b.Strings(t, id)
 	for i := range history {
 		wantState(t, apply(t, b.Store, history[len(history)-1-i]), favfilter.Current)
 		wantState(t, apply(t, b.Store, history[i]), favfilter.Current)
 	}
-	bits2, marks2 := b.Strings(t, id)
-	if !bytes.Equal(bits, bits2) || !bytes.Equal(marks, marks2) {
+	bits2, collisions2 := b.Strings(t, id)
+	if !bytes.Equal(bits, bits2) || !bytes.Equal(collisions, collisions2) {
 		t.Error("replays changed the page")
 	}
 }

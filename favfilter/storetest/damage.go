@@ -45,7 +45,7 @@ func halfLost(t *testing.T, b Backend) {
 // wantTorn checks that no batch changes the page, whichever way it is applied.
 func wantTorn(t *testing.T, b Backend, id favfilter.PageID) {
 	t.Helper()
-	bits, marks := b.Strings(t, id)
+	bits, collisions := b.Strings(t, id)
 	for _, n := range []int{1, 100} {
 		for _, sequence := range []uint64{0, 2} {
 			res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: sequence, Add: hashes(5, n)})
@@ -55,8 +55,8 @@ func wantTorn(t *testing.T, b Backend, id favfilter.PageID) {
 			}
 		}
 	}
-	bits2, marks2 := b.Strings(t, id)
-	if !bytes.Equal(bits, bits2) || !bytes.Equal(marks, marks2) {
+	bits2, collisions2 := b.Strings(t, id)
+	if !bytes.Equal(bits, bits2) || !bytes.Equal(collisions, collisions2) {
 		t.Error("a torn page was changed")
 	}
 }
@@ -68,14 +68,14 @@ func otherBuild(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 13}
 	create(t, b.Store, id, header(13, 100))
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
-	_, marks := b.Strings(t, id)
+	_, collisions := b.Strings(t, id)
 	for _, at := range []int{0, 7} {
-		other := slices.Clone(marks)
+		other := slices.Clone(collisions)
 		other[at] ^= 1
 		b.Overwrite(t, id, "regions", other)
 		wantTorn(t, b, id)
 	}
-	b.Overwrite(t, id, "regions", marks)
+	b.Overwrite(t, id, "regions", collisions)
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5, 1)}), favfilter.Applied)
 }
 
@@ -87,12 +87,12 @@ func shortStrings(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 13}
 	create(t, b.Store, id, header(13, 100))
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
-	bits, marks := b.Strings(t, id)
+	bits, collisions := b.Strings(t, id)
 	for _, n := range []int{1, 7} {
-		b.Overwrite(t, id, "regions", marks[:n])
+		b.Overwrite(t, id, "regions", collisions[:n])
 		wantTorn(t, b, id)
 	}
-	b.Overwrite(t, id, "regions", marks)
+	b.Overwrite(t, id, "regions", collisions)
 	for _, n := range []int{1, 24, 40, 56, 63} {
 		b.Overwrite(t, id, "bits", bits[:n])
 		wantTorn(t, b, id)
@@ -168,10 +168,10 @@ func wrongCount(t *testing.T, b Backend) {
 	for _, h := range keys {
 		page.Insert(h)
 	}
-	bits, marks := page.Encode()
+	bits, collisions := page.Encode()
 	bits = slices.Clone(bits)
 	copy(bits[28:32], "\x00\x00\x00\x01") // one key of 40
-	page, err := favfilter.DecodePage(bits, marks)
+	page, err := favfilter.DecodePage(bits, collisions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func expiry(t *testing.T, b Backend) {
 	if load(t, b.Store, empty).Page != nil {
 		t.Error("an empty page outlived its time")
 	}
-	if bits, marks := b.Strings(t, empty); bits != nil || marks != nil {
-		t.Errorf("an empty page left %d bytes of bits and %d of marks", len(bits), len(marks))
+	if bits, collisions := b.Strings(t, empty); bits != nil || collisions != nil {
+		t.Errorf("an empty page left %d bytes of bits string and %d of regions string", len(bits), len(collisions))
 	}
 	if load(t, b.Store, window).Page != nil {
 		t.Error("a window outlived its time: a batch without a guard must leave it")
@@ -66,9 +66,9 @@ func expiryOfReplacements(t *testing.T, b Backend) {
 			stands = load(t, b.Store, id).Version
 		}
 		b.Advance(t)
-		bits, marks := b.Strings(t, id)
-		if (bits != nil) != c.stays || (marks != nil) != c.stays {
-			t.Errorf("%s: %d bytes of bits and %d of marks are left", c.name, len(bits), len(marks))
+		bits, collisions := b.Strings(t, id)
+		if (bits != nil) != c.stays || (collisions != nil) != c.stays {
+			t.Errorf("%s: %d bytes of bits string and %d of regions string are left", c.name, len(bits), len(collisions))
 		}
 	}
 }

@@ -96,9 +96,9 @@ func grows(t *testing.T, b Backend) {
 
 func wantBytes(t testing.TB, b Backend, id favfilter.PageID, want *favfilter.Page) {
 	t.Helper()
-	raw, marks := want.Encode()
-	gotRaw, gotMarks := b.Strings(t, id)
-	if !bytes.Equal(raw, gotRaw) || !bytes.Equal(marks, gotMarks) {
+	raw, collisions := want.Encode()
+	gotRaw, gotCollisions := b.Strings(t, id)
+	if !bytes.Equal(raw, gotRaw) || !bytes.Equal(collisions, gotCollisions) {
 		t.Error("the stored strings are not the page's")
 	}
 }
@@ -177,7 +177,7 @@ func grownTorn(t *testing.T, b Backend) {
 	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
 		t.Fatalf("done %v, %v", done, err)
 	}
-	bits, marks := b.Strings(t, id)
+	bits, collisions := b.Strings(t, id)
 	first := favfilter.HeaderBytes + int(page.Header().Shape.Bits/8)
 	flipped := func(s []byte, at int) []byte {
 		s = slices.Clone(s)
@@ -198,10 +198,10 @@ func grownTorn(t *testing.T, b Backend) {
 		{"a layer's zero", "bits", flipped(bits, first+5), false},
 		{"a layer's count of bits", "bits", flipped(bits, first+11), false},
 		{"the number of layers", "bits", flipped(bits, 9), true},
-		{"no marks", "regions", nil, true},
-		{"marks of one layer", "regions", marks[:8+(page.Header().Shape.Bits/8+7)/8], true},
-		{"marks cut", "regions", marks[:len(marks)-1], false},
-		{"marks of another build", "regions", flipped(marks, 3), true},
+		{"no regions string", "regions", nil, true},
+		{"regions string of one layer", "regions", collisions[:8+(page.Header().Shape.Bits/8+7)/8], true},
+		{"regions string cut", "regions", collisions[:len(collisions)-1], false},
+		{"regions string of another build", "regions", flipped(collisions, 3), true},
 	} {
 		b.Overwrite(t, id, c.which, c.value)
 		t.Log(c.name)
@@ -214,7 +214,7 @@ func grownTorn(t *testing.T, b Backend) {
 			t.Errorf("%s: loaded %+v", c.name, l)
 		}
 		b.Overwrite(t, id, "bits", bits)
-		b.Overwrite(t, id, "regions", marks)
+		b.Overwrite(t, id, "regions", collisions)
 	}
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
 }
@@ -276,8 +276,8 @@ func removes(t *testing.T, b Backend) {
 	}
 	wantNothing := func() {
 		t.Helper()
-		bits, marks := b.Strings(t, id)
-		if bits != nil || marks != nil || load(t, b.Store, id).Version != "" {
+		bits, collisions := b.Strings(t, id)
+		if bits != nil || collisions != nil || load(t, b.Store, id).Version != "" {
 			t.Error("something is left of a page that was removed")
 		}
 	}

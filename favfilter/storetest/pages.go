@@ -270,9 +270,9 @@ func wantSameBytes(t *testing.T, b Backend, rng *rand.Rand, id favfilter.PageID,
 		if got.State != want.State || got.Version != want.Version || fmt.Sprint(got.Outcomes) != fmt.Sprint(want.Outcomes) {
 			t.Fatalf("step %d: %v %v, want %v %v", step, got.State, got.Outcomes, want.State, want.Outcomes)
 		}
-		raw, marks := model.Encode()
-		gotRaw, gotMarks := b.Strings(t, id)
-		if !bytes.Equal(raw, gotRaw) || !bytes.Equal(marks, gotMarks) {
+		raw, collisions := model.Encode()
+		gotRaw, gotCollisions := b.Strings(t, id)
+		if !bytes.Equal(raw, gotRaw) || !bytes.Equal(collisions, gotCollisions) {
 			t.Fatalf("step %d: the bytes differ", step)
 		}
 	}

@@ -56,20 +56,20 @@ func peeked(t *testing.T, b Backend) {
 // standing determines the state of a stored page from its strings.
 func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Status {
 	t.Helper()
-	raw, marks := b.Strings(t, id)
-	page, err := favfilter.DecodePage(raw, marks)
+	raw, collisions := b.Strings(t, id)
+	page, err := favfilter.DecodePage(raw, collisions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := favfilter.Status{Header: page.Header(), Size: favfilter.Size{Bytes: uint32(len(raw) + len(marks))}}
+	s := favfilter.Status{Header: page.Header(), Size: favfilter.Size{Bytes: uint32(len(raw) + len(collisions))}}
 	for _, shape := range page.Layers() {
 		s.Size.Bits += shape.Bits
 		if shape.Region > 0 {
 			s.Size.Regions += regions.Count(shape.Bits, uint32(shape.Region))
 		}
 	}
-	if len(marks) > 0 {
-		s.Collided = uint32(regions.Bitmap(marks[8:]).Count())
+	if len(collisions) > 0 {
+		s.Collided = uint32(regions.Bitmap(collisions[8:]).Count())
 	}
 	return s
 }
@@ -103,7 +103,7 @@ func peekedCollided(t *testing.T, b Backend) {
 		}
 		apply(t, b.Store, favfilter.Batch{ID: id, Remove: hashes(100*i+1, 40)})
 		if n := check(); n != most {
-			t.Errorf("%d regions are collided, and %d before keys went: marks stay", n, most)
+			t.Errorf("%d regions are collided, %d before removals, which never clear a collision bit", n, most)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func peekedDamaged(t *testing.T, b Backend) {
 	id, sound := favfilter.PageID{Number: 40}, favfilter.PageID{Number: 41}
 	create(t, b.Store, id, header(40, 100))
 	create(t, b.Store, sound, header(41, 100))
-	bits, marks := b.Strings(t, id)
+	bits, collisions := b.Strings(t, id)
 	flipped := func(s []byte, at int) []byte {
 		s = slices.Clone(s)
 		s[at] ^= 1
@@ -135,12 +135,12 @@ func peekedDamaged(t *testing.T, b Backend) {
 		{"other magic", "bits", flipped(bits, 0), false},
 		{"other build, checksum wrong", "bits", flipped(bits, 47), false},
 		{"no bits", "bits", nil, true},
-		{"no marks", "regions", nil, false},
-		{"short build", "regions", marks[:7], false},
-		{"build alone", "regions", marks[:8], false},
-		{"short marks", "regions", marks[:len(marks)-1], false},
-		{"long marks", "regions", append(slices.Clone(marks), 0), false},
-		{"marks of another build", "regions", flipped(marks, 7), false},
+		{"no regions string", "regions", nil, false},
+		{"short build", "regions", collisions[:7], false},
+		{"build alone", "regions", collisions[:8], false},
+		{"short regions string", "regions", collisions[:len(collisions)-1], false},
+		{"long regions string", "regions", append(slices.Clone(collisions), 0), false},
+		{"regions string of another build", "regions", flipped(collisions, 7), false},
 	} {
 		b.Overwrite(t, id, c.which, c.value)
 		got := peek(t, b.Store, id, sound)
@@ -151,7 +151,7 @@ func peekedDamaged(t *testing.T, b Backend) {
 			t.Errorf("%s: beside it, peeked at %+v", c.name, got[1])
 		}
 		b.Overwrite(t, id, "bits", bits)
-		b.Overwrite(t, id, "regions", marks)
+		b.Overwrite(t, id, "regions", collisions)
 	}
 	if got := peek(t, b.Store, id)[0]; got != newPage(t, header(40, 100)).Status() {
 		t.Errorf("put back: peeked at %+v", got)
@@ -175,11 +175,11 @@ func replayedReplacement(t *testing.T, b Backend) {
 	window := favfilter.PageID{Number: 43, Part: "window"} // without a collision bitmap
 	shape := favfilter.Shape{Bits: 1024, Hashes: 5}
 	create(t, b.Store, window, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 1})
-	unmarked := favfilter.Replacement{ID: window, Seen: load(t, b.Store, window).Version}
-	unmarked.Page = newPage(t, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 2})
+	withoutRegions := favfilter.Replacement{ID: window, Seen: load(t, b.Store, window).Version}
+	withoutRegions.Page = newPage(t, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 2})
 	for range 2 {
-		if done, err := b.Store.Replace(t.Context(), unmarked); err != nil || !done {
-			t.Errorf("replace a page without collision marks: %v, %v", done, err)
+		if done, err := b.Store.Replace(t.Context(), withoutRegions); err != nil || !done {
+			t.Errorf("replace a page without collision bits: %v, %v", done, err)
 		}
 	}
 	for _, newer := range []bool{false, true} {

@@ -51,8 +51,8 @@ func changedByAnother(t *testing.T, b Backend) {
 				wantState(t, apply(t, b.Store, batch), favfilter.Applied)
 				page.Apply(batch)
 			}
-			raw, marks := page.Encode()
-			if gotRaw, gotMarks := b.Strings(t, id); !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotMarks, marks) {
+			raw, collisions := page.Encode()
+			if gotRaw, gotCollisions := b.Strings(t, id); !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotCollisions, collisions) {
 				t.Errorf("%s: the page is not what Page.Apply makes of it", name)
 			}
 		}

@@ -78,7 +78,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"many pages in one call", manyPages},
 		{"parts of a page are apart", partsApart},
 		{"half a page lost is noticed", halfLost},
-		{"marks of another build are noticed", otherBuild},
+		{"a regions string of another build is noticed", otherBuild},
 		{"short strings are noticed", shortStrings},
 		{"a page of another format version is not used", otherFormat},
 		{"a count that is wrong stays at 0", wrongCount},

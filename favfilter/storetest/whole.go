@@ -60,13 +60,13 @@ func loadedWholeDamaged(t *testing.T, b Backend) {
 	id, sound := favfilter.PageID{Number: 54}, favfilter.PageID{Number: 55}
 	create(t, b.Store, id, header(54, 100))
 	create(t, b.Store, sound, header(55, 100))
-	bits, marks := b.Strings(t, id)
-	other := slices.Clone(marks)
+	bits, collisions := b.Strings(t, id)
+	other := slices.Clone(collisions)
 	other[3] ^= 1
 	for _, c := range []struct {
 		which string
 		value []byte
-	}{{"bits", bits[:70]}, {"bits", bits[:10]}, {"regions", nil}, {"regions", marks[:9]}, {"regions", other}} {
+	}{{"bits", bits[:70]}, {"bits", bits[:10]}, {"regions", nil}, {"regions", collisions[:9]}, {"regions", other}} {
 		b.Overwrite(t, id, c.which, c.value)
 		loaded, err := b.Store.LoadWhole(t.Context(), []favfilter.PageID{id, sound})
 		if err != nil || loaded[0].Page != nil || !errors.Is(loaded[0].Damage, favfilter.ErrDamaged) || loaded[1].Page == nil {
@@ -77,6 +77,6 @@ func loadedWholeDamaged(t *testing.T, b Backend) {
 			t.Errorf("version %x", loaded[0].Version)
 		}
 		b.Overwrite(t, id, "bits", bits)
-		b.Overwrite(t, id, "regions", marks)
+		b.Overwrite(t, id, "regions", collisions)
 	}
 }

@@ -108,12 +108,12 @@ func PageOf(in *pages.PageInside, cells int, name func(user string) string) Page
 
 func standsOf(in *pages.PageInside) *Stands {
 	h, size := in.Standing.Header, in.Standing.Size
-	raw, marks := in.Page.Encode()
+	raw, collisions := in.Page.Encode()
 	s := &Stands{
 		Sequence: h.Sequence, Left: h.Left, Keys: h.Count, Bits: size.Bits, Hashes: h.Shape.Hashes, RegionBits: h.Shape.Region,
 		Set: h.Set, Fill: share(h.Set, size.Bits), Regions: size.Regions, Collided: in.Standing.Collided,
 		CollidedShare: share(in.Standing.Collided, size.Regions), Rate: in.Page.FalsePositiveRate(),
-		FullAt: share(in.Limit, h.Shape.Bits), Capacity: in.Capacity, BitsBytes: len(raw), RegionsBytes: len(marks),
+		FullAt: share(in.Limit, h.Shape.Bits), Capacity: in.Capacity, BitsBytes: len(raw), RegionsBytes: len(collisions),
 		Build: fmt.Sprintf("%016x", h.Build), Incarnation: fmt.Sprintf("%016x", h.Incarnation),
 	}
 	for _, shape := range in.Page.Layers() {
