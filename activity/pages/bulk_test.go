@@ -336,7 +336,7 @@ func TestBulkIsLeftAlone(t *testing.T) {
 	g.wantLive(t, live)
 }
 
-// BenchmarkBulkPages makes pages of parsed activities in process, one goroutine: hashes of users and keys, bits and marks.
+// BenchmarkBulkPages makes pages of parsed activities in process, one goroutine: hashes of users and keys, bits and collision bits.
 func BenchmarkBulkPages(b *testing.B) {
 	all := make([]Activity, 1_000_000)
 	rng := rand.New(rand.NewPCG(5, 5))

@@ -47,10 +47,10 @@ func (o *formatTwo) rebuild(t testing.TB, number uint32) {
 
 func (o *formatTwo) put(t testing.TB, prefix string, page *favfilter.Page) {
 	t.Helper()
-	raw, marks := page.Encode()
+	raw, collisions := page.Encode()
 	must(t, o.client.Set(t.Context(), prefix+"bits", storetest.AsFormat(raw, 2), 0).Err())
-	if marks != nil {
-		must(t, o.client.Set(t.Context(), prefix+"regions", marks, 0).Err())
+	if collisions != nil {
+		must(t, o.client.Set(t.Context(), prefix+"regions", collisions, 0).Err())
 	}
 }
 

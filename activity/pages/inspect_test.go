@@ -64,17 +64,17 @@ func TestInspectHarmedPage(t *testing.T) {
 	somePopulation(t, g)
 	old := snapshot(t, client)
 	g.record(t, true, add("heavy", "hide", "later"))
-	const bits, marks = "fav:{feed/0}:bits", "fav:{feed/0}:regions"
+	const bits, regions = "fav:{feed/0}:bits", "fav:{feed/0}:regions"
 	for _, c := range []struct {
 		name string
 		harm func()
 		want PageInside
 	}{
 		{"sound", func() {}, PageInside{State: PageSound}},
-		{"missing", func() { must(t, client.Del(t.Context(), bits, marks).Err()) }, PageInside{
+		{"missing", func() { must(t, client.Del(t.Context(), bits, regions).Err()) }, PageInside{
 			State: PageMissing, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1},
 		}},
-		{"half", func() { must(t, client.Del(t.Context(), marks).Err()) }, PageInside{
+		{"half", func() { must(t, client.Del(t.Context(), regions).Err()) }, PageInside{
 			State: PageDamaged, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1},
 		}},
 		{"behind", func() { restore(t, client, old) }, PageInside{

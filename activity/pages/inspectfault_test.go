@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// faultyWhole is a store whose reads of pages with their marks count as calls that may fail, too.
+// faultyWhole is a store whose reads of pages with their collision bits count as calls that may fail, too.
 type faultyWhole struct{ faulttest.Store }
 
 func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
@@ -57,7 +57,7 @@ func TestInspectFaults(t *testing.T) {
 	}
 }
 
-// overtaken is a store that something is written to whenever a page was read with its marks.
+// overtaken is a store that something is written to whenever a page was read with its collision bits.
 type overtaken struct {
 	favfilter.Store
 

@@ -51,11 +51,11 @@ func wantSurvey(t *testing.T, g surveyed, store favfilter.Store, id func(page ui
 			}
 			continue
 		}
-		raw, marks := page.Encode()
+		raw, collisions := page.Encode()
 		st := page.Status()
 		fill := float64(st.Header.Set) / float64(st.Size.Bits)
 		collided := float64(st.Collided) / float64(st.Size.Regions)
-		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(marks) || math.Abs(p.Fill-fill) > step ||
+		if p.State != PageSound || p.Keys != st.Header.Count || int(p.Bytes) != len(raw)+len(collisions) || math.Abs(p.Fill-fill) > step ||
 			math.Abs(p.Collided-collided) > step || math.Abs(p.Rate/page.FalsePositiveRate()-1) > 0.01 && p.Keys > 20 {
 			t.Errorf("surveyed %+v, in the store %+v, %g full, %g collided, rate %g", p, st, fill, collided, page.FalsePositiveRate())
 		}
@@ -297,7 +297,7 @@ func TestGlance(t *testing.T) {
 	if rate := math.Pow(1.0/65535, favfilter.MaxHashes); math.Abs(got.Rate/rate-1) > 1e-9 {
 		t.Errorf("rate %g, want %g", got.Rate, rate)
 	}
-	want.Bytes-- // marks of one bit each are more than there can be, and 27 bits hold all but one byte
+	want.Bytes-- // collision bits of regions of one bit are more than there can be, and 27 bits hold all but one byte
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
