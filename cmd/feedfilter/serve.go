@@ -16,6 +16,8 @@ import (
 
 const (
 	maxHeaderBytes = 64 << 10
+	// maxUnread is how much a connection of HTTP/2 may send before handlers read it, in bytes.
+	maxUnread = 1 << 20
 	// highestLimit is the highest of --max-requests and --max-connections.
 	highestLimit = 1_000_000
 	// closeTimeout is how long closing everything may take at the end, once requests are done.
@@ -89,9 +91,16 @@ func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.
 	return nil
 }
 
+// newServer returns a server of HTTP/1.1, and of HTTP/2 with and without TLS, which gRPC needs.
 func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           handler,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread / 4},
 		ErrorLog:          slog.NewLogLogger(throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,

@@ -116,6 +116,10 @@ type call struct {
 
 	token *access.Token // nil: none is asked for, or there is none
 	audit *audited      // nil: it is not
+
+	procedure bool  // of the gRPC API, which has a form of errors of its own
+	begun     bool  // it is a procedure, and its message has been read
+	failed    error // what the answer of a procedure said
 }
 
 // callOf returns the call that c is.

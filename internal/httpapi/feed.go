@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -106,27 +107,10 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	defer done()
-	k := callOf(c)
-	if req.RecordSeen {
-		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
-			return err
-		}
-		req.MayRecord = s.access.Audit.Check
-	}
-	if err := s.userMay(req.Viewer); err != nil {
-		return err
-	}
-	ctx, cancel := s.bounded(c)
-	defer cancel()
-	answer, sampled, err := s.sampler.Filter(ctx, req)
+	answer, sampled, err := s.answerFeed(c.Request().Context(), callOf(c), req)
 	if err != nil {
 		return err
 	}
-	s.feeds.count(answer)
-	if req.RecordSeen {
-		s.noteSeen(k, req.Viewer, answer)
-	}
-	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
 	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	err = send(c, http.StatusOK, in.text)
 	s.history.latency.note(time.Since(start))
@@ -134,6 +118,31 @@ func (s *service) filter(c echo.Context) error {
 		sampled.Compare(c.Request().Context(), requestAttrs(c)...)
 	}
 	return err
+}
+
+// answerFeed filters a feed for a caller who may have it, and counts it. The caller compares what was sampled, if that is not nil.
+func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (feed.Answer, *feed.Sampled, error) {
+	if req.RecordSeen {
+		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
+			return feed.Answer{}, nil, err
+		}
+		req.MayRecord = s.access.Audit.Check
+	}
+	if err := s.userMay(req.Viewer); err != nil {
+		return feed.Answer{}, nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	answer, sampled, err := s.sampler.Filter(ctx, req)
+	if err != nil {
+		return feed.Answer{}, nil, err
+	}
+	s.feeds.count(answer)
+	if req.RecordSeen {
+		s.noteSeen(k, req.Viewer, answer)
+	}
+	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
+	return answer, sampled, nil
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

@@ -76,7 +76,7 @@ func (s *service) opsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := s.activities.InspectPage(ctx, page)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *service) opsRebuild(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "to make a page anew")
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *service) opsUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := s.activities.InspectUser(ctx, user)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *service) opsKey(c echo.Context) error {
 	if k, ok := s.activities.Kinds().Named(kind); ok { // or else it may be anything
 		callOf(c).note("inspect", k.Name, user, target)
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := s.activities.InspectKey(ctx, kind, user, target)
 	if err != nil {
