@@ -26,6 +26,8 @@ type filterRequest struct {
 	Limit      *int `json:"limit"` // nil: not given
 	RecordSeen bool `json:"record_seen"`
 	Exact      bool `json:"exact"`
+
+	Answer *string `json:"answer"` // nil: not given
 }
 
 // feedPost has the fields of a [feed.Post].
@@ -67,6 +69,18 @@ func (r filterRequest) request() (feed.Request, error) {
 	}, nil
 }
 
+// form returns what the answer is to list.
+func (r filterRequest) form() (answerForm, error) {
+	if r.Answer == nil {
+		return formKept, nil
+	}
+	form, ok := formNamed(*r.Answer)
+	if !ok {
+		return 0, badForm()
+	}
+	return form, nil
+}
+
 // decodeFeed reads the body of a feed's request, which lives in the room. The caller calls done when it needs that no
 // longer.
 func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
@@ -88,7 +102,9 @@ func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done f
 			return err
 		}
 		var err error
-		req, err = decoded.request()
+		if in.form, err = decoded.form(); err == nil {
+			req, err = decoded.request()
+		}
 		return err
 	})
 	return req, done, err
@@ -111,7 +127,11 @@ func (s *service) filter(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	in.text = appendFeed(in.text[:0], answer, req.Annotate)
+	if in.form == formDropped {
+		in.text = appendDropped(in.text[:0], answer, req.Annotate)
+	} else {
+		in.text = appendFeed(in.text[:0], answer, req.Annotate)
+	}
 	err = send(c, http.StatusOK, in.text)
 	s.history.latency.note(time.Since(start))
 	if sampled != nil {

@@ -28,6 +28,18 @@ func formOf(a feedfilterv1.Answer) (answerForm, error) {
 	}
 }
 
+// formNamed returns the form that JSON names so, and whether there is one.
+func formNamed(name string) (form answerForm, ok bool) {
+	switch name {
+	case "kept":
+		return formKept, true
+	case "dropped":
+		return formDropped, true
+	default:
+		return 0, false
+	}
+}
+
 func badForm() error {
 	return refuse(activity.CodeOutOfRange, "answer", `neither "kept" nor "dropped"`)
 }

@@ -12,7 +12,8 @@ type room struct {
 	posts  []feed.Post
 	actors []string // of all posts, each of which has a part
 
-	actorPosts []uint32 // of a message: the posts that they are on
+	actorPosts []uint32   // of a message: the posts that they are on
+	form       answerForm // of a body
 }
 
 // rooms are used again, since most of what a feed takes is for one moment.
@@ -37,5 +38,6 @@ func (r *rooms) put(of *room) {
 	clear(of.posts)
 	clear(of.actors)
 	of.text, of.posts, of.actors, of.actorPosts = of.text[:0], of.posts[:0], of.actors[:0], of.actorPosts[:0]
+	of.form = formKept
 	r.pool.Put(of)
 }
