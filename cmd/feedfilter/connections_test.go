@@ -46,7 +46,7 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(limitConnections(listener, connections)) }()
+	go func() { served <- server.Serve(newConnectionLimit(connections).listener(listener)) }()
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -293,7 +293,7 @@ func TestLimitedListenerChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := limitConnections(l, 1)
+	limited := newConnectionLimit(1).listener(l)
 	accepted := make(chan net.Conn)
 	go func() {
 		for {
@@ -309,14 +309,14 @@ func TestLimitedListenerChanges(t *testing.T) {
 		dial(t, l.Addr().String())
 	}
 	first := <-accepted
-	limited.setLimit(3)
+	limited.limit.set(3)
 	second, third := <-accepted, <-accepted
-	limited.setLimit(2)
+	limited.limit.set(2)
 	_ = first.Close()
 	// Two are open, which is the limit.
-	limited.mu.Lock()
-	open := limited.open
-	limited.mu.Unlock()
+	limited.limit.mu.Lock()
+	open := limited.limit.open
+	limited.limit.mu.Unlock()
 	if open != 2 {
 		t.Errorf("%d are open, want 2", open)
 	}
@@ -336,7 +336,7 @@ func TestLimitedListenerCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := limitConnections(l, 1)
+	limited := newConnectionLimit(1).listener(l)
 	dial(t, l.Addr().String())
 	conn, err := limited.Accept()
 	if err != nil {
