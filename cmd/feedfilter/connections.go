@@ -5,6 +5,14 @@ import (
 	"sync"
 )
 
+// connectionLimit is how many connections may be open, and how many are.
+type connectionLimit struct {
+	mu      sync.Mutex
+	changed sync.Cond // what follows, so that there may be room
+	limit   int
+	open    int
+}
+
 // newConnectionLimit returns a limit on the connections of all its listeners together.
 func newConnectionLimit(limit int) *connectionLimit {
 	c := &connectionLimit{limit: limit}
@@ -21,14 +29,6 @@ func (c *connectionLimit) listener(l net.Listener) *limitedListener {
 // connectionsWithin returns limit, or three quarters of the files that the process may have open, if they are fewer. The rest is for the
 // token file, the ledger and Redis: who fills up the connections must not keep those away, or a token that was taken out stays in force.
 func connectionsWithin(limit, files int) int { return max(1, min(limit, files/4*3)) }
-
-// connectionLimit is how many connections may be open, and how many are.
-type connectionLimit struct {
-	mu      sync.Mutex
-	changed sync.Cond // what follows, so that there may be room
-	limit   int
-	open    int
-}
 
 type limitedListener struct {
 	net.Listener

@@ -156,7 +156,7 @@ func TestStaleSocket(t *testing.T) {
 // TestSocketSettings are those that are wrong.
 func TestSocketSettings(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--addr=unix:":                             "--addr: unix:: the path is not 1 to 103 bytes long",
+		"--addr=unix:": "--addr: unix:: the path is not 1 to 103 bytes long",
 		"--addr=unix:/" + strings.Repeat("x", 103): "is not 1 to 103 bytes long",
 		"--addr=unix:/a,unix:/a":                   "--addr: unix:/a is given twice",
 		"--addr=":                                  "--addr",
