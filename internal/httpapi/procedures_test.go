@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -513,5 +514,72 @@ func TestMalformedEnvelopes(t *testing.T) {
 	}
 	if text := out.String(); strings.Contains(text, `"level":"ERROR"`) || strings.Contains(text, `"status":200`) {
 		t.Errorf("the log says %s", text)
+	}
+}
+
+// TestStalledMessages: a message that does not arrive, and a stream that stands still, end with the time that they have.
+func TestStalledMessages(t *testing.T) {
+	s := newService(t, httpapi.Config{StreamIdle: 50 * time.Millisecond}, nil)
+	server := httptest.NewUnstartedServer(s)
+	server.Config.Protocols, server.Config.ReadTimeout = bothProtocols(), 50*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	addr := server.Listener.Addr().String()
+	stream, err := dialGRPC(t, addr).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, feedfilterv1connect.ActivityServiceRecordStreamProcedure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusedAs(t, "a stream", stream.RecvMsg(new(feedfilterv1.RecordStreamResponse)), connect.CodeDeadlineExceeded, "timeout", 408)
+	for _, sent := range []string{"", "\x00\x00", "\x00\x00\x00\x00\x09\x0a"} {
+		body, request := io.Pipe()
+		go func() { _, _ = io.WriteString(request, sent) }()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+feedfilterv1connect.FeedServiceFilterProcedure, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/grpc")
+		res, err := overHTTP2(t).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		_ = request.Close()
+		if status := res.Trailer.Get("Grpc-Status") + res.Header.Get("Grpc-Status"); err != nil || status != "4" {
+			t.Errorf("%q: %v %v, %v", sent, res.Header, res.Trailer, err)
+		}
+	}
+}
+
+// TestStreamOverHTTP2: NDJSON is answered line by line over HTTP/2, too.
+func TestStreamOverHTTP2(t *testing.T) {
+	s := open(t)
+	addr := serveBoth(t, s)
+	body, request := io.Pipe()
+	t.Cleanup(func() { _ = request.Close() })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	res, err := overHTTP2(t).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	in := bufio.NewReader(res.Body)
+	for i := range 3 {
+		if _, err := io.WriteString(request, activityLine("1", "hide", fmt.Sprint(i), "add")+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := in.ReadString('\n'); err != nil || got != yes+"\n" {
+			t.Errorf("line %d: %q, %v", i, got, err)
+		}
+	}
+	if err := request.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+		t.Errorf("after the end: %q, %v", rest, err)
 	}
 }
