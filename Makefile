@@ -105,6 +105,26 @@ golangci-lint:
 			github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_LINT_VERSION); \
 	fi
 
+# Tools of the schema. The plugins have the versions that go.mod requires.
+BUF_VERSION := 1.75.0
+
+.PHONY: proto
+proto: proto-tools ## Check the schema of the gRPC API, and generate its code.
+	cd proto && ../.bin/buf lint && ../.bin/buf generate
+
+.PHONY: lint-proto
+lint-proto: proto-tools ## Check the schema of the gRPC API, and that the code beside it is generated from it.
+	@GO='$(GO)' scripts/lint-proto
+
+.PHONY: proto-tools
+proto-tools:
+	@if [ "$$(.bin/buf --version 2>/dev/null)" != '$(BUF_VERSION)' ]; then \
+		echo 'building buf $(BUF_VERSION), once'; \
+		CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install github.com/bufbuild/buf/cmd/buf@v$(BUF_VERSION); \
+	fi
+	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install \
+		google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
+
 # Not part of lint: it needs terraform and its AWS provider.
 .PHONY: lint-terraform
 lint-terraform: ## Check infra/terraform: format, tflint, tfsec, validation and tests.

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // Plurals of the built-in kinds that the ledger keeps, for calls about one kind. [Client.Kinds]
@@ -26,8 +28,10 @@ type changed struct {
 }
 
 // activity makes a call with such an answer.
-func (c *Client) activity(ctx context.Context, call *call) (bool, error) {
+func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1.RecordRequest) (bool, error) {
 	var answer changed
+	call.procedure = procedureOf(activityService, "Record", request, new(feedfilterv1.RecordResponse),
+		func(m *feedfilterv1.RecordResponse) { answer.Changed = new(m.GetChanged()) })
 	call.into, call.sound = &answer, func() bool { return answer.Changed != nil }
 	if err := c.do(ctx, call); err != nil {
 		return false, err
@@ -44,13 +48,15 @@ func (c *Client) Put(ctx context.Context, userID, plural, target string, until t
 	if !until.IsZero() {
 		query = url.Values{"until": {until.UTC().Format(time.RFC3339Nano)}}
 	}
-	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, plural, target), query: query})
+	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, plural, target), query: query},
+		&feedfilterv1.RecordRequest{User: userID, Plural: plural, Target: target, Op: feedfilterv1.Op_OP_ADD, Until: stamp(until)})
 }
 
 // Delete undoes an activity. It returns whether there was one; see the package documentation on
 // retries.
 func (c *Client) Delete(ctx context.Context, userID, plural, target string) (bool, error) {
-	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, plural, target)})
+	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, plural, target)},
+		&feedfilterv1.RecordRequest{User: userID, Plural: plural, Target: target, Op: feedfilterv1.Op_OP_REMOVE})
 }
 
 // Record records 1 to 1,000 posts of a kind with a window, such as Record(ctx, "1", client.Seen,
@@ -65,6 +71,8 @@ func (c *Client) Record(ctx context.Context, userID, plural string, posts []stri
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: user(userID, plural), body: body, into: &answer,
 		sound: func() bool { return answer.Recorded > 0 },
+		procedure: procedureOf(activityService, "RecordPosts", &feedfilterv1.RecordPostsRequest{User: userID, Plural: plural, Posts: posts},
+			new(feedfilterv1.RecordPostsResponse), func(m *feedfilterv1.RecordPostsResponse) { answer.Recorded = int(m.GetRecorded()) }),
 	})
 	return answer.Recorded, err
 }
@@ -85,16 +93,9 @@ const (
 // caller reads on. If a request fails, List yields the error and ends.
 func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		query := url.Values{"limit": {strconv.Itoa(firstItems)}}
+		limit, cursor := firstItems, ""
 		for {
-			var answer struct {
-				Items []Item `json:"items"`
-				Next  string `json:"next"`
-			}
-			err := c.do(ctx, &call{
-				method: http.MethodGet, path: user(userID, plural), query: query, into: &answer,
-				sound: func() bool { return answer.Items != nil },
-			})
+			answer, err := c.part(ctx, userID, plural, limit, cursor)
 			if err != nil {
 				yield(Item{}, err)
 				return
@@ -104,12 +105,39 @@ func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item
 					return
 				}
 			}
-			if answer.Next == "" || answer.Next == query.Get("cursor") {
+			if answer.Next == "" || answer.Next == cursor {
 				return
 			}
-			query = url.Values{"limit": {strconv.Itoa(moreItems)}, "cursor": {answer.Next}}
+			limit, cursor = moreItems, answer.Next
 		}
 	}
+}
+
+// listing is a part of a list.
+type listing struct {
+	Items []Item `json:"items"`
+	Next  string `json:"next"`
+}
+
+// part returns a part of a list.
+func (c *Client) part(ctx context.Context, userID, plural string, limit int, cursor string) (listing, error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	var answer listing
+	request := &feedfilterv1.ListRequest{User: userID, Plural: plural, Limit: uint32(limit), Cursor: cursor}
+	err := c.do(ctx, &call{
+		method: http.MethodGet, path: user(userID, plural), query: query, into: &answer,
+		sound: func() bool { return answer.Items != nil },
+		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
+			answer = listing{Items: make([]Item, len(m.GetItems())), Next: m.GetNext()}
+			for i, item := range m.GetItems() {
+				answer.Items[i] = Item{Target: item.GetTarget(), Since: timeOf(item.GetSince()), Until: timeOf(item.GetUntil())}
+			}
+		}),
+	})
+	return answer, err
 }
 
 // Counts returns the number of the user's activities by the name of their kind.
@@ -120,6 +148,13 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 	err := c.do(ctx, &call{
 		method: http.MethodGet, path: user(userID), into: &answer,
 		sound: func() bool { return answer.Counts != nil },
+		procedure: procedureOf(activityService, "Count", &feedfilterv1.CountRequest{User: userID}, new(feedfilterv1.CountResponse),
+			func(m *feedfilterv1.CountResponse) {
+				answer.Counts = make(map[string]int, len(m.GetCounts()))
+				for kind, n := range m.GetCounts() {
+					answer.Counts[kind] = int(n)
+				}
+			}),
 	})
 	return answer.Counts, err
 }

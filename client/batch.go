@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // Ops of activities.
@@ -69,11 +71,32 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 	var answer struct {
 		Results []Result `json:"results"`
 	}
-	err := c.do(ctx, &call{method: http.MethodPost, path: []string{"v1", "activities"}, body: body, into: &answer})
+	err := c.do(ctx, &call{
+		method: http.MethodPost, path: []string{"v1", "activities"}, body: body, into: &answer,
+		procedure: procedureOf(activityService, "RecordBatch", batchOf(activities), new(feedfilterv1.RecordBatchResponse),
+			func(m *feedfilterv1.RecordBatchResponse) {
+				answer.Results = make([]Result, len(m.GetResults()))
+				for i, r := range m.GetResults() {
+					answer.Results[i] = resultOf(r)
+				}
+			}),
+	})
 	if err == nil && len(answer.Results) != len(activities) {
 		return nil, fmt.Errorf("%d results for %d activities: %w", len(answer.Results), len(activities), ErrForeign)
 	}
 	return answer.Results, err
+}
+
+// batchOf returns activities as a message.
+func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
+	all := make([]feedfilterv1.Activity, len(activities))
+	batch := &feedfilterv1.RecordBatchRequest{Activities: make([]*feedfilterv1.Activity, len(activities))}
+	for i, a := range activities {
+		m := &all[i]
+		m.User, m.Kind, m.Target, m.Op, m.Since, m.Until = a.User, a.Kind, a.Target, op(a.Op), stamp(a.Since), stamp(a.Until)
+		batch.Activities[i] = m
+	}
+	return batch
 }
 
 // Stream records and undoes any number of activities, and yields a result for each, in order. An
@@ -153,7 +176,7 @@ func lines[T any](ctx context.Context, c *Client, call *call, body io.Reader) it
 		if body == nil {
 			mediaType, body = "", http.NoBody
 		}
-		res, err := c.send(ctx, call, mediaType, body)
+		res, err := c.send(ctx, call.method, c.url(call.path, call.query), mediaType, body)
 		if err != nil {
 			yield(none, err)
 			return

@@ -33,6 +33,8 @@ type call struct {
 	body   any // sent as JSON; nil: no body
 	into   any // destination of the answer
 
+	procedure *procedure // the call as a message; nil: there is none
+
 	timeout time.Duration // of an attempt; 0: the client's
 	once    bool          // must not be retried if it may have taken effect
 	also    int           // a status whose answer is read like that of 2xx
@@ -48,15 +50,9 @@ func (c *Client) Call(ctx context.Context, method string, path []string, query u
 
 // do makes the call, with retries.
 func (c *Client) do(ctx context.Context, call *call) error {
-	var body []byte
-	if call.body != nil {
-		var err error
-		if body, err = json.Marshal(call.body); err != nil {
-			return fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
-		}
-	}
+	var body prepared
 	for attempt := 1; ; attempt++ {
-		err := c.attempt(ctx, call, body)
+		err := c.attempt(ctx, call, &body)
 		if err == nil {
 			c.budget.earn()
 			return nil
@@ -67,19 +63,17 @@ func (c *Client) do(ctx context.Context, call *call) error {
 	}
 }
 
-// attempt makes the call once.
-func (c *Client) attempt(ctx context.Context, call *call, body []byte) error {
-	timeout := c.timeout
-	if call.timeout > 0 {
-		timeout = call.timeout
+// attemptJSON makes the call once, as JSON.
+func (c *Client) attemptJSON(ctx context.Context, call *call, prepared *prepared) error {
+	body, err := prepared.body(call)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	mediaType, reader := "", io.Reader(http.NoBody)
 	if call.body != nil {
 		mediaType, reader = typeJSON, bytes.NewReader(body)
 	}
-	res, err := c.send(ctx, call, mediaType, reader)
+	res, err := c.send(ctx, call.method, c.url(call.path, call.query), mediaType, reader)
 	if err != nil {
 		return err
 	}
@@ -104,12 +98,12 @@ func (c *Client) attempt(ctx context.Context, call *call, body []byte) error {
 }
 
 // send sends the request and returns the answer. The caller must read and close its body.
-func (c *Client) send(ctx context.Context, call *call, mediaType string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, call.method, c.base.String(), body)
+func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
-	req.URL = c.url(call.path, call.query)
+	req.URL = to
 	if mediaType != "" {
 		req.Header.Set("Content-Type", mediaType)
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,6 +43,10 @@ type Options struct {
 
 	// UserAgent is sent with each request. Default "feedfilter-go".
 	UserAgent string
+
+	// JSON makes every call with JSON. Default: calls of feeds and activities are Protobuf, which takes less time on both sides,
+	// until the service answers that it does not take that.
+	JSON bool
 }
 
 // Client calls one service. It is safe for concurrent use.
@@ -53,17 +59,26 @@ type Client struct {
 	length  int64
 	agent   string
 	budget  budget
+
+	onlyJSON atomic.Bool // messages are not wanted, or the service takes none
 }
 
 // New returns a Client of the service at baseURL, such as "http://127.0.0.1:8080". The URL may have
-// a path, which then precedes the service's paths. New does not connect yet. It fails if the URL or
-// an option is invalid; the error does not repeat the URL, which may contain a password.
+// a path, which then precedes the service's paths. "unix:/run/feedfilter.sock" is a service that
+// listens on a Unix socket. New does not connect yet. It fails if the URL or an option is invalid;
+// the error does not repeat the URL, which may contain a password.
 func New(baseURL string, o Options) (*Client, error) {
+	socket, isSocket := strings.CutPrefix(baseURL, "unix:")
+	if isSocket {
+		socket, baseURL = strings.TrimPrefix(socket, "//"), "http://localhost"
+	}
 	base, err := url.Parse(baseURL)
 	switch { // errors do not repeat the URL, which may have a password
 	case err != nil, base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "",
 		base.RawQuery != "", base.Fragment != "", base.User != nil:
-		return nil, errors.New("not of the form http://<host>:<port>")
+		return nil, errors.New("not of the form http://<host>:<port> or unix:<path>")
+	case isSocket && socket == "":
+		return nil, errors.New("unix: without the path of a socket")
 	case o.AttemptTimeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0:
 		return nil, errors.New("an option of the client is negative")
 	}
@@ -81,7 +96,30 @@ func New(baseURL string, o Options) (*Client, error) {
 	if c.http == nil {
 		c.http = defaultHTTPClient()
 	}
-	return c, nil
+	c.onlyJSON.Store(o.JSON)
+	if isSocket {
+		c.http, err = overSocket(c.http, socket)
+	}
+	return c, err
+}
+
+// overSocket returns the client with connections to a socket.
+func overSocket(c *http.Client, path string) (*http.Client, error) {
+	transport, ok := c.Transport.(*http.Transport)
+	if c.Transport == nil {
+		transport, ok = http.DefaultTransport.(*http.Transport)
+	}
+	if !ok {
+		return nil, errors.New("unix: needs an HTTPClient whose Transport is an *http.Transport")
+	}
+	transport = transport.Clone()
+	transport.Proxy = nil
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	over := *c
+	over.Transport = transport
+	return &over, nil
 }
 
 // defaultHTTPClient keeps as many connections to the service as there are concurrent calls, up to

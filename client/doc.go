@@ -5,6 +5,12 @@
 //
 // Create one Client and share it: it keeps connections open, and its counts bound the retries.
 //
+// # Messages
+//
+// Calls of feeds and activities are Protobuf messages, by the protocol Connect: POST of application/proto. That takes both sides
+// less time than JSON. If the service answers that it takes none, as an older one does, the client speaks JSON from then on.
+// [Client.Stream], [Client.Export] and calls about the service are JSON always. Options.JSON makes all of them JSON.
+//
 // # Time
 //
 // A call ends when its context does. Within that, each attempt may take Options.AttemptTimeout. So

@@ -65,11 +65,11 @@ func answered(r *http.Request, status int, body string, header ...string) *http.
 	return res
 }
 
-// over returns a client over the network.
+// over returns a client over the network, which speaks JSON.
 func over(t *testing.T, o client.Options, n network) (*client.Client, *counted) {
 	t.Helper()
 	transport := &counted{network: n, start: time.Now()}
-	o.HTTPClient = &http.Client{Transport: transport}
+	o.HTTPClient, o.JSON = &http.Client{Transport: transport}, true
 	return newClient(t, "http://service", o), transport
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // Post is a candidate for a feed.
@@ -33,12 +35,27 @@ type FilterRequest struct {
 	Limit      int  `json:"limit,omitzero"`
 	RecordSeen bool `json:"record_seen,omitzero"` // record the kept posts as seen
 	Exact      bool `json:"exact,omitzero"`       // have the ledger confirm what the filter reports
+
+	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. Only a service of this version knows
+	// AnswerDropped.
+	Answer string `json:"answer,omitzero"`
 }
+
+// What a Feed lists.
+const (
+	// AnswerKept lists the kept posts, and the dropped ones.
+	AnswerKept = "kept"
+	// AnswerDropped lists only the dropped posts, by index, and leaves Feed.Posts nil: all others before Next are kept.
+	AnswerDropped = "dropped"
+)
 
 // Feed lists the posts that a viewer sees, and those that are dropped.
 type Feed struct {
 	Posts   []Kept    `json:"posts"` // in the order of the request
 	Dropped []Dropped `json:"dropped"`
+
+	// Annotated is for AnswerDropped: for each kind of FilterRequest.Annotate, the indexes of the kept posts with it, ascending.
+	Annotated map[string][]int `json:"annotated"`
 
 	// Next is, with a limit, the index of the first candidate that was not checked: request the
 	// rest with Posts[Next:]. 0: all were checked.
@@ -57,6 +74,7 @@ type Kept struct {
 // Dropped is a post that is left out, with the first reason found.
 type Dropped struct {
 	ID    string `json:"id"`
+	Index int    `json:"index"` // for AnswerDropped: the post's index in the request
 	Kind  string `json:"kind"`
 	Actor string `json:"actor"` // the user, for kinds that target users
 	// Unconfirmed is for exact feeds: the kind has a window, so nothing can confirm the reason.
@@ -74,19 +92,30 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: req, into: &feed, once: req.RecordSeen,
-		sound: func() bool { return feed.answers(req) },
+		sound: func() bool { return feed.answers(&req) }, procedure: filterProcedure(&req, &feed),
 	})
 	return feed, err
 }
 
-// answers reports whether every candidate that was checked is kept or dropped.
-func (f Feed) answers(req FilterRequest) bool {
+// answers reports whether every candidate that was checked is kept or dropped. It names those that are dropped by index.
+func (f *Feed) answers(req *FilterRequest) bool {
 	looked := len(req.Posts)
 	switch {
 	case f.Next < 0, f.Next > 0 && f.Next >= looked:
 		return false
 	case f.Next > 0:
 		looked = f.Next
+	}
+	if req.Answer == AnswerDropped {
+		at := -1
+		for i := range f.Dropped {
+			d := &f.Dropped[i]
+			if d.Index <= at || d.Index >= looked {
+				return false
+			}
+			at, d.ID = d.Index, req.Posts[d.Index].ID
+		}
+		return f.Posts == nil && f.Dropped != nil && f.Degraded != nil
 	}
 	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
 }
@@ -131,7 +160,31 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explana
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e,
-		sound: func() bool { return e.Reasons != nil && e.Degraded != nil },
+		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
+		procedure: procedureOf(feedService, "Explain", explainOf(viewer, post), new(feedfilterv1.ExplainResponse), e.fill),
 	})
 	return e, err
+}
+
+// explainOf returns a question as a message.
+func explainOf(viewer string, p Post) *feedfilterv1.ExplainRequest {
+	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors}}
+}
+
+// fill makes the explanation that the message has.
+func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
+	p := m.GetPage()
+	*e = Explanation{
+		Dropped: m.GetDropped(), Reasons: make([]Reason, len(m.GetReasons())), Degraded: degradedOf(m.GetDegraded()),
+		Page: Page{
+			Number: p.GetNumber(), Sequence: p.GetSequence(), Keys: int(p.GetKeys()), Bytes: int(p.GetBytes()),
+			FalsePositiveRate: p.GetFalsePositiveRate(),
+		},
+	}
+	for i, r := range m.GetReasons() {
+		e.Reasons[i] = Reason{
+			Kind: r.GetKind(), Effect: r.GetEffect(), Actor: r.GetActor(), Direction: r.GetDirection(), Certainty: r.GetCertainty(),
+			Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(),
+		}
+	}
 }

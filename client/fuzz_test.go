@@ -47,7 +47,7 @@ func FuzzClientAnswer(f *testing.F) {
 		}}
 		c := newClient(t, "http://service", client.Options{
 			HTTPClient:  &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-			MaxAttempts: 1, MaxAnswerBytes: limit,
+			MaxAttempts: 1, MaxAnswerBytes: limit, JSON: true,
 		})
 		check := func(call string, err error) {
 			if err == nil && (status/100 != 2 || !strings.Contains(string(body), "{") || strings.TrimSpace(string(body)) == "{}") && call != "ready" && call != "stream" {

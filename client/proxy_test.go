@@ -6,18 +6,29 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/client"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // TestPathsBehindProxy: a service may have its place below another path. Ids keep their form all the same.
 func TestPathsBehindProxy(t *testing.T) {
-	var got string
-	n := network(func(r *http.Request, _ int) (*http.Response, error) {
-		got = r.URL.RequestURI()
-		return answered(r, 200, `{"changed":true}`), nil
-	})
-	service := newClient(t, "http://proxy/feed%2Ffilter/", client.Options{HTTPClient: &http.Client{Transport: &counted{network: n}}})
-	if _, err := service.Delete(t.Context(), "a/b", client.Hides, "c"); err != nil || got != "/feed%2Ffilter/v1/users/a%2Fb/hides/c" {
-		t.Errorf("%s, %v", got, err)
+	for want, mediaType := range map[string]string{
+		"/feed%2Ffilter/v1/users/a%2Fb/hides/c":               "application/json",
+		"/feed%2Ffilter/feedfilter.v1.ActivityService/Record": typeMessage,
+	} {
+		var got string
+		n := network(func(r *http.Request, _ int) (*http.Response, error) {
+			got = r.URL.RequestURI()
+			body := `{"changed":true}`
+			if mediaType == typeMessage {
+				body = messageText(&feedfilterv1.RecordResponse{Changed: true})
+			}
+			return answered(r, 200, body, "Content-Type", mediaType), nil
+		})
+		o := client.Options{HTTPClient: &http.Client{Transport: &counted{network: n}}, JSON: mediaType != typeMessage}
+		service := newClient(t, "http://proxy/feed%2Ffilter/", o)
+		if _, err := service.Delete(t.Context(), "a/b", client.Hides, "c"); err != nil || got != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
 	}
 }
 

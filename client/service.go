@@ -102,7 +102,7 @@ func (c *Client) Ready(ctx context.Context) (Readiness, error) {
 	err := c.attempt(ctx, &call{
 		method: http.MethodGet, path: []string{"readyz"}, into: &r, also: http.StatusServiceUnavailable,
 		sound: func() bool { return r.Status != "" },
-	}, nil)
+	}, new(prepared))
 	return r, err
 }
 

@@ -65,6 +65,13 @@ func newClient(t testing.TB, url string, o client.Options) *client.Client {
 	return c
 }
 
+// bothWays runs a test with messages and with JSON.
+func bothWays(t *testing.T, test func(t *testing.T, o client.Options)) {
+	t.Helper()
+	t.Run("messages", func(t *testing.T) { test(t, client.Options{}) })
+	t.Run("JSON", func(t *testing.T) { test(t, client.Options{JSON: true}) })
+}
+
 // must returns what a call returned, which must not have failed.
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -74,9 +81,12 @@ func must[T any](v T, err error) T {
 }
 
 // TestCalls makes every call to a real service, which has to answer what the calls before have made of it.
-func TestCalls(t *testing.T) {
+func TestCalls(t *testing.T) { bothWays(t, testCalls) }
+
+func testCalls(t *testing.T, o client.Options) {
+	t.Helper()
 	ctx := t.Context()
-	c := newClient(t, newService(t, 2), client.Options{})
+	c := newClient(t, newService(t, 2), o)
 	until := time.Now().Add(time.Hour)
 	for _, put := range []struct {
 		plural, target string
@@ -106,6 +116,14 @@ func TestCalls(t *testing.T) {
 	all := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{}, RecordSeen: true}))
 	if len(all.Posts) != 1 {
 		t.Errorf("nothing is to be checked, and %+v", all)
+	}
+	dropped := must(c.Filter(ctx, client.FilterRequest{
+		Viewer: "1", Annotate: []string{"like"}, Limit: 1, Answer: client.AnswerDropped,
+		Posts: []client.Post{{ID: "p7", Author: "3"}, {ID: "p8", Author: "3", Actors: []string{"2"}}, {ID: "p9", Author: "3"}, {ID: "p5", Author: "3"}},
+	}))
+	if dropped.Posts != nil || dropped.Next != 3 || !slices.Equal(dropped.Annotated["like"], []int{2}) ||
+		!slices.Equal(dropped.Dropped, []client.Dropped{{ID: "p7", Kind: "seen"}, {ID: "p8", Index: 1, Kind: "block", Actor: "2"}}) {
+		t.Errorf("only what is dropped: %+v", dropped)
 	}
 	exact := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{"seen"}, Exact: true}))
 	if !slices.Equal(exact.Dropped, []client.Dropped{{ID: "p8", Kind: "seen", Unconfirmed: true}}) {
@@ -173,9 +191,12 @@ func TestServiceCalls(t *testing.T) {
 }
 
 // TestOddIDs: ids come through paths as they are, those that paths give a meaning of their own, too.
-func TestOddIDs(t *testing.T) {
+func TestOddIDs(t *testing.T) { bothWays(t, testOddIDs) }
+
+func testOddIDs(t *testing.T, o client.Options) {
+	t.Helper()
 	ctx := t.Context()
-	c := newClient(t, newService(t, 100), client.Options{})
+	c := newClient(t, newService(t, 100), o)
 	for _, id := range []string{".", "..", "a/b", "/", "%2F", "é", " ", "?x=1", "#", "a..b", "+", "日本", "\u2028", strings.Repeat("x", 256)} {
 		if !must(c.Put(ctx, id, client.Hides, id, time.Time{})) {
 			t.Errorf("%q was there", id)
@@ -202,15 +223,22 @@ func TestOddIDs(t *testing.T) {
 }
 
 // TestErrors: what the service refuses is told as it says it.
-func TestErrors(t *testing.T) {
+func TestErrors(t *testing.T) { bothWays(t, testErrors) }
+
+func testErrors(t *testing.T, o client.Options) {
+	t.Helper()
 	ctx := client.WithRequestID(t.Context(), "a.b-c_1")
-	c := newClient(t, newService(t, 1), client.Options{})
+	c := newClient(t, newService(t, 1), o)
 	_, err := c.Put(ctx, "1", client.Blocks, "1", time.Time{})
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok || e.Status != 422 || e.Code != "self_block" || e.Field != "target" || e.RequestID != "a.b-c_1" || !errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("%v: %+v", err, e)
 	}
-	if !strings.Contains(err.Error(), "PUT http://127.0.0.1:") || !strings.HasSuffix(err.Error(), "/v1/users/1/blocks/1: 422 self_block: target: a user cannot block themselves") {
+	where, path := "POST http://127.0.0.1:", "/feedfilter.v1.ActivityService/Record"
+	if o.JSON {
+		where, path = "PUT http://127.0.0.1:", "/v1/users/1/blocks/1"
+	}
+	if !strings.Contains(err.Error(), where) || !strings.HasSuffix(err.Error(), path+": 422 self_block: target: a user cannot block themselves") {
 		t.Errorf("%v", err)
 	}
 	must(c.Put(ctx, "1", client.Hides, "a", time.Time{}))
@@ -221,6 +249,12 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Put(ctx, "1", "pokes", "b", time.Time{}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
+	for _, odd := range []client.FilterRequest{{Viewer: "1", Posts: []client.Post{}, Answer: "x"}, {Viewer: "1", Posts: []client.Post{}, Limit: -1}} {
+		_, err = c.Filter(ctx, odd)
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "out_of_range" || e.Field != "answer" && e.Field != "limit" {
+			t.Errorf("%+v: %v", odd, err)
+		}
+	}
 	_, err = c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p", Author: "2"}, {ID: "q", Author: "\n"}}})
 	if e, ok := errors.AsType[*client.Error](err); !ok || e.Field != "posts[1].author" {
 		t.Errorf("%v", err)
@@ -228,9 +262,12 @@ func TestErrors(t *testing.T) {
 }
 
 // TestBatchAndStream: results come in the order of the activities, errors of one among them.
-func TestBatchAndStream(t *testing.T) {
+func TestBatchAndStream(t *testing.T) { bothWays(t, testBatchAndStream) }
+
+func testBatchAndStream(t *testing.T, o client.Options) {
+	t.Helper()
 	ctx := t.Context()
-	c := newClient(t, newService(t, 1), client.Options{})
+	c := newClient(t, newService(t, 1), o)
 	activities := []client.Activity{
 		{User: "1", Kind: "hide", Target: "a", Op: client.Add},
 		{User: "1", Kind: "hide", Target: "b", Op: client.Add}, // over the limit

@@ -13,6 +13,10 @@ type Answer struct {
 	Kept    []Kept // in the order of the request
 	Dropped []Dropped
 
+	// DroppedAt has the index in Request.Posts of each of Dropped, in ascending order. All other
+	// candidates before Next, or all others if Next is 0, are kept.
+	DroppedAt []int
+
 	// Next is the index of the first candidate that was not checked, because the limit was reached;
 	// 0 if all were checked. Request the rest with Posts[Next:].
 	Next int
@@ -212,13 +216,14 @@ func (l *look) walk(req Request) Answer {
 		if hit {
 			if d, drop := l.reason(p, i); drop {
 				l.sampled.dropped(i)
-				a.Dropped = append(a.Dropped, d)
+				a.Dropped, a.DroppedAt = append(a.Dropped, d), append(a.DroppedAt, i)
 				continue
 			}
 		}
 		if shown[p.ID] {
 			l.sampled.dropped(i)
 			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: activity.Seen})
+			a.DroppedAt = append(a.DroppedAt, i)
 			continue
 		}
 		if shown != nil {

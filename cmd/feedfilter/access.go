@@ -67,9 +67,21 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: needs --tls-cert")
 	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: is for tokens, and there is no --auth-file")
 	all.wantf(f.AuditLog != "", "--audit-log: is empty: want a file, - or off")
+	all.note(checkAddresses(addr))
 	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
 	all.note(err)
 	return all.err()
+}
+
+// checkExposures is checkExposure of each address that is no socket: the mode of a socket says who may use it.
+func (f *accessFlags) checkExposures(ctx context.Context, addr string) (exposed bool, err error) {
+	var all checks
+	for _, a := range tcpAddresses(addr) {
+		reached, err := f.checkExposure(ctx, a)
+		exposed = exposed || reached
+		all.note(err)
+	}
+	return exposed, all.err()
 }
 
 // checkExposure refuses an address that other machines can reach where no token is asked for, unless that was asked
@@ -113,7 +125,7 @@ type gate struct {
 func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
 	g := &gate{}
 	var all checks
-	exposed, err := f.checkExposure(ctx, addr)
+	exposed, err := f.checkExposures(ctx, addr)
 	all.note(err)
 	g.access.Users = access.NewUsers(f.UserRateLimit)
 	if f.AuthFile != "" {
@@ -122,8 +134,11 @@ func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (
 		}
 		g.warnOfFile(f.AuthFile)
 	} else if !f.InsecureNoAuth {
-		host, _, _ := net.SplitHostPort(addr)
-		g.access.Hosts = []string{localhost, host}
+		g.access.Hosts = []string{localhost}
+		for _, a := range tcpAddresses(addr) {
+			host, _, _ := net.SplitHostPort(a)
+			g.access.Hosts = append(g.access.Hosts, host)
+		}
 	}
 	if f.TLSCert != "" && f.TLSKey != "" {
 		files := access.CertificateFiles{Cert: f.TLSCert, Key: f.TLSKey, ClientCA: f.TLSClientCA}
@@ -210,9 +225,9 @@ func (g *gate) reload(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// listener takes TLS, if the service is to.
+// listener takes TLS, if the service is to. A socket does not: nothing of it leaves the machine.
 func (g *gate) listener(l net.Listener) net.Listener {
-	if g.certificates == nil {
+	if g.certificates == nil || l.Addr().Network() == "unix" {
 		return l
 	}
 	return tls.NewListener(l, g.certificates.Config())

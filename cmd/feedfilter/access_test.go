@@ -162,7 +162,7 @@ func TestServeTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if resp.ProtoMajor != 1 || resp.StatusCode != http.StatusOK || resp.Header.Get("Strict-Transport-Security") == "" {
+	if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK || resp.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("%s %s, header %v", resp.Proto, resp.Status, resp.Header)
 	}
 	if code, err := ask(t, tlsClient(t, dir, false), http.MethodGet, url+"/healthz", ""); err == nil {

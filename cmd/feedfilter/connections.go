@@ -5,13 +5,25 @@ import (
 	"sync"
 )
 
-// limitConnections returns a listener that has at most limit connections open. While as
-// many are, it accepts none: further ones wait where the system keeps them, and cost
-// this process nothing.
-func limitConnections(l net.Listener, limit int) *limitedListener {
-	limited := &limitedListener{Listener: l, limit: limit}
-	limited.changed.L = &limited.mu
-	return limited
+// connectionLimit is how many connections may be open, and how many are.
+type connectionLimit struct {
+	mu      sync.Mutex
+	changed sync.Cond // what follows, so that there may be room
+	limit   int
+	open    int
+}
+
+// newConnectionLimit returns a limit on the connections of all its listeners together.
+func newConnectionLimit(limit int) *connectionLimit {
+	c := &connectionLimit{limit: limit}
+	c.changed.L = &c.mu
+	return c
+}
+
+// listener returns a listener whose connections count. While as many are open as may be, it accepts none: further ones wait
+// where the system keeps them, and cost this process nothing. Several listeners may each accept one that waits here.
+func (c *connectionLimit) listener(l net.Listener) *limitedListener {
+	return &limitedListener{Listener: l, limit: c}
 }
 
 // connectionsWithin returns limit, or three quarters of the files that the process may have open, if they are fewer. The rest is for the
@@ -21,62 +33,62 @@ func connectionsWithin(limit, files int) int { return max(1, min(limit, files/4*
 type limitedListener struct {
 	net.Listener
 
-	mu      sync.Mutex
-	changed sync.Cond // what follows, so that there may be room
-	limit   int
-	open    int // connections, and one that is accepted next
-	closed  bool
+	limit  *connectionLimit
+	closed bool // guarded by limit.mu
 }
 
-// setLimit changes how many connections may be open. If more are, they stay.
-func (l *limitedListener) setLimit(limit int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.limit = limit
-	l.changed.Broadcast()
+// set changes how many connections may be open. If more are, they stay.
+func (c *connectionLimit) set(limit int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = limit
+	c.changed.Broadcast()
 }
 
 // Accept waits for room, and then for a connection.
 func (l *limitedListener) Accept() (net.Conn, error) {
-	if !l.enter() {
+	if !l.await(0) {
 		return nil, net.ErrClosed
 	}
-	release := sync.OnceFunc(l.leave)
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		release()
 		return nil, err
 	}
-	return &limitedConn{conn, release}, nil
+	if !l.await(1) { // another listener may have taken the room
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	return &limitedConn{conn, sync.OnceFunc(l.limit.leave)}, nil
 }
 
-// enter waits until another connection may be open, and reports whether it is to be accepted: not if the listener is closed.
-func (l *limitedListener) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.open >= l.limit && !l.closed {
-		l.changed.Wait()
+// await waits until another connection may be open, and counts take more. It reports false if the listener is closed.
+func (l *limitedListener) await(take int) bool {
+	c := l.limit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.open >= c.limit && !l.closed {
+		c.changed.Wait()
 	}
 	if l.closed {
 		return false
 	}
-	l.open++
+	c.open += take
 	return true
 }
 
-func (l *limitedListener) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open--
-	l.changed.Broadcast()
+func (c *connectionLimit) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	c.changed.Broadcast()
 }
 
 // Close wakes an Accept that waits for room, too.
 func (l *limitedListener) Close() error {
-	l.mu.Lock()
+	l.limit.mu.Lock()
 	l.closed = true
-	l.changed.Broadcast()
-	l.mu.Unlock()
+	l.limit.changed.Broadcast()
+	l.limit.mu.Unlock()
 	return l.Listener.Close()
 }
 

@@ -46,7 +46,7 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(limitConnections(listener, connections)) }()
+	go func() { served <- server.Serve(newConnectionLimit(connections).listener(listener)) }()
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -228,17 +228,23 @@ func TestIdleConnection(t *testing.T) {
 	c.wantClosed("nothing asked for any more")
 }
 
-// HTTP/2 without TLS is not spoken: a client that begins with it is told so, and one that asks for
-// it is answered in HTTP/1.1.
-func TestNoHTTP2(t *testing.T) {
+// TestHTTP2 speaks HTTP/2 without TLS to the port that speaks HTTP/1.1, too. A client that asks HTTP/1.1 to change to it is answered
+// in HTTP/1.1.
+func TestHTTP2(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 10)
-	c := dial(t, addr)
-	c.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-	if got := c.answer(); got.status < 400 || got.status > 599 || got.proto != "HTTP/1.1" || !got.closed {
-		t.Errorf("%+v", got)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	res, err := (&http.Client{Transport: transport}).Get("http://" + addr + "/healthz") //nolint:noctx // ends with the server
+	if err != nil {
+		t.Fatal(err)
 	}
-	c.wantClosed("the preface of HTTP/2")
-	c = dial(t, addr)
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK || res.Proto != "HTTP/2.0" {
+		t.Errorf("%s %s", res.Proto, res.Status)
+	}
+	c := dial(t, addr)
 	c.send("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n")
 	if got := c.answer(); got.status != http.StatusOK || got.proto != "HTTP/1.1" {
 		t.Errorf("%+v", got)
@@ -287,7 +293,7 @@ func TestLimitedListenerChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := limitConnections(l, 1)
+	limited := newConnectionLimit(1).listener(l)
 	accepted := make(chan net.Conn)
 	go func() {
 		for {
@@ -303,14 +309,14 @@ func TestLimitedListenerChanges(t *testing.T) {
 		dial(t, l.Addr().String())
 	}
 	first := <-accepted
-	limited.setLimit(3)
+	limited.limit.set(3)
 	second, third := <-accepted, <-accepted
-	limited.setLimit(2)
+	limited.limit.set(2)
 	_ = first.Close()
 	// Two are open, which is the limit.
-	limited.mu.Lock()
-	open := limited.open
-	limited.mu.Unlock()
+	limited.limit.mu.Lock()
+	open := limited.limit.open
+	limited.limit.mu.Unlock()
 	if open != 2 {
 		t.Errorf("%d are open, want 2", open)
 	}
@@ -330,7 +336,7 @@ func TestLimitedListenerCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := limitConnections(l, 1)
+	limited := newConnectionLimit(1).listener(l)
 	dial(t, l.Addr().String())
 	conn, err := limited.Accept()
 	if err != nil {

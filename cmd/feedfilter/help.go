@@ -101,7 +101,9 @@ func dataHelp() map[string]string {
 // serveHelp is the text on the flags of serve alone.
 func serveHelp() map[string]string {
 	return map[string]string{
-		"addr":         "Address to listen on; port 0 picks a free one.",
+		"addr": "Addresses to listen on, with commas between: HOST:PORT, where port 0 picks a free one, and unix:PATH, a socket for " +
+			"programs on this machine. A socket is without TLS; its mode says who may use it.",
+		"socket_mode":  "Mode of sockets of --addr, in octal.",
 		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
 		"max_connections": "Connections served at a time; further ones wait in the system's backlog until one of those ends, " +
 			"and so do probes on them. Three quarters of the files that the process may have open, if those are fewer.",

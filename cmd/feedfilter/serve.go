@@ -16,6 +16,8 @@ import (
 
 const (
 	maxHeaderBytes = 64 << 10
+	// maxUnread is how much a connection of HTTP/2 may send before handlers read it, in bytes.
+	maxUnread = 1 << 20
 	// highestLimit is the highest of --max-requests and --max-connections.
 	highestLimit = 1_000_000
 	// closeTimeout is how long closing everything may take at the end, once requests are done.
@@ -38,7 +40,8 @@ func defaultTimeouts() timeouts {
 type serveCmd struct {
 	Data            dataFlags     `embed:""`
 	Access          accessFlags   `embed:""`
-	Addr            string        `default:"127.0.0.1:8080" help:"${addr}"            placeholder:"HOST:PORT"`
+	Addr            string        `default:"127.0.0.1:8080" help:"${addr}"            placeholder:"ADDRESSES"`
+	SocketMode      string        `default:"0660"           help:"${socket_mode}"     placeholder:"MODE"`
 	MaxRequests     int           `default:"512"            help:"${max_requests}"    placeholder:"N"`
 	MaxConnections  int           `default:"10000"          help:"${max_connections}" placeholder:"N"`
 	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
@@ -52,6 +55,8 @@ func (c *serveCmd) Check(ctx context.Context) error {
 	all.wantf(c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
 	all.wantf(c.MaxConnections >= 1 && c.MaxConnections <= highestLimit,
 		"--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
+	_, err := socketMode(c.SocketMode)
+	all.note(err)
 	all.note(c.Access.check(ctx, c.Addr))
 	all.note(c.Data.checkFiles())
 	return all.err()
@@ -89,9 +94,16 @@ func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.
 	return nil
 }
 
+// newServer returns a server of HTTP/1.1, and of HTTP/2 with and without TLS, which gRPC needs.
 func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           handler,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread / 4},
 		ErrorLog:          slog.NewLogLogger(throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,
@@ -120,14 +132,18 @@ func (h throttled) Handle(ctx context.Context, line slog.Record) error {
 	return h.Handler.Handle(ctx, line)
 }
 
-// logListening logs the address, as the first line and whatever the level is: with
-// port 0 there is no other way to learn it.
+// logListening logs an address, before any other line and whatever the level is: with port 0 there is no other way to
+// learn it.
 func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data) {
 	pages := "in process"
 	if d.redis != nil {
 		pages = d.redis.addrs
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "listening", 0)
-	line.Add("addr", addr.String(), "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages)
+	where := addr.String()
+	if addr.Network() == "unix" {
+		where = unixScheme + where
+	}
+	line.Add("addr", where, "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages)
 	_ = log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
 }

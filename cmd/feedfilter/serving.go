@@ -20,15 +20,17 @@ import (
 type running struct {
 	*serveCmd
 
-	dropped  func() uint64 // lines of the log
-	lines    *heldLines    // of the log
-	log      *slog.Logger
-	level    *slog.LevelVar
-	gate     *gate
-	data     *data
-	sampler  *feed.Sampler
-	handler  *httpapi.Handler
-	listener *limitedListener
+	dropped func() uint64 // lines of the log
+	lines   *heldLines    // of the log
+	log     *slog.Logger
+	level   *slog.LevelVar
+	gate    *gate
+	data    *data
+	sampler *feed.Sampler
+	handler *httpapi.Handler
+	limit   *connectionLimit
+
+	listeners []net.Listener
 
 	beside  sync.WaitGroup // what is done beside requests
 	closers []func() error
@@ -99,7 +101,9 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	first, _ := r.Data.leveledLogger(r.lines.to)
-	logListening(ctx, first, r.listener.Addr(), r.data)
+	for _, l := range r.listeners {
+		logListening(ctx, first, l.Addr(), r.data)
+	}
 	r.lines.release()
 	return nil
 }
@@ -114,12 +118,15 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.sampler.Close()
 		return nil
 	})
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", r.Addr)
+	mode, err := socketMode(r.SocketMode)
 	if err != nil {
 		return err
 	}
-	r.listener = limitConnections(listener, r.connections(r.MaxConnections))
+	if r.listeners, err = listenAll(ctx, r.Addr, mode); err != nil {
+		return err
+	}
+	r.onClose(func() error { return closeAll(r.listeners) })
+	r.limit = newConnectionLimit(r.connections(r.MaxConnections))
 	r.gate.start(ctx, r.log)
 	logDamage(ctx, r.log, r.data)
 	if r.data.windows != nil {
@@ -155,8 +162,12 @@ func (r *running) connections(limit int) int {
 // serve answers until ctx ends, and reloads the settings for each of hup.
 func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invocation) error {
 	server := newServer(r.handler, r.log, defaultTimeouts())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(r.gate.listener(r.listener)) }()
+	served := make(chan error, len(r.listeners))
+	for _, l := range r.listeners {
+		go func() {
+			served <- fmt.Errorf("serve on %s: %w", l.Addr(), server.Serve(r.gate.listener(r.limit.listener(l))))
+		}()
+	}
 	if err := r.data.pingRedis(ctx); err != nil && ctx.Err() == nil {
 		r.log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
 	}
@@ -166,7 +177,7 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 		case <-hup:
 			reload.run(ctx)
 		case err := <-served:
-			return fmt.Errorf("serve on %s: %w", r.listener.Addr(), err)
+			return err
 		case <-ctx.Done():
 			return r.shutdown(ctx, server, r.log)
 		}
@@ -178,7 +189,7 @@ func (r *running) live() []liveSetting {
 	return []liveSetting{
 		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
-		{flag: "max-connections", apply: func(to *serveCmd) error { r.listener.setLimit(r.connections(to.MaxConnections)); return nil }},
+		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {
 			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // without a ledger, nothing is scrubbed
 				return recorder.Pages().SetScrubRate(to.Data.ScrubRate)

@@ -56,9 +56,9 @@ func (c *Certificates) apply(contents [][]byte) error {
 	return nil
 }
 
-// serverConfig speaks HTTP/1.1 alone: what the service limits, it limits by connection.
+// serverConfig speaks HTTP/2, which gRPC needs, and HTTP/1.1.
 func serverConfig() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
 // Config is that of a server: each connection gets what is in force when it is made.

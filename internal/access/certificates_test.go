@@ -122,7 +122,7 @@ func TestCertificates(t *testing.T) {
 	}
 	h2 := first.client(t, nil)
 	h2.NextProtos = []string{"h2", "http/1.1"}
-	if state, err := shake(t, config, h2); err != nil || state.NegotiatedProtocol != "http/1.1" {
+	if state, err := shake(t, config, h2); err != nil || state.NegotiatedProtocol != "h2" {
 		t.Errorf("negotiated %q, %v", state.NegotiatedProtocol, err)
 	}
 	if left := first.pair(t).Leaf.NotAfter; !c.Expires().Equal(left) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -50,25 +51,34 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 				return err
 			}
 		}
-		if err := s.activities.Kinds().Check(a); err != nil {
-			return err
-		}
-		callOf(c).note(opOf(remove), k.Name, user, target)
-		ctx, cancel := s.bounded(c)
-		defer cancel()
-		outcomes, err := s.activities.Record(ctx, []activity.Activity{a})
-		if _, single := ofActivity(err); single != nil {
-			return single
-		}
+		changed, err := s.recordOne(c.Request().Context(), callOf(c), k, a)
 		if err != nil {
 			return err
 		}
-		if err := refused(k, outcomes[0]); err != nil {
-			return err
-		}
-		callOf(c).noteChanged(outcomes)
-		return respond(c, http.StatusOK, recordAnswer{outcomes[0] == activity.Changed})
+		return respond(c, http.StatusOK, recordAnswer{changed})
 	}
+}
+
+// recordOne records or undoes one activity of kind k, and returns whether that changed anything.
+func (s *service) recordOne(ctx context.Context, of *call, k activity.Kind, a activity.Activity) (changed bool, err error) {
+	if err := s.activities.Kinds().Check(a); err != nil {
+		return false, err
+	}
+	of.note(opOf(a.Remove), k.Name, a.User, a.Target)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	outcomes, err := s.activities.Record(ctx, []activity.Activity{a})
+	if _, single := ofActivity(err); single != nil {
+		return false, single
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := refused(k, outcomes[0]); err != nil {
+		return false, err
+	}
+	of.noteChanged(outcomes)
+	return outcomes[0] == activity.Changed, nil
 }
 
 // opOf is what a batch calls it.
@@ -124,13 +134,7 @@ func (s *service) list(k activity.Kind) echo.HandlerFunc {
 				return err
 			}
 		}
-		ctx, cancel := s.bounded(c)
-		defer cancel()
-		r, err := activity.WithLedger(s.activities, "a list")
-		if err != nil {
-			return err
-		}
-		listing, err := r.List(ctx, user, k.Name, params.Get("cursor"), limit)
+		listing, err := s.listPart(c.Request().Context(), user, k, params.Get("cursor"), limit)
 		if err != nil {
 			return err
 		}
@@ -140,6 +144,17 @@ func (s *service) list(k activity.Kind) echo.HandlerFunc {
 		}
 		return respond(c, http.StatusOK, answer)
 	}
+}
+
+// listPart returns a part of what a user has done of kind k.
+func (s *service) listPart(ctx context.Context, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	r, err := activity.WithLedger(s.activities, "a list")
+	if err != nil {
+		return activity.Listing{}, err
+	}
+	return r.List(ctx, user, k.Name, cursor, limit)
 }
 
 // parseLimit takes a plain decimal number. Its range is the Recorder's to check.
@@ -176,21 +191,30 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 			return err
 		}
 		defer done()
-		activities, err := s.postActivities(user, k, req.Posts)
+		recorded, err := s.recordWindow(c.Request().Context(), callOf(c), user, k, req.Posts)
 		if err != nil {
 			return err
 		}
-		callOf(c).note(opAdd, k.Name, user, "")
-		callOf(c).noteMany(activities)
-		ctx, cancel := s.bounded(c)
-		defer cancel()
-		outcomes, err := s.activities.Record(ctx, activities)
-		if err != nil {
-			return err
-		}
-		callOf(c).noteChanged(outcomes)
-		return respond(c, http.StatusOK, postsAnswer{len(activities)})
+		return respond(c, http.StatusOK, postsAnswer{recorded})
 	}
+}
+
+// recordWindow records posts of kind k, which has a window, and returns the number of distinct posts.
+func (s *service) recordWindow(ctx context.Context, of *call, user string, k activity.Kind, posts []string) (int, error) {
+	activities, err := s.postActivities(user, k, posts)
+	if err != nil {
+		return 0, err
+	}
+	of.note(opAdd, k.Name, user, "")
+	of.noteMany(activities)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	outcomes, err := s.activities.Record(ctx, activities)
+	if err != nil {
+		return 0, err
+	}
+	of.noteChanged(outcomes)
+	return len(activities), nil
 }
 
 // postActivities returns an activity for each distinct post.

@@ -86,7 +86,7 @@ func (k *call) noteReshape(pages int, force bool) {
 func (r route) audited() bool {
 	writes := r.method != http.MethodGet &&
 		(slices.Contains(r.scopes, access.ActivityWrite) || slices.Contains(r.scopes, access.OpsWrite))
-	return writes || r.path == explainPath || r.path == opsKeyPath
+	return writes || r.path == explainPath || r.path == explainProcedure || r.path == opsKeyPath
 }
 
 // toAudit is what of a request is to be audited; nil if it is not.

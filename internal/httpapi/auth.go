@@ -116,6 +116,10 @@ type call struct {
 
 	token *access.Token // nil: none is asked for, or there is none
 	audit *audited      // nil: it is not
+
+	procedure bool  // of the gRPC API, which has a form of errors of its own
+	begun     bool  // it is a procedure, and its message has been read
+	failed    error // what the answer of a procedure said
 }
 
 // callOf returns the call that c is.
@@ -129,11 +133,17 @@ func callOf(c echo.Context) *call {
 
 // rightHost refuses a request that is for a name that the service does not have.
 func (s *service) rightHost(c echo.Context) error {
-	if s.access.Hosts == nil || namesHost(s.access.Hosts, c.Request().Host) {
+	if s.access.Hosts == nil || namesHost(s.access.Hosts, c.Request().Host) || overSocket(c.Request()) {
 		return nil
 	}
 	leaveBody(c)
 	return &refusal{problem: problem{Code: codeMisdirected, Message: "the service does not have the name that the header Host says"}}
+}
+
+// overSocket reports whether a request came over a Unix socket, which no name leads to.
+func overSocket(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && addr.Network() == "unix"
 }
 
 // namesHost reports whether a Host header is one of the names, an IP address, or nothing, which no browser sends.

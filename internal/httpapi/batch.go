@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"fmt"
+	"context"
 	"net/http"
 	"strconv"
 
@@ -89,31 +89,44 @@ func (s *service) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	k := callOf(c)
-	k.charge(len(activities))
-	k.noteMany(activities)
-	ctx, cancel := s.bounded(c)
-	defer cancel()
-	outcomes, err := s.activities.Record(ctx, activities)
+	results, err := s.recordBatch(c.Request().Context(), callOf(c), activities)
 	if err != nil {
 		return err
 	}
+	return respond(c, http.StatusOK, batchAnswer{results})
+}
+
+// recordBatch records the activities of a batch, which are sound.
+func (s *service) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
+	k.charge(len(activities))
+	k.noteMany(activities)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	outcomes, err := s.activities.Record(ctx, activities)
+	if err != nil {
+		return nil, err
+	}
 	k.noteChanged(outcomes)
-	return respond(c, http.StatusOK, batchAnswer{s.results(activities, outcomes)})
+	return s.results(activities, outcomes), nil
 }
 
 // activitiesOf checks all lines of a JSON batch.
 func (s *service) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
-	switch {
-	case lines == nil:
+	if lines == nil {
 		return nil, refuse(codeMissingField, "activities", "the field is missing")
-	case len(lines) < 1 || len(lines) > maxBatch:
-		return nil, refuse(activity.CodeOutOfRange, "activities", fmt.Sprintf("%d activities, not 1 to %d", len(lines), maxBatch))
 	}
-	activities := make([]activity.Activity, len(lines))
-	for i, line := range lines {
+	if err := checkBatch(len(lines), maxBatch); err != nil {
+		return nil, err
+	}
+	return s.eachActivity(len(lines), func(i int) (activity.Activity, error) { return lines[i].activity(s.activities.Kinds()) })
+}
+
+// eachActivity returns n activities of a batch, or what is wrong with the first that is not sound.
+func (s *service) eachActivity(n int, read func(i int) (activity.Activity, error)) ([]activity.Activity, error) {
+	activities := make([]activity.Activity, n)
+	for i := range activities {
 		var err error
-		if activities[i], err = line.activity(s.activities.Kinds()); err != nil {
+		if activities[i], err = read(i); err != nil {
 			return nil, activity.Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}

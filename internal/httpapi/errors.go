@@ -42,6 +42,7 @@ const (
 	codeMisdirected          = "misdirected"
 	codeRateLimited          = "rate_limited"
 	codeAuditUnavailable     = "audit_unavailable"
+	codeMalformedMessage     = "malformed_message"
 )
 
 // statusGone is logged, and never sent, for a client that did not wait for its
@@ -166,13 +167,24 @@ func gone(ctx context.Context, err error) bool {
 }
 
 // fail answers err. Where an answer has begun already, there is nothing to say.
-func (s *service) fail(c echo.Context, err error) {
+func (s *service) fail(k *call, err error) {
+	if k.procedure {
+		s.failProcedure(k, err)
+		return
+	}
+	p := s.tell(k, k.Response().Header(), err)
+	if err := respond(k, p.status(), errorAnswer{p}); err != nil {
+		s.log.DebugContext(k.Request().Context(), "an error could not be answered", "error", err)
+	}
+}
+
+// tell counts a request that err ends, sets in h what the client is to be told beside the body, and returns the rest.
+func (s *service) tell(k *call, h http.Header, err error) problem {
 	p := describe(err)
-	h := c.Response().Header()
 	switch p.Code {
 	case codeOverloaded:
 		h.Set(echo.HeaderRetryAfter, strconv.Itoa(retryAfter()))
-		s.countShed(c.Request().Context(), err)
+		s.countShed(k.Request().Context(), err)
 	case codeUnavailable:
 		h.Set(echo.HeaderRetryAfter, "1")
 	}
@@ -182,7 +194,5 @@ func (s *service) fail(c echo.Context, err error) {
 	if p.Code != codeOverloaded && p.status() >= http.StatusInternalServerError && p.status() != http.StatusNotImplemented {
 		s.failed.Add(1)
 	}
-	if err := respond(c, p.status(), errorAnswer{p}); err != nil {
-		s.log.DebugContext(c.Request().Context(), "an error could not be answered", "error", err)
-	}
+	return p
 }

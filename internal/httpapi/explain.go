@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -59,13 +60,7 @@ func (s *service) explain(c echo.Context) error {
 	if req.Post == nil {
 		return refuse(codeMissingField, "post", "the field is missing")
 	}
-	if err := s.userMay(req.Viewer); err != nil {
-		return err
-	}
-	callOf(c).note("explain", "", req.Viewer, req.Post.ID)
-	ctx, cancel := s.bounded(c)
-	defer cancel()
-	e, err := feed.Explain(ctx, s.activities, req.Viewer, feed.Post(*req.Post))
+	e, err := s.explainPost(c.Request().Context(), callOf(c), req.Viewer, feed.Post(*req.Post))
 	if err != nil {
 		return err
 	}
@@ -79,6 +74,17 @@ func (s *service) explain(c echo.Context) error {
 		}
 	}
 	return respond(c, http.StatusOK, answer)
+}
+
+// explainPost explains a post to a caller who may ask about the viewer.
+func (s *service) explainPost(ctx context.Context, k *call, viewer string, p feed.Post) (feed.Explanation, error) {
+	if err := s.userMay(viewer); err != nil {
+		return feed.Explanation{}, err
+	}
+	k.note("explain", "", viewer, p.ID)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return feed.Explain(ctx, s.activities, viewer, p)
 }
 
 // direction says whose activity it is.

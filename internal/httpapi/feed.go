@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +26,8 @@ type filterRequest struct {
 	Limit      *int `json:"limit"` // nil: not given
 	RecordSeen bool `json:"record_seen"`
 	Exact      bool `json:"exact"`
+
+	Answer *string `json:"answer"` // nil: not given
 }
 
 // feedPost has the fields of a [feed.Post].
@@ -66,6 +69,18 @@ func (r filterRequest) request() (feed.Request, error) {
 	}, nil
 }
 
+// form returns what the answer is to list.
+func (r filterRequest) form() (answerForm, error) {
+	if r.Answer == nil {
+		return formKept, nil
+	}
+	form, ok := formNamed(*r.Answer)
+	if !ok {
+		return 0, badForm()
+	}
+	return form, nil
+}
+
 // decodeFeed reads the body of a feed's request, which lives in the room. The caller calls done when it needs that no
 // longer.
 func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
@@ -87,7 +102,9 @@ func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done f
 			return err
 		}
 		var err error
-		req, err = decoded.request()
+		if in.form, err = decoded.form(); err == nil {
+			req, err = decoded.request()
+		}
 		return err
 	})
 	return req, done, err
@@ -106,34 +123,46 @@ func (s *service) filter(c echo.Context) error {
 		return err
 	}
 	defer done()
-	k := callOf(c)
-	if req.RecordSeen {
-		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
-			return err
-		}
-		req.MayRecord = s.access.Audit.Check
-	}
-	if err := s.userMay(req.Viewer); err != nil {
-		return err
-	}
-	ctx, cancel := s.bounded(c)
-	defer cancel()
-	answer, sampled, err := s.sampler.Filter(ctx, req)
+	answer, sampled, err := s.answerFeed(c.Request().Context(), callOf(c), req)
 	if err != nil {
 		return err
 	}
-	s.feeds.count(answer)
-	if req.RecordSeen {
-		s.noteSeen(k, req.Viewer, answer)
+	if in.form == formDropped {
+		in.text = appendDropped(in.text[:0], answer, req.Annotate)
+	} else {
+		in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	}
-	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
-	in.text = appendFeed(in.text[:0], answer, req.Annotate)
 	err = send(c, http.StatusOK, in.text)
 	s.history.latency.note(time.Since(start))
 	if sampled != nil {
 		sampled.Compare(c.Request().Context(), requestAttrs(c)...)
 	}
 	return err
+}
+
+// answerFeed filters a feed for a caller who may have it, and counts it. The caller compares what was sampled, if that is not nil.
+func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (feed.Answer, *feed.Sampled, error) {
+	if req.RecordSeen {
+		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
+			return feed.Answer{}, nil, err
+		}
+		req.MayRecord = s.access.Audit.Check
+	}
+	if err := s.userMay(req.Viewer); err != nil {
+		return feed.Answer{}, nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	answer, sampled, err := s.sampler.Filter(ctx, req)
+	if err != nil {
+		return feed.Answer{}, nil, err
+	}
+	s.feeds.count(answer)
+	if req.RecordSeen {
+		s.noteSeen(k, req.Viewer, answer)
+	}
+	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
+	return answer, sampled, nil
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

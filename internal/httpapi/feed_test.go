@@ -34,10 +34,26 @@ func TestFilter(t *testing.T) {
 			`"posts":[{"id":"l"},{"id":"x"},{"id":"h"}],"kinds":["hide"],"annotate":["like"]`,
 			`{"posts":[{"id":"l","like":true},{"id":"x","like":false}],"dropped":[{"id":"h","kind":"hide"}],"degraded":[]}`,
 		},
+		{ // Only what is dropped, by index.
+			`"posts":[{"id":"l"},{"id":"h"},{"id":"x"},{"id":"h"},{"id":"l"},{"id":"x"}],"kinds":["hide"],"annotate":["like"],"answer":"dropped"`,
+			`{"dropped":[{"index":1,"kind":"hide"},{"index":3,"kind":"hide"}],"annotated":{"like":[0,4]},"degraded":[]}`,
+		},
+		{ // The same id is kept once and dropped once, by another author: the index says which.
+			`"posts":[{"id":"a","author":"4"},{"id":"a","author":"2"},{"id":"b","author":"4"},{"id":"c","author":"4"}],"limit":2,"answer":"dropped"`,
+			`{"dropped":[{"index":1,"kind":"block","actor":"2"}],"next":3,"degraded":[]}`,
+		},
+		{`"posts":[{"id":"h"}],"kinds":["hide"],"answer":"kept"`, `{"posts":[],"dropped":[{"id":"h","kind":"hide"}],"degraded":[]}`},
+		{`"posts":[],"answer":"\u0064ropped","annotate":["like"]`, `{"dropped":[],"annotated":{"like":[]},"degraded":[]}`},
 		{`"posts":[],"annotate":[]`, `{"posts":[],"dropped":[],"degraded":[]}`},
 		{`"posts":[{"id":"\u003cb\u003e \"\\ \ud83d\ude00"}],"kinds":["hide"]`, `{"posts":[{"id":"<b> \"\\ 😀"}],"dropped":[],"degraded":[]}`},
 	} {
 		s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+c.request+`}`, 200, c.want)
+	}
+	for _, answer := range []string{`""`, `"all"`, `"Kept"`} {
+		a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"answer":`+answer+`}`)
+		if a.Status != 400 || a.Code != "out_of_range" || a.Field != "answer" {
+			t.Errorf("answer %s: %d %s", answer, a.Status, a.Body)
+		}
 	}
 	// The other side of a block sees as little.
 	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"a","author":"1"}],"kinds":["block"]}`, 200,

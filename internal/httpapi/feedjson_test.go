@@ -35,6 +35,9 @@ func feedBodies() map[string]bool {
 
 		`{"posts":[` + strings.TrimSuffix(strings.Repeat("{},", feed.MaxPosts+1), ",") + `]}`: false,
 		``: false, ` `: false, `{`: false, `[]`: false, `null`: false, `{}`: false, `{"viewer":"1"}`: false, `{}{}`: false, `{,}`: false,
+		`{"posts":[],"answer":"dropped"}`: true, `{"posts":[],"answer":"kept"}`: true, `{"posts":[],"answer":"\u006bept"}`: true,
+		`{"posts":[],"answer":""}`: false, `{"posts":[],"answer":"Dropped"}`: false, `{"posts":[],"answer":null}`: false, `{"posts":[],"answer":1}`: false,
+		`{"posts":[],"answer":"kept","answer":"kept"}`: false,
 		`{"posts":[]`: false, `{"posts":[]}}`: false, `{"posts":[]} x`: false, `{"posts":[],}`: false, `{"posts":[{},]}`: false,
 		`{"posts":[{}{}]}`: false, `{"posts":[,{}]}`: false, `{"posts":[{"id":"a",}]}`: false, `{"posts":[{"id"}]}`: false,
 		`{"posts" []}`: false, `{posts:[]}`: false, `{'posts':[]}`: false, `{"Posts":[]}`: false, `{"posts":[{"ID":"a"}]}`: false,
@@ -65,7 +68,8 @@ func agree(t interface {
 	Fatalf(format string, args ...any)
 }, body string) bool {
 	t.Helper()
-	got, ok := readFeed(body, newRoom())
+	in := newRoom()
+	got, ok := readFeed(body, in)
 	if !ok {
 		return false
 	}
@@ -76,6 +80,9 @@ func agree(t interface {
 	want, err := decoded.request()
 	if err != nil {
 		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", body, got, err)
+	}
+	if form, err := decoded.form(); err != nil || form != in.form {
+		t.Fatalf("%q asks for the form %v, %v, and is read as %v", body, form, err, in.form)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%q is read as\n%#v\nand is\n%#v", body, got, want)

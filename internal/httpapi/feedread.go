@@ -12,7 +12,7 @@ import (
 
 // readFeed reads the body of a feed's request, as JSON. It takes nothing that the strict decoder of [strict] would
 // refuse, and makes the same of what it takes. Whatever is wrong or unusual it leaves to that: ok is false then, and the
-// body may be sound. The strings of the request share the body's memory, its posts are in the room.
+// body may be sound. The strings of the request share the body's memory, its posts and the form of its answer are in the room.
 //
 // It is there for its speed alone: a feed is mostly JSON, with one shape.
 func readFeed(body string, in *room) (req feed.Request, ok bool) {
@@ -45,6 +45,9 @@ func readFeed(body string, in *room) (req feed.Request, ok bool) {
 		case "exact":
 			req.Exact, ok = r.boolean()
 			return 6, ok
+		case "answer":
+			in.form, ok = r.form()
+			return 7, ok
 		}
 		return 0, false
 	})
@@ -223,6 +226,15 @@ func (r *feedReader) boolean() (value, ok bool) {
 		}
 	}
 	return false, false
+}
+
+// form reads the name of a form of answers.
+func (r *feedReader) form() (answerForm, bool) {
+	name, ok := r.text()
+	if !ok {
+		return 0, false
+	}
+	return formNamed(name)
 }
 
 // next goes over the byte c if it comes next, white space left out.

@@ -22,17 +22,56 @@ func appendFeed(dst []byte, a feed.Answer, annotate []string) []byte {
 	}
 	dst = append(dst, `],"dropped":[`...)
 	for i, d := range a.Dropped {
-		dst = appendField(between(dst, i), `{"id":`, d.ID)
-		dst = appendField(dst, `,"kind":`, d.Kind)
-		if d.Actor != "" {
-			dst = appendField(dst, `,"actor":`, d.Actor)
-		}
-		if d.Unconfirmed {
-			dst = append(dst, `,"unconfirmed":true`...)
-		}
-		dst = append(dst, '}')
+		dst = appendReason(appendField(between(dst, i), `{"id":`, d.ID), d)
+	}
+	return appendRest(append(dst, ']'), a)
+}
+
+// appendDropped appends a as JSON that names candidates by index, and lists no post that is kept:
+// {"dropped":[{"index":1,"kind":"block","actor":"2"}],"annotated":{"like":[0]},"degraded":[]}. There is a list of those kept that a
+// kind annotates, for each of the kinds to annotate.
+func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
+	dst = append(dst, `{"dropped":[`...)
+	for i, d := range a.Dropped {
+		dst = strconv.AppendInt(append(between(dst, i), `{"index":`...), int64(a.DroppedAt[i]), 10)
+		dst = appendReason(dst, d)
 	}
 	dst = append(dst, ']')
+	for m, kind := range annotate {
+		before := `,"annotated":{`
+		if m > 0 {
+			before = ","
+		}
+		dst = append(appendField(dst, before, kind), ":["...)
+		first := 0
+		eachKept(a, func(n, at int) {
+			if a.Kept[n].Marks[m] {
+				dst = strconv.AppendInt(between(dst, first), int64(at), 10)
+				first = 1
+			}
+		})
+		dst = append(dst, ']')
+	}
+	if len(annotate) > 0 {
+		dst = append(dst, '}')
+	}
+	return appendRest(dst, a)
+}
+
+// appendReason appends why a candidate was dropped, behind which one it is.
+func appendReason(dst []byte, d feed.Dropped) []byte {
+	dst = appendField(dst, `,"kind":`, d.Kind)
+	if d.Actor != "" {
+		dst = appendField(dst, `,"actor":`, d.Actor)
+	}
+	if d.Unconfirmed {
+		dst = append(dst, `,"unconfirmed":true`...)
+	}
+	return append(dst, '}')
+}
+
+// appendRest appends what ends each answer.
+func appendRest(dst []byte, a feed.Answer) []byte {
 	if a.Next != 0 {
 		dst = strconv.AppendInt(append(dst, `,"next":`...), int64(a.Next), 10)
 	}

@@ -112,7 +112,8 @@ func turnAway(c echo.Context, tooMany string) error {
 // answer waiting: net/http reads one before it answers, unless the connection is to be closed.
 func leaveBody(c echo.Context) {
 	res, length := c.Response(), c.Request().ContentLength
-	if length < 0 || length > maxDiscarded {
+	// Over HTTP/2, the header would close the connection of other requests, too.
+	if (length < 0 || length > maxDiscarded) && c.Request().ProtoMajor < 2 {
 		res.Header().Set(echo.HeaderConnection, "close")
 	}
 	if length != 0 {

@@ -16,6 +16,9 @@ import (
 // maxRequestID is the length of the longest request id taken over, in bytes.
 const maxRequestID = 64
 
+// statusKey is the key of the status of a failed procedure in Echo's context. Traces have it: the status of HTTP may be 200.
+const statusKey = "feedfilter.status"
+
 // panicError is a panic of a handler.
 type panicError struct {
 	value any
@@ -33,19 +36,25 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		secure(c.Response().Header(), c.Request())
-		k := &call{Context: c}
+		k := &call{Context: c, procedure: s.procedures[c.Path()]}
 		err := s.rightHost(k)
 		if err == nil {
 			err = guarded(next, k)
 		}
-		begun := c.Response().Committed
+		begun := err != nil && c.Response().Committed
 		if err != nil && !begun {
-			s.fail(c, err)
+			s.fail(k, err)
 		}
-		status, took := statusOf(c, err), time.Since(start)
+		if err == nil {
+			err = k.failed
+		}
+		status, took := statusOf(k, err), time.Since(start)
+		if k.failed != nil {
+			c.Set(statusKey, status)
+		}
 		s.meters.of(c).Done(status, took)
 		s.logRequest(k, id, status, took, err)
-		if err != nil && begun {
+		if begun {
 			// The client must not take what it got for a whole answer.
 			panic(http.ErrAbortHandler)
 		}
@@ -67,14 +76,17 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	return next(c)
 }
 
-// statusOf is the status that a request ended with, whatever was sent before it went wrong.
-func statusOf(c echo.Context, err error) int {
-	status := c.Response().Status
+// statusOf is the status that a request ended with, whatever was sent before it went wrong. That of a procedure is the
+// one that the same error has elsewhere: gRPC answers 200 always.
+func statusOf(k *call, err error) int {
+	status := k.Response().Status
 	switch {
 	case err == nil:
 		return status
-	case gone(c.Request().Context(), err):
+	case gone(k.Request().Context(), err):
 		return statusGone
+	case k.procedure:
+		return describe(err).status()
 	case status < http.StatusBadRequest:
 		return http.StatusInternalServerError
 	default:

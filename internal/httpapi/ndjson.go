@@ -112,7 +112,7 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	if err := s.mayAudit(); err != nil {
 		return s.refuseLines(c, k, err)
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	results, err := s.recordLines(ctx, callOf(c), k)
 	if err != nil && c.Request().Context().Err() != nil {

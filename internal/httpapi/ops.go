@@ -77,7 +77,7 @@ func (s *service) opsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := s.activities.Inside().InspectPage(ctx, page)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *service) opsRebuild(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "to make a page anew")
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *service) opsUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := inspect.ReadUser(ctx, s.activities, user)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *service) opsKey(c echo.Context) error {
 	if k, ok := s.activities.Kinds().Named(kind); ok { // or else it may be anything
 		callOf(c).note("inspect", k.Name, user, target)
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := inspect.ReadKey(ctx, s.activities, kind, user, target)
 	if err != nil {

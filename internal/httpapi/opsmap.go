@@ -91,7 +91,7 @@ func (s *service) opsPages(c echo.Context) error {
 	if to = min(to, totals.Pages); to <= from {
 		return refuse(activity.CodeOutOfRange, "to", fmt.Sprintf("%d is not after %d", to, from))
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	if p, ok := s.activities.(*activity.Plain); ok { // which no scrub goes through
 		if err := p.Look(ctx, lookedAtOnce); err != nil {

@@ -57,7 +57,7 @@ func (s *service) reshape(c echo.Context) error {
 	if req.Force {
 		options = append(options, pages.ForceGrow)
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a reshape")
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *service) reshape(c echo.Context) error {
 }
 
 func (s *service) answerPages(c echo.Context, status int) error {
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "to tell how many pages there are")
 	if err != nil {

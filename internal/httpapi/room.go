@@ -11,6 +11,9 @@ type room struct {
 	text   []byte
 	posts  []feed.Post
 	actors []string // of all posts, each of which has a part
+
+	actorPosts []uint32   // of a message: the posts that they are on
+	form       answerForm // of a body
 }
 
 // rooms are used again, since most of what a feed takes is for one moment.
@@ -34,6 +37,7 @@ func (r *rooms) put(of *room) {
 	// A body lives as long as any string in it.
 	clear(of.posts)
 	clear(of.actors)
-	of.text, of.posts, of.actors = of.text[:0], of.posts[:0], of.actors[:0]
+	of.text, of.posts, of.actors, of.actorPosts = of.text[:0], of.posts[:0], of.actors[:0], of.actorPosts[:0]
+	of.form = formKept
 	r.pool.Put(of)
 }

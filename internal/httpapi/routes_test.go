@@ -189,6 +189,8 @@ func TestLimitsAreDescribed(t *testing.T) {
 		"FilterAnswer.properties.posts.maxItems":              feed.MaxPosts,
 		"FilterAnswer.properties.dropped.maxItems":            feed.MaxPosts,
 		"FilterAnswer.properties.next.maximum":                feed.MaxPosts - 1,
+		"DroppedAnswer.properties.dropped.maxItems":           feed.MaxPosts,
+		"DroppedAnswer.properties.next.maximum":               feed.MaxPosts - 1,
 		"List.properties.items.maxItems":                      activity.MaxListed,
 		"Posts.properties.posts.maxItems":                     maxPosts,
 		"Recorded.properties.recorded.maximum":                maxPosts,

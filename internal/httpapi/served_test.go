@@ -76,7 +76,10 @@ func serveFeeds(name, dir string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = listener.Close()
 	}()
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/cpu" {
 			handler.ServeHTTP(w, r)
 			return

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/singleflight"
@@ -98,10 +99,14 @@ type service struct {
 	asking     singleflight.Group
 	metrics    *metrics.Registry
 	meters     meters
-	scrapes    chan struct{} // holds one for each that is being answered
-	history    *history
-	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload
-	about      About
+	procedures map[string]bool // paths of the gRPC API
+
+	errorWriter *connect.ErrorWriter // of errors before a procedure begins
+
+	scrapes chan struct{} // holds one for each that is being answered
+	history *history
+	failed  atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	about   About
 
 	description func() ([]byte, error) // as GET /openapi.json answers it; made once
 }
@@ -166,6 +171,11 @@ func newService(c Config) *service {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Activities.Kinds()) })
+	s.errorWriter = connect.NewErrorWriter(connect.WithCodec(codec{}))
+	s.procedures = make(map[string]bool)
+	for _, r := range s.procedureRoutes() {
+		s.procedures[r.path] = true
+	}
 	s.measure(c.Metrics)
 	return s
 }
@@ -195,7 +205,7 @@ func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// bounded returns the request's context, with the service's timeout.
-func (s *service) bounded(c echo.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Request().Context(), s.timeout)
+// bounded returns the context of a request, with the service's timeout.
+func (s *service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -17,18 +18,35 @@ type streamConn struct {
 	ctx     context.Context //nolint:containedctx // of the request
 	control *http.ResponseController
 	idle    time.Duration
-	release func() bool // to be called at the end
+	watched func() bool // ends the watch of ctx
+
+	mu       sync.Mutex
+	released bool
 }
 
 func newStreamConn(c echo.Context, idle time.Duration) *streamConn {
 	s := &streamConn{c: c, ctx: c.Request().Context(), control: http.NewResponseController(c.Response().Writer), idle: idle}
 	// A read that waits for the client does not see the context end.
-	s.release = context.AfterFunc(s.ctx, s.stopReading)
+	s.watched = context.AfterFunc(s.ctx, s.stopReading)
 	return s
+}
+
+// release ends the use of the connection. The handler calls it before it returns: over HTTP/2, a deadline that is set later
+// panics.
+func (s *streamConn) release() {
+	s.watched()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
 }
 
 // stopReading makes reads fail, those that wait included.
 func (s *streamConn) stopReading() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		return
+	}
 	_ = s.control.SetReadDeadline(time.Unix(1, 0)) // where it cannot be set, none waits
 }
 
@@ -50,20 +68,33 @@ func (s *streamConn) begin() error {
 
 // Read waits for what the client sends next.
 func (s *streamConn) Read(p []byte) (int, error) {
-	if err := supported(s.control.SetReadDeadline(time.Now().Add(s.idle))); err != nil {
-		return 0, fmt.Errorf("extend the read deadline: %w", err)
-	}
-	// After the deadline is set: when the context ends, it is set to the past.
-	if err := s.ctx.Err(); err != nil {
+	if err := s.expectRead(); err != nil {
 		return 0, err
 	}
 	return s.c.Request().Body.Read(p)
 }
 
-// send writes lines and flushes them.
-func (s *streamConn) send(lines []byte) error {
+// expectRead gives the client time to send something.
+func (s *streamConn) expectRead() error {
+	if err := supported(s.control.SetReadDeadline(time.Now().Add(s.idle))); err != nil {
+		return fmt.Errorf("extend the read deadline: %w", err)
+	}
+	// After the deadline is set: when the context ends, it is set to the past.
+	return s.ctx.Err()
+}
+
+// expectWrite gives the client time to take something.
+func (s *streamConn) expectWrite() error {
 	if err := supported(s.control.SetWriteDeadline(time.Now().Add(s.idle))); err != nil {
 		return fmt.Errorf("extend the write deadline: %w", err)
+	}
+	return nil
+}
+
+// send writes lines and flushes them.
+func (s *streamConn) send(lines []byte) error {
+	if err := s.expectWrite(); err != nil {
+		return err
 	}
 	if _, err := s.c.Response().Write(lines); err != nil {
 		return fmt.Errorf("answer lines: %w: %w", errGone, err)

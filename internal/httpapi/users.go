@@ -51,7 +51,7 @@ func (s *service) preview(c echo.Context) error {
 	case req.Targets == nil:
 		return refuse(codeMissingField, "targets", "the field is missing")
 	}
-	ctx, cancel := s.bounded(c)
+	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a preview")
 	if err != nil {
@@ -78,17 +78,22 @@ func (s *service) user(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c)
-	defer cancel()
-	r, err := activity.WithLedger(s.activities, "a count")
-	if err != nil {
-		return err
-	}
-	counts, err := r.Counts(ctx, user)
+	counts, err := s.countsOf(c.Request().Context(), user)
 	if err != nil {
 		return err
 	}
 	return respond(c, http.StatusOK, userAnswer{counts}, json.Deterministic(true))
+}
+
+// countsOf returns how many activities a user has, by kind.
+func (s *service) countsOf(ctx context.Context, user string) (map[string]int, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	r, err := activity.WithLedger(s.activities, "a count")
+	if err != nil {
+		return nil, err
+	}
+	return r.Counts(ctx, user)
 }
 
 type deleteAnswer struct {

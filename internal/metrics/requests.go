@@ -26,7 +26,7 @@ func (r *Registry) Requests() *Requests {
 	q := &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "feedfilter_http_requests_total",
-			Help: "Requests, by status of the answer; 499 if the client went away before it.",
+			Help: "Requests, by status of the answer; errors of gRPC by the status that JSON has; 499 if the client went away before it.",
 		}, []string{"route", "method", "code"}),
 		seconds: prometheus.NewHistogramVec(
 			durations("feedfilter_http_request_seconds", "How long requests took, from their header to the end of the answer."),

@@ -62,6 +62,7 @@ func newWorld(t *testing.T, limit uint32) *world {
 func newService(t *testing.T, url string, way http.RoundTripper) *migrate.Service {
 	t.Helper()
 	c, err := client.New(url, client.Options{
+		JSON:        true, // which transports of tests read and change
 		MaxAttempts: 1, Token: client.StaticToken("secret"), HTTPClient: &http.Client{Transport: way},
 	})
 	if err != nil {

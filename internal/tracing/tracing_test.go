@@ -170,6 +170,10 @@ func TestErrorsOfSpans(t *testing.T) {
 		"fine":     {func(c echo.Context) error { return c.NoContent(http.StatusOK) }, codes.Unset},
 		"refused":  {func(c echo.Context) error { return c.NoContent(http.StatusNotFound) }, codes.Unset},
 		"answered": {func(c echo.Context) error { return c.NoContent(http.StatusServiceUnavailable) }, codes.Error},
+		"gRPC's": {func(c echo.Context) error {
+			c.Set("feedfilter.status", http.StatusServiceUnavailable)
+			return c.NoContent(http.StatusOK)
+		}, codes.Error},
 		"returned": {func(echo.Context) error { return errors.New("no answer") }, codes.Error},
 	} {
 		exporter.Reset()

@@ -1,0 +1,218 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+)
+
+// typeMessage is the media type of Connect, the protocol of messages: each call is a POST of one message.
+const typeMessage = "application/proto"
+
+const (
+	feedService     = "feedfilter.v1.FeedService"
+	activityService = "feedfilter.v1.ActivityService"
+)
+
+// procedure is a call as a message, for services that take it.
+type procedure struct {
+	path   []string
+	encode func() ([]byte, error)
+	decode func(text []byte) error
+}
+
+// procedureOf returns the procedure of a service that takes request. Its answer is read into response; done then makes the result
+// of it.
+func procedureOf[Response proto.Message](service, name string, request proto.Message, response Response, done func(Response)) *procedure {
+	return &procedure{
+		path:   []string{service, name},
+		encode: func() ([]byte, error) { return proto.Marshal(request) },
+		decode: func(text []byte) error {
+			if err := proto.Unmarshal(text, response); err != nil {
+				return err
+			}
+			done(response)
+			return nil
+		},
+	}
+}
+
+// errNotOffered is the error of a service without procedures, such as an older one. It has done nothing.
+var errNotOffered = errors.New("the service takes no messages")
+
+// attempt makes the call once: as a message, unless the service takes none.
+func (c *Client) attempt(ctx context.Context, call *call, prepared *prepared) error {
+	timeout := c.timeout
+	if call.timeout > 0 {
+		timeout = call.timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if call.procedure != nil && !c.onlyJSON.Load() {
+		err := c.attemptMessage(ctx, call, prepared)
+		if !errors.Is(err, errNotOffered) {
+			return err
+		}
+		c.onlyJSON.Store(true)
+	}
+	return c.attemptJSON(ctx, call, prepared)
+}
+
+// attemptMessage makes the call once, as a message.
+func (c *Client) attemptMessage(ctx context.Context, call *call, prepared *prepared) error {
+	body, err := prepared.message(call)
+	if err != nil {
+		return err
+	}
+	res, err := c.send(ctx, http.MethodPost, c.url(call.procedure.path, nil), typeMessage, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return c.messageFailure(res)
+	}
+	if typed(res, typeMessage) != nil { // nor does what answers anything so
+		return errNotOffered
+	}
+	text, err := read(res, c.length)
+	if err != nil {
+		return err
+	}
+	if err := call.procedure.decode(text); err != nil {
+		return foreign(res, err)
+	}
+	if call.sound != nil && !call.sound() {
+		return foreign(res, errors.New("what is needed is not there"))
+	}
+	return nil
+}
+
+// messageFailure reads an answer with an error of a procedure. An answer without the service's detail is not from a procedure.
+func (c *Client) messageFailure(res *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
+	if err == nil {
+		if detail := detailOf(text); detail != nil {
+			e := &Error{
+				Status: int(detail.GetHttpStatus()), Code: detail.GetCode(), Message: detail.GetMessage(), Field: detail.GetField(),
+				Limit: detail.GetLimit(), RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID"),
+			}
+			return fmt.Errorf("%s: %w", where(res), e)
+		}
+	}
+	switch res.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+	default:
+		if res.StatusCode/100 == 4 {
+			return errNotOffered
+		}
+	}
+	res.Body = io.NopCloser(bytes.NewReader(text))
+	return c.failure(res)
+}
+
+// detailOf returns the service's detail of an error in the form of Connect; nil if there is none.
+func detailOf(text []byte) *feedfilterv1.ErrorDetail {
+	var answer struct {
+		Details []struct {
+			Type  string `json:"type"`
+			Value string `json:"value"`
+		} `json:"details"`
+	}
+	if json.Unmarshal(text, &answer) != nil {
+		return nil
+	}
+	for _, d := range answer.Details {
+		if d.Type != "feedfilter.v1.ErrorDetail" {
+			continue
+		}
+		value, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(d.Value, "="))
+		detail := new(feedfilterv1.ErrorDetail)
+		if err == nil && proto.Unmarshal(value, detail) == nil && detail.GetCode() != "" {
+			return detail
+		}
+	}
+	return nil
+}
+
+// prepared holds the body of a call for all attempts, in the forms that were needed.
+type prepared struct{ json, text []byte }
+
+// message returns the body as a message.
+func (p *prepared) message(call *call) (body []byte, err error) {
+	if p.text == nil {
+		if p.text, err = call.procedure.encode(); err != nil {
+			return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
+		}
+	}
+	return p.text, nil
+}
+
+// body returns the body as JSON.
+func (p *prepared) body(call *call) (body []byte, err error) {
+	if call.body != nil && p.json == nil {
+		if p.json, err = json.Marshal(call.body); err != nil {
+			return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
+		}
+	}
+	return p.json, nil
+}
+
+// stamp returns a time as messages have it: nil for none.
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// timeOf returns the time of a message: zero for none.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// op returns an op as messages have it.
+func op(name string) feedfilterv1.Op {
+	switch name {
+	case Add:
+		return feedfilterv1.Op_OP_ADD
+	case Remove:
+		return feedfilterv1.Op_OP_REMOVE
+	case "":
+		return feedfilterv1.Op_OP_UNSPECIFIED
+	default:
+		return -1 // which the service refuses
+	}
+}
+
+// resultOf returns the result of one activity.
+func resultOf(r *feedfilterv1.Result) Result {
+	if d := r.GetError(); d != nil {
+		return Result{Err: &Error{Code: d.GetCode(), Message: d.GetMessage(), Field: d.GetField(), Limit: d.GetLimit()}}
+	}
+	return Result{Changed: r.GetChanged()}
+}
+
+// degradedOf returns the kinds that could not be checked, never nil.
+func degradedOf(all []*feedfilterv1.Degraded) []Degraded {
+	kinds := make([]Degraded, len(all))
+	for i, d := range all {
+		kinds[i] = Degraded{Kind: d.GetKind(), Reason: d.GetReason()}
+	}
+	return kinds
+}

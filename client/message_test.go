@@ -1,0 +1,293 @@
+package client_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/feedfilter/feedfilter/client"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+)
+
+// refusal is an error in the form of Connect.
+func refusal(code string, status uint32) string {
+	text, err := proto.Marshal(&feedfilterv1.ErrorDetail{Code: code, Message: "m", Field: "f", HttpStatus: status})
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"code":"any","message":"m","details":[{"type":"another","value":"!"},{"type":"feedfilter.v1.ErrorDetail","value":%q}]}`,
+		base64.RawStdEncoding.EncodeToString(text))
+}
+
+func messageText(m proto.Message) string {
+	text, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// overMessages is over, with a client that speaks messages first.
+func overMessages(t *testing.T, o client.Options, n network) (*client.Client, *counted) {
+	t.Helper()
+	transport := &counted{network: n, start: time.Now()}
+	o.HTTPClient = &http.Client{Transport: transport}
+	return newClient(t, "http://service", o), transport
+}
+
+const typeMessage = "application/proto"
+
+// TestMessagesFirst: a service that takes messages is asked by them alone, and one that does not is asked once.
+func TestMessagesFirst(t *testing.T) {
+	for name, old := range map[string]func(r *http.Request) *http.Response{
+		"404": func(r *http.Request) *http.Response {
+			return answered(r, 404, `{"error":{"code":"not_found","message":"there is nothing at this path"}}`)
+		},
+		"405":           func(r *http.Request) *http.Response { return answered(r, 405, "", "Content-Type", "text/html") },
+		"415":           func(r *http.Request) *http.Response { return answered(r, 415, "{}") },
+		"a proxy's 400": func(r *http.Request) *http.Response { return answered(r, 400, "<html>", "Content-Type", "text/html") },
+		"any 200":       func(r *http.Request) *http.Response { return answered(r, 200, "{}") },
+		"none":          nil,
+	} {
+		var messages, jsons int
+		c, asked := overMessages(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			if !strings.HasPrefix(r.URL.Path, "/feedfilter.v1.") {
+				jsons++
+				return answered(r, 200, `{"changed":true}`), nil
+			}
+			messages++
+			if r.Method != http.MethodPost || r.Header.Get("Content-Type") != typeMessage {
+				t.Errorf("%s of %s", r.Method, r.Header.Get("Content-Type"))
+			}
+			if old != nil {
+				return old(r), nil
+			}
+			return answered(r, 200, messageText(&feedfilterv1.RecordResponse{Changed: true}), "Content-Type", typeMessage), nil
+		})
+		for range 5 {
+			if !must(c.Put(t.Context(), "1", client.Blocks, "2", time.Time{})) {
+				t.Errorf("%s: nothing changed", name)
+			}
+		}
+		if want := [2]int{1, 5}; old != nil && [2]int{messages, jsons} != want || old == nil && (messages != 5 || jsons != 0) {
+			t.Errorf("%s: %d messages, %d calls with JSON", name, messages, jsons)
+		}
+		if open := asked.open.Load(); open != 0 {
+			t.Errorf("%s: %d bodies were left open", name, open)
+		}
+	}
+}
+
+// TestMessageErrors: errors of messages have what those of JSON have, and are retried alike.
+func TestMessageErrors(t *testing.T) {
+	none := messageText(&feedfilterv1.FilterResponse{})
+	one := messageText(&feedfilterv1.FilterResponse{Dropped: []*feedfilterv1.Dropped{{Index: 1, Kind: "block"}}})
+	for name, c := range map[string]struct {
+		status   int
+		body     string
+		header   []string
+		attempts int64
+		seen     int64 // attempts of a feed with record_seen
+		is       error
+	}{
+		"overloaded":      {503, refusal("overloaded", 503), nil, 4, 4, client.ErrOverloaded},
+		"unavailable":     {503, refusal("unavailable", 503), nil, 4, 1, client.ErrUnavailable},
+		"too many":        {429, refusal("rate_limited", 429), nil, 4, 4, client.ErrOverloaded},
+		"internal":        {500, refusal("internal", 500), nil, 1, 1, client.ErrUnavailable},
+		"denied":          {401, refusal("unauthenticated", 401), nil, 1, 1, client.ErrDenied},
+		"invalid":         {400, refusal("unknown_kind", 422), nil, 1, 1, client.ErrInvalid},
+		"too large":       {400, refusal("too_large", 413), nil, 1, 1, client.ErrInvalid},
+		"no ledger":       {501, refusal("no_ledger", 501), nil, 1, 1, client.ErrNoLedger},
+		"limit":           {400, refusal("limit_reached", 409), nil, 1, 1, client.ErrLimitReached},
+		"a proxy's 502":   {502, "<html>", []string{"Content-Type", "text/html"}, 4, 1, client.ErrUnavailable},
+		"a proxy's 403":   {403, "<html>", []string{"Content-Type", "text/html"}, 1, 1, client.ErrDenied},
+		"another type":    {200, "{}", nil, 2, 2, client.ErrForeign}, // once by message, once with JSON
+		"no message":      {200, "\xff", []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
+		"too long":        {200, strings.Repeat(" ", 2000), []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
+		"an odd index":    {200, one, []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
+		"an odd next":     {200, messageText(&feedfilterv1.FilterResponse{Next: 1}), []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
+		"odd annotations": {200, messageText(&feedfilterv1.FilterResponse{Annotated: []*feedfilterv1.Annotated{{}}}), []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
+		"fine":            {200, none, []string{"Content-Type", typeMessage}, 1, 1, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			for _, seen := range []bool{false, true} {
+				service, asked := overMessages(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, _ int) (*http.Response, error) {
+					return answered(r, c.status, c.body, c.header...), nil
+				})
+				feed, err := service.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p", Author: "2"}}, RecordSeen: seen})
+				want := c.attempts
+				if seen {
+					want = c.seen
+				}
+				if got := asked.asked.Load(); got != want || !errors.Is(err, c.is) || (c.is == nil) != (err == nil) {
+					t.Errorf("%s, seen %v: %d attempts, %v", name, seen, got, err)
+				}
+				if err == nil && (len(feed.Posts) != 1 || feed.Posts[0].ID != "p") {
+					t.Errorf("%s: %+v", name, feed)
+				}
+				if e, ok := errors.AsType[*client.Error](err); ok && e.Code != "" && (e.Field != "f" || e.Message != "m") {
+					t.Errorf("%s: %+v", name, e)
+				}
+				if open := asked.open.Load(); open != 0 {
+					t.Errorf("%s: %d bodies were left open", name, open)
+				}
+			}
+		})
+	}
+}
+
+// TestMessagesAreFeeds: whatever form a feed is asked for in, messages and JSON make the same of it.
+func TestMessagesAreFeeds(t *testing.T) {
+	address := newService(t, 100)
+	messages, jsons := newClient(t, address, client.Options{}), newClient(t, address, client.Options{JSON: true})
+	for i := range 20 {
+		must(messages.Put(t.Context(), "1", []string{client.Blocks, client.Hides, client.Likes}[i%3], fmt.Sprint(i), time.Time{}))
+	}
+	for n := range 60 {
+		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
+		for i := range n % 25 {
+			p := client.Post{ID: fmt.Sprint((i * 7) % 23), Author: fmt.Sprint((i * 5) % 29)}
+			if i%3 == 0 {
+				p.Actors = []string{fmt.Sprint(i), fmt.Sprint(i + 20)}
+			}
+			req.Posts = append(req.Posts, p)
+		}
+		if n%5 == 0 {
+			req.Annotate = []string{"like"}
+		}
+		if n%7 == 0 {
+			req.Kinds = []string{"hide"}
+		}
+		got, want := must(messages.Filter(t.Context(), req)), must(jsons.Filter(t.Context(), req))
+		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+			t.Errorf("%+v:\nby messages %#v\nby JSON     %#v", req, got, want)
+		}
+	}
+}
+
+// TestSockets: a URL may name a socket.
+func TestSockets(t *testing.T) {
+	handler, end, err := openService(t.Context(), t.TempDir(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ff.sock")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(func() { server.Close(); end() })
+	for _, address := range []string{"unix:" + path, "unix://" + path} {
+		for _, h := range []*http.Client{nil, {}, {Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return nil, errCut }}}} {
+			c := newClient(t, address, client.Options{HTTPClient: h})
+			must(c.Put(t.Context(), "1", client.Blocks, "2", time.Time{}))
+			if counts := must(c.Counts(t.Context(), "1")); counts["block"] != 1 || !must(c.Ready(t.Context())).Answers() {
+				t.Errorf("%s: %v", address, counts)
+			}
+		}
+	}
+	for _, bad := range []string{"unix:", "unix://"} {
+		if _, err := client.New(bad, client.Options{}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if _, err := client.New("unix:"+path, client.Options{HTTPClient: &http.Client{Transport: &counted{}}}); err == nil {
+		t.Error("a transport that cannot reach a socket is taken")
+	}
+	if _, err := newClient(t, "unix:"+path+"x", client.Options{MaxAttempts: 1}).Counts(t.Context(), "1"); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("no socket: %v", err)
+	}
+}
+
+// FuzzMessageAnswer answers calls by messages with anything: none panics, and none reads much beyond what it may.
+func FuzzMessageAnswer(f *testing.F) {
+	for _, text := range []string{
+		"", "\xff", messageText(&feedfilterv1.FilterResponse{Dropped: []*feedfilterv1.Dropped{{Index: 1, Kind: "k"}}, Next: 2, Annotated: []*feedfilterv1.Annotated{{Kind: "like", Posts: []uint32{0}}}}),
+		messageText(&feedfilterv1.RecordBatchResponse{Results: []*feedfilterv1.Result{{Changed: true}, {Error: &feedfilterv1.ErrorDetail{Code: "x"}}}}),
+		messageText(&feedfilterv1.ListResponse{Items: []*feedfilterv1.Item{{Target: "2"}}, Next: "a"}), refusal("x", 400), refusal("overloaded", 503),
+	} {
+		f.Add(200, typeMessage, []byte(text))
+		f.Add(503, "application/json", []byte(text))
+	}
+	f.Fuzz(func(t *testing.T, status int, mediaType string, body []byte) {
+		if status < 100 || status > 999 {
+			t.Skip("no status")
+		}
+		const limit = 1 << 10
+		taken := 0
+		transport := &counted{network: func(r *http.Request, _ int) (*http.Response, error) {
+			taken = 0
+			res := answered(r, status, "", "Content-Type", mediaType)
+			in := strings.NewReader(string(body))
+			res.Body = io.NopCloser(readerOf(func(p []byte) (int, error) {
+				n, err := in.Read(p)
+				taken += n
+				return n, err
+			}))
+			return res, nil
+		}}
+		c := newClient(t, "http://service", client.Options{
+			HTTPClient:  &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+			MaxAttempts: 1, MaxAnswerBytes: limit,
+		})
+		check := func(call string, err error) {
+			if err == nil && status/100 != 2 {
+				t.Errorf("%s: no error of status %d and %q", call, status, body)
+			}
+			if taken > 2*limit {
+				t.Errorf("%s: %d bytes were read, of at most %d", call, taken, limit)
+			}
+		}
+		ctx := context.Background()
+		posts := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+		for _, answer := range []string{client.AnswerKept, client.AnswerDropped} {
+			feed, err := c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: posts, Annotate: []string{"like"}, Answer: answer})
+			check("filter", err)
+			looked := len(posts)
+			if feed.Next > 0 {
+				looked = feed.Next
+			}
+			if err == nil && answer == client.AnswerKept && len(feed.Posts)+len(feed.Dropped) != looked {
+				t.Errorf("%d candidates make %+v", looked, feed)
+			}
+		}
+		_, err := c.Explain(ctx, "1", client.Post{})
+		check("explain", err)
+		_, err = c.Put(ctx, "1", client.Blocks, "2", time.Time{})
+		check("put", err)
+		_, err = c.Record(ctx, "1", client.Seen, []string{"a"})
+		check("record", err)
+		_, err = c.Counts(ctx, "1")
+		check("counts", err)
+		results, err := c.Batch(ctx, make([]client.Activity, 2))
+		check("batch", err)
+		if err == nil && len(results) != 2 {
+			t.Errorf("%d results", len(results))
+		}
+		n := 0
+		for _, err = range c.List(ctx, "1", client.Blocks) {
+			n++
+			if n > 100 {
+				break
+			}
+		}
+		check("list", err)
+	})
+}

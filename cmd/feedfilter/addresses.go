@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	// unixScheme begins an address that is a Unix socket.
+	unixScheme = "unix:"
+	// maxSocketPath is the length of the longest path of a socket that all systems take.
+	maxSocketPath = 103
+)
+
+// addresses are where the service listens, as --addr has them: <host>:<port> and unix:<path>, with commas between.
+func addresses(addr string) []string { return strings.Split(addr, ",") }
+
+// tcpAddresses are those that are no sockets.
+func tcpAddresses(addr string) []string {
+	return slices.DeleteFunc(addresses(addr), func(a string) bool { return strings.HasPrefix(a, unixScheme) })
+}
+
+// checkAddresses returns what is wrong with the sockets, and with the list. The others are checkExposure's.
+func checkAddresses(addr string) error {
+	var all checks
+	list := addresses(addr)
+	for i, a := range list {
+		_, port, _ := net.SplitHostPort(a)
+		all.wantf(port == "0" || !slices.Contains(list[:i], a), "--addr: %s is given twice", a)
+		if path, ok := strings.CutPrefix(a, unixScheme); ok {
+			all.wantf(path != "" && len(path) <= maxSocketPath, "--addr: %s: the path is not 1 to %d bytes long", a, maxSocketPath)
+		}
+	}
+	return all.err()
+}
+
+// socketMode reads the mode of --socket-mode, such as 0660.
+func socketMode(text string) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode > 0o777 {
+		return 0, fmt.Errorf("--socket-mode: %q is not an octal mode of 0 to 0777", text)
+	}
+	return fs.FileMode(mode), nil
+}
+
+// listenAll listens on all addresses, or on none.
+func listenAll(ctx context.Context, addr string, mode fs.FileMode) ([]net.Listener, error) {
+	var all []net.Listener
+	for _, a := range addresses(addr) {
+		l, err := listenOn(ctx, a, mode)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(all))
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// closeAll closes listeners, which removes their sockets. Some may be closed already.
+func closeAll(listeners []net.Listener) error {
+	var errs []error
+	for _, l := range listeners {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func listenOn(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, error) {
+	path, ok := strings.CutPrefix(addr, unixScheme)
+	if !ok {
+		return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	// The socket must not be open to more than mode says, not even until its mode is set.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return restrict(c, mode) }}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", addr, err), l.Close())
+	}
+	return l, nil
+}
+
+// removeStale removes a socket that a process left when it was killed. It fails if a process listens on it, or if it is no
+// socket.
+func removeStale(ctx context.Context, path string) error {
+	found, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case found.Mode()&fs.ModeSocket == 0:
+		return errors.New("the file is not a socket")
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		return errors.Join(errInUse, conn.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("cannot tell whether a process listens: %w", err)
+	}
+	// Another process may have replaced the socket by its own meanwhile. Only the one that was found is removed.
+	aside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	if err := os.Rename(path, aside); err != nil {
+		return err
+	}
+	moved, err := os.Lstat(aside)
+	if err == nil && !os.SameFile(found, moved) {
+		return errors.Join(errInUse, os.Rename(aside, path))
+	}
+	return os.Remove(aside)
+}
+
+var errInUse = errors.New("a process listens on the socket")

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// serveOn starts the service on addresses, and ends it with the test.
+func serveOn(t testing.TB, addr string, args ...string) *service {
+	t.Helper()
+	s, _ := launchAs(t, exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr", addr}, args...)...))
+	s.first = s.next()
+	if s.first["msg"] != "listening" {
+		t.Fatalf("the first line of the log is %v, want the address", s.first)
+	}
+	return s
+}
+
+// overSocket returns a client whose connections go to a socket.
+func overSocket(t testing.TB, path string) *http.Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// askSocket returns the status that GET of a URL is answered with.
+func askSocket(t testing.TB, path, url string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := overSocket(t, path).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+func wantNoFile(t testing.TB, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", path, err)
+	}
+}
+
+// TestServeOnSockets serves on two sockets and a port. All of them end with the process, once what is in flight is done.
+func TestServeOnSockets(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "a.sock"), filepath.Join(dir, "b.sock")
+	s := serveOn(t, "127.0.0.1:0,unix:"+first+",unix:"+second, "--data-dir", dir, "--pages=1", "--socket-mode=0600", "--shutdown-timeout=1h")
+	for _, want := range []string{"unix:" + first, "unix:" + second} {
+		if line := s.next(); line["msg"] != "listening" || line["addr"] != want {
+			t.Errorf("logged %v, want that it listens on %s", line, want)
+		}
+	}
+	for _, path := range []string{first, second} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+		// No name leads to a socket, so none is refused.
+		if code := askSocket(t, path, "http://any.name/healthz"); code != http.StatusOK {
+			t.Errorf("%s answers %d", path, code)
+		}
+	}
+	wantContains(t, feedfilter(t, 0, "health", "--url", "unix:"+first).stdout, "ready")
+	if code, answer := s.do("GET", "/healthz", ""); code != 200 {
+		t.Errorf("the port answers %d %s", code, answer)
+	}
+	body, request := io.Pipe()
+	t.Cleanup(func() { _ = request.Close() })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://socket/v1/activities", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	res, err := overSocket(t, second).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	s.signal(syscall.SIGTERM)
+	s.awaitLog("shutting down")
+	for _, address := range [][2]string{{"tcp", s.addr()}, {"unix", first}, {"unix", second}} {
+		for { // until nothing new is accepted
+			conn, err := new(net.Dialer).DialContext(t.Context(), address[0], address[1])
+			if err != nil {
+				break
+			}
+			_ = conn.Close()
+		}
+	}
+	if _, err := io.WriteString(request, `{"user":"1","kind":"block","target":"2","op":"add"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil || strings.TrimSpace(got) != `{"changed":true}` {
+		t.Errorf("in flight: %q, %v", got, err)
+	}
+	_ = request.Close()
+	s.wantExit(0)
+	wantNoFile(t, first)
+	wantNoFile(t, second)
+}
+
+// TestStaleSocket: a killed process leaves its socket, which the next one replaces. A socket that is in use, and a file that is
+// none, stay as they are.
+func TestStaleSocket(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ff.sock")
+	s := serveOn(t, "unix:"+path, "--data-dir", dir, "--pages=1")
+	s.signal(syscall.SIGKILL)
+	s.wantExit(-1)
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatalf("the killed process left no socket: %v", err)
+	}
+	s = serveOn(t, "unix:"+path, "--data-dir", dir)
+	if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeSocket|0o660 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	r := feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", "127.0.0.1:0,unix:"+path)
+	wantContains(t, r.stderr, "unix:"+path, "a process listens on the socket")
+	if code := askSocket(t, path, "http://localhost/readyz"); code != http.StatusOK {
+		t.Errorf("the process that listens answers %d after another tried to", code)
+	}
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
+	wantNoFile(t, path)
+
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", "unix:"+path)
+	wantContains(t, r.stderr, "the file is not a socket")
+	if text, err := os.ReadFile(path); string(text) != "precious" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	if rest, err := filepath.Glob(filepath.Join(dir, ".ff*")); len(rest) > 0 || err != nil {
+		t.Errorf("left: %q, %v", rest, err)
+	}
+}
+
+// TestSocketSettings are those that are wrong.
+func TestSocketSettings(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--addr=unix:": "--addr: unix:: the path is not 1 to 103 bytes long",
+		"--addr=unix:/" + strings.Repeat("x", 103): "is not 1 to 103 bytes long",
+		"--addr=unix:/a,unix:/a":                   "--addr: unix:/a is given twice",
+		"--addr=":                                  "--addr",
+		"--addr=127.0.0.1:80,":                     "--addr",
+		"--addr=unix:/a,192.0.2.1:80":              "other machines can reach 192.0.2.1",
+		"--socket-mode=rw":                         `--socket-mode: "rw" is not an octal mode of 0 to 0777`,
+		"--socket-mode=1777":                       "--socket-mode",
+	} {
+		r := feedfilter(t, 2, "serve", "--data-dir", t.TempDir(), flags)
+		wantContains(t, r.stderr, want)
+	}
+}
+
+// TestLimitOfSeveralListeners: the connections of all listeners count together, and none of them keeps another from accepting.
+func TestLimitOfSeveralListeners(t *testing.T) {
+	limit := newConnectionLimit(1)
+	accepted := make(chan net.Conn)
+	var addrs []string
+	for range 2 {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := limit.listener(l)
+		t.Cleanup(func() { _ = limited.Close() })
+		addrs = append(addrs, l.Addr().String())
+		go func() {
+			for {
+				conn, err := limited.Accept()
+				if err != nil {
+					return
+				}
+				accepted <- conn
+			}
+		}()
+	}
+	for _, addr := range append(addrs, addrs...) { // each has its turn, though the other waits for a connection
+		dial(t, addr)
+		conn := <-accepted
+		limit.mu.Lock()
+		open := limit.open
+		limit.mu.Unlock()
+		if open != 1 {
+			t.Errorf("%d are open, want 1", open)
+		}
+		_ = conn.Close()
+	}
+	for _, addr := range addrs {
+		dial(t, addr)
+	}
+	first := <-accepted
+	select {
+	case conn := <-accepted:
+		t.Errorf("%v is served beyond the limit", conn.LocalAddr())
+	default:
+	}
+	_ = first.Close()
+	_ = (<-accepted).Close()
+}

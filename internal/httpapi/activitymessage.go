@@ -1,0 +1,335 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/labstack/echo/v4"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
+)
+
+// explainProcedure answers why a post is dropped from a viewer's feed, or kept.
+func (s *service) explainProcedure(
+	ctx context.Context, k *call, in *incoming[feedfilterv1.ExplainRequest],
+) (*feedfilterv1.ExplainResponse, error) {
+	p := in.message.GetPost()
+	if p == nil {
+		return nil, refuse(codeMissingField, "post", "the field is missing")
+	}
+	e, err := s.explainPost(ctx, k, in.message.GetViewer(), feed.Post{ID: p.GetId(), Author: p.GetAuthor(), Actors: p.GetActors()})
+	if err != nil {
+		return nil, err
+	}
+	res := &feedfilterv1.ExplainResponse{
+		Dropped: e.Dropped,
+		Page: &feedfilterv1.Page{
+			Number: e.Page.Number, Sequence: e.Page.Sequence, Keys: uint64(e.Page.Keys), Bytes: uint64(e.Page.Bytes),
+			FalsePositiveRate: e.Page.FalsePositiveRate,
+		},
+	}
+	for _, r := range e.Reasons {
+		res.Reasons = append(res.Reasons, &feedfilterv1.Reason{
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Direction: direction(r.Direction),
+			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
+		})
+	}
+	for _, d := range e.Degraded {
+		res.Degraded = append(res.Degraded, &feedfilterv1.Degraded{Kind: d.Kind, Reason: d.Reason})
+	}
+	return res, nil
+}
+
+// stamp returns a time as messages have it: nil for none.
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// recordProcedure records or undoes one activity.
+func (s *service) recordProcedure(
+	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordRequest],
+) (*feedfilterv1.RecordResponse, error) {
+	m := &in.message
+	if err := s.userMay(m.GetUser()); err != nil {
+		return nil, err
+	}
+	kind, err := s.kindOf(m.GetPlural(), true)
+	if err != nil {
+		return nil, err
+	}
+	line := lineOf(&feedfilterv1.Activity{User: m.GetUser(), Kind: kind.Name, Target: m.GetTarget(), Op: m.GetOp(), Until: m.GetUntil()})
+	a, err := line.activity(s.activities.Kinds())
+	if err != nil {
+		return nil, err
+	}
+	changed, err := s.recordOne(ctx, k, kind, a)
+	if err != nil {
+		return nil, err
+	}
+	return &feedfilterv1.RecordResponse{Changed: changed}, nil
+}
+
+// recordPostsProcedure records posts of a kind with a window.
+func (s *service) recordPostsProcedure(
+	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordPostsRequest],
+) (*feedfilterv1.RecordPostsResponse, error) {
+	m := &in.message
+	if err := s.userMay(m.GetUser()); err != nil {
+		return nil, err
+	}
+	kind, err := s.kindOf(m.GetPlural(), false)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := s.recordWindow(ctx, k, m.GetUser(), kind, append([]string{}, m.GetPosts()...))
+	if err != nil {
+		return nil, err
+	}
+	return &feedfilterv1.RecordPostsResponse{Recorded: uint32(recorded)}, nil
+}
+
+// recordBatchProcedure records and undoes many activities, of which all are sound, or none is recorded.
+func (s *service) recordBatchProcedure(
+	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordBatchRequest],
+) (*feedfilterv1.RecordBatchResponse, error) {
+	asked := in.message.GetActivities()
+	if err := checkBatch(len(asked), maxBatch); err != nil {
+		return nil, err
+	}
+	activities, err := s.eachActivity(len(asked), func(i int) (activity.Activity, error) {
+		return lineOf(asked[i]).activity(s.activities.Kinds())
+	})
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.recordBatch(ctx, k, activities)
+	if err != nil {
+		return nil, err
+	}
+	return &feedfilterv1.RecordBatchResponse{Results: resultMessages(results)}, nil
+}
+
+// listProcedure answers what a user has done of a kind.
+func (s *service) listProcedure(
+	ctx context.Context, _ *call, in *incoming[feedfilterv1.ListRequest],
+) (*feedfilterv1.ListResponse, error) {
+	m := &in.message
+	if err := s.userMay(m.GetUser()); err != nil {
+		return nil, err
+	}
+	kind, err := s.kindOf(m.GetPlural(), true)
+	if err != nil {
+		return nil, err
+	}
+	limit := int64(m.GetLimit())
+	if limit == 0 {
+		limit = defaultListed
+	}
+	listing, err := s.listPart(ctx, m.GetUser(), kind, m.GetCursor(), int(limit))
+	if err != nil {
+		return nil, err
+	}
+	res := &feedfilterv1.ListResponse{Items: make([]*feedfilterv1.Item, len(listing.Items)), Next: listing.Next}
+	for i, item := range listing.Items {
+		res.Items[i] = &feedfilterv1.Item{Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
+	}
+	return res, nil
+}
+
+// countProcedure answers how many activities a user has.
+func (s *service) countProcedure(
+	ctx context.Context, _ *call, in *incoming[feedfilterv1.CountRequest],
+) (*feedfilterv1.CountResponse, error) {
+	user := in.message.GetUser()
+	if err := activity.CheckID(user, "user"); err != nil {
+		return nil, err
+	}
+	if err := s.userMay(user); err != nil {
+		return nil, err
+	}
+	counts, err := s.countsOf(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	res := &feedfilterv1.CountResponse{Counts: make(map[string]uint64, len(counts))}
+	for kind, n := range counts {
+		res.Counts[kind] = uint64(n)
+	}
+	return res, nil
+}
+
+// kindOf returns the kind of a plural. It is one that the ledger keeps, or one with a window.
+func (s *service) kindOf(plural string, inLedger bool) (activity.Kind, error) {
+	for _, k := range s.activities.Kinds().All() {
+		switch {
+		case k.Plural != plural:
+		case k.InLedger() == inLedger:
+			return k, nil
+		case inLedger:
+			return k, refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("the kind of %q has a window", plural))
+		default:
+			return k, refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("the kind of %q has no window", plural))
+		}
+	}
+	return activity.Kind{}, refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("there is no kind with the plural %q", plural))
+}
+
+// lineOf returns what a line of JSON would say.
+func lineOf(a *feedfilterv1.Activity) batchLine {
+	line := batchLine{
+		User: a.GetUser(), Kind: a.GetKind(), Target: a.GetTarget(), Since: timeText(a.GetSince()), Until: timeText(a.GetUntil()),
+	}
+	switch op := a.GetOp(); op {
+	case feedfilterv1.Op_OP_UNSPECIFIED:
+	case feedfilterv1.Op_OP_ADD:
+		line.Op = opAdd
+	case feedfilterv1.Op_OP_REMOVE:
+		line.Op = opRemove
+	default:
+		line.Op = op.String()
+	}
+	return line
+}
+
+// timeText returns a time as JSON has it; nil for none.
+func timeText(t *timestamppb.Timestamp) *string {
+	if t == nil {
+		return nil
+	}
+	text := "" // which is no time
+	if t.IsValid() {
+		text = t.AsTime().Format(time.RFC3339Nano)
+	}
+	return &text
+}
+
+// resultMessages returns results as messages have them.
+func resultMessages(results []lineResult) []*feedfilterv1.Result {
+	all := make([]feedfilterv1.Result, len(results))
+	messages := make([]*feedfilterv1.Result, len(results))
+	for i, r := range results {
+		all[i].Changed = r.changed
+		if r.problem.Code != "" {
+			all[i].Error = r.problem.detail()
+			all[i].Error.HttpStatus = 0
+		}
+		messages[i] = &all[i]
+	}
+	return messages
+}
+
+// streamMessages is a stream of activities, and of their results.
+type streamMessages = connect.BidiStream[incoming[feedfilterv1.RecordStreamRequest], feedfilterv1.RecordStreamResponse]
+
+// recordStreamProcedure answers a stream, a message for each message. It is to messages what stream is to NDJSON.
+func (s *service) recordStreamProcedure() echo.HandlerFunc {
+	handler := connect.NewBidiStreamHandler(feedfilterv1connect.ActivityServiceRecordStreamProcedure,
+		func(ctx context.Context, messages *streamMessages) error {
+			k := ctx.Value(callKey{}).(*call) //nolint:forcetypeassert // serveProcedure sets it
+			k.begun = true
+			if err := s.recordMessages(ctx, k, messages); err != nil {
+				return s.procedureError(k, err) //nolint:contextcheck // the call has the request's
+			}
+			return nil
+		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(int(s.maxBody)), withoutGzip())
+	return overHTTP2(func(c echo.Context) error {
+		if _, err := query(c); err != nil {
+			return err
+		}
+		if _, err := messageType(c.Request(), streamTypes()); err != nil {
+			return err
+		}
+		if !s.limits.streams.take(1) {
+			return turnAway(c, "streams are in progress")
+		}
+		defer s.limits.streams.give(1)
+		s.serveProcedure(callOf(c), handler)
+		return nil
+	})
+}
+
+// recordMessages records what the messages of a stream ask for until it ends.
+func (s *service) recordMessages(ctx context.Context, k *call, messages *streamMessages) error {
+	conn := newStreamConn(k, s.idle)
+	defer conn.release()
+	for {
+		if err := conn.expectRead(); err != nil {
+			return err
+		}
+		in, err := messages.Receive()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return streamError(ctx, err)
+		case in.err != nil:
+			return in.err
+		}
+		if err := checkBatch(len(in.message.GetActivities()), maxChunk); err != nil {
+			return err
+		}
+		batch := s.chunkOf(in.message.GetActivities())
+		if err := s.recordChunk(k, &batch); err != nil { //nolint:contextcheck // the same
+			return err
+		}
+		if err := conn.expectWrite(); err != nil {
+			return err
+		}
+		if err := messages.Send(&feedfilterv1.RecordStreamResponse{Results: resultMessages(batch.results)}); err != nil {
+			return fmt.Errorf("answer messages: %w: %w", errGone, err)
+		}
+	}
+}
+
+// streamError is why a stream cannot be read on.
+func streamError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("read messages: %w: %w", errGone, err)
+	case connect.CodeOf(err) == connect.CodeResourceExhausted:
+		return refuse(codeTooLarge, "", "the message is too long")
+	default:
+		return unreadable(err)
+	}
+}
+
+// chunkOf returns what the activities of a message ask for.
+func (s *service) chunkOf(asked []*feedfilterv1.Activity) chunk {
+	var k chunk
+	for _, one := range asked {
+		a, err := lineOf(one).activity(s.activities.Kinds())
+		if err != nil {
+			k.results = append(k.results, lineResult{problem: describe(err)})
+			continue
+		}
+		k.lines = append(k.lines, len(k.results))
+		k.activities = append(k.activities, a)
+		k.results = append(k.results, lineResult{})
+	}
+	return k
+}
+
+// checkBatch refuses a number of activities that no message has.
+func checkBatch(n, most int) error {
+	if n < 1 || n > most {
+		return refuse(activity.CodeOutOfRange, "activities", strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most))
+	}
+	return nil
+}
+
+// tooManyValues says that a list has more values than any request takes.
+func tooManyValues(field string, most int) error {
+	return refuse(activity.CodeOutOfRange, field, "more than "+strconv.Itoa(most)+" values")
+}

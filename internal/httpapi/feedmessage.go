@@ -1,0 +1,321 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+)
+
+// Fields of a FilterRequest.
+const (
+	fieldViewer = iota + 1
+	fieldPosts
+	fieldAuthors
+	fieldActors
+	fieldActorPosts
+	fieldKinds
+	fieldAnnotate
+	fieldLimit
+	fieldRecordSeen
+	fieldExact
+	fieldAnswer
+)
+
+// feedMessage is a FilterRequest as text. The strings of a request share its memory.
+type feedMessage struct{ text string }
+
+func (m *feedMessage) read(data []byte) { m.text = string(data) }
+
+// filterProcedure answers which of the posts the viewer gets to see.
+func (s *service) filterProcedure(ctx context.Context, k *call, m *feedMessage) (*feedAnswer, error) {
+	start := time.Now()
+	in := s.rooms.get()
+	defer s.rooms.put(in)
+	req, form, err := decodeFeedMessage(m.text, in)
+	if err != nil {
+		return nil, err
+	}
+	a, sampled, err := s.answerFeed(ctx, k, req)
+	if err != nil {
+		return nil, err
+	}
+	// The room is given back before connect writes the answer.
+	answer := newFeedAnswer(a, req, form)
+	s.history.latency.note(time.Since(start))
+	if sampled != nil {
+		sampled.Compare(ctx, requestAttrs(k)...)
+	}
+	return answer, nil
+}
+
+// decodeFeedMessage reads a FilterRequest, whose posts are in the room.
+func decodeFeedMessage(text string, in *room) (feed.Request, answerForm, error) {
+	if req, form, ok := readFeedMessage(text, in); ok {
+		return req, form, nil
+	}
+	var m feedfilterv1.FilterRequest
+	if err := readMessage([]byte(text), &m); err != nil {
+		return feed.Request{}, 0, err
+	}
+	return feedRequest(&m)
+}
+
+// feedRequest returns what is asked for.
+func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error) {
+	form, err := formOf(m.GetAnswer())
+	if err != nil {
+		return feed.Request{}, 0, err
+	}
+	req := feed.Request{
+		Viewer: m.GetViewer(), Posts: make([]feed.Post, len(m.GetPosts())), Annotate: m.GetAnnotate(),
+		RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(),
+	}
+	if req.Limit, err = limitOf(m.GetLimit()); err != nil {
+		return feed.Request{}, 0, err
+	}
+	if m.GetKinds() != nil {
+		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
+	}
+	for i, id := range m.GetPosts() {
+		req.Posts[i].ID = id
+	}
+	if n := len(m.GetAuthors()); n > 0 && n != len(req.Posts) {
+		return feed.Request{}, 0, refuse(activity.CodeOutOfRange, "authors", fmt.Sprintf("%d authors for %d posts", n, len(req.Posts)))
+	}
+	for i, author := range m.GetAuthors() {
+		req.Posts[i].Author = author
+	}
+	return req, form, placeActors(req.Posts, m.GetActors(), m.GetActorPosts())
+}
+
+// limitOf returns a limit, which may be greater than an int.
+func limitOf(limit uint32) (int, error) {
+	if limit > feed.MaxPosts {
+		return 0, refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
+	}
+	return int(limit), nil
+}
+
+// placeActors gives each post its part of the actors, of which the i-th is on post number on[i].
+func placeActors(posts []feed.Post, actors []string, on []uint32) error {
+	if len(actors) != len(on) {
+		return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d posts for %d actors", len(on), len(actors)))
+	}
+	for i := 0; i < len(on); {
+		post, from := on[i], i
+		if int64(post) >= int64(len(posts)) {
+			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("there is no post %d", post))
+		}
+		for i < len(on) && on[i] == post {
+			i++
+		}
+		if i < len(on) && on[i] < post {
+			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d after %d: not in ascending order", on[i], post))
+		}
+		posts[post].Actors = actors[from:i:i]
+	}
+	return nil
+}
+
+// readFeedMessage reads a FilterRequest. It makes the same of what it takes as the generated code does. Whatever is wrong or
+// unusual it leaves to that: ok is false then, and the message may be sound. It does not check that ids are in UTF-8, since the
+// feed does.
+//
+// It is there for its speed alone, as [readFeed] is.
+func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, ok bool) {
+	r := messageReader{text: text, room: in}
+	for r.at < len(text) {
+		if !r.field(&req, &form) {
+			return feed.Request{}, 0, false
+		}
+	}
+	if r.authors > 0 && r.authors != len(in.posts) {
+		return feed.Request{}, 0, false
+	}
+	req.Posts = in.posts
+	return req, form, placeActors(in.posts, in.actors, in.actorPosts) == nil
+}
+
+// messageReader reads the fields of a message one after another. What reads one returns whether it did; if not, the reader is of
+// no more use.
+type messageReader struct {
+	text    string
+	at      int // of the next byte
+	authors int
+	last    int // number of the last field
+	room    *room
+}
+
+// field reads one field. They have to come in the order of their numbers, as they do from every encoder.
+func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
+	tag, ok := r.number()
+	number := int(tag >> 3)
+	if !ok || tag > 0x7f || number < r.last {
+		return false
+	}
+	again := number == r.last
+	r.last = number
+	if protowire.Type(tag&7) == protowire.VarintType {
+		return !again && r.scalar(number, req, form)
+	}
+	if protowire.Type(tag&7) != protowire.BytesType {
+		return false
+	}
+	s, ok := r.bytes()
+	return ok && (r.listed(number, s, req) || !again && r.single(number, s, req))
+}
+
+// listed takes a field that there may be many of.
+func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
+	switch number {
+	case fieldPosts:
+		if len(r.room.posts) == feed.MaxPosts {
+			return false
+		}
+		r.room.posts = append(r.room.posts, feed.Post{ID: s})
+		return true
+	case fieldAuthors:
+		if r.authors == len(r.room.posts) {
+			return false
+		}
+		r.room.posts[r.authors].Author = s
+		r.authors++
+		return true
+	case fieldActors:
+		r.room.actors = append(r.room.actors, s)
+		return len(r.room.actors) <= feed.MaxIDs
+	case fieldActorPosts:
+		return r.packed(s)
+	case fieldAnnotate:
+		req.Annotate = append(req.Annotate, s)
+		return utf8.ValidString(s) && len(req.Annotate) <= maxTexts
+	default:
+		return false
+	}
+}
+
+// single takes a field that there is one of.
+func (r *messageReader) single(number int, s string, req *feed.Request) (ok bool) {
+	switch number {
+	case fieldViewer:
+		req.Viewer = strings.Clone(s) // what is kept for a viewer is not to keep the whole message
+		return true
+	case fieldKinds:
+		req.Kinds, ok = kindNames(s)
+	}
+	return ok
+}
+
+// scalar reads the value of a field that is a number.
+func (r *messageReader) scalar(number int, req *feed.Request, form *answerForm) bool {
+	n, ok := r.number()
+	switch number {
+	case fieldLimit:
+		req.Limit = int(n)
+		return ok && n <= feed.MaxPosts
+	case fieldRecordSeen:
+		req.RecordSeen = n == 1
+		return ok && n <= 1
+	case fieldExact:
+		req.Exact = n == 1
+		return ok && n <= 1
+	case fieldAnswer:
+		var err error
+		*form, err = formOf(feedfilterv1.Answer(n))
+		return ok && err == nil
+	}
+	return false
+}
+
+// packed reads the numbers in s.
+func (r *messageReader) packed(s string) bool {
+	numbers := messageReader{text: s}
+	for numbers.at < len(s) {
+		n, ok := numbers.number()
+		if !ok || len(r.room.actorPosts) == feed.MaxIDs {
+			return false
+		}
+		r.room.actorPosts = append(r.room.actorPosts, uint32(n))
+	}
+	return true
+}
+
+// number reads a number below 2^28. Most have one byte.
+func (r *messageReader) number() (n uint64, ok bool) {
+	if r.at < len(r.text) && r.text[r.at] < 0x80 {
+		r.at++
+		return uint64(r.text[r.at-1]), true
+	}
+	return r.longNumber()
+}
+
+func (r *messageReader) longNumber() (n uint64, ok bool) {
+	for shift := 0; shift < 28 && r.at < len(r.text); shift += 7 {
+		b := r.text[r.at]
+		r.at++
+		n |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// bytes reads a length, and as many bytes.
+func (r *messageReader) bytes() (string, bool) {
+	n, ok := r.number()
+	if !ok || n > uint64(len(r.text)-r.at) {
+		return "", false
+	}
+	from := r.at
+	r.at += int(n)
+	return r.text[from:r.at], true
+}
+
+// kindNames reads a message KindNames.
+func kindNames(text string) ([]string, bool) {
+	names := []string{}
+	r := messageReader{text: text}
+	for r.at < len(text) {
+		tag, ok := r.number()
+		if !ok || tag != 1<<3|uint64(protowire.BytesType) {
+			return nil, false
+		}
+		name, ok := r.bytes()
+		if !ok || !utf8.ValidString(name) {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// listLimits are those of a message's lists, of more than which there is no request.
+func listLimits(message proto.Message) []listLimit {
+	switch message.(type) {
+	case *feedfilterv1.FilterRequest:
+		return []listLimit{
+			{fieldPosts, "posts", feed.MaxPosts},
+			{fieldAuthors, "authors", feed.MaxPosts},
+			{fieldActors, "actors", feed.MaxIDs},
+			{fieldAnnotate, "annotate", maxTexts},
+		}
+	case *feedfilterv1.RecordBatchRequest:
+		return []listLimit{{1, "activities", maxBatch}}
+	case *feedfilterv1.RecordStreamRequest:
+		return []listLimit{{1, "activities", maxChunk}}
+	case *feedfilterv1.RecordPostsRequest:
+		return []listLimit{{3, "posts", maxTexts}}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,248 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+)
+
+// envelopeBytes is the length of what stands before each message of gRPC: flags, and the message's length.
+const envelopeBytes = 5
+
+var errUnknownService = errors.New("there is no such service")
+
+// messageTypes are the media types of messages. JSON has routes of its own.
+func messageTypes() []string {
+	return []string{
+		"application/grpc", "application/grpc+proto", "application/grpc-web", "application/grpc-web+proto", "application/proto",
+	}
+}
+
+// streamTypes are those of streams of messages.
+func streamTypes() []string {
+	return []string{"application/grpc", "application/grpc+proto", "application/connect+proto"}
+}
+
+// messageType returns the type of the messages of a request, or the error that it is another, or that they are compressed.
+func messageType(r *http.Request, wanted []string) (string, error) {
+	for _, header := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
+		if encoding := r.Header.Get(header); encoding != "" && encoding != "identity" {
+			return "", refuse(codeUnsupportedMediaType, "", "compressed messages are not taken")
+		}
+	}
+	return mediaType(r, wanted...)
+}
+
+// holdMessage takes from the budget what the one message of a request comes to, and returns how to give it back when the
+// request is done. A message that is too long is refused before it is read.
+func (s *service) holdMessage(k *call) (release func(), err error) {
+	r := k.Request()
+	media, err := messageType(r, messageTypes())
+	if err != nil {
+		return nil, err
+	}
+	length, limit := r.ContentLength, s.maxBody
+	var head []byte
+	if strings.HasPrefix(media, "application/grpc") {
+		var envelope [envelopeBytes]byte
+		if _, err := io.ReadFull(r.Body, envelope[:]); err != nil {
+			return nil, unreadable(err)
+		}
+		head, limit, length = envelope[:], limit+envelopeBytes, int64(binary.BigEndian.Uint32(envelope[1:]))
+	}
+	if length > s.maxBody {
+		leaveBody(k)
+		return nil, tooLarge(s.maxBody)
+	}
+	if length < 0 {
+		length = s.maxBody
+	}
+	if !s.limits.bodies.take(length) {
+		return nil, turnAway(k, "bytes of bodies are held")
+	}
+	// The writer is net/http's own, which closes the connection when the limit is hit.
+	rest := http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head)))
+	r.Body = &messageBody{Reader: io.MultiReader(bytes.NewReader(head), rest), Closer: rest, of: s, call: k, limit: s.maxBody}
+	return func() { s.limits.bodies.give(length) }, nil
+}
+
+// messageBody gives errors of reading the details that connect hands on.
+type messageBody struct {
+	io.Reader
+	io.Closer
+
+	of    *service
+	call  *call
+	limit int64
+}
+
+// Read implements [io.Reader].
+func (b *messageBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = tooLarge(b.limit)
+	} else {
+		err = unreadable(err)
+	}
+	return n, b.of.procedureError(b.call, err)
+}
+
+// codec reads and writes messages of Protobuf. It is connect's, but for messages that are read and written faster, and for
+// errors of reading one, which it leaves in the message.
+type codec struct{}
+
+// reader is a message that reads itself from data, which it does not keep.
+type reader interface{ read(data []byte) }
+
+// appender is a message that appends itself.
+type appender interface{ appendTo(dst []byte) []byte }
+
+// Name is what connect calls Protobuf.
+func (codec) Name() string { return "proto" }
+
+// Marshal implements [connect.Codec].
+func (c codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend appends the message to dst.
+func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	switch m := message.(type) {
+	case appender:
+		return m.appendTo(dst), nil
+	case proto.Message:
+		return proto.MarshalOptions{}.MarshalAppend(dst, m)
+	default:
+		return nil, fmt.Errorf("answer: a %T is no message", message)
+	}
+}
+
+// Unmarshal implements [connect.Codec].
+func (codec) Unmarshal(data []byte, message any) error {
+	m, ok := message.(reader)
+	if !ok {
+		return fmt.Errorf("request: a %T is no message", message)
+	}
+	m.read(data)
+	return nil
+}
+
+// read implements reader.
+func (m *incoming[M]) read(data []byte) { m.err = readMessage(data, &m.message) }
+
+// readMessage reads a message of the schema. Lists that are longer than any request takes are refused before they are read:
+// an empty message takes fifty times the room of its text.
+func readMessage(data []byte, into any) error {
+	message, ok := into.(proto.Message)
+	if !ok {
+		return fmt.Errorf("request: a %T is no message", into)
+	}
+	if err := checkLists(data, message); err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(data, message); err != nil {
+		return refuse(codeMalformedMessage, "", "the message is not as the schema says")
+	}
+	return nil
+}
+
+// listLimit is the most values of a list of a message.
+type listLimit struct {
+	field int
+	name  string
+	most  int
+}
+
+func checkLists(data []byte, message proto.Message) error {
+	limits := listLimits(message)
+	if len(limits) == 0 {
+		return nil
+	}
+	counts := make([]int, len(limits))
+	for len(data) > 0 {
+		number, _, n := protowire.ConsumeField(data)
+		if n < 0 {
+			return refuse(codeMalformedMessage, "", "the message is not in the encoding of Protobuf")
+		}
+		data = data[n:]
+		for i, l := range limits {
+			if l.field != int(number) {
+				continue
+			}
+			counts[i]++
+			if counts[i] > l.most {
+				return tooManyValues(l.name, l.most)
+			}
+		}
+	}
+	return nil
+}
+
+// detail is the problem in the gRPC API's form.
+func (p problem) detail() *feedfilterv1.ErrorDetail {
+	return &feedfilterv1.ErrorDetail{
+		Code: p.Code, Message: p.Message, Field: p.Field, Limit: p.Limit, HttpStatus: uint32(p.status()),
+	}
+}
+
+// connectCode is the one table from statuses of HTTP to codes of gRPC.
+func connectCode(status int) connect.Code {
+	switch status {
+	case http.StatusUnauthorized:
+		return connect.CodeUnauthenticated
+	case http.StatusForbidden:
+		return connect.CodePermissionDenied
+	case http.StatusNotFound:
+		return connect.CodeNotFound
+	case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
+		return connect.CodeUnimplemented
+	case http.StatusRequestTimeout:
+		return connect.CodeDeadlineExceeded
+	case http.StatusConflict:
+		return connect.CodeFailedPrecondition
+	case http.StatusTooManyRequests:
+		return connect.CodeResourceExhausted
+	case http.StatusServiceUnavailable:
+		return connect.CodeUnavailable
+	case http.StatusInternalServerError:
+		return connect.CodeInternal
+	default: // the request can never succeed
+		return connect.CodeInvalidArgument
+	}
+}
+
+// procedureError returns err as a procedure answers it, and notes that it does.
+func (s *service) procedureError(k *call, err error) *connect.Error {
+	k.failed = err
+	p := s.tell(k, k.Response().Header(), err)
+	e := connect.NewError(connectCode(p.status()), errors.New(p.Message))
+	if detail, err := connect.NewErrorDetail(p.detail()); err == nil { // all of it is in UTF-8
+		e.AddDetail(detail)
+	}
+	return e
+}
+
+// failProcedure answers a procedure that has not begun with err, in the form of the protocol that the client speaks.
+func (s *service) failProcedure(k *call, err error) {
+	_, unknown := mediaType(k.Request(), append(messageTypes(), streamTypes()...)...)
+	if unknown != nil { // no client of gRPC
+		p := s.tell(k, k.Response().Header(), err)
+		err = respond(k, p.status(), errorAnswer{p})
+	} else {
+		err = s.errorWriter.Write(k.Response(), k.Request(), s.procedureError(k, err))
+	}
+	if err != nil {
+		s.log.DebugContext(k.Request().Context(), "an error could not be answered", "error", err)
+	}
+}

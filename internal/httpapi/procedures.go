@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
+)
+
+// explainProcedure is the path of the procedure that is audited although it only reads.
+const explainProcedure = feedfilterv1connect.FeedServiceExplainProcedure
+
+// maxReflection is the length of the longest question about the schema or the health, in bytes.
+const maxReflection = 4 << 10
+
+// procedureRoutes returns the routes of the gRPC API: gRPC, gRPC-Web and Connect with Protobuf. They have the limits, tokens,
+// metrics, audit log and errors of all routes.
+func (s *service) procedureRoutes() []route {
+	read := []access.Scope{access.FeedRead}
+	write := []access.Scope{access.ActivityWrite}
+	explain := []access.Scope{access.FeedRead, access.OpsRead}
+	return append(s.standardRoutes(),
+		unary(s, feedfilterv1connect.FeedServiceFilterProcedure, s.filterProcedure, read),
+		unary(s, explainProcedure, s.explainProcedure, explain),
+		unary(s, feedfilterv1connect.ActivityServiceRecordProcedure, s.recordProcedure, write),
+		unary(s, feedfilterv1connect.ActivityServiceRecordPostsProcedure, s.recordPostsProcedure, write),
+		unary(s, feedfilterv1connect.ActivityServiceRecordBatchProcedure, s.recordBatchProcedure, write),
+		unary(s, feedfilterv1connect.ActivityServiceListProcedure, s.listProcedure, read),
+		unary(s, feedfilterv1connect.ActivityServiceCountProcedure, s.countProcedure, read),
+		route{http.MethodPost, feedfilterv1connect.ActivityServiceRecordStreamProcedure, s.recordStreamProcedure(), write, false})
+}
+
+// standardRoutes returns the procedures that clients of gRPC expect of any service: its health, and its schema.
+func (s *service) standardRoutes() []route {
+	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxReflection), withoutGzip()}
+	names := []string{feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName, grpchealth.HealthV1ServiceName}
+	reflector := grpcreflect.NewStaticReflector(names...)
+	health, healthHandler := grpchealth.NewHandler(healthChecker{s, names}, options...)
+	v1, v1Handler := grpcreflect.NewHandlerV1(reflector, options...)
+	alpha, alphaHandler := grpcreflect.NewHandlerV1Alpha(reflector, options...)
+	return []route{
+		{http.MethodPost, health + "Check", standard(healthHandler), nil, true},
+		{http.MethodPost, health + "Watch", standard(healthHandler), nil, true},
+		{http.MethodPost, v1 + "ServerReflectionInfo", overHTTP2(standard(v1Handler)), nil, false},
+		{http.MethodPost, alpha + "ServerReflectionInfo", overHTTP2(standard(alphaHandler)), nil, false},
+	}
+}
+
+// standard has h answer, which is a handler of a library.
+func standard(h http.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h.ServeHTTP(c.Response(), c.Request())
+		return nil
+	}
+}
+
+// overHTTP2 refuses a stream over HTTP/1, which cannot answer before the request ends.
+func overHTTP2(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().ProtoMajor < 2 {
+			leaveBody(c)
+			return refuse(codeMalformedMessage, "", "this stream needs HTTP/2")
+		}
+		return next(c)
+	}
+}
+
+// healthChecker answers health checks of gRPC clients as GET /readyz does.
+type healthChecker struct {
+	of       *service
+	services []string
+}
+
+// Check implements [grpchealth.Checker].
+func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	known := req.Service == ""
+	for _, name := range h.services {
+		known = known || req.Service == name
+	}
+	if !known {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknownService)
+	}
+	if ready, _ := h.of.dependencies(ctx); !ready {
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}
+
+// withoutGzip refuses compressed requests, as JSON does, and saves the time of compressing answers.
+func withoutGzip() connect.HandlerOption { //nolint:ireturn // what the library has for options
+	return connect.WithCompression("gzip", nil, nil)
+}
+
+// callKey is the key of the call in a context that connect hands on.
+type callKey struct{}
+
+// unary returns the route of a procedure with one request and one answer.
+func unary[Req, Res any](
+	s *service, path string, do func(ctx context.Context, k *call, req *Req) (*Res, error), scopes []access.Scope,
+) route {
+	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
+		k := ctx.Value(callKey{}).(*call) //nolint:forcetypeassert // serveProcedure sets it
+		k.begun = true
+		if bad, ok := any(req).(interface{ problem() error }); ok && bad.problem() != nil {
+			return nil, s.procedureError(k, bad.problem()) //nolint:contextcheck // the call has the request's
+		}
+		res, err := do(ctx, k, req)
+		if err != nil {
+			return nil, s.procedureError(k, err) //nolint:contextcheck // the same
+		}
+		return res, nil
+	}, connect.WithCodec(codec{}), withoutGzip())
+	return route{http.MethodPost, path, func(c echo.Context) error {
+		if _, err := query(c); err != nil {
+			return err
+		}
+		k := callOf(c)
+		release, err := s.holdMessage(k)
+		if err != nil {
+			return err
+		}
+		defer release()
+		s.serveProcedure(k, handler)
+		return nil
+	}, scopes, false}
+}
+
+// serveProcedure has the handler of a procedure answer. What goes wrong before the procedure begins, such as a header that
+// gRPC does not allow, is connect's to answer, and counts as a malformed request.
+func (s *service) serveProcedure(k *call, handler http.Handler) {
+	r := k.Request()
+	handler.ServeHTTP(k.Response(), r.WithContext(context.WithValue(r.Context(), callKey{}, k)))
+	if k.failed == nil && !k.begun {
+		k.failed = refuse(codeMalformedMessage, "", "the request is not as the protocol wants it")
+	}
+}
+
+// incoming is a message as the handler gets it, and what is wrong with it. Connect would answer that without a detail.
+type incoming[M any] struct {
+	message M
+	err     error
+}
+
+func (m *incoming[M]) problem() error { return m.err }
