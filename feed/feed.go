@@ -10,12 +10,10 @@ import (
 
 // Answer lists the kept and the dropped candidates of a request.
 type Answer struct {
-	Kept    []Kept // in the order of the request
+	// Kept and Dropped are in the order of the request. Each candidate before Next is in one of them,
+	// or each of all if Next is 0.
+	Kept    []Kept
 	Dropped []Dropped
-
-	// DroppedAt has the index in Request.Posts of each of Dropped, in ascending order. All other
-	// candidates before Next, or all others if Next is 0, are kept.
-	DroppedAt []int
 
 	// Next is the index of the first candidate that was not checked, because the limit was reached;
 	// 0 if all were checked. Request the rest with Posts[Next:].
@@ -34,6 +32,7 @@ type Kept struct {
 
 // Dropped is a candidate that is left out, with the first reason found.
 type Dropped struct {
+	At    int // its index in Request.Posts
 	ID    string
 	Kind  string
 	Actor string // the user, for kinds that target users
@@ -216,14 +215,13 @@ func (l *look) walk(req Request) Answer {
 		if hit {
 			if d, drop := l.reason(p, i); drop {
 				l.sampled.dropped(i)
-				a.Dropped, a.DroppedAt = append(a.Dropped, d), append(a.DroppedAt, i)
+				a.Dropped = append(a.Dropped, d)
 				continue
 			}
 		}
 		if shown[p.ID] {
 			l.sampled.dropped(i)
-			a.Dropped = append(a.Dropped, Dropped{ID: p.ID, Kind: activity.Seen})
-			a.DroppedAt = append(a.DroppedAt, i)
+			a.Dropped = append(a.Dropped, Dropped{At: i, ID: p.ID, Kind: activity.Seen})
 			continue
 		}
 		if shown != nil {
@@ -246,7 +244,7 @@ func (l *look) walk(req Request) Answer {
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
 	for i, k := range l.all[:l.drops] {
 		if actor, found := l.match(i, p, n); found {
-			return Dropped{ID: p.ID, Kind: k.Name, Actor: actor, Unconfirmed: l.confirmed != nil && !k.InLedger()}, true
+			return Dropped{At: n, ID: p.ID, Kind: k.Name, Actor: actor, Unconfirmed: l.confirmed != nil && !k.InLedger()}, true
 		}
 	}
 	return Dropped{}, false

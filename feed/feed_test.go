@@ -90,14 +90,14 @@ func TestReasons(t *testing.T) {
 		dropped []feed.Dropped
 	}{
 		{"every kind", func(*feed.Request) {}, "a l e f a", []feed.Dropped{
-			{ID: "b", Kind: "block", Actor: "2"}, {ID: "c", Kind: "block", Actor: "3"}, {ID: "h", Kind: "hide"}, {ID: "s", Kind: "seen"},
-			{ID: "d", Kind: "block", Actor: "2"}, {ID: "h", Kind: "block", Actor: "3"},
+			{1, "b", "block", "2", false}, {2, "c", "block", "3", false}, {3, "h", "hide", "", false}, {5, "s", "seen", "", false},
+			{6, "d", "block", "2", false}, {9, "h", "block", "3", false},
 		}},
 		{"hide first", func(q *feed.Request) { q.Kinds = []string{"hide", "block"} }, "a l s e f a", []feed.Dropped{
-			{ID: "b", Kind: "block", Actor: "2"}, {ID: "c", Kind: "block", Actor: "3"}, {ID: "h", Kind: "hide"},
-			{ID: "d", Kind: "block", Actor: "2"}, {ID: "h", Kind: "hide"},
+			{1, "b", "block", "2", false}, {2, "c", "block", "3", false}, {3, "h", "hide", "", false},
+			{6, "d", "block", "2", false}, {9, "h", "hide", "", false},
 		}},
-		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{ID: "s", Kind: "seen"}}},
+		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{5, "s", "seen", "", false}}},
 		{"nothing", func(q *feed.Request) { q.Kinds = []string{} }, "a b c h l s d e f h a", nil},
 		{"another viewer", func(q *feed.Request) { q.Viewer = "4" }, "a b c h l s d e f h a", nil},
 	} {

@@ -135,7 +135,7 @@ func TestTwiceInOneRequest(t *testing.T) {
 	}
 	// Also where seen is not among the kinds that drop.
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: list, Kinds: []string{"hide"}, RecordSeen: true})
-	if got := strings.Join(kept(a), " "); got != "a b" || !reflect.DeepEqual(a.Dropped, []feed.Dropped{{ID: "a", Kind: "seen"}}) {
+	if got := strings.Join(kept(a), " "); got != "a b" || !reflect.DeepEqual(a.Dropped, []feed.Dropped{{At: 2, ID: "a", Kind: "seen"}}) {
 		t.Errorf("kept %s, dropped %+v", got, a.Dropped)
 	}
 	if got := kept(filter(t, r, feed.Request{Viewer: "1", Posts: list})); len(got) != 0 {
@@ -198,7 +198,7 @@ func TestExact(t *testing.T) {
 	}
 	for _, d := range a.Dropped {
 		var i int
-		want := feed.Dropped{ID: d.ID, Kind: "block"}
+		want := feed.Dropped{At: d.At, ID: d.ID, Kind: "block"}
 		switch _, _ = fmt.Sscanf(d.ID[1:], "%d", &i); d.ID[0] {
 		case 'h':
 			want.Kind = "hide"
@@ -207,7 +207,7 @@ func TestExact(t *testing.T) {
 		case 'z':
 			want.Actor = fmt.Sprint("c", i)
 		}
-		if d != want || i >= 300 {
+		if d != want || i >= 300 || d.At != 4*i+strings.Index("hyzl", d.ID[:1]) {
 			t.Errorf("dropped %+v", d)
 		}
 	}
@@ -267,7 +267,7 @@ func TestExactNamesWhatItCannotConfirm(t *testing.T) {
 	r := open(t)
 	record(t, r, "1 seen a", "1 hide b")
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b", "c"), Exact: true})
-	if want := []feed.Dropped{{ID: "a", Kind: "seen", Unconfirmed: true}, {ID: "b", Kind: "hide"}}; !reflect.DeepEqual(a.Dropped, want) {
+	if want := []feed.Dropped{{ID: "a", Kind: "seen", Unconfirmed: true}, {At: 1, ID: "b", Kind: "hide"}}; !reflect.DeepEqual(a.Dropped, want) {
 		t.Errorf("dropped %+v", a.Dropped)
 	}
 }

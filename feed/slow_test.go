@@ -46,8 +46,7 @@ next:
 		}
 		for i := range req.Kinds {
 			if actor, ok := found(i, p); ok {
-				a.Dropped = append(a.Dropped, feed.Dropped{ID: p.ID, Kind: kinds[i].Name, Actor: actor})
-				a.DroppedAt = append(a.DroppedAt, n)
+				a.Dropped = append(a.Dropped, feed.Dropped{At: n, ID: p.ID, Kind: kinds[i].Name, Actor: actor})
 				continue next
 			}
 		}

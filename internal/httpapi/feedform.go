@@ -46,9 +46,9 @@ func badForm() error {
 
 // eachKept calls do for each candidate that is kept: post number at is number n of those kept.
 func eachKept(a feed.Answer, do func(n, at int)) {
-	dropped := a.DroppedAt
+	dropped := a.Dropped
 	for n, at := 0, 0; n < len(a.Kept); at++ {
-		if len(dropped) > 0 && dropped[0] == at {
+		if len(dropped) > 0 && dropped[0].At == at {
 			dropped = dropped[1:]
 			continue
 		}
@@ -79,8 +79,8 @@ func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer
 		eachKept(a, func(_, at int) { scratch = protowire.AppendVarint(scratch, uint64(at)) })
 		dst = appendPart(dst, fieldKept, scratch)
 	}
-	for i, d := range a.Dropped {
-		scratch = appendNumber(scratch[:0], 1, a.DroppedAt[i])
+	for _, d := range a.Dropped {
+		scratch = appendNumber(scratch[:0], 1, d.At)
 		scratch = appendText(scratch, 2, d.Kind)
 		scratch = appendText(scratch, 3, d.Actor)
 		if d.Unconfirmed {

@@ -159,8 +159,8 @@ func TestFeedAnswerMessage(t *testing.T) {
 		}
 		for at := range rapid.IntRange(0, 300).Draw(t, "candidates") {
 			if rapid.IntRange(0, 3).Draw(t, "dropped") == 0 {
-				d := feed.Dropped{ID: "x", Kind: id.Draw(t, "kind"), Actor: id.Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
-				a.Dropped, a.DroppedAt = append(a.Dropped, d), append(a.DroppedAt, at)
+				d := feed.Dropped{At: at, ID: "x", Kind: id.Draw(t, "kind"), Actor: id.Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
+				a.Dropped = append(a.Dropped, d)
 				want.Dropped = append(want.Dropped, &feedfilterv1.Dropped{Index: uint32(at), Kind: d.Kind, Actor: d.Actor, Unconfirmed: d.Unconfirmed})
 				continue
 			}

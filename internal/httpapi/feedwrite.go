@@ -33,7 +33,7 @@ func appendFeed(dst []byte, a feed.Answer, annotate []string) []byte {
 func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
 	dst = append(dst, `{"dropped":[`...)
 	for i, d := range a.Dropped {
-		dst = strconv.AppendInt(append(between(dst, i), `{"index":`...), int64(a.DroppedAt[i]), 10)
+		dst = strconv.AppendInt(append(between(dst, i), `{"index":`...), int64(d.At), 10)
 		dst = appendReason(dst, d)
 	}
 	dst = append(dst, ']')
