@@ -19,7 +19,7 @@ import (
 )
 
 // explainProcedure answers why a post is dropped from a viewer's feed, or kept.
-func (s *service) explainProcedure(
+func (s *procedures) explainProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.ExplainRequest],
 ) (*feedfilterv1.ExplainResponse, error) {
 	p := in.message.GetPost()
@@ -58,7 +58,7 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 }
 
 // recordProcedure records or undoes one activity.
-func (s *service) recordProcedure(
+func (s *procedures) recordProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordRequest],
 ) (*feedfilterv1.RecordResponse, error) {
 	m := &in.message
@@ -82,7 +82,7 @@ func (s *service) recordProcedure(
 }
 
 // recordPostsProcedure records posts of a kind with a window.
-func (s *service) recordPostsProcedure(
+func (s *procedures) recordPostsProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordPostsRequest],
 ) (*feedfilterv1.RecordPostsResponse, error) {
 	m := &in.message
@@ -101,7 +101,7 @@ func (s *service) recordPostsProcedure(
 }
 
 // recordBatchProcedure records and undoes many activities, of which all are sound, or none is recorded.
-func (s *service) recordBatchProcedure(
+func (s *procedures) recordBatchProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordBatchRequest],
 ) (*feedfilterv1.RecordBatchResponse, error) {
 	asked := in.message.GetActivities()
@@ -122,7 +122,7 @@ func (s *service) recordBatchProcedure(
 }
 
 // listProcedure answers what a user has done of a kind.
-func (s *service) listProcedure(
+func (s *procedures) listProcedure(
 	ctx context.Context, _ *call, in *incoming[feedfilterv1.ListRequest],
 ) (*feedfilterv1.ListResponse, error) {
 	m := &in.message
@@ -149,7 +149,7 @@ func (s *service) listProcedure(
 }
 
 // countProcedure answers how many activities a user has.
-func (s *service) countProcedure(
+func (s *procedures) countProcedure(
 	ctx context.Context, _ *call, in *incoming[feedfilterv1.CountRequest],
 ) (*feedfilterv1.CountResponse, error) {
 	user := in.message.GetUser()
@@ -171,7 +171,7 @@ func (s *service) countProcedure(
 }
 
 // kindOf returns the kind of a plural. It is one that the ledger keeps, or one with a window.
-func (s *service) kindOf(plural string, inLedger bool) (activity.Kind, error) {
+func (s *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error) {
 	for _, k := range s.activities.Kinds().All() {
 		switch {
 		case k.Plural != plural:
@@ -234,13 +234,13 @@ func resultMessages(results []lineResult) []*feedfilterv1.Result {
 type streamMessages = connect.BidiStream[incoming[feedfilterv1.RecordStreamRequest], feedfilterv1.RecordStreamResponse]
 
 // recordStreamProcedure answers a stream, a message for each message. It is to messages what stream is to NDJSON.
-func (s *service) recordStreamProcedure() echo.HandlerFunc {
+func (s *procedures) recordStreamProcedure() echo.HandlerFunc {
 	handler := connect.NewBidiStreamHandler(feedfilterv1connect.ActivityServiceRecordStreamProcedure,
 		func(ctx context.Context, messages *streamMessages) error {
 			k := ctx.Value(callKey{}).(*call) //nolint:forcetypeassert // serveProcedure sets it
 			k.begun = true
 			if err := s.recordMessages(ctx, k, messages); err != nil {
-				return s.procedureError(k, err) //nolint:contextcheck // the call has the request's
+				return s.problem(k, err) //nolint:contextcheck // the call has the request's
 			}
 			return nil
 		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(int(s.maxBody)), withoutGzip())
@@ -261,7 +261,7 @@ func (s *service) recordStreamProcedure() echo.HandlerFunc {
 }
 
 // recordMessages records what the messages of a stream ask for until it ends.
-func (s *service) recordMessages(ctx context.Context, k *call, messages *streamMessages) error {
+func (s *procedures) recordMessages(ctx context.Context, k *call, messages *streamMessages) error {
 	conn := newStreamConn(k, s.idle)
 	defer conn.release()
 	for {
@@ -306,7 +306,7 @@ func streamError(ctx context.Context, err error) error {
 }
 
 // chunkOf returns what the activities of a message ask for.
-func (s *service) chunkOf(asked []*feedfilterv1.Activity) chunk {
+func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
 	var k chunk
 	for _, one := range asked {
 		a, err := lineOf(one).activity(s.activities.Kinds())

@@ -169,7 +169,7 @@ func gone(ctx context.Context, err error) bool {
 // fail answers err. Where an answer has begun already, there is nothing to say.
 func (s *service) fail(k *call, err error) {
 	if k.procedure {
-		s.failProcedure(k, err)
+		s.procedures.fail(k, err)
 		return
 	}
 	p := s.tell(k, k.Response().Header(), err)

@@ -36,7 +36,7 @@ type feedMessage struct{ text string }
 func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
 // filterProcedure answers which of the posts the viewer gets to see.
-func (s *service) filterProcedure(ctx context.Context, k *call, m *feedMessage) (*feedAnswer, error) {
+func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessage) (*feedAnswer, error) {
 	start := time.Now()
 	in := s.rooms.get()
 	defer s.rooms.put(in)

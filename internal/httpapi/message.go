@@ -19,7 +19,7 @@ import (
 // envelopeBytes is the length of what stands before each message of gRPC: flags, and the message's length.
 const envelopeBytes = 5
 
-var errUnknownService = errors.New("there is no such service")
+var errUnknownService = errors.New("unknown service")
 
 // messageTypes are the media types of messages. JSON has routes of its own.
 func messageTypes() []string {
@@ -45,7 +45,7 @@ func messageType(r *http.Request, wanted []string) (string, error) {
 
 // holdMessage takes from the budget what the one message of a request comes to, and returns how to give it back when the
 // request is done. A message that is too long is refused before it is read.
-func (s *service) holdMessage(k *call) (release func(), err error) {
+func (s *procedures) holdMessage(k *call) (release func(), err error) {
 	r := k.Request()
 	media, err := messageType(r, messageTypes())
 	if err != nil {
@@ -81,7 +81,7 @@ type messageBody struct {
 	io.Reader
 	io.Closer
 
-	of    *service
+	of    *procedures
 	call  *call
 	limit int64
 }
@@ -97,7 +97,7 @@ func (b *messageBody) Read(p []byte) (int, error) {
 	} else {
 		err = unreadable(err)
 	}
-	return n, b.of.procedureError(b.call, err)
+	return n, b.of.problem(b.call, err)
 }
 
 // codec reads and writes messages of Protobuf. It is connect's, but for messages that are read and written faster, and for
@@ -222,8 +222,8 @@ func connectCode(status int) connect.Code {
 	}
 }
 
-// procedureError returns err as a procedure answers it, and notes that it does.
-func (s *service) procedureError(k *call, err error) *connect.Error {
+// problem returns err as a procedure answers it, and notes that it does.
+func (s *procedures) problem(k *call, err error) *connect.Error {
 	k.failed = err
 	p := s.tell(k, k.Response().Header(), err)
 	e := connect.NewError(connectCode(p.status()), errors.New(p.Message))
@@ -233,14 +233,14 @@ func (s *service) procedureError(k *call, err error) *connect.Error {
 	return e
 }
 
-// failProcedure answers a procedure that has not begun with err, in the form of the protocol that the client speaks.
-func (s *service) failProcedure(k *call, err error) {
+// fail answers a procedure that has not begun with err, in the form of the protocol that the client speaks.
+func (s *procedures) fail(k *call, err error) {
 	_, unknown := mediaType(k.Request(), append(messageTypes(), streamTypes()...)...)
 	if unknown != nil { // no client of gRPC
 		p := s.tell(k, k.Response().Header(), err)
 		err = respond(k, p.status(), errorAnswer{p})
 	} else {
-		err = s.errorWriter.Write(k.Response(), k.Request(), s.procedureError(k, err))
+		err = s.errors.Write(k.Response(), k.Request(), s.problem(k, err))
 	}
 	if err != nil {
 		s.log.DebugContext(k.Request().Context(), "an error could not be answered", "error", err)

@@ -35,7 +35,7 @@ func (s *service) measure(to *metrics.Registry) {
 	requests := to.Requests()
 	const other = "other"
 	s.meters = meters{routes: make(map[routeName]*metrics.Route), other: requests.Route(other, other), looked: to.Feeds(s.feeds.metrics)}
-	for _, r := range append(s.routes(), s.procedureRoutes()...) {
+	for _, r := range append(s.routes(), s.procedures.routes...) {
 		s.meters.routes[routeName{r.method, r.path}] = requests.Route(r.path, r.method)
 		if r.method == http.MethodGet {
 			s.meters.routes[routeName{http.MethodHead, r.path}] = s.meters.routes[routeName{r.method, r.path}]

@@ -36,7 +36,7 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		secure(c.Response().Header(), c.Request())
-		k := &call{Context: c, procedure: s.procedures[c.Path()]}
+		k := &call{Context: c, procedure: s.procedures.paths[c.Path()]}
 		err := s.rightHost(k)
 		if err == nil {
 			err = guarded(next, k)

@@ -19,9 +19,26 @@ const explainProcedure = feedfilterv1connect.FeedServiceExplainProcedure
 // maxReflection is the length of the longest question about the schema or the health, in bytes.
 const maxReflection = 4 << 10
 
-// procedureRoutes returns the routes of the gRPC API: gRPC, gRPC-Web and Connect with Protobuf. They have the limits, tokens,
-// metrics, audit log and errors of all routes.
-func (s *service) procedureRoutes() []route {
+// procedures is the gRPC API of the service: gRPC, gRPC-Web and Connect with Protobuf. Its routes have
+// the limits, tokens, metrics, audit log and errors of all routes.
+type procedures struct {
+	*service
+
+	routes []route
+	paths  map[string]bool      // of the routes
+	errors *connect.ErrorWriter // for errors before a procedure begins
+}
+
+func newProcedures(of *service) *procedures {
+	s := &procedures{service: of, paths: make(map[string]bool), errors: connect.NewErrorWriter(connect.WithCodec(codec{}))}
+	s.routes = s.allRoutes()
+	for _, r := range s.routes {
+		s.paths[r.path] = true
+	}
+	return s
+}
+
+func (s *procedures) allRoutes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
 	explain := []access.Scope{access.FeedRead, access.OpsRead}
@@ -37,11 +54,11 @@ func (s *service) procedureRoutes() []route {
 }
 
 // standardRoutes returns the procedures that clients of gRPC expect of any service: its health, and its schema.
-func (s *service) standardRoutes() []route {
+func (s *procedures) standardRoutes() []route {
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxReflection), withoutGzip()}
 	names := []string{feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName, grpchealth.HealthV1ServiceName}
 	reflector := grpcreflect.NewStaticReflector(names...)
-	health, healthHandler := grpchealth.NewHandler(healthChecker{s, names}, options...)
+	health, healthHandler := grpchealth.NewHandler(healthChecker{s.service, names}, options...)
 	v1, v1Handler := grpcreflect.NewHandlerV1(reflector, options...)
 	alpha, alphaHandler := grpcreflect.NewHandlerV1Alpha(reflector, options...)
 	return []route{
@@ -102,17 +119,17 @@ type callKey struct{}
 
 // unary returns the route of a procedure with one request and one answer.
 func unary[Req, Res any](
-	s *service, path string, do func(ctx context.Context, k *call, req *Req) (*Res, error), scopes []access.Scope,
+	s *procedures, path string, do func(ctx context.Context, k *call, req *Req) (*Res, error), scopes []access.Scope,
 ) route {
 	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
 		k := ctx.Value(callKey{}).(*call) //nolint:forcetypeassert // serveProcedure sets it
 		k.begun = true
 		if bad, ok := any(req).(interface{ problem() error }); ok && bad.problem() != nil {
-			return nil, s.procedureError(k, bad.problem()) //nolint:contextcheck // the call has the request's
+			return nil, s.problem(k, bad.problem()) //nolint:contextcheck // the call has the request's
 		}
 		res, err := do(ctx, k, req)
 		if err != nil {
-			return nil, s.procedureError(k, err) //nolint:contextcheck // the same
+			return nil, s.problem(k, err) //nolint:contextcheck // the same
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
@@ -133,7 +150,7 @@ func unary[Req, Res any](
 
 // serveProcedure has the handler of a procedure answer. What goes wrong before the procedure begins, such as a header that
 // gRPC does not allow, is connect's to answer, and counts as a malformed request.
-func (s *service) serveProcedure(k *call, handler http.Handler) {
+func (s *procedures) serveProcedure(k *call, handler http.Handler) {
 	r := k.Request()
 	handler.ServeHTTP(k.Response(), r.WithContext(context.WithValue(r.Context(), callKey{}, k)))
 	if k.failed == nil && !k.begun {

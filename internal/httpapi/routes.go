@@ -71,7 +71,7 @@ func (s *service) routes() []route {
 // addRoutes has e answer all routes.
 func (s *service) addRoutes(e *echo.Echo) {
 	below := make(map[string]bool)
-	for _, r := range append(s.routes(), s.procedureRoutes()...) {
+	for _, r := range append(s.routes(), s.procedures.routes...) {
 		handle := r.handle
 		if !r.free {
 			handle = s.limited(handle)

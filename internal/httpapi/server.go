@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/singleflight"
@@ -99,14 +98,11 @@ type service struct {
 	asking     singleflight.Group
 	metrics    *metrics.Registry
 	meters     meters
-	procedures map[string]bool // paths of the gRPC API
-
-	errorWriter *connect.ErrorWriter // of errors before a procedure begins
-
-	scrapes chan struct{} // holds one for each that is being answered
-	history *history
-	failed  atomic.Uint64 // requests answered 5xx, but for those refused for overload
-	about   About
+	procedures *procedures
+	scrapes    chan struct{} // holds one for each that is being answered
+	history    *history
+	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	about      About
 
 	description func() ([]byte, error) // as GET /openapi.json answers it; made once
 }
@@ -171,11 +167,7 @@ func newService(c Config) *service {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Activities.Kinds()) })
-	s.errorWriter = connect.NewErrorWriter(connect.WithCodec(codec{}))
-	s.procedures = make(map[string]bool)
-	for _, r := range s.procedureRoutes() {
-		s.procedures[r.path] = true
-	}
+	s.procedures = newProcedures(s)
 	s.measure(c.Metrics)
 	return s
 }
