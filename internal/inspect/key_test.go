@@ -84,6 +84,9 @@ func TestInspectTwoWayKey(t *testing.T) {
 		if s.Kind != want.Kind || s.Owner != want.Owner || s.Target != want.Target || s.Number != want.Number || s.Verdict != want.Verdict {
 			t.Errorf("%+v, want %+v", s, want)
 		}
+		if held := want.Verdict == Held; (s.Row != nil) != held || held && s.Row.Since.IsZero() {
+			t.Errorf("%s has the row %+v", want.Side, s.Row)
+		}
 		place := fmt.Sprint(home)
 		if want.Number == ledger.DedicatedPages {
 			place = fmt.Sprintf("%d:p%d", g.slot("2"), want.Number)
