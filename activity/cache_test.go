@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // loads counts the calls of a store that read pages, and the pages.
@@ -192,7 +193,7 @@ func TestCacheWithoutTheStore(t *testing.T) {
 		g.want(t, user, "hide", "p", g.match(t, user, "hide", "p"))
 	}
 	g.want(t, "1", "seen", "s", Direct)
-	store.Store = downStore{}
+	store.Store = faulttest.Down{}
 	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
 	must(t, err)
 	if len(v.Degraded) > 0 || v.Check(g.number(t, "seen"), "s") != Direct || v.Check(g.number(t, "hide"), "p") != Direct {

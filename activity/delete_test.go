@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // A user who is deleted leaves nothing: neither activities, nor any part of a window. What others
@@ -55,7 +56,7 @@ func TestDeleteUserFails(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.record(t, true, add("1", "hide", "p"))
 	g.record(t, true, add("1", "seen", "s"))
-	g.useStore(downStore{})
+	g.useStore(faulttest.Down{})
 	if _, err := g.DeleteUser(t.Context(), "1"); dependency(err) != "pages" {
 		t.Errorf("without the store: %v", err)
 	}

@@ -1,17 +1,15 @@
 package activity
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
 // checkRate fails if of so many absent keys more were found than the rate of one key explains. Seeds
@@ -19,27 +17,8 @@ import (
 func (r *reader) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
 	rate := r.keyRate
-	if most := mostByChance(rate * float64(keys)); found > most {
+	if most := ratetest.Most(rate * float64(keys)); found > most {
 		t.Errorf("%d false positives of %d keys, more than the %d that a rate of %.4f %% allows", found, keys, most, 100*rate)
-	}
-}
-
-// mostByChance is what a count of rare events, independent of each other, exceeds once in a thousand million times: by
-// Poisson's distribution, as a normal one says far too little of small means.
-func mostByChance(mean float64) int {
-	const never = 1e-9
-	for n := 0; ; n++ {
-		above, term := 0.0, 0.0
-		for i := n + 1; i <= n+1000; i++ { // of the tail, the rest is nothing
-			if term *= mean / float64(i); i == n+1 {
-				lgamma, _ := math.Lgamma(float64(i + 1))
-				term = math.Exp(float64(i)*math.Log(mean) - mean - lgamma)
-			}
-			above += term
-		}
-		if above < never {
-			return n
-		}
 	}
 }
 
@@ -96,41 +75,4 @@ func dependency(err error) string {
 		return down.Dependency
 	}
 	return ""
-}
-
-// downStore answers nothing.
-type downStore struct{}
-
-func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) LoadWhole(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) Apply(_ context.Context, batches []favfilter.Batch) []favfilter.Result {
-	results := make([]favfilter.Result, len(batches))
-	for i := range results {
-		results[i].Err = faulttest.ErrInjected
-	}
-	return results
-}
-
-func (downStore) Replace(context.Context, favfilter.Replacement) (bool, error) {
-	return false, faulttest.ErrInjected
-}
-
-func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) Probe(
-	context.Context, favfilter.PageID, favfilter.Header, []favfilter.Hash, []bool,
-) (uint64, bool, error) {
-	return 0, false, faulttest.ErrInjected
-}
-
-func (downStore) Epoch(context.Context) (string, error) {
-	return "", faulttest.ErrInjected
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
 func TestWithoutLedger(t *testing.T) {
@@ -82,7 +84,7 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 		if m.lost > favfilter.MaxHashes*m.taken {
 			t.Errorf("%d were lost, where %d false positives were undone", m.lost, m.taken)
 		}
-		if mean := g.plain.keyRate * float64(len(m.order)); m.rest > mostByChance(mean) {
+		if mean := g.plain.keyRate * float64(len(m.order)); m.rest > ratetest.Most(mean) {
 			t.Errorf("%d of %d looked present when they came, where %.2g are to be expected", m.rest, len(m.order), mean)
 		}
 		if len(m.stuck) > m.undone/20 {
@@ -213,7 +215,7 @@ func TestWithoutLedgerSettings(t *testing.T) {
 // TestWithoutLedgerAndStore: without either there is no answer.
 func TestWithoutLedgerAndStore(t *testing.T) {
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
-	g.under.Store = downStore{}
+	g.under.Store = faulttest.Down{}
 	if _, err := g.View(t.Context(), "1", g.Kinds().All(), nil); dependency(err) != "pages" {
 		t.Errorf("view: %v", err)
 	}
@@ -294,7 +296,7 @@ func TestStuckOnOneSide(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d stuck, %d lost before", stuck, len(batch), lost)
-	if most := favfilter.MaxHashes * mostByChance(2*g.plain.keyRate*float64(len(batch))); lost > most {
+	if most := favfilter.MaxHashes * ratetest.Most(2*g.plain.keyRate*float64(len(batch))); lost > most {
 		t.Errorf("%d of %d lost, where false positives may take %d along", lost, len(batch), most)
 	}
 	if stuck == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 func sightings(user string, ids func(i int) string, n int) (batch []Activity) {
@@ -154,7 +155,7 @@ func TestStoreDown(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 2)
 	g.record(t, true, add("1", "block", "2"))
 	g.record(t, true, add("1", "seen", "p"))
-	down := downStore{}
+	down := faulttest.Down{}
 	g.useStore(down)
 	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
 	must(t, err)
@@ -202,7 +203,7 @@ func TestLedgerDown(t *testing.T) {
 	if ready, down := g.Ready(t.Context()); !ready || len(down) != 1 || dependency(down[0]) != "ledger" {
 		t.Errorf("ready: %v", down)
 	}
-	g.useStore(downStore{})
+	g.useStore(faulttest.Down{})
 	if ready, down := g.Ready(t.Context()); ready || len(down) != 2 {
 		t.Errorf("ready %v with neither: %v", ready, down)
 	}

@@ -3,7 +3,6 @@ package feed_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
 func open(t testing.TB) *activity.Recorder {
@@ -250,17 +250,10 @@ func TestAgainstModel(t *testing.T) {
 			t.Fatalf("viewer %s: %d kept and %d dropped of %d", viewer, len(a.Kept), len(a.Dropped), len(req.Posts))
 		}
 	}
-	if most := mostByChance(float64(checks) / 1000); wrong > most {
+	if most := ratetest.Most(float64(checks) / 1000); wrong > most {
 		t.Errorf("%d of %d clean posts dropped, %d may be", wrong, checks, most)
 	}
 	t.Logf("%d of %d clean posts dropped", wrong, checks)
-}
-
-// mostByChance is a bound that a count of false positives exceeds less than once in a thousand million times, as ledgers
-// have random seeds: Bernstein's, which holds for means below one too, where deviations of a normal distribution do not.
-func mostByChance(mean float64) int {
-	const e = 20.7 // -ln(1e-9)
-	return int(mean + e/3 + math.Sqrt(e*e/9+2*e*mean))
 }
 
 // A request has so many ids at most, and a post so many actors. Whatever a contract allows is

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
 // lists compares what everybody has, in pages of any size.
@@ -69,7 +70,7 @@ func (l *life) forgetsWhatIsOver() {
 	}
 	keys := float64(2 * len(over)) // at most two are looked up for each
 	l.Logf("%d of %d that were over are found, once forgotten", found, len(over))
-	if most := mostByChance(keys * l.keyRate()); found > most {
+	if most := ratetest.Most(keys * l.keyRate()); found > most {
 		l.Errorf("%d of %d activities that were over are still found, %d may be", found, len(over), most)
 	}
 }
@@ -103,7 +104,7 @@ func (l *life) windowsEnd() {
 		}
 	}
 	l.Logf("windows: %d in time, %d of %d found that are past it", there, found, gone)
-	if most := mostByChance(float64(gone) * l.keyRate()); found > most {
+	if most := ratetest.Most(float64(gone) * l.keyRate()); found > most {
 		l.Errorf("%d of %d are found in windows that are past, %d may be", found, gone, most)
 	}
 }
@@ -114,7 +115,7 @@ func (l *life) report(thorough bool) {
 	s := l.Stats()
 	l.Logf("%d lookups of exact feeds, %d asked of the ledger, %d false; %d of %d clean posts dropped, %d late; %d ended; rebuilds %v",
 		l.exact, s.Confirmed, s.FalsePositives, l.wrong, l.clean, l.late, s.Ended, s.Rebuilds)
-	if most := mostByChance(float64(l.clean) * l.rate); l.wrong > most {
+	if most := ratetest.Most(float64(l.clean) * l.rate); l.wrong > most {
 		l.Errorf("%d of %d clean posts dropped, %d may be at a rate of %g", l.wrong, l.clean, most, l.rate)
 	}
 	if thorough && l.rate == 0.5 && (s.FalsePositives == 0 || l.wrong == 0) {

@@ -16,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -272,16 +273,9 @@ func TestExactNamesWhatItCannotConfirm(t *testing.T) {
 	}
 }
 
-// downStore is a store that cannot be reached.
-type downStore struct{ favfilter.Store }
-
-func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, errors.New("down")
-}
-
 // TestRecordSeenWithoutStore: what cannot be checked cannot be recorded either, and is named once.
 func TestRecordSeenWithoutStore(t *testing.T) {
-	r := openOn(t, downStore{&favfilter.Memory{}})
+	r := openOn(t, faulttest.Down{})
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true})
 	if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" {
 		t.Errorf("%+v", a)

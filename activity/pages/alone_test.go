@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -117,7 +118,7 @@ func TestLookAlone(t *testing.T) {
 	if got := statesOf(g)[hurt^1]; got != PageForeign {
 		t.Errorf("page %d, of another filter, is %v", hurt^1, got)
 	}
-	g.store = downStore{}
+	g.store = faulttest.Down{}
 	if err := g.Look(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
 		t.Errorf("looked at a store that is down: %v", err)
 	}

@@ -278,7 +278,7 @@ func TestBulkWithoutStore(t *testing.T) {
 	do(live, batch)
 	_, err := b.recordAll(t.Context(), batch)
 	must(t, err)
-	g.useStore(downStore{})
+	g.useStore(faulttest.Down{})
 	must(t, b.Finish(t.Context()))
 	g.wantLive(t, live)
 	g.useStore(g.store)

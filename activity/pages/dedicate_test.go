@@ -12,6 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
 // crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more than 256 bytes are probed
@@ -272,7 +273,7 @@ func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
 		}
 	}
 	// Some thirty are absent at a time, and a page is another one every few steps.
-	if most := mostByChance(rigs[0].keyRate * 400); len(wrong) > most {
+	if most := ratetest.Most(rigs[0].keyRate * 400); len(wrong) > most {
 		t.Errorf("%s: %d that were undone are found", user, len(wrong))
 	}
 }

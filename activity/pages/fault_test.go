@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -238,41 +237,4 @@ func dependency(err error) string {
 		return down.Dependency
 	}
 	return ""
-}
-
-// downStore answers nothing.
-type downStore struct{}
-
-func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) LoadWhole(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) Apply(_ context.Context, batches []favfilter.Batch) []favfilter.Result {
-	results := make([]favfilter.Result, len(batches))
-	for i := range results {
-		results[i].Err = faulttest.ErrInjected
-	}
-	return results
-}
-
-func (downStore) Replace(context.Context, favfilter.Replacement) (bool, error) {
-	return false, faulttest.ErrInjected
-}
-
-func (downStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) Probe(
-	context.Context, favfilter.PageID, favfilter.Header, []favfilter.Hash, []bool,
-) (uint64, bool, error) {
-	return 0, false, faulttest.ErrInjected
-}
-
-func (downStore) Epoch(context.Context) (string, error) {
-	return "", faulttest.ErrInjected
 }

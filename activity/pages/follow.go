@@ -19,7 +19,7 @@ import (
 type follower struct {
 	bound time.Duration // 0: ask the ledger each time
 
-	// start is when the last successful poll began, in nanoseconds since the Recorder was opened.
+	// start is when the last successful poll began, in nanoseconds since the Pages were opened.
 	// All earlier commits are known.
 	start atomic.Int64
 	// wall is the result of wallAhead then.

@@ -40,7 +40,7 @@ type Layout struct {
 	KeysPerPage float64 // mean number of keys of shared pages, by the last scrub round; 0 before the first
 	Due         uint32  // the number of pages that there should be; 0: there are enough
 
-	Growing bool  // this Recorder is changing the number, in the background
+	Growing bool  // this process is changing the number, in the background
 	Err     error // why that does not proceed; nil: it does
 }
 
@@ -74,7 +74,7 @@ func (g *growth) state() (target uint32, err error) {
 // use them, and returns when no process uses the old ones any more.
 //
 // If Grow fails or ctx ends, nothing is lost, and the change has not ended: writes take longer until
-// some Recorder is asked again, for any number, or is opened. Grow first completes what is under
+// a process asks again, for any number, or starts. Grow first completes what is under
 // way. Several calls at once do the same work. progress is called, one call at a time, with the
 // pages that are built, and all that will be, unless it is nil.
 //
@@ -277,9 +277,9 @@ func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
 	return r.ledger.LeaveLayout(ctx, pages)
 }
 
-// StartGrow runs [Pages.Grow] in the background, until it is done or the Recorder is closed; while
+// StartGrow runs [Pages.Grow] in the background, until it is done or the Pages are closed; while
 // ledger or store is unavailable it waits. It reports whether there is anything to do that this
-// Recorder did not do already. Errors are those of Grow.
+// process did not do already. Errors are those of Grow.
 func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
 	now, err := r.mayGrow(ctx, pages, options)
 	if err != nil {
@@ -312,7 +312,7 @@ func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 	return true, nil
 }
 
-// growOn grows until there are as many pages as asked for, or the Recorder is closed.
+// growOn grows until there are as many pages as asked for, or the Pages are closed.
 func (r *grower) growOn() {
 	ctx, cancel := context.WithCancel(r.base)
 	defer cancel()

@@ -13,6 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
 // meddler loses pages of a store, and sets them back to what they once were.
@@ -99,7 +100,7 @@ func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-ch
 	for {
 		select {
 		case <-stop:
-			if most := mostByChance(rigs[0].keyRate * float64(looked)); wrong > most {
+			if most := ratetest.Most(rigs[0].keyRate * float64(looked)); wrong > most {
 				t.Errorf("%s: of %d that were undone, %d are found", user, looked, wrong)
 			}
 			return

@@ -10,7 +10,7 @@ import (
 // images are pages rebuilt from the ledger while the store was down. They save the ledger another
 // read when the viewer returns. An image is used only while its sequence is the required one.
 type images struct {
-	*lru.Cache[uint32, *favfilter.Page] // by the Recorder's page number
+	*lru.Cache[uint32, *favfilter.Page] // by number of page
 }
 
 func newImages() images {

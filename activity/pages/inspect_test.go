@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -142,7 +143,7 @@ func TestInspectNoPage(t *testing.T) {
 			t.Errorf("rebuild page %d: %v", page, err)
 		}
 	}
-	g.useStore(downStore{})
+	g.useStore(faulttest.Down{})
 	var down *UnavailableError
 	if _, err := g.InspectPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
 		t.Errorf("without the store: %v", err)

@@ -29,7 +29,7 @@ func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfi
 
 func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	if s.down.Load() {
-		return downStore{}.Apply(ctx, batches)
+		return faulttest.Down{}.Apply(ctx, batches)
 	}
 	return s.Store.Apply(ctx, batches)
 }
@@ -103,7 +103,7 @@ func TestWritesWithoutEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
 		down := &slowLedger{Ledger: l}
-		p := startProcess(t, down, downStore{}, Config{})
+		p := startProcess(t, down, faulttest.Down{}, Config{})
 		down.fails.Store(true)
 		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
 		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
@@ -123,7 +123,7 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
 		ending := &slowLedger{Ledger: l}
-		p := startProcess(t, ending, downStore{}, Config{StalenessBound: time.Second})
+		p := startProcess(t, ending, faulttest.Down{}, Config{StalenessBound: time.Second})
 		time.Sleep(250 * time.Millisecond)
 		go func() {
 			time.Sleep(700 * time.Millisecond) // after the next poll
@@ -143,7 +143,7 @@ func TestImagesNeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
 		ending := &slowLedger{Ledger: l}
-		p := startProcess(t, ending, downStore{}, Config{StalenessBound: time.Second})
+		p := startProcess(t, ending, faulttest.Down{}, Config{StalenessBound: time.Second})
 		p.record(t, true, add("1", "hide", "p"))
 		p.want(t, "1", "hide", "p", Direct)
 		ending.fails.Store(true)
@@ -247,7 +247,7 @@ func TestCloseIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1024)
 		hanging := &hangingLedger{Ledger: l}
-		p := startProcess(t, hanging, downStore{}, Config{StalenessBound: time.Minute})
+		p := startProcess(t, hanging, faulttest.Down{}, Config{StalenessBound: time.Minute})
 		undecided := make(chan error)
 		go func() {
 			_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})

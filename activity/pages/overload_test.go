@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // gatedLedger lets snapshots wait at a gate, and counts them.
@@ -115,7 +116,7 @@ func TestImages(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
 	counted := &gatedLedger{Ledger: g.ledger, gate: open}
-	g.open(t, counted, downStore{})
+	g.open(t, counted, faulttest.Down{})
 	g.record(t, true, add("1", "block", "2"))
 	for range 100 {
 		g.want(t, "1", "block", "2", Direct)

@@ -21,7 +21,6 @@ type Ledger interface {
 	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
 	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
 	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
-	Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
 	Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
 	EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.PageState, error)
 	Sequence(ctx context.Context, page uint32) (uint64, error)

@@ -131,7 +131,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	unpolled.fails.Store(false)
 	g.open(t, unpolled, g.store) // nothing is known of where pages stand now
 	unpolled.fails.Store(true)
-	g.recorder.store = downStore{}
+	g.recorder.store = faulttest.Down{}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged without a look at the page: %v", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -22,41 +22,10 @@ import (
 // seeds, so which are found is another matter each time.
 func (r *Pages) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
-	if most := mostByChance(r.keyRate * float64(keys)); found > most {
+	if most := ratetest.Most(r.keyRate * float64(keys)); found > most {
 		t.Errorf("%d false positives of %d keys: %.4f %%, more than the %d that %.4f %% allows", found, keys, 100*float64(found)/float64(keys), most, 100*r.keyRate)
 	}
 	t.Logf("%d false positives of %d keys: %.4f %% of %.4f %%", found, keys, 100*float64(found)/float64(keys), 100*r.keyRate)
-}
-
-// mostByChance is what a count of rare events, independent of each other, exceeds once in a thousand million times: by
-// Poisson's distribution, as a normal one says far too little of small means.
-func mostByChance(mean float64) int {
-	const never = 1e-9
-	for n := 0; ; n++ {
-		above, term := 0.0, 0.0
-		for i := n + 1; i <= n+1000; i++ { // of the tail, the rest is nothing
-			if term *= mean / float64(i); i == n+1 {
-				lgamma, _ := math.Lgamma(float64(i + 1))
-				term = math.Exp(float64(i)*math.Log(mean) - mean - lgamma)
-			}
-			above += term
-		}
-		if above < never {
-			return n
-		}
-	}
-}
-
-func TestMostByChance(t *testing.T) {
-	// Exact: P(X > n) is below 1e-9, and P(X > n-1) is not.
-	for _, c := range []struct {
-		mean float64
-		want int
-	}{{0, 0}, {1e-10, 0}, {1e-5, 1}, {0.1, 6}, {1, 11}, {25, 60}} {
-		if got := mostByChance(c.mean); got != c.want {
-			t.Errorf("mean %g: %d, want %d", c.mean, got, c.want)
-		}
-	}
 }
 
 func posts(prefix string) func(i int) string {

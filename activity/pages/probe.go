@@ -15,8 +15,8 @@ import (
 // to nothing.
 const largePage = 1 << 20
 
-// probeChunk is the number of keys that are built and probed at a time. Before each chunk the
-// Recorder checks whether the caller has gone. A feed of 500 posts has some 2,000 keys.
+// probeChunk is the number of keys that are built and probed at a time. Before each chunk
+// it is checked whether the caller has gone. A feed of 500 posts has some 2,000 keys.
 const probeChunk = 4096
 
 // largePages holds the headers of known pages that are too large to be read for each feed. It is

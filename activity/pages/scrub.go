@@ -45,7 +45,7 @@ const (
 type scrubber struct {
 	*applier
 
-	scrubPace *scrubPace // nil for a passive Recorder
+	scrubPace *scrubPace // nil for passive Pages
 	asked     asked
 	// bulked holds the numbers of the pages that a Bulk is working on. The scrub and the sweep skip
 	// these pages.
@@ -89,7 +89,7 @@ func newScrubPace(rate int) *scrubPace {
 }
 
 // SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
-// safe for concurrent use. On a passive Recorder it is a no-op.
+// safe for concurrent use. On passive Pages it is a no-op.
 func (r *scrubber) SetScrubRate(rate int) error {
 	if rate < 1 || rate > 100_000 {
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)

@@ -93,7 +93,7 @@ func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(Scrub
 	return p, nil
 }
 
-// mayScrub checks the rate, and that the Recorder is not closed.
+// mayScrub checks the rate, and that the Pages are not closed.
 func (r *scrubber) mayScrub(rate int) error {
 	switch {
 	case rate < 0 || rate > MaxScrubRate:

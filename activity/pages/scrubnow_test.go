@@ -89,7 +89,7 @@ func TestScrubNowAmiss(t *testing.T) {
 	g := newRig(t, store, 128)
 	_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p")})
 	must(t, err)
-	g.useStore(downStore{})
+	g.useStore(faulttest.Down{})
 	if p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
 		t.Errorf("of a store that is down: %+v, %v", p, err)
 	}

@@ -145,7 +145,7 @@ type survey struct {
 	mu     sync.RWMutex
 	chunks map[uint32]*[surveyChunk]glance // by the number of a page divided by surveyChunk
 	behind map[uint32]uint64               // number of changes that stale pages lack
-	totals SurveyTotals                    // without Pages and Own
+	totals SurveyTotals                    // without Pages and Dedicated
 }
 
 func newSurvey() survey {
@@ -274,7 +274,7 @@ func (r *poller) SurveyTotals() SurveyTotals {
 	return t
 }
 
-// sums returns the totals without Pages and Own.
+// sums returns the totals without Pages and Dedicated.
 func (s *survey) sums() SurveyTotals {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

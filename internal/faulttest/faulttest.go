@@ -53,11 +53,6 @@ func (l Ledger) Record(ctx context.Context, now time.Time, changes []ledger.Chan
 	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Record(ctx, now, changes) })
 }
 
-// Snapshot counts, and may fail.
-func (l Ledger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	return l.rows(func() ([]ledger.Row, ledger.PageState, error) { return l.Ledger.Snapshot(ctx, page) })
-}
-
 // Keys counts, and may fail.
 func (l Ledger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	return l.rows(func() ([]ledger.Row, ledger.PageState, error) { return l.Ledger.Keys(ctx, page) })
@@ -207,6 +202,11 @@ type Store struct {
 // Load counts, and may fail.
 func (s Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.Load(ctx, ids) })
+}
+
+// LoadWhole counts, and may fail.
+func (s Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
 // Peek counts, and may fail.

@@ -162,13 +162,6 @@ func (l *faultyLedger) Record(ctx context.Context, now time.Time, changes []ledg
 	return l.Ledger.Record(ctx, now, changes)
 }
 
-func (l *faultyLedger) Snapshot(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if err := l.err(ctx); err != nil {
-		return nil, ledger.PageState{}, err
-	}
-	return l.Ledger.Snapshot(ctx, page)
-}
-
 func (l *faultyLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	if err := l.err(ctx); err != nil {
 		return nil, ledger.PageState{}, err

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
-	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -173,15 +171,4 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 func isInvalid(err error, code, field string) bool {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	return ok && invalid.Code == code && invalid.Field == field
-}
-
-// downStore does not read pages.
-type downStore struct{ favfilter.Store }
-
-func (downStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, faulttest.ErrInjected
-}
-
-func (downStore) LoadWhole(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, faulttest.ErrInjected
 }

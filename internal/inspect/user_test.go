@@ -163,7 +163,7 @@ func TestInspectWithoutLedgerAmiss(t *testing.T) {
 	if p := g.inspectOne(t, 1); p.State != pages.PageDamaged || p.Agrees() || p.Damage == nil {
 		t.Errorf("of a damaged page: %+v", p)
 	}
-	g.under.Store = downStore{}
+	g.under.Store = faulttest.Down{}
 	if _, err := g.Inside().InspectPage(t.Context(), 1); !errors.As(err, new(*activity.UnavailableError)) {
 		t.Errorf("without the store: %v", err)
 	}

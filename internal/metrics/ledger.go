@@ -29,7 +29,6 @@ func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn 
 		next:           l,
 		record:         operation("record"),
 		recordPrepared: operation("record_prepared"),
-		snapshot:       operation("snapshot"),
 		keys:           operation("keys"),
 		eachRow:        operation("each_row"),
 		sequence:       operation("sequence"),
@@ -80,7 +79,7 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it i
 type measuredLedger struct {
 	next activity.Ledger
 
-	record, recordPrepared, snapshot, keys, eachRow, sequence, changed, place           call
+	record, recordPrepared, keys, eachRow, sequence, changed, place                     call
 	layouts, beginLayout, switchLayout, leaveLayout, dedicate, release                  call
 	ended, list, lookup, count, counts, owned, all, naming, declare, kinds, ping, agree call
 }
@@ -103,11 +102,6 @@ func (l *measuredLedger) RecordPrepared(
 ) (receipt ledger.Receipt, err error) {
 	defer l.recordPrepared.done(time.Now(), &err)
 	return l.next.RecordPrepared(ctx, now, p)
-}
-
-func (l *measuredLedger) Snapshot(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.PageState, err error) {
-	defer l.snapshot.done(time.Now(), &err)
-	return l.next.Snapshot(ctx, page)
 }
 
 func (l *measuredLedger) Keys(ctx context.Context, page uint32) (rows []ledger.Row, s ledger.PageState, err error) {
