@@ -114,8 +114,7 @@ func TestSampleOfExactFeed(t *testing.T) {
 	f := &Sampled{
 		req:       Request{Viewer: "1", Posts: []Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}}},
 		checks:    checks{all: all, drops: 2, marks: 2},
-		answer:    Answer{Kept: make([]Kept, 1), Dropped: []Dropped{{ID: "p", Kind: "block", Actor: "3"}}},
-		places:    []int{0},
+		answer:    Answer{Kept: make([]int, 1), Dropped: []Dropped{{Kind: "block", Actor: "3"}}},
 		confirmed: map[claim]bool{{0, "2"}: false, {0, "3"}: true, {1, "q"}: false},
 	}
 	s := f.sample(t.Context(), nil)

@@ -10,10 +10,14 @@ import (
 
 // Answer lists the kept and the dropped candidates of a request.
 type Answer struct {
-	// Kept and Dropped are in the order of the request. Each candidate before Next is in one of them,
-	// or each of all if Next is 0.
-	Kept    []Kept
+	// Kept has what the viewer sees, and Dropped the rest. Both are in ascending order of the index in
+	// Request.Posts. Each candidate before Next is in one of them, or each of all if Next is 0.
+	Kept    []int // indexes in Request.Posts
 	Dropped []Dropped
+
+	// Annotated has, for each kind of Request.Annotate, the kept candidates that it annotates: indexes
+	// in Request.Posts, in ascending order.
+	Annotated [][]int
 
 	// Next is the index of the first candidate that was not checked, because the limit was reached;
 	// 0 if all were checked. Request the rest with Posts[Next:].
@@ -24,16 +28,9 @@ type Answer struct {
 	Degraded []activity.Degraded
 }
 
-// Kept is a candidate that the viewer sees.
-type Kept struct {
-	ID    string
-	Marks []bool // whether each kind of Request.Annotate annotates it, in that order
-}
-
 // Dropped is a candidate that is left out, with the first reason found.
 type Dropped struct {
 	At    int // its index in Request.Posts
-	ID    string
 	Kind  string
 	Actor string // the user, for kinds that target users
 
@@ -80,7 +77,7 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	defer search.Release()
 	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
 	search.Run(c.marks)
-	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed, sampled: sampled}
+	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
 	if req.Exact {
 		r, err := activity.WithLedger(activities, "to confirm activities")
 		if err == nil {
@@ -94,7 +91,7 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	a.Degraded = view.Degraded
 	sampled.answered(&l, a)
 	if req.RecordSeen && len(a.Kept) > 0 {
-		if err := a.recordSeen(ctx, view, c.seen, req.MayRecord); err != nil {
+		if err := a.recordSeen(ctx, view, c.seen, req); err != nil {
 			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 		}
 	}
@@ -103,7 +100,7 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 
 // recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends; any
 // other failure is reported in the answer.
-func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, may func() error) error {
+func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, req Request) error {
 	if !view.Checks(i) { // it is degraded already
 		for n := range a.Degraded {
 			if a.Degraded[n].Kind == activity.Seen {
@@ -112,15 +109,15 @@ func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, may
 		}
 		return nil
 	}
-	if may != nil {
-		if err := may(); err != nil {
+	if req.MayRecord != nil {
+		if err := req.MayRecord(); err != nil {
 			a.Degraded = append(a.Degraded, activity.Degraded{Kind: activity.Seen, Reason: notRecorded + err.Error()})
 			return nil //nolint:nilerr // the answer says it
 		}
 	}
 	ids := make([]string, len(a.Kept))
-	for n, k := range a.Kept {
-		ids[n] = k.ID
+	for n, at := range a.Kept {
+		ids[n] = req.Posts[at].ID
 	}
 	err := view.Record(ctx, i, ids)
 	if err != nil && ctx.Err() == nil {
@@ -137,7 +134,6 @@ type look struct {
 	viewer    string
 	view      *activity.View
 	hashed    hashed
-	sampled   *Sampled       // nil: the feed is not sampled
 	confirmed map[claim]bool // nil: what the view reports counts as true
 }
 
@@ -199,8 +195,7 @@ func (l *look) has(i int, id string, p, n int) bool {
 
 // walk decides on the candidates in order.
 func (l *look) walk(req Request) Answer {
-	a := Answer{Kept: make([]Kept, 0, len(req.Posts))}
-	marks := make([]bool, 0, len(req.Posts)*(l.marks-l.drops))
+	a := Answer{Kept: make([]int, 0, len(req.Posts)), Annotated: make([][]int, l.marks-l.drops)}
 	var shown map[string]bool
 	if req.RecordSeen {
 		shown = make(map[string]bool, len(req.Posts))
@@ -214,37 +209,39 @@ func (l *look) walk(req Request) Answer {
 		hit := l.hashed.hit(i)
 		if hit {
 			if d, drop := l.reason(p, i); drop {
-				l.sampled.dropped(i)
 				a.Dropped = append(a.Dropped, d)
 				continue
 			}
 		}
 		if shown[p.ID] {
-			l.sampled.dropped(i)
-			a.Dropped = append(a.Dropped, Dropped{At: i, ID: p.ID, Kind: activity.Seen})
+			a.Dropped = append(a.Dropped, Dropped{At: i, Kind: activity.Seen})
 			continue
 		}
 		if shown != nil {
 			shown[p.ID] = true
 		}
-		from := len(marks)
-		for k := l.drops; k < l.marks; k++ {
-			found := false
-			if hit {
-				_, found = l.match(k, p, i)
-			}
-			marks = append(marks, found)
+		if hit {
+			l.annotate(&a, p, i)
 		}
-		a.Kept = append(a.Kept, Kept{ID: p.ID, Marks: marks[from:len(marks):len(marks)]})
+		a.Kept = append(a.Kept, i)
 	}
 	return a
+}
+
+// annotate notes the kinds that annotate post number n, which is kept.
+func (l *look) annotate(a *Answer, p *Post, n int) {
+	for k := l.drops; k < l.marks; k++ {
+		if _, found := l.match(k, p, n); found {
+			a.Annotated[k-l.drops] = append(a.Annotated[k-l.drops], n)
+		}
+	}
 }
 
 // reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
 	for i, k := range l.all[:l.drops] {
 		if actor, found := l.match(i, p, n); found {
-			return Dropped{At: n, ID: p.ID, Kind: k.Name, Actor: actor, Unconfirmed: l.confirmed != nil && !k.InLedger()}, true
+			return Dropped{At: n, Kind: k.Name, Actor: actor, Unconfirmed: l.confirmed != nil && !k.InLedger()}, true
 		}
 	}
 	return Dropped{}, false

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -268,20 +269,23 @@ func (l *life) feed(exact bool) {
 	}
 	j := judge{life: l, req: req, drops: l.kindsOf(req), now: l.now()}
 	keeps, drops := a.Kept, a.Dropped
-	for _, p := range req.Posts[:looked] {
-		if len(keeps) > 0 && keeps[0].ID == p.ID {
-			j.kept(p, keeps[0].Marks)
+	if len(a.Annotated) != len(req.Annotate) {
+		l.Fatalf("annotated %v, for %v", a.Annotated, req.Annotate)
+	}
+	for i, p := range req.Posts[:looked] {
+		if len(keeps) > 0 && keeps[0] == i {
+			j.kept(p, func(kind int) bool { return slices.Contains(a.Annotated[kind], i) })
 			keeps = keeps[1:]
 			continue
 		}
-		if len(drops) == 0 || drops[0].ID != p.ID {
+		if len(drops) == 0 || drops[0].At != i {
 			l.Fatalf("%s is neither kept nor dropped, or out of order", p.ID)
 		}
 		j.dropped(p, drops[0])
 		drops = drops[1:]
 	}
 	if req.RecordSeen {
-		l.model.saw(req.Viewer, kept(a), j.now)
+		l.model.saw(req.Viewer, kept(answer{a, req}), j.now)
 	}
 }
 

@@ -77,10 +77,10 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func dropped(a feed.Answer) string {
+func dropped(a answer) string {
 	var ids []string
 	for _, d := range a.Dropped {
-		ids = append(ids, d.ID)
+		ids = append(ids, a.req.Posts[d.At].ID)
 	}
 	return strings.Join(ids, " ")
 }
@@ -136,7 +136,7 @@ func TestTwiceInOneRequest(t *testing.T) {
 	}
 	// Also where seen is not among the kinds that drop.
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: list, Kinds: []string{"hide"}, RecordSeen: true})
-	if got := strings.Join(kept(a), " "); got != "a b" || !reflect.DeepEqual(a.Dropped, []feed.Dropped{{At: 2, ID: "a", Kind: "seen"}}) {
+	if got := strings.Join(kept(a), " "); got != "a b" || !reflect.DeepEqual(a.Dropped, []feed.Dropped{{At: 2, Kind: "seen"}}) {
 		t.Errorf("kept %s, dropped %+v", got, a.Dropped)
 	}
 	if got := kept(filter(t, r, feed.Request{Viewer: "1", Posts: list})); len(got) != 0 {
@@ -198,9 +198,9 @@ func TestExact(t *testing.T) {
 		t.Fatalf("%d kept, %d dropped", len(a.Kept), len(a.Dropped))
 	}
 	for _, d := range a.Dropped {
-		var i int
-		want := feed.Dropped{At: d.At, ID: d.ID, Kind: "block"}
-		switch _, _ = fmt.Sscanf(d.ID[1:], "%d", &i); d.ID[0] {
+		i, id := d.At/4, request.Posts[d.At].ID
+		want := feed.Dropped{At: d.At, Kind: "block"}
+		switch id[0] {
 		case 'h':
 			want.Kind = "hide"
 		case 'y':
@@ -208,15 +208,13 @@ func TestExact(t *testing.T) {
 		case 'z':
 			want.Actor = fmt.Sprint("c", i)
 		}
-		if d != want || i >= 300 || d.At != 4*i+strings.Index("hyzl", d.ID[:1]) {
+		if d != want || i >= 300 || id[0] == 'l' {
 			t.Errorf("dropped %+v", d)
 		}
 	}
-	for _, k := range a.Kept {
-		var i int
-		_, _ = fmt.Sscanf(k.ID, "l%d", &i)
-		if liked := k.ID[0] == 'l' && i < 300; k.Marks[0] != liked {
-			t.Errorf("%s marked %v", k.ID, k.Marks[0])
+	for _, at := range a.Kept {
+		if liked := at%4 == 3 && at/4 < 300; a.annotated(0, at) != liked {
+			t.Errorf("post %s: annotated %v", request.Posts[at].ID, !liked)
 		}
 	}
 	if s := r.Stats(); s.FalsePositives == 0 || s.Confirmed != s.FalsePositives+1200 {
@@ -268,7 +266,7 @@ func TestExactNamesWhatItCannotConfirm(t *testing.T) {
 	r := open(t)
 	record(t, r, "1 seen a", "1 hide b")
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b", "c"), Exact: true})
-	if want := []feed.Dropped{{ID: "a", Kind: "seen", Unconfirmed: true}, {At: 1, ID: "b", Kind: "hide"}}; !reflect.DeepEqual(a.Dropped, want) {
+	if want := []feed.Dropped{{Kind: "seen", Unconfirmed: true}, {At: 1, Kind: "hide"}}; !reflect.DeepEqual(a.Dropped, want) {
 		t.Errorf("dropped %+v", a.Dropped)
 	}
 }
@@ -419,12 +417,12 @@ func TestExplainFalsePositives(t *testing.T) {
 		t.Fatal("there are no false positives to try this")
 	}
 	for _, d := range wrong {
-		e, err := feed.Explain(t.Context(), r, "1", feed.Post{ID: d.ID, Author: "author"})
+		e, err := feed.Explain(t.Context(), r, "1", feed.Post{ID: candidates[d.At].ID, Author: "author"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !e.Dropped || e.Reasons[0].Certainty != feed.False || !e.Reasons[0].Since.IsZero() {
-			t.Errorf("%s: %+v", d.ID, e)
+			t.Errorf("%s: %+v", candidates[d.At].ID, e)
 		}
 	}
 }

@@ -66,27 +66,31 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		return nil
 	}
 	s := &sample{viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, ctx: ctx, attrs: attrs}
-	var marks []int // for each kind, its index in Kept.Marks; negative: it drops
+	var marks []int // for each kind, its index in Answer.Annotated; negative: it drops
 	for i, k := range f.checks.all[:f.checks.marks] {
 		if k.InLedger() {
 			s.kinds, marks = append(s.kinds, k), append(marks, i-f.checks.drops)
 			s.deny(f.confirmed, i)
 		}
 	}
-	dropped, kept := 0, 0
+	dropped := f.answer.Dropped
 	for i := range posts {
-		if dropped < len(f.places) && f.places[dropped] == i {
-			s.askDropped(&posts[i], f.answer.Dropped[dropped])
-			dropped++
+		if len(dropped) > 0 && dropped[0].At == i {
+			s.askDropped(&posts[i], dropped[0])
+			dropped = dropped[1:]
 			continue
 		}
 		for n := range s.kinds { // all kinds that may drop or annotate the post
-			reported := marks[n] >= 0 && f.answer.Kept[kept].Marks[marks[n]]
+			reported := marks[n] >= 0 && contains(f.answer.Annotated[marks[n]], i)
 			s.answers = append(s.answers, question{kind: n, post: &posts[i], reported: reported})
 		}
-		kept++
 	}
 	return s
+}
+
+func contains(ascending []int, n int) bool {
+	_, found := slices.BinarySearch(ascending, n)
+	return found
 }
 
 // deny notes the denied claims of the i-th kind of the request, which is the sample's last so far.

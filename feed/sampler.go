@@ -193,15 +193,7 @@ type Sampled struct {
 	checks     checks
 	at         pages.PageAt
 	answer     Answer
-	places     []int          // positions of Answer.Dropped in Request.Posts
 	confirmed  map[claim]bool // for an exact feed: what the ledger was asked about
-}
-
-// dropped notes that post number i was dropped.
-func (f *Sampled) dropped(i int) {
-	if f != nil {
-		f.places = append(f.places, i)
-	}
 }
 
 // answered notes the answer, and what it was computed from.

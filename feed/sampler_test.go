@@ -111,7 +111,7 @@ func (s *sampled) Close() { s.Sampler.Close() }
 func (s *sampled) Stats() feed.SampleStats { return s.Sampler.Stats() }
 
 // feed answers a feed and has it compared.
-func (s *sampled) feed(t *testing.T, req feed.Request) feed.Answer {
+func (s *sampled) feed(t *testing.T, req feed.Request) answer {
 	t.Helper()
 	a, chosen, err := s.Filter(t.Context(), req)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *sampled) feed(t *testing.T, req feed.Request) feed.Answer {
 	}
 	s.asked++
 	chosen.Compare(t.Context(), slog.String("request_id", fmt.Sprint("r", s.asked)))
-	return a
+	return answer{a, req}
 }
 
 // compared waits until all feeds are, and returns what was counted since it was called last.
@@ -251,7 +251,7 @@ func TestSamplerFindsMisses(t *testing.T) {
 			t.Errorf("ids in the log: %s", text)
 		}
 		a = s.feed(t, req)
-		if got := strings.Join(kept(a), " "); got != "p8 p5 own" || !a.Kept[0].Marks[0] {
+		if got := strings.Join(kept(a), " "); got != "p8 p5 own" || !a.annotated(0, a.Kept[0]) {
 			t.Errorf("then kept %s, %v", got, a.Kept)
 		}
 		s.want(t, feed.SampleStats{Misses: 6, Repaired: 1})

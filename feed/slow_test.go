@@ -37,7 +37,7 @@ func slowly(t *testing.T, r *activity.Recorder, req feed.Request) feed.Answer {
 		}
 		return "", false
 	}
-	a := feed.Answer{Kept: []feed.Kept{}}
+	a := feed.Answer{Kept: []int{}, Annotated: make([][]int, len(kinds)-len(req.Kinds))}
 next:
 	for n, p := range req.Posts {
 		if req.Limit > 0 && len(a.Kept) == req.Limit {
@@ -46,16 +46,16 @@ next:
 		}
 		for i := range req.Kinds {
 			if actor, ok := found(i, p); ok {
-				a.Dropped = append(a.Dropped, feed.Dropped{At: n, ID: p.ID, Kind: kinds[i].Name, Actor: actor})
+				a.Dropped = append(a.Dropped, feed.Dropped{At: n, Kind: kinds[i].Name, Actor: actor})
 				continue next
 			}
 		}
-		marks := []bool{}
-		for i := len(req.Kinds); i < len(kinds); i++ {
-			_, ok := found(i, p)
-			marks = append(marks, ok)
+		for i := range a.Annotated {
+			if _, ok := found(len(req.Kinds)+i, p); ok {
+				a.Annotated[i] = append(a.Annotated[i], n)
+			}
 		}
-		a.Kept = append(a.Kept, feed.Kept{ID: p.ID, Marks: marks})
+		a.Kept = append(a.Kept, n)
 	}
 	return a
 }

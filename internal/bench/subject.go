@@ -168,8 +168,7 @@ func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 	}
 	kept := a.Kept
 	for i := range f.Posts {
-		// No two candidates that are kept have one id, so the next one kept is found by it.
-		dropped[i] = len(kept) == 0 || kept[0].ID != f.Posts[i].ID
+		dropped[i] = len(kept) == 0 || kept[0] != i
 		if !dropped[i] {
 			kept = kept[1:]
 		}

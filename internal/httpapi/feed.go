@@ -130,7 +130,7 @@ func (s *service) filter(c echo.Context) error {
 	if in.form == formDropped {
 		in.text = appendDropped(in.text[:0], answer, req.Annotate)
 	} else {
-		in.text = appendFeed(in.text[:0], answer, req.Annotate)
+		in.text = appendFeed(in.text[:0], answer, req)
 	}
 	err = send(c, http.StatusOK, in.text)
 	s.history.latency.note(time.Since(start))

@@ -44,19 +44,6 @@ func badForm() error {
 	return refuse(activity.CodeOutOfRange, "answer", `neither "kept" nor "dropped"`)
 }
 
-// eachKept calls do for each candidate that is kept: post number at is number n of those kept.
-func eachKept(a feed.Answer, do func(n, at int)) {
-	dropped := a.Dropped
-	for n, at := 0, 0; n < len(a.Kept); at++ {
-		if len(dropped) > 0 && dropped[0].At == at {
-			dropped = dropped[1:]
-			continue
-		}
-		do(n, at)
-		n++
-	}
-}
-
 // feedAnswer is a FilterResponse in the encoding of Protobuf.
 type feedAnswer struct{ text []byte }
 
@@ -76,7 +63,7 @@ func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer
 	dst := make([]byte, 0, 64+2*len(a.Kept)+32*len(a.Dropped))
 	var scratch []byte
 	if form == formKept && len(a.Kept) > 0 {
-		eachKept(a, func(_, at int) { scratch = protowire.AppendVarint(scratch, uint64(at)) })
+		scratch = appendIndexes(scratch, a.Kept)
 		dst = appendPart(dst, fieldKept, scratch)
 	}
 	for _, d := range a.Dropped {
@@ -89,15 +76,9 @@ func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer
 		dst = appendPart(dst, fieldDropped, scratch)
 	}
 	for m, kind := range req.Annotate {
-		var posts []byte
-		eachKept(a, func(n, at int) {
-			if a.Kept[n].Marks[m] {
-				posts = protowire.AppendVarint(posts, uint64(at))
-			}
-		})
 		scratch = appendText(scratch[:0], 1, kind)
-		if len(posts) > 0 {
-			scratch = appendPart(scratch, 2, posts)
+		if len(a.Annotated[m]) > 0 {
+			scratch = appendPart(scratch, 2, appendIndexes(nil, a.Annotated[m]))
 		}
 		dst = appendPart(dst, fieldAnnotated, scratch)
 	}
@@ -107,6 +88,14 @@ func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer
 		dst = appendPart(dst, fieldDegraded, scratch)
 	}
 	return &feedAnswer{dst}
+}
+
+// appendIndexes appends the values of a packed list.
+func appendIndexes(dst []byte, indexes []int) []byte {
+	for _, i := range indexes {
+		dst = protowire.AppendVarint(dst, uint64(i))
+	}
+	return dst
 }
 
 // appendPart appends a field that is a message, or a list of numbers.

@@ -163,25 +163,31 @@ func TestAppendFeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.OneOf(rapid.StringMatching(`[ -~]{1,12}`), rapid.StringN(1, 20, 60))
 		annotate := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{3}`), 0, 2, rapid.ID).Draw(t, "annotate")
-		a := feed.Answer{Next: rapid.SampledFrom([]int{0, 1, 4999}).Draw(t, "next")}
+		req := feed.Request{Annotate: annotate}
+		a := feed.Answer{Annotated: make([][]int, len(annotate)), Next: rapid.SampledFrom([]int{0, 1, 4999}).Draw(t, "next")}
 		want := filterAnswer{Posts: []jsontext.Value{}, Dropped: []droppedPost{}, Next: a.Next, Degraded: []degradedKind{}}
-		for range rapid.IntRange(0, 3).Draw(t, "kept") {
-			k := feed.Kept{ID: id.Draw(t, "id"), Marks: rapid.SliceOfN(rapid.Bool(), len(annotate), len(annotate)).Draw(t, "marks")}
-			a.Kept = append(a.Kept, k)
-			quoted, err := json.Marshal(k.ID)
-			if err != nil {
-				t.Fatal(err)
+		for at := range rapid.IntRange(0, 6).Draw(t, "candidates") {
+			p := feed.Post{ID: id.Draw(t, "id")}
+			req.Posts = append(req.Posts, p)
+			if rapid.Bool().Draw(t, "kept") {
+				a.Kept = append(a.Kept, at)
+				quoted, err := json.Marshal(p.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				post := `{"id":` + string(quoted)
+				for i, kind := range annotate {
+					annotated := rapid.Bool().Draw(t, "annotated")
+					if post += fmt.Sprintf(",%q:%v", kind, annotated); annotated {
+						a.Annotated[i] = append(a.Annotated[i], at)
+					}
+				}
+				want.Posts = append(want.Posts, jsontext.Value(post+"}"))
+				continue
 			}
-			post := `{"id":` + string(quoted)
-			for i, kind := range annotate {
-				post += fmt.Sprintf(",%q:%v", kind, k.Marks[i])
-			}
-			want.Posts = append(want.Posts, jsontext.Value(post+"}"))
-		}
-		for range rapid.IntRange(0, 3).Draw(t, "dropped") {
-			d := feed.Dropped{ID: id.Draw(t, "id"), Kind: "block", Actor: rapid.OneOf(rapid.Just(""), id).Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
+			d := feed.Dropped{At: at, Kind: "block", Actor: rapid.OneOf(rapid.Just(""), id).Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
 			a.Dropped = append(a.Dropped, d)
-			want.Dropped = append(want.Dropped, droppedPost{ID: d.ID, Kind: d.Kind, Actor: d.Actor, Unconfirmed: d.Unconfirmed})
+			want.Dropped = append(want.Dropped, droppedPost{ID: p.ID, Kind: d.Kind, Actor: d.Actor, Unconfirmed: d.Unconfirmed})
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "degraded") {
 			d := activity.Degraded{Kind: "seen", Reason: rapid.String().Draw(t, "reason")}
@@ -192,7 +198,7 @@ func TestAppendFeed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := appendFeed([]byte("x"), a, annotate); string(got) != "x"+string(text) {
+		if got := appendFeed([]byte("x"), a, req); string(got) != "x"+string(text) {
 			t.Fatalf("written\n%s\nwant\n%s", got[1:], text)
 		}
 	})
@@ -246,18 +252,16 @@ func BenchmarkAppendFeed(b *testing.B) {
 		b.Fatal(err)
 	}
 	plain := plainAnswerOf(&decoded)
-	var a feed.Answer
-	for _, p := range plain.Posts {
-		a.Kept = append(a.Kept, feed.Kept{ID: p.ID})
+	req, err := decoded.request()
+	if err != nil {
+		b.Fatal(err)
 	}
-	for _, d := range plain.Dropped {
-		a.Dropped = append(a.Dropped, feed.Dropped{ID: d.ID, Kind: d.Kind, Actor: d.Actor, Unconfirmed: d.Unconfirmed})
-	}
+	a := answerOf(req)
 	b.Run("hand", func(b *testing.B) {
 		var text []byte
 		reportCPU(b)
 		for b.Loop() {
-			text = appendFeed(text[:0], a, nil)
+			text = appendFeed(text[:0], a, req)
 		}
 	})
 	b.Run("library", func(b *testing.B) {

@@ -153,26 +153,24 @@ func TestFeedAnswerMessage(t *testing.T) {
 		kinds := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"like", "save"}), 0, 2, rapid.ID[string]).Draw(t, "annotate")
 		form := rapid.SampledFrom([]answerForm{formKept, formDropped}).Draw(t, "form")
 		want := &feedfilterv1.FilterResponse{Next: uint32(rapid.IntRange(0, 500).Draw(t, "next"))}
-		var a feed.Answer
+		a := feed.Answer{Annotated: make([][]int, len(kinds))}
 		for _, kind := range kinds {
 			want.Annotated = append(want.Annotated, &feedfilterv1.Annotated{Kind: kind})
 		}
 		for at := range rapid.IntRange(0, 300).Draw(t, "candidates") {
 			if rapid.IntRange(0, 3).Draw(t, "dropped") == 0 {
-				d := feed.Dropped{At: at, ID: "x", Kind: id.Draw(t, "kind"), Actor: id.Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
+				d := feed.Dropped{At: at, Kind: id.Draw(t, "kind"), Actor: id.Draw(t, "actor"), Unconfirmed: rapid.Bool().Draw(t, "unconfirmed")}
 				a.Dropped = append(a.Dropped, d)
 				want.Dropped = append(want.Dropped, &feedfilterv1.Dropped{Index: uint32(at), Kind: d.Kind, Actor: d.Actor, Unconfirmed: d.Unconfirmed})
 				continue
 			}
-			kept := feed.Kept{ID: "x"}
 			for i := range kinds {
-				mark := rapid.Bool().Draw(t, "mark")
-				kept.Marks = append(kept.Marks, mark)
-				if mark {
+				if rapid.Bool().Draw(t, "annotated") {
+					a.Annotated[i] = append(a.Annotated[i], at)
 					want.Annotated[i].Posts = append(want.Annotated[i].Posts, uint32(at))
 				}
 			}
-			a.Kept = append(a.Kept, kept)
+			a.Kept = append(a.Kept, at)
 			if form == formKept {
 				want.Kept = append(want.Kept, uint32(at))
 			}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,19 +11,24 @@ import (
 
 // appendFeed appends a as JSON: {"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}.
 // A post that is kept has a field for each of the kinds to annotate.
-func appendFeed(dst []byte, a feed.Answer, annotate []string) []byte {
+func appendFeed(dst []byte, a feed.Answer, req feed.Request) []byte {
+	annotated := slices.Clone(a.Annotated)
 	dst = append(dst, `{"posts":[`...)
-	for i, k := range a.Kept {
-		dst = appendField(between(dst, i), `{"id":`, k.ID)
-		for n, kind := range annotate {
+	for i, at := range a.Kept {
+		dst = appendField(between(dst, i), `{"id":`, req.Posts[at].ID)
+		for n, kind := range req.Annotate {
+			found := len(annotated[n]) > 0 && annotated[n][0] == at
+			if found {
+				annotated[n] = annotated[n][1:]
+			}
 			dst = append(appendField(dst, ",", kind), ':')
-			dst = strconv.AppendBool(dst, k.Marks[n])
+			dst = strconv.AppendBool(dst, found)
 		}
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `],"dropped":[`...)
 	for i, d := range a.Dropped {
-		dst = appendReason(appendField(between(dst, i), `{"id":`, d.ID), d)
+		dst = appendReason(appendField(between(dst, i), `{"id":`, req.Posts[d.At].ID), d)
 	}
 	return appendRest(append(dst, ']'), a)
 }
@@ -43,13 +49,9 @@ func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
 			before = ","
 		}
 		dst = append(appendField(dst, before, kind), ":["...)
-		first := 0
-		eachKept(a, func(n, at int) {
-			if a.Kept[n].Marks[m] {
-				dst = strconv.AppendInt(between(dst, first), int64(at), 10)
-				first = 1
-			}
-		})
+		for i, at := range a.Annotated[m] {
+			dst = strconv.AppendInt(between(dst, i), int64(at), 10)
+		}
 		dst = append(dst, ']')
 	}
 	if len(annotate) > 0 {

@@ -209,17 +209,22 @@ func echoByHand(all *rooms) echo.HandlerFunc {
 		if !ok {
 			return echo.ErrBadRequest
 		}
-		a := feed.Answer{Kept: make([]feed.Kept, 0, len(req.Posts))}
-		for i, p := range req.Posts {
-			if i%dropEach == 0 {
-				a.Dropped = append(a.Dropped, feed.Dropped{ID: p.ID, Kind: "block", Actor: p.Author})
-				continue
-			}
-			a.Kept = append(a.Kept, feed.Kept{ID: p.ID})
-		}
-		in.text = appendFeed(in.text[:0], a, nil)
+		in.text = appendFeed(in.text[:0], answerOf(req), req)
 		return c.Blob(http.StatusOK, typeJSON, in.text)
 	}
+}
+
+// answerOf drops one candidate in dropEach.
+func answerOf(req feed.Request) feed.Answer {
+	a := feed.Answer{Kept: make([]int, 0, len(req.Posts))}
+	for i, p := range req.Posts {
+		if i%dropEach == 0 {
+			a.Dropped = append(a.Dropped, feed.Dropped{At: i, Kind: "block", Actor: p.Author})
+			continue
+		}
+		a.Kept = append(a.Kept, i)
+	}
+	return a
 }
 
 // echoLenient is what Echo does by itself: encoding/json, which takes all of that.
