@@ -76,9 +76,7 @@ func TestViewOfProbedPage(t *testing.T) {
 	v, err := g.View(t.Context(), "1", kinds, seek(users, ids))
 	must(t, err)
 	s := v.Search()
-	for target, id := range seek(users, ids) {
-		s.Hash(target, id)
-	}
+	s.addAll(users, ids)
 	s.Run(len(kinds))
 	for i, k := range kinds {
 		of := ids
@@ -90,7 +88,7 @@ func TestViewOfProbedPage(t *testing.T) {
 			if got := v.Check(i, id); got != want {
 				t.Errorf("%s %s: %v, want %v", k.Name, id, got, want)
 			}
-			if got := s.Match(i, n); got != want || want != None && !s.Hit(k.Target, n) {
+			if got := s.Match(i, n); got != want || want != None && !s.Hits(k.Target)[n] {
 				t.Errorf("%s %s: found %v by a search, want %v", k.Name, id, got, want)
 			}
 		}
@@ -108,5 +106,16 @@ func TestViewOfProbedPage(t *testing.T) {
 	}
 	if page := v.Page(); page.Keys != read.Page().Keys || page.Bytes != read.Page().Bytes || v.At() != read.At() {
 		t.Errorf("the page is %+v, want %+v", page, read.Page())
+	}
+}
+
+func (s *Search) addAll(users, posts []string) {
+	s.Begin(User)
+	for _, id := range users {
+		s.Add(id)
+	}
+	s.Begin(Post)
+	for _, id := range posts {
+		s.Add(id)
 	}
 }

@@ -31,11 +31,9 @@ func TestProbedViewAllocates(t *testing.T) {
 		v, err := g.View(t.Context(), "1", kinds, seek(users, posts))
 		must(t, err)
 		s := v.Search()
-		for target, id := range seek(users, posts) {
-			s.Hash(target, id)
-		}
+		s.addAll(users, posts)
 		s.Run(len(kinds))
-		if !s.Hit(Post, 1) || s.Hit(User, 1) {
+		if !s.Hits(Post)[1] || s.Hits(User)[1] {
 			t.Fatal("p1 is missed, or u1 found")
 		}
 		s.Release()

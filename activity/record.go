@@ -78,6 +78,10 @@ func (a Activity) checkTimes(now time.Time) error {
 // MaxIDBytes is the length of the longest id.
 const MaxIDBytes = ledger.MaxIDBytes
 
+// IsPlainID reports whether id is valid and of printable ASCII, as nearly all ids are. It is faster
+// than [CheckID].
+func IsPlainID(id string) bool { return ledger.IsPlain(id) }
+
 // CheckID returns an [*InvalidError] unless id is 1 to [MaxIDBytes] bytes of UTF-8 without control
 // characters. field names the id in the error.
 func CheckID(id, field string) error {

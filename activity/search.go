@@ -9,14 +9,15 @@ import (
 // maxPooledHashes is the largest number of hashes whose memory is reused, 1 MiB.
 const maxPooledHashes = 1 << 16
 
-// Search looks for many ids in a [View] at once. Hash hashes each id once, for all kinds of its
-// target. Then Run tests the keys, kind by kind. Then Hit and Match return the results. Release
+// Search looks for many ids in a [View] at once. Begin and Add hash each id once, for all kinds of
+// its target. Then Run tests the keys, kind by kind. Then Hits and Match return the results. Release
 // ends the Search. A Search is for one goroutine.
 type Search struct {
 	view   *View
-	hashes []favfilter.Hash // of ids, in the order of the calls of Hash
+	seed   uint64
+	target Target           // of the ids that are being added
+	hashes []favfilter.Hash // of ids, in the order of the calls of Add
 	ids    [Post + 1]span   // which of the hashes each target has
-	keys   []favfilter.Hash // scratch memory of Run
 	hits   []bool           // for each hash, whether Run found anything
 }
 
@@ -29,23 +30,28 @@ func (v *View) Search() *Search {
 	if !ok {
 		s = new(Search)
 	}
-	s.view = v
+	s.view, s.seed = v, v.seed
 	return s
 }
 
-// Hash adds an id for the kinds of that target. All ids of one target must be added before the
-// first of the other target.
-func (s *Search) Hash(target Target, id string) {
-	ids := &s.ids[target]
-	if ids.end == 0 {
-		ids.first = len(s.hashes)
-	}
-	s.hashes = append(s.hashes, favfilter.HashKey(s.view.seed, id))
-	ids.end = len(s.hashes)
+// Begin begins the ids of a target. It is called once for each target.
+func (s *Search) Begin(target Target) {
+	s.end()
+	s.target = target
+	s.ids[target].first = len(s.hashes)
+}
+
+// end ends the ids of a target.
+func (s *Search) end() { s.ids[s.target].end = len(s.hashes) }
+
+// Add adds an id for the kinds of the target that began last.
+func (s *Search) Add(id string) {
+	s.hashes = append(s.hashes, favfilter.HashKey(s.seed, id)) // small, to be inlined
 }
 
 // Run tests all hashed ids against the View's kinds 0 to kinds-1.
 func (s *Search) Run(kinds int) {
+	s.end()
 	n := len(s.hashes)
 	s.hits = slices.Grow(s.hits[:0], n)[:n]
 	clear(s.hits)
@@ -68,11 +74,9 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	}
 	switch {
 	case l.window != nil:
-		s.keys = appendKeys(s.keys[:0], start, hashes)
-		l.window.ContainsAll(s.keys, hits)
+		l.window.ContainsAll(start, hashes, hits)
 	case l.page != nil:
-		s.keys = appendKeys(s.keys[:0], start, hashes)
-		l.page.ContainsAll(s.keys, hits)
+		l.page.ContainsAll(start, hashes, hits)
 	case l.kind.InLedger() && s.view.read.Found != nil:
 		for n, id := range hashes {
 			hits[n] = hits[n] || s.view.contains(l, side, id)
@@ -80,20 +84,9 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	}
 }
 
-// appendKeys appends the hashes of the keys that start combines to with each of ids.
-func appendKeys(
-	keys []favfilter.Hash, start favfilter.Start, ids []favfilter.Hash,
-) []favfilter.Hash {
-	keys = slices.Grow(keys, len(ids))
-	for _, id := range ids {
-		keys = append(keys, start.With(id))
-	}
-	return keys
-}
-
-// Hit reports whether Run found anything for the n-th id of a target. Most candidates have no hit,
-// and need no further check.
-func (s *Search) Hit(target Target, n int) bool { return s.hits[s.ids[target].first+n] }
+// Hits reports for each id of a target, in the order of the calls of Add, whether Run found
+// anything. It is valid until Release. Most ids have no hit, and need no further check.
+func (s *Search) Hits(target Target) []bool { return s.hits[s.ids[target].first:s.ids[target].end] }
 
 // Match is [View.Check] of the i-th kind with the n-th id of the kind's target.
 func (s *Search) Match(i, n int) Match {
@@ -104,9 +97,9 @@ func (s *Search) Match(i, n int) Match {
 // Release ends the Search, and lets its memory be reused. The View remains valid.
 func (s *Search) Release() {
 	searches := s.view.searches
-	s.view, s.ids = nil, [Post + 1]span{}
+	s.view, s.target, s.ids = nil, 0, [Post + 1]span{}
 	if cap(s.hashes) > maxPooledHashes {
-		s.hashes, s.keys, s.hits = nil, nil, nil
+		s.hashes, s.hits = nil, nil
 	}
 	s.hashes = s.hashes[:0]
 	searches.Put(s)

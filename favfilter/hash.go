@@ -137,36 +137,29 @@ const firstLooks = 3
 
 // contains reports whether all bits of h are set.
 func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
-	var found [1]bool
-	s.containsAll(bits, []Hash{h}, found[:])
-	return found[0]
+	for range s.Hashes {
+		if !bits.Get(position(h.H1, s.Bits)) {
+			return false
+		}
+		h = h.next()
+	}
+	return true
 }
 
-// containsAll sets found[i] where all bits of hashes[i] are set.
-func (s Shape) containsAll(bits regions.Bitmap, hashes []Hash, found []bool) {
-	m, left := s.Bits, s.Hashes
-	if left >= firstLooks {
-		left -= firstLooks
-	}
-	found = found[:len(hashes)]
-next:
-	for i, h := range hashes {
-		if s.Hashes >= firstLooks {
-			a, b := position(h.H1, m), position(h.next().H1, m)
-			h = h.next().next()
-			c := position(h.H1, m)
+// containsAll sets found[i] where all bits of the key of start and ids[i] are set.
+func (s Shape) containsAll(bits regions.Bitmap, start Start, ids []Hash, found []bool) {
+	m, few := s.Bits, s.Hashes < firstLooks
+	found = found[:len(ids)]
+	for i, id := range ids {
+		h := start.With(id)
+		if !few {
+			next := h.next()
+			a, b, c := position(h.H1, m), position(next.H1, m), position(next.next().H1, m)
 			if bits[a>>3]<<(a&7)&(bits[b>>3]<<(b&7))&(bits[c>>3]<<(c&7))&0x80 == 0 {
 				continue
 			}
-			h = h.next()
 		}
-		for range left {
-			if !bits.Get(position(h.H1, m)) {
-				continue next
-			}
-			h = h.next()
-		}
-		found[i] = true
+		found[i] = found[i] || s.contains(bits, h)
 	}
 }
 

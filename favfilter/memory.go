@@ -177,7 +177,9 @@ func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Ha
 	if h.page == nil || h.page.header.Build != known.Build {
 		return 0, false, nil
 	}
-	h.page.ContainsAll(hashes, found)
+	for i, key := range hashes {
+		found[i] = found[i] || h.page.Contains(key)
+	}
 	return h.page.header.Sequence, true, nil
 }
 

@@ -136,19 +136,14 @@ func (p *Page) Contains(h Hash) bool {
 	return p.header.Shape.contains(p.first, h)
 }
 
-// ContainsAll sets found[i] if the page may hold the key of hashes[i], and leaves the other
-// elements unchanged. found must have the length of hashes.
-func (p *Page) ContainsAll(hashes []Hash, found []bool) {
-	if p.header.Grown > 0 {
-		for i, h := range hashes {
-			found[i] = found[i] || p.layerOf(h) != nil
+// ContainsAll sets found[i] if the page may hold the key of start and ids[i], and leaves the other
+// elements unchanged. found must have the length of ids.
+func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
+	for i := range p.layers {
+		if l := &p.layers[i]; l.set > 0 {
+			l.shape.containsAll(l.bits, start, ids, found)
 		}
-		return
 	}
-	if p.header.Set == 0 {
-		return
-	}
-	p.header.Shape.containsAll(p.first, hashes, found)
 }
 
 // Add adds the key unless it already looks present. A false positive counts as present: the key

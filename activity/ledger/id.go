@@ -21,7 +21,7 @@ func CheckID(id string) error {
 		return errors.New("is empty or missing")
 	case len(id) > MaxIDBytes:
 		return fmt.Errorf("is longer than %d bytes", MaxIDBytes)
-	case printableASCII(id): // nearly all ids
+	case IsPlain(id):
 		return nil
 	case !utf8.ValidString(id):
 		return errors.New("is not valid UTF-8")
@@ -32,9 +32,13 @@ func CheckID(id string) error {
 	}
 }
 
-// printableASCII tests eight bytes at a time, because a feed has a thousand ids.
-func printableASCII(id string) bool {
+// IsPlain reports whether id is valid and of printable ASCII, as nearly all ids are. It is faster than
+// [CheckID], since a feed has a thousand ids: it tests eight bytes at a time.
+func IsPlain(id string) bool {
 	const ones, tops, spaces = 0x0101010101010101, 0x8080808080808080, 0x2020202020202020
+	if id == "" || len(id) > MaxIDBytes {
+		return false
+	}
 	if len(id) >= 8 {
 		for rest := id; ; rest = rest[8:] {
 			if len(rest) < 8 {

@@ -106,11 +106,12 @@ func (w *Window) Contains(key favfilter.Hash) bool {
 	return false
 }
 
-// ContainsAll sets found for each key that Contains reports, and does not change the others.
-func (w *Window) ContainsAll(keys []favfilter.Hash, found []bool) {
+// ContainsAll sets found[i] if Contains reports the key of start and ids[i], and does not change the
+// others.
+func (w *Window) ContainsAll(start favfilter.Start, ids []favfilter.Hash, found []bool) {
 	for _, page := range w.pages {
 		if page != nil {
-			page.ContainsAll(keys, found)
+			page.ContainsAll(start, ids, found)
 		}
 	}
 }

@@ -23,7 +23,9 @@ func probed(t *testing.T, b Backend) {
 		page := loaded[0].Page
 		keys := hashes(1000, 3000) // a third of them are there
 		want, got := make([]bool, len(keys)), make([]bool, len(keys))
-		page.ContainsAll(keys, want)
+		for i, key := range keys {
+			want[i] = page.Contains(key)
+		}
 		want[2999], got[2999] = true, true // before
 		sequence, ok, err := b.Store.Probe(t.Context(), id, page.Header(), keys, got)
 		if err != nil || !ok || sequence != page.Header().Sequence {

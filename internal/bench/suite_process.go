@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -95,20 +96,16 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 	}
 	search := view.Search()
 	defer search.Release()
+	search.Begin(activity.User)
 	for p := range f.Posts {
-		search.Hash(activity.User, f.Posts[p].Author)
+		search.Add(f.Posts[p].Author)
 	}
+	search.Begin(activity.Post)
 	for p := range f.Posts {
-		search.Hash(activity.Post, f.Posts[p].ID)
+		search.Add(f.Posts[p].ID)
 	}
 	search.Run(len(kinds))
-	found := 0
-	for p := range f.Posts {
-		if search.Hit(activity.User, p) || search.Hit(activity.Post, p) {
-			found++
-		}
-	}
-	if found == 0 {
+	if !slices.Contains(search.Hits(activity.User), true) && !slices.Contains(search.Hits(activity.Post), true) {
 		return fmt.Errorf("nothing was found for viewer %s, who has done something", f.Viewer)
 	}
 	return nil
