@@ -76,7 +76,7 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	search := view.Search()
 	defer search.Release()
 	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
-	search.Run(c.marks)
+	hashed.look(c.marks)
 	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
 	if req.Exact {
 		r, err := activity.WithLedger(activities, "to confirm activities")
@@ -152,10 +152,7 @@ func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) 
 		if !k.InLedger() {
 			continue
 		}
-		for p := range posts {
-			if !l.hashed.hit(p) {
-				continue
-			}
+		for p := range l.hashed.found(len(posts)) {
 			for id := range posts[p].targets(k, l.viewer) {
 				key := claim{i, id}
 				if _, known := confirmed[key]; known {
@@ -195,36 +192,42 @@ func (l *look) has(i int, id string, p, n int) bool {
 
 // walk decides on the candidates in order.
 func (l *look) walk(req Request) Answer {
-	a := Answer{Kept: make([]int, 0, len(req.Posts)), Annotated: make([][]int, l.marks-l.drops)}
+	a := Answer{Annotated: make([][]int, l.marks-l.drops)}
+	kept := make([]int, 0, len(req.Posts))
 	var shown map[string]bool
 	if req.RecordSeen {
 		shown = make(map[string]bool, len(req.Posts))
 	}
+	hits := l.hashed.hits
 	for i := range req.Posts {
 		p := &req.Posts[i]
-		if req.Limit > 0 && len(a.Kept) == req.Limit {
+		if req.Limit > 0 && len(kept) == req.Limit {
 			a.Next = i
 			break
 		}
-		hit := l.hashed.hit(i)
+		hit := i >= l.hashed.posts
+		if len(hits) > 0 && hits[0] == i {
+			hit, hits = true, hits[1:]
+		}
 		if hit {
 			if d, drop := l.reason(p, i); drop {
 				a.Dropped = append(a.Dropped, d)
 				continue
 			}
 		}
-		if shown[p.ID] {
-			a.Dropped = append(a.Dropped, Dropped{At: i, Kind: activity.Seen})
-			continue
-		}
 		if shown != nil {
+			if shown[p.ID] {
+				a.Dropped = append(a.Dropped, Dropped{At: i, Kind: activity.Seen})
+				continue
+			}
 			shown[p.ID] = true
 		}
 		if hit {
 			l.annotate(&a, p, i)
 		}
-		a.Kept = append(a.Kept, i)
+		kept = append(kept, i)
 	}
+	a.Kept = kept
 	return a
 }
 

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -15,6 +16,7 @@ type hashed struct {
 	// users has the number of users on all posts before each one, actors included; nil: one per
 	// post.
 	users []int
+	hits  []int // posts where anything was found, in ascending order
 }
 
 // ids yields the ids on the posts that the kinds of c are checked with.
@@ -57,17 +59,19 @@ func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 	h := hashed{search: search, posts: len(posts)}
 	h.byUser, h.byPost = c.targets()
 	if h.byUser {
+		search.Begin(activity.User)
 		for p := range posts { // even without an author
-			search.Hash(activity.User, posts[p].Author)
+			search.Add(posts[p].Author)
 			for _, a := range posts[p].Actors {
-				search.Hash(activity.User, a)
+				search.Add(a)
 			}
 		}
 		h.countUsers(posts)
 	}
 	if h.byPost {
+		search.Begin(activity.Post)
 		for p := range posts {
-			search.Hash(activity.Post, posts[p].ID)
+			search.Add(posts[p].ID)
 		}
 	}
 	return h
@@ -88,23 +92,45 @@ func (h *hashed) countUsers(posts []Post) {
 	}
 }
 
-// hit reports whether anything may have been found on post p. It is true for a post that was not
-// hashed.
-func (h *hashed) hit(p int) bool {
-	switch {
-	case p >= h.posts || h.byPost && h.search.Hit(activity.Post, p):
-		return true
-	case !h.byUser:
-		return false
-	case h.users == nil:
-		return h.search.Hit(activity.User, p)
+// look tests the ids against the first kinds of the view, and notes the posts where any was found.
+func (h *hashed) look(kinds int) {
+	h.search.Run(kinds)
+	var posts, users []bool
+	if h.byPost {
+		posts = h.search.Hits(activity.Post)
 	}
-	for n := h.users[p]; n < h.users[p+1]; n++ {
-		if h.search.Hit(activity.User, n) {
-			return true
+	if h.byUser {
+		users = h.search.Hits(activity.User)
+	}
+	for p := range h.posts {
+		hit := posts != nil && posts[p]
+		switch {
+		case users == nil:
+		case h.users == nil:
+			hit = hit || users[p]
+		default:
+			hit = hit || slices.Contains(users[h.users[p]:h.users[p+1]], true)
+		}
+		if hit {
+			h.hits = append(h.hits, p)
 		}
 	}
-	return false
+}
+
+// found yields the posts, of so many, where anything was found, and those that were not hashed.
+func (h *hashed) found(posts int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, p := range h.hits {
+			if !yield(p) {
+				return
+			}
+		}
+		for p := h.posts; p < posts; p++ {
+			if !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 // place returns the index, among the hashed ids of a kind's target, of the n-th id on post p.
