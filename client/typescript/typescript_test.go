@@ -189,7 +189,7 @@ func TestService(t *testing.T) {
 func runTests(t *testing.T, dir string, environment []string, args ...string) {
 	t.Helper()
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test", "--test-reporter=tap"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test", "--test-reporter=tap", "--test-timeout=60000"}, args...)...)
 	cmd.Dir, cmd.Env = dir, environment
 	out, err := cmd.CombinedOutput()
 	passed := regexp.MustCompile(`(?m)^# tests ([1-9]\d*)\n# suites 0\n# pass (\d+)\n`).FindSubmatch(out)

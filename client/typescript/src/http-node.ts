@@ -29,7 +29,11 @@ export function open(target: Target): HTTP {
 /** Sends one request, and resolves once the head of the answer is there. */
 function send(req: ClientRequest, r: Request, target: Target): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const abort = () => req.destroy(new Error("aborted"));
+    const abort = () => {
+      const aborted = new Error("aborted");
+      reject(new LostError(aborted, false)); // a request that waits for a connection has no "error" yet
+      req.destroy(aborted);
+    };
     req.on("error", (e) => reject(new LostError(e, neverConnected(e))));
     req.on("close", () => r.signal.removeEventListener("abort", abort));
     req.on("response", (res) => resolve(answer(req, res, target.maxAnswerBytes)));

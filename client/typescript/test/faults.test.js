@@ -18,7 +18,7 @@ async function listen(t, server) {
 
 /** Starts a server of HTTP that answers with `handle`, and returns its URL. */
 async function serve(/** @type {TestContext} */ t, /** @type {http.RequestListener} */ handle) {
-  const server = http.createServer(handle);
+  const server = http.createServer({ keepAliveTimeout: 0 }, handle); // a connection that is kept stays kept
   t.after(() => server.closeAllConnections());
   return listen(t, server);
 }
@@ -115,7 +115,8 @@ test("a retry waits for Retry-After, and none is made if that is long", async (t
   assert.deepEqual(await ff.kinds(), []);
   assert.ok(performance.now() - start >= 990);
   assert.equal(asked, 2);
-  await assert.rejects(ff.kinds({ requestId: "31" }), { code: "overloaded", overloaded: true, retryAfterMs: 31_000 });
+  const signal = AbortSignal.timeout(20_000); // instead of the retry that must not be
+  await assert.rejects(ff.kinds({ requestId: "31", timeoutMs: 0, signal }), { code: "overloaded", overloaded: true, retryAfterMs: 31_000 });
   // A wait that would outlast the call ends it at once.
   await assert.rejects(ff.kinds({ requestId: "20", timeoutMs: 15_000 }), { code: "overloaded", retryAfterMs: 20_000 });
   assert.equal(asked, 4);
@@ -155,6 +156,13 @@ test("a call ends in time", async (t) => {
   await assert.rejects(client(t, { url: to }).count("1", { timeoutMs: 50 }), late);
   const slow = client(t, { url: to, timeoutMs: 50, token: () => new Promise(() => {}) });
   await assert.rejects(slow.count("1"), late);
+  // A call that waits for a connection ends in time, too.
+  const single = client(t, { url: to, maxConnections: 1 });
+  const controller = new AbortController();
+  const first = assert.rejects(single.count("1", { signal: controller.signal }), { name: "AbortError" });
+  await assert.rejects(single.count("1", { timeoutMs: 50 }), late);
+  controller.abort();
+  await first;
 });
 
 test("a signal aborts a call with its reason, and its connection", async (t) => {
