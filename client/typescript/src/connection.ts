@@ -263,6 +263,7 @@ async function* split(parts: AsyncIterable<Uint8Array>, limit: number): AsyncGen
   let length = 0;
   for await (let part of parts) {
     for (let end = part.indexOf(newline); end >= 0; end = part.indexOf(newline)) {
+      if (length + end > limit) throw tooLong(limit);
       const last = part.subarray(0, end);
       yield begun.length === 0 ? last : join([...begun, last], length + end);
       begun = [];
@@ -271,9 +272,13 @@ async function* split(parts: AsyncIterable<Uint8Array>, limit: number): AsyncGen
     }
     if (part.length > 0) begun.push(part);
     length += part.length;
-    if (length > limit) throw unexpected(200, `a line of more than ${limit} bytes`);
+    if (length > limit) throw tooLong(limit);
   }
   if (length > 0) throw new LostError(new Error("the last line is cut off"), false);
+}
+
+function tooLong(limit: number): FeedFilterError {
+  return unexpected(200, `a line of more than ${limit} bytes`);
 }
 
 function join(parts: readonly Uint8Array[], length: number): Uint8Array {

@@ -69,6 +69,7 @@ test("calls share a connection, and make another once it is closed", async (t) =
   const { to, connections } = await proxy(t, () => true);
   const ff = client(t, { url: to, maxConnections: 1 });
   await Promise.all(Array.from({ length: 50 }, () => ff.filter(request())));
+  for (let i = 0; i < 3; i++) await ff.filter(request());
   assert.equal(connections.length, 1);
   connections[0].destroy();
   assert.equal((await ff.filter(request())).posts.length, 1);
@@ -262,16 +263,16 @@ test("a stream that is refused ends, and so does its source", async (t) => {
 test("an answer that is too long, or cut off", async (t) => {
   const to = await serve(t, (req, res) => {
     const id = req.headers["x-request-id"];
-    if (id === "long") return res.writeHead(200, { "content-type": "application/json" }).end(" ".repeat(2000));
+    if (id === "long") return res.writeHead(200, { "content-type": "application/json" }).end('{"kinds":[]}'.padEnd(1001));
     res.writeHead(200, { "content-type": "application/x-ndjson" });
-    if (id === "line") return res.end(" ".repeat(2000));
+    if (id === "line") return res.end("{}".padEnd(1001) + "\n");
     res.write('{"user":"1","kind":"hide","target":"p","op":"add","since":"2026-01-01T00:00:00Z"}\n');
     if (id === "half") res.end('{"user":');
     else setImmediate(() => res.destroy());
   });
   const ff = client(t, { url: to, maxAnswerBytes: 1000 });
-  await assert.rejects(ff.kinds({ requestId: "long" }), { code: "unexpected_answer" });
-  await assert.rejects(all(ff.export("1", { requestId: "line" })), { code: "unexpected_answer" });
+  await assert.rejects(ff.kinds({ requestId: "long" }), { code: "unexpected_answer", message: /more than 1000 bytes/ });
+  await assert.rejects(all(ff.export("1", { requestId: "line" })), { code: "unexpected_answer", message: /more than 1000 bytes/ });
   await assert.rejects(all(ff.export("1", { requestId: "half" })), { code: "connection_failed" });
   await assert.rejects(all(ff.export("1")), { code: "connection_failed" });
 });
