@@ -38,3 +38,13 @@ test("a limit that is no uint32 becomes one that the service refuses", () => {
     assert.equal(message.limit, 0xffff_ffff);
   }
 });
+
+test("ids that UTF-8 cannot express are refused, with their place", () => {
+  const half = "💡"[0];
+  const wrong = (/** @type {string} */ field) => ({ code: "invalid_id", field });
+  assert.throws(() => encodeFilter({ viewer: half, posts: [] }), wrong("viewer"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p" }, { id: `p${half}` }] }), wrong("posts[1].id"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", author: half }] }), wrong("posts[0].author"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: ["1", half] }] }), wrong("posts[0].actors"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [], annotate: [half] }), wrong("annotate"));
+});

@@ -131,6 +131,17 @@ test("a list of several parts", async (t) => {
   }
 });
 
+test("times are cut off to milliseconds, never into the future", async (t) => {
+  const ff = client(t);
+  const me = newUser();
+  const activity = { user: me, kind: "hide", target: "p", op: "add", since: "2026-01-01T00:00:00.000999Z" };
+  await ff.call("POST", ["v1", "activities"], { body: { activities: [activity] } });
+  const since = new Date("2026-01-01T00:00:00.000Z");
+  assert.deepEqual((await all(ff.list(me, "hides")))[0].since, since);
+  assert.deepEqual((await ff.explain(me, { id: "p", author: "2" })).reasons[0].since, since);
+  assert.deepEqual((await all(ff.export(me)))[0].since, since);
+});
+
 test("a batch refuses what is invalid as a whole, and what is over a limit alone", async (t) => {
   const ff = client(t);
   const me = newUser();
