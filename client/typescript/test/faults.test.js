@@ -286,6 +286,21 @@ test("a service that is not ready says so", async (t) => {
   });
   assert.deepEqual(await client(t, { url: to }).ready(), answer);
   assert.equal(asked, 1);
+  let gone = 0;
+  const proxied = await serve(t, (_, res) => res.writeHead(gone++ ? 200 : 502).end());
+  await assert.rejects(client(t, { url: proxied }).ready(), { status: 502 });
+});
+
+test("an answer has a result for each activity", async (t) => {
+  const to = await serve(t, (req, res) => {
+    const type = req.headers["content-type"] ?? "";
+    req.resume().on("end", () => res.writeHead(200, { "content-type": type }).end(type.endsWith("proto") ? "" : '{"changed":true}\n'));
+  });
+  const ff = client(t, { url: to });
+  const activity = /** @type {import("@feedfilter/client").Activity} */ ({ user: "1", kind: "hide", target: "p", op: "add" });
+  await assert.rejects(ff.recordBatch([activity]), { code: "unexpected_answer" });
+  assert.equal((await all(ff.recordStream([activity]))).length, 1);
+  await assert.rejects(all(ff.recordStream([activity, activity])), { code: "connection_failed" });
 });
 
 test("close lets calls in flight end, refuses others, and closes the connections", async (t) => {
