@@ -116,6 +116,14 @@ proto: proto-tools ## Check the schema of the gRPC API, and generate its code.
 lint-proto: proto-tools ## Check the schema of the gRPC API, and that the code beside it is generated from it.
 	@GO='$(GO)' scripts/lint-proto
 
+.PHONY: typescript
+typescript: proto-tools ## Generate the code of the TypeScript client from the schema and the OpenAPI document; needs npm.
+	@GO='$(GO)' scripts/typescript client/typescript/src/gen
+
+.PHONY: lint-typescript
+lint-typescript: proto-tools ## Check the types of the TypeScript client, and that its code is generated; needs npm.
+	@GO='$(GO)' scripts/lint-typescript
+
 .PHONY: proto-tools
 proto-tools:
 	@if [ "$$(.bin/buf --version 2>/dev/null)" != '$(BUF_VERSION)' ]; then \

@@ -1,0 +1,158 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { unexpected } from "./errors.js";
+import { Answer, FilterRequestSchema, FilterResponseSchema, KindNamesSchema } from "./gen/feedfilter/v1/feed_pb.js";
+import { degradedOf } from "./messages.js";
+import { wellFormed, wrong } from "./texts.js";
+import type { Dropped, Feed, FilterRequest, Post } from "./types.js";
+
+const field = FilterRequestSchema.field;
+const lengthDelimited = 2;
+const maxUint32 = 0xffff_ffff;
+
+/**
+ * Encodes a FilterRequest without a message in between. The general encoder takes three times as
+ * long as the rest of the call, because a feed has hundreds of ids.
+ */
+export function encodeFilter(request: FilterRequest): Uint8Array {
+  const { posts, kinds, annotate = [], limit = 0 } = request;
+  const w = new Writer(longest(request));
+  w.text(field.viewer.number, request.viewer, "viewer");
+  let authors = false;
+  let actors = false;
+  for (let i = 0; i < posts.length; i++) {
+    const post = posts[i]!;
+    w.text(field.posts.number, post.id, "posts", i, "id");
+    authors ||= post.author !== undefined;
+    actors ||= post.actors !== undefined;
+  }
+  for (let i = 0; authors && i < posts.length; i++) {
+    w.text(field.authors.number, posts[i]!.author ?? "", "posts", i, "author");
+  }
+  if (actors) writeActors(w, posts);
+  if (kinds !== undefined) {
+    const names = new Writer(bound(kinds));
+    for (const kind of kinds) names.text(KindNamesSchema.field.names.number, kind, "kinds");
+    w.bytes(field.kinds.number, names.finish());
+  }
+  for (const kind of annotate) w.text(field.annotate.number, kind, "annotate");
+  w.uint(field.limit.number, limit >= 0 && limit <= maxUint32 ? Math.ceil(limit) : maxUint32); // refused
+  w.uint(field.recordSeen.number, Number(request.recordSeen ?? false));
+  w.uint(field.exact.number, Number(request.exact ?? false));
+  w.uint(field.answer.number, Answer.DROPPED);
+  return w.finish();
+}
+
+function writeActors(w: Writer, posts: readonly Post[]): void {
+  const on = new Writer(5 * posts.reduce((sum, post) => sum + (post.actors?.length ?? 0), 0));
+  for (let i = 0; i < posts.length; i++) {
+    for (const actor of posts[i]!.actors ?? []) {
+      w.text(field.actors.number, actor, "posts", i, "actors");
+      on.varint(i);
+    }
+  }
+  w.bytes(field.actorPosts.number, on.finish());
+}
+
+/** Returns an upper bound of the length of some fields with texts. */
+function bound(texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + 3 * (text?.length ?? 0) + 6, 0);
+}
+
+/** Returns an upper bound of the length of the message. */
+function longest(request: FilterRequest): number {
+  let sum = 64 + bound([request.viewer, ...(request.kinds ?? []), ...(request.annotate ?? [])]);
+  for (const { id, author, actors } of request.posts) {
+    sum += 3 * ((id?.length ?? 0) + (author?.length ?? 0)) + 12;
+    if (actors) sum += bound(actors) + 5 * actors.length;
+  }
+  return sum;
+}
+
+const utf8 = new TextEncoder();
+
+/** Writes the fields of a message. */
+class Writer {
+  readonly #to: Uint8Array;
+  #at = 0;
+
+  constructor(length: number) {
+    this.#to = new Uint8Array(length);
+  }
+
+  finish(): Uint8Array {
+    return this.#to.subarray(0, this.#at);
+  }
+
+  varint(n: number): void {
+    for (; n > 127; n = Math.floor(n / 128)) this.#to[this.#at++] = (n & 127) | 128;
+    this.#to[this.#at++] = n;
+  }
+
+  /** Writes a number, unless it is 0. */
+  uint(number: number, n: number): void {
+    if (n === 0) return;
+    this.varint(number << 3);
+    this.varint(n);
+  }
+
+  bytes(number: number, bytes: Uint8Array): void {
+    this.varint((number << 3) | lengthDelimited);
+    this.varint(bytes.length);
+    this.#to.set(bytes, this.#at);
+    this.#at += bytes.length;
+  }
+
+  /** Writes a text. `list`, `index` and `name` are its place in the request. */
+  text(number: number, text: string, list: string, index?: number, name?: string): void {
+    if (typeof text !== "string") throw wrong("invalid_type", "not a string", placeOf(list, index, name));
+    const { length } = text;
+    if (length < 128) { // most are ASCII: then the length is known
+      const to = this.#to;
+      const start = this.#at + 2;
+      let i = 0;
+      for (let c: number; i < length && (c = text.charCodeAt(i)) < 128; i++) to[start + i] = c;
+      if (i === length) {
+        to[start - 2] = (number << 3) | lengthDelimited;
+        to[start - 1] = length;
+        this.#at = start + length;
+        return;
+      }
+    }
+    if (!wellFormed(text)) throw wrong("invalid_id", "not valid Unicode", placeOf(list, index, name));
+    this.bytes(number, utf8.encode(text));
+  }
+}
+
+/** Returns the place of a text in the request, such as "posts[3].author". */
+function placeOf(list: string, index?: number, name?: string): string {
+  return index === undefined ? list : `${list}[${index}].${name}`;
+}
+
+/** Makes the feed that the answer describes. It fails if the answer is not about the request. */
+export function decodeFeed<P extends Post>(request: FilterRequest<P>, bytes: Uint8Array): Feed<P> {
+  const { posts } = request;
+  const answer = fromBinary(FilterResponseSchema, bytes);
+  const looked = answer.next === 0 ? posts.length : answer.next;
+  if (answer.next !== 0 && answer.next >= posts.length) throw odd();
+  const dropped: Dropped<P>[] = [];
+  const kept: P[] = [];
+  let at = 0; // the first candidate that is not in either list
+  for (const { index, kind, actor, unconfirmed } of answer.dropped) {
+    if (index < at || index >= looked) throw odd();
+    while (at < index) kept.push(posts[at++]!);
+    dropped.push({ post: posts[at++]!, index, kind, actor: actor || undefined, unconfirmed });
+  }
+  while (at < looked) kept.push(posts[at++]!);
+  const annotated: Feed<P>["annotated"] = {};
+  for (const { kind, posts: indexes } of answer.annotated) {
+    if (indexes.some((i) => i >= looked)) throw odd();
+    annotated[kind] = new Set(indexes.map((i) => posts[i]!.id));
+  }
+  if (request.annotate?.some((kind) => annotated[kind] === undefined)) throw odd();
+  const degraded = degradedOf(answer.degraded);
+  return { posts: kept, dropped, annotated, next: answer.next || undefined, degraded };
+}
+
+function odd(): Error {
+  return unexpected(200, "it names candidates that are not in the request");
+}

@@ -1,0 +1,73 @@
+import { FeedFilterError } from "./errors.js";
+
+/** The longest time that a timer can wait for, in milliseconds. */
+const longestTimerMs = 2 ** 31 - 1;
+
+/** The time of one call. It ends when the caller aborts the call, or the call takes too long. */
+export class Scope {
+  readonly #controller = new AbortController();
+  readonly #caller: AbortSignal | undefined;
+  readonly #end: number;
+  readonly #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #abort = () => this.#controller.abort(this.#caller!.reason);
+
+  /** timeoutMs is how long the call may take; 0: any time. */
+  constructor(caller: AbortSignal | undefined, timeoutMs: number) {
+    this.#caller = caller;
+    this.#end = timeoutMs > 0 ? performance.now() + timeoutMs : Infinity;
+    if (timeoutMs > 0) {
+      this.#timer = setTimeout(() => this.#controller.abort(late(timeoutMs)), Math.min(timeoutMs, longestTimerMs));
+    }
+    if (caller?.aborted) this.#abort();
+    else caller?.addEventListener("abort", this.#abort, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Throws the reason if the scope has ended. */
+  check(): void {
+    this.signal.throwIfAborted();
+  }
+
+  /** How much of the time is left. */
+  leftMs(): number {
+    return this.#end - performance.now();
+  }
+
+  /** Waits for the promise. Rejects when the scope ends before. */
+  async within<T>(promise: T | PromiseLike<T>): Promise<T> {
+    const { signal } = this;
+    signal.throwIfAborted();
+    let ended = () => {};
+    const end = new Promise<never>((_, reject) => {
+      ended = () => reject(signal.reason);
+      signal.addEventListener("abort", ended);
+    });
+    try {
+      return await Promise.race([promise, end]);
+    } finally {
+      signal.removeEventListener("abort", ended);
+    }
+  }
+
+  async sleep(ms: number): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    try {
+      await this.within(new Promise<void>((resolve) => (timer = setTimeout(resolve, ms))));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Releases the timer and the caller's signal. */
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#caller?.removeEventListener("abort", this.#abort);
+  }
+}
+
+function late(timeoutMs: number): FeedFilterError {
+  return new FeedFilterError(`no answer within ${timeoutMs} ms`, { code: "deadline_exceeded" });
+}

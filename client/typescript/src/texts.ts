@@ -1,0 +1,38 @@
+// Checks of texts. The general encoder would replace what UTF-8 cannot express, and write the
+// number 5 and null as the ids "5" and "null".
+import { ScalarType, type DescMessage, type MessageShape } from "@bufbuild/protobuf";
+import { FeedFilterError } from "./errors.js";
+
+/** Throws unless the value is a text that UTF-8 can express. */
+export function checkText(value: unknown, place: string): void {
+  if (typeof value !== "string") throw wrong("invalid_type", "not a string", place);
+  if (!wellFormed(value)) throw wrong("invalid_id", "not valid Unicode", place);
+}
+
+/** Whether a text has no surrogate without its other half. */
+export function wellFormed(text: string): boolean {
+  return !/\p{Surrogate}/u.test(text);
+}
+
+/** Returns the error of a part of a request. */
+export function wrong(code: string, why: string, place: string): FeedFilterError {
+  return new FeedFilterError(`${place}: ${why}`, { code, field: place });
+}
+
+/** Checks all texts of a message. */
+export function checkTexts<D extends DescMessage>(schema: D, message: MessageShape<D>, within = ""): void {
+  for (const field of schema.fields) {
+    const value = (message as Record<string, unknown>)[field.localName];
+    const place = within + field.name;
+    if (field.fieldKind === "message" && value !== undefined) {
+      checkTexts(field.message, value as MessageShape<DescMessage>, `${place}.`);
+    } else if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING) {
+      checkText(value, place);
+    } else if (field.fieldKind === "list") {
+      (value as unknown[]).forEach((element, i) => {
+        if (field.listKind === "message") checkTexts(field.message, element as MessageShape<DescMessage>, `${place}[${i}].`);
+        else if (field.listKind === "scalar" && field.scalar === ScalarType.STRING) checkText(element, `${place}[${i}]`);
+      });
+    }
+  }
+}

@@ -1,0 +1,50 @@
+// The encoder of feeds, held against the general one.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fromBinary } from "@bufbuild/protobuf";
+import { encodeFilter } from "../dist/feed.js";
+import { Answer, FilterRequestSchema } from "../dist/gen/feedfilter/v1/feed_pb.js";
+
+const ids = ["p", "", "ö", "💡".repeat(64), "a".repeat(127), "a".repeat(128), "ab\u007f", "ab\u0080", "z".repeat(20_000)];
+
+test("a feed is encoded as its schema says", () => {
+  const posts = Array.from({ length: 300 }, (_, i) => ({
+    id: `${ids[i % ids.length]}${i}`,
+    ...(i % 3 && { author: ids[i % 7] }),
+    ...(i % 100 === 50 && { actors: ids }),
+  }));
+  const request = { viewer: "ü", posts, kinds: ["block", "ö"], annotate: ["like"], limit: 300, recordSeen: true, exact: true };
+  const message = fromBinary(FilterRequestSchema, encodeFilter(request));
+  assert.deepEqual(message.posts, posts.map(({ id }) => id));
+  assert.deepEqual(message.authors, posts.map(({ author }) => author ?? ""));
+  assert.deepEqual(message.actors, [...ids, ...ids, ...ids]);
+  assert.deepEqual(message.actorPosts, [50, 150, 250].flatMap((i) => ids.map(() => i)));
+  const { viewer, kinds, annotate, limit, recordSeen, exact, answer } = message;
+  assert.deepEqual({ viewer, kinds: kinds?.names, annotate, limit, recordSeen, exact, answer }, {
+    viewer: "ü", kinds: ["block", "ö"], annotate: ["like"], limit: 300, recordSeen: true, exact: true, answer: Answer.DROPPED,
+  });
+  assert.equal(message.$unknown, undefined);
+});
+
+test("what a feed does not have is not encoded", () => {
+  const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
+  assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
+  assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], kinds: [] })).kinds?.names, []);
+});
+
+test("a limit that is no uint32 becomes one that the service refuses", () => {
+  for (const limit of [-1, 2 ** 40, NaN, Infinity]) {
+    const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], limit }));
+    assert.equal(message.limit, 0xffff_ffff);
+  }
+});
+
+test("ids that UTF-8 cannot express are refused, with their place", () => {
+  const half = "💡"[0];
+  const wrong = (/** @type {string} */ field) => ({ code: "invalid_id", field });
+  assert.throws(() => encodeFilter({ viewer: half, posts: [] }), wrong("viewer"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p" }, { id: `p${half}` }] }), wrong("posts[1].id"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", author: half }] }), wrong("posts[0].author"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: ["1", half] }] }), wrong("posts[0].actors"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [], annotate: [half] }), wrong("annotate"));
+});
