@@ -6,10 +6,12 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/bench"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -191,6 +193,66 @@ func checkGrowth(t *testing.T, g *growthReport) {
 	}
 }
 
+// With -wire every row gets every figure, what was seen included, and nothing else is measured.
+func TestWire(t *testing.T) {
+	r := small(t, "-wire")
+	if len(r.Peers) > 0 || len(r.Wire.Rows) != 11 || len(r.Wire.Goals) != 4 {
+		t.Fatalf("%d peers, %d rows, %d goals", len(r.Peers), len(r.Wire.Rows), len(r.Wire.Goals))
+	}
+	for _, row := range r.Wire.Rows {
+		isPing, isService := row.Word == "", strings.HasPrefix(row.Name, "service")
+		switch {
+		case row.Absent != "":
+			if row.Word != "bf" {
+				t.Errorf("%s: %s", row.Name, row.Absent)
+			}
+		case row.PerSecond <= 0 || row.P50 <= 0 || row.P99 < row.P50:
+			t.Errorf("%s: %+v", row.Name, row.wireFigures)
+		case !isService && (row.Service > 0 || row.Wrong > 0) || row.Wrong > 0.003:
+			t.Errorf("%s: %g us of CPU of the service, %g of the clean candidates dropped", row.Name, row.Service, row.Wrong)
+		case !isPing && row.Bytes < 1:
+			t.Errorf("%s takes %g bytes an activity", row.Name, row.Bytes)
+		}
+	}
+	if sets, ints := r.Wire.find(setsWord).Bytes, r.Wire.find("ints").Bytes; ints > sets/2 {
+		t.Errorf("sets of numbers take %g bytes an activity, sets of text %g", ints, sets)
+	}
+	for _, s := range r.Wire.Seen {
+		if s.Absent == "" && s.Live < 1 {
+			t.Errorf("%s: %+v", s.Name, s)
+		}
+	}
+	var b strings.Builder
+	if err := r.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(sets-window)", "service, Protobuf, as package client does (protobuf)", "| feedfilter ", "x those of SMISMEMBER x 4"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// The median of each figure is taken by itself.
+func TestMedians(t *testing.T) {
+	rounds := []wireFigures{{PerSecond: 3, Whole: 10}, {PerSecond: 1, Whole: 30}, {PerSecond: 2, Whole: 20}}
+	if got := medians(rounds); got.PerSecond != 2 || got.Whole != 20 || got.P99 != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The dropped posts of an answer that names no index are found by their ids, those of one id in turn.
+func TestIndexes(t *testing.T) {
+	all := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "a"}, {ID: "c"}}
+	got := indexes(all, []client.Dropped{{ID: "a"}, {ID: "a"}, {ID: "c"}}, false)
+	if !slices.Equal(got, []int{0, 2, 3}) {
+		t.Errorf("got %v", got)
+	}
+	if err := mark(make([]bool, 2), []int{-1}); err == nil {
+		t.Error("an index below 0 is taken")
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	const stat = "4711 (a) b (c) S 1 4711 4711 0 -1 4194560 9 0 0 0 250 50 0 0 20 0 5 0 1 2 3"
 	if got, err := parseStat([]byte(stat)); err != nil || got != 3*time.Second {
@@ -256,7 +318,7 @@ func TestSkip(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-plot", "."}, {"-growth", "-grow-users", "999"}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
+	for _, args := range [][]string{{"-plot", "."}, {"-growth", "-grow-users", "999"}, {"-wire", "-load"}, {"-wire", "-growth"}, {"-wire", "-service", "/nowhere/feedfilter"}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
 		if err := execute(t.Context(), args, os.Stdout); err == nil {
 			t.Errorf("%v: no error", args)
 		}
