@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,6 +231,94 @@ func TestWire(t *testing.T) {
 	for _, want := range []string{"(sets-window)", "service, Protobuf, as package client does (protobuf)", "| feedfilter ", "x those of SMISMEMBER x 4"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// With -load there are rows of both ways for each number of connections and each rate, and some are answered in each.
+func TestLoad(t *testing.T) {
+	r := small(t, "-load")
+	l := r.Wire.Load
+	if len(l.Closed) != 2*len(loadConnections()) || len(l.Open) != 12 || len(l.Sizes) != 2*len(bench.Sizes()) {
+		t.Fatalf("%d, %d and %d rows", len(l.Closed), len(l.Open), len(l.Sizes))
+	}
+	for _, row := range append(l.Closed, l.Open...) {
+		if row.PerSecond <= 0 || row.P50 <= 0 || row.P99 < row.P50 || row.P999 < row.P99 || row.RSS < 1<<20 {
+			t.Errorf("%+v", row)
+		}
+		if row.Refused > 0 && row.Connections <= 512 {
+			t.Errorf("the service takes 512 requests at a time, and refuses some of %d connections: %+v", row.Connections, row)
+		}
+	}
+	var b strings.Builder
+	if err := r.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"The service at rest: ", "Knee, Protobuf: ", "| offered/s |", "| Protobuf |      1,000 |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// An answer that is no refusal ends a run, and so does no answer.
+func TestLoadFails(t *testing.T) {
+	for _, fails := range []error{errors.New("cut off"), &client.Error{Status: 500}} {
+		d := &driver{feeds: 1, until: time.Now().Add(time.Hour), check: func(context.Context, int, []bool) error { return fails }}
+		if err := d.run(t.Context(), 2); !errors.Is(err, fails) {
+			t.Errorf("got %v, want %v", err, fails)
+		}
+	}
+}
+
+// In the open loop, refusals are counted and do not slow it down; latency counts from when a feed was due.
+func TestOpenLoop(t *testing.T) {
+	begun := time.Now().Add(-time.Second)
+	var asked atomic.Int64
+	d := &driver{feeds: 1, rate: 100, begun: begun, until: begun.Add(time.Second), check: func(context.Context, int, []bool) error {
+		if asked.Add(1)%4 == 0 {
+			return &client.Error{Status: 503}
+		}
+		return nil
+	}}
+	if err := d.run(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.took) != 75 || d.refused.Load() != 25 {
+		t.Errorf("%d answered, %d refused, want 75 and 25", len(d.took), d.refused.Load())
+	}
+	if least := slices.Min(d.took); least <= 0 {
+		t.Errorf("a feed that was due before the run began took %v", least)
+	}
+}
+
+func TestKnee(t *testing.T) {
+	rows := func(perSecond ...float64) []loadResult {
+		all := make([]loadResult, len(perSecond))
+		for i, n := range perSecond {
+			all[i] = loadResult{Connections: 1 << i, PerSecond: n}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		rows []loadResult
+		want int
+	}{
+		{rows(10, 20, 30, 31, 29), 4}, {rows(10, 10.5, 20), 0}, {rows(10, 9), 1}, {nil, 0},
+	} {
+		if got := knee(c.rows); got != c.want {
+			t.Errorf("%v: %d connections, want %d", c.rows, got, c.want)
+		}
+	}
+}
+
+func TestParseResident(t *testing.T) {
+	if got, err := parseResident([]byte("Name:\tx\nVmRSS:\t   2048 kB\n")); err != nil || got != 2<<20 {
+		t.Errorf("got %g, %v, want 2 MiB", got, err)
+	}
+	for _, text := range []string{"Name:\tx\n", "VmRSS:\t1 MB\n", "VmRSS:\tx kB\n"} {
+		if got, err := parseResident([]byte(text)); err == nil {
+			t.Errorf("%q: got %g", text, got)
 		}
 	}
 }

@@ -222,7 +222,7 @@ func (w *wire) measure(ctx context.Context) error {
 		calls := make([]bench.Call, len(rows))
 		for i, row := range rows {
 			calls[i] = w.call(row)
-			figures, err := w.throughput(ctx, row)
+			figures, err := w.throughput(ctx, row, w.call(row))
 			if err != nil {
 				return err
 			}
@@ -260,14 +260,14 @@ func (w *wire) ping(ctx context.Context) (*wireRow, error) {
 }
 
 // throughput has 16 goroutines check feeds, and meters the CPU of all processes meanwhile.
-func (w *wire) throughput(ctx context.Context, row *wireRow) (wireFigures, error) {
+func (w *wire) throughput(ctx context.Context, row *wireRow, call bench.Call) (wireFigures, error) {
 	meters := []bench.Meter{bench.OwnCPU, row.pid, row.redis}
 	before, err := readMeters(ctx, meters)
 	if err != nil {
 		return wireFigures{}, err
 	}
 	begun := time.Now()
-	perSecond, err := bench.Parallel(ctx, w.duration, goroutines, w.call(row))
+	perSecond, err := bench.Parallel(ctx, w.duration, goroutines, call)
 	if err != nil {
 		return wireFigures{}, err
 	}

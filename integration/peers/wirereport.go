@@ -19,7 +19,7 @@ const (
 type wireReport struct {
 	Rows  []*wireResult `json:"rows"`
 	Seen  []seenResult  `json:"seen,omitzero"`
-	Load  []loadResult  `json:"load,omitzero"`
+	Load  *loadReport   `json:"load,omitzero"`
 	Goals []bench.Row   `json:"goals,omitzero"`
 }
 
@@ -94,8 +94,8 @@ func (r *wireReport) goals() {
 func (r *report) writeWire(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine: %s.\nServer: %s.\nData: %s.\n", r.Machine, r.Server, r.Data)
-	if len(r.Wire.Load) > 0 {
-		r.Wire.writeLoad(&b)
+	if r.Wire.Load != nil {
+		r.Wire.Load.write(&b)
 	} else {
 		r.Wire.writeRows(&b)
 		r.Wire.writeSeen(&b)
