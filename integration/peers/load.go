@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,11 @@ type loadResult struct {
 	Connections int     `json:"connections"`
 	Offered     float64 `json:"offered,omitzero"` // a second; 0: each connection asks again once it is answered
 	PerSecond   float64 `json:"per_second"`
-	Refused     float64 `json:"refused_per_second"` // with 429 or 503
-	P50         float64 `json:"p50_us"`             // of answered feeds; in the open loop since they were due
+	Refused     float64 `json:"refused_per_second"`  // with 429 or 503
+	Degraded    float64 `json:"degraded_per_second"` // answered without a check of all kinds
+	Failed      float64 `json:"failed_per_second"`   // any other error
+	Error       string  `json:"error,omitzero"`      // the first of those
+	P50         float64 `json:"p50_us"`              // of answered feeds; in the open loop since they were due
 	P99         float64 `json:"p99_us"`
 	P999        float64 `json:"p999_us"`
 	CPU         float64 `json:"service_cpu_us"` // of an answered feed
@@ -154,9 +158,11 @@ type driver struct {
 	begun time.Time
 	until time.Time
 
-	next, refused atomic.Int64
-	mu            sync.Mutex
-	took          bench.Samples
+	next, refused, degraded, failures atomic.Int64
+
+	mu    sync.Mutex
+	took  bench.Samples
+	first error // of the failures
 }
 
 // drive has so many connections ask for feeds: each asks again once it is answered, or, with a rate, as many feeds are asked for
@@ -187,9 +193,14 @@ func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate flo
 		return loadResult{}, err
 	}
 	memory, err := residentBytes(w.service.pid)
+	first := ""
+	if d.first != nil {
+		first = d.first.Error()
+	}
 	return loadResult{
 		Name: way.name, Connections: connections, Offered: rate,
-		PerSecond: float64(len(d.took)) / lasted, Refused: float64(d.refused.Load()) / lasted,
+		PerSecond: float64(len(d.took)) / lasted, Refused: float64(d.refused.Load()) / lasted, Degraded: float64(d.degraded.Load()) / lasted,
+		Failed: float64(d.failures.Load()) / lasted, Error: first,
 		P50: inMicros(d.took.Median()), P99: inMicros(d.took.Quantile(0.99)), P999: inMicros(d.took.Quantile(0.999)),
 		CPU: inMicros(after-before) / float64(max(1, len(d.took))), RSS: memory,
 	}, err
@@ -208,7 +219,13 @@ func (d *driver) run(ctx context.Context, connections int) error {
 		})
 	}
 	wg.Wait()
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(d.took) == 0 {
+		return fmt.Errorf("no feed of %d was answered: %w", d.next.Load(), d.first)
+	}
+	return nil
 }
 
 // connection asks for one feed after another.
@@ -228,21 +245,39 @@ func (d *driver) connection(ctx context.Context) error {
 		if err := wait(ctx, time.Until(due)); err != nil {
 			return err
 		}
-		switch err := d.check(ctx, int(n)%d.feeds, nil); {
-		case err == nil:
+		err := d.check(ctx, int(n)%d.feeds, nil)
+		if err == nil {
 			took = append(took, time.Since(due))
-		case !isRefusal(err):
+			continue
+		}
+		if err := d.failed(ctx, err); err != nil {
 			return err
-		default:
-			d.refused.Add(1)
-			if d.rate > 0 {
-				continue
-			}
-			if err := wait(ctx, backOff); err != nil {
-				return err
-			}
 		}
 	}
+}
+
+// failed counts a feed that was not answered as it should be. The error is that of a run that is over.
+func (d *driver) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, isDegraded := errors.AsType[*degradedError](err)
+	switch {
+	case isDegraded:
+		d.degraded.Add(1)
+		return nil
+	case isRefusal(err):
+		d.refused.Add(1)
+	default:
+		d.failures.Add(1)
+		d.mu.Lock()
+		d.first = cmp.Or(d.first, err)
+		d.mu.Unlock()
+	}
+	if d.rate > 0 {
+		return nil
+	}
+	return wait(ctx, backOff)
 }
 
 // due is when the n-th feed is to be asked for.

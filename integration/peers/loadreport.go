@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/feedfilter/feedfilter/internal/bench"
@@ -17,7 +18,8 @@ func (l *loadReport) write(b *strings.Builder) {
 	fmt.Fprintf(b, "\nClosed loop: each connection asks again once it is answered, or %v after a refusal. Feeds of %d candidates.\n\n",
 		backOff, wireSize)
 	head := []string{
-		"", "connections", "feeds/s", "refused/s", "p50, ms", "p99, ms", "p99.9, ms", "CPU of the service, us a feed", "its memory, MiB",
+		"", "connections", "feeds/s", "refused/s", "degraded/s", "failed/s", "p50, ms", "p99, ms", "p99.9, ms",
+		"CPU of the service, us a feed", "its memory, MiB",
 	}
 	table(b, [][]string{head}, l.Closed, loadResult.cells)
 	b.WriteString("\n")
@@ -34,6 +36,11 @@ func (l *loadReport) write(b *strings.Builder) {
 	fmt.Fprintf(b, "There are up to %d connections.\n\n", openConnections)
 	head[1] = "offered/s"
 	table(b, [][]string{head}, l.Open, loadResult.cells)
+	for _, row := range slices.Concat(l.Closed, l.Open) {
+		if row.Error != "" {
+			fmt.Fprintf(b, "\nA failure, %s over %d connections: %s\n", row.Name, row.Connections, row.Error)
+		}
+	}
 	fmt.Fprintf(b, "\nCPU of the service for a feed, %d goroutines, medians of %d rounds:\n\n", goroutines, wireRounds)
 	table(b, [][]string{{"", "candidates", "us"}}, l.Sizes, func(s sizeCPUResult) []string {
 		return []string{s.Name, number(float64(s.Candidates)), number(s.CPU)}
@@ -47,7 +54,7 @@ func (r loadResult) cells() []string {
 		load = r.Offered
 	}
 	return []string{
-		r.Name, number(load), number(r.PerSecond), number(r.Refused), millis(r.P50), millis(r.P99), millis(r.P999),
+		r.Name, number(load), number(r.PerSecond), number(r.Refused), number(r.Degraded), number(r.Failed), millis(r.P50), millis(r.P99), millis(r.P999),
 		number(r.CPU), number(r.RSS / (1 << 20)),
 	}
 }

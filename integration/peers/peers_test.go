@@ -246,6 +246,9 @@ func TestLoad(t *testing.T) {
 		if row.PerSecond <= 0 || row.P50 <= 0 || row.P99 < row.P50 || row.P999 < row.P99 || row.RSS < 1<<20 {
 			t.Errorf("%+v", row)
 		}
+		if row.Failed > 0 {
+			t.Errorf("%s over %d connections: %s", row.Name, row.Connections, row.Error)
+		}
 		if row.Refused > 0 && row.Connections <= 512 {
 			t.Errorf("the service takes 512 requests at a time, and refuses some of %d connections: %+v", row.Connections, row)
 		}
@@ -261,13 +264,22 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// An answer that is no refusal ends a run, and so does no answer.
+// A run in which no feed is answered fails, with the first error. Degraded answers and failures are counted apart.
 func TestLoadFails(t *testing.T) {
-	for _, fails := range []error{errors.New("cut off"), &client.Error{Status: 500}} {
-		d := &driver{feeds: 1, until: time.Now().Add(time.Hour), check: func(context.Context, int, []bool) error { return fails }}
-		if err := d.run(t.Context(), 2); !errors.Is(err, fails) {
-			t.Errorf("got %v, want %v", err, fails)
-		}
+	begun := time.Now().Add(-time.Second)
+	answers := []error{&degradedError{"seen", "away"}, errors.New("cut off"), &client.Error{Status: 500}, nil}
+	run := func(answers []error) (*driver, error) {
+		d := &driver{feeds: len(answers), rate: 100, begun: begun, until: begun.Add(time.Second), check: func(_ context.Context, i int, _ []bool) error {
+			return answers[i]
+		}}
+		return d, d.run(t.Context(), 1)
+	}
+	if _, err := run(answers[1:3]); !errors.Is(err, answers[1]) {
+		t.Errorf("got %v, want the first error", err)
+	}
+	d, err := run(answers)
+	if err != nil || d.degraded.Load() != 25 || d.failures.Load() != 50 || len(d.took) != 25 {
+		t.Errorf("%v: %d degraded, %d failed, %d answered; want 25, 50 and 25", err, d.degraded.Load(), d.failures.Load(), len(d.took))
 	}
 }
 

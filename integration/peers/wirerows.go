@@ -140,6 +140,11 @@ func ofPeer(p peer, feeds []*bench.Feed) check {
 	return func(ctx context.Context, i int, dropped []bool) error { return p.check(ctx, feeds[i], dropped) }
 }
 
+// degradedError is the error of an answer that has not all kinds checked.
+type degradedError struct{ kind, reason string }
+
+func (e *degradedError) Error() string { return e.kind + " could not be checked: " + e.reason }
+
 // byClient is the check of package client.
 func byClient(url, answer string, feeds []*bench.Feed, o client.Options) (check, error) {
 	c, err := client.New(url, o)
@@ -160,7 +165,7 @@ func byClient(url, answer string, feeds []*bench.Feed, o client.Options) (check,
 		case err != nil:
 			return err
 		case len(a.Degraded) > 0:
-			return fmt.Errorf("%s could not be checked: %s", a.Degraded[0].Kind, a.Degraded[0].Reason)
+			return &degradedError{a.Degraded[0].Kind, a.Degraded[0].Reason}
 		case dropped == nil:
 			return nil
 		}
@@ -201,7 +206,7 @@ func byGRPC(url string, feeds []*bench.Feed) check {
 		case err != nil:
 			return err
 		case len(a.Msg.GetDegraded()) > 0:
-			return fmt.Errorf("%s could not be checked", a.Msg.GetDegraded()[0].GetKind())
+			return &degradedError{a.Msg.GetDegraded()[0].GetKind(), a.Msg.GetDegraded()[0].GetReason()}
 		case dropped == nil:
 			return nil
 		}
