@@ -177,6 +177,9 @@ func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate flo
 	if err != nil {
 		return loadResult{}, err
 	}
+	if err := recovered(ctx, c); err != nil {
+		return loadResult{}, err
+	}
 	d := &driver{check: c, feeds: len(w.feeds), rate: rate, begun: time.Now()}
 	d.until = d.begun.Add(loadShare * w.duration)
 	meter := processCPU(w.service.pid)
@@ -204,6 +207,28 @@ func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate flo
 		P50: inMicros(d.took.Median()), P99: inMicros(d.took.Quantile(0.99)), P999: inMicros(d.took.Quantile(0.999)),
 		CPU: inMicros(after-before) / float64(max(1, len(d.took))), RSS: memory,
 	}, err
+}
+
+// recovered returns when the service answers completely, as it did before the row above.
+func recovered(ctx context.Context, c check) error {
+	const inARow, most = 100, time.Minute
+	begun := time.Now()
+	for good := 0; good < inARow; good++ {
+		err := c(ctx, 0, nil)
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case time.Since(begun) > most:
+			return fmt.Errorf("the service does not recover in %v: %w", most, err)
+		}
+		good = -1
+		if err := wait(ctx, backOff); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // run has the connections ask until it is time, and waits for the last answers.

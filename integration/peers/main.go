@@ -29,6 +29,7 @@ type options struct {
 	json, growth      bool
 	wire, load        bool
 	service           string
+	serviceArgs       []string
 	plot              string
 	limits            growthLimits
 }
@@ -61,6 +62,7 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.load, "load", false,
 		"measure only the service under load: latency by the number of connections, and how many requests it refuses")
 	flags.StringVar(&o.service, "service", "", "with -wire and -load, feedfilter to run as the service; default: it is built from source")
+	serve := flags.String("service-args", "", `with -wire and -load, further flags of the service, such as "--max-requests 64"`)
 	flags.StringVar(&o.plot, "plot", "", "with -growth, directory for charts of it, growth-*.svg; it has to exist")
 	flags.IntVar(&o.limits.users, "grow-users", 1e7, "with -growth, most users, 1,000 or more")
 	flags.IntVar(&o.limits.activities, "grow-activities", 1e6, "with -growth, most activities of one viewer")
@@ -88,7 +90,7 @@ func parse(args []string) (options, error) {
 	if o.wire || o.load {
 		o.fewer(flags)
 	}
-	o.serverArgs = strings.Fields(*more)
+	o.serverArgs, o.serviceArgs = strings.Fields(*more), strings.Fields(*serve)
 	for name := range strings.SplitSeq(*skip, ",") {
 		o.skip[name] = true
 	}

@@ -304,6 +304,25 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
+// A row begins once the service answers completely.
+func TestRecovered(t *testing.T) {
+	asked := 0
+	err := recovered(t.Context(), func(context.Context, int, []bool) error {
+		if asked++; asked == 50 {
+			return &degradedError{"seen", "away"}
+		}
+		return nil
+	})
+	if err != nil || asked != 150 {
+		t.Errorf("%v after %d answers, want 100 without an error in a row", err, asked)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := recovered(ctx, func(ctx context.Context, _ int, _ []bool) error { return ctx.Err() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was cancelled", err)
+	}
+}
+
 func TestKnee(t *testing.T) {
 	rows := func(perSecond ...float64) []loadResult {
 		all := make([]loadResult, len(perSecond))

@@ -46,10 +46,12 @@ func startService(ctx context.Context, r *run) (*service, error) {
 	port := servertest.ReservePort(r.host) //nolint:contextcheck // the same
 	socket := filepath.Join(r.dir, "s")
 	s.url, s.socket = "http://"+servertest.Addr(port), "unix:"+socket
-	err = s.start(ctx, r, command, "--addr", servertest.Addr(port)+",unix:"+socket, "--redis", server.URL(),
-		"--ledger", "sqlite:"+file, "--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter,
-		"--false-positive-rate", fmt.Sprint(r.rate))
-	return s, err
+	args := append([]string{
+		"--addr", servertest.Addr(port) + ",unix:" + socket, "--redis", server.URL(),
+		"--ledger", "sqlite:" + file, "--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter,
+		"--false-positive-rate", fmt.Sprint(r.rate),
+	}, r.serviceArgs...)
+	return s, s.start(ctx, r, command, args...)
 }
 
 // serviceFilter is the name of the service's filter.

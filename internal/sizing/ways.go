@@ -34,9 +34,9 @@ const (
 
 	// CPU time of the service for a feed check in us, and for each of its candidates besides: by Protobuf and by JSON. "make peers
 	// PEERS=-load" measures it, and the memory of a process with 64 requests in progress, and with 512.
-	feedCPU, candidateCPU          = 140, 0.4
-	feedCPUJSON, candidateCPUJSON  = 150, 0.4
-	processBytes, processFullBytes = 90 << 20, 230 << 20
+	feedCPU, candidateCPU          = 130, 0.27
+	feedCPUJSON, candidateCPUJSON  = 143, 0.39
+	processBytes, processFullBytes = 130 << 20, 280 << 20
 
 	knownBytes = 40 // what a process knows of each page
 	// A row of the ledger in PostgreSQL: in the table, besides the two ids, and in both indexes, with the ids times indexIDs: each
