@@ -42,13 +42,13 @@ type loadReport struct {
 type loadResult struct {
 	Name        string  `json:"name"`
 	Connections int     `json:"connections"`
-	Offered     float64 `json:"offered,omitzero"` // a second; 0: each connection asks again once it is answered
+	Offered     float64 `json:"offered,omitzero"` // a second; 0: closed loop
 	PerSecond   float64 `json:"per_second"`
 	Refused     float64 `json:"refused_per_second"`  // with 429 or 503
 	Degraded    float64 `json:"degraded_per_second"` // answered without a check of all kinds
 	Failed      float64 `json:"failed_per_second"`   // any other error
 	Error       string  `json:"error,omitzero"`      // the first of those
-	P50         float64 `json:"p50_us"`              // of answered feeds; in the open loop since they were due
+	P50         float64 `json:"p50_us"`              // of answered feeds
 	P99         float64 `json:"p99_us"`
 	P999        float64 `json:"p999_us"`
 	CPU         float64 `json:"service_cpu_us"` // of an answered feed
@@ -70,7 +70,8 @@ type loadWay struct {
 
 func loadWays() []loadWay { return []loadWay{{"JSON", true}, {"Protobuf", false}} }
 
-// loadConnections are those of the rows of the closed loop. The service takes 512 requests at a time by default.
+// loadConnections are those of the rows of the closed loop. The service takes 512 requests at a
+// time by default.
 func loadConnections() []int { return []int{1, 4, 16, 64, 256, 1024} }
 
 // overload measures the closed loop, and then the open loop at shares of what that did.
@@ -165,8 +166,8 @@ type driver struct {
 	first error // of the failures
 }
 
-// drive has so many connections ask for feeds: each asks again once it is answered, or, with a rate, as many feeds are asked for
-// as are due.
+// drive has so many connections ask for feeds: each asks again once it is answered, or, with a
+// rate, as many feeds are asked for as are due.
 func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate float64) (loadResult, error) {
 	c, err := byClient(w.service.url, "", w.feeds, client.Options{
 		JSON: way.json, MaxAttempts: 1,
@@ -281,7 +282,8 @@ func (d *driver) connection(ctx context.Context) error {
 	}
 }
 
-// failed counts a feed that was not answered as it should be. The error is that of a run that is over.
+// failed counts a feed that was not answered as it should be. The error is that of a run that is
+// over.
 func (d *driver) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -358,7 +360,8 @@ func parseResident(status []byte) (float64, error) {
 	return 0, fmt.Errorf("/proc has no VmRSS: %q", status)
 }
 
-// knee is the number of connections from which on more of them get less than a tenth more feeds a second; 0: there is none.
+// knee is the number of connections from which on more of them get less than a tenth more feeds a
+// second; 0: there is none.
 func knee(rows []loadResult) int {
 	for i := range rows[:max(0, len(rows)-1)] {
 		if !slices.ContainsFunc(rows[i+1:], func(r loadResult) bool { return r.PerSecond > 1.1*rows[i].PerSecond }) {

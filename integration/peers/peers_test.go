@@ -235,7 +235,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// With -load there are rows of both ways for each number of connections and each rate, and some are answered in each.
+// With -load there are rows of both ways for each number of connections and each rate, and some are
+// answered in each.
 func TestLoad(t *testing.T) {
 	r := small(t, "-load")
 	l := r.Wire.Load
@@ -264,7 +265,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A run in which no feed is answered fails, with the first error. Degraded answers and failures are counted apart.
+// A run in which no feed is answered fails, with the first error. Degraded answers and failures are
+// counted apart.
 func TestLoadFails(t *testing.T) {
 	begun := time.Now().Add(-time.Second)
 	answers := []error{&degradedError{"seen", "away"}, errors.New("cut off"), &client.Error{Status: 500}, nil}
@@ -283,7 +285,8 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// In the open loop, refusals are counted and do not slow it down; latency counts from when a feed was due.
+// In the open loop, refusals are counted and do not slow it down; latency counts from when a feed
+// was due.
 func TestOpenLoop(t *testing.T) {
 	begun := time.Now().Add(-time.Second)
 	var asked atomic.Int64
@@ -362,7 +365,8 @@ func TestMedians(t *testing.T) {
 	}
 }
 
-// The dropped posts of an answer that names no index are found by their ids, those of one id in turn.
+// The dropped posts of an answer that names no index are found by their ids, those of one id in
+// turn.
 func TestIndexes(t *testing.T) {
 	all := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "a"}, {ID: "c"}}
 	got := indexes(all, []client.Dropped{{ID: "a"}, {ID: "a"}, {ID: "c"}}, false)

@@ -18,8 +18,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// What is seen: each user sees seenDaily posts a day, and has done so for all seenParts parts of the window, of seenDays days
-// each. So seenLive posts of a user are not older than the window.
+// What is seen: each user sees seenDaily posts a day, and has done so for all seenParts parts of
+// the window, of seenDays days each. So seenLive posts of a user are not older than the window.
 const (
 	seenUsers = 200
 	seenDaily = 20
@@ -133,8 +133,8 @@ func fillSeen(ctx context.Context, client *redis.Client, id func(string) string,
 	return flush(ctx, pipe, 1)
 }
 
-// fillSeenBloom makes a filter of RedisBloom for each part of the window of all users. Each has the part of a key's rate that
-// ours has.
+// fillSeenBloom makes a filter of RedisBloom for each part of the window of all users. Each has the
+// part of a key's rate that ours has.
 func (w *wire) fillSeenBloom(ctx context.Context, client *redis.Client) error {
 	info, err := client.Do(ctx, "COMMAND", "INFO", "BF.RESERVE").Slice()
 	if err != nil || len(info) != 1 || info[0] == nil {
@@ -157,8 +157,8 @@ func (w *wire) fillSeenBloom(ctx context.Context, client *redis.Client) error {
 	return flush(ctx, pipe, 1)
 }
 
-// fillSeenOurs records what was seen day by day, by a clock that goes on from now. The first part of a window has nothing to go
-// by, so it is forgotten: that makes one part more.
+// fillSeenOurs records what was seen day by day, by a clock that goes on from now. The first part
+// of a window has nothing to go by, so it is forgotten: that makes one part more.
 func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err error) {
 	store, err := redisstore.New(client, "seen")
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // startTimeout is how long a service may take until it listens.
 const startTimeout = time.Minute
 
-// service is "feedfilter serve" as a process of its own, with a Redis server of its own and a ledger in SQLite. It has the
-// activities of the population, and what the viewers have seen.
+// service is "feedfilter serve" as a process of its own, with a Redis server of its own and a
+// ledger in SQLite. It has the activities of the population, and what the viewers have seen.
 type service struct {
 	url    string // of its TCP port
 	socket string // URL of its Unix socket
@@ -75,7 +75,8 @@ func (r *run) command(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// fillService records everything in a process of its own, as an import does, and returns the bytes of Redis an activity.
+// fillService records everything in a process of its own, as an import does, and returns the bytes
+// of Redis an activity.
 func fillService(ctx context.Context, r *run, client *redis.Client, file string) (perActivity float64, err error) {
 	store, err := redisstore.New(client, serviceFilter)
 	if err != nil {

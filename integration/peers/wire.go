@@ -17,9 +17,11 @@ import (
 const (
 	wireSize   = 500 // candidates of a feed
 	wireRounds = 5   // of which medians are taken
-	// latencyShare is how much longer than a row's feeds a second the latency of all rows together is measured.
+	// latencyShare is how much longer than a row's feeds a second the latency of all rows together
+	// is measured.
 	latencyShare = 3
-	// maxIntset is the set-max-intset-entries of the Redis server that is tuned for exact sets of numbers.
+	// maxIntset is the set-max-intset-entries of the Redis server that is tuned for exact sets of
+	// numbers.
 	maxIntset = "8192"
 )
 
@@ -83,7 +85,8 @@ func (w *wire) add(ctx context.Context, name, word string, of *redis.Client, pid
 	return nil
 }
 
-// openSets fills the exact sets: text in one server as it comes, and numbers in another that is tuned for them.
+// openSets fills the exact sets: text in one server as it comes, and numbers in another that is
+// tuned for them.
 func (w *wire) openSets(ctx context.Context) error {
 	w.tuned = redistest.Start(w.host, "--set-max-intset-entries", maxIntset).Client() //nolint:contextcheck // the host has it
 	for _, s := range []struct {
@@ -181,7 +184,8 @@ func (w *wire) openService(ctx context.Context) error {
 	return errors.Join(first, second, third, fourth, fifth)
 }
 
-// verify has every row decide on all feeds: none may keep what must be dropped, and exact sets drop nothing else.
+// verify has every row decide on all feeds: none may keep what must be dropped, and exact sets drop
+// nothing else.
 func (w *wire) verify(ctx context.Context) error {
 	dropped := make([]bool, wireSize)
 	for _, row := range w.rows {

@@ -23,8 +23,8 @@ type wireReport struct {
 	Goals []bench.Row   `json:"goals,omitzero"`
 }
 
-// wireFigures are what is measured of a row: feeds a second of 16 goroutines, the CPU of a feed then, and the latency of one
-// goroutine.
+// wireFigures are what is measured of a row: feeds a second of 16 goroutines, the CPU of a feed
+// then, and the latency of one goroutine.
 type wireFigures struct {
 	PerSecond float64 `json:"per_second"`
 	Client    float64 `json:"client_cpu_us"`

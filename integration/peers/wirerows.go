@@ -18,10 +18,12 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// check decides on feed i, as an app has that done. In dropped, unless that is nil, it says what becomes of each candidate.
+// check decides on feed i, as an app has that done. In dropped, unless that is nil, it says what
+// becomes of each candidate.
 type check func(ctx context.Context, i int, dropped []bool) error
 
-// seenParts is how many sets a window of seen posts takes: one for each of six parts of it, and the part that is being left.
+// seenParts is how many sets a window of seen posts takes: one for each of six parts of it, and the
+// part that is being left.
 const seenParts = 7
 
 // asIs keeps ids as they are: text.
@@ -40,8 +42,8 @@ func asNumber(id string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wireSets are exact sets, a set for each user and kind. What was seen is in one set that forgets nothing, or in seenParts
-// sets, each with a time to live.
+// wireSets are exact sets, a set for each user and kind. What was seen is in one set that forgets
+// nothing, or in seenParts sets, each with a time to live.
 type wireSets struct {
 	client *redis.Client
 	id     func(string) string // the form of ids
@@ -90,7 +92,8 @@ func flush(ctx context.Context, pipe redis.Pipeliner, least int) error {
 	return err
 }
 
-// keys are the sets that a feed check of the viewer looks into: the first two for authors, the others for posts.
+// keys are the sets that a feed check of the viewer looks into: the first two for authors, the
+// others for posts.
 func (s wireSets) keys(viewer string) []string {
 	viewer = s.id(viewer)
 	keys := []string{setKey(bench.Block, viewer), setKey(bench.BlockedBy, viewer), setKey(bench.Hide, viewer)}
@@ -103,7 +106,8 @@ func (s wireSets) keys(viewer string) []string {
 	return keys
 }
 
-// check is one pipeline of one SMISMEMBER a set. The ids are in the form that go-redis takes before it is called.
+// check is one pipeline of one SMISMEMBER a set. The ids are in the form that go-redis takes before
+// it is called.
 func (s wireSets) check(feeds []*bench.Feed) check {
 	type request struct {
 		keys           []string
@@ -173,7 +177,8 @@ func byClient(url, answer string, feeds []*bench.Feed, o client.Options) (check,
 	}, nil
 }
 
-// indexes are those of the dropped posts, which are in the order of all. JSON does not name them unless it is asked for nothing else.
+// indexes are those of the dropped posts, which are in the order of all. JSON does not name them
+// unless it is asked for nothing else.
 func indexes(all []client.Post, dropped []client.Dropped, named bool) []int {
 	at := make([]int, len(dropped))
 	next := 0

@@ -231,7 +231,8 @@ func TestInputIsChecked(t *testing.T) {
 	}
 }
 
-// The service takes CPU for each feed and each candidate, and memory for each page. What is not for Redis is said to be estimated.
+// The service takes CPU for each feed and each candidate, and memory for each page. What is not for
+// Redis is said to be estimated.
 func TestService(t *testing.T) {
 	t.Parallel()
 	in := example()

@@ -104,15 +104,16 @@ type Ledger struct {
 	Indexes float64 `json:"index_bytes"`
 }
 
-// Service is what the processes of feedfilter take: estimates from figures that were measured on one machine. See docs/BENCHMARKS.md.
+// Service is what the processes of feedfilter take: estimates from figures that were measured on
+// one machine. See docs/BENCHMARKS.md.
 type Service struct {
 	FeedCPU     float64 `json:"feed_cpu_us"`        // of a feed check by Protobuf
 	FeedCPUJSON float64 `json:"feed_cpu_json_us"`   // and by JSON
 	Cores       float64 `json:"cores"`              // of all processes, with all feeds by Protobuf
 	CoresJSON   float64 `json:"cores_json"`         // and by JSON
-	Memory      float64 `json:"process_bytes"`      // of each process, with some 64 requests in progress
+	Memory      float64 `json:"process_bytes"`      // of a process, with some 64 requests
 	MemoryFull  float64 `json:"process_full_bytes"` // with as many as it takes
-	Known       float64 `json:"known_bytes"`        // the part of both for what the process knows of pages
+	Known       float64 `json:"known_bytes"`        // the part of both that is for pages
 }
 
 // New returns the plan for in, or an [*InputError].

@@ -246,8 +246,8 @@ func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	wantNear(t, "memory of sets", got, way.Memory, 0.03)
 }
 
-// The ledger in PostgreSQL takes what is planned, with short ids and with long ones: the table within 5 %, the indexes within 10 %,
-// whose pages fill in waves as they grow.
+// The ledger in PostgreSQL takes what is planned, with short ids and with long ones: the table
+// within 5 %, the indexes within 10 %, whose pages fill in waves as they grow.
 func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, length := range []int{12, 36} {
@@ -264,7 +264,8 @@ func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// BenchmarkLedgerBytes reports the bytes of a row of the ledger in PostgreSQL: what rowBytes and indexBytes are taken from.
+// BenchmarkLedgerBytes reports the bytes of a row of the ledger in PostgreSQL: what rowBytes and
+// indexBytes are taken from.
 func BenchmarkLedgerBytes(b *testing.B) {
 	server := pgtest.Start(b)
 	people := populate(20_000, 10, 0.2)
@@ -279,7 +280,8 @@ func BenchmarkLedgerBytes(b *testing.B) {
 	}
 }
 
-// recordInPostgres records the population, whose ids get so many bytes, and returns what its rows take.
+// recordInPostgres records the population, whose ids get so many bytes, and returns what its rows
+// take.
 func recordInPostgres(t testing.TB, url string, p population, length int) Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 256})
