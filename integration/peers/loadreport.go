@@ -54,7 +54,7 @@ func (r loadResult) cells() []string {
 		load = r.Offered
 	}
 	return []string{
-		r.Name, number(load), number(r.PerSecond), number(r.Refused), number(r.Degraded), number(r.Failed), millis(r.P50), millis(r.P99), millis(r.P999),
-		number(r.CPU), number(r.RSS / (1 << 20)),
+		r.Name, number(load), number(r.PerSecond), number(r.Refused), number(r.Degraded), number(r.Failed),
+		millis(r.P50), millis(r.P99), millis(r.P999), number(r.CPU), number(r.RSS / (1 << 20)),
 	}
 }

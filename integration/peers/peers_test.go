@@ -274,7 +274,8 @@ func TestLoadFails(t *testing.T) {
 		d := &driver{feeds: len(answers), rate: 100, begun: begun, until: begun.Add(time.Second), check: func(_ context.Context, i int, _ []bool) error {
 			return answers[i]
 		}}
-		return d, d.run(t.Context(), 1)
+		err := d.run(t.Context(), 1)
+		return d, err
 	}
 	if _, err := run(answers[1:3]); !errors.Is(err, answers[1]) {
 		t.Errorf("got %v, want the first error", err)
@@ -311,7 +312,8 @@ func TestOpenLoop(t *testing.T) {
 func TestRecovered(t *testing.T) {
 	asked := 0
 	err := recovered(t.Context(), func(context.Context, int, []bool) error {
-		if asked++; asked == 50 {
+		asked++
+		if asked == 50 {
 			return &degradedError{"seen", "away"}
 		}
 		return nil

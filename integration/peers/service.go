@@ -51,7 +51,8 @@ func startService(ctx context.Context, r *run) (*service, error) {
 		"--ledger", "sqlite:" + file, "--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter,
 		"--false-positive-rate", fmt.Sprint(r.rate),
 	}, r.serviceArgs...)
-	return s, s.start(ctx, r, command, args...)
+	err = s.start(ctx, r, command, args...)
+	return s, err
 }
 
 // serviceFilter is the name of the service's filter.
