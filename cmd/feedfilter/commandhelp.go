@@ -106,8 +106,8 @@ func planHelp() map[string]string {
 		"plan_two_way": "Share of the activities that is two-way, as blocks are, and so is kept with both users: 0 to 1.",
 		"plan_spread": "Standard deviation of how many activities a user has, over the mean: 0 to 30. A few have most; 3.2 in " +
 			"the trace of docs/BENCHMARKS.md.",
-		"plan_candidates": "Candidates of a feed, 1 to 10000. They matter to exact sets and RedisBloom.",
-		"plan_id_bytes":   "Length of the ids of users and posts, 1 to 256. It matters to exact sets.",
+		"plan_candidates": "Candidates of a feed, 1 to 10000. They matter to the service, exact sets and RedisBloom.",
+		"plan_id_bytes":   "Length of the ids of users and posts, 1 to 256. It matters to PostgreSQL and exact sets.",
 		"plan_pages": "Number of pages, a power of two from 1 to 2^24. Default: 16384, or as many as take 2048 keys each " +
 			"on average",
 		"plan_replicas":  "Replicas of each shard, 0 to 5.",

@@ -27,6 +27,9 @@ type options struct {
 	server            string
 	serverArgs        []string
 	json, growth      bool
+	wire, load        bool
+	service           string
+	serviceArgs       []string
 	plot              string
 	limits            growthLimits
 }
@@ -52,7 +55,14 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.server, "redis-server", "", "redis-server to run; default: that on the PATH")
 	more := flags.String("redis-args", "", `further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
 	skip := flags.String("skip", "", "peers to leave out, by the words in parentheses in the table, separated by commas")
-	flags.BoolVar(&o.growth, "growth", false, "measure only how the cost of feed checks grows: with candidates, users and activities, and beside the peers")
+	flags.BoolVar(&o.growth, "growth", false,
+		"measure only how the cost of feed checks grows: with candidates, users and activities, and beside the peers")
+	flags.BoolVar(&o.wire, "wire", false,
+		"measure only feed checks as an app gets them: from exact sets, and from the service by JSON, Protobuf and gRPC")
+	flags.BoolVar(&o.load, "load", false,
+		"measure only the service under load: latency by the number of connections, and how many requests it refuses")
+	flags.StringVar(&o.service, "service", "", "with -wire and -load, feedfilter to run as the service; default: it is built from source")
+	serve := flags.String("service-args", "", `with -wire and -load, further flags of the service, such as "--max-requests 64"`)
 	flags.StringVar(&o.plot, "plot", "", "with -growth, directory for charts of it, growth-*.svg; it has to exist")
 	flags.IntVar(&o.limits.users, "grow-users", 1e7, "with -growth, most users, 1,000 or more")
 	flags.IntVar(&o.limits.activities, "grow-activities", 1e6, "with -growth, most activities of one viewer")
@@ -74,11 +84,29 @@ func parse(args []string) (options, error) {
 	if o.plot != "" && !o.growth {
 		return o, errors.New("-plot: there is a chart with -growth only")
 	}
-	o.serverArgs = strings.Fields(*more)
+	if (o.wire || o.load) && o.growth || o.wire && o.load {
+		return o, errors.New("-wire, -load and -growth: one at a time")
+	}
+	if o.wire || o.load {
+		o.fewer(flags)
+	}
+	o.serverArgs, o.serviceArgs = strings.Fields(*more), strings.Fields(*serve)
 	for name := range strings.SplitSeq(*skip, ",") {
 		o.skip[name] = true
 	}
 	return o, nil
+}
+
+// fewer sets what -wire and -load measure by default, so that they take few minutes.
+func (o *options) fewer(flags *flag.FlagSet) {
+	given := make(map[string]bool)
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["activities"] && !given["users"] {
+		o.activities, o.users = 500_000, 5_000
+	}
+	if !given["duration"] {
+		o.duration = time.Second
+	}
 }
 
 func execute(ctx context.Context, args []string, out *os.File) error {
@@ -106,11 +134,8 @@ func execute(ctx context.Context, args []string, out *os.File) error {
 			return err
 		}
 	}
-	if o.growth && !o.json {
-		return report.writeGrowth(out)
-	}
 	if !o.json {
-		return report.writeText(out)
+		return report.write(out)
 	}
 	text, err := json.Marshal(report, jsontext.WithIndent("  "))
 	if err != nil {

@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/bench"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -191,6 +195,191 @@ func checkGrowth(t *testing.T, g *growthReport) {
 	}
 }
 
+// With -wire every row gets every figure, what was seen included, and nothing else is measured.
+func TestWire(t *testing.T) {
+	r := small(t, "-wire")
+	if len(r.Peers) > 0 || len(r.Wire.Rows) != 11 || len(r.Wire.Goals) != 4 {
+		t.Fatalf("%d peers, %d rows, %d goals", len(r.Peers), len(r.Wire.Rows), len(r.Wire.Goals))
+	}
+	for _, row := range r.Wire.Rows {
+		isPing, isService := row.Word == "", strings.HasPrefix(row.Name, "service")
+		switch {
+		case row.Absent != "":
+			if row.Word != "bf" {
+				t.Errorf("%s: %s", row.Name, row.Absent)
+			}
+		case row.PerSecond <= 0 || row.P50 <= 0 || row.P99 < row.P50:
+			t.Errorf("%s: %+v", row.Name, row.wireFigures)
+		case !isService && (row.Service > 0 || row.Wrong > 0) || row.Wrong > 0.003:
+			t.Errorf("%s: %g us of CPU of the service, %g of the clean candidates dropped", row.Name, row.Service, row.Wrong)
+		case !isPing && row.Bytes < 1:
+			t.Errorf("%s takes %g bytes an activity", row.Name, row.Bytes)
+		}
+	}
+	if sets, ints := r.Wire.find(setsWord).Bytes, r.Wire.find("ints").Bytes; ints > sets/2 {
+		t.Errorf("sets of numbers take %g bytes an activity, sets of text %g", ints, sets)
+	}
+	for _, s := range r.Wire.Seen {
+		if s.Absent == "" && s.Live < 1 {
+			t.Errorf("%s: %+v", s.Name, s)
+		}
+	}
+	var b strings.Builder
+	if err := r.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(sets-window)", "service, Protobuf, as package client does (protobuf)", "| feedfilter ", "x those of SMISMEMBER x 4"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// With -load there are rows of both ways for each number of connections and each rate, and some are
+// answered in each.
+func TestLoad(t *testing.T) {
+	r := small(t, "-load")
+	l := r.Wire.Load
+	if len(l.Closed) != 2*len(loadConnections()) || len(l.Open) != 12 || len(l.Sizes) != 2*len(bench.Sizes()) {
+		t.Fatalf("%d, %d and %d rows", len(l.Closed), len(l.Open), len(l.Sizes))
+	}
+	for _, row := range append(l.Closed, l.Open...) {
+		if row.PerSecond <= 0 || row.P50 <= 0 || row.P99 < row.P50 || row.P999 < row.P99 || row.RSS < 1<<20 {
+			t.Errorf("%+v", row)
+		}
+		if row.Failed > 0 {
+			t.Errorf("%s over %d connections: %s", row.Name, row.Connections, row.Error)
+		}
+		if row.Refused > 0 && row.Connections <= 512 {
+			t.Errorf("the service takes 512 requests at a time, and refuses some of %d connections: %+v", row.Connections, row)
+		}
+	}
+	var b strings.Builder
+	if err := r.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"The service at rest: ", "Knee, Protobuf: ", "| offered/s |", "| Protobuf |      1,000 |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// A run in which no feed is answered fails, with the first error. Degraded answers and failures are
+// counted apart.
+func TestLoadFails(t *testing.T) {
+	begun := time.Now().Add(-time.Second)
+	answers := []error{&degradedError{"seen", "away"}, errors.New("cut off"), &client.Error{Status: 500}, nil}
+	run := func(answers []error) (*driver, error) {
+		d := &driver{feeds: len(answers), rate: 100, begun: begun, until: begun.Add(time.Second), check: func(_ context.Context, i int, _ []bool) error {
+			return answers[i]
+		}}
+		err := d.run(t.Context(), 1)
+		return d, err
+	}
+	if _, err := run(answers[1:3]); !errors.Is(err, answers[1]) {
+		t.Errorf("got %v, want the first error", err)
+	}
+	d, err := run(answers)
+	if err != nil || d.degraded.Load() != 25 || d.failures.Load() != 50 || len(d.took) != 25 {
+		t.Errorf("%v: %d degraded, %d failed, %d answered; want 25, 50 and 25", err, d.degraded.Load(), d.failures.Load(), len(d.took))
+	}
+}
+
+// In the open loop, refusals are counted and do not slow it down; latency counts from when a feed
+// was due.
+func TestOpenLoop(t *testing.T) {
+	begun := time.Now().Add(-time.Second)
+	var asked atomic.Int64
+	d := &driver{feeds: 1, rate: 100, begun: begun, until: begun.Add(time.Second), check: func(context.Context, int, []bool) error {
+		if asked.Add(1)%4 == 0 {
+			return &client.Error{Status: 503}
+		}
+		return nil
+	}}
+	if err := d.run(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.took) != 75 || d.refused.Load() != 25 {
+		t.Errorf("%d answered, %d refused, want 75 and 25", len(d.took), d.refused.Load())
+	}
+	if least := slices.Min(d.took); least <= 0 {
+		t.Errorf("a feed that was due before the run began took %v", least)
+	}
+}
+
+// A row begins once the service answers completely.
+func TestRecovered(t *testing.T) {
+	asked := 0
+	err := recovered(t.Context(), func(context.Context, int, []bool) error {
+		asked++
+		if asked == 50 {
+			return &degradedError{"seen", "away"}
+		}
+		return nil
+	})
+	if err != nil || asked != 150 {
+		t.Errorf("%v after %d answers, want 100 without an error in a row", err, asked)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := recovered(ctx, func(ctx context.Context, _ int, _ []bool) error { return ctx.Err() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was cancelled", err)
+	}
+}
+
+func TestKnee(t *testing.T) {
+	rows := func(perSecond ...float64) []loadResult {
+		all := make([]loadResult, len(perSecond))
+		for i, n := range perSecond {
+			all[i] = loadResult{Connections: 1 << i, PerSecond: n}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		rows []loadResult
+		want int
+	}{
+		{rows(10, 20, 30, 31, 29), 4}, {rows(10, 10.5, 20), 0}, {rows(10, 9), 1}, {nil, 0},
+	} {
+		if got := knee(c.rows); got != c.want {
+			t.Errorf("%v: %d connections, want %d", c.rows, got, c.want)
+		}
+	}
+}
+
+func TestParseResident(t *testing.T) {
+	if got, err := parseResident([]byte("Name:\tx\nVmRSS:\t   2048 kB\n")); err != nil || got != 2<<20 {
+		t.Errorf("got %g, %v, want 2 MiB", got, err)
+	}
+	for _, text := range []string{"Name:\tx\n", "VmRSS:\t1 MB\n", "VmRSS:\tx kB\n"} {
+		if got, err := parseResident([]byte(text)); err == nil {
+			t.Errorf("%q: got %g", text, got)
+		}
+	}
+}
+
+// The median of each figure is taken by itself.
+func TestMedians(t *testing.T) {
+	rounds := []wireFigures{{PerSecond: 3, Whole: 10}, {PerSecond: 1, Whole: 30}, {PerSecond: 2, Whole: 20}}
+	if got := medians(rounds); got.PerSecond != 2 || got.Whole != 20 || got.P99 != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The dropped posts of an answer that names no index are found by their ids, those of one id in
+// turn.
+func TestIndexes(t *testing.T) {
+	all := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "a"}, {ID: "c"}}
+	got := indexes(all, []client.Dropped{{ID: "a"}, {ID: "a"}, {ID: "c"}}, false)
+	if !slices.Equal(got, []int{0, 2, 3}) {
+		t.Errorf("got %v", got)
+	}
+	if err := mark(make([]bool, 2), []int{-1}); err == nil {
+		t.Error("an index below 0 is taken")
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	const stat = "4711 (a) b (c) S 1 4711 4711 0 -1 4194560 9 0 0 0 250 50 0 0 20 0 5 0 1 2 3"
 	if got, err := parseStat([]byte(stat)); err != nil || got != 3*time.Second {
@@ -256,7 +445,7 @@ func TestSkip(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-plot", "."}, {"-growth", "-grow-users", "999"}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
+	for _, args := range [][]string{{"-plot", "."}, {"-growth", "-grow-users", "999"}, {"-wire", "-load"}, {"-wire", "-growth"}, {"-wire", "-service", "/nowhere/feedfilter"}, {"-rate", "0"}, {"-rate", "nan"}, {"rest"}, {"-users", "1"}, {"-redis-server", "/nowhere/redis-server"}} {
 		if err := execute(t.Context(), args, os.Stdout); err == nil {
 			t.Errorf("%v: no error", args)
 		}

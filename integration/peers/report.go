@@ -22,6 +22,7 @@ type report struct {
 	PingCPU cpu               `json:"ping_cpu"`
 	Peers   []*result         `json:"peers"`
 	Growth  *growthReport     `json:"growth,omitzero"`
+	Wire    *wireReport       `json:"wire,omitzero"`
 	Process []inProcessFigure `json:"process"`
 	Goals   []bench.Row       `json:"goals"`
 	// PingsPerSecond is how many PINGs 16 goroutines make a second, in turn with feed checks of so many candidates.
@@ -61,6 +62,18 @@ type result struct {
 	Wrong     float64         `json:"wrong"` // share of clean candidates that are dropped
 	Stuck     *float64        `json:"stuck"` // share of removals that do not take; nil: nothing can be removed
 	Load      float64         `json:"load_seconds"`
+}
+
+// write writes the tables of what was measured.
+func (r *report) write(w io.Writer) error {
+	switch {
+	case r.Wire != nil:
+		return r.writeWire(w)
+	case r.Growth != nil:
+		return r.writeGrowth(w)
+	default:
+		return r.writeText(w)
+	}
 }
 
 func (r *report) writeText(w io.Writer) error {

@@ -78,7 +78,7 @@ func measure(ctx context.Context, h *host, o options) (*report, error) {
 		}
 	}
 	r.report.Noise = bench.Noise(load, r.pings...)
-	if !r.growth {
+	if !r.growth && r.report.Wire == nil {
 		r.goals()
 	}
 	return &r.report, nil
@@ -90,6 +90,9 @@ type step struct {
 }
 
 func (r *run) steps() []step {
+	if r.wire || r.options.load {
+		return newWire(r).steps()
+	}
 	steps := []step{
 		{"loading", r.load}, {"checking that all answer rightly", r.verify}, {"time", r.latency},
 		{"CPU", r.cpu}, {"throughput", r.throughput}, {"removals", r.removals}, {"writes", r.writes}, {"in process", r.process},

@@ -231,6 +231,34 @@ func TestInputIsChecked(t *testing.T) {
 	}
 }
 
+// The service takes CPU for each feed and each candidate, and memory for each page. What is not for
+// Redis is said to be estimated.
+func TestService(t *testing.T) {
+	t.Parallel()
+	in := example()
+	in.Pages = 1 << 16
+	before := planned(t, in).Service
+	if want := in.FeedsPerSecond * before.FeedCPU / 1e6 * 2; before.Cores < 0.999*want || before.Cores > 1.001*want {
+		t.Errorf("%g cores, half busy, for %g feeds a second of %g us each", before.Cores, in.FeedsPerSecond, before.FeedCPU)
+	}
+	in.Candidates, in.Pages, in.FeedsPerSecond = 2*in.Candidates, 2*in.Pages, 2*in.FeedsPerSecond
+	p := planned(t, in)
+	after := p.Service
+	if after.FeedCPU <= before.FeedCPU || after.FeedCPU >= 2*before.FeedCPU || after.FeedCPUJSON < after.FeedCPU {
+		t.Errorf("twice the candidates: %g us instead of %g, by JSON %g", after.FeedCPU, before.FeedCPU, after.FeedCPUJSON)
+	}
+	if more := after.Known - before.Known; more != before.Known || after.Memory-before.Memory != more || after.MemoryFull <= after.Memory {
+		t.Errorf("twice the pages: %+v instead of %+v", after, before)
+	}
+	var b strings.Builder
+	must(t, p.WriteText(&b))
+	for _, want := range []string{"\nPostgreSQL, estimated: 120,000,000 rows, ", "\n  indexes  ", "\nservice, estimated: ", "\n  CPU of a feed  ", " when it is full\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
 // Kinds share the rate, and windows that nothing is known of are named.
 func TestKinds(t *testing.T) {
 	t.Parallel()

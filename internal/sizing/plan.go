@@ -96,16 +96,24 @@ type Fleet struct {
 	GbitIn float64 `json:"shard_gbit_in"`
 }
 
-// Ledger is what PostgreSQL takes.
+// Ledger is what PostgreSQL takes on disk, by what rows took that were measured.
 type Ledger struct {
-	Rows  float64 `json:"rows"`
-	Bytes float64 `json:"bytes"` // on disk, with indexes
+	Rows    float64 `json:"rows"`
+	Bytes   float64 `json:"bytes"` // of the table and its indexes
+	Table   float64 `json:"table_bytes"`
+	Indexes float64 `json:"index_bytes"`
 }
 
-// Service is what the processes of feedfilter take together, but for Memory.
+// Service is what the processes of feedfilter take: estimates from figures that were measured on
+// one machine. See docs/BENCHMARKS.md.
 type Service struct {
-	Cores  float64 `json:"cores"`
-	Memory float64 `json:"process_bytes"` // of each process, for what it knows of pages
+	FeedCPU     float64 `json:"feed_cpu_us"`        // of a feed check by Protobuf
+	FeedCPUJSON float64 `json:"feed_cpu_json_us"`   // and by JSON
+	Cores       float64 `json:"cores"`              // of all processes, with all feeds by Protobuf
+	CoresJSON   float64 `json:"cores_json"`         // and by JSON
+	Memory      float64 `json:"process_bytes"`      // of a process, with some 64 requests
+	MemoryFull  float64 `json:"process_full_bytes"` // with as many as it takes
+	Known       float64 `json:"known_bytes"`        // the part of both that is for pages
 }
 
 // New returns the plan for in, or an [*InputError].
@@ -133,10 +141,8 @@ func New(in Input) (*Plan, error) {
 		w.FeedECPU = max(1, (w.FeedRequest+w.FeedReply)/1000)
 		in.fleet(w)
 	}
-	p.Ledger = Ledger{in.entries(), in.entries() * (rowBytes + 2*float64(2*in.IDBytes))}
-	p.Service = Service{
-		in.FeedsPerSecond * float64(in.Candidates) * candidateCPU / 1e6 / cpuTarget, float64(in.Pages) * knownBytes,
-	}
+	p.Ledger = in.ledger()
+	p.Service = in.service()
 	p.Notes = in.notes()
 	return p, nil
 }
@@ -193,6 +199,26 @@ func (in *Input) lookups() (ledger, windows int) {
 		}
 	}
 	return ledger, windows
+}
+
+// ledger is the ledger's part of the plan.
+func (in *Input) ledger() Ledger {
+	rows, ids := in.entries(), float64(2*in.IDBytes)
+	l := Ledger{Rows: rows, Table: rows * (rowBytes + ids), Indexes: rows * (indexBytes + indexIDs*ids)}
+	l.Bytes = l.Table + l.Indexes
+	return l
+}
+
+// service is the service's part of the plan.
+func (in *Input) service() Service {
+	s := Service{
+		FeedCPU:     feedCPU + candidateCPU*float64(in.Candidates),
+		FeedCPUJSON: feedCPUJSON + candidateCPUJSON*float64(in.Candidates),
+		Known:       float64(in.Pages) * knownBytes,
+	}
+	s.Cores, s.CoresJSON = in.FeedsPerSecond*s.FeedCPU/1e6/cpuTarget, in.FeedsPerSecond*s.FeedCPUJSON/1e6/cpuTarget
+	s.Memory, s.MemoryFull = processBytes+s.Known, processFullBytes+s.Known
+	return s
 }
 
 // keyRate is each key's part of the rate.

@@ -18,15 +18,25 @@ func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "--pages %d: %s keys a page on average, up to %s on 99 %% of them; 99 %% of feed checks read up to %s\n\n",
 		in.Pages, count(math.Round(p.KeysPerPage)), count(p.KeysPage99), size(p.FeedRead99))
 	p.table(&b)
-	fmt.Fprintf(&b, "\nPostgreSQL: %s rows, %s on disk with indexes\n", count(math.Round(p.Ledger.Rows)), size(p.Ledger.Bytes))
-	fmt.Fprintf(&b, "service: %s cores in all, half busy; %s of memory in each process for what it knows of pages\n",
-		short(p.Service.Cores), size(p.Service.Memory))
+	p.beside(&b)
 	b.WriteString("\nAssumed\n")
 	for _, note := range p.Notes {
 		b.WriteString("  - " + note + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// beside writes what is needed beside Redis.
+func (p *Plan) beside(b *strings.Builder) {
+	l, s := &p.Ledger, &p.Service
+	fmt.Fprintf(b, "\nPostgreSQL, estimated: %s rows, %s on disk\n", count(math.Round(l.Rows)), size(l.Bytes))
+	fmt.Fprintf(b, "  rows                   %s\n  indexes                %s\n", size(l.Table), size(l.Indexes))
+	fmt.Fprintf(b, "\nservice, estimated: %s cores in all, half busy\n", short(s.Cores))
+	fmt.Fprintf(b, "  CPU of a feed          %s us; by JSON %s us, and %s cores\n",
+		short(s.FeedCPU), short(s.FeedCPUJSON), short(s.CoresJSON))
+	fmt.Fprintf(b, "  memory of a process    %s, of which %s for what it knows of pages; %s when it is full\n",
+		size(s.Memory), size(s.Known), size(s.MemoryFull))
 }
 
 // table writes a row for each figure and a column for each way.
@@ -81,6 +91,8 @@ func (in *Input) notes() []string {
 		"Pages were just rebuilt, with room for a twentieth more keys. Those that grew take less.",
 		fmt.Sprintf("%.0f %% of a node is left to the server, %.0f %% of the rest is used. Cores are %.0f %% busy.",
 			100*reserved, 100*in.Fill, 100*cpuTarget),
+		"PostgreSQL: rows in random order, indexes as they grow, no dead rows. The write-ahead log and backups are extra.",
+		"Service: estimated from 2 cores of one machine, with 500,000 activities. A full process has 512 requests in progress.",
 		"Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra.",
 	}
 	if in.NodeGbit == 0 {

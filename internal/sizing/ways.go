@@ -32,11 +32,18 @@ const (
 	memberCPUBase, memberCPU = 3, 0.087
 	bloomCPURatio            = 292. / 219 // of BF.MEXISTS to SMISMEMBER
 
-	// CPU time of the service for a candidate in us, with HTTP and JSON: see docs/BENCHMARKS.md.
-	candidateCPU = 0.7
-	knownBytes   = 40 // what a process knows of each page
-	// rowBytes is what a row of the ledger takes in PostgreSQL, with its index, besides the two ids, each of which is stored twice.
-	rowBytes = 238
+	// CPU time of the service for a feed check in us, and for each of its candidates besides: by
+	// Protobuf and by JSON. "make peers PEERS=-load" measures it, and the memory of a process with
+	// 64 requests in progress, and with 512.
+	feedCPU, candidateCPU          = 130, 0.27
+	feedCPUJSON, candidateCPUJSON  = 143, 0.39
+	processBytes, processFullBytes = 130 << 20, 280 << 20
+
+	knownBytes = 40 // what a process knows of each page
+	// A row of the ledger in PostgreSQL: in the table, besides the two ids, and in both indexes,
+	// with the ids times indexIDs: each index has them, and pages that are not full.
+	// BenchmarkLedgerBytes measures it.
+	rowBytes, indexBytes, indexIDs = 58, 120, 3.13
 
 	// Of a set: the entry of a member besides its text, the head of the hash table, and its smallest number of buckets.
 	memberBytes, tableBytes, leastBuckets = 32, 64, 4

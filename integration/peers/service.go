@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
+)
+
+// startTimeout is how long a service may take until it listens.
+const startTimeout = time.Minute
+
+// service is "feedfilter serve" as a process of its own, with a Redis server of its own and a
+// ledger in SQLite. It has the activities of the population, and what the viewers have seen.
+type service struct {
+	url    string // of its TCP port
+	socket string // URL of its Unix socket
+	pid    int
+	redis  *redis.Client
+	bytes  float64 // of Redis, an activity, without what was seen
+}
+
+// startService fills a ledger and pages, and starts a service over them.
+func startService(ctx context.Context, r *run) (*service, error) {
+	command, err := r.command(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server := redistest.Start(r.host) //nolint:contextcheck // the host has it
+	s := &service{redis: server.Client()}
+	file := filepath.Join(r.dir, "service.db")
+	if s.bytes, err = fillService(ctx, r, s.redis, file); err != nil {
+		return nil, fmt.Errorf("fill the service: %w", err)
+	}
+	port := servertest.ReservePort(r.host) //nolint:contextcheck // the same
+	socket := filepath.Join(r.dir, "s")
+	s.url, s.socket = "http://"+servertest.Addr(port), "unix:"+socket
+	args := append([]string{
+		"--addr", servertest.Addr(port) + ",unix:" + socket, "--redis", server.URL(),
+		"--ledger", "sqlite:" + file, "--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter,
+		"--false-positive-rate", fmt.Sprint(r.rate),
+	}, r.serviceArgs...)
+	err = s.start(ctx, r, command, args...)
+	return s, err
+}
+
+// serviceFilter is the name of the service's filter.
+const serviceFilter = "feed"
+
+// command is the feedfilter to run. It is built unless a flag names it.
+func (r *run) command(ctx context.Context) (string, error) {
+	if r.options.service != "" {
+		return exec.LookPath(r.options.service)
+	}
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/feedfilter/feedfilter").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module of feedfilter: %w", err)
+	}
+	binary := filepath.Join(r.dir, "feedfilter")
+	//nolint:gosec // go's own words
+	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-o", binary, "./cmd/feedfilter")
+	if text, err := servertest.Run(build); err != nil {
+		return "", fmt.Errorf("build feedfilter: %w\n%s", err, text)
+	}
+	return binary, nil
+}
+
+// fillService records everything in a process of its own, as an import does, and returns the bytes
+// of Redis an activity.
+func fillService(ctx context.Context, r *run, client *redis.Client, file string) (perActivity float64, err error) {
+	store, err := redisstore.New(client, serviceFilter)
+	if err != nil {
+		return 0, err
+	}
+	server := bench.Server{Client: client}
+	before, err := server.Memory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	subject, err := bench.OpenSubject(ctx, bench.SubjectConfig{
+		Store: store, File: file, Pages: bench.NumberFor(r.people.Entries()), FalsePositiveRate: r.rate,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, subject.Close()) }()
+	if _, _, err := subject.Record(ctx, r.people.Activities()); err != nil {
+		return 0, err
+	}
+	after, err := server.Memory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return float64(after-before) / float64(r.people.Entries()), subject.RecordSeen(ctx, r.people)
+}
+
+// start runs the command until it listens, and ends it with the host.
+func (s *service) start(ctx context.Context, r *run, command string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	//nolint:gosec,contextcheck // our own words; the host ends it
+	cmd := exec.CommandContext(context.Background(), command, append([]string{"serve"}, args...)...)
+	cmd.Env = append(os.Environ(), "FEEDFILTER_CONFIG=")
+	process, err := servertest.Start(ctx, cmd, `"addr":"unix:`) // the second address that it logs
+	if err != nil {
+		return fmt.Errorf("start the service: %w", err)
+	}
+	r.host.Cleanup(func() { _ = process.Kill() })
+	s.pid = cmd.Process.Pid
+	return nil
+}

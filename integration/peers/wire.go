@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/client"
+	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+const (
+	wireSize   = 500 // candidates of a feed
+	wireRounds = 5   // of which medians are taken
+	// latencyShare is how much longer than a row's feeds a second the latency of all rows together
+	// is measured.
+	latencyShare = 3
+	// maxIntset is the set-max-intset-entries of the Redis server that is tuned for exact sets of
+	// numbers.
+	maxIntset = "8192"
+)
+
+// wireRow is one way for an app to have a feed checked.
+type wireRow struct {
+	name, word string
+	check      check
+	redis, pid bench.Meter // CPU of the Redis server, and of the service; nil: there is none
+	result     *wireResult
+}
+
+// wire compares exact sets, asked by the app itself, with the service, asked as apps ask it.
+type wire struct {
+	*run
+
+	feeds   []*bench.Feed
+	service *service
+	tuned   *redis.Client // of the server for sets of numbers
+	rows    []*wireRow
+}
+
+func newWire(r *run) *wire {
+	r.report.Wire = &wireReport{}
+	return &wire{run: r}
+}
+
+func (w *wire) steps() []step {
+	steps := []step{{"service", w.open}, {"checking that all answer rightly", w.verify}}
+	if w.options.load {
+		return append(steps, step{"load", w.overload})
+	}
+	return append(steps, step{"rows", w.measure}, step{"seen", w.seen})
+}
+
+// open starts the servers, fills them and makes the rows.
+func (w *wire) open(ctx context.Context) (err error) {
+	w.feeds = w.people.Feeds(wireSize)
+	if w.service, err = startService(ctx, w.run); err != nil {
+		return err
+	}
+	if !w.options.load {
+		if err := w.openSets(ctx); err != nil {
+			return err
+		}
+	}
+	return w.openService(ctx)
+}
+
+// add makes a row of a check that the Redis server answers, through the service if there is a pid.
+func (w *wire) add(ctx context.Context, name, word string, of *redis.Client, pid int, c check) error {
+	redisPID, err := bench.Server{Client: of}.PID(ctx)
+	if err != nil {
+		return err
+	}
+	row := &wireRow{name: name + " (" + word + ")", word: word, check: c, redis: processCPU(redisPID)}
+	if pid != 0 {
+		row.pid = processCPU(pid)
+	}
+	row.result = &wireResult{Name: row.name, Word: word}
+	w.rows, w.report.Wire.Rows = append(w.rows, row), append(w.report.Wire.Rows, row.result)
+	return nil
+}
+
+// openSets fills the exact sets: text in one server as it comes, and numbers in another that is
+// tuned for them.
+func (w *wire) openSets(ctx context.Context) error {
+	w.tuned = redistest.Start(w.host, "--set-max-intset-entries", maxIntset).Client() //nolint:contextcheck // the host has it
+	for _, s := range []struct {
+		sets       wireSets
+		name, word string // of the row that has one set of seen posts
+		windowName string // of the row with a window of them
+	}{
+		{wireSets{client: w.client, id: asIs}, "exact sets, SMISMEMBER x 4", setsWord, "exact sets, seen in 7 parts, x 10"},
+		{wireSets{client: w.tuned, id: asNumber}, "sets of numbers, tuned, x 4", "ints", "sets of numbers, tuned, seen in 7 parts, x 10"},
+	} {
+		note("  " + s.name)
+		server := bench.Server{Client: s.sets.client}
+		before, err := server.Memory(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.sets.load(ctx, w.people); err != nil {
+			return err
+		}
+		after, err := server.Memory(ctx)
+		if err != nil {
+			return err
+		}
+		window := s.sets
+		window.window = true
+		if err := errors.Join(s.sets.loadSeen(ctx, w.people), window.loadSeen(ctx, w.people)); err != nil {
+			return err
+		}
+		if err := w.add(ctx, s.name, s.word, s.sets.client, 0, s.sets.check(w.feeds)); err != nil {
+			return err
+		}
+		if err := w.add(ctx, s.windowName, s.word+"-window", s.sets.client, 0, window.check(w.feeds)); err != nil {
+			return err
+		}
+		for _, row := range w.rows[len(w.rows)-2:] {
+			row.result.Bytes = float64(after-before) / float64(w.people.Entries())
+		}
+	}
+	return w.openBloom(ctx)
+}
+
+// openBloom makes the row of RedisBloom, or one that says that it is not there.
+func (w *wire) openBloom(ctx context.Context) error {
+	const name, word = "RedisBloom, BF.MEXISTS x 4", "bf"
+	before, err := w.server.Memory(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := openModule(ctx, w.run, "BF")
+	if errors.Is(err, errAbsent) {
+		w.report.Wire.Rows = append(w.report.Wire.Rows, &wireResult{Name: name + " (" + word + ")", Word: word, Absent: err.Error()})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	after, err := w.server.Memory(ctx) // it takes all it needs at once
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(m.load(ctx, w.people), m.loadSeen(ctx, w.people)); err != nil {
+		return err
+	}
+	if err := w.add(ctx, name, word, w.client, 0, ofPeer(m, w.feeds)); err != nil {
+		return err
+	}
+	w.rows[len(w.rows)-1].result.Bytes = float64(after-before) / float64(w.all())
+	return nil
+}
+
+// openService makes the rows of the service.
+func (w *wire) openService(ctx context.Context) error {
+	add := func(name, word string, c check, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := w.add(ctx, name, word, w.service.redis, w.service.pid, c); err != nil {
+			return err
+		}
+		w.rows[len(w.rows)-1].result.Bytes = w.service.bytes
+		return nil
+	}
+	by := func(url, answer string, json bool) (check, error) {
+		return byClient(url, answer, w.feeds, client.Options{JSON: json})
+	}
+	json, err := by(w.service.url, "", true)
+	first := add("service, JSON", "json", json, err)
+	json, err = by(w.service.url, client.AnswerDropped, true)
+	second := add("service, JSON, only what is dropped", "json-dropped", json, err)
+	message, err := by(w.service.url, "", false)
+	third := add("service, Protobuf, as package client does", protobufWord, message, err)
+	fourth := add("service, gRPC over HTTP/2, generated client", "grpc", byGRPC(w.service.url, w.feeds), nil)
+	message, err = by(w.service.socket, "", false)
+	fifth := add("service, Protobuf over a Unix socket", "socket", message, err)
+	return errors.Join(first, second, third, fourth, fifth)
+}
+
+// verify has every row decide on all feeds: none may keep what must be dropped, and exact sets drop
+// nothing else.
+func (w *wire) verify(ctx context.Context) error {
+	dropped := make([]bool, wireSize)
+	for _, row := range w.rows {
+		clean, wrong := 0, 0
+		for i, f := range w.feeds {
+			if err := row.check(ctx, i, dropped); err != nil {
+				return fmt.Errorf("%s: %w", row.name, err)
+			}
+			missed, falsely := f.Wrong(dropped)
+			if missed > 0 || falsely > 0 && row.pid == nil && row.word != "bf" {
+				return fmt.Errorf("%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly",
+					row.name, f.Viewer, missed, falsely)
+			}
+			clean, wrong = clean+f.Clean(), wrong+falsely
+		}
+		row.result.Wrong = float64(wrong) / float64(clean)
+	}
+	return nil
+}
+
+// call is what is timed of a row.
+func (w *wire) call(row *wireRow) bench.Call {
+	return bench.Call{
+		Name: row.name, Do: func(ctx context.Context, n int) error { return row.check(ctx, n%len(w.feeds), nil) },
+	}
+}
+
+// measure takes the medians of wireRounds rounds. In each, all rows take turns.
+func (w *wire) measure(ctx context.Context) error {
+	ping, err := w.ping(ctx)
+	if err != nil {
+		return err
+	}
+	rows := append([]*wireRow{ping}, w.rows...)
+	rounds := make([][]wireFigures, len(rows))
+	for round := range wireRounds {
+		note(fmt.Sprintf("  round %d of %d", round+1, wireRounds))
+		calls := make([]bench.Call, len(rows))
+		for i, row := range rows {
+			calls[i] = w.call(row)
+			figures, err := w.throughput(ctx, row, w.call(row))
+			if err != nil {
+				return err
+			}
+			rounds[i] = append(rounds[i], figures)
+		}
+		samples, err := bench.Interleave(ctx, latencyShare*w.duration, calls...)
+		if err != nil {
+			return err
+		}
+		w.pings = append(w.pings, samples[0])
+		for i := range rows {
+			rounds[i][round].P50, rounds[i][round].P99 = inMicros(samples[i].Median()), inMicros(samples[i].Quantile(0.99))
+		}
+	}
+	for i, row := range rows {
+		row.result.wireFigures = medians(rounds[i])
+	}
+	w.report.Wire.goals()
+	return nil
+}
+
+// ping makes the row of a PING of the service's Redis server, which begins the table.
+func (w *wire) ping(ctx context.Context) (*wireRow, error) {
+	pid, err := bench.Server{Client: w.service.redis}.PID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	do := bench.Server{Client: w.service.redis}.Ping().Do
+	row := &wireRow{
+		name: pingRow, check: func(ctx context.Context, i int, _ []bool) error { return do(ctx, i) },
+		redis: processCPU(pid), result: &wireResult{Name: pingRow},
+	}
+	w.report.Wire.Rows = slices.Insert(w.report.Wire.Rows, 0, row.result)
+	return row, nil
+}
+
+// throughput has 16 goroutines check feeds, and meters the CPU of all processes meanwhile.
+func (w *wire) throughput(ctx context.Context, row *wireRow, call bench.Call) (wireFigures, error) {
+	meters := []bench.Meter{bench.OwnCPU, row.pid, row.redis}
+	before, err := readMeters(ctx, meters)
+	if err != nil {
+		return wireFigures{}, err
+	}
+	begun := time.Now()
+	perSecond, err := bench.Parallel(ctx, w.duration, goroutines, call)
+	if err != nil {
+		return wireFigures{}, err
+	}
+	feeds := perSecond * time.Since(begun).Seconds()
+	after, err := readMeters(ctx, meters)
+	if err != nil {
+		return wireFigures{}, err
+	}
+	var used [3]float64
+	for i := range meters {
+		used[i] = inMicros(after[i]-before[i]) / feeds
+	}
+	return wireFigures{
+		PerSecond: perSecond, Client: used[0], Service: used[1], Redis: used[2], Whole: used[0] + used[1] + used[2],
+	}, nil
+}
+
+// readMeters reads each meter there is.
+func readMeters(ctx context.Context, meters []bench.Meter) ([]time.Duration, error) {
+	read := make([]time.Duration, len(meters))
+	for i, meter := range meters {
+		if meter == nil {
+			continue
+		}
+		var err error
+		if read[i], err = meter(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return read, nil
+}
