@@ -207,7 +207,7 @@ func connectCode(status int) connect.Code {
 		return connect.CodeNotFound
 	case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
 		return connect.CodeUnimplemented
-	case http.StatusRequestTimeout:
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return connect.CodeDeadlineExceeded
 	case http.StatusConflict:
 		return connect.CodeFailedPrecondition

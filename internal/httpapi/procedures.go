@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -127,9 +129,11 @@ func unary[Req, Res any](
 		if bad, ok := any(req).(interface{ problem() error }); ok && bad.problem() != nil {
 			return nil, s.problem(k, bad.problem()) //nolint:contextcheck // the call has the request's
 		}
-		res, err := do(ctx, k, req)
+		work, done := untilDeadline(ctx, k)
+		defer done()
+		res, err := do(work, k, req)
 		if err != nil {
-			return nil, s.problem(k, err) //nolint:contextcheck // the same
+			return nil, s.problem(k, atDeadline(ctx, err)) //nolint:contextcheck // the same
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
@@ -153,9 +157,45 @@ func unary[Req, Res any](
 func (s *procedures) serveProcedure(k *call, handler http.Handler) {
 	r := k.Request()
 	handler.ServeHTTP(k.Response(), r.WithContext(context.WithValue(r.Context(), callKey{}, k)))
-	if k.failed == nil && !k.begun {
+	switch {
+	case k.failed != nil || k.begun:
+	case endedAtDeadline(k):
+		k.failed = errDeadline
+	default:
 		k.failed = refuse(codeMalformedMessage, "", "the request is not as the protocol wants it")
 	}
+}
+
+// endedAtDeadline reports whether connect answered that the caller's deadline has passed.
+func endedAtDeadline(k *call) bool {
+	const exceeded = "4" // as gRPC writes connect.CodeDeadlineExceeded
+	res := k.Response()
+	return res.Status == http.StatusGatewayTimeout || res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
+}
+
+// untilDeadline returns the context for the work of a call. from is connect's context, which has the
+// deadline that the caller sent. At that deadline the work is canceled, as if the caller had left.
+// The deadline itself stays out of the context: Redis and the ledger would count a caller's short
+// deadline as a fault of their own, and five of them open the circuit breaker of a Redis node. A
+// command that Redis is executing ends with its own timeout, as it does after a caller that left.
+func untilDeadline(from context.Context, k *call) (work context.Context, done context.CancelFunc) {
+	if _, ok := from.Deadline(); !ok {
+		return from, func() {}
+	}
+	work, cancel := context.WithCancel(k.Request().Context())
+	stop := context.AfterFunc(from, cancel)
+	return work, func() {
+		stop()
+		cancel()
+	}
+}
+
+// atDeadline returns the error of a call, which is errDeadline if the caller's deadline ended it.
+func atDeadline(from context.Context, err error) error {
+	if errors.Is(from.Err(), context.DeadlineExceeded) && describe(err).Code == codeUnavailable {
+		return fmt.Errorf("%w: %w", errDeadline, err)
+	}
+	return err
 }
 
 // incoming is a message as the handler gets it, and what is wrong with it. Connect would answer that without a detail.

@@ -101,7 +101,7 @@ type service struct {
 	procedures *procedures
 	scrapes    chan struct{} // holds one for each that is being answered
 	history    *history
-	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload, and those whose client has left
 	about      About
 
 	description func() ([]byte, error) // as GET /openapi.json answers it; made once
