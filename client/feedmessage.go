@@ -14,7 +14,7 @@ import (
 // is in the request.
 func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	return &procedure{
-		path:   []string{feedService, "Filter"},
+		path:   "/" + feedService + "/Filter",
 		encode: func() ([]byte, error) { return appendFilter(nil, req), nil },
 		decode: func(text []byte) error {
 			var m feedfilterv1.FilterResponse

@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -28,7 +27,7 @@ const (
 
 // procedure is a call as a message, for services that take it.
 type procedure struct {
-	path   []string
+	path   string
 	encode func() ([]byte, error)
 	decode func(text []byte) error
 }
@@ -37,7 +36,7 @@ type procedure struct {
 // of it.
 func procedureOf[Response proto.Message](service, name string, request proto.Message, response Response, done func(Response)) *procedure {
 	return &procedure{
-		path:   []string{service, name},
+		path:   "/" + service + "/" + name,
 		encode: func() ([]byte, error) { return proto.Marshal(request) },
 		decode: func(text []byte) error {
 			if err := proto.Unmarshal(text, response); err != nil {
@@ -51,54 +50,6 @@ func procedureOf[Response proto.Message](service, name string, request proto.Mes
 
 // errNotOffered is the error of a service without procedures, such as an older one. It has done nothing.
 var errNotOffered = errors.New("the service takes no messages")
-
-// attempt makes the call once: as a message, unless the service takes none.
-func (c *Client) attempt(ctx context.Context, call *call, prepared *prepared) error {
-	timeout := c.timeout
-	if call.timeout > 0 {
-		timeout = call.timeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if call.procedure != nil && !c.onlyJSON.Load() {
-		err := c.attemptMessage(ctx, call, prepared)
-		if !errors.Is(err, errNotOffered) {
-			return err
-		}
-		c.onlyJSON.Store(true)
-	}
-	return c.attemptJSON(ctx, call, prepared)
-}
-
-// attemptMessage makes the call once, as a message.
-func (c *Client) attemptMessage(ctx context.Context, call *call, prepared *prepared) error {
-	body, err := prepared.message(call)
-	if err != nil {
-		return err
-	}
-	res, err := c.send(ctx, http.MethodPost, c.url(call.procedure.path, nil), typeMessage, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return c.messageFailure(res)
-	}
-	if typed(res, typeMessage) != nil { // nor does what answers anything so
-		return errNotOffered
-	}
-	text, err := read(res, c.length)
-	if err != nil {
-		return err
-	}
-	if err := call.procedure.decode(text); err != nil {
-		return foreign(res, err)
-	}
-	if call.sound != nil && !call.sound() {
-		return foreign(res, errors.New("what is needed is not there"))
-	}
-	return nil
-}
 
 // messageFailure reads an answer with an error of a procedure. An answer without the service's detail is not from a procedure.
 func (c *Client) messageFailure(res *http.Response) error {
@@ -148,26 +99,23 @@ func detailOf(text []byte) *feedfilterv1.ErrorDetail {
 }
 
 // prepared holds the body of a call for all attempts, in the forms that were needed.
-type prepared struct{ json, text []byte }
+type prepared [2][]byte
 
-// message returns the body as a message.
-func (p *prepared) message(call *call) (body []byte, err error) {
-	if p.text == nil {
-		if p.text, err = call.procedure.encode(); err != nil {
-			return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
-		}
+// in returns the body in one form, nil if it has none.
+func (p *prepared) in(form form, call *call) (body []byte, err error) {
+	switch {
+	case p[form] != nil:
+		return p[form], nil
+	case form == asMessage:
+		body, err = call.procedure.encode()
+	case call.body != nil:
+		body, err = json.Marshal(call.body)
 	}
-	return p.text, nil
-}
-
-// body returns the body as JSON.
-func (p *prepared) body(call *call) (body []byte, err error) {
-	if call.body != nil && p.json == nil {
-		if p.json, err = json.Marshal(call.body); err != nil {
-			return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
 	}
-	return p.json, nil
+	p[form] = body
+	return body, nil
 }
 
 // stamp returns a time as messages have it: nil for none.
