@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -26,13 +27,16 @@ const maxReflection = 4 << 10
 type procedures struct {
 	*service
 
-	routes []route
-	paths  map[string]bool      // of the routes
-	errors *connect.ErrorWriter // for errors before a procedure begins
+	routes  []route
+	paths   map[string]bool      // of the routes
+	errors  *connect.ErrorWriter // for errors before a procedure begins
+	watches *healthWatches
 }
 
 func newProcedures(of *service) *procedures {
-	s := &procedures{service: of, paths: make(map[string]bool), errors: connect.NewErrorWriter(connect.WithCodec(codec{}))}
+	s := &procedures{
+		service: of, paths: make(map[string]bool), errors: connect.NewErrorWriter(connect.WithCodec(codec{})), watches: newHealthWatches(),
+	}
 	s.routes = s.allRoutes()
 	for _, r := range s.routes {
 		s.paths[r.path] = true
@@ -60,12 +64,13 @@ func (s *procedures) standardRoutes() []route {
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxReflection), withoutGzip()}
 	names := []string{feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName, grpchealth.HealthV1ServiceName}
 	reflector := grpcreflect.NewStaticReflector(names...)
-	health, healthHandler := grpchealth.NewHandler(healthChecker{s.service, names}, options...)
+	checker := healthChecker{s.service, names}
+	health, healthHandler := grpchealth.NewHandler(checker, options...) // which has no Watch
 	v1, v1Handler := grpcreflect.NewHandlerV1(reflector, options...)
 	alpha, alphaHandler := grpcreflect.NewHandlerV1Alpha(reflector, options...)
 	return []route{
 		{http.MethodPost, health + "Check", standard(healthHandler), nil, true},
-		{http.MethodPost, health + "Watch", standard(healthHandler), nil, true},
+		{http.MethodPost, health + "Watch", s.watchProcedure(health+"Watch", checker), nil, true},
 		{http.MethodPost, v1 + "ServerReflectionInfo", overHTTP2(standard(v1Handler)), nil, false},
 		{http.MethodPost, alpha + "ServerReflectionInfo", overHTTP2(standard(alphaHandler)), nil, false},
 	}
@@ -98,17 +103,16 @@ type healthChecker struct {
 
 // Check implements [grpchealth.Checker].
 func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	known := req.Service == ""
-	for _, name := range h.services {
-		known = known || req.Service == name
-	}
-	if !known {
+	if !h.has(req.Service) {
 		return nil, connect.NewError(connect.CodeNotFound, errUnknownService)
 	}
-	if ready, _ := h.of.dependencies(ctx); !ready {
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
-	}
-	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+	ready, _ := h.of.dependencies(ctx)
+	return &grpchealth.CheckResponse{Status: servingStatus(ready)}, nil
+}
+
+// has reports whether there is a service of that name. The whole is the service "".
+func (h healthChecker) has(service string) bool {
+	return service == "" || slices.Contains(h.services, service)
 }
 
 // withoutGzip refuses compressed requests, as JSON does, and saves the time of compressing answers.
