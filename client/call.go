@@ -175,11 +175,8 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 	if mediaType != "" {
 		req.Header["Content-Type"] = []string{mediaType}
 	}
-	if mediaType == typeMessage {
-		req.Header["Connect-Protocol-Version"] = []string{"1"}
-		if end, ok := ctx.Deadline(); ok {
-			req.Header["Connect-Timeout-Ms"] = []string{timeLeft(end)}
-		}
+	if end, ok := ctx.Deadline(); ok && mediaType == typeMessage {
+		req.Header["Connect-Timeout-Ms"] = []string{timeLeft(end)}
 	}
 	req.Header["User-Agent"] = []string{c.agent}
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok {

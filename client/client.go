@@ -142,6 +142,8 @@ func defaultHTTPClient(onlyHTTP1 bool) *http.Client {
 		IdleConnTimeout:       90 * time.Second, // before the service ends them
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true,     // the service does not compress
+		WriteBufferSize:       32 << 10, // a request for a feed of 500 posts is one write
 	}
 	if onlyHTTP1 {
 		transport.Protocols = new(http.Protocols)
