@@ -65,8 +65,8 @@ func (c *Client) do(ctx context.Context, call *call) error {
 	}
 }
 
-// attempt makes the call as a message, unless the service takes none, and reads the answer. It
-// returns the number of attempts: a call that mayHedge may take two.
+// attempt makes the call as a message, or as JSON if the service does not take messages, and reads
+// the answer. It returns the number of attempts. There may be two if mayHedge is true.
 func (c *Client) attempt(ctx context.Context, call *call, body *prepared, mayHedge bool) (attempts int, err error) {
 	mayHedge = mayHedge && call.hedged && c.hedge > 0 && c.most > 1
 	if call.procedure != nil && !c.onlyJSON.Load() {
@@ -106,7 +106,7 @@ func (c *Client) ask(ctx context.Context, call *call, form form, body *prepared,
 	return attempts, call.read(form, a)
 }
 
-// answer is an answer that is not an error, and has the media type of its form.
+// answer is an answer that is not an error. It has the media type of the call's form.
 type answer struct {
 	res  *http.Response // its body is closed
 	text []byte
@@ -124,7 +124,7 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 	switch {
 	case form == asMessage && res.StatusCode != http.StatusOK:
 		return answer{}, c.messageFailure(res)
-	case form == asMessage && typed(res, typeMessage) != nil: // from a server that answers anything like this
+	case form == asMessage && typed(res, typeMessage) != nil: // some servers answer 200 to any request
 		return answer{}, errNotOffered
 	case form == asJSON && res.StatusCode/100 != 2 && res.StatusCode != call.also:
 		return answer{}, c.failure(res)
@@ -198,8 +198,8 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 	return res, nil
 }
 
-// timeLeft returns the time until end in milliseconds, 1 or more, in the form of Connect, which has
-// at most 10 digits.
+// timeLeft returns the time until end in the form of Connect: milliseconds, at most 10 digits. It
+// returns 1 at least.
 func timeLeft(end time.Time) string {
 	return strconv.FormatInt(min(max(time.Until(end).Milliseconds(), 1), 9_999_999_999), 10)
 }

@@ -38,13 +38,13 @@ func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	}
 }
 
-// appendFilter appends the request as a FilterRequest. It makes no message of generated code first,
-// because a feed is long.
+// appendFilter appends the request in the encoding of a FilterRequest. It does not use the
+// generated code, which would copy a long feed first.
 func appendFilter(dst []byte, req *FilterRequest) []byte {
 	length, packed, authors := 64+len(req.Viewer), 0, false
 	for i := range req.Posts {
 		p := &req.Posts[i]
-		length += len(p.ID) + len(p.Author) + 8 // with tags and lengths
+		length += len(p.ID) + len(p.Author) + 8 // 8: tags and lengths
 		for _, actor := range p.Actors {
 			length += len(actor) + 4
 			packed += protowire.SizeVarint(uint64(i))
@@ -72,14 +72,14 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 	for _, kind := range req.Annotate {
 		dst = appendListed(dst, fieldAnnotate, kind)
 	}
-	limit := uint64(math.MaxUint32) // which the service refuses
+	limit := uint64(math.MaxUint32) // the service refuses it
 	if req.Limit >= 0 {
 		limit = min(limit, uint64(req.Limit))
 	}
 	dst = appendNumber(dst, fieldLimit, limit)
 	dst = appendNumber(dst, fieldRecordSeen, protowire.EncodeBool(req.RecordSeen))
 	dst = appendNumber(dst, fieldExact, protowire.EncodeBool(req.Exact))
-	answer := uint64(math.MaxInt32) // which the service refuses
+	answer := uint64(math.MaxInt32) // the service refuses it
 	switch req.Answer {
 	case "", AnswerKept, AnswerDropped:
 		answer = uint64(feedfilterv1.Answer_ANSWER_DROPPED)
@@ -104,7 +104,7 @@ func appendActors(dst []byte, posts []Post, packed int) []byte {
 	return dst
 }
 
-// appendListed appends a string of a list, which may be empty. field is below 16.
+// appendListed appends one string of a repeated field. The string may be empty. field is below 16.
 func appendListed(dst []byte, field byte, s string) []byte {
 	dst = append(dst, field<<3|byte(protowire.BytesType))
 	if len(s) < 0x80 {
@@ -115,7 +115,7 @@ func appendListed(dst []byte, field byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// appendText appends a field that is a string, unless that is empty.
+// appendText appends a string field, unless the string is empty.
 func appendText(dst []byte, field protowire.Number, s string) []byte {
 	if s == "" {
 		return dst
@@ -123,7 +123,7 @@ func appendText(dst []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
 }
 
-// appendNumber appends a field that is a number, unless that is 0.
+// appendNumber appends a numeric field, unless the number is 0.
 func appendNumber(dst []byte, field protowire.Number, n uint64) []byte {
 	if n == 0 {
 		return dst
@@ -134,8 +134,8 @@ func appendNumber(dst []byte, field protowire.Number, n uint64) []byte {
 // errOdd is the error of an answer that does not fit its request.
 var errOdd = errors.New("candidates that are not in the request")
 
-// read reads a FilterResponse. It makes no message of generated code first. The ids in the feed are
-// the strings of the request.
+// read reads an encoded FilterResponse. It does not use the generated code, and takes ids from the
+// request, so that most answers need few allocations.
 func (f *Feed) read(req *FilterRequest, text []byte) error {
 	const fieldDropped, fieldAnnotated, fieldNext, fieldDegraded = 2, 3, 4, 5
 	*f = Feed{}
@@ -163,7 +163,7 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 	annotated := 0
 	err = eachField(text, func(number int, _ uint64, message []byte) error {
 		switch {
-		case message == nil: // a number, and next is known
+		case message == nil: // a number: the first loop has read next
 			return nil
 		case number == fieldDropped:
 			return f.readDropped(req.Posts[:looked], message)
@@ -185,7 +185,7 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 	return err
 }
 
-// readDropped reads a Dropped and appends it. posts are those that the service looked at.
+// readDropped reads a Dropped and appends it to the feed. posts are the posts that were checked.
 func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 	var d Dropped
 	var index uint64
@@ -222,7 +222,7 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 	return err
 }
 
-// textOf returns the text as a string. Where it is one of known, it takes no memory.
+// textOf returns the text as a string. If the text is among known, it does not allocate.
 func textOf(text []byte, known ...string) (string, error) {
 	for _, s := range known {
 		if s == string(text) {
@@ -235,7 +235,7 @@ func textOf(text []byte, known ...string) (string, error) {
 	return string(text), nil
 }
 
-// readAnnotated reads an Annotated. looked is the number of posts that the service looked at.
+// readAnnotated reads an Annotated. looked is the number of posts that were checked.
 func (f *Feed) readAnnotated(looked int, message []byte) error {
 	var kind []byte
 	posts := []int{}
@@ -250,7 +250,7 @@ func (f *Feed) readAnnotated(looked int, message []byte) error {
 		switch {
 		case number == 1:
 			kind = text
-		case number == 2 && text == nil: // a list may be one value after another
+		case number == 2 && text == nil: // a list that is not packed: one field for each value
 			return add(value)
 		case number == 2:
 			return eachNumber(text, add)
@@ -278,11 +278,11 @@ func (f *Feed) readDegraded(message []byte) error {
 	return nil
 }
 
-// errNoMessage is the error of text that is no message of Protobuf.
+// errNoMessage is the error of text that is not a Protobuf message.
 var errNoMessage = errors.New("not a message of Protobuf")
 
-// eachField calls do for each field of a message, with its number, and with its value: a number, or
-// the text of a string, a message or a list. text is nil if the value is a number.
+// eachField calls do for each field of a message, with the number of the field and its value. The
+// value is a number, or the text of a string, a message or a packed list. text is nil for a number.
 func eachField(message []byte, do func(number int, value uint64, text []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
@@ -297,7 +297,7 @@ func eachField(message []byte, do func(number int, value uint64, text []byte) er
 			value, n = protowire.ConsumeVarint(message)
 		case protowire.BytesType:
 			text, n = protowire.ConsumeBytes(message)
-		default: // no field of this package
+		default: // a type that no known field has
 			n = protowire.ConsumeFieldValue(number, wireType, message)
 		}
 		if n < 0 {
@@ -311,7 +311,7 @@ func eachField(message []byte, do func(number int, value uint64, text []byte) er
 	return nil
 }
 
-// eachNumber calls do for each number of a list.
+// eachNumber calls do for each number of a packed list.
 func eachNumber(list []byte, do func(uint64) error) error {
 	for len(list) > 0 {
 		value, n := protowire.ConsumeVarint(list)
@@ -326,7 +326,8 @@ func eachNumber(list []byte, do func(uint64) error) error {
 	return nil
 }
 
-// keep makes the feed one that lists what is kept, of as many candidates as were looked at.
+// keep turns a feed that lists only the dropped posts into one that lists the kept posts, too.
+// looked is the number of posts that were checked.
 func (f *Feed) keep(req *FilterRequest, looked int) {
 	f.Posts = make([]Kept, 0, looked-len(f.Dropped))
 	annotated := f.Annotated

@@ -57,7 +57,7 @@ func (c *Client) again(ctx context.Context, call *call, attempts int, err error)
 	case call.once && !errors.Is(err, ErrOverloaded) && !unsent(err):
 		return false
 	}
-	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // spreads load, guards nothing
+	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // it only spreads load
 	if answered, ok := errors.AsType[*Error](err); ok && answered.RetryAfter > 0 {
 		if answered.RetryAfter > longestWait {
 			return false
@@ -103,7 +103,7 @@ type outcome struct {
 func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer, error)) (a answer, attempts int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	outcomes := make(chan outcome, 2) // has room for the attempt that nobody waits for
+	outcomes := make(chan outcome, 2) // nobody receives the outcome of the canceled attempt
 	start := func() {
 		attempts++
 		go func() {
