@@ -223,9 +223,9 @@ func TestHedgeFailures(t *testing.T) {
 // TestHedgesHaveABudget: second attempts take from the budget of retries, and leave half of it to retries.
 func TestHedgesHaveABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := false
+		var down atomic.Bool // read by attempts that nobody waits for
 		a := &attempts{answer: func(r *http.Request, _ int64) (*http.Response, error) {
-			if down {
+			if down.Load() {
 				return after(r, 0, 503, "overloaded")
 			}
 			time.Sleep(10 * hedge)
@@ -240,7 +240,7 @@ func TestHedgesHaveABudget(t *testing.T) {
 		if got := a.made.Load(); got != 9+6 {
 			t.Errorf("%d attempts of 9 calls", got)
 		}
-		down = true
+		down.Store(true)
 		a.made.Store(0)
 		for range 5 {
 			_, _ = c.Filter(t.Context(), oneFeed())
