@@ -128,7 +128,7 @@ func (c *Client) part(ctx context.Context, userID, plural string, limit int, cur
 	var answer listing
 	request := &feedfilterv1.ListRequest{User: userID, Plural: plural, Limit: uint32(limit), Cursor: cursor}
 	err := c.do(ctx, &call{
-		method: http.MethodGet, path: user(userID, plural), query: query, into: &answer,
+		method: http.MethodGet, path: user(userID, plural), query: query, into: &answer, hedged: true,
 		sound: func() bool { return answer.Items != nil },
 		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
 			answer = listing{Items: make([]Item, len(m.GetItems())), Next: m.GetNext()}
@@ -146,7 +146,7 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 		Counts map[string]int `json:"counts"`
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodGet, path: user(userID), into: &answer,
+		method: http.MethodGet, path: user(userID), into: &answer, hedged: true,
 		sound: func() bool { return answer.Counts != nil },
 		procedure: procedureOf(activityService, "Count", &feedfilterv1.CountRequest{User: userID}, new(feedfilterv1.CountResponse),
 			func(m *feedfilterv1.CountResponse) {

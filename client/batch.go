@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -108,21 +109,19 @@ func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
 func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		reader, writer := io.Pipe()
+		body := newLineBody()
 		sent, written := 0, make(chan struct{})
 		go func() {
 			defer close(written)
-			var err error
-			sent, err = writeLines(writer, activities)
-			writer.CloseWithError(err) // nil: end of file
+			sent = body.write(activities)
 		}()
 		got := 0
 		defer func() {
 			cancel()
-			_ = reader.Close()
+			_ = body.Close()
 			<-written
 		}()
-		for r, err := range lines[Result](ctx, c, &call{method: http.MethodPost, path: []string{"v1", "activities"}}, reader) {
+		for r, err := range lines[Result](ctx, c, &call{method: http.MethodPost, path: []string{"v1", "activities"}}, body) {
 			if err == nil {
 				got++
 			}
@@ -130,7 +129,7 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 				return
 			}
 		}
-		_ = reader.Close()
+		_ = body.Close()
 		<-written
 		if got != sent {
 			yield(Result{}, &lostError{fmt.Errorf("%d results for %d activities", got, sent)})
@@ -138,19 +137,78 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 	}
 }
 
-// writeLines writes a line for each activity, and returns the number of lines that it began.
-func writeLines(w io.Writer, activities iter.Seq[Activity]) (sent int, err error) {
+// maxUnsent is the number of lines that may wait to be sent.
+const maxUnsent = 256
+
+// lineBody is the body of a stream. It holds a line for each activity. One goroutine writes it, and
+// the transport reads it. A read returns all lines that wait, because each read makes a write to
+// the connection.
+type lineBody struct {
+	lines  chan []byte
+	err    error  // why there are no more lines; set before lines is closed
+	rest   []byte // of the line that was read last
+	closed chan struct{}
+	once   sync.Once // closes closed
+}
+
+func newLineBody() *lineBody {
+	return &lineBody{lines: make(chan []byte, maxUnsent), err: io.EOF, closed: make(chan struct{})}
+}
+
+// write writes a line for each activity until the body is closed. It returns the number of lines
+// that it began.
+func (b *lineBody) write(activities iter.Seq[Activity]) (sent int) {
+	defer close(b.lines)
 	for a := range activities {
 		line, err := json.Marshal(a)
 		if err != nil {
-			return sent, fmt.Errorf("write an activity: %w: %w", ErrInvalid, err)
+			b.err = fmt.Errorf("write an activity: %w: %w", ErrInvalid, err)
+			return sent
 		}
 		sent++
-		if _, err := w.Write(append(line, '\n')); err != nil {
-			return sent, err
+		select {
+		case b.lines <- append(line, '\n'):
+		case <-b.closed:
+			return sent
 		}
 	}
-	return sent, nil
+	return sent
+}
+
+// Read implements [io.Reader]. It waits for the first line only.
+func (b *lineBody) Read(p []byte) (n int, err error) {
+	if len(b.rest) == 0 {
+		select {
+		case line, ok := <-b.lines:
+			if !ok {
+				return 0, b.err
+			}
+			b.rest = line
+		case <-b.closed:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	for {
+		c := copy(p[n:], b.rest)
+		n, b.rest = n+c, b.rest[c:]
+		if n == len(p) {
+			return n, nil
+		}
+		select {
+		case b.rest = <-b.lines: // nil if there are no more lines
+			if b.rest == nil {
+				return n, nil
+			}
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Close implements [io.Closer].
+func (b *lineBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return nil
 }
 
 // Export yields all activities of the user that the ledger keeps, by kind and target. If it fails,

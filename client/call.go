@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ type call struct {
 	procedure *procedure // the call as a message; nil: there is none
 
 	timeout time.Duration // of an attempt; 0: the client's
-	once    bool          // must not be retried if it may have taken effect
+	once    bool          // must not be made twice if it may have taken effect
+	hedged  bool          // may be made twice at the same time
 	also    int           // a status whose answer is read like that of 2xx
 	sound   func() bool   // whether the answer is complete; nil: always
 }
@@ -51,63 +53,132 @@ func (c *Client) Call(ctx context.Context, method string, path []string, query u
 // do makes the call, with retries.
 func (c *Client) do(ctx context.Context, call *call) error {
 	var body prepared
-	for attempt := 1; ; attempt++ {
-		err := c.attempt(ctx, call, &body)
+	for made := 0; ; {
+		attempts, err := c.attempt(ctx, call, &body, made == 0)
 		if err == nil {
 			c.budget.earn()
 			return nil
 		}
-		if !c.again(ctx, call, attempt, err) {
+		if made += attempts; !c.again(ctx, call, made, err) {
 			return err
 		}
 	}
 }
 
-// attemptJSON makes the call once, as JSON.
-func (c *Client) attemptJSON(ctx context.Context, call *call, prepared *prepared) error {
-	body, err := prepared.body(call)
-	if err != nil {
-		return err
+// attempt makes the call as a message, or as JSON if the service does not take messages, and reads
+// the answer. It returns the number of attempts. There may be two if mayHedge is true.
+func (c *Client) attempt(ctx context.Context, call *call, body *prepared, mayHedge bool) (attempts int, err error) {
+	mayHedge = mayHedge && call.hedged && c.hedge > 0 && c.most > 1
+	if call.procedure != nil && !c.onlyJSON.Load() {
+		attempts, err = c.ask(ctx, call, asMessage, body, mayHedge)
+		if !errors.Is(err, errNotOffered) {
+			return attempts, err
+		}
+		c.onlyJSON.Store(true)
 	}
-	mediaType, reader := "", io.Reader(http.NoBody)
-	if call.body != nil {
-		mediaType, reader = typeJSON, bytes.NewReader(body)
-	}
-	res, err := c.send(ctx, call.method, c.url(call.path, call.query), mediaType, reader)
+	return c.ask(ctx, call, asJSON, body, mayHedge)
+}
+
+// form is the form in which a call is made.
+type form int
+
+const (
+	asJSON form = iota
+	asMessage
+)
+
+// ask makes the call in one form, and reads the answer.
+func (c *Client) ask(ctx context.Context, call *call, form form, body *prepared, mayHedge bool) (attempts int, err error) {
+	text, err := body.in(form, call)
 	if err != nil {
-		return err
+		return 1, err
+	}
+	fetch := func(ctx context.Context) (answer, error) { return c.fetch(ctx, call, form, text) }
+	var a answer
+	if attempts = 1; mayHedge {
+		a, attempts, err = c.hedged(ctx, fetch)
+	} else {
+		a, err = fetch(ctx)
+	}
+	if err != nil {
+		return attempts, err
+	}
+	return attempts, call.read(form, a)
+}
+
+// answer is an answer that is not an error. It has the media type of the call's form.
+type answer struct {
+	res  *http.Response // its body is closed
+	text []byte
+}
+
+// fetch makes one attempt.
+func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(call.timeout, c.timeout))
+	defer cancel()
+	res, err := c.sendCall(ctx, call, form, body)
+	if err != nil {
+		return answer{}, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode/100 != 2 && res.StatusCode != call.also {
-		return c.failure(res)
-	}
-	if err := typed(res, typeJSON); err != nil {
-		return err
+	switch {
+	case form == asMessage && res.StatusCode != http.StatusOK:
+		return answer{}, c.messageFailure(res)
+	case form == asMessage && typed(res, typeMessage) != nil: // some servers answer 200 to any request
+		return answer{}, errNotOffered
+	case form == asJSON && res.StatusCode/100 != 2 && res.StatusCode != call.also:
+		return answer{}, c.failure(res)
+	case form == asJSON:
+		if err := typed(res, typeJSON); err != nil {
+			return answer{}, err
+		}
 	}
 	text, err := read(res, c.length)
+	return answer{res, text}, err
+}
+
+// read reads the answer into its destination.
+func (call *call) read(form form, a answer) (err error) {
+	if form == asMessage {
+		err = call.procedure.decode(a.text)
+	} else {
+		err = json.Unmarshal(a.text, call.into)
+	}
+	if err == nil && call.sound != nil && !call.sound() {
+		err = errIncomplete
+	}
 	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, call.into); err != nil {
-		return foreign(res, err)
-	}
-	if call.sound != nil && !call.sound() {
-		return foreign(res, errors.New("what is needed is not there"))
+		return foreign(a.res, err)
 	}
 	return nil
 }
 
+// sendCall sends the call in one form.
+func (c *Client) sendCall(ctx context.Context, call *call, form form, body []byte) (*http.Response, error) {
+	switch {
+	case form == asMessage:
+		return c.send(ctx, http.MethodPost, c.procedureURL(call.procedure.path), typeMessage, bytes.NewReader(body))
+	case call.body == nil:
+		return c.send(ctx, call.method, c.url(call.path, call.query), "", http.NoBody)
+	default:
+		return c.send(ctx, call.method, c.url(call.path, call.query), typeJSON, bytes.NewReader(body))
+	}
+}
+
 // send sends the request and returns the answer. The caller must read and close its body.
 func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base.String(), body)
+	req, err := http.NewRequestWithContext(ctx, method, "", body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
-	req.URL = to
+	req.URL, req.Header = to, make(http.Header, 8)
 	if mediaType != "" {
-		req.Header.Set("Content-Type", mediaType)
+		req.Header["Content-Type"] = []string{mediaType}
 	}
-	req.Header.Set("User-Agent", c.agent)
+	if end, ok := ctx.Deadline(); ok && mediaType == typeMessage {
+		req.Header["Connect-Timeout-Ms"] = []string{timeLeft(end)}
+	}
+	req.Header["User-Agent"] = []string{c.agent}
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok {
 		req.Header.Set("X-Request-ID", id)
 	}
@@ -117,7 +188,7 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 			return nil, err
 		}
 		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
+			req.Header["Authorization"] = []string{"Bearer " + token}
 		}
 	}
 	res, err := c.http.Do(req)
@@ -125,6 +196,22 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 		return nil, &lostError{err}
 	}
 	return res, nil
+}
+
+// timeLeft returns the time until end in the form of Connect: milliseconds, at most 10 digits. It
+// returns 1 at least.
+func timeLeft(end time.Time) string {
+	return strconv.FormatInt(min(max(time.Until(end).Milliseconds(), 1), 9_999_999_999), 10)
+}
+
+// procedureURL returns the URL of a procedure, whose path needs no escapes.
+func (c *Client) procedureURL(path string) *url.URL {
+	u := *c.base
+	u.Path += path
+	if u.RawPath != "" {
+		u.RawPath += path
+	}
+	return &u
 }
 
 // url returns the URL of a path, whose segments may contain any characters.
@@ -146,8 +233,13 @@ func (c *Client) url(path []string, query url.Values) *url.URL {
 
 // read reads the answer to its end, so that the connection can be reused, or fails if it has more
 // than limit bytes.
-func read(res *http.Response, limit int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+func read(res *http.Response, limit int64) (text []byte, err error) {
+	if n := res.ContentLength; n > 0 && n <= limit {
+		text = make([]byte, n)
+		_, err = io.ReadFull(res.Body, text)
+	} else {
+		text, err = io.ReadAll(io.LimitReader(res.Body, limit+1))
+	}
 	switch {
 	case err != nil:
 		return nil, &lostError{fmt.Errorf("%s: read the answer: %w", where(res), err)}
@@ -158,9 +250,15 @@ func read(res *http.Response, limit int64) ([]byte, error) {
 	}
 }
 
+// errIncomplete is the error of an answer that lacks something.
+var errIncomplete = errors.New("what is needed is not there")
+
 // typed returns an error unless the answer has the media type.
 func typed(res *http.Response, want string) error {
 	given := res.Header.Get("Content-Type")
+	if given == want {
+		return nil
+	}
 	if got, _, err := mime.ParseMediaType(given); err != nil || got != want {
 		return foreign(res, fmt.Errorf("of type %q", given))
 	}

@@ -7,14 +7,16 @@
 //
 // # Messages
 //
-// Calls of feeds and activities are Protobuf messages, by the protocol Connect: POST of application/proto. That takes both sides
-// less time than JSON. If the service answers that it takes none, as an older one does, the client speaks JSON from then on.
-// [Client.Stream], [Client.Export] and calls about the service are JSON always. Options.JSON makes all of them JSON.
+// Calls of feeds and activities are Protobuf messages in the protocol Connect: a POST of
+// application/proto. That costs both sides less time than JSON. If the service does not take
+// messages, as older versions do not, the client speaks JSON from then on. [Client.Stream],
+// [Client.Export] and calls about the service always use JSON. With Options.JSON, all calls do.
 //
 // # Time
 //
 // A call ends when its context does. Within that, each attempt may take Options.AttemptTimeout. So
-// a renderer gives Filter a context with the time it can wait, such as 200 ms.
+// a renderer gives Filter a context with the time it can wait, such as 200 ms. A Protobuf message
+// carries the time that its attempt has, and the service gives up its work then.
 //
 // # Retries
 //
@@ -26,6 +28,12 @@
 //
 // Retries have a budget, so that clients do not keep an overloaded service down. It holds ten
 // retries at most, and regains a tenth of a retry with each call that succeeds.
+//
+// With Options.Hedge, a read that has no answer after that time is made a second time, on another
+// connection, and the first answer counts. This shortens the longest waits, such as those for one
+// slow instance behind a load balancer. A second attempt takes a retry from the budget, and is made
+// only while more than half of the budget is left. So in the long run, a slow or overloaded service
+// gets at most a tenth more calls.
 //
 // After retries, an answer such as "nothing changed" is about the last attempt. An earlier attempt,
 // whose answer was lost, may have made the change.

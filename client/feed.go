@@ -91,7 +91,8 @@ type Degraded struct {
 func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: req, into: &feed, once: req.RecordSeen,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: req, into: &feed,
+		once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&req) }, procedure: filterProcedure(&req, &feed),
 	})
 	return feed, err
@@ -159,7 +160,7 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explana
 	}{viewer, post}
 	var e Explanation
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e,
+		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e, hedged: true,
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", explainOf(viewer, post), new(feedfilterv1.ExplainResponse), e.fill),
 	})

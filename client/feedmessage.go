@@ -1,8 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"math"
+	"slices"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -10,78 +13,109 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// filterProcedure is Filter as a message. Its answer names what is dropped by index, whatever form the caller wants: the rest
-// is in the request.
+// Fields of a FilterRequest, and of the messages in a FilterResponse.
+const (
+	fieldViewer = iota + 1
+	fieldPosts
+	fieldAuthors
+	fieldActors
+	fieldActorPosts
+	fieldKinds
+	fieldAnnotate
+	fieldLimit
+	fieldRecordSeen
+	fieldExact
+	fieldAnswer
+)
+
+// filterProcedure returns Filter as a message. It always asks for the dropped posts alone, which
+// the answer names by index. The request has the rest.
 func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	return &procedure{
-		path:   []string{feedService, "Filter"},
+		path:   "/" + feedService + "/Filter",
 		encode: func() ([]byte, error) { return appendFilter(nil, req), nil },
-		decode: func(text []byte) error {
-			var m feedfilterv1.FilterResponse
-			if err := proto.Unmarshal(text, &m); err != nil {
-				return err
-			}
-			return into.fill(req, &m)
-		},
+		decode: func(text []byte) error { return into.read(req, text) },
 	}
 }
 
-// appendFilter appends the request as a FilterRequest, without a message in between: a feed is long.
+// appendFilter appends the request in the encoding of a FilterRequest. It does not use the
+// generated code, which would copy a long feed first.
 func appendFilter(dst []byte, req *FilterRequest) []byte {
-	length := 64
+	length, packed, authors := 64+len(req.Viewer), 0, false
 	for i := range req.Posts {
-		length += len(req.Posts[i].ID) + len(req.Posts[i].Author) + 4
-	}
-	if cap(dst) < length {
-		dst = make([]byte, 0, length)
-	}
-	dst = appendText(dst, 1, req.Viewer)
-	authors := false
-	for i := range req.Posts {
-		dst = protowire.AppendString(protowire.AppendTag(dst, 2, protowire.BytesType), req.Posts[i].ID)
-		authors = authors || req.Posts[i].Author != ""
-	}
-	for i := range req.Posts {
-		if authors {
-			dst = protowire.AppendString(protowire.AppendTag(dst, 3, protowire.BytesType), req.Posts[i].Author)
+		p := &req.Posts[i]
+		length += len(p.ID) + len(p.Author) + 8 // 8: tags and lengths
+		for _, actor := range p.Actors {
+			length += len(actor) + 4
+			packed += protowire.SizeVarint(uint64(i))
 		}
+		authors = authors || p.Author != ""
 	}
-	var on []byte // the index of the post of each actor
+	dst = slices.Grow(dst, length+packed)
+	dst = appendText(dst, fieldViewer, req.Viewer)
 	for i := range req.Posts {
-		for _, actor := range req.Posts[i].Actors {
-			dst = protowire.AppendString(protowire.AppendTag(dst, 4, protowire.BytesType), actor)
-			on = protowire.AppendVarint(on, uint64(i))
-		}
+		dst = appendListed(dst, fieldPosts, req.Posts[i].ID)
 	}
-	if len(on) > 0 {
-		dst = protowire.AppendBytes(protowire.AppendTag(dst, 5, protowire.BytesType), on)
+	for i := 0; authors && i < len(req.Posts); i++ {
+		dst = appendListed(dst, fieldAuthors, req.Posts[i].Author)
+	}
+	if packed > 0 {
+		dst = appendActors(dst, req.Posts, packed)
 	}
 	if req.Kinds != nil {
 		var names []byte
 		for _, kind := range req.Kinds {
-			names = protowire.AppendString(protowire.AppendTag(names, 1, protowire.BytesType), kind)
+			names = appendListed(names, 1, kind)
 		}
-		dst = protowire.AppendBytes(protowire.AppendTag(dst, 6, protowire.BytesType), names)
+		dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldKinds, protowire.BytesType), names)
 	}
 	for _, kind := range req.Annotate {
-		dst = protowire.AppendString(protowire.AppendTag(dst, 7, protowire.BytesType), kind)
+		dst = appendListed(dst, fieldAnnotate, kind)
 	}
-	limit := uint64(math.MaxUint32) // which the service refuses
+	limit := uint64(math.MaxUint32) // the service refuses it
 	if req.Limit >= 0 {
 		limit = min(limit, uint64(req.Limit))
 	}
-	dst = appendNumber(dst, 8, limit)
-	dst = appendNumber(dst, 9, protowire.EncodeBool(req.RecordSeen))
-	dst = appendNumber(dst, 10, protowire.EncodeBool(req.Exact))
-	answer := uint64(math.MaxInt32) // the same
+	dst = appendNumber(dst, fieldLimit, limit)
+	dst = appendNumber(dst, fieldRecordSeen, protowire.EncodeBool(req.RecordSeen))
+	dst = appendNumber(dst, fieldExact, protowire.EncodeBool(req.Exact))
+	answer := uint64(math.MaxInt32) // the service refuses it
 	switch req.Answer {
 	case "", AnswerKept, AnswerDropped:
 		answer = uint64(feedfilterv1.Answer_ANSWER_DROPPED)
 	}
-	return appendNumber(dst, 11, answer)
+	return appendNumber(dst, fieldAnswer, answer)
 }
 
-// appendText appends a field that is a string, unless that is empty.
+// appendActors appends the actors of all posts, and then the index of the post of each actor.
+// packed is the length of these indexes.
+func appendActors(dst []byte, posts []Post, packed int) []byte {
+	for i := range posts {
+		for _, actor := range posts[i].Actors {
+			dst = appendListed(dst, fieldActors, actor)
+		}
+	}
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, fieldActorPosts, protowire.BytesType), uint64(packed))
+	for i := range posts {
+		for range posts[i].Actors {
+			dst = protowire.AppendVarint(dst, uint64(i))
+		}
+	}
+	return dst
+}
+
+// appendListed appends one string of a repeated field. The string may be empty. field is below 16.
+func appendListed(dst []byte, field byte, s string) []byte {
+	dst = append(dst, field<<3|byte(protowire.BytesType))
+	if len(s) < 0x80 {
+		dst = append(dst, byte(len(s)))
+	} else {
+		dst = protowire.AppendVarint(dst, uint64(len(s)))
+	}
+	return append(dst, s...)
+}
+
+// appendText appends a string field, unless the string is empty.
 func appendText(dst []byte, field protowire.Number, s string) []byte {
 	if s == "" {
 		return dst
@@ -89,7 +123,7 @@ func appendText(dst []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
 }
 
-// appendNumber appends a field that is a number, unless that is 0.
+// appendNumber appends a numeric field, unless the number is 0.
 func appendNumber(dst []byte, field protowire.Number, n uint64) []byte {
 	if n == 0 {
 		return dst
@@ -97,51 +131,203 @@ func appendNumber(dst []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), n)
 }
 
-// errOdd is the error of an answer that is not about its request.
+// errOdd is the error of an answer that does not fit its request.
 var errOdd = errors.New("candidates that are not in the request")
 
-// fill makes the feed that the message answers.
-func (f *Feed) fill(req *FilterRequest, m *feedfilterv1.FilterResponse) error {
-	looked := len(req.Posts)
-	if next := int64(m.GetNext()); next >= int64(looked) && next > 0 {
-		return errOdd
-	} else if next > 0 {
-		looked = int(next)
+// read reads an encoded FilterResponse. It does not use the generated code, and takes ids from the
+// request, so that most answers need few allocations.
+func (f *Feed) read(req *FilterRequest, text []byte) error {
+	const fieldDropped, fieldAnnotated, fieldNext, fieldDegraded = 2, 3, 4, 5
+	*f = Feed{}
+	dropped := 0
+	err := eachField(text, func(number int, value uint64, _ []byte) error {
+		switch number {
+		case fieldDropped:
+			dropped++
+		case fieldNext:
+			f.Next = int(min(value, math.MaxInt32))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	*f = Feed{Next: int(m.GetNext()), Dropped: make([]Dropped, len(m.GetDropped())), Degraded: degradedOf(m.GetDegraded())}
-	at := 0 // of the first that may come next
-	for i, d := range m.GetDropped() {
-		index := int64(d.GetIndex())
-		if index < int64(at) || index >= int64(looked) {
+	looked := len(req.Posts)
+	if f.Next > 0 {
+		if f.Next >= looked {
 			return errOdd
 		}
-		at = int(index) + 1
-		f.Dropped[i] = Dropped{
-			ID: req.Posts[index].ID, Index: int(index), Kind: d.GetKind(), Actor: d.GetActor(), Unconfirmed: d.GetUnconfirmed(),
+		looked = f.Next
+	}
+	f.Dropped, f.Degraded = make([]Dropped, 0, dropped), []Degraded{}
+	annotated := 0
+	err = eachField(text, func(number int, _ uint64, message []byte) error {
+		switch {
+		case message == nil: // a number: the first loop has read next
+			return nil
+		case number == fieldDropped:
+			return f.readDropped(req.Posts[:looked], message)
+		case number == fieldAnnotated:
+			annotated++
+			return f.readAnnotated(looked, message)
+		case number == fieldDegraded:
+			return f.readDegraded(message)
+		default:
+			return nil
 		}
+	})
+	if err == nil && annotated != len(req.Annotate) {
+		err = errOdd
 	}
-	if len(m.GetAnnotated()) != len(req.Annotate) {
-		return errOdd
-	}
-	if len(req.Annotate) > 0 {
-		f.Annotated = make(map[string][]int, len(req.Annotate))
-	}
-	for _, a := range m.GetAnnotated() {
-		posts := make([]int, len(a.GetPosts()))
-		for i, post := range a.GetPosts() {
-			if posts[i] = int(post); int64(post) >= int64(looked) {
-				return errOdd
-			}
-		}
-		f.Annotated[a.GetKind()] = posts
-	}
-	if req.Answer != AnswerDropped {
+	if err == nil && req.Answer != AnswerDropped {
 		f.keep(req, looked)
+	}
+	return err
+}
+
+// readDropped reads a Dropped and appends it to the feed. posts are the posts that were checked.
+func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
+	var d Dropped
+	var index uint64
+	var kind, actor []byte
+	err = eachField(message, func(number int, value uint64, text []byte) error {
+		switch number {
+		case 1:
+			index = value
+		case 2:
+			kind = text
+		case 3:
+			actor = text
+		case 4:
+			d.Unconfirmed = value != 0
+		}
+		return nil
+	})
+	var last Dropped
+	if n := len(f.Dropped); n > 0 {
+		last = f.Dropped[n-1]
+	}
+	if err != nil || index >= uint64(len(posts)) || len(f.Dropped) > 0 && int(index) <= last.Index {
+		return cmp.Or(err, errOdd)
+	}
+	post := &posts[index]
+	d.ID, d.Index = post.ID, int(index)
+	if d.Kind, err = textOf(kind, last.Kind); err != nil {
+		return err
+	}
+	if d.Actor = post.Author; d.Actor != string(actor) {
+		d.Actor, err = textOf(actor, post.Actors...)
+	}
+	f.Dropped = append(f.Dropped, d)
+	return err
+}
+
+// textOf returns the text as a string. If the text is among known, it does not allocate.
+func textOf(text []byte, known ...string) (string, error) {
+	for _, s := range known {
+		if s == string(text) {
+			return s, nil
+		}
+	}
+	if !utf8.Valid(text) {
+		return "", errNoMessage
+	}
+	return string(text), nil
+}
+
+// readAnnotated reads an Annotated. looked is the number of posts that were checked.
+func (f *Feed) readAnnotated(looked int, message []byte) error {
+	var kind []byte
+	posts := []int{}
+	add := func(post uint64) error {
+		if post >= uint64(looked) {
+			return errOdd
+		}
+		posts = append(posts, int(post))
+		return nil
+	}
+	err := eachField(message, func(number int, value uint64, text []byte) error {
+		switch {
+		case number == 1:
+			kind = text
+		case number == 2 && text == nil: // a list that is not packed: one field for each value
+			return add(value)
+		case number == 2:
+			return eachNumber(text, add)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	name, err := textOf(kind)
+	if f.Annotated == nil {
+		f.Annotated = make(map[string][]int)
+	}
+	f.Annotated[name] = posts
+	return err
+}
+
+// readDegraded reads a Degraded and appends it.
+func (f *Feed) readDegraded(message []byte) error {
+	var d feedfilterv1.Degraded
+	if err := proto.Unmarshal(message, &d); err != nil {
+		return err
+	}
+	f.Degraded = append(f.Degraded, Degraded{Kind: d.GetKind(), Reason: d.GetReason()})
+	return nil
+}
+
+// errNoMessage is the error of text that is not a Protobuf message.
+var errNoMessage = errors.New("not a message of Protobuf")
+
+// eachField calls do for each field of a message, with the number of the field and its value. The
+// value is a number, or the text of a string, a message or a packed list. text is nil for a number.
+func eachField(message []byte, do func(number int, value uint64, text []byte) error) error {
+	for len(message) > 0 {
+		number, wireType, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return errNoMessage
+		}
+		message = message[n:]
+		var value uint64
+		var text []byte
+		switch wireType {
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(message)
+		case protowire.BytesType:
+			text, n = protowire.ConsumeBytes(message)
+		default: // a type that no known field has
+			n = protowire.ConsumeFieldValue(number, wireType, message)
+		}
+		if n < 0 {
+			return errNoMessage
+		}
+		message = message[n:]
+		if err := do(int(number), value, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// keep makes the feed one that lists what is kept, of as many candidates as were looked at.
+// eachNumber calls do for each number of a packed list.
+func eachNumber(list []byte, do func(uint64) error) error {
+	for len(list) > 0 {
+		value, n := protowire.ConsumeVarint(list)
+		if n < 0 {
+			return errNoMessage
+		}
+		list = list[n:]
+		if err := do(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep turns a feed that lists only the dropped posts into one that lists the kept posts, too.
+// looked is the number of posts that were checked.
 func (f *Feed) keep(req *FilterRequest, looked int) {
 	f.Posts = make([]Kept, 0, looked-len(f.Dropped))
 	annotated := f.Annotated

@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -18,7 +17,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// typeMessage is the media type of Connect, the protocol of messages: each call is a POST of one message.
+// typeMessage is the media type of a message in the protocol Connect. Each call is a POST of one
+// message.
 const typeMessage = "application/proto"
 
 const (
@@ -26,18 +26,18 @@ const (
 	activityService = "feedfilter.v1.ActivityService"
 )
 
-// procedure is a call as a message, for services that take it.
+// procedure is a call in the form of a message.
 type procedure struct {
-	path   []string
+	path   string
 	encode func() ([]byte, error)
 	decode func(text []byte) error
 }
 
-// procedureOf returns the procedure of a service that takes request. Its answer is read into response; done then makes the result
-// of it.
+// procedureOf returns a procedure of a service. Its answer is read into response. Then done makes
+// the result of the call from response.
 func procedureOf[Response proto.Message](service, name string, request proto.Message, response Response, done func(Response)) *procedure {
 	return &procedure{
-		path:   []string{service, name},
+		path:   "/" + service + "/" + name,
 		encode: func() ([]byte, error) { return proto.Marshal(request) },
 		decode: func(text []byte) error {
 			if err := proto.Unmarshal(text, response); err != nil {
@@ -49,58 +49,12 @@ func procedureOf[Response proto.Message](service, name string, request proto.Mes
 	}
 }
 
-// errNotOffered is the error of a service without procedures, such as an older one. It has done nothing.
+// errNotOffered is the error of a service without procedures, such as an older version. The call
+// had no effect.
 var errNotOffered = errors.New("the service takes no messages")
 
-// attempt makes the call once: as a message, unless the service takes none.
-func (c *Client) attempt(ctx context.Context, call *call, prepared *prepared) error {
-	timeout := c.timeout
-	if call.timeout > 0 {
-		timeout = call.timeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if call.procedure != nil && !c.onlyJSON.Load() {
-		err := c.attemptMessage(ctx, call, prepared)
-		if !errors.Is(err, errNotOffered) {
-			return err
-		}
-		c.onlyJSON.Store(true)
-	}
-	return c.attemptJSON(ctx, call, prepared)
-}
-
-// attemptMessage makes the call once, as a message.
-func (c *Client) attemptMessage(ctx context.Context, call *call, prepared *prepared) error {
-	body, err := prepared.message(call)
-	if err != nil {
-		return err
-	}
-	res, err := c.send(ctx, http.MethodPost, c.url(call.procedure.path, nil), typeMessage, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return c.messageFailure(res)
-	}
-	if typed(res, typeMessage) != nil { // nor does what answers anything so
-		return errNotOffered
-	}
-	text, err := read(res, c.length)
-	if err != nil {
-		return err
-	}
-	if err := call.procedure.decode(text); err != nil {
-		return foreign(res, err)
-	}
-	if call.sound != nil && !call.sound() {
-		return foreign(res, errors.New("what is needed is not there"))
-	}
-	return nil
-}
-
-// messageFailure reads an answer with an error of a procedure. An answer without the service's detail is not from a procedure.
+// messageFailure reads an answer that is an error. If the answer has no ErrorDetail, it is not from
+// a procedure: most of these mean that the service has no procedures.
 func (c *Client) messageFailure(res *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
 	if err == nil {
@@ -123,7 +77,7 @@ func (c *Client) messageFailure(res *http.Response) error {
 	return c.failure(res)
 }
 
-// detailOf returns the service's detail of an error in the form of Connect; nil if there is none.
+// detailOf returns the ErrorDetail in an error in the form of Connect; nil if there is none.
 func detailOf(text []byte) *feedfilterv1.ErrorDetail {
 	var answer struct {
 		Details []struct {
@@ -147,30 +101,27 @@ func detailOf(text []byte) *feedfilterv1.ErrorDetail {
 	return nil
 }
 
-// prepared holds the body of a call for all attempts, in the forms that were needed.
-type prepared struct{ json, text []byte }
+// prepared holds the encoded body of a call, in each form that an attempt has needed.
+type prepared [2][]byte
 
-// message returns the body as a message.
-func (p *prepared) message(call *call) (body []byte, err error) {
-	if p.text == nil {
-		if p.text, err = call.procedure.encode(); err != nil {
-			return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
-		}
+// in returns the body in a form; nil if the call has no body.
+func (p *prepared) in(form form, call *call) (body []byte, err error) {
+	switch {
+	case p[form] != nil:
+		return p[form], nil
+	case form == asMessage:
+		body, err = call.procedure.encode()
+	case call.body != nil:
+		body, err = json.Marshal(call.body)
 	}
-	return p.text, nil
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
+	}
+	p[form] = body
+	return body, nil
 }
 
-// body returns the body as JSON.
-func (p *prepared) body(call *call) (body []byte, err error) {
-	if call.body != nil && p.json == nil {
-		if p.json, err = json.Marshal(call.body); err != nil {
-			return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
-		}
-	}
-	return p.json, nil
-}
-
-// stamp returns a time as messages have it: nil for none.
+// stamp returns a time in the form of messages; nil for the zero time.
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -178,7 +129,7 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// timeOf returns the time of a message: zero for none.
+// timeOf returns the time in a message; the zero time for nil.
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -186,7 +137,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// op returns an op as messages have it.
+// op returns an op in the form of messages.
 func op(name string) feedfilterv1.Op {
 	switch name {
 	case Add:
@@ -196,7 +147,7 @@ func op(name string) feedfilterv1.Op {
 	case "":
 		return feedfilterv1.Op_OP_UNSPECIFIED
 	default:
-		return -1 // which the service refuses
+		return -1 // the service refuses it
 	}
 }
 

@@ -178,6 +178,56 @@ func TestMessagesAreFeeds(t *testing.T) {
 	}
 }
 
+// TestFeedMessages: an answer may have fields that this version does not know, and lists of numbers in either encoding. One that
+// does not fit the request is not taken.
+func TestFeedMessages(t *testing.T) {
+	const unknown = "\x08\x01\x55abcd\x59abcdefgh\xfb\x01\xfc\x01\xf2\x01\x00" // of each type, a group among them
+	const next2 = "\x20\x02"
+	asked := client.FilterRequest{
+		Posts:  []client.Post{{ID: "a", Author: "x"}, {ID: "b", Author: "y", Actors: []string{"z", "w"}}, {ID: "c"}},
+		Answer: client.AnswerDropped, Annotate: []string{"like"},
+	}
+	feed := func(answer string) (client.Feed, error) {
+		c, _ := overMessages(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			return answered(r, 200, answer, "Content-Type", typeMessage), nil
+		})
+		return c.Filter(t.Context(), asked)
+	}
+	const like = "\x1a\x08\x0a\x04like\x12\x00"
+	for answer, want := range map[string]client.Feed{
+		like: {},
+		unknown + "\x12\x06\x08\x00\x12\x02k1" + unknown + like + "\x12\x0d\x08\x01\x12\x02k1\x1a\x01w\x20\x01" + unknown[:2]: {Dropped: []client.Dropped{
+			{ID: "a", Kind: "k1"}, {ID: "b", Index: 1, Kind: "k1", Actor: "w", Unconfirmed: true},
+		}},
+		"\x12\x0b\x08\x02\x12\x02k2\x1a\x03own" + like: {Dropped: []client.Dropped{{ID: "c", Index: 2, Kind: "k2", Actor: "own"}}},
+		next2 + "\x1a\x0a\x0a\x04like\x12\x02\x00\x01": {Next: 2, Annotated: map[string][]int{"like": {0, 1}}},
+		"\x1a\x0a\x0a\x04like\x10\x00\x10\x02":         {Annotated: map[string][]int{"like": {0, 2}}},
+		"\x2a\x08\x0a\x04seen\x12\x00" + like:          {Degraded: []client.Degraded{{Kind: "seen"}}},
+		"\x10\x05\x18\x01\x28\x01\x22\x00" + like:      {}, // known fields of another type
+		"\x12\x00\x12\x02\x08\x01" + like:              {Dropped: []client.Dropped{{ID: "a"}, {ID: "b", Index: 1}}},
+	} {
+		if want.Annotated == nil {
+			want.Annotated = map[string][]int{"like": {}}
+		}
+		want.Dropped, want.Degraded = append([]client.Dropped{}, want.Dropped...), append([]client.Degraded{}, want.Degraded...)
+		if got, err := feed(answer); err != nil || fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+			t.Errorf("%q: %#v, %v\nwant %#v", answer, got, err, want)
+		}
+	}
+	for name, answer := range map[string]string{
+		"none annotated": "", "annotated twice": like + like, "a post too many": "\x12\x02\x08\x03" + like, "beyond next": next2 + "\x12\x02\x08\x02" + like,
+		"out of order": "\x12\x02\x08\x01\x12\x02\x08\x00" + like, "twice": "\x12\x02\x08\x01\x12\x02\x08\x01" + like,
+		"next is too great": "\x20\x03" + like, "next is far too great": "\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + like,
+		"annotates a post too many": "\x1a\x09\x0a\x04like\x12\x01\x03", "annotates beyond next": next2 + "\x1a\x08\x0a\x04like\x10\x02",
+		"not UTF-8": "\x12\x03\x12\x01\xff" + like, "cut off": like[:5], "no number": "\x20\xff", "no list": "\x1a\x09\x0a\x04like\x12\x01\xff",
+		"an odd reason": "\x2a\x01\x08" + like, "an odd dropped": "\x12\x01\x08" + like, "an odd tag": "\x00" + like,
+	} {
+		if got, err := feed(answer); !errors.Is(err, client.ErrForeign) {
+			t.Errorf("%s: %#v, %v", name, got, err)
+		}
+	}
+}
+
 // TestSockets: a URL may name a socket.
 func TestSockets(t *testing.T) {
 	handler, end, err := openService(t.Context(), t.TempDir(), 10)

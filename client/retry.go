@@ -19,6 +19,7 @@ const (
 	longestWait = 30 * time.Second
 
 	maxBudget = 10.0 // retries while no call succeeds
+	lowBudget = 5.0  // at this or less, no call is hedged
 	refund    = 0.1  // of a retry, for each call that succeeds
 )
 
@@ -28,11 +29,11 @@ type budget struct {
 	left float64
 }
 
-// take takes one retry from the budget, and reports whether there was one.
-func (b *budget) take() bool {
+// take takes one retry from the budget if more than reserve is left, and reports whether it did.
+func (b *budget) take(reserve float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left < 1 {
+	if b.left < 1 || b.left <= reserve {
 		return false
 	}
 	b.left--
@@ -47,28 +48,26 @@ func (b *budget) earn() {
 
 // again reports whether to retry the call after err, and waits until it is time to. If the context
 // would end before that, it returns false at once.
-func (c *Client) again(ctx context.Context, call *call, attempt int, err error) bool {
-	var answered *Error
-	isAnswer := errors.As(err, &answered)
+func (c *Client) again(ctx context.Context, call *call, attempts int, err error) bool {
 	switch {
-	case ctx.Err() != nil || attempt >= c.most:
+	case ctx.Err() != nil || attempts >= c.most:
 		return false
-	case isAnswer && !retryable(answered.Status):
-		return false
-	case !isAnswer && !isLost(err):
+	case !mayHelp(err):
 		return false
 	case call.once && !errors.Is(err, ErrOverloaded) && !unsent(err):
 		return false
-	case isAnswer && answered.RetryAfter > longestWait:
-		return false
-	case !c.budget.take():
-		return false
 	}
-	pause := rand.N(min(firstPause<<(attempt-1), longPause)) //nolint:gosec // spreads load, guards nothing
-	if isAnswer && answered.RetryAfter > 0 {
+	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // it only spreads load
+	if answered, ok := errors.AsType[*Error](err); ok && answered.RetryAfter > 0 {
+		if answered.RetryAfter > longestWait {
+			return false
+		}
 		pause = answered.RetryAfter + rand.N(firstPause) //nolint:gosec // the same
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
+		return false
+	}
+	if !c.budget.take(0) { // last, so that a retry that is not made costs nothing
 		return false
 	}
 	timer := time.NewTimer(pause)
@@ -78,6 +77,58 @@ func (c *Client) again(ctx context.Context, call *call, attempt int, err error) 
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// mayHelp reports whether another attempt after err may have another outcome.
+func mayHelp(err error) bool {
+	if answered, ok := errors.AsType[*Error](err); ok {
+		return retryable(answered.Status)
+	}
+	return isLost(err)
+}
+
+// outcome is the outcome of one attempt.
+type outcome struct {
+	answer answer
+	err    error
+}
+
+// hedged makes an attempt, and a second one if the first takes longer than Options.Hedge. It
+// returns the first answer and cancels the other attempt. An error that another attempt may change
+// counts only if both attempts fail.
+//
+// Only reads are hedged. A feed with record_seen is a write: whichever attempt comes second drops
+// all that the first has recorded as seen, and its answer may be the one that arrives first.
+func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer, error)) (a answer, attempts int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outcomes := make(chan outcome, 2) // nobody receives the outcome of the canceled attempt
+	start := func() {
+		attempts++
+		go func() {
+			a, err := fetch(ctx)
+			outcomes <- outcome{a, err}
+		}()
+	}
+	start()
+	timer := time.NewTimer(c.hedge)
+	defer timer.Stop()
+	for failed := 0; ; {
+		select {
+		case <-timer.C:
+			if c.budget.take(lowBudget) {
+				start()
+			}
+		case o := <-outcomes:
+			if o.err == nil || !mayHelp(o.err) {
+				return o.answer, attempts, o.err
+			}
+			failed++
+			if failed == attempts {
+				return answer{}, attempts, o.err
+			}
+		}
 	}
 }
 

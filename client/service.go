@@ -99,10 +99,10 @@ type Down struct {
 // is an answer, not an error.
 func (c *Client) Ready(ctx context.Context) (Readiness, error) {
 	var r Readiness
-	err := c.attempt(ctx, &call{
+	_, err := c.attempt(ctx, &call{
 		method: http.MethodGet, path: []string{"readyz"}, into: &r, also: http.StatusServiceUnavailable,
 		sound: func() bool { return r.Status != "" },
-	}, new(prepared))
+	}, new(prepared), false)
 	return r, err
 }
 

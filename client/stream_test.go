@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -64,4 +65,41 @@ func TestStreamsCutOff(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStreamIsReadInPieces: a read of a stream's request returns all activities that wait, whole or in parts.
+func TestStreamIsReadInPieces(t *testing.T) {
+	const many = 100
+	for _, piece := range []int{1 << 20, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			waiting := make(chan struct{})
+			reads, sent := 0, 0
+			service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+				<-waiting
+				p := make([]byte, piece)
+				for n, err := r.Body.Read(p); err == nil; n, err = r.Body.Read(p) {
+					sent += bytes.Count(p[:n], []byte("\n"))
+					reads++
+				}
+				return answered(r, 200, strings.Repeat(`{"changed":true}`+"\n", many), "Content-Type", "application/x-ndjson"), nil
+			})
+			got := 0
+			for _, err := range service.Stream(t.Context(), func(yield func(client.Activity) bool) {
+				defer close(waiting)
+				for range many {
+					if !yield(client.Activity{User: "1", Kind: "hide", Target: "a", Op: client.Add}) {
+						return
+					}
+				}
+			}) {
+				if err != nil {
+					t.Error(err)
+				}
+				got++
+			}
+			if got != many || sent != many || piece > many && reads != 1 {
+				t.Errorf("pieces of %d: %d results of %d activities in %d reads", piece, got, sent, reads)
+			}
+		})
+	}
 }

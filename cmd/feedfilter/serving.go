@@ -162,6 +162,7 @@ func (r *running) connections(limit int) int {
 // serve answers until ctx ends, and reloads the settings for each of hup.
 func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invocation) error {
 	server := newServer(r.handler, r.log, defaultTimeouts())
+	server.RegisterOnShutdown(r.handler.EndWatches)
 	served := make(chan error, len(r.listeners))
 	for _, l := range r.listeners {
 		go func() {

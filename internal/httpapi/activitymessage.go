@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// explainProcedure answers why a post is dropped from a viewer's feed, or kept.
+// explainProcedure answers why a viewer's feed drops a post or keeps it.
 func (s *procedures) explainProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.ExplainRequest],
 ) (*feedfilterv1.ExplainResponse, error) {
@@ -49,7 +49,7 @@ func (s *procedures) explainProcedure(
 	return res, nil
 }
 
-// stamp returns a time as messages have it: nil for none.
+// stamp returns a time in the form of messages; nil for the zero time.
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -100,7 +100,7 @@ func (s *procedures) recordPostsProcedure(
 	return &feedfilterv1.RecordPostsResponse{Recorded: uint32(recorded)}, nil
 }
 
-// recordBatchProcedure records and undoes many activities, of which all are sound, or none is recorded.
+// recordBatchProcedure records and undoes many activities. If one is invalid, nothing changes.
 func (s *procedures) recordBatchProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordBatchRequest],
 ) (*feedfilterv1.RecordBatchResponse, error) {
@@ -121,7 +121,7 @@ func (s *procedures) recordBatchProcedure(
 	return &feedfilterv1.RecordBatchResponse{Results: resultMessages(results)}, nil
 }
 
-// listProcedure answers what a user has done of a kind.
+// listProcedure answers a part of the list of a user's activities of one kind.
 func (s *procedures) listProcedure(
 	ctx context.Context, _ *call, in *incoming[feedfilterv1.ListRequest],
 ) (*feedfilterv1.ListResponse, error) {
@@ -148,7 +148,7 @@ func (s *procedures) listProcedure(
 	return res, nil
 }
 
-// countProcedure answers how many activities a user has.
+// countProcedure answers how many activities of each kind a user has.
 func (s *procedures) countProcedure(
 	ctx context.Context, _ *call, in *incoming[feedfilterv1.CountRequest],
 ) (*feedfilterv1.CountResponse, error) {
@@ -170,7 +170,8 @@ func (s *procedures) countProcedure(
 	return res, nil
 }
 
-// kindOf returns the kind of a plural. It is one that the ledger keeps, or one with a window.
+// kindOf returns the kind with a plural. It refuses a kind with a window if inLedger is true, and a
+// kind that the ledger keeps if it is false.
 func (s *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error) {
 	for _, k := range s.activities.Kinds().All() {
 		switch {
@@ -186,7 +187,8 @@ func (s *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error)
 	return activity.Kind{}, refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("there is no kind with the plural %q", plural))
 }
 
-// lineOf returns what a line of JSON would say.
+// lineOf returns the activity in the form of a line of a JSON batch, so that both APIs check it
+// alike.
 func lineOf(a *feedfilterv1.Activity) batchLine {
 	line := batchLine{
 		User: a.GetUser(), Kind: a.GetKind(), Target: a.GetTarget(), Since: timeText(a.GetSince()), Until: timeText(a.GetUntil()),
@@ -203,19 +205,19 @@ func lineOf(a *feedfilterv1.Activity) batchLine {
 	return line
 }
 
-// timeText returns a time as JSON has it; nil for none.
+// timeText returns a time in the form of JSON; nil for no time.
 func timeText(t *timestamppb.Timestamp) *string {
 	if t == nil {
 		return nil
 	}
-	text := "" // which is no time
+	text := "" // refused later, because it is not a time
 	if t.IsValid() {
 		text = t.AsTime().Format(time.RFC3339Nano)
 	}
 	return &text
 }
 
-// resultMessages returns results as messages have them.
+// resultMessages returns results in the form of messages.
 func resultMessages(results []lineResult) []*feedfilterv1.Result {
 	all := make([]feedfilterv1.Result, len(results))
 	messages := make([]*feedfilterv1.Result, len(results))
@@ -230,10 +232,11 @@ func resultMessages(results []lineResult) []*feedfilterv1.Result {
 	return messages
 }
 
-// streamMessages is a stream of activities, and of their results.
+// streamMessages is a stream of activities in one direction, and of their results in the other.
 type streamMessages = connect.BidiStream[incoming[feedfilterv1.RecordStreamRequest], feedfilterv1.RecordStreamResponse]
 
-// recordStreamProcedure answers a stream, a message for each message. It is to messages what stream is to NDJSON.
+// recordStreamProcedure answers each message of a stream with one message. It is the counterpart of
+// the NDJSON stream.
 func (s *procedures) recordStreamProcedure() echo.HandlerFunc {
 	handler := connect.NewBidiStreamHandler(feedfilterv1connect.ActivityServiceRecordStreamProcedure,
 		func(ctx context.Context, messages *streamMessages) error {
@@ -260,7 +263,7 @@ func (s *procedures) recordStreamProcedure() echo.HandlerFunc {
 	})
 }
 
-// recordMessages records what the messages of a stream ask for until it ends.
+// recordMessages records the activities of a stream, message by message, until the stream ends.
 func (s *procedures) recordMessages(ctx context.Context, k *call, messages *streamMessages) error {
 	conn := newStreamConn(k, s.idle)
 	defer conn.release()
@@ -293,7 +296,7 @@ func (s *procedures) recordMessages(ctx context.Context, k *call, messages *stre
 	}
 }
 
-// streamError is why a stream cannot be read on.
+// streamError returns the error of a stream from which no message can be read.
 func streamError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -305,7 +308,7 @@ func streamError(ctx context.Context, err error) error {
 	}
 }
 
-// chunkOf returns what the activities of a message ask for.
+// chunkOf checks the activities of a message. An invalid one gets its error as its result.
 func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
 	var k chunk
 	for _, one := range asked {
@@ -321,7 +324,7 @@ func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
 	return k
 }
 
-// checkBatch refuses a number of activities that no message has.
+// checkBatch refuses a number of activities that is not in 1 to most.
 func checkBatch(n, most int) error {
 	if n < 1 || n > most {
 		return refuse(activity.CodeOutOfRange, "activities", strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most))
@@ -329,7 +332,7 @@ func checkBatch(n, most int) error {
 	return nil
 }
 
-// tooManyValues says that a list has more values than any request takes.
+// tooManyValues returns the error of a list with more than most values.
 func tooManyValues(field string, most int) error {
 	return refuse(activity.CodeOutOfRange, field, "more than "+strconv.Itoa(most)+" values")
 }

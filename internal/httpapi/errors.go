@@ -43,6 +43,7 @@ const (
 	codeRateLimited          = "rate_limited"
 	codeAuditUnavailable     = "audit_unavailable"
 	codeMalformedMessage     = "malformed_message"
+	codeDeadlineExceeded     = "deadline_exceeded"
 )
 
 // statusGone is logged, and never sent, for a client that did not wait for its
@@ -52,6 +53,9 @@ const statusGone = 499
 // errGone is wrapped by errors of reading from, or writing to, a client that went
 // away or stands still.
 var errGone = errors.New("the client went away")
+
+// errDeadline is wrapped by errors of calls that ended at the deadline that the client sent.
+var errDeadline = errors.New("the deadline of the client has passed")
 
 // problem is an error as the client gets it.
 type problem struct {
@@ -106,6 +110,8 @@ func (p problem) status() int {
 		return http.StatusUnprocessableEntity
 	case codeUnavailable, codeOverloaded, codeAuditUnavailable:
 		return http.StatusServiceUnavailable
+	case codeDeadlineExceeded:
+		return http.StatusGatewayTimeout
 	case codeInternal:
 		return http.StatusInternalServerError
 	default: // malformed, or out of range
@@ -121,6 +127,9 @@ func refuse(code, field, message string) error {
 // describe says of any error what the client is told of it: all of what is wrong
 // with the request, and nothing of the inside.
 func describe(err error) problem {
+	if errors.Is(err, errDeadline) {
+		return problem{Code: codeDeadlineExceeded, Message: errDeadline.Error()}
+	}
 	if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
 		return problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: clip(invalid.Field, maxField)}
 	}
@@ -160,9 +169,9 @@ func describe(err error) problem {
 	}
 }
 
-// gone reports whether err comes of the client having gone away.
+// gone reports whether err comes of the client having gone away, or of its deadline.
 func gone(ctx context.Context, err error) bool {
-	return errors.Is(err, errGone) ||
+	return errors.Is(err, errGone) || errors.Is(err, errDeadline) ||
 		errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
 }
 
@@ -191,7 +200,8 @@ func (s *service) tell(k *call, h http.Header, err error) problem {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		refused.headers(h)
 	}
-	if p.Code != codeOverloaded && p.status() >= http.StatusInternalServerError && p.status() != http.StatusNotImplemented {
+	fault := p.status() >= http.StatusInternalServerError && p.status() != http.StatusNotImplemented && p.Code != codeOverloaded
+	if fault && !gone(k.Request().Context(), err) {
 		s.failed.Add(1)
 	}
 	return p

@@ -30,12 +30,12 @@ const (
 	fieldAnswer
 )
 
-// feedMessage is a FilterRequest as text. The strings of a request share its memory.
+// feedMessage is an encoded FilterRequest. The strings of the request share its memory.
 type feedMessage struct{ text string }
 
 func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
-// filterProcedure answers which of the posts the viewer gets to see.
+// filterProcedure answers which of the posts the viewer sees.
 func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessage) (*feedAnswer, error) {
 	start := time.Now()
 	in := s.rooms.get()
@@ -48,7 +48,7 @@ func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessag
 	if err != nil {
 		return nil, err
 	}
-	// The room is given back before connect writes the answer.
+	// Copy the answer: connect writes it after the room is given back.
 	answer := newFeedAnswer(a, req, form)
 	s.history.latency.note(time.Since(start))
 	if sampled != nil {
@@ -57,7 +57,7 @@ func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessag
 	return answer, nil
 }
 
-// decodeFeedMessage reads a FilterRequest, whose posts are in the room.
+// decodeFeedMessage reads a FilterRequest. The posts may live in the room.
 func decodeFeedMessage(text string, in *room) (feed.Request, answerForm, error) {
 	if req, form, ok := readFeedMessage(text, in); ok {
 		return req, form, nil
@@ -69,7 +69,7 @@ func decodeFeedMessage(text string, in *room) (feed.Request, answerForm, error) 
 	return feedRequest(&m)
 }
 
-// feedRequest returns what is asked for.
+// feedRequest returns the request that the message holds.
 func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error) {
 	form, err := formOf(m.GetAnswer())
 	if err != nil {
@@ -97,7 +97,7 @@ func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error
 	return req, form, placeActors(req.Posts, m.GetActors(), m.GetActorPosts())
 }
 
-// limitOf returns a limit, which may be greater than an int.
+// limitOf checks a limit and returns it as an int, which may be too small for a uint32.
 func limitOf(limit uint32) (int, error) {
 	if limit > feed.MaxPosts {
 		return 0, refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
@@ -105,7 +105,7 @@ func limitOf(limit uint32) (int, error) {
 	return int(limit), nil
 }
 
-// placeActors gives each post its part of the actors, of which the i-th is on post number on[i].
+// placeActors gives each post its part of the actors. Actor i is on post on[i].
 func placeActors(posts []feed.Post, actors []string, on []uint32) error {
 	if len(actors) != len(on) {
 		return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d posts for %d actors", len(on), len(actors)))
@@ -126,11 +126,12 @@ func placeActors(posts []feed.Post, actors []string, on []uint32) error {
 	return nil
 }
 
-// readFeedMessage reads a FilterRequest. It makes the same of what it takes as the generated code does. Whatever is wrong or
-// unusual it leaves to that: ok is false then, and the message may be sound. It does not check that ids are in UTF-8, since the
-// feed does.
+// readFeedMessage reads a FilterRequest in the usual encoding. If ok is true, the result is the
+// same as that of the generated code. If ok is false, the message is invalid or unusual, and the
+// caller reads it with the generated code. readFeedMessage does not check that ids are valid UTF-8,
+// because the feed does.
 //
-// It is there for its speed alone, as [readFeed] is.
+// It exists only because it is faster, like [readFeed].
 func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, ok bool) {
 	r := messageReader{text: text, room: in}
 	for r.at < len(text) {
@@ -145,17 +146,18 @@ func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, 
 	return req, form, placeActors(in.posts, in.actors, in.actorPosts) == nil
 }
 
-// messageReader reads the fields of a message one after another. What reads one returns whether it did; if not, the reader is of
-// no more use.
+// messageReader reads the fields of a message in order. Each of its methods reports whether it
+// succeeded. After a failure the reader must not be used any more.
 type messageReader struct {
 	text    string
-	at      int // of the next byte
+	at      int // index of the next byte
 	authors int
-	last    int // number of the last field
+	last    int // number of the field that was read last
 	room    *room
 }
 
-// field reads one field. They have to come in the order of their numbers, as they do from every encoder.
+// field reads one field. Fields must come in the order of their numbers, in which all common
+// encoders write them.
 func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
 	tag, ok := r.number()
 	number := int(tag >> 3)
@@ -174,7 +176,7 @@ func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
 	return ok && (r.listed(number, s, req) || !again && r.single(number, s, req))
 }
 
-// listed takes a field that there may be many of.
+// listed stores one value of a repeated field.
 func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 	switch number {
 	case fieldPosts:
@@ -203,11 +205,11 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 	}
 }
 
-// single takes a field that there is one of.
+// single stores the value of a field that occurs once.
 func (r *messageReader) single(number int, s string, req *feed.Request) (ok bool) {
 	switch number {
 	case fieldViewer:
-		req.Viewer = strings.Clone(s) // what is kept for a viewer is not to keep the whole message
+		req.Viewer = strings.Clone(s) // caches keep it, and must not keep the whole message
 		return true
 	case fieldKinds:
 		req.Kinds, ok = kindNames(s)
@@ -215,7 +217,7 @@ func (r *messageReader) single(number int, s string, req *feed.Request) (ok bool
 	return ok
 }
 
-// scalar reads the value of a field that is a number.
+// scalar reads and stores the value of a numeric field.
 func (r *messageReader) scalar(number int, req *feed.Request, form *answerForm) bool {
 	n, ok := r.number()
 	switch number {
@@ -236,7 +238,7 @@ func (r *messageReader) scalar(number int, req *feed.Request, form *answerForm) 
 	return false
 }
 
-// packed reads the numbers in s.
+// packed reads a packed list of numbers.
 func (r *messageReader) packed(s string) bool {
 	numbers := messageReader{text: s}
 	for numbers.at < len(s) {
@@ -249,7 +251,7 @@ func (r *messageReader) packed(s string) bool {
 	return true
 }
 
-// number reads a number below 2^28. Most have one byte.
+// number reads a varint below 2^28. Most have one byte.
 func (r *messageReader) number() (n uint64, ok bool) {
 	if r.at < len(r.text) && r.text[r.at] < 0x80 {
 		r.at++
@@ -270,7 +272,7 @@ func (r *messageReader) longNumber() (n uint64, ok bool) {
 	return 0, false
 }
 
-// bytes reads a length, and as many bytes.
+// bytes reads a length and that many bytes.
 func (r *messageReader) bytes() (string, bool) {
 	n, ok := r.number()
 	if !ok || n > uint64(len(r.text)-r.at) {
@@ -299,7 +301,7 @@ func kindNames(text string) ([]string, bool) {
 	return names, true
 }
 
-// listLimits are those of a message's lists, of more than which there is no request.
+// listLimits returns the limits of a message's lists. No valid request exceeds them.
 func listLimits(message proto.Message) []listLimit {
 	switch message.(type) {
 	case *feedfilterv1.FilterRequest:

@@ -16,24 +16,27 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// envelopeBytes is the length of what stands before each message of gRPC: flags, and the message's length.
+// envelopeBytes is the length of the prefix of each gRPC message: a byte of flags, and the length
+// of the message in four bytes.
 const envelopeBytes = 5
 
 var errUnknownService = errors.New("unknown service")
 
-// messageTypes are the media types of messages. JSON has routes of its own.
+// messageTypes returns the media types of single messages. JSON is not among them, because it has
+// its own routes.
 func messageTypes() []string {
 	return []string{
 		"application/grpc", "application/grpc+proto", "application/grpc-web", "application/grpc-web+proto", "application/proto",
 	}
 }
 
-// streamTypes are those of streams of messages.
+// streamTypes returns the media types of streams of messages.
 func streamTypes() []string {
 	return []string{"application/grpc", "application/grpc+proto", "application/connect+proto"}
 }
 
-// messageType returns the type of the messages of a request, or the error that it is another, or that they are compressed.
+// messageType returns the media type of a request. It fails if the type is not wanted, or if the
+// messages are compressed.
 func messageType(r *http.Request, wanted []string) (string, error) {
 	for _, header := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
 		if encoding := r.Header.Get(header); encoding != "" && encoding != "identity" {
@@ -43,8 +46,9 @@ func messageType(r *http.Request, wanted []string) (string, error) {
 	return mediaType(r, wanted...)
 }
 
-// holdMessage takes from the budget what the one message of a request comes to, and returns how to give it back when the
-// request is done. A message that is too long is refused before it is read.
+// holdMessage takes the length of the request's message from the budget of bodies. The caller calls
+// release when the request is done. holdMessage refuses a message that is too long before it reads
+// it.
 func (s *procedures) holdMessage(k *call) (release func(), err error) {
 	r := k.Request()
 	media, err := messageType(r, messageTypes())
@@ -70,13 +74,14 @@ func (s *procedures) holdMessage(k *call) (release func(), err error) {
 	if !s.limits.bodies.take(length) {
 		return nil, turnAway(k, "bytes of bodies are held")
 	}
-	// The writer is net/http's own, which closes the connection when the limit is hit.
+	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
 	rest := http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head)))
 	r.Body = &messageBody{Reader: io.MultiReader(bytes.NewReader(head), rest), Closer: rest, of: s, call: k, limit: s.maxBody}
 	return func() { s.limits.bodies.give(length) }, nil
 }
 
-// messageBody gives errors of reading the details that connect hands on.
+// messageBody is the body of a request. It turns its errors into errors with details, which connect
+// passes on.
 type messageBody struct {
 	io.Reader
 	io.Closer
@@ -100,23 +105,24 @@ func (b *messageBody) Read(p []byte) (int, error) {
 	return n, b.of.problem(b.call, err)
 }
 
-// codec reads and writes messages of Protobuf. It is connect's, but for messages that are read and written faster, and for
-// errors of reading one, which it leaves in the message.
+// codec reads and writes Protobuf messages. It differs from connect's codec in two ways: some
+// messages have faster code of their own, and an error of reading a message is stored in the
+// message.
 type codec struct{}
 
-// reader is a message that reads itself from data, which it does not keep.
+// reader is a message that reads itself from data. It does not keep data.
 type reader interface{ read(data []byte) }
 
-// appender is a message that appends itself.
+// appender is a message that appends its encoding to dst.
 type appender interface{ appendTo(dst []byte) []byte }
 
-// Name is what connect calls Protobuf.
+// Name implements [connect.Codec]. It returns connect's name of Protobuf.
 func (codec) Name() string { return "proto" }
 
 // Marshal implements [connect.Codec].
 func (c codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend appends the message to dst.
+// MarshalAppend appends the encoding of the message to dst.
 func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	switch m := message.(type) {
 	case appender:
@@ -141,8 +147,8 @@ func (codec) Unmarshal(data []byte, message any) error {
 // read implements reader.
 func (m *incoming[M]) read(data []byte) { m.err = readMessage(data, &m.message) }
 
-// readMessage reads a message of the schema. Lists that are longer than any request takes are refused before they are read:
-// an empty message takes fifty times the room of its text.
+// readMessage reads a message of the schema. It checks the lengths of lists first, because in
+// memory an empty message takes fifty times the bytes of its encoding.
 func readMessage(data []byte, into any) error {
 	message, ok := into.(proto.Message)
 	if !ok {
@@ -157,7 +163,7 @@ func readMessage(data []byte, into any) error {
 	return nil
 }
 
-// listLimit is the most values of a list of a message.
+// listLimit is the largest number of values in a list of a message.
 type listLimit struct {
 	field int
 	name  string
@@ -189,14 +195,14 @@ func checkLists(data []byte, message proto.Message) error {
 	return nil
 }
 
-// detail is the problem in the gRPC API's form.
+// detail returns the problem as a message of the gRPC API.
 func (p problem) detail() *feedfilterv1.ErrorDetail {
 	return &feedfilterv1.ErrorDetail{
 		Code: p.Code, Message: p.Message, Field: p.Field, Limit: p.Limit, HttpStatus: uint32(p.status()),
 	}
 }
 
-// connectCode is the one table from statuses of HTTP to codes of gRPC.
+// connectCode returns the gRPC code for an HTTP status. docs/API.md has the same table.
 func connectCode(status int) connect.Code {
 	switch status {
 	case http.StatusUnauthorized:
@@ -207,7 +213,7 @@ func connectCode(status int) connect.Code {
 		return connect.CodeNotFound
 	case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
 		return connect.CodeUnimplemented
-	case http.StatusRequestTimeout:
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return connect.CodeDeadlineExceeded
 	case http.StatusConflict:
 		return connect.CodeFailedPrecondition
@@ -222,21 +228,21 @@ func connectCode(status int) connect.Code {
 	}
 }
 
-// problem returns err as a procedure answers it, and notes that it does.
+// problem returns the error with which a procedure answers err, and stores err in the call.
 func (s *procedures) problem(k *call, err error) *connect.Error {
 	k.failed = err
 	p := s.tell(k, k.Response().Header(), err)
 	e := connect.NewError(connectCode(p.status()), errors.New(p.Message))
-	if detail, err := connect.NewErrorDetail(p.detail()); err == nil { // all of it is in UTF-8
+	if detail, err := connect.NewErrorDetail(p.detail()); err == nil { // it is always valid UTF-8
 		e.AddDetail(detail)
 	}
 	return e
 }
 
-// fail answers a procedure that has not begun with err, in the form of the protocol that the client speaks.
+// fail answers a request whose procedure has not begun with err, in the client's protocol.
 func (s *procedures) fail(k *call, err error) {
 	_, unknown := mediaType(k.Request(), append(messageTypes(), streamTypes()...)...)
-	if unknown != nil { // no client of gRPC
+	if unknown != nil { // the client does not speak gRPC or Connect
 		p := s.tell(k, k.Response().Header(), err)
 		err = respond(k, p.status(), errorAnswer{p})
 	} else {

@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -19,18 +22,21 @@ const explainProcedure = feedfilterv1connect.FeedServiceExplainProcedure
 // maxReflection is the length of the longest question about the schema or the health, in bytes.
 const maxReflection = 4 << 10
 
-// procedures is the gRPC API of the service: gRPC, gRPC-Web and Connect with Protobuf. Its routes have
-// the limits, tokens, metrics, audit log and errors of all routes.
+// procedures is the gRPC API of the service: gRPC, gRPC-Web and Connect with Protobuf. Its routes
+// share the limits, tokens, metrics, audit log and errors of all routes.
 type procedures struct {
 	*service
 
-	routes []route
-	paths  map[string]bool      // of the routes
-	errors *connect.ErrorWriter // for errors before a procedure begins
+	routes  []route
+	paths   map[string]bool      // of the routes
+	errors  *connect.ErrorWriter // writes the errors of requests that reach no procedure
+	watches *healthWatches
 }
 
 func newProcedures(of *service) *procedures {
-	s := &procedures{service: of, paths: make(map[string]bool), errors: connect.NewErrorWriter(connect.WithCodec(codec{}))}
+	s := &procedures{
+		service: of, paths: make(map[string]bool), errors: connect.NewErrorWriter(connect.WithCodec(codec{})), watches: newHealthWatches(),
+	}
 	s.routes = s.allRoutes()
 	for _, r := range s.routes {
 		s.paths[r.path] = true
@@ -53,23 +59,25 @@ func (s *procedures) allRoutes() []route {
 		route{http.MethodPost, feedfilterv1connect.ActivityServiceRecordStreamProcedure, s.recordStreamProcedure(), write, false})
 }
 
-// standardRoutes returns the procedures that clients of gRPC expect of any service: its health, and its schema.
+// standardRoutes returns the procedures that gRPC clients expect of any service: health checks and
+// reflection.
 func (s *procedures) standardRoutes() []route {
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxReflection), withoutGzip()}
 	names := []string{feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName, grpchealth.HealthV1ServiceName}
 	reflector := grpcreflect.NewStaticReflector(names...)
-	health, healthHandler := grpchealth.NewHandler(healthChecker{s.service, names}, options...)
+	checker := healthChecker{s.service, names}
+	health, healthHandler := grpchealth.NewHandler(checker, options...) // it does not implement Watch
 	v1, v1Handler := grpcreflect.NewHandlerV1(reflector, options...)
 	alpha, alphaHandler := grpcreflect.NewHandlerV1Alpha(reflector, options...)
 	return []route{
 		{http.MethodPost, health + "Check", standard(healthHandler), nil, true},
-		{http.MethodPost, health + "Watch", standard(healthHandler), nil, true},
+		{http.MethodPost, health + "Watch", s.watchProcedure(health+"Watch", checker), nil, true},
 		{http.MethodPost, v1 + "ServerReflectionInfo", overHTTP2(standard(v1Handler)), nil, false},
 		{http.MethodPost, alpha + "ServerReflectionInfo", overHTTP2(standard(alphaHandler)), nil, false},
 	}
 }
 
-// standard has h answer, which is a handler of a library.
+// standard returns a route's handler that calls h, the handler of a library.
 func standard(h http.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h.ServeHTTP(c.Response(), c.Request())
@@ -77,7 +85,7 @@ func standard(h http.Handler) echo.HandlerFunc {
 	}
 }
 
-// overHTTP2 refuses a stream over HTTP/1, which cannot answer before the request ends.
+// overHTTP2 refuses a stream over HTTP/1. There, an answer cannot begin before the request ends.
 func overHTTP2(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().ProtoMajor < 2 {
@@ -88,7 +96,7 @@ func overHTTP2(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// healthChecker answers health checks of gRPC clients as GET /readyz does.
+// healthChecker answers the health checks of gRPC clients. It reports the same as GET /readyz.
 type healthChecker struct {
 	of       *service
 	services []string
@@ -96,28 +104,28 @@ type healthChecker struct {
 
 // Check implements [grpchealth.Checker].
 func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	known := req.Service == ""
-	for _, name := range h.services {
-		known = known || req.Service == name
-	}
-	if !known {
+	if !h.has(req.Service) {
 		return nil, connect.NewError(connect.CodeNotFound, errUnknownService)
 	}
-	if ready, _ := h.of.dependencies(ctx); !ready {
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
-	}
-	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+	ready, _ := h.of.dependencies(ctx)
+	return &grpchealth.CheckResponse{Status: servingStatus(ready)}, nil
 }
 
-// withoutGzip refuses compressed requests, as JSON does, and saves the time of compressing answers.
+// has reports whether the service exists. The name "" stands for all services together.
+func (h healthChecker) has(service string) bool {
+	return service == "" || slices.Contains(h.services, service)
+}
+
+// withoutGzip makes connect refuse compressed requests, as the JSON API does, and send answers
+// uncompressed, which saves time.
 func withoutGzip() connect.HandlerOption { //nolint:ireturn // what the library has for options
 	return connect.WithCompression("gzip", nil, nil)
 }
 
-// callKey is the key of the call in a context that connect hands on.
+// callKey is the key of the call in the context that connect passes to a procedure.
 type callKey struct{}
 
-// unary returns the route of a procedure with one request and one answer.
+// unary returns the route of a procedure that takes one request and gives one answer.
 func unary[Req, Res any](
 	s *procedures, path string, do func(ctx context.Context, k *call, req *Req) (*Res, error), scopes []access.Scope,
 ) route {
@@ -127,9 +135,11 @@ func unary[Req, Res any](
 		if bad, ok := any(req).(interface{ problem() error }); ok && bad.problem() != nil {
 			return nil, s.problem(k, bad.problem()) //nolint:contextcheck // the call has the request's
 		}
-		res, err := do(ctx, k, req)
+		work, done := untilDeadline(ctx, k)
+		defer done()
+		res, err := do(work, k, req)
 		if err != nil {
-			return nil, s.problem(k, err) //nolint:contextcheck // the same
+			return nil, s.problem(k, atDeadline(ctx, err)) //nolint:contextcheck // the same
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
@@ -148,17 +158,56 @@ func unary[Req, Res any](
 	}, scopes, false}
 }
 
-// serveProcedure has the handler of a procedure answer. What goes wrong before the procedure begins, such as a header that
-// gRPC does not allow, is connect's to answer, and counts as a malformed request.
+// serveProcedure calls the handler of a procedure. If a request is wrong before the procedure
+// begins, for example because gRPC forbids one of its headers, connect answers it. Such a request
+// counts as malformed.
 func (s *procedures) serveProcedure(k *call, handler http.Handler) {
 	r := k.Request()
 	handler.ServeHTTP(k.Response(), r.WithContext(context.WithValue(r.Context(), callKey{}, k)))
-	if k.failed == nil && !k.begun {
+	switch {
+	case k.failed != nil || k.begun:
+	case endedAtDeadline(k):
+		k.failed = errDeadline
+	default:
 		k.failed = refuse(codeMalformedMessage, "", "the request is not as the protocol wants it")
 	}
 }
 
-// incoming is a message as the handler gets it, and what is wrong with it. Connect would answer that without a detail.
+// endedAtDeadline reports whether connect answered that the caller's deadline has passed.
+func endedAtDeadline(k *call) bool {
+	const exceeded = "4" // as gRPC writes connect.CodeDeadlineExceeded
+	res := k.Response()
+	return res.Status == http.StatusGatewayTimeout || res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
+}
+
+// untilDeadline returns the context for the work of a call. from is connect's context, which has
+// the deadline that the caller sent. At that deadline the work is canceled, as if the caller had
+// left. The deadline itself stays out of the context: Redis and the ledger would count a caller's
+// short deadline as a fault of their own, and five of them open the circuit breaker of a Redis
+// node. A command that Redis is executing ends with its own timeout, as it does after a caller that
+// left.
+func untilDeadline(from context.Context, k *call) (work context.Context, done context.CancelFunc) {
+	if _, ok := from.Deadline(); !ok {
+		return from, func() {}
+	}
+	work, cancel := context.WithCancel(k.Request().Context())
+	stop := context.AfterFunc(from, cancel)
+	return work, func() {
+		stop()
+		cancel()
+	}
+}
+
+// atDeadline returns the error of a call, which is errDeadline if the caller's deadline ended it.
+func atDeadline(from context.Context, err error) error {
+	if errors.Is(from.Err(), context.DeadlineExceeded) && describe(err).Code == codeUnavailable {
+		return fmt.Errorf("%w: %w", errDeadline, err)
+	}
+	return err
+}
+
+// incoming is a message as the handler gets it, or the error of reading it. The handler answers
+// that error, because connect would answer it without an ErrorDetail.
 type incoming[M any] struct {
 	message M
 	err     error

@@ -101,7 +101,7 @@ type service struct {
 	procedures *procedures
 	scrapes    chan struct{} // holds one for each that is being answered
 	history    *history
-	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload
+	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload, and those whose client has left
 	about      About
 
 	description func() ([]byte, error) // as GET /openapi.json answers it; made once
@@ -111,7 +111,8 @@ type service struct {
 type Handler struct {
 	http.Handler
 
-	limits *limits
+	limits  *limits
+	watches *healthWatches
 }
 
 // SetMaxRequests changes [Config.MaxRequests], 1 or more, for the requests to come; those in progress go on.
@@ -126,13 +127,14 @@ func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
 //
 // The server's read and write timeouts hold for all requests but streams of
 // NDJSON, which extend them as they go on, and DELETE /v1/users/{user}, which may take five
-// minutes. All of them end when the request's context does.
+// minutes. All of them end when the request's context does. Watches of the health have no limit:
+// see [Handler.EndWatches].
 func New(c Config) *Handler {
 	s := newService(c)
 	if c.Background != nil {
 		c.Background(s.history.run)
 	}
-	return &Handler{Handler: s.handler(c.Trace), limits: &s.limits}
+	return &Handler{Handler: s.handler(c.Trace), limits: &s.limits, watches: s.procedures.watches}
 }
 
 func newService(c Config) *service {

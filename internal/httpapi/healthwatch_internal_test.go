@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// begun is an answer that says when its first part was written.
+type begun struct {
+	*httptest.ResponseRecorder
+
+	once sync.Once
+	at   chan struct{}
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	defer b.once.Do(func() { close(b.at) })
+	return b.ResponseRecorder.Write(p)
+}
+
+// TestHealthWatchesAreBounded: one watch too many is told that there are none, and a watch ends with its client.
+func TestHealthWatchesAreBounded(t *testing.T) {
+	handler, end, err := feedServiceAt(t.Context(), t.TempDir(), 1e-6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	h, _ := handler.(*Handler)
+	h.watches.watches.bound(1)
+	ask := func(ctx context.Context) (w *begun, done chan struct{}) {
+		w, done = &begun{ResponseRecorder: httptest.NewRecorder(), at: make(chan struct{})}, make(chan struct{})
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/grpc.health.v1.Health/Watch", strings.NewReader("\x00\x00\x00\x00\x00"))
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+		r.Header.Set("Content-Type", "application/grpc")
+		go func() {
+			defer close(done)
+			h.ServeHTTP(w, r)
+		}()
+		return w, done
+	}
+	for range 2 { // a watch that has ended leaves its place to another
+		ctx, cancel := context.WithCancel(t.Context())
+		first, ended := ask(ctx)
+		<-first.at
+		second, refused := ask(t.Context())
+		<-refused
+		const unimplemented = "12"
+		if got := second.Header().Get(http.TrailerPrefix + "Grpc-Status"); got != unimplemented {
+			t.Errorf("the second watch: status %s, %v", got, second.Header())
+		}
+		cancel()
+		<-ended
+		if got := first.Body.String(); got != "\x00\x00\x00\x00\x02\x08\x01" {
+			t.Errorf("the first watch: %q", got)
+		}
+	}
+}
+
+// TestWatchRequest: whatever the message is, reading it ends.
+func TestWatchRequest(t *testing.T) {
+	for text, want := range map[string]string{"": "", "\x0a\x01a": "a", "\x10\x01\x0a\x01b": "b", "\x0a\x05a": "", "\xff": "", "\x08\x01": ""} {
+		var m watchRequest
+		m.read([]byte(text))
+		if m.service != want {
+			t.Errorf("%q: %q, want %q", text, m.service, want)
+		}
+	}
+}

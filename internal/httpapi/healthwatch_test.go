@@ -1,0 +1,126 @@
+package httpapi_test
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/health" // checks the health of services by Watch
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
+)
+
+const (
+	serving    = healthv1.HealthCheckResponse_SERVING
+	notServing = healthv1.HealthCheckResponse_NOT_SERVING
+)
+
+// watch asks for the health of a service, and what it becomes.
+func watch(t *testing.T, conn *grpc.ClientConn, service string) healthv1.Health_WatchClient {
+	t.Helper()
+	stream, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// wantStatus asserts what a watch tells next.
+func wantStatus(t *testing.T, stream healthv1.Health_WatchClient, want healthv1.HealthCheckResponse_ServingStatus) {
+	t.Helper()
+	if got, err := stream.Recv(); err != nil || got.GetStatus() != want {
+		t.Errorf("%v, %v; want %v", got.GetStatus(), err, want)
+	}
+}
+
+// startTimed serves h with timeouts that are much shorter than a watch, and returns its server and address.
+func startTimed(t *testing.T, h *httpapi.Handler) (*httptest.Server, string) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = bothProtocols()
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Config.RegisterOnShutdown(h.EndWatches)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server, server.Listener.Addr().String()
+}
+
+func handlerOf(t *testing.T, s *service) *httpapi.Handler {
+	t.Helper()
+	h, ok := s.Handler.(*httpapi.Handler)
+	if !ok {
+		t.Fatalf("a %T", s.Handler)
+	}
+	return h
+}
+
+// TestHealthWatch: a watch tells the health at once, and whenever it changes, and outlasts the server's timeouts.
+func TestHealthWatch(t *testing.T) {
+	s := open(t)
+	_, addr := startTimed(t, handlerOf(t, s))
+	conn := dialGRPC(t, addr)
+	whole, feeds := watch(t, conn, ""), watch(t, conn, feedfilterv1connect.FeedServiceName)
+	wantStatus(t, whole, serving)
+	wantStatus(t, feeds, serving)
+	wantStatus(t, watch(t, conn, "nothing"), healthv1.HealthCheckResponse_SERVICE_UNKNOWN)
+	s.ledger.set(failing)
+	s.store.set(failing)
+	wantStatus(t, whole, notServing)
+	wantStatus(t, feeds, notServing)
+	s.store.set(sound)
+	wantStatus(t, whole, serving)
+	wantStatus(t, feeds, serving)
+}
+
+// TestHealthWatchAtShutdown: a server that shuts down does not wait for those who watch its health.
+func TestHealthWatchAtShutdown(t *testing.T) {
+	s := open(t)
+	server, addr := startTimed(t, handlerOf(t, s))
+	conn := dialGRPC(t, addr)
+	known, unknown := watch(t, conn, ""), watch(t, conn, "nothing")
+	wantStatus(t, known, serving)
+	wantStatus(t, unknown, healthv1.HealthCheckResponse_SERVICE_UNKNOWN)
+	if err := server.Config.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, stream := range []healthv1.Health_WatchClient{known, unknown} {
+		wantStatus(t, stream, notServing)
+		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestClientSideHealthChecks: a client of gRPC that checks the health calls a service only while it is ready.
+func TestClientSideHealthChecks(t *testing.T) {
+	s := open(t)
+	_, addr := startTimed(t, handlerOf(t, s))
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(
+		`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":"`+feedfilterv1connect.FeedServiceName+`"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	until := func(want connectivity.State) {
+		t.Helper()
+		for state := conn.GetState(); state != want; state = conn.GetState() {
+			if !conn.WaitForStateChange(t.Context(), state) {
+				t.Fatalf("%v, never %v", state, want)
+			}
+		}
+	}
+	conn.Connect()
+	until(connectivity.Ready)
+	s.ledger.set(failing)
+	s.store.set(failing)
+	until(connectivity.TransientFailure)
+	s.ledger.set(sound)
+	until(connectivity.Ready)
+}
