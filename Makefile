@@ -111,10 +111,15 @@ BUF_VERSION := 1.75.0
 .PHONY: proto
 proto: proto-tools ## Check the schema of the gRPC API, and generate its code.
 	cd proto && ../.bin/buf lint && ../.bin/buf generate
+	scripts/generate-python client/python/src
 
 .PHONY: lint-proto
 lint-proto: proto-tools ## Check the schema of the gRPC API, and that the code beside it is generated from it.
 	@GO='$(GO)' scripts/lint-proto
+
+.PHONY: lint-python
+lint-python: proto-tools ## Check client/python: generated code, types and style.
+	@scripts/lint-python
 
 .PHONY: proto-tools
 proto-tools:
@@ -136,7 +141,7 @@ vulncheck: ## Look the code and its dependencies up in Go's database of vulnerab
 	@GO='$(GO)' VULNDB='$(VULNDB)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples.
+deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples and client/python.
 	@scripts/deps
 
 .PHONY: uplot
