@@ -1,11 +1,12 @@
 """The client against a service, with all that it sends and reads held against the descriptions."""
 
 import gc
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Callable, List, Tuple, Type
+from typing import Any, Callable, List, Tuple, Type
 
 import pytest
 
@@ -70,6 +71,19 @@ def test_filter_reasons(client: Client, uid: UID) -> None:
     only = client.filter(me, posts, kinds=["seen"], exact=True)
     assert [(d.index, d.unconfirmed) for d in only.dropped] == [(5, True)]
     assert client.filter(me, []).kept == []
+
+
+def test_readme(url: str, uid: UID) -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    program = text.split("```python\n")[1].split("```")[0]
+    for old, new in (
+        ('"http://127.0.0.1:8080"', repr(url)),
+        ("0.2", "60"),
+        ('"1"', repr(uid("1"))),
+    ):
+        assert old in program
+        program = program.replace(old, new)
+    exec(program + "\nclient.close()", {})
 
 
 def test_filter_in_parts(client: Client, uid: UID) -> None:
@@ -408,6 +422,20 @@ def test_connections_are_kept(url: str, uid: UID, proxy: Callable[..., Proxy]) -
         assert len(list(c.export(uid("me")))) == 10
         assert c.ready().answers
     assert through.connections == 1
+
+
+def test_requests_are_sent_without_delay(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: List[socket.socket] = []
+    connect = socket.create_connection
+
+    def create_connection(*args: Any, **settings: Any) -> socket.socket:
+        made.append(connect(*args, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with Client(url) as c:
+        c.count("1")
+        assert [s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for s in made] == [1]
 
 
 def test_retry_after_closed_connections(url: str, uid: UID, proxy: Callable[..., Proxy]) -> None:
