@@ -8,11 +8,16 @@ from urllib.parse import parse_qsl, unquote
 import httpx
 import jsonschema
 from google.protobuf.message import Message
-from google.protobuf.message_factory import MessageFactory
 
 from feedfilter.v1 import activity_pb2, error_pb2, feed_pb2
 
-FILES = (activity_pb2.DESCRIPTOR, error_pb2.DESCRIPTOR, feed_pb2.DESCRIPTOR)
+MODULES = (activity_pb2, error_pb2, feed_pb2)
+FILES = [module.DESCRIPTOR for module in MODULES]
+MESSAGES = {
+    file.message_types_by_name[name].full_name: getattr(module, name)
+    for module, file in zip(MODULES, FILES)
+    for name in file.message_types_by_name
+}
 
 
 class Agreement:
@@ -130,7 +135,7 @@ class Exchange:
 
 def known(descriptor: Any, body: bytes) -> None:
     """Check that a message of that type has all that the bytes have."""
-    message: Message = MessageFactory().GetPrototype(descriptor)()
+    message: Message = MESSAGES[descriptor.full_name]()
     message.ParseFromString(body)
     length = message.ByteSize()
     message.DiscardUnknownFields()

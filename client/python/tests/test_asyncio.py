@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from typing import AsyncIterator, Callable, List
 
+import httpx
 import pytest
 
 from feedfilter import (
@@ -16,6 +17,7 @@ from feedfilter import (
     DeadlineExceededError,
     InvalidRequestError,
     Post,
+    UnexpectedAnswerError,
 )
 
 from .agreement import AsyncChecked
@@ -137,3 +139,41 @@ def test_timeout(mute: Mute) -> None:
                 await c.count("1")
 
     asyncio.run(run())
+
+
+class Long(httpx.AsyncByteStream):
+    """A long answer."""
+
+    closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while not self.closed:
+            yield bytes(1000)
+
+    async def aclose(self) -> None:
+        """End the answer."""
+        self.closed = True
+
+
+class Lengthy(httpx.AsyncBaseTransport):
+    """A service with such answers."""
+
+    def __init__(self) -> None:
+        self.answer = Long()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer."""
+        headers = {"content-type": "application/proto"}
+        return httpx.Response(200, headers=headers, stream=self.answer)
+
+
+def test_answer_that_is_too_long() -> None:
+    service = Lengthy()
+
+    async def run() -> None:
+        async with AsyncClient("http://test", transport=service, max_answer_bytes=5000) as c:
+            with pytest.raises(UnexpectedAnswerError, match="more than 5000 bytes"):
+                await c.count("1")
+
+    asyncio.run(run())
+    assert service.answer.closed
