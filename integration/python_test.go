@@ -35,9 +35,10 @@ func TestPythonClient(t *testing.T) {
 	if err != nil {
 		t.Fatalf("make a token: %v", err)
 	}
-	open := serve(t, "--data-dir", filepath.Join(dir, "open"), "--kinds", kinds, "--addr", "127.0.0.1:0,unix:"+socket)
+	open := serve(t, "--data-dir", filepath.Join(dir, "open"), "--kinds", kinds, "--addr", "127.0.0.1:0,unix:"+socket,
+		"--false-positive-rate", "1e-8") // no post of the tests is dropped by chance
 	open.logOnFailure()
-	guarded := serve(t, "--data-dir", filepath.Join(dir, "guarded"), "--auth-file", tokens)
+	guarded := serve(t, "--data-dir", filepath.Join(dir, "guarded"), "--auth-file", tokens, "--false-positive-rate", "1e-8")
 	guarded.logOnFailure()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
