@@ -111,6 +111,7 @@ BUF_VERSION := 1.75.0
 .PHONY: proto
 proto: proto-tools ## Check the schema of the gRPC API, and generate its code.
 	cd proto && ../.bin/buf lint && ../.bin/buf generate
+	scripts/generate-python client/python/src
 
 .PHONY: lint-proto
 lint-proto: proto-tools ## Check the schema of the gRPC API, and that the code beside it is generated from it.
@@ -123,6 +124,10 @@ typescript: proto-tools ## Generate the code of the TypeScript client from the s
 .PHONY: lint-typescript
 lint-typescript: proto-tools ## Check the types of the TypeScript client, and that its code is generated; needs npm.
 	@GO='$(GO)' scripts/lint-typescript
+
+.PHONY: lint-python
+lint-python: proto-tools ## Check client/python: generated code, types and style.
+	@scripts/lint-python
 
 .PHONY: proto-tools
 proto-tools:
@@ -144,7 +149,7 @@ vulncheck: ## Look the code and its dependencies up in Go's database of vulnerab
 	@GO='$(GO)' VULNDB='$(VULNDB)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples.
+deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples and client/python.
 	@scripts/deps
 
 .PHONY: uplot

@@ -1,0 +1,99 @@
+"""A client of the feedfilter service, which filters feeds and records what users do.
+
+    from feedfilter import BLOCKS, Client, Post
+
+    with Client("http://127.0.0.1:8080") as client:
+        client.record("1", BLOCKS, "2")
+        feed = client.filter("1", [Post("p8", author="2"), Post("p9", author="3")])
+        print([post.id for post in feed.kept])
+
+Client is for threads, AsyncClient for asyncio.
+
+Retries: every call of the service may be repeated, with one exception. The client retries a call
+that is answered 408, 429, 502, 503 or 504, or that has no complete answer, within its timeout.
+Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the answer has
+a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of more than
+30 s ends the retries. A budget of ten retries, which regains a tenth with each call that succeeds,
+keeps clients from burdening an overloaded service. The exception is a feed with record_seen: see
+Client.filter.
+
+When the filter cannot answer, a call raises UnavailableError. A renderer then chooses, for each
+feed, the lesser harm: for blocks, show only what needs no check; for kinds that matter for comfort
+alone, such as seen, show the candidates unfiltered. The same choice exists in an answer:
+Feed.degraded names kinds that could not be checked.
+"""
+
+from ._aio import AsyncClient
+from ._client import Client
+from ._core import request_id, token_file
+from ._errors import (
+    AccessDeniedError,
+    DeadlineExceededError,
+    Error,
+    InvalidRequestError,
+    LimitReachedError,
+    NoLedgerError,
+    OverloadedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+from ._types import (
+    ADD,
+    BLOCKS,
+    HIDES,
+    LIKES,
+    REMOVE,
+    SEEN,
+    Activity,
+    Degraded,
+    Down,
+    Dropped,
+    Explanation,
+    Feed,
+    Item,
+    Kind,
+    Page,
+    Post,
+    Preview,
+    Readiness,
+    Reason,
+    Result,
+)
+from ._version import __version__
+
+__all__ = [
+    "ADD",
+    "BLOCKS",
+    "HIDES",
+    "LIKES",
+    "REMOVE",
+    "SEEN",
+    "AccessDeniedError",
+    "Activity",
+    "AsyncClient",
+    "Client",
+    "DeadlineExceededError",
+    "Degraded",
+    "Down",
+    "Dropped",
+    "Error",
+    "Explanation",
+    "Feed",
+    "InvalidRequestError",
+    "Item",
+    "Kind",
+    "LimitReachedError",
+    "NoLedgerError",
+    "OverloadedError",
+    "Page",
+    "Post",
+    "Preview",
+    "Readiness",
+    "Reason",
+    "Result",
+    "UnavailableError",
+    "UnexpectedAnswerError",
+    "__version__",
+    "request_id",
+    "token_file",
+]

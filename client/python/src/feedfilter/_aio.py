@@ -1,0 +1,331 @@
+"""The client for asyncio."""
+
+import asyncio
+import ssl
+from datetime import datetime
+from types import TracebackType
+from typing import (
+    Any,
+    AsyncIterable,
+    AsyncIterator,
+    Dict,
+    Iterable,
+    List,
+    Optional,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+)
+
+import httpx
+
+from ._client import LIMITS
+from ._core import (
+    ERROR_BYTES,
+    FIRST_ITEMS,
+    MORE_ITEMS,
+    NDJSON,
+    Answer,
+    Call,
+    Core,
+    Lines,
+    Pause,
+    Piece,
+    Query,
+    Send,
+    Token,
+    checked_timeout,
+    expect,
+    failure,
+)
+from ._types import (
+    ADD,
+    REMOVE,
+    Activity,
+    Explanation,
+    Feed,
+    Item,
+    Kind,
+    P,
+    Post,
+    Preview,
+    Readiness,
+    Result,
+)
+from ._wire import json_activity, parsed
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A client of one service for asyncio. It belongs to one event loop.
+
+    Its calls may run concurrently. They take the arguments of those of Client, return the same
+    values and raise the same errors, and so does the constructor.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: Token = None,
+        timeout: float = 15.0,
+        max_attempts: int = 4,
+        ssl_context: Optional[ssl.SSLContext] = None,
+        transport: Optional[httpx.AsyncBaseTransport] = None,
+        max_answer_bytes: int = 16 << 20,
+        user_agent: str = "",
+    ) -> None:
+        self._core = Core(url, token, timeout, max_attempts, max_answer_bytes, user_agent)
+        self._core.check_transport(transport is not None, ssl_context)
+        self._transport = transport or httpx.AsyncHTTPTransport(
+            verify=self._core.tls(ssl_context), limits=LIMITS, uds=self._core.socket
+        )
+
+    async def close(self) -> None:
+        """Close the connections. The client must not be used afterwards."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+    # Feeds.
+
+    async def filter(
+        self,
+        viewer: str,
+        posts: Sequence[P],
+        *,
+        kinds: Optional[Sequence[str]] = None,
+        annotate: Sequence[str] = (),
+        limit: Optional[int] = None,
+        record_seen: bool = False,
+        exact: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Feed[P]:
+        """Return which of the posts a viewer sees.
+
+        See Client.filter.
+        """
+        call = self._core.filter(viewer, posts, kinds, annotate, limit, record_seen, exact)
+        return await self._run(call, timeout)
+
+    async def explain(
+        self, viewer: str, post: Post, *, timeout: Optional[float] = None
+    ) -> Explanation:
+        """Return what a feed of the viewer does with the post, and why. It needs a ledger.
+
+        See Client.explain.
+        """
+        return await self._run(self._core.explain(viewer, post), timeout)
+
+    # Activities.
+
+    async def record(
+        self,
+        user: str,
+        plural: str,
+        target: str,
+        *,
+        until: Optional[datetime] = None,
+        timeout: Optional[float] = None,
+    ) -> bool:
+        """Record an activity, and return whether anything changed. See Client.record."""
+        return await self._run(self._core.activity(user, plural, target, ADD, until), timeout)
+
+    async def remove(
+        self, user: str, plural: str, target: str, *, timeout: Optional[float] = None
+    ) -> bool:
+        """Undo an activity, and return whether there was one.
+
+        See Client.remove.
+        """
+        return await self._run(self._core.activity(user, plural, target, REMOVE), timeout)
+
+    async def record_posts(
+        self, user: str, plural: str, posts: Sequence[str], *, timeout: Optional[float] = None
+    ) -> int:
+        """Record 1 to 1,000 posts of a kind with a window: `record_posts("1", SEEN, ["p7"])`.
+
+        See Client.record_posts.
+        """
+        return await self._run(self._core.record_posts(user, plural, posts), timeout)
+
+    async def record_batch(
+        self, activities: Sequence[Activity], *, timeout: Optional[float] = None
+    ) -> List[Result]:
+        """Record and undo 1 to 10,000 activities, and return a result for each, in order.
+
+        See Client.record_batch.
+        """
+        return await self._run(self._core.record_batch(activities), timeout)
+
+    async def record_stream(
+        self,
+        activities: Union[Iterable[Activity], AsyncIterable[Activity]],
+        *,
+        timeout: Optional[float] = None,
+    ) -> AsyncIterator[Result]:
+        """Record and undo any number of activities, and yield a result for each, in order.
+
+        See Client.record_stream.
+        """
+        piece = Piece()
+        async for activity in _each(activities):
+            full = piece.add(activity)
+            if full:
+                for result in await self._run(self._core.stream_piece(full), timeout):
+                    yield result
+        rest = piece.rest()
+        if rest:
+            for result in await self._run(self._core.stream_piece(rest), timeout):
+                yield result
+
+    async def list(
+        self, user: str, plural: str, *, timeout: Optional[float] = None
+    ) -> AsyncIterator[Item]:
+        """Yield the user's activities of a kind, newest first. See Client.list."""
+        limit, cursor = FIRST_ITEMS, ""
+        while True:
+            part = await self._run(self._core.part(user, plural, limit, cursor), timeout)
+            for item in part.items:
+                yield item
+            if not part.next or part.next == cursor:
+                return
+            limit, cursor = MORE_ITEMS, part.next
+
+    async def count(self, user: str, *, timeout: Optional[float] = None) -> Dict[str, int]:
+        """Return the number of the user's activities by the name of their kind.
+
+        See Client.count.
+        """
+        return await self._run(self._core.count(user), timeout)
+
+    async def preview(
+        self, user: str, kind: str, targets: Sequence[str], *, timeout: Optional[float] = None
+    ) -> Preview:
+        """Return the result that recording activities with 1 to 10,000 targets would have.
+
+        See Client.preview.
+        """
+        return await self._run(self._core.preview(user, kind, targets), timeout)
+
+    async def export(
+        self, user: str, *, timeout: Optional[float] = None
+    ) -> AsyncIterator[Activity]:
+        """Yield all activities of the user that the ledger keeps, by kind and target.
+
+        See Client.export.
+        """
+        seconds = self._core.timeout if timeout is None else checked_timeout(timeout)
+        request = self._core.request(self._core.export(user), None, seconds, whole=False)
+        with self._core.reading(request, seconds):
+            response = await self._transport.handle_async_request(request)
+            try:
+                if response.status_code != 200:
+                    body = await _read(response, Send(request, float("inf"), ERROR_BYTES))
+                    raise failure(request, Answer(response.status_code, response.headers, body))
+                expect(request, 200, response.headers, NDJSON)
+                lines = Lines(self._core.max_answer_bytes)
+                async for part in _parts(response):
+                    for line in lines.feed(part):
+                        yield json_activity(parsed(line))
+                lines.end()
+            finally:
+                await response.aclose()
+
+    async def delete_user(self, user: str, *, timeout: Optional[float] = None) -> int:
+        """Remove every trace of a user, which takes up to 5 minutes. It needs a ledger.
+
+        See Client.delete_user.
+        """
+        return await self._run(self._core.delete_user(user), timeout)
+
+    # The service.
+
+    async def kinds(self, *, timeout: Optional[float] = None) -> List[Kind]:
+        """Return the kinds of activities that the service knows. See Client.kinds."""
+        return await self._run(self._core.kinds(), timeout)
+
+    async def ready(self, *, timeout: Optional[float] = None) -> Readiness:
+        """Ask once, without retries, whether feeds can be answered. See Client.ready."""
+        return await self._run(self._core.ready(), timeout)
+
+    async def call(
+        self,
+        method: str,
+        path: Sequence[str],
+        *,
+        query: Optional[Query] = None,
+        body: object = None,
+        timeout: Optional[float] = None,
+    ) -> Any:
+        """Make a call of the JSON API that the client has no method for, and return the answer.
+
+        See Client.call.
+        """
+        return await self._run(self._core.call(method, path, query, body), timeout)
+
+    async def _run(self, call: "Call[T]", timeout: Optional[float]) -> T:
+        """Do what the steps of the call say."""
+        steps = self._core.steps(call, timeout)
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    step = next(steps)
+                    continue
+                try:
+                    answer = await self._send(step)
+                except Exception as e:
+                    step = steps.throw(e)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _send(self, send: Send) -> Answer:
+        response = await self._transport.handle_async_request(send.request)
+        try:
+            body = await _read(response, send)
+            return Answer(response.status_code, response.headers, body)
+        finally:
+            await response.aclose()
+
+
+def _parts(response: httpx.Response) -> AsyncIterable[bytes]:
+    """Return the parts of the body as they arrive."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return response.stream
+
+
+async def _read(response: httpx.Response, send: Send) -> bytes:
+    """Return the body of an answer within the bounds of the attempt."""
+    body = bytearray()
+    async for part in _parts(response):
+        body += part
+        send.check(len(body))
+    return bytes(body)
+
+
+async def _each(
+    activities: Union[Iterable[Activity], AsyncIterable[Activity]]
+) -> AsyncIterator[Activity]:
+    """Yield the members of either kind of iterable."""
+    if isinstance(activities, AsyncIterable):
+        async for activity in activities:
+            yield activity
+    else:
+        for activity in activities:
+            yield activity

@@ -1,0 +1,384 @@
+"""The client for threads."""
+
+import socket
+import ssl
+import time
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Type, TypeVar
+
+import httpx
+
+from ._core import (
+    ERROR_BYTES,
+    FIRST_ITEMS,
+    IDLE,
+    KEPT,
+    MORE_ITEMS,
+    NDJSON,
+    Answer,
+    Call,
+    Core,
+    Lines,
+    Pause,
+    Piece,
+    Query,
+    Send,
+    Token,
+    checked_timeout,
+    expect,
+    failure,
+)
+from ._types import (
+    ADD,
+    REMOVE,
+    Activity,
+    Explanation,
+    Feed,
+    Item,
+    Kind,
+    P,
+    Post,
+    Preview,
+    Readiness,
+    Result,
+)
+from ._wire import json_activity, parsed
+
+T = TypeVar("T")
+
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=IDLE)
+
+
+class Client:
+    """A client of one service. It is safe for concurrent use by threads.
+
+    Create one and share it: it keeps up to 64 idle connections open, and its counts bound the
+    retries. It does not connect until the first call. In a server that forks, create it after the
+    fork. Close it, or use it as a context manager.
+
+    Every call raises a subclass of feedfilter.Error if it fails, and takes a `timeout` in seconds
+    that replaces the client's. A call without an answer in that time, retries included, raises
+    DeadlineExceededError. A server that sends an answer bit by bit may take up to twice as long.
+
+    Args:
+        url: The service, such as "http://127.0.0.1:8080". It may have a path, which then precedes
+            the service's paths. "unix:/run/feedfilter.sock" is a service on a Unix socket.
+        token: The token, or a function that returns it before each attempt; it may be called
+            concurrently. See token_file. None or "": no token.
+        timeout: How many seconds a call may take, retries included. A renderer sets it to the
+            time it can wait, such as 0.2.
+        max_attempts: The largest number of attempts of a call, the first one included. 1: no
+            retries.
+        ssl_context: Verifies the service, and may have a certificate of the client. None: the
+            authorities of httpx.
+        transport: Makes the requests instead of connections of the client's own, for a proxy or a
+            test. The client closes it. It excludes ssl_context and a Unix socket.
+        max_answer_bytes: The largest length of an answer, and of a line of an export, in bytes.
+        user_agent: Sent with each request. "": "feedfilter-python/" and the version.
+
+    Raises:
+        ValueError: An argument is invalid. The text does not repeat the URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: Token = None,
+        timeout: float = 15.0,
+        max_attempts: int = 4,
+        ssl_context: Optional[ssl.SSLContext] = None,
+        transport: Optional[httpx.BaseTransport] = None,
+        max_answer_bytes: int = 16 << 20,
+        user_agent: str = "",
+    ) -> None:
+        self._core = Core(url, token, timeout, max_attempts, max_answer_bytes, user_agent)
+        self._core.check_transport(transport is not None, ssl_context)
+        self._transport = transport or httpx.HTTPTransport(
+            verify=self._core.tls(ssl_context), limits=LIMITS, uds=self._core.socket
+        )
+
+    def close(self) -> None:
+        """Close the connections. The client must not be used afterwards."""
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    # Feeds.
+
+    def filter(
+        self,
+        viewer: str,
+        posts: Sequence[P],
+        *,
+        kinds: Optional[Sequence[str]] = None,
+        annotate: Sequence[str] = (),
+        limit: Optional[int] = None,
+        record_seen: bool = False,
+        exact: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Feed[P]:
+        """Return which of the posts a viewer sees.
+
+        With record_seen, the call is retried only if no attempt can have taken effect: one that
+        did has recorded as seen what it kept, and a retry would drop all of that.
+
+        Args:
+            viewer: The id of the user who looks at the feed.
+            posts: Up to 5,000 candidates, in the order of the feed, with up to 20,000 ids of
+                posts, authors and actors, repeated ones included.
+            kinds: The names of the kinds to check, in this order. None: every kind that drops.
+                Empty: none.
+            annotate: The kinds to annotate kept posts with.
+            limit: Ends the feed once that many posts are kept, 1 to 5,000. None: no limit.
+            record_seen: Record the kept posts as seen.
+            exact: Have the ledger confirm what the filter reports.
+            timeout: Replaces the client's, in seconds.
+        """
+        call = self._core.filter(viewer, posts, kinds, annotate, limit, record_seen, exact)
+        return self._run(call, timeout)
+
+    def explain(self, viewer: str, post: Post, *, timeout: Optional[float] = None) -> Explanation:
+        """Return what a feed of the viewer does with the post, and why. It needs a ledger."""
+        return self._run(self._core.explain(viewer, post), timeout)
+
+    # Activities.
+
+    def record(
+        self,
+        user: str,
+        plural: str,
+        target: str,
+        *,
+        until: Optional[datetime] = None,
+        timeout: Optional[float] = None,
+    ) -> bool:
+        """Record an activity, and return whether anything changed.
+
+        `record("1", BLOCKS, "2")` lets user 1 block user 2. When it returns, every later feed has
+        the activity. After a retry the answer is about the last attempt: an earlier one, whose
+        answer was lost, may have made the change.
+
+        Args:
+            user: The id of the user who does it.
+            plural: The plural of the kind, such as BLOCKS.
+            target: The id of the user or post that it is about.
+            until: When the activity ends by itself: an aware datetime in the future, up to the
+                year 9999. None: never.
+            timeout: Replaces the client's, in seconds.
+        """
+        return self._run(self._core.activity(user, plural, target, ADD, until), timeout)
+
+    def remove(
+        self, user: str, plural: str, target: str, *, timeout: Optional[float] = None
+    ) -> bool:
+        """Undo an activity, and return whether there was one; see record on retries."""
+        return self._run(self._core.activity(user, plural, target, REMOVE), timeout)
+
+    def record_posts(
+        self, user: str, plural: str, posts: Sequence[str], *, timeout: Optional[float] = None
+    ) -> int:
+        """Record 1 to 1,000 posts of a kind with a window: `record_posts("1", SEEN, ["p7"])`.
+
+        Returns:
+            The number of distinct posts, which are all recorded now.
+        """
+        return self._run(self._core.record_posts(user, plural, posts), timeout)
+
+    def record_batch(
+        self, activities: Sequence[Activity], *, timeout: Optional[float] = None
+    ) -> List[Result]:
+        """Record and undo 1 to 10,000 activities, and return a result for each, in order.
+
+        The service first checks all of them. If one is invalid, the call raises
+        InvalidRequestError with its `field`, such as "activities[3].kind", and nothing changes.
+        """
+        return self._run(self._core.record_batch(activities), timeout)
+
+    def record_stream(
+        self, activities: Iterable[Activity], *, timeout: Optional[float] = None
+    ) -> Iterator[Result]:
+        """Record and undo any number of activities, and yield a result for each, in order.
+
+        An activity with an error does not end the stream. The client sends pieces of up to 500
+        activities, retries each like any other call, and yields the results of one before it
+        reads the activities of the next but one. If a piece fails, the iteration raises its
+        error: activities without a result may or may not have taken effect, and repeating them is
+        safe. The activities of an export may be streamed as they are.
+
+        Args:
+            activities: The activities.
+            timeout: Replaces the client's, in seconds, for each piece.
+        """
+        piece = Piece()
+        for activity in activities:
+            full = piece.add(activity)
+            if full:
+                yield from self._run(self._core.stream_piece(full), timeout)
+        rest = piece.rest()
+        if rest:
+            yield from self._run(self._core.stream_piece(rest), timeout)
+
+    def list(self, user: str, plural: str, *, timeout: Optional[float] = None) -> Iterator[Item]:
+        """Yield the user's activities of a kind, newest first.
+
+        It requests further parts while the caller reads on. The timeout is for each part.
+        """
+        limit, cursor = FIRST_ITEMS, ""
+        while True:
+            part = self._run(self._core.part(user, plural, limit, cursor), timeout)
+            yield from part.items
+            if not part.next or part.next == cursor:
+                return
+            limit, cursor = MORE_ITEMS, part.next
+
+    def count(self, user: str, *, timeout: Optional[float] = None) -> Dict[str, int]:
+        """Return the number of the user's activities by the name of their kind."""
+        return self._run(self._core.count(user), timeout)
+
+    def preview(
+        self, user: str, kind: str, targets: Sequence[str], *, timeout: Optional[float] = None
+    ) -> Preview:
+        """Return the result that recording activities with 1 to 10,000 targets would have.
+
+        `kind` is the name of the kind, such as "block". Nothing changes.
+        """
+        return self._run(self._core.preview(user, kind, targets), timeout)
+
+    def export(self, user: str, *, timeout: Optional[float] = None) -> Iterator[Activity]:
+        """Yield all activities of the user that the ledger keeps, by kind and target.
+
+        It is not retried: if it raises an error, the activities before that are not all. The
+        timeout is for each step: to connect, and to wait for the next part of the answer. A
+        caller that ends the iteration early should close the iterator.
+        """
+        seconds = self._core.timeout if timeout is None else checked_timeout(timeout)
+        request = self._core.request(self._core.export(user), None, seconds, whole=False)
+        with self._core.reading(request, seconds):
+            response = self._open(request)
+            try:
+                if response.status_code != 200:
+                    body = _read(response, Send(request, float("inf"), ERROR_BYTES))
+                    raise failure(request, Answer(response.status_code, response.headers, body))
+                expect(request, 200, response.headers, NDJSON)
+                lines = Lines(self._core.max_answer_bytes)
+                for part in _parts(response):
+                    for line in lines.feed(part):
+                        yield json_activity(parsed(line))
+                lines.end()
+            finally:
+                response.close()
+
+    def delete_user(self, user: str, *, timeout: Optional[float] = None) -> int:
+        """Remove every trace of a user, which takes up to 5 minutes. It needs a ledger.
+
+        Its timeout is 6 minutes, not the client's. After an error, call it again to continue.
+
+        Returns:
+            The number of activities that the last attempt removed: the user's, and those of
+            others with the user.
+        """
+        return self._run(self._core.delete_user(user), timeout)
+
+    # The service.
+
+    def kinds(self, *, timeout: Optional[float] = None) -> List[Kind]:
+        """Return the kinds of activities that the service knows."""
+        return self._run(self._core.kinds(), timeout)
+
+    def ready(self, *, timeout: Optional[float] = None) -> Readiness:
+        """Ask once, without retries, whether feeds can be answered.
+
+        If they cannot, that is an answer, not an error.
+        """
+        return self._run(self._core.ready(), timeout)
+
+    def call(
+        self,
+        method: str,
+        path: Sequence[str],
+        *,
+        query: Optional[Query] = None,
+        body: object = None,
+        timeout: Optional[float] = None,
+    ) -> Any:
+        """Make a call of the JSON API that the client has no method for, and return the answer.
+
+        `call("GET", ["v1", "stats"])` returns the counters of the process. It retries, and raises
+        errors, as all other calls do.
+
+        Args:
+            method: The method of HTTP.
+            path: The segments of the path, not escaped.
+            query: The query parameters.
+            body: Sent as JSON. None: no body.
+            timeout: Replaces the client's, in seconds.
+        """
+        return self._run(self._core.call(method, path, query, body), timeout)
+
+    def _run(self, call: "Call[T]", timeout: Optional[float]) -> T:
+        """Do what the steps of the call say."""
+        steps = self._core.steps(call, timeout)
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    step = next(steps)
+                    continue
+                try:
+                    answer = self._send(step)
+                except Exception as e:
+                    step = steps.throw(e)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _send(self, send: Send) -> Answer:
+        response = self._open(send.request)
+        try:
+            return Answer(response.status_code, response.headers, _read(response, send))
+        finally:
+            response.close()
+
+    def _open(self, request: httpx.Request) -> httpx.Response:
+        request.extensions = {**request.extensions, "trace": _without_delay}
+        return self._transport.handle_request(request)
+
+
+def _without_delay(event: str, info: Dict[str, Any]) -> None:
+    """Send each part of a request at once.
+
+    httpx before 0.25 leaves Nagle's algorithm on: the body of a request then waits up to 40 ms for
+    the acknowledgement of its headers. For asyncio it is off.
+    """
+    if event == "connection.connect_tcp.complete":
+        connection = info["return_value"].get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _parts(response: httpx.Response) -> Iterable[bytes]:
+    """Return the parts of the body as they arrive."""
+    assert isinstance(response.stream, httpx.SyncByteStream)
+    return response.stream
+
+
+def _read(response: httpx.Response, send: Send) -> bytes:
+    """Return the body of an answer within the bounds of the attempt."""
+    body = bytearray()
+    for part in _parts(response):
+        body += part
+        send.check(len(body))
+    return bytes(body)

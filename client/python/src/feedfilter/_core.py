@@ -1,0 +1,682 @@
+"""What Client and AsyncClient share: requests, answers and retries, without any waiting or I/O.
+
+Core.steps is a generator. It yields what to do next, a Send or a Pause, and takes the answer of a
+Send. So each client is a loop that does it, in its own way.
+"""
+
+import base64
+import binascii
+import http
+import math
+import random
+import re
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import (
+    Callable,
+    Dict,
+    Generator,
+    Generic,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+)
+from urllib.parse import quote, urlencode
+
+import httpx
+from google.protobuf.message import DecodeError
+
+from . import _wire as wire
+from ._errors import (
+    RETRYABLE,
+    AccessDeniedError,
+    DeadlineExceededError,
+    Error,
+    OverloadedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+    class_of,
+)
+from ._types import Activity, Explanation, Kind, P, Feed, Post, Preview, Readiness, Result
+from ._version import __version__
+from .v1.activity_pb2 import (
+    CountRequest,
+    CountResponse,
+    ListRequest,
+    RecordPostsRequest,
+    RecordPostsResponse,
+    RecordRequest,
+    RecordResponse,
+)
+from .v1.error_pb2 import ErrorDetail
+from .v1.feed_pb2 import ExplainRequest
+
+T = TypeVar("T")
+
+Token = Union[None, str, Callable[[], str]]
+Query = Mapping[str, Union[str, int]]
+
+PROTO = "application/proto"
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+
+FEED = "feedfilter.v1.FeedService"
+ACTIVITY = "feedfilter.v1.ActivityService"
+
+FIRST_PAUSE = 0.1  # bounds the random pause before the second attempt; each further one doubles it
+LONG_PAUSE = 3.0  # bounds every random pause
+LONGEST_WAIT = 30.0  # the longest Retry-After that the client waits for
+MAX_BUDGET = 100  # in tenths of a retry; each call that succeeds regains one
+RETRY = 10  # costs that much of it
+
+IDLE = 60.0  # seconds after which an idle connection is closed: before the service does
+KEPT = 64  # idle connections
+ERROR_BYTES = 64 << 10  # of an answer with an error
+DELETE_TIMEOUT = 360.0  # more than a deletion takes
+
+FIRST_ITEMS = 100  # in the first part of a list, for callers that read only its beginning
+MORE_ITEMS = 1000  # in every further part
+
+# A piece of a stream is short enough for the buffers of a connection: all of it is sent before the
+# first result is read.
+PIECE_LINES = 500
+PIECE_BYTES = 64 << 10
+
+_VISIBLE = re.compile(r"[!-~]+")
+_REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
+_request_id: ContextVar[str] = ContextVar("feedfilter_request_id", default="")
+
+
+@contextmanager
+def request_id(value: str) -> Iterator[None]:
+    """Have the calls within carry an id, by which the service's log names them.
+
+    The id is 1 to 64 ASCII letters, digits and "-_.". It holds for the current thread or task.
+
+    Raises:
+        ValueError: The id has another form.
+    """
+    if not _REQUEST_ID.fullmatch(value):
+        raise ValueError(f"request id: {value!r} is not 1 to 64 ASCII letters, digits and -_.")
+    before = _request_id.set(value)
+    try:
+        yield
+    finally:
+        _request_id.reset(before)
+
+
+def token_file(path: str) -> Callable[[], str]:
+    """Return a token for a client that is read from a file, without surrounding white space.
+
+    Each attempt reads the file, so it may be replaced at any time. A call fails with an OSError
+    if the file cannot be read, and with a ValueError if it has no token.
+    """
+
+    def read() -> str:
+        with open(path, encoding="utf-8") as file:
+            token = file.read().strip()
+        if not token:
+            raise ValueError(f"read the token: {path} is empty")
+        return token
+
+    return read
+
+
+@dataclass
+class Call(Generic[T]):
+    """One call of the API."""
+
+    path: str
+    content: Callable[[], Optional[bytes]]
+    parse: Callable[[bytes], T]
+    method: str = "POST"
+    type: str = PROTO  # of the request, if it has a body
+    answer: str = PROTO  # media type of the answer
+    once: bool = False  # must not be retried if it may have taken effect
+    retried: bool = True
+    also: int = 0  # a status whose answer is read like that of 2xx
+    timeout: Optional[float] = None  # of the whole call; None: the client's
+
+
+@dataclass
+class Answer:
+    """The answer to a request."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+class Send:
+    """An attempt: a request, and bounds of its answer."""
+
+    def __init__(self, request: httpx.Request, deadline: float, limit: int) -> None:
+        self.request = request
+        self._deadline = deadline
+        self._limit = limit
+
+    def check(self, length: int) -> None:
+        """Raise an error if the answer has become too long, or the time is over."""
+        if length > self._limit:
+            raise UnexpectedAnswerError(f"{where(self.request)}: more than {self._limit} bytes")
+        if time.monotonic() >= self._deadline:
+            raise httpx.ReadTimeout("the answer is not complete in time", request=self.request)
+
+
+class Remaining(Dict[str, float]):
+    """The timeouts of the steps of a request. Each step gets the time that those before it left."""
+
+    def __init__(self, timeouts: Mapping[str, float], deadline: float) -> None:
+        super().__init__(timeouts)
+        self._deadline = deadline
+
+    def get(self, key: str, default: object = None) -> float:
+        """Return the seconds that are left."""
+        return max(self._deadline - time.monotonic(), 0.001)
+
+
+@dataclass
+class Pause:
+    """Wait for that many seconds."""
+
+    seconds: float
+
+
+Steps = Generator[Union[Send, Pause], Optional[Answer], T]
+
+
+class Budget:
+    """Bounds the retries of all calls together. It is safe for concurrent use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._left = MAX_BUDGET
+
+    def take(self) -> bool:
+        """Take one retry, and return whether there was one."""
+        with self._lock:
+            if self._left < RETRY:
+                return False
+            self._left -= RETRY
+            return True
+
+    def earn(self) -> None:
+        """Regain a tenth of a retry."""
+        with self._lock:
+            self._left = min(self._left + 1, MAX_BUDGET)
+
+
+def where(request: httpx.Request) -> str:
+    """Return the method and the path of a request."""
+    return f"{request.method} {request.url.path}"
+
+
+def escaped(segment: str) -> str:
+    """Return a segment of a path; "." and ".." have a meaning there."""
+    if segment and not segment.strip("."):
+        return segment.replace(".", "%2E")
+    return quote(segment, safe="")
+
+
+def path_of(segments: Sequence[str]) -> str:
+    """Return the path of segments that may contain any characters."""
+    return "".join("/" + escaped(segment) for segment in segments)
+
+
+def nothing() -> Optional[bytes]:
+    """Return the content of a request without a body."""
+    return None
+
+
+class Core:
+    """The settings of a client, and the calls it can make. It is safe for concurrent use."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Token,
+        timeout: float,
+        max_attempts: int,
+        max_answer_bytes: int,
+        user_agent: str,
+    ) -> None:
+        self.socket: Optional[str] = None
+        if url.startswith("unix:"):
+            self.socket, url = url[5:], "http://localhost"
+            if self.socket.startswith("//"):
+                self.socket = self.socket[2:]
+            if not self.socket:
+                raise ValueError("url: unix: without the path of a socket")
+        self._base = _base(url)
+        self._prefix = self._base.raw_path.rstrip(b"/")
+        self._token = token
+        self._max_attempts = max_attempts
+        self.max_answer_bytes = max_answer_bytes
+        self._agent = user_agent or "feedfilter-python/" + __version__
+        self._budget = Budget()
+        self._urls: Dict[str, httpx.URL] = {}  # of procedures
+        self.timeout = checked_timeout(timeout)
+        if max_attempts < 1:
+            raise ValueError(f"max_attempts: {max_attempts} is less than 1")
+        if max_answer_bytes < 1:
+            raise ValueError(f"max_answer_bytes: {max_answer_bytes} is less than 1")
+
+    # Requests.
+
+    def _url(self, path: str) -> httpx.URL:
+        url = self._urls.get(path)
+        if url is None:
+            url = self._base.copy_with(raw_path=self._prefix + path.encode("ascii"))
+            if path.startswith("/feedfilter."):
+                self._urls[path] = url
+        return url
+
+    def request(
+        self, call: "Call[T]", content: Optional[bytes], seconds: float, whole: bool = True
+    ) -> httpx.Request:
+        """Return a request that may take that many seconds: as a whole, or else each step of it."""
+        headers = {"User-Agent": self._agent, "Accept-Encoding": "identity", "Accept": "*/*"}
+        if content is not None:
+            headers["Content-Type"] = call.type
+        if call.type == PROTO:
+            headers["Connect-Protocol-Version"] = "1"
+            headers["Connect-Timeout-Ms"] = str(min(math.ceil(seconds * 1000), 9_999_999_999))
+        name = _request_id.get()
+        if name:
+            headers["X-Request-ID"] = name
+        token = self._token() if callable(self._token) else self._token
+        if token:
+            if not _VISIBLE.fullmatch(token):
+                raise ValueError("token: has characters that are not visible ASCII")
+            headers["Authorization"] = "Bearer " + token
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+        if whole:
+            timeouts = Remaining(timeouts, time.monotonic() + seconds)
+        return httpx.Request(
+            call.method,
+            self._url(call.path),
+            headers=headers,
+            content=content,
+            extensions={"timeout": timeouts},
+        )
+
+    # Retries.
+
+    def steps(self, call: "Call[T]", timeout: Optional[float] = None) -> "Steps[T]":
+        """Make a call: yield what to do, and return what the call returns."""
+        total = self.timeout if call.timeout is None else call.timeout
+        if timeout is not None:
+            total = checked_timeout(timeout)
+        deadline = time.monotonic() + total
+        try:
+            content = call.content()
+        except Error:
+            raise
+        except ValueError as e:
+            raise wire.invalid("", "", f"write the request: {e}") from e
+        attempt = 1
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:  # between the pause and the attempt
+                raise DeadlineExceededError(f"{call.method} {call.path}: no answer in {total:g} s")
+            request = self.request(call, content, left)
+            send = Send(request, deadline, self.max_answer_bytes)
+            cause: Optional[Exception] = None
+            unsent = False
+            error: Error
+            try:
+                answer = yield send
+                assert answer is not None
+                result = self._result(call, request, answer)
+            except (httpx.TransportError, CutOffError) as e:
+                error, cause = lost(request, e, total), e
+                unsent = isinstance(
+                    e, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+                )
+            except Error as e:
+                error = e
+            else:
+                self._budget.earn()
+                return result
+            pause = self._pause(call, attempt, error, unsent, deadline)
+            if pause is None:
+                raise error from cause
+            yield Pause(pause)
+            attempt += 1
+
+    def _pause(
+        self, call: "Call[T]", attempt: int, error: Error, unsent: bool, deadline: float
+    ) -> Optional[float]:
+        """Return the seconds until the next attempt. None: there is none."""
+        if not call.retried or attempt >= self._max_attempts:
+            return None
+        if not isinstance(error, UnavailableError) or error.status not in RETRYABLE | {0}:
+            return None
+        if call.once and not unsent and not _harmless(error):
+            return None
+        if error.retry_after > LONGEST_WAIT or isinstance(error, DeadlineExceededError):
+            return None
+        if not self._budget.take():
+            return None
+        pause = random.uniform(0, min(FIRST_PAUSE * 2 ** (attempt - 1), LONG_PAUSE))
+        if error.retry_after:
+            pause = error.retry_after + random.uniform(0, FIRST_PAUSE)
+        return pause if time.monotonic() + pause < deadline else None
+
+    # Answers.
+
+    def _result(self, call: "Call[T]", request: httpx.Request, answer: Answer) -> T:
+        if answer.status // 100 != 2 and answer.status != call.also:
+            raise failure(request, answer)
+        expect(request, answer.status, answer.headers, call.answer)
+        try:
+            return call.parse(answer.body)
+        except CutOffError:
+            raise
+        except (DecodeError, wire.OddError) as e:
+            raise UnexpectedAnswerError(f"{where(request)}: {e}", status=answer.status) from e
+
+    @contextmanager
+    def reading(self, request: httpx.Request, seconds: float) -> Iterator[None]:
+        """Turn what ends the reading of a long answer into an error of this package."""
+        try:
+            yield
+        except (httpx.TransportError, CutOffError) as e:
+            raise lost(request, e, seconds) from e
+        except wire.OddError as e:
+            raise UnexpectedAnswerError(f"{where(request)}: {e}") from e
+
+    def check_transport(self, given: bool, context: Optional[ssl.SSLContext]) -> None:
+        """Refuse a transport of the caller's beside settings that only the client's own obeys."""
+        if given and (self.socket is not None or context is not None):
+            raise ValueError("transport: excludes a Unix socket and ssl_context")
+
+    def tls(self, context: Optional[ssl.SSLContext]) -> Union[bool, ssl.SSLContext]:
+        """Return what a transport verifies servers with: the system's authorities by default."""
+        if context is None and self._base.scheme == "https":
+            return True
+        # Without TLS none is used, and to load the authorities takes a while.
+        return context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    # Calls.
+
+    def filter(
+        self,
+        viewer: str,
+        posts: Sequence[P],
+        kinds: Optional[Sequence[str]],
+        annotate: Sequence[str],
+        limit: Optional[int],
+        record_seen: bool,
+        exact: bool,
+    ) -> "Call[Feed[P]]":
+        return Call(
+            _procedure(FEED, "Filter"),
+            lambda: wire.filter_request(viewer, posts, kinds, annotate, limit, record_seen, exact),
+            lambda text: wire.feed_of(text, posts, annotate),
+            once=record_seen,
+        )
+
+    def explain(self, viewer: str, post: Post) -> "Call[Explanation]":
+        def content() -> bytes:
+            request = ExplainRequest(viewer=viewer)
+            request.post.id, request.post.author = post.id, post.author
+            request.post.actors.extend(wire.names("post.actors", post.actors))
+            return wire.encoded(request)
+
+        return Call(_procedure(FEED, "Explain"), content, wire.explanation_of)
+
+    def activity(
+        self, user: str, plural: str, target: str, op: str, until: object = None
+    ) -> "Call[bool]":
+        def content() -> bytes:
+            request = RecordRequest(user=user, plural=plural, target=target, op=wire.op("op", op))
+            wire.stamp("until", until, request.until)  # type: ignore[arg-type]  # as the caller has
+            return wire.encoded(request)
+
+        return Call(
+            _procedure(ACTIVITY, "Record"),
+            content,
+            lambda text: wire.read(RecordResponse(), text).changed,
+        )
+
+    def record_posts(self, user: str, plural: str, posts: Sequence[str]) -> "Call[int]":
+        return Call(
+            _procedure(ACTIVITY, "RecordPosts"),
+            lambda: wire.encoded(
+                RecordPostsRequest(user=user, plural=plural, posts=wire.names("posts", posts))
+            ),
+            lambda text: wire.read(RecordPostsResponse(), text).recorded,
+        )
+
+    def record_batch(self, activities: Sequence[Activity]) -> "Call[List[Result]]":
+        return Call(
+            _procedure(ACTIVITY, "RecordBatch"),
+            lambda: wire.batch_request(activities),
+            lambda text: wire.results_of(text, len(activities)),
+        )
+
+    def part(self, user: str, plural: str, limit: int, cursor: str) -> "Call[wire.Part]":
+        return Call(
+            _procedure(ACTIVITY, "List"),
+            lambda: wire.encoded(ListRequest(user=user, plural=plural, limit=limit, cursor=cursor)),
+            wire.Part,
+        )
+
+    def count(self, user: str) -> "Call[Dict[str, int]]":
+        return Call(
+            _procedure(ACTIVITY, "Count"),
+            lambda: wire.encoded(CountRequest(user=user)),
+            lambda text: dict(wire.read(CountResponse(), text).counts),
+        )
+
+    def stream_piece(self, lines: Sequence[bytes]) -> "Call[List[Result]]":
+        def parse(text: bytes) -> List[Result]:
+            split = Lines(self.max_answer_bytes)
+            got = [wire.json_result(wire.parsed(line)) for line in split.feed(text)]
+            split.end()
+            if len(got) != len(lines):
+                raise CutOffError(f"{len(got)} results for {len(lines)} activities")
+            return got
+
+        path = path_of(("v1", "activities"))
+        return Call(path, lambda: b"".join(lines), parse, type=NDJSON, answer=NDJSON)
+
+    def export(self, user: str) -> "Call[None]":
+        return self._get(("v1", "users", user, "export"), lambda value: None, answer=NDJSON)
+
+    def preview(self, user: str, kind: str, targets: Sequence[str]) -> "Call[Preview]":
+        return Call(
+            path_of(("v1", "users", user, "preview")),
+            lambda: wire.json_text({"kind": kind, "targets": list(wire.names("targets", targets))}),
+            lambda text: wire.json_preview(wire.parsed(text)),
+            type=JSON,
+            answer=JSON,
+        )
+
+    def delete_user(self, user: str) -> "Call[int]":
+        call: Call[int] = self._get(
+            ("v1", "users", user), lambda value: wire.need(value, "deleted", int)
+        )
+        call.method, call.timeout = "DELETE", DELETE_TIMEOUT
+        return call
+
+    def kinds(self) -> "Call[List[Kind]]":
+        return self._get(("v1", "kinds"), wire.json_kinds)
+
+    def ready(self) -> "Call[Readiness]":
+        call: Call[Readiness] = self._get(("readyz",), wire.json_readiness)
+        call.also, call.retried = 503, False
+        return call
+
+    def call(
+        self, method: str, path: Sequence[str], query: Optional[Query], body: object
+    ) -> "Call[object]":
+        call: Call[object] = self._get(wire.names("path", path), lambda value: value)
+        call.method = method
+        if query:
+            call.path += "?" + urlencode(query)
+        if body is not None:
+            call.content = lambda: wire.json_text(body)
+        return call
+
+    def _get(
+        self, segments: Sequence[str], parse: Callable[[object], T], answer: str = JSON
+    ) -> "Call[T]":
+        return Call(
+            path_of(segments),
+            nothing,
+            lambda text: parse(wire.parsed(text)),
+            method="GET",
+            type=JSON,
+            answer=answer,
+        )
+
+
+class CutOffError(wire.OddError):
+    """An answer ends early, so the call may be repeated."""
+
+
+class Lines:
+    """Splits an answer into lines. The last one must end with a newline, too."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest = b""
+
+    def feed(self, part: bytes) -> List[bytes]:
+        """Return the lines that the next part of the answer completes."""
+        lines = (self._rest + part).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > self._limit:
+            raise wire.OddError(f"a line of more than {self._limit} bytes")
+        return lines
+
+    def end(self) -> None:
+        """Raise an error if the answer ended within a line."""
+        if self._rest:
+            raise CutOffError("the answer ends within a line")
+
+
+class Piece:
+    """Collects lines of a stream until there are enough for one request."""
+
+    def __init__(self) -> None:
+        self._lines: List[bytes] = []
+        self._length = 0
+
+    def add(self, activity: Activity) -> Optional[List[bytes]]:
+        """Add an activity, and return the lines before it if they are enough."""
+        line = wire.json_line(activity)
+        full = None
+        if len(self._lines) >= PIECE_LINES or self._length + len(line) > PIECE_BYTES:
+            full = self.rest()
+        self._lines.append(line)
+        self._length += len(line)
+        return full or None
+
+    def rest(self) -> List[bytes]:
+        """Return the lines that are left."""
+        lines, self._lines, self._length = self._lines, [], 0
+        return lines
+
+
+def checked_timeout(timeout: float) -> float:
+    """Return a timeout that is positive and finite."""
+    if not 0 < timeout < math.inf:
+        raise ValueError(f"timeout: {timeout} is not a positive number of seconds")
+    return timeout
+
+
+def _base(url: str) -> httpx.URL:
+    """Return a URL of a service. Errors do not repeat it: it may have a password."""
+    wrong = ValueError("url: not of the form http://<host>:<port> or unix:<path>")
+    try:
+        base = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError, TypeError):
+        raise wrong from None
+    if base.scheme not in ("http", "https") or not base.host:
+        raise wrong
+    if base.userinfo or base.query or base.fragment:
+        raise wrong
+    return base
+
+
+def _procedure(service: str, name: str) -> str:
+    return f"/{service}/{name}"
+
+
+def _harmless(error: Error) -> bool:
+    """Report whether the answer says that nothing was done."""
+    return isinstance(error, OverloadedError) or error.code == "audit_unavailable"
+
+
+def lost(request: httpx.Request, e: Exception, seconds: float) -> Error:
+    """Return the error of an attempt without a complete answer in that time."""
+    if isinstance(e, httpx.TimeoutException):
+        return DeadlineExceededError(f"{where(request)}: no answer in {seconds:g} s")
+    return UnavailableError(f"{where(request)}: {str(e) or type(e).__name__}")
+
+
+def expect(request: httpx.Request, status: int, headers: httpx.Headers, want: str) -> None:
+    """Raise an error unless the answer has the media type."""
+    given = headers.get("content-type", "")
+    if given.partition(";")[0].strip().lower() != want or "content-encoding" in headers:
+        raise UnexpectedAnswerError(
+            f"{where(request)}: the answer is of type {given!r}", status=status
+        )
+
+
+def failure(request: httpx.Request, answer: Answer) -> Error:
+    """Return the error that an answer has."""
+    name = answer.headers.get("x-request-id", "")
+    after = _retry_after(answer.headers.get("retry-after", ""))
+    try:
+        value = wire.parsed(answer.body)
+        if isinstance(value, dict) and "error" in value:
+            return wire.json_error(value, answer.status, after, name)
+        detail = _detail(wire.need(value, "details", list))
+        if detail is not None:
+            return wire.error_of(detail, after, name)
+    except wire.OddError:
+        pass
+    reason = http.HTTPStatus(answer.status).phrase if answer.status in _STATUSES else "no reason"
+    kind: Type[Error] = UnexpectedAnswerError
+    if answer.status in RETRYABLE:  # from a proxy, which knows no codes
+        kind = class_of(answer.status, "")
+    elif answer.status in (401, 403):
+        kind = AccessDeniedError
+    return kind(
+        f"{where(request)}: {reason}", status=answer.status, retry_after=after, request_id=name
+    )
+
+
+_STATUSES = frozenset(status.value for status in http.HTTPStatus)
+
+
+def _detail(details: List[object]) -> Optional[ErrorDetail]:
+    """Return the service's detail of an error in the form of Connect."""
+    for d in details:
+        if wire.may(d, "type", str) != "feedfilter.v1.ErrorDetail":
+            continue
+        value = wire.need(d, "value", str).rstrip("=")
+        try:
+            detail = wire.read(ErrorDetail(), base64.b64decode(value + "=" * (-len(value) % 4)))
+        except (DecodeError, binascii.Error, ValueError):
+            return None
+        return detail if detail.code else None
+    return None
+
+
+def _retry_after(text: str) -> float:
+    """Return the seconds of the header, the only form that the service uses; else 0."""
+    return min(float(text), 3600.0) if re.fullmatch(r"[0-9]{1,5}", text) else 0.0

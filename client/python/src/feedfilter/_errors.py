@@ -1,0 +1,104 @@
+"""Errors of calls."""
+
+from typing import Type
+
+# Statuses after which a retry may get another answer.
+RETRYABLE = frozenset((408, 429, 502, 503, 504))
+
+_INVALID = frozenset((400, 404, 405, 413, 415, 422))
+
+# Codes that decide the class of an error, whatever its status: an activity of a batch has none.
+_UNAVAILABLE_CODES = frozenset(("unavailable", "audit_unavailable", "internal"))
+_OVERLOADED_CODES = frozenset(("overloaded", "rate_limited"))
+_DENIED_CODES = frozenset(("unauthenticated", "forbidden", "cross_origin"))
+_NEUTRAL_CODES = frozenset(("stuck", "misdirected", "timeout"))
+
+
+class Error(Exception):
+    """An error of a call. Each subclass says what the caller can do about it.
+
+    Attributes:
+        status: The status of HTTP. 0: no answer, or one activity of a batch or a stream.
+        code: The service's code, such as "invalid_id"; its /docs lists all. "": there is none.
+        message: The error in words, for people.
+        field: The place in the request, such as "posts[3].author". "": none.
+        limit: With the code "limit_reached": the limit. 0: none.
+        retry_after: Seconds to wait before a retry. 0: the service did not say.
+        request_id: The id of the request in the service's log. "": unknown.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        code: str = "",
+        field: str = "",
+        limit: int = 0,
+        retry_after: float = 0.0,
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.field = field
+        self.limit = limit
+        self.retry_after = retry_after
+        self.request_id = request_id
+
+    def __str__(self) -> str:
+        status = str(self.status) + " " if self.status else ""
+        return status + ": ".join(part for part in (self.code, self.field, self.message) if part)
+
+
+class UnavailableError(Error):
+    """No answer says whether the call took effect.
+
+    It may have, unless the error is an OverloadedError or the code is "audit_unavailable".
+    """
+
+
+class OverloadedError(UnavailableError):
+    """The service is overloaded, or the caller exceeds its rate; nothing was done."""
+
+
+class DeadlineExceededError(UnavailableError, TimeoutError):
+    """The call did not end within its timeout. It may or may not have taken effect."""
+
+
+class InvalidRequestError(Error, ValueError):
+    """The request can never succeed unchanged. It had no effect."""
+
+
+class AccessDeniedError(Error):
+    """The token is missing, wrong, or does not allow the call. It had no effect."""
+
+
+class LimitReachedError(Error):
+    """The user has as many activities of the kind as `limit` allows. It had no effect."""
+
+
+class NoLedgerError(Error):
+    """The call needs a ledger, and the service runs without one. It had no effect."""
+
+
+class UnexpectedAnswerError(Error):
+    """The answer is not from a feedfilter service, or this version does not understand it."""
+
+
+def class_of(status: int, code: str) -> Type[Error]:
+    """Return the class of an error that the service answers."""
+    if status == 429 or code in _OVERLOADED_CODES:
+        return OverloadedError
+    if status in RETRYABLE or status == 500 or code in _UNAVAILABLE_CODES:
+        return UnavailableError
+    if status in (401, 403) or code in _DENIED_CODES:
+        return AccessDeniedError
+    if code == "limit_reached":
+        return LimitReachedError
+    if code == "no_ledger":
+        return NoLedgerError
+    if status in _INVALID or (status == 0 and code not in _NEUTRAL_CODES):
+        return InvalidRequestError
+    return Error

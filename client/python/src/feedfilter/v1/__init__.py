@@ -1,0 +1,1 @@
+"""Generated from proto/feedfilter/v1 by make proto. The package feedfilter hides it."""

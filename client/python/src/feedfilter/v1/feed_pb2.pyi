@@ -1,0 +1,152 @@
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+ANSWER_DROPPED: Answer
+ANSWER_KEPT: Answer
+ANSWER_UNSPECIFIED: Answer
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Annotated(_message.Message):
+    __slots__ = ["kind", "posts"]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    POSTS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    posts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Degraded(_message.Message):
+    __slots__ = ["kind", "reason"]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    reason: str
+    def __init__(self, kind: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Dropped(_message.Message):
+    __slots__ = ["actor", "index", "kind", "unconfirmed"]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    UNCONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    actor: str
+    index: int
+    kind: str
+    unconfirmed: bool
+    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ["post", "viewer"]
+    POST_FIELD_NUMBER: _ClassVar[int]
+    VIEWER_FIELD_NUMBER: _ClassVar[int]
+    post: Post
+    viewer: str
+    def __init__(self, viewer: _Optional[str] = ..., post: _Optional[_Union[Post, _Mapping]] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ["degraded", "dropped", "page", "reasons"]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    degraded: _containers.RepeatedCompositeFieldContainer[Degraded]
+    dropped: bool
+    page: Page
+    reasons: _containers.RepeatedCompositeFieldContainer[Reason]
+    def __init__(self, dropped: bool = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[Degraded, _Mapping]]] = ...) -> None: ...
+
+class FilterRequest(_message.Message):
+    __slots__ = ["actor_posts", "actors", "annotate", "answer", "authors", "exact", "kinds", "limit", "posts", "record_seen", "viewer"]
+    ACTORS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_POSTS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATE_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    AUTHORS_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    POSTS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SEEN_FIELD_NUMBER: _ClassVar[int]
+    VIEWER_FIELD_NUMBER: _ClassVar[int]
+    actor_posts: _containers.RepeatedScalarFieldContainer[int]
+    actors: _containers.RepeatedScalarFieldContainer[str]
+    annotate: _containers.RepeatedScalarFieldContainer[str]
+    answer: Answer
+    authors: _containers.RepeatedScalarFieldContainer[str]
+    exact: bool
+    kinds: KindNames
+    limit: int
+    posts: _containers.RepeatedScalarFieldContainer[str]
+    record_seen: bool
+    viewer: str
+    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ...) -> None: ...
+
+class FilterResponse(_message.Message):
+    __slots__ = ["annotated", "degraded", "dropped", "kept", "next"]
+    ANNOTATED_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    annotated: _containers.RepeatedCompositeFieldContainer[Annotated]
+    degraded: _containers.RepeatedCompositeFieldContainer[Degraded]
+    dropped: _containers.RepeatedCompositeFieldContainer[Dropped]
+    kept: _containers.RepeatedScalarFieldContainer[int]
+    next: int
+    def __init__(self, kept: _Optional[_Iterable[int]] = ..., dropped: _Optional[_Iterable[_Union[Dropped, _Mapping]]] = ..., annotated: _Optional[_Iterable[_Union[Annotated, _Mapping]]] = ..., next: _Optional[int] = ..., degraded: _Optional[_Iterable[_Union[Degraded, _Mapping]]] = ...) -> None: ...
+
+class KindNames(_message.Message):
+    __slots__ = ["names"]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Page(_message.Message):
+    __slots__ = ["bytes", "false_positive_rate", "keys", "number", "sequence"]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FALSE_POSITIVE_RATE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    false_positive_rate: float
+    keys: int
+    number: int
+    sequence: int
+    def __init__(self, number: _Optional[int] = ..., sequence: _Optional[int] = ..., keys: _Optional[int] = ..., bytes: _Optional[int] = ..., false_positive_rate: _Optional[float] = ...) -> None: ...
+
+class Post(_message.Message):
+    __slots__ = ["actors", "author", "id"]
+    ACTORS_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    actors: _containers.RepeatedScalarFieldContainer[str]
+    author: str
+    id: str
+    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Reason(_message.Message):
+    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "parts", "since", "until"]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    CERTAINTY_FIELD_NUMBER: _ClassVar[int]
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    actor: str
+    certainty: str
+    direction: str
+    effect: str
+    kind: str
+    parts: _containers.RepeatedScalarFieldContainer[str]
+    since: _timestamp_pb2.Timestamp
+    until: _timestamp_pb2.Timestamp
+    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []

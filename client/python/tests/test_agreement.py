@@ -1,0 +1,155 @@
+"""The types of the package against the schema and the OpenAPI document."""
+
+import dataclasses
+from inspect import ismodule
+from typing import Any, Dict, Set, Type
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+import feedfilter
+from feedfilter import (
+    AccessDeniedError,
+    Error,
+    InvalidRequestError,
+    LimitReachedError,
+    NoLedgerError,
+    OverloadedError,
+    UnavailableError,
+)
+from feedfilter import _errors as errors
+from feedfilter.v1 import activity_pb2, feed_pb2
+
+from .agreement import FILES, Agreement
+from .conftest import setting
+
+
+def test_generated_code_is_of_the_schema() -> None:
+    """The Go test writes the schema that the service has."""
+    with open(setting("FEEDFILTER_SCHEMA"), "rb") as file:
+        schema = FileDescriptorSet.FromString(file.read())
+    of_service = {file.name: comparable(file) for file in schema.file}
+    here = {}
+    for generated in FILES:
+        file = FileDescriptorProto()
+        generated.CopyToProto(file)
+        here[file.name] = comparable(file)
+    assert here == of_service
+
+
+def comparable(file: FileDescriptorProto) -> FileDescriptorProto:
+    """Return a file without names in JSON, which follow from the others."""
+    for message in file.message_type:
+        for of in (message, *message.nested_type):
+            for field in of.field:
+                field.ClearField("json_name")
+    return file
+
+
+def names(of: Any) -> Set[str]:
+    return {field.name for field in dataclasses.fields(of)}
+
+
+def needed(of: Any) -> Set[str]:
+    """Return the fields without which the package does not take an answer."""
+    return {f.name for f in dataclasses.fields(of) if "Optional" not in str(f.type)}
+
+
+@pytest.mark.parametrize(
+    "schema, of",
+    [
+        ("ExportLine", feedfilter.Activity),
+        ("Activity", feedfilter.Activity),
+        ("Preview", feedfilter.Preview),
+        ("Kinds.kinds", feedfilter.Kind),
+        ("Readiness", feedfilter.Readiness),
+        ("Readiness.down", feedfilter.Down),
+        ("Degraded", feedfilter.Degraded),
+        ("Post", feedfilter.Post),
+        ("Item", feedfilter.Item),
+        ("Explanation", feedfilter.Explanation),
+        ("Explanation.reasons", feedfilter.Reason),
+        ("Explanation.page", feedfilter.Page),
+    ],
+)
+def test_types_of_the_document(agreement: Agreement, schema: str, of: Any) -> None:
+    name, _, member = schema.partition(".")
+    found = agreement.schema(name)
+    if member:
+        found = found["properties"][member]
+        found = found.get("items", found)
+    assert names(of) == set(found["properties"])
+    if of in (feedfilter.Preview, feedfilter.Kind, feedfilter.Down):  # read from JSON
+        nullable = {
+            n for n, p in found["properties"].items() if p.get("type") == ["integer", "null"]
+        }
+        assert needed(of) == set(found["required"]) - nullable
+
+
+@pytest.mark.parametrize(
+    "message, of",
+    [
+        (feed_pb2.Post, feedfilter.Post),
+        (feed_pb2.Degraded, feedfilter.Degraded),
+        (feed_pb2.Reason, feedfilter.Reason),
+        (feed_pb2.Page, feedfilter.Page),
+        (feed_pb2.ExplainResponse, feedfilter.Explanation),
+        (activity_pb2.Activity, feedfilter.Activity),
+        (activity_pb2.Item, feedfilter.Item),
+        (activity_pb2.Result, feedfilter.Result),
+    ],
+)
+def test_types_of_the_schema(message: Any, of: Any) -> None:
+    assert names(of) == {field.name for field in message.DESCRIPTOR.fields}
+
+
+def test_dropped_and_feed() -> None:
+    dropped = {field.name for field in feed_pb2.Dropped.DESCRIPTOR.fields}
+    assert names(feedfilter.Dropped) == dropped | {"post"}
+    feed = {field.name for field in feed_pb2.FilterResponse.DESCRIPTOR.fields}
+    assert names(feedfilter.Feed) == feed
+
+
+# The class of each code of the document. A code that is not here has to be given one.
+CLASSES: Dict[str, Type[Error]] = {
+    "unauthenticated": AccessDeniedError,
+    "forbidden": AccessDeniedError,
+    "cross_origin": AccessDeniedError,
+    "limit_reached": LimitReachedError,
+    "no_ledger": NoLedgerError,
+    "overloaded": OverloadedError,
+    "rate_limited": OverloadedError,
+    "unavailable": UnavailableError,
+    "audit_unavailable": UnavailableError,
+    "internal": UnavailableError,
+    "timeout": UnavailableError,
+    "stuck": Error,
+    "misdirected": Error,
+}
+
+INVALID = """
+    duplicate_key invalid_cursor invalid_id invalid_type malformed_json malformed_message
+    malformed_query method_not_allowed missing_field not_found out_of_range repeated_parameter
+    self_block too_large too_many_ids too_many_pages unexpected_body unknown_field unknown_kind
+    unknown_op unknown_parameter unreadable_body unsupported_media_type unsupported_op wrong_effect
+"""
+
+
+def test_classes_of_codes(agreement: Agreement) -> None:
+    code = agreement.schema("Error")["properties"]["error"]["properties"]["code"]
+    classes = {**CLASSES, **dict.fromkeys(INVALID.split(), InvalidRequestError)}
+    assert sorted(classes) == sorted(code["enum"])
+    for name, meaning in code["x-enumDescriptions"].items():
+        assert errors.class_of(int(meaning[:3]), name) is classes[name], name
+        if name != "timeout":  # which is of a request, not of an activity in it
+            assert errors.class_of(0, name) is classes[name], name
+
+
+def test_attributes_of_errors(agreement: Agreement) -> None:
+    error = agreement.schema("Error")["properties"]["error"]["properties"]
+    assert set(error) <= set(vars(Error("why")))
+
+
+def test_exported_names() -> None:
+    public = {n for n, v in vars(feedfilter).items() if not n.startswith("_") and not ismodule(v)}
+    assert set(feedfilter.__all__) == public | {"__version__"}
