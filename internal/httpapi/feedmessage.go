@@ -176,25 +176,50 @@ func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
 	return ok && (r.listed(number, s, req) || !again && r.single(number, s, req))
 }
 
-// listed stores one value of a repeated field.
+// more reads the next value of a repeated field, if another one follows, and is short. It is small, to
+// be inlined: a feed has a thousand ids.
+func (r *messageReader) more(field byte) (s string, ok bool) {
+	from := r.at + 2
+	if from > len(r.text) || r.text[r.at] != field<<3|byte(protowire.BytesType) {
+		return "", false
+	}
+	end := from + int(r.text[r.at+1])
+	if end >= from+0x80 || end > len(r.text) {
+		return "", false
+	}
+	r.at = end
+	return r.text[from:end], true
+}
+
+// listed stores one value of a repeated field, and those that follow it.
 func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 	switch number {
 	case fieldPosts:
-		if len(r.room.posts) == feed.MaxPosts {
-			return false
+		posts := r.room.posts
+		for ok := true; ok && len(posts) <= feed.MaxPosts; s, ok = r.more(fieldPosts) {
+			posts = append(posts, feed.Post{ID: s})
 		}
-		r.room.posts = append(r.room.posts, feed.Post{ID: s})
-		return true
+		r.room.posts = posts
+		return len(posts) <= feed.MaxPosts
 	case fieldAuthors:
-		if r.authors == len(r.room.posts) {
-			return false
+		posts := r.room.posts[r.authors:]
+		given := 0
+		for ok := true; ok; s, ok = r.more(fieldAuthors) {
+			if given == len(posts) {
+				return false
+			}
+			posts[given].Author = s
+			given++
 		}
-		r.room.posts[r.authors].Author = s
-		r.authors++
+		r.authors += given
 		return true
 	case fieldActors:
-		r.room.actors = append(r.room.actors, s)
-		return len(r.room.actors) <= feed.MaxIDs
+		actors := r.room.actors
+		for ok := true; ok && len(actors) <= feed.MaxIDs; s, ok = r.more(fieldActors) {
+			actors = append(actors, s)
+		}
+		r.room.actors = actors
+		return len(actors) <= feed.MaxIDs
 	case fieldActorPosts:
 		return r.packed(s)
 	case fieldAnnotate:
