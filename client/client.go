@@ -52,8 +52,9 @@ type Options struct {
 	// UserAgent is sent with each request. Default "feedfilter-go".
 	UserAgent string
 
-	// JSON makes every call with JSON. By default, calls of feeds and activities are Protobuf, which
-	// costs both sides less time, unless the service does not take it.
+	// JSON makes every call with JSON, to a service that knows AnswerDropped. By default, calls of
+	// feeds and activities are Protobuf, which costs both sides less time, unless the service does not
+	// take it.
 	JSON bool
 }
 
@@ -67,6 +68,7 @@ type Client struct {
 	hedge   time.Duration
 	length  int64
 	agent   string
+	json    bool // the service is of this version, and messages are not wanted
 	budget  budget
 
 	onlyJSON atomic.Bool // messages are not wanted, or the service takes none
@@ -101,6 +103,7 @@ func New(baseURL string, o Options) (*Client, error) {
 		hedge:   o.Hedge,
 		length:  cmp.Or(o.MaxAnswerBytes, 16<<20),
 		agent:   cmp.Or(o.UserAgent, "feedfilter-go"),
+		json:    o.JSON,
 		budget:  budget{left: maxBudget},
 	}
 	if c.http == nil {

@@ -64,11 +64,12 @@ func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
 		return retryable(e.Status) || e.Status == http.StatusInternalServerError || e.Code == "unavailable" ||
-			e.Code == "overloaded" || e.Code == "audit_unavailable"
+			e.Code == "overloaded" || e.Code == "rate_limited" || e.Code == "audit_unavailable"
 	case ErrOverloaded:
-		return e.Status == http.StatusTooManyRequests || e.Code == "overloaded"
+		return e.Status == http.StatusTooManyRequests || e.Code == "overloaded" || e.Code == "rate_limited"
 	case ErrDenied:
-		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
+			e.Code == "unauthenticated" || e.Code == "forbidden"
 	case ErrLimitReached:
 		return e.Code == "limit_reached"
 	case ErrNoLedger:
@@ -80,7 +81,8 @@ func (e *Error) Is(target error) bool {
 			return true
 		}
 		switch e.Code { // of an activity in a batch or a stream: not about the request itself
-		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "audit_unavailable", "internal":
+		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
+			"unauthenticated", "forbidden":
 			return false
 		}
 		return e.Status == 0

@@ -73,6 +73,21 @@ func over(t *testing.T, o client.Options, n network) (*client.Client, *counted) 
 	return newClient(t, "http://service", o), transport
 }
 
+// overOlder returns a client over the network to a service that takes no messages, and does not know
+// AnswerDropped.
+func overOlder(t *testing.T, n network) *client.Client {
+	t.Helper()
+	return newClient(t, "http://service", client.Options{HTTPClient: &http.Client{Transport: &counted{
+		start: time.Now(),
+		network: func(r *http.Request, attempt int) (*http.Response, error) {
+			if strings.HasPrefix(r.URL.Path, "/feedfilter.v1.") {
+				return answered(r, 404, overloaded), nil
+			}
+			return n(r, attempt)
+		},
+	}}})
+}
+
 const (
 	okKinds     = `{"kinds":[]}`
 	overloaded  = `{"error":{"code":"overloaded","message":"the service has too much to do"}}`
@@ -304,9 +319,19 @@ func TestPartsOfAnswers(t *testing.T) {
 		`{"posts":[{"id":"a"},{"id":"b"},{"id":"c"}],"dropped":[],"next":3,"degraded":[]}`:                   false,
 		`{"posts":[{"id":"a"},{"id":"b"},{"id":"c"}],"dropped":[],"next":-1,"degraded":[]}`:                  false,
 		`{"posts":[{"id":"a"},{"id":"b"},{"id":"c"}],"dropped":[]}`:                                          false,
-		`{}`: false, `{"changed":true}`: false,
+		`{"dropped":[{"index":1,"kind":"hide"},{"index":2,"kind":"hide"}],"degraded":[]}`:                    true,
+		`{"dropped":[{"index":1,"kind":"hide"}],"next":2,"degraded":[]}`:                                     true,
+		`{"dropped":[{"index":2,"kind":"hide"}],"next":2,"degraded":[]}`:                                     false,
+		`{"dropped":[{"index":3,"kind":"hide"}],"degraded":[]}`:                                              false,
+		`{"dropped":[{"index":1,"kind":"hide"},{"index":1,"kind":"hide"}],"degraded":[]}`:                    false,
+		`{"dropped":[],"annotated":{"like":[0]},"degraded":[]}`:                                              false,
+		`{"dropped":[]}`: false, `{}`: false, `{"changed":true}`: false,
 	} {
-		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 200, body), nil })
+		answer := func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 200, body), nil }
+		service, _ := over(t, client.Options{}, answer)
+		if strings.Contains(body, "posts") {
+			service = overOlder(t, answer)
+		}
 		if _, err := service.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: posts}); (err == nil) != whole || !whole && !errors.Is(err, client.ErrForeign) {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -357,7 +382,7 @@ func TestRecordSeenOnce(t *testing.T) {
 					if n == 1 {
 						return c.first(r, n)
 					}
-					return answered(r, 200, `{"posts":[],"dropped":[],"degraded":[]}`), nil
+					return answered(r, 200, `{"dropped":[],"degraded":[]}`), nil
 				})
 				want := c.want
 				if !record {

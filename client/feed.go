@@ -90,11 +90,18 @@ type Degraded struct {
 // Filter returns which of the posts a viewer sees.
 func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
+	asked := req
+	if c.json && (req.Answer == "" || req.Answer == AnswerKept) {
+		asked.Answer = AnswerDropped // short, and the request has the rest
+	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: req, into: &feed,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: asked, into: &feed,
 		once: req.RecordSeen, hedged: !req.RecordSeen,
-		sound: func() bool { return feed.answers(&req) }, procedure: filterProcedure(&req, &feed),
+		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
+	if err == nil && asked.Answer != req.Answer {
+		feed.keep(&req)
+	}
 	return feed, err
 }
 
@@ -116,7 +123,7 @@ func (f *Feed) answers(req *FilterRequest) bool {
 			}
 			at, d.ID = d.Index, req.Posts[d.Index].ID
 		}
-		return f.Posts == nil && f.Dropped != nil && f.Degraded != nil
+		return f.Posts == nil && f.Dropped != nil && f.Degraded != nil && len(f.Annotated) == len(req.Annotate)
 	}
 	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
 }

@@ -180,7 +180,7 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 		err = errOdd
 	}
 	if err == nil && req.Answer != AnswerDropped {
-		f.keep(req, looked)
+		f.keep(req)
 	}
 	return err
 }
@@ -328,7 +328,8 @@ func eachNumber(list []byte, do func(uint64) error) error {
 
 // keep turns a feed that lists only the dropped posts into one that lists the kept posts, too.
 // looked is the number of posts that were checked.
-func (f *Feed) keep(req *FilterRequest, looked int) {
+func (f *Feed) keep(req *FilterRequest) {
+	looked := cmp.Or(f.Next, len(req.Posts))
 	f.Posts = make([]Kept, 0, looked-len(f.Dropped))
 	annotated := f.Annotated
 	f.Annotated = nil

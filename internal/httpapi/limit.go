@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -22,6 +23,9 @@ const (
 	discardTimeout = time.Second
 	// shedWarnings is the least time between two warnings that requests are refused.
 	shedWarnings = 10 * time.Second
+	// feedTurns is the number of feeds that are checked at once for each processor. With a processor
+	// time of 0.2 ms for each, a processor is busy up to 6 ms of waiting for Redis.
+	feedTurns = 32
 	// maxRetryAfter is the most seconds that a client is told to wait. Each is told
 	// another number, or those refused together would come back together.
 	maxRetryAfter = 3
@@ -32,6 +36,10 @@ type limits struct {
 	requests budget // number in progress
 	streams  budget // number of those that are streams of NDJSON
 	bodies   budget // bytes held of bodies of the others
+	// turns are the feeds that are checked at once. The others in progress wait for their turn, before
+	// the time begins that Redis has to answer: or many that wait for a processor would each take Redis
+	// to be down.
+	turns *semaphore.Weighted
 
 	total  atomic.Uint64 // requests that came
 	shed   atomic.Uint64 // requests refused for overload

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -11,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -396,5 +399,59 @@ func TestRefusedConnections(t *testing.T) {
 			t.Errorf("%s: %d more bytes", name, n)
 		}
 		_ = conn.Close()
+	}
+}
+
+// crowded is a store that counts the loads in progress, and holds them while its gate is shut.
+type crowded struct {
+	favfilter.Store
+	gate
+
+	loads, most atomic.Int64
+}
+
+func (s *crowded) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	now := s.loads.Add(1)
+	defer s.loads.Add(-1)
+	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	}
+	if err := s.pass(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
+	}
+	return s.Store.Load(context.WithoutCancel(ctx), ids) // whatever the time that it was held
+}
+
+// TestFeedsTakeTurns: of many feeds in progress, no more read the store at once than processors can keep
+// up with. The others are answered after them, and one whose caller leaves is none of them.
+func TestFeedsTakeTurns(t *testing.T) {
+	const all = 400
+	s := newService(t, httpapi.Config{Timeout: time.Hour}, nil)
+	store := &crowded{Store: s.store.Store}
+	s.store.Store = store
+	s.want(t, "PUT", "/v1/users/1/hides/p", "", 200, yes)
+	open := store.shut()
+	defer open()
+	body := `{"viewer":"1","posts":[{"id":"p"}],"kinds":["hide"]}`
+	answers := make(chan answer, all)
+	for range all {
+		go func() { answers <- s.do(t, "POST", "/v1/feed/filter", body) }()
+	}
+	for in, _ := s.requests(t); in != all; in, _ = s.requests(t) { //nolint:revive // until all have come
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	w := httptest.NewRecorder()
+	s.Handler.ServeHTTP(w, httptest.NewRequestWithContext(gone, "POST", "/v1/feed/filter", strings.NewReader(body)))
+	if w.Code == http.StatusOK {
+		t.Errorf("a caller who left before its turn: %d %s", w.Code, w.Body)
+	}
+	open()
+	for range all {
+		if a := await(t, answers); a.Status != 200 || !strings.Contains(a.Body, `"dropped":[{"id":"p"`) {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	if most := store.most.Load(); most > int64(32*runtime.GOMAXPROCS(0)) {
+		t.Errorf("%d feeds read the store at once", most)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -160,6 +162,7 @@ func newService(c Config) *service {
 	s.access.IDs = cmp.Or(s.access.IDs, access.NewIDs())
 	s.history = newHistory(s)
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
+	s.limits.turns = semaphore.NewWeighted(int64(feedTurns * runtime.GOMAXPROCS(0)))
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
 	if s.sampler == nil {
