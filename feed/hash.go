@@ -103,9 +103,9 @@ func (h *hashed) look(kinds int) {
 		users = h.search.Hits(activity.User)
 	}
 	for p := range h.posts {
-		hit := posts != nil && posts[p]
+		hit := h.byPost && posts[p]
 		switch {
-		case users == nil:
+		case !h.byUser:
 		case h.users == nil:
 			hit = hit || users[p]
 		default:

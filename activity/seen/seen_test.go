@@ -23,9 +23,9 @@ const (
 )
 
 // start begins all keys of the tests.
-var start = favfilter.HashStart(seed, "seen:U1_P")
+func start() favfilter.Start { return favfilter.HashStart(seed, "seen:U1_P") }
 
-func key(id string) favfilter.Hash { return start.With(favfilter.HashKey(seed, id)) }
+func key(id string) favfilter.Hash { return start().With(favfilter.HashKey(seed, id)) }
 
 func config(store favfilter.Store) seen.Config {
 	return seen.Config{
@@ -126,7 +126,7 @@ func TestModel(t *testing.T) {
 				gone := !known || now.Sub(at.Truncate(slice)) >= lengths[e.kind]+slice
 				w := read(t, ws, store, e.kind, e.user, now)
 				found := []bool{false}
-				w.ContainsAll(start, []favfilter.Hash{favfilter.HashKey(seed, e.id)}, found)
+				w.ContainsAll(start(), []favfilter.Hash{favfilter.HashKey(seed, e.id)}, found)
 				switch got := w.Contains(key(e.id)); {
 				case got != found[0]:
 					r.Fatalf("%v: Contains says %v, ContainsAll %v", e, got, found[0])

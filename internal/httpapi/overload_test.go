@@ -413,7 +413,9 @@ type crowded struct {
 func (s *crowded) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	now := s.loads.Add(1)
 	defer s.loads.Add(-1)
-	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	most := s.most.Load()
+	for now > most && !s.most.CompareAndSwap(most, now) {
+		most = s.most.Load()
 	}
 	if err := s.pass(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
