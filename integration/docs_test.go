@@ -146,7 +146,8 @@ func wrongWith(b doctest.Block) string {
 		return fmt.Sprintf("a block %q with a command, which nothing runs: %s", b.Info, shown)
 	case b.Info == "" && b.Indented:
 		return ""
-	case !slices.Contains([]string{"json", "go", "hcl", "yaml", "text"}, b.Info):
+	// Code in Python and TypeScript is tested with the clients that it shows.
+	case !slices.Contains([]string{"json", "go", "hcl", "yaml", "text", "python", "ts"}, b.Info):
 		return fmt.Sprintf("a block %q: sh is for commands that are run, console for those that are not", b.Info)
 	}
 	return ""

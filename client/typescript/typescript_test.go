@@ -148,11 +148,28 @@ func TestPackage(t *testing.T) {
 	app := t.TempDir()
 	write(t, filepath.Join(app, "package.json"), `{"private": true, "type": "module"}`)
 	write(t, filepath.Join(app, "main.ts"), program)
+	write(t, filepath.Join(app, "readme.ts"), readmeProgram(t))
 	run(t, app, "npm", "install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", "--silent",
 		tarball, filepath.Join(dir, "node_modules", "@bufbuild", "protobuf"))
 	run(t, app, filepath.Join(dir, "node_modules", ".bin", "tsc"), "--module", "nodenext", "--target", "es2022", "--strict",
-		"--exactOptionalPropertyTypes", "--types", "", "main.ts")
+		"--exactOptionalPropertyTypes", "--types", "", "main.ts", "readme.ts")
 	run(t, app, "node", "main.js")
+}
+
+// readmeProgram returns the example of README.md, with the types of what it uses of Node.js.
+func readmeProgram(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(text), "```ts\n")
+	example, _, closed := strings.Cut(example, "```")
+	if !found || !closed {
+		t.Fatal("README.md has no example")
+	}
+	return example + "declare const process: { env: Record<string, string | undefined> };\n" +
+		"declare const console: { log(...values: unknown[]): void };\n"
 }
 
 // TestLock: the lock files name no registry, so that any mirror can serve them.

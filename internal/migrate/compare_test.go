@@ -191,24 +191,30 @@ func (c *chance) RoundTrip(req *http.Request) (*http.Response, error) {
 			Author string `json:"author"`
 		} `json:"posts"`
 	}
+	type dropped struct {
+		Index int    `json:"index"`
+		Kind  string `json:"kind"`
+		Actor string `json:"actor,omitempty"`
+	}
 	var answer struct {
-		Posts    []map[string]any `json:"posts"`
-		Dropped  []map[string]any `json:"dropped"`
-		Degraded []any            `json:"degraded"`
+		Dropped  []dropped `json:"dropped"`
+		Degraded []any     `json:"degraded"`
 	}
 	if err := errors.Join(json.Unmarshal(body, &asked), json.NewDecoder(resp.Body).Decode(&answer), resp.Body.Close()); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range asked.Posts {
-		at := slices.IndexFunc(answer.Posts, func(kept map[string]any) bool { return kept["id"] == p.ID })
-		if at >= 0 && c.author == "" {
+	for i, p := range asked.Posts {
+		at, isDropped := slices.BinarySearchFunc(answer.Dropped, i, func(d dropped, i int) int { return d.Index - i })
+		if isDropped {
+			continue
+		}
+		if c.author == "" {
 			c.author = p.Author
 		}
-		if at >= 0 && p.Author == c.author {
-			answer.Dropped = append(answer.Dropped, answer.Posts[at])
-			answer.Posts = slices.Delete(answer.Posts, at, at+1)
+		if p.Author == c.author {
+			answer.Dropped = slices.Insert(answer.Dropped, at, dropped{Index: i, Kind: "block", Actor: p.Author})
 		}
 	}
 	changed, err := json.Marshal(answer)
@@ -249,7 +255,7 @@ func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err == nil && bytes.Contains(body, []byte(`"viewer":"`+b.viewer+`"`)) {
 		err = resp.Body.Close()
-		resp.Body = io.NopCloser(strings.NewReader(`{"posts":[{"id":"0"}],"dropped":[],"degraded":[]}`))
+		resp.Body = io.NopCloser(strings.NewReader(`{"dropped":[],"degraded":[]}`))
 		resp.ContentLength = -1
 	}
 	return resp, err

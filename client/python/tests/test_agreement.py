@@ -123,6 +123,7 @@ CLASSES: Dict[str, Type[Error]] = {
     "audit_unavailable": UnavailableError,
     "internal": UnavailableError,
     "timeout": UnavailableError,
+    "deadline_exceeded": UnavailableError,
     "stuck": Error,
     "misdirected": Error,
 }
@@ -141,7 +142,7 @@ def test_classes_of_codes(agreement: Agreement) -> None:
     assert sorted(classes) == sorted(code["enum"])
     for name, meaning in code["x-enumDescriptions"].items():
         assert errors.class_of(int(meaning[:3]), name) is classes[name], name
-        if name != "timeout":  # which is of a request, not of an activity in it
+        if name not in ("timeout", "deadline_exceeded"):  # of a request, not of an activity in it
             assert errors.class_of(0, name) is classes[name], name
 
 
