@@ -372,10 +372,20 @@ type moment struct {
 	pages   map[uint32]ledger.PageState
 	owners  map[uint64]uint32
 	layouts ledger.Layouts
+	// removed reports whether a page is one of the layout that is being left. Its sequence is removed
+	// before the layout ends, so a poll in between does not return it. Nil: no page is.
+	removed func(page uint32) bool
 }
 
 func (m moment) same(v *view) bool {
-	return m.layouts == v.layouts && maps.Equal(m.owners, v.owners) && maps.Equal(m.pages, v.pages)
+	pages, seen := m.pages, v.pages
+	if m.removed != nil {
+		pages, seen = maps.Clone(pages), maps.Clone(seen)
+		for _, states := range []map[uint32]ledger.PageState{pages, seen} {
+			maps.DeleteFunc(states, func(page uint32, _ ledger.PageState) bool { return m.removed(page) })
+		}
+	}
+	return m.layouts == v.layouts && maps.Equal(m.owners, v.owners) && maps.Equal(pages, seen)
 }
 
 // moments are the moments of a ledger, in order.
@@ -404,7 +414,7 @@ func (s suite) concurrentPolls(t *testing.T) {
 	handles := s.handles(t, 2)
 	m := newModel(handles[0].Identity())
 	ms := &moments{}
-	note := func() moment { return moment{maps.Clone(m.states), maps.Clone(m.owners), m.layouts} }
+	note := func() moment { return moment{pages: maps.Clone(m.states), owners: maps.Clone(m.owners), layouts: m.layouts} }
 	ms.add(note())
 	ms.returned()
 	var wg, ready sync.WaitGroup
@@ -466,8 +476,9 @@ func (ms *moments) grow(t *testing.T, l *ledger.Ledger, m *model, note func() mo
 		return l.SwitchLayout(t.Context(), m.layouts.Current)
 	default:
 		leaving := m.layouts.Leaving
+		before.removed = func(page uint32) bool { return l.Identity().LayoutOf(page) == leaving }
 		m.leave(leaving)
-		ms.add(note())
+		ms.add(before, note())
 		return l.LeaveLayout(t.Context(), leaving)
 	}
 }
