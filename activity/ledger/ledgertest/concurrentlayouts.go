@@ -414,7 +414,9 @@ func (s suite) concurrentPolls(t *testing.T) {
 	handles := s.handles(t, 2)
 	m := newModel(handles[0].Identity())
 	ms := &moments{}
-	note := func() moment { return moment{pages: maps.Clone(m.states), owners: maps.Clone(m.owners), layouts: m.layouts} }
+	note := func() moment {
+		return moment{pages: maps.Clone(m.states), owners: maps.Clone(m.owners), layouts: m.layouts}
+	}
 	ms.add(note())
 	ms.returned()
 	var wg, ready sync.WaitGroup
