@@ -64,9 +64,22 @@ func (s *switched) err(ctx context.Context) error {
 type faultyStore struct {
 	favfilter.Store
 	switched
+
+	loads         gate         // holds loads as long as it is shut, whatever time they have
+	loading, most atomic.Int64 // loads in progress, and the most at once
 }
 
 func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	now := s.loading.Add(1)
+	defer s.loading.Add(-1)
+	most := s.most.Load()
+	for now > most && !s.most.CompareAndSwap(most, now) {
+		most = s.most.Load()
+	}
+	if held := s.loads.closed.Load(); held != nil {
+		<-*held
+		ctx = context.WithoutCancel(ctx)
+	}
 	switch fault(s.mode.Load()) {
 	case panicing:
 		panic("the store is mad")

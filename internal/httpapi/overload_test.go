@@ -12,11 +12,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -402,36 +400,13 @@ func TestRefusedConnections(t *testing.T) {
 	}
 }
 
-// crowded is a store that counts the loads in progress, and holds them while its gate is shut.
-type crowded struct {
-	favfilter.Store
-	gate
-
-	loads, most atomic.Int64
-}
-
-func (s *crowded) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	now := s.loads.Add(1)
-	defer s.loads.Add(-1)
-	most := s.most.Load()
-	for now > most && !s.most.CompareAndSwap(most, now) {
-		most = s.most.Load()
-	}
-	if err := s.pass(context.WithoutCancel(ctx)); err != nil {
-		return nil, err
-	}
-	return s.Store.Load(context.WithoutCancel(ctx), ids) // whatever the time that it was held
-}
-
 // TestFeedsTakeTurns: of many feeds in progress, no more read the store at once than processors can keep
 // up with. The others are answered after them, and one whose caller leaves is none of them.
 func TestFeedsTakeTurns(t *testing.T) {
 	const all = 400
 	s := newService(t, httpapi.Config{Timeout: time.Hour}, nil)
-	store := &crowded{Store: s.store.Store}
-	s.store.Store = store
 	s.want(t, "PUT", "/v1/users/1/hides/p", "", 200, yes)
-	open := store.shut()
+	open := s.store.loads.shut()
 	defer open()
 	body := `{"viewer":"1","posts":[{"id":"p"}],"kinds":["hide"]}`
 	answers := make(chan answer, all)
@@ -453,7 +428,7 @@ func TestFeedsTakeTurns(t *testing.T) {
 			t.Fatalf("%d %s", a.Status, a.Body)
 		}
 	}
-	if most := store.most.Load(); most > int64(32*runtime.GOMAXPROCS(0)) {
+	if most := s.store.most.Load(); most > int64(32*runtime.GOMAXPROCS(0)) {
 		t.Errorf("%d feeds read the store at once", most)
 	}
 }
