@@ -30,8 +30,8 @@ type Activities interface {
 	Ready(ctx context.Context) (ready bool, down []error)
 	// Inside returns what can be seen of the pages.
 	Inside() Inside
-	// WindowParts reads the parts of a user's window, the newest first. The kind must have one.
-	WindowParts(ctx context.Context, kind Kind, user string) ([]seen.Part, error)
+	// Window reads a user's window. The kind must have one.
+	Window(ctx context.Context, kind Kind, user string) (*seen.Window, error)
 	// Now returns the time by which activities are recorded and end.
 	Now() time.Time
 	// Stats returns the current counts.

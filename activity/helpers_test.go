@@ -12,11 +12,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// checkRate fails if of so many absent keys more were found than the rate of one key explains. Seeds
-// are random, so other keys are found each time.
-func (r *reader) checkRate(t testing.TB, found, keys int) {
+// wantRate fails if of so many absent keys more were found than the rate explains. Seeds are
+// random, so other keys are found each time.
+func wantRate(t testing.TB, rate float64, found, keys int) {
 	t.Helper()
-	rate := r.keyRate
 	if most := ratetest.Most(rate * float64(keys)); found > most {
 		t.Errorf("%d false positives of %d keys, more than the %d that a rate of %.4f %% allows", found, keys, most, 100*rate)
 	}

@@ -30,12 +30,15 @@ const (
 const (
 	maxWindow = 100 * 365 * 24 * time.Hour
 	maxParts  = 64
+	maxMost   = 100_000
 
 	// unknownName is the string of a value that has no name.
 	unknownName = "unknown"
 
 	// DefaultParts is the default number of parts of a window.
 	DefaultParts = favfilter.DefaultParts
+	// DefaultMost is the default of the largest number of activities in a user's window.
+	DefaultMost = favfilter.DefaultMost
 )
 
 func (t Target) String() string {
@@ -72,6 +75,9 @@ type Kind struct {
 	Window time.Duration
 	// Parts is the number of parts of the window, 1 to 64. 0: DefaultParts.
 	Parts int
+	// Most is the largest number of activities in a user's window, 1 to 100,000. Beyond it, the oldest
+	// are forgotten. A feed reads all of them, some 2 bytes each. 0: DefaultMost.
+	Most int
 
 	// Limit is the largest number of activities of the kind that a user may have. 0: no limit. Only
 	// for kinds that the ledger keeps.
@@ -181,6 +187,8 @@ func (k Kind) validate() error {
 		return fmt.Errorf("window %v is not in 1 s to 100 years", k.Window)
 	case k.Parts < 0 || k.Parts > maxParts || k.Parts > 0 && k.Window == 0:
 		return fmt.Errorf("%d parts: 1 to %d, and only of a window", k.Parts, maxParts)
+	case k.Most < 0 || k.Most > maxMost || k.Most > 0 && k.Window == 0:
+		return fmt.Errorf("most %d: 1 to %d, and only of a window", k.Most, maxMost)
 	case k.Limit > 0 && k.Window != 0:
 		return errors.New("a limit, but what has a window is not counted")
 	case k.Window != 0 && k.Target != Post:

@@ -63,15 +63,15 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a limit"})
 		}
 	}
-	keyRate := common.FalsePositiveRate / float64(common.Kinds.lookups())
+	rates := common.Kinds.rates(common.FalsePositiveRate)
 	alone, err := pages.OpenAlone(ctx, pages.AloneConfig{
-		Store: c.Store, Pages: c.Pages, KeyRate: keyRate, Now: c.Now, Logger: common.Logger,
+		Store: c.Store, Pages: c.Pages, KeyRate: rates.key, Now: c.Now, Logger: common.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
 	p := &Plain{
-		reader:  reader{source: alone, kinds: common.Kinds, rate: common.FalsePositiveRate, keyRate: keyRate},
+		reader:  reader{source: alone, kinds: common.Kinds, rates: rates},
 		pages:   alone,
 		persist: common.Persist,
 	}
@@ -129,7 +129,7 @@ func (p *Plain) check(a Activity, at time.Time) error {
 	if err := p.reader.check(a, at); err != nil {
 		return err
 	}
-	if !a.Until.IsZero() || !a.Since.IsZero() {
+	if k, _ := p.kinds.Named(a.Kind); k.InLedger() && (!a.Until.IsZero() || !a.Since.IsZero()) {
 		return &InvalidError{
 			Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
 		}

@@ -28,15 +28,14 @@ type reader struct {
 
 	kinds    *Kinds
 	seen     *seen.Windows // of kinds with a window
-	rate     float64       // false-positive rate of a candidate
-	keyRate  float64       // of one key
+	rates    rates
 	tally    tally
 	searches sync.Pool // of *Search
 }
 
 // FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
 // configured.
-func (r *reader) FalsePositiveRate() float64 { return r.rate }
+func (r *reader) FalsePositiveRate() float64 { return r.rates.candidate }
 
 // Kinds returns the known kinds of activities.
 func (r *reader) Kinds() *Kinds { return r.kinds }
@@ -69,13 +68,29 @@ func (r *reader) check(a Activity, at time.Time) error {
 // userHash returns the hash that places a user.
 func (r *reader) userHash(user string) uint64 { return pages.UserHash(r.source.Identity().Seed, user) }
 
-// lookups returns the largest number of keys that a feed check tests for one candidate.
-func (ks *Kinds) lookups() int {
-	n := 0
+// rates are false-positive rates.
+type rates struct {
+	candidate float64 // of a candidate of a feed: what all kinds that drop take together
+	key       float64 // of one key in a page
+	window    float64 // of one key in a window
+}
+
+// rates divides the false-positive rate of a candidate. Windows have half of it, because most keys
+// are in windows: a key takes fewer bits with a larger share.
+func (ks *Kinds) rates(candidate float64) rates {
+	keys, windows := 0, 0
 	for _, k := range ks.all {
-		if k.Effect == Drop {
-			n += k.lookups()
+		switch {
+		case k.Effect != Drop:
+		case k.InLedger():
+			keys += k.lookups()
+		default:
+			windows++
 		}
 	}
-	return max(n, 1)
+	share := candidate
+	if keys > 0 && windows > 0 {
+		share /= 2
+	}
+	return rates{candidate: candidate, key: share / float64(max(keys, 1)), window: share / float64(max(windows, 1))}
 }

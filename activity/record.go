@@ -26,7 +26,8 @@ type Activity struct {
 	Remove bool   // undo the activity
 
 	// Since is when the activity was done, for lists and explanations. It is kept to the
-	// microsecond. Zero: now. Only for kinds that the ledger keeps.
+	// microsecond. Zero: now. For kinds with a window, it is the time from which the activity is kept
+	// for the window. An activity that would be forgotten already changes nothing.
 	Since time.Time
 
 	// Until is when the activity ends by itself, kept to the microsecond. Zero: it has no end. Only
@@ -42,10 +43,8 @@ func (ks *Kinds) Check(a Activity) error {
 		return &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", a.Kind)}
 	case a.Remove && !k.InLedger():
 		return &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
-	case !a.Since.IsZero() && (a.Remove || !k.InLedger()):
-		return &InvalidError{
-			Code: CodeUnsupportedOp, Field: "since", Message: "only an activity that is added, and that the ledger keeps, has a beginning",
-		}
+	case !a.Since.IsZero() && a.Remove:
+		return &InvalidError{Code: CodeUnsupportedOp, Field: "since", Message: "only an activity that is added has a beginning"}
 	case !a.Until.IsZero() && (a.Remove || !k.InLedger()):
 		return &InvalidError{
 			Code: CodeUnsupportedOp, Field: "until", Message: "only an activity that is added, and that the ledger keeps, has an end",

@@ -134,9 +134,9 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	if c.Ledger == nil {
 		return nil, errors.New("there is no ledger: OpenPlain does without")
 	}
-	keyRate := c.FalsePositiveRate / float64(c.Kinds.lookups())
+	rates := c.Kinds.rates(c.FalsePositiveRate)
 	p, err := pages.Open(ctx, pages.Config{
-		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: keyRate,
+		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.key,
 		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, PageCache: c.PageCache, ScrubRate: c.ScrubRate,
 		Passive: c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
 	})
@@ -144,7 +144,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		reader:  reader{source: p, kinds: c.Kinds, rate: c.FalsePositiveRate, keyRate: keyRate},
+		reader:  reader{source: p, kinds: c.Kinds, rates: rates},
 		ledger:  c.Ledger,
 		pages:   p,
 		persist: c.Persist,

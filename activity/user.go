@@ -80,14 +80,14 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 // stay.
 //
 // Some windows stay until they end: those cached in the process of another Recorder, and those of
-// kinds that this Recorder does not have, or had with another length or number of parts.
+// kinds that this Recorder does not have.
 func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
 	if err := CheckID(user, "user"); err != nil {
 		return 0, err
 	}
 	deleted, err = r.pages.DeleteUser(ctx, user)
 	if err == nil {
-		err = pages.Unavailable("pages", r.seen.Forget(ctx, r.userHash(user), r.pages.Now()))
+		err = pages.Unavailable("pages", r.seen.Forget(ctx, r.userHash(user)))
 	}
 	if err == nil {
 		err = pages.Unavailable("pages", r.persist(ctx))

@@ -100,7 +100,7 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 }
 
 // take hands each kind of v what was read for it: the page to kinds that the ledger keeps, and the
-// loaded parts to windows.
+// loaded strings to windows.
 func (v *View) take(ctx context.Context) {
 	loaded := v.read.Others
 	for i := range v.kinds {
@@ -113,23 +113,24 @@ func (v *View) take(ctx context.Context) {
 			l.window = nil
 			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
 		default:
-			loaded = l.window.Fill(ctx, loaded)
+			l.window.Fill(ctx, loaded[0])
+			loaded = loaded[1:]
 		}
 	}
 }
 
-// windowsOf returns the pages of the windows that v has to read.
-func (r *reader) windowsOf(v *View) (parts []favfilter.PageID) {
+// windowsOf returns the ids of the windows that v has to read.
+func (r *reader) windowsOf(v *View) (ids []favfilter.PageID) {
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		if l.kind.InLedger() {
 			continue
 		}
 		if l.window = r.seen.Window(l.kind.Name, v.userHash, r.source.Now()); !l.window.Held() {
-			parts = append(parts, l.window.Pages()...)
+			ids = append(ids, l.window.ID())
 		}
 	}
-	return parts
+	return ids
 }
 
 // Checks reports whether the i-th kind of the View can be checked, that is, whether it is not

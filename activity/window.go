@@ -13,10 +13,10 @@ import (
 
 // openWindows opens the windows of all kinds that have one.
 func (r *reader) openWindows(c seen.Config) (err error) {
-	c.Identity, c.FalsePositiveRate = r.source.Identity(), r.keyRate
+	c.Identity, c.FalsePositiveRate = r.source.Identity(), r.rates.window
 	for _, k := range r.kinds.All() {
 		if !k.InLedger() {
-			c.Kinds = append(c.Kinds, seen.Kind{Name: k.Name, Length: k.Window, Parts: k.Parts})
+			c.Kinds = append(c.Kinds, seen.Kind{Name: k.Name, Length: k.Window, Parts: k.Parts, Most: k.Most})
 		}
 	}
 	r.seen, err = seen.Open(c)
@@ -27,7 +27,7 @@ func (r *reader) openWindows(c seen.Config) (err error) {
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.source.Identity().Seed
 	key := k.keyStart(seed, k.Name, a.User).With(favfilter.HashKey(seed, a.Target))
-	b.Add(k.Name, pages.UserHash(seed, a.User), key, i)
+	b.Add(k.Name, pages.UserHash(seed, a.User), key, a.Since, i)
 }
 
 // recordSeen writes b with the time now, and sets the outcomes of new activities to Changed.
@@ -39,32 +39,26 @@ func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, o
 	return pages.Unavailable("pages", err)
 }
 
-// WindowParts reads the parts of a user's window from the store, the newest first. The kind must have
-// a window. Errors are an [*UnavailableError], or that of ctx.
-func (r *reader) WindowParts(ctx context.Context, kind Kind, user string) ([]seen.Part, error) {
+// Window reads a user's window from the store. The kind must have one. Errors are an
+// [*UnavailableError], or that of ctx.
+func (r *reader) Window(ctx context.Context, kind Kind, user string) (*seen.Window, error) {
 	w := r.seen.Window(kind.Name, r.userHash(user), r.source.Now())
-	loaded, err := r.source.Load(ctx, w.Pages())
+	loaded, err := r.source.Load(ctx, []favfilter.PageID{w.ID()})
 	if err != nil {
 		return nil, err
 	}
-	w.Fill(ctx, loaded)
-	return w.Parts(), nil
+	w.Fill(ctx, loaded[0])
+	return w, nil
 }
 
-// Parts returns the parts of the i-th kind's window that report id, the newest first. It returns
-// nil for a kind without a window, and for a degraded one.
-func (v *View) Parts(i int, id string) (parts []seen.Part) {
+// Runs returns the runs of the i-th kind's window that report id, the oldest first. It returns nil
+// for a kind without a window, and for a degraded one.
+func (v *View) Runs(i int, id string) []favfilter.Run {
 	l := &v.kinds[i]
 	if l.window == nil {
 		return nil
 	}
-	key := l.direct.With(favfilter.HashKey(v.seed, id))
-	for _, part := range l.window.Parts() {
-		if part.Page != nil && part.Page.Contains(key) {
-			parts = append(parts, part)
-		}
-	}
-	return parts
+	return l.window.RunsOf(l.direct.With(favfilter.HashKey(v.seed, id)))
 }
 
 // Record records that the user has the i-th kind with each of targets. The kind must have a window.

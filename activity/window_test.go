@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,18 +38,52 @@ func TestWindowEnds(t *testing.T) {
 	g.want(t, "1", "seen", "q", None)
 }
 
-// TestWindowsAreOneUsers: pages of windows are not shared.
+// TestWindowsAreOneUsers: windows are not shared.
 func TestWindowsAreOneUsers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "seen", "p"))
 	g.want(t, "2", "seen", "p", None)
 	g.want(t, "1", "seen", "p", Direct)
-	ids := g.seen.Window("seen", g.userHash("1"), g.Now()).Pages()
-	loaded, err := g.store.Load(t.Context(), ids)
+	w, err := g.Window(t.Context(), g.kind(t, "seen"), "1")
 	must(t, err)
-	if keys := loaded[0].Page.Header().Count; keys != 1 {
-		t.Errorf("the window of one user has %d keys", keys)
+	if w.Keys() != 1 {
+		t.Errorf("the window of one user has %d keys", w.Keys())
 	}
+}
+
+// TestWindowHistory: what was seen before the service came is recorded with its own time, and kept
+// for the window from then on.
+func TestWindowHistory(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 4)
+		const day = 24 * time.Hour
+		var batch []Activity
+		for i := range 60 { // 40 days
+			a := add("1", "seen", fmt.Sprint("p", i))
+			a.Since = g.Now().Add(-time.Duration(i) * 16 * time.Hour)
+			batch = append(batch, a)
+		}
+		outcomes, err := g.Record(t.Context(), batch)
+		must(t, err)
+		for range 3 {
+			for i, a := range batch {
+				age := g.Now().Sub(a.Since)
+				match := g.match(t, "1", "seen", a.Target)
+				if age <= 30*day && match != Direct || age > 35*day && match != None {
+					t.Errorf("post %d, seen %v ago: %v", i, age, match)
+				}
+			}
+			g.now.Add(int64(10 * day))
+		}
+		if changed := count(outcomes, Changed); changed < 45 || changed > 53 {
+			t.Errorf("%d of 60 posts, of which 46 are of the last 30 days, were recorded", changed)
+		}
+		undone := batch[0]
+		undone.Remove = true
+		if _, err := g.Record(t.Context(), []Activity{undone}); !errors.As(err, new(*InvalidError)) {
+			t.Errorf("an undo with a time: %v", err)
+		}
+	})
 }
 
 // TestWindowTakesAnyNumber: all that a user sees is there, at the rate of the kind, however much
@@ -65,14 +100,14 @@ func TestWindowTakesAnyNumber(t *testing.T) {
 			total += n
 			old += n - count(outcomes, Changed)
 		}
-		g.checkRate(t, old, total) // new posts that did not count as new
+		wantRate(t, g.rates.window, old, total) // new posts that did not count as new
 		for round := range 30 {
 			n := []int{1000, 1, 17, 400, 16}[round%5]
 			if found := g.lookAll(t, "1", "seen", posts(fmt.Sprint(round, "/")), n); found != n {
 				t.Fatalf("round %d: %d of %d posts seen are missed", round, n-found, n)
 			}
 		}
-		g.checkRate(t, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
+		wantRate(t, g.rates.window, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
 	})
 }
 

@@ -268,16 +268,15 @@ func ExampleOpenWindow() {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	seen, err := favfilter.OpenWindow(&favfilter.Memory{}, favfilter.WindowConfig{
 		Length: 30 * 24 * time.Hour,
-		PageBy: func(key string) string { user, _, _ := strings.Cut(key, "_"); return user },
 		Now:    func() time.Time { return now }, // default: time.Now
 	})
 	if err != nil {
 		panic(err)
 	}
-	outcomes, err := seen.Add(ctx, "U1_P7", "U1_P8")
+	outcomes, err := seen.Add(ctx, "U1", "P7", "P8")
 	fmt.Println(outcomes, err)
 	for range 2 {
-		found, err := seen.Contains(ctx, "U1_P7", "U1_P9")
+		found, err := seen.Contains(ctx, "U1", "P7", "P9")
 		fmt.Println(now.Format(time.DateOnly), found, err)
 		now = now.Add(36 * 24 * time.Hour)
 	}

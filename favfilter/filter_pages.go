@@ -74,7 +74,7 @@ func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
 		for i, page := range pages {
 			if page != nil {
 				// Neither store changes the page, so they can share it.
-				memory.pages[ids[i]] = held{page: page, version: loaded[i].Version}
+				memory.pages[ids[i]] = held{Loaded: Loaded{Page: page, Version: loaded[i].Version}}
 			}
 		}
 	}

@@ -57,25 +57,25 @@ func (p *Page) Trace(h Hash) Traced {
 // and 255 only if all bits are set. collisions is empty if the page has no collision bits, or if
 // they are not loaded.
 func (p *Page) Draw(cells int) (bits, collisions []byte) {
-	bitRuns, collisionRuns := make([]run, 0, len(p.layers)), make([]run, 0, len(p.layers))
+	bitRuns, collisionRuns := make([]bitRange, 0, len(p.layers)), make([]bitRange, 0, len(p.layers))
 	for i := range p.layers {
 		l := &p.layers[i]
-		bitRuns = append(bitRuns, run{l.bits, l.shape.Bits})
+		bitRuns = append(bitRuns, bitRange{l.bits, l.shape.Bits})
 		if l.collisions != nil {
-			collisionRuns = append(collisionRuns, run{l.collisions, regions.Count(l.shape.Bits, uint32(l.shape.Region))})
+			collisionRuns = append(collisionRuns, bitRange{l.collisions, regions.Count(l.shape.Bits, uint32(l.shape.Region))})
 		}
 	}
 	return draw(bitRuns, cells), draw(collisionRuns, cells)
 }
 
-// run is the first bits of a bitmap.
-type run struct {
+// bitRange is the first bits of a bitmap.
+type bitRange struct {
 	of   regions.Bitmap
 	bits uint32
 }
 
 // draw condenses runs, one after the other, to at most the given number of cells.
-func draw(runs []run, cells int) []byte {
+func draw(runs []bitRange, cells int) []byte {
 	total := uint64(0)
 	for _, r := range runs {
 		total += uint64(r.bits)
@@ -90,7 +90,7 @@ func draw(runs []run, cells int) []byte {
 }
 
 // countRuns counts the set bits of runs from first up to, but not including, end.
-func countRuns(runs []run, first, end uint64) (set uint64) {
+func countRuns(runs []bitRange, first, end uint64) (set uint64) {
 	begin := uint64(0)
 	for _, r := range runs {
 		a, b := max(first, begin), min(end, begin+uint64(r.bits))

@@ -25,9 +25,10 @@ type Memory struct {
 	changes changes
 }
 
+// held is what the Memory holds under one ID. Its page is never changed.
 type held struct {
-	page    *Page // never changed
-	version Version
+	Loaded
+
 	expires time.Time // zero: never
 	noted   uint64    // the last round of changes that includes the page
 }
@@ -43,8 +44,7 @@ func (m *Memory) Load(ctx context.Context, ids []PageID) ([]Loaded, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i, id := range ids {
-		h := m.stands(id)
-		loaded[i] = Loaded{Page: h.page, Version: h.version}
+		loaded[i] = m.stands(id).Loaded
 	}
 	return loaded, nil
 }
@@ -71,10 +71,13 @@ func (m *Memory) apply(b Batch) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.stands(b.ID)
-	if h.page == nil {
+	switch {
+	case h.Version == "":
 		return Result{State: Missing}
+	case h.Page == nil: // fingerprints
+		return Result{State: Torn, Version: h.Version}
 	}
-	page := h.page.Clone()
+	page := h.Page.Clone()
 	res := page.Apply(b)
 	if res.State != Applied {
 		return res
@@ -82,10 +85,10 @@ func (m *Memory) apply(b Batch) Result {
 	if b.Sequence > 0 {
 		h.expires = time.Time{} // only an empty page has a time to live
 	}
-	if h.version != res.Version {
+	if h.Version != res.Version {
 		m.changes.note(b.ID, &h)
 	}
-	h.page, h.version = page, res.Version
+	h.Page, h.Version = page, res.Version
 	m.pages[b.ID] = h
 	return res
 }
@@ -95,18 +98,22 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("replace page %v: %w", r.ID, err)
 	}
-	if r.Page == nil {
+	if r.Page == nil && r.Fingerprints == nil {
 		return m.remove(r), nil
 	}
-	page := r.Page.Clone()
-	raw, _ := page.Encode() // further calls only read the page
+	next := Loaded{Fingerprints: r.Fingerprints}
+	if r.Page != nil {
+		next.Page = r.Page.Clone()
+	}
+	raw, _ := next.Encode() // further calls only read the page
+	next.Version = versionOf(raw)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.stands(r.ID)
-	if h.version != r.Seen && !(r.Newer && older(h.page, page.header)) && !same(h.page, page) {
+	if h.Version != r.Seen && !(r.Newer && older(h.Page, next.Page)) && !same(h.Loaded, next) {
 		return false, nil
 	}
-	h.page, h.version = page, Version(raw[:HeaderBytes])
+	h.Loaded = next
 	switch {
 	case r.Expire > 0:
 		h.expires = m.now().Add(r.Expire)
@@ -127,7 +134,7 @@ func (m *Memory) remove(r Replacement) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.stands(r.ID)
-	if h.page != nil && h.version != r.Seen {
+	if h.Version != "" && h.Version != r.Seen {
 		return false
 	}
 	m.changes.note(r.ID, &h)
@@ -142,7 +149,7 @@ func (m *Memory) Bytes() int {
 	defer m.mu.RUnlock()
 	n := 0
 	for _, h := range m.pages {
-		raw, collisions := h.page.Encode()
+		raw, collisions := h.Encode()
 		n += len(raw) + len(collisions)
 	}
 	return n
@@ -157,10 +164,13 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i, id := range ids {
-		if h := m.stands(id); h.page == nil {
+		switch h := m.stands(id); {
+		case h.Page != nil:
+			statuses[i] = h.Page.Status()
+		case h.Version != "":
+			statuses[i].Damage = fmt.Errorf("%w: not a page", ErrDamaged)
+		default:
 			statuses[i].Missing = true
-		} else {
-			statuses[i] = h.page.Status()
 		}
 	}
 	return statuses, nil
@@ -174,13 +184,13 @@ func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Ha
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	h := m.stands(id)
-	if h.page == nil || h.page.header.Build != known.Build {
+	if h.Page == nil || h.Page.header.Build != known.Build {
 		return 0, false, nil
 	}
 	for i, key := range hashes {
-		found[i] = found[i] || h.page.Contains(key)
+		found[i] = found[i] || h.Page.Contains(key)
 	}
-	return h.page.header.Sequence, true, nil
+	return h.Page.header.Sequence, true, nil
 }
 
 // Epoch implements [Store]: it returns "".
@@ -211,14 +221,15 @@ func (m *Memory) put(id PageID, h held) {
 	m.pages[id] = h
 }
 
-// older reports whether page may be replaced by one with header h.
-func older(page *Page, h Header) bool {
-	return page == nil || page.header.Incarnation != h.Incarnation || page.header.Sequence < h.Sequence
+// older reports whether page may be replaced by next.
+func older(page, next *Page) bool {
+	return next != nil && (page == nil ||
+		page.header.Incarnation != next.header.Incarnation || page.header.Sequence < next.header.Sequence)
 }
 
-// same reports whether the two pages are equal byte for byte.
-func same(a, b *Page) bool {
-	if a == nil || a.header != b.header {
+// same reports whether a and b are equal byte for byte.
+func same(a, b Loaded) bool {
+	if a.Version != b.Version {
 		return false
 	}
 	aRaw, aCollisions := a.Encode()

@@ -26,7 +26,7 @@ func TestMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 				if l[0].Page == nil {
-					return nil, nil
+					return l[0].Encode()
 				}
 				return l[0].Page.Clone().Encode()
 			},
@@ -150,11 +150,11 @@ func TestMemoryRestore(t *testing.T) {
 	for _, part := range []string{"short", "long", "ever"} {
 		add(t, from, part, key)
 		id := favfilter.PageID{Part: part}
-		page, expires := from.Get(id)
-		if !m.Restore(id, page, expires) {
+		stored, expires := from.Get(id)
+		if !m.Restore(id, stored, expires) {
 			t.Errorf("%q was not restored", part)
 		}
-		if m.Restore(id, emptyPage(t, page.Header().Shape), expires) {
+		if m.Restore(id, favfilter.Loaded{Page: emptyPage(t, stored.Page.Header().Shape), Version: "another"}, expires) {
 			t.Errorf("%q was restored twice", part)
 		}
 	}
@@ -167,7 +167,7 @@ func TestMemoryRestore(t *testing.T) {
 		var left []string
 		for _, part := range []string{"ever", "long", "short"} {
 			id := favfilter.PageID{Part: part}
-			if page, _ := m.Get(id); page != nil && page.Contains(key) {
+			if stored, _ := m.Get(id); stored.Page != nil && stored.Page.Contains(key) {
 				left = append(left, part)
 			}
 		}
@@ -175,8 +175,8 @@ func TestMemoryRestore(t *testing.T) {
 			t.Errorf("after %v: %q are left, want %q", c.after, left, c.left)
 		}
 	}
-	page, _ := from.Get(favfilter.PageID{Part: "ever"})
-	if m.Restore(favfilter.PageID{Part: "late"}, page, now) {
+	stored, _ := from.Get(favfilter.PageID{Part: "ever"})
+	if m.Restore(favfilter.PageID{Part: "late"}, stored, now) {
 		t.Error("a page that has expired was restored")
 	}
 	add(t, m, "ever", favfilter.Hash{H1: 1 << 63})

@@ -51,25 +51,25 @@ func (m *Memory) Changed() []PageID {
 	return m.changes.next()
 }
 
-// Get returns the page under id and when it expires; a zero time means never. The page is nil if
-// there is none. The caller must not change it.
-func (m *Memory) Get(id PageID) (page *Page, expires time.Time) {
+// Get returns what is stored under id and when it expires; a zero time means never. The Version is
+// empty if there is nothing. The caller must not change the page.
+func (m *Memory) Get(id PageID) (stored Loaded, expires time.Time) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	h := m.stands(id)
-	return h.page, h.expires
+	return h.Loaded, h.expires
 }
 
-// Restore stores a page that [Memory.Get] returned, from this Memory or another, with the same
-// expiry. Changed does not report it. The Memory keeps the page. Restore does nothing and returns
-// false if the page has expired or if another page is stored under id.
-func (m *Memory) Restore(id PageID, page *Page, expires time.Time) bool {
-	raw, _ := page.Encode() // further calls only read the page
+// Restore stores what [Memory.Get] returned, from this Memory or another, with the same expiry.
+// Changed does not report it. The Memory keeps the page. Restore does nothing and returns false if
+// the page has expired or if something else is stored under id.
+func (m *Memory) Restore(id PageID, stored Loaded, expires time.Time) bool {
+	_, _ = stored.Encode() // further calls only read the page
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stands(id).page != nil || !expires.IsZero() && !m.now().Before(expires) {
+	if m.stands(id).Version != "" || !expires.IsZero() && !m.now().Before(expires) {
 		return false
 	}
-	m.put(id, held{page: page, version: Version(raw[:HeaderBytes]), expires: expires})
+	m.put(id, held{Loaded: stored, expires: expires})
 	return true
 }

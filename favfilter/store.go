@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/regions"
@@ -14,9 +15,13 @@ import (
 type PageID struct {
 	Number uint32
 	// Part distinguishes pages of the same number that are read together. It is "" for the page
-	// itself, or a short name of lower-case letters, digits and dashes.
+	// itself, or a short name of lower-case letters, digits and dashes. That of a [Window] has a dot
+	// between its name and the hash of the owner.
 	Part string
 }
+
+// IsWindow reports whether the id is one of [Window.ID].
+func (id PageID) IsWindow() bool { return strings.ContainsRune(id.Part, '.') }
 
 // String returns the number, followed by a colon and the part if there is one.
 func (id PageID) String() string {
@@ -27,15 +32,45 @@ func (id PageID) String() string {
 	return number + ":" + id.Part
 }
 
-// Version is the header of a page, byte for byte, at the time it was read. It is empty if the page
-// was missing. Every change of a page changes its version.
+// Version is the first 64 bytes of a stored string at the time it was read: of a page, its header.
+// It is empty if the page was missing. Every change changes the version.
 type Version string
 
-// Loaded is a page as read from a store. Page is nil if the page is missing or damaged.
+// versionOf returns the version of a stored string.
+func versionOf(raw []byte) Version { return Version(raw[:min(len(raw), HeaderBytes)]) }
+
+// Loaded is what was read from a store under one ID: a page, or the fingerprints of a [Window]. Both
+// are nil if there is nothing, or if it is damaged.
 type Loaded struct {
-	Page    *Page   // read-only
-	Version Version // version of the stored page, even if it is damaged
-	Damage  error   // wraps ErrDamaged; nil for a sound or missing page
+	Page         *Page // read-only
+	Fingerprints *Fingerprints
+	Version      Version // version of what is stored, even if it is damaged
+	Damage       error   // wraps ErrDamaged; nil for a sound or missing page
+}
+
+// Decode decodes the strings that a store holds under one ID, and keeps them. raw is the bits string
+// of a page, or fingerprints. For collisions, see [DecodePage].
+func Decode(raw, collisions []byte) Loaded {
+	l := Loaded{Version: versionOf(raw)}
+	if len(raw) >= len(windowName) && string(raw[:len(windowName)]) == windowName {
+		l.Fingerprints, l.Damage = DecodeFingerprints(raw)
+	} else {
+		l.Page, l.Damage = DecodePage(raw, collisions)
+	}
+	return l
+}
+
+// Encode returns the strings of the page or the fingerprints, see [Page.Encode]. raw is nil if there
+// are none.
+func (l Loaded) Encode() (raw, collisions []byte) {
+	switch {
+	case l.Page != nil:
+		return l.Page.Encode()
+	case l.Fingerprints != nil:
+		return l.Fingerprints.Encode(), nil
+	default:
+		return nil, nil
+	}
 }
 
 // Outcome is the outcome for one key of a batch.
@@ -128,17 +163,24 @@ type Result struct {
 // KeepExpiry is a value of [Replacement.Expire] that leaves the time to live unchanged.
 const KeepExpiry time.Duration = -1
 
-// Replacement describes how [Store.Replace] replaces a page.
+// Replacement describes how [Store.Replace] replaces a page, or the fingerprints of a [Window].
 type Replacement struct {
-	ID   PageID
-	Page *Page // the new page; nil removes the stored page without a replacement
+	ID PageID
+	// Page or Fingerprints are new. If both are nil, what is stored is removed.
+	Page         *Page
+	Fingerprints *Fingerprints
 	// Seen is the version that the caller read. The page is replaced if the store still has it.
 	Seen Version
 	// Newer also replaces a page that is missing, has another incarnation, or has a lower
 	// sequence than Page. Ignored if Page is nil.
 	Newer bool
-	// Expire is the time to live of the new page; 0: none. Ignored if Page is nil.
+	// Expire is the time to live of what is new; 0: none. Ignored for a removal.
 	Expire time.Duration
+}
+
+// Encode returns the strings that are new; raw is nil for a removal.
+func (r *Replacement) Encode() (raw, collisions []byte) {
+	return Loaded{Page: r.Page, Fingerprints: r.Fingerprints}.Encode()
 }
 
 // Status is the state of a stored page, as reported by [Store.Peek].
@@ -237,16 +279,16 @@ func collisionsLengths(h Header, bitsLength int) (least, most int) {
 	return least, least + int(h.Grown)
 }
 
-// Store stores pages. Implementations are safe for concurrent use. Every change of a page is
+// Store stores pages, and the fingerprints of windows. Implementations are safe for concurrent use. Every change of a page is
 // atomic: no reader sees a partial change. After a failure the page is either unchanged or
 // completely changed.
 //
 // Errors name the page and wrap the error of the client or the context. A store retries for no
 // longer than ctx allows.
 type Store interface {
-	// Load reads pages in one round trip. The results are in the order of ids. A missing or damaged
-	// page is not an error. The pages may be shared, so the caller must not change them. They may
-	// lack their collision bits.
+	// Load reads pages and fingerprints in one round trip. The results are in the order of ids. A
+	// missing or damaged page is not an error. The pages may be shared, so the caller must not change
+	// them. They may lack their collision bits.
 	Load(ctx context.Context, ids []PageID) ([]Loaded, error)
 
 	// LoadWhole is like Load, but the pages include their collision bits, so that copies of them
@@ -264,8 +306,8 @@ type Store interface {
 	// version of the stored page is not r.Seen; with r.Newer, the stored page is also neither
 	// missing nor older. The caller must then read it again.
 	//
-	// If r.Page is nil, Replace removes both strings, unless the store holds a page with a version
-	// other than r.Seen. It reports whether there is no page afterwards.
+	// If r has neither a page nor fingerprints, Replace removes both strings, unless the store holds
+	// a page with a version other than r.Seen. It reports whether there is no page afterwards.
 	Replace(ctx context.Context, r Replacement) (bool, error)
 
 	// Peek reads the state of pages in one round trip, without transferring the pages. The results

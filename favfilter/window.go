@@ -2,10 +2,26 @@ package favfilter
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"time"
+)
 
-	"golang.org/x/sync/errgroup"
+const (
+	// DefaultParts is the default number of parts that the length of a [Window] is divided into.
+	DefaultParts = 6
+	// DefaultMost is the default of the largest number of keys of one owner in a [Window].
+	DefaultMost = 10_000
+
+	maxParts      = 64
+	maxMost       = 100_000
+	minWindowRate = 1e-11
+	minPart       = time.Millisecond // resolution of a store's time to live
+	maxWindow     = 100 * 365 * 24 * time.Hour
+	windowRounds  = 16 // attempts of one write while other writers keep changing the keys
+	rateTolerance = 3  // factor by which stored keys may exceed the rate: see Recent
 )
 
 // WindowConfig configures a [Window]. Fields other than Length may be zero and then take the stated
@@ -13,161 +29,322 @@ import (
 type WindowConfig struct {
 	_ struct{} // fields are named
 
-	Length            time.Duration // see [RingConfig]
-	Parts             int           // see [RingConfig]
-	FalsePositiveRate float64       // see [RingConfig]
+	// Name distinguishes the windows of one store: lower-case letters and dashes. Default "window".
+	Name string
 
-	// Pages is the number of places that keys are distributed over: a power of two up to
-	// [MaxPages]. Each place is a separate set of keys in a [Ring]. A lookup reads the whole place
-	// of a key, so a place should hold a few thousand keys at most. Default 1024.
-	Pages uint32
-	// Seed is the seed of the key hashes, see [Config].
+	// Length is the minimum time that a key is kept after it was last added: 1 s to 100 years.
+	Length time.Duration
+	// Parts is the number of parts that Length is divided into, 1 to 64. A key is kept for at most
+	// Length/Parts longer than Length. More parts take a little more memory for each key: log2 of
+	// Parts, in bits. Default [DefaultParts].
+	Parts int
+	// Most is the largest number of keys that one owner has, 1 to 100,000. When another key is
+	// added, the oldest part loses one. A lookup reads all keys of an owner, some 2 bytes each.
+	// Default [DefaultMost].
+	Most int
+	// FalsePositiveRate is the highest share of absent keys that are reported: 1e-11 to 0.5. Default
+	// 0.001.
+	FalsePositiveRate float64
+
+	// Seed is the seed of the key hashes, see [Config]. A Window with another seed does not find
+	// the keys.
 	Seed uint64
-	// PageBy returns the part of a key that selects its place, see [Config].
-	PageBy func(key string) string
+	// Pages is the number of hash slots that owners are distributed over in a cluster: a power of
+	// two up to [MaxPages]. Owners are in the slots of the pages of a filter with as many pages.
+	// Default 1024.
+	Pages uint32
 	// Now returns the current time. Default time.Now.
 	Now func() time.Time
 }
 
-// Window is a set that forgets each key automatically: no earlier than Length after it was last
-// added, and at most Length/Parts later than that. It takes any number of keys at its
-// false-positive rate. The keys added within one Length bound its memory, and no sweeper is needed.
-// Keys cannot be removed.
+// Window is a set of keys for each of any number of owners, such as the posts that each user has
+// seen. It forgets each key by itself: no earlier than Length after it was last added, and at most
+// Length/Parts later than that. The keys of an owner are one string in the store, [Fingerprints],
+// of 2 to 3 bytes a key. The store removes the string when the last key is forgotten, so an owner
+// who is not heard of again costs nothing. Keys cannot be removed one by one.
 //
-// A Window opened with other settings, or by a version of the program with another format version
-// (see [ErrFormat]), does not find the earlier keys: it starts empty. A Window is safe for
-// concurrent use, in any number of processes.
+// Writers compare and swap the string, so that none loses the keys of another. They need the
+// clocks of their processes to agree: a process whose clock is slow by d adds keys that are
+// forgotten up to d early, and one whose clock is fast forgets keys up to d early.
+//
+// A Window keeps no state in the process. It is safe for concurrent use, in any number of
+// processes.
 type Window struct {
-	ring     *Ring
-	store    Store
-	identity Identity
-	pageBy   func(string) string
-	now      func() time.Time
+	store  Store
+	name   string
+	seed   uint64
+	slots  int   // log2 of Pages
+	length int64 // ms
+	part   int64 // ms
+	runs   runRules
+	now    func() time.Time
 }
 
-// windowPart begins the part names of a Window's pages.
-const windowPart = "window"
-
-// windowWriters is the number of places that one call writes concurrently.
-const windowWriters = 16
-
 // OpenWindow opens the window in store, which may be empty. It fails if a value of c is out of
-// range. A store may hold both a Window and a [Filter].
+// range. A store may hold a [Filter] as well, and several windows.
 func OpenWindow(store Store, c WindowConfig) (*Window, error) {
+	c.setDefaults()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("open window: %w", err)
+	}
+	part := c.Length / time.Duration(c.Parts)
+	if rest := part % minPart; rest > 0 {
+		part += minPart - rest
+	}
+	return &Window{
+		store: store, name: c.Name, seed: c.Seed, slots: int(log2(c.Pages)), now: c.Now,
+		length: c.Length.Milliseconds(), part: part.Milliseconds(), runs: newRunRules(c.FalsePositiveRate, c.Most, c.Parts),
+	}, nil
+}
+
+func (c *WindowConfig) setDefaults() {
+	if c.Name == "" {
+		c.Name = "window"
+	}
+	if c.Parts == 0 {
+		c.Parts = DefaultParts
+	}
+	if c.Most == 0 {
+		c.Most = DefaultMost
+	}
+	if c.FalsePositiveRate == 0 {
+		c.FalsePositiveRate = 0.001
+	}
 	if c.Pages == 0 {
 		c.Pages = 1024
-	}
-	if c.PageBy == nil {
-		c.PageBy = func(key string) string { return key }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	identity := Identity{Seed: c.Seed, Pages: c.Pages}
-	ring, err := NewRing(store, identity, RingConfig{Length: c.Length, Parts: c.Parts, FalsePositiveRate: c.FalsePositiveRate})
-	if err != nil {
-		return nil, fmt.Errorf("open window: %w", err)
-	}
-	return &Window{ring: ring, store: store, identity: identity, pageBy: c.PageBy, now: c.Now}, nil
 }
 
-// Add adds keys, or keeps those that are present for another Length. The outcomes are in the order
-// of keys: [Added], or [Present] for a key that was added recently or looks so. If Add fails, each
-// key may or may not have been added; repeating the call is safe.
-func (w *Window) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
-	now := w.now()
-	groups, ids := w.group(keys)
-	outcomes := make([]Outcome, len(keys))
-	writers, ctx := errgroup.WithContext(ctx)
-	writers.SetLimit(windowWriters)
-	for _, id := range ids {
-		writers.Go(func() error {
-			hashes := make([]Hash, len(groups[id]))
-			for i, k := range groups[id] {
-				hashes[i] = HashKey(w.identity.Seed, keys[k])
-			}
-			fresh, err := w.ring.Add(ctx, id, now, hashes, nil)
-			if err != nil {
-				return err
-			}
-			for i, k := range groups[id] { // each key is of one place
-				outcomes[k] = Present
-				if fresh[i] {
-					outcomes[k] = Added
-				}
-			}
-			return nil
-		})
+func (c *WindowConfig) check() error {
+	switch {
+	case c.Length < time.Second || c.Length > maxWindow:
+		return fmt.Errorf("length %v is not in 1 s to 100 years", c.Length)
+	case c.Parts < 1 || c.Parts > maxParts:
+		return fmt.Errorf("%d parts, not 1 to %d", c.Parts, maxParts)
+	case c.Most < 1 || c.Most > maxMost:
+		return fmt.Errorf("at most %d keys of an owner, not 1 to %d", c.Most, maxMost)
+	case !(c.FalsePositiveRate >= minWindowRate && c.FalsePositiveRate <= maxRate):
+		return fmt.Errorf("false-positive rate %g is not in %g to %g", c.FalsePositiveRate, minWindowRate, maxRate)
 	}
-	if err := writers.Wait(); err != nil {
+	return checkPages(c.Pages)
+}
+
+// Add adds keys of an owner, or keeps those that are present for another Length. The outcomes are
+// in the order of keys: [Added], or [Present] for a key that was added recently or looks so. If Add
+// fails, the keys may or may not have been added; repeating the call is safe.
+func (w *Window) Add(ctx context.Context, owner string, keys ...string) ([]Outcome, error) {
+	start, id := w.owner(owner)
+	recorded, err := w.Write(ctx, id, Writing{Keys: w.hash(start, keys), Now: w.now()})
+	if err != nil {
 		return nil, fmt.Errorf("add %d keys: %w", len(keys), err)
+	}
+	outcomes := make([]Outcome, len(keys))
+	for i, fresh := range recorded.Fresh {
+		outcomes[i] = Present
+		if fresh {
+			outcomes[i] = Added
+		}
 	}
 	return outcomes, nil
 }
 
-// Contains reports for each key whether it may have been added within Length. It reports true for
-// every key that was, and for other keys at the false-positive rate. It reads the store once.
-func (w *Window) Contains(ctx context.Context, keys ...string) ([]bool, error) {
-	now := w.now()
-	groups, ids := w.group(keys)
-	pages := make([]PageID, 0, len(ids)*(w.ring.parts+1))
-	for _, id := range ids {
-		pages = append(pages, w.ring.Pages(id, now)...)
-	}
-	loaded, err := w.store.Load(ctx, pages)
+// Contains reports for each key whether the owner may have it. It reports true for every key that
+// was added within Length, unless the owner has had more than Most keys since, and for other keys
+// at the false-positive rate. It takes one round trip.
+func (w *Window) Contains(ctx context.Context, owner string, keys ...string) ([]bool, error) {
+	start, id := w.owner(owner)
+	loaded, err := w.store.Load(ctx, []PageID{id})
 	if err != nil {
 		return nil, fmt.Errorf("look up %d keys: %w", len(keys), err)
 	}
-	hashes := make([]Hash, len(keys))
-	for i, key := range keys {
-		hashes[i] = HashKey(w.identity.Seed, key)
-	}
+	recent := w.Recent(loaded[0], w.now())
 	found := make([]bool, len(keys))
-	for n, l := range loaded {
-		page := w.ring.Usable(l)
-		if page == nil {
-			continue
-		}
-		for _, k := range groups[ids[n/(w.ring.parts+1)]] {
-			found[k] = found[k] || page.Contains(hashes[k])
-		}
+	for i, key := range w.hash(start, keys) {
+		found[i] = recent.Contains(key)
 	}
 	return found, nil
 }
 
-// Count returns the number of keys in all parts. It counts a key once for each part that it was
-// added in, and some keys up to Length/Parts past their time. It reads the header of every page,
-// about 1,024 at a time.
-func (w *Window) Count(ctx context.Context) (int, error) {
-	now := w.now()
-	total := 0
-	var ids []PageID
-	for number := range w.identity.Pages {
-		ids = append(ids, w.ring.Pages(PageID{Number: number, Part: windowPart}, now)...)
-		if len(ids) < countChunk && number+1 < w.identity.Pages {
-			continue
-		}
-		statuses, err := w.store.Peek(ctx, ids)
-		if err != nil {
-			return 0, fmt.Errorf("count keys: %w", err)
-		}
-		for _, s := range statuses {
-			switch {
-			case s.Err != nil:
-				return 0, fmt.Errorf("count keys: %w", s.Err)
-			case s.Header.Identity == w.identity:
-				total += int(s.Header.Count)
-			}
-		}
-		ids = ids[:0]
-	}
-	return total, nil
+// Forget removes all keys of an owner.
+func (w *Window) Forget(ctx context.Context, owner string) error {
+	_, id := w.owner(owner)
+	return w.Remove(ctx, id)
 }
 
-// group groups keys by place. It returns the indices of the keys of each place, and the places.
-func (w *Window) group(keys []string) (map[PageID][]int, []PageID) {
-	return group(keys, func(key string) PageID {
-		number := PageNumber(HashKey(w.identity.Seed, w.pageBy(key)).H1, w.identity.Pages)
-		return PageID{Number: number, Part: windowPart}
+func (w *Window) owner(owner string) (Start, PageID) {
+	return HashStart(w.seed, owner), w.ID(HashKey(w.seed, owner).H1)
+}
+
+func (w *Window) hash(start Start, keys []string) []Hash {
+	hashes := make([]Hash, len(keys))
+	for i, key := range keys {
+		hashes[i] = start.With(HashKey(w.seed, key))
+	}
+	return hashes
+}
+
+// ID returns the id under which a store keeps the keys of an owner with that hash. Its number is
+// that of the page of the hash, see [PageNumber].
+func (w *Window) ID(owner uint64) PageID {
+	const base = 36 // shorter than hexadecimal: stores keep the id of each owner
+	return PageID{Number: uint32(owner >> (64 - w.slots)), Part: w.name + "." + strconv.FormatUint(owner, base)}
+}
+
+// Recent returns the keys that had not been forgotten at now, of what [Store.Load] returned for the
+// owner. It returns nil if there are none, or if they must not be used: they are of another seed,
+// damaged, or report more than three times the false-positive rate. Keys that exceed the rate by
+// less stay in use. The rate may have been lowered, and forgetting the keys would be worse.
+func (w *Window) Recent(l Loaded, now time.Time) *Recent {
+	live := w.live(l, now)
+	if len(live) == 0 {
+		return nil
+	}
+	return newRecent(live, w.length, w.part)
+}
+
+// live returns the runs that may be used.
+func (w *Window) live(l Loaded, now time.Time) []run {
+	if l.Fingerprints == nil || l.Fingerprints.seed != w.seed {
+		return nil
+	}
+	live := l.Fingerprints.runs
+	for len(live) > 0 && live[0].before+w.length <= now.UnixMilli() {
+		live = live[1:]
+	}
+	if rateOf(live) > w.runs.rate*rateTolerance {
+		return nil
+	}
+	return live
+}
+
+// Writing is what [Window.Write] writes.
+type Writing struct {
+	Keys []Hash
+	// At has the time when each key was added; nil: all now. A key whose time has passed by more
+	// than Length is not added.
+	At  []time.Time
+	Now time.Time
+	// Loaded is what Store.Load has just returned for the owner; with it, Write makes a single
+	// write to the store. If it is nil, Write reads first.
+	Loaded *Loaded
+}
+
+// Recorded is the result of [Window.Write].
+type Recorded struct {
+	// Fresh reports for each key whether it was new: not already there with the same time or a
+	// later one, to the part. At the false-positive rate, it is false for a new key.
+	Fresh []bool
+	// Evicted is the number of old keys that went because the owner had Most keys.
+	Evicted int
+}
+
+// Write adds keys of an owner to what the store keeps under id. After an error, it may have added
+// all of them or none.
+func (w *Window) Write(ctx context.Context, id PageID, wr Writing) (Recorded, error) {
+	for round := range windowRounds {
+		recorded, done, err := w.try(ctx, id, &wr, round)
+		if err != nil {
+			return Recorded{}, fmt.Errorf("write %d keys of window %v: %w", len(wr.Keys), id, err)
+		}
+		if done {
+			return recorded, nil
+		}
+		wr.Loaded = nil
+	}
+	return Recorded{}, fmt.Errorf("write %d keys of window %v: %w", len(wr.Keys), id, errContended)
+}
+
+var errContended = errors.New("other writers changed it each time")
+
+func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (recorded Recorded, done bool, err error) {
+	if err := yield(ctx, round); err != nil {
+		return recorded, false, err
+	}
+	if wr.Loaded == nil {
+		loaded, err := w.store.Load(ctx, []PageID{id})
+		if err != nil {
+			return recorded, false, err
+		}
+		wr.Loaded = &loaded[0]
+	}
+	draft := w.runs.draft(w.live(*wr.Loaded, wr.Now))
+	recorded.Fresh = make([]bool, len(wr.Keys))
+	for i, key := range wr.Keys {
+		at := wr.Now
+		if wr.At != nil && wr.At[i].Before(at) {
+			at = wr.At[i]
+		}
+		if end := w.partEnd(at); end+w.length > wr.Now.UnixMilli() {
+			recorded.Fresh[i] = draft.add(key, end)
+		}
+	}
+	if !draft.changed {
+		return recorded, true, nil
+	}
+	recorded.Evicted = draft.evict()
+	draft.shorten(w.partEnd(wr.Now))
+	changes := uint32(0)
+	if f := wr.Loaded.Fingerprints; f != nil {
+		changes = f.changes
+	}
+	next := encodeFingerprints(w.seed, changes+1, draft.encode())
+	last := next.runs[len(next.runs)-1].before + w.length
+	done, err = w.store.Replace(ctx, Replacement{
+		ID: id, Fingerprints: next, Seen: wr.Loaded.Version, Expire: time.UnixMilli(last).Sub(wr.Now),
 	})
+	return recorded, done, err
+}
+
+// partEnd returns the end of the part that t is in.
+func (w *Window) partEnd(t time.Time) int64 {
+	ms := t.UnixMilli()
+	number := ms / w.part
+	if ms < number*w.part { // before 1970
+		number--
+	}
+	return max(0, (number+1)*w.part)
+}
+
+// Remove removes all keys that the store keeps under id.
+func (w *Window) Remove(ctx context.Context, id PageID) error {
+	for round := range windowRounds {
+		if err := yield(ctx, round); err != nil {
+			return fmt.Errorf("forget window %v: %w", id, err)
+		}
+		loaded, err := w.store.Load(ctx, []PageID{id})
+		if err != nil {
+			return fmt.Errorf("forget window %v: %w", id, err)
+		}
+		if loaded[0].Version == "" {
+			return nil
+		}
+		gone, err := w.store.Replace(ctx, Replacement{ID: id, Seen: loaded[0].Version})
+		if err != nil {
+			return fmt.Errorf("forget window %v: %w", id, err)
+		}
+		if gone {
+			return nil
+		}
+	}
+	return fmt.Errorf("forget window %v: %w", id, errContended)
+}
+
+// yield pauses before another attempt, so that the other writers, which were first in the given
+// number of rounds, can finish.
+func yield(ctx context.Context, rounds int) error {
+	if rounds == 0 {
+		return nil
+	}
+	pause := time.Millisecond << min(rounds-1, 6)
+	timer := time.NewTimer(rand.N(pause)) //nolint:gosec // no secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -4,99 +4,485 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/ratetest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-func TestWindow(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		at := newClock()
-		open := func(pages uint32) *favfilter.Window {
-			t.Helper()
-			w, err := favfilter.OpenWindow(store, favfilter.WindowConfig{
-				Length: 6 * time.Hour, Pages: pages, Seed: 3, Now: func() time.Time { return at.now },
-				PageBy: func(key string) string { user, _, _ := strings.Cut(key, "_"); return user },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return w
-		}
-		w := open(4)
-		var keys []string
-		for i := range 400 {
-			keys = append(keys, fmt.Sprintf("U%d_P%d", i%9, i))
-		}
-		want := func(keys []string, some bool) {
-			t.Helper()
-			found, err := w.Contains(t.Context(), keys...)
-			if err != nil || slices.Contains(found, !some) {
-				t.Errorf("found %v, %v, want all %v", found, err, some)
-			}
-		}
-		want(keys, false)
-		outcomes, err := w.Add(t.Context(), append(keys, keys[0])...)
-		if err != nil || outcomes[400] != favfilter.Present || slices.Contains(outcomes[:400], favfilter.Present) {
-			t.Fatalf("%v, %v", outcomes, err)
-		}
-		want(keys, true)
-		if n, err := w.Count(t.Context()); n != 400 || err != nil {
-			t.Errorf("%d keys, %v", n, err)
-		}
-		at.now = at.now.Add(5 * time.Hour)
-		if _, err := w.Add(t.Context(), keys[:50]...); err != nil {
+// clock is a clock that a test sets.
+type clock struct{ now time.Time }
+
+func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
+
+// onStores runs the test on the embedded store and on Redis.
+func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
+	t.Run("redis", func(t *testing.T) {
+		store, err := redisstore.New(redistest.Start(t).Client(), "window")
+		if err != nil {
 			t.Fatal(err)
 		}
-		w = open(4) // another process
-		want(keys, true)
-		at.now = at.now.Add(2 * time.Hour)
-		want(keys[:50], true)
-		want(keys[50:], false)
-		if n, err := w.Count(t.Context()); n != 50 || err != nil {
-			t.Errorf("%d keys, %v", n, err)
-		}
-		if found, err := w.Contains(t.Context()); len(found) != 0 || err != nil {
-			t.Errorf("no keys: %v, %v", found, err)
-		}
-		w = open(8)
-		want(keys, false)
+		run(t, store)
 	})
 }
 
+func openWindow(t fataler, store favfilter.Store, c favfilter.WindowConfig) *favfilter.Window {
+	t.Helper()
+	w, err := favfilter.OpenWindow(store, c)
+	if err != nil {
+		t.Fatalf("open window: %v", err)
+	}
+	return w
+}
+
+// Keys are found for as long as they are kept, in every process, and are forgotten one part later.
+func TestWindow(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		at := newClock()
+		config := favfilter.WindowConfig{Length: 6 * time.Hour, Pages: 4, Seed: 3, Now: func() time.Time { return at.now }}
+		w := openWindow(t, store, config)
+		var keys []string
+		for i := range 400 {
+			keys = append(keys, fmt.Sprint("P", i))
+		}
+		want := func(w *favfilter.Window, owner string, keys []string, some bool) {
+			t.Helper()
+			found, err := w.Contains(t.Context(), owner, keys...)
+			if err != nil || len(found) != len(keys) || slices.Contains(found, !some) {
+				t.Errorf("found %v, %v, want all %v", found, err, some)
+			}
+		}
+		want(w, "U1", keys, false)
+		outcomes, err := w.Add(t.Context(), "U1", append(keys, keys[0])...)
+		if err != nil || outcomes[400] != favfilter.Present || slices.Contains(outcomes[:400], favfilter.Present) {
+			t.Fatalf("%v, %v", outcomes, err)
+		}
+		want(w, "U1", keys, true)
+		want(w, "U2", keys, false)
+		at.now = at.now.Add(5 * time.Hour)
+		if _, err := w.Add(t.Context(), "U1", keys[:50]...); err != nil {
+			t.Fatal(err)
+		}
+		w = openWindow(t, store, config) // another process
+		want(w, "U1", keys, true)
+		at.now = at.now.Add(2 * time.Hour)
+		want(w, "U1", keys[:50], true)
+		want(w, "U1", keys[50:], false)
+		want(w, "U1", nil, true)
+		config.Seed++
+		want(openWindow(t, store, config), "U1", keys, false)
+		config.Seed, config.Name = 3, "other"
+		want(openWindow(t, store, config), "U1", keys, false)
+		if err := w.Forget(t.Context(), "U1"); err != nil {
+			t.Fatal(err)
+		}
+		want(w, "U1", keys, false)
+		if err := w.Forget(t.Context(), "U1"); err != nil {
+			t.Errorf("forgetting nothing: %v", err)
+		}
+	})
+}
+
+// recorded is a key of the model, and the last time when it was added.
+type recorded struct {
+	key favfilter.Hash
+	at  time.Time
+}
+
+// A window is like a map of times that forgets the oldest beyond its most, and what is older than
+// its length.
+func TestWindowModel(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		at := newClock()
+		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+		config := favfilter.WindowConfig{
+			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 2, 3, 5, 6, 8}).Draw(r, "parts"), Most: rapid.SampledFrom([]int{16, 100, 10_000}).Draw(r, "most"),
+			FalsePositiveRate: 1e-9, Seed: 5,
+		}
+		w, part := openWindow(r, store, config), config.Length/time.Duration(config.Parts)
+		id := w.ID(1 << 63)
+		rng := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(r, "seed")))
+		var model []recorded // in the order of the last addition
+		keys := make([]favfilter.Hash, 300)
+		for i := range keys {
+			keys[i] = randomHash(rng)
+		}
+		for range rapid.IntRange(1, 40).Draw(r, "steps") {
+			at.now = at.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute)
+			writing := favfilter.Writing{Now: at.now}
+			for range rapid.IntRange(1, 60).Draw(r, "keys") {
+				writing.Keys = append(writing.Keys, keys[rng.IntN(len(keys))])
+			}
+			if rapid.Bool().Draw(r, "loaded") {
+				loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+				if err != nil {
+					r.Fatal(err)
+				}
+				writing.Loaded = &loaded[0]
+			}
+			result, err := w.Write(t.Context(), id, writing)
+			if err != nil {
+				r.Fatal(err)
+			}
+			for i, key := range writing.Keys {
+				known := slices.IndexFunc(model, func(m recorded) bool { return m.key == key })
+				if !result.Fresh[i] { // its part has it already, and its place among the oldest stays
+					model[known].at = at.now
+					continue
+				}
+				if known >= 0 {
+					model = slices.Delete(model, known, known+1)
+				}
+				model = append(model, recorded{key, at.now})
+			}
+			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+			if err != nil || loaded[0].Damage != nil {
+				r.Fatal(loaded, err)
+			}
+			recent := w.Recent(loaded[0], at.now)
+			if recent.Keys() > config.Most {
+				r.Fatalf("%d keys, more than %d", recent.Keys(), config.Most)
+			}
+			// A key may be in several parts, so that less than most different ones stay; the newest
+			// are never among those that go.
+			sure := max(1, config.Most-max(1, config.Most/8)) / (config.Parts + 1)
+			for i, m := range model {
+				age := at.now.Sub(m.at)
+				found := recent.Contains(m.key)
+				switch {
+				case age < config.Length && len(model)-i <= sure && !found:
+					r.Fatalf("key %d of %d is missed after %v", i, len(model), age)
+				case age < config.Length && config.Most == 10_000 && !found:
+					r.Fatalf("a key is missed after %v", age)
+				case age > config.Length+part && found:
+					r.Fatalf("a key is found after %v", age)
+				}
+			}
+		}
+	})
+}
+
+const month = 30 * 24 * time.Hour
+
+// history writes n keys day by day, as a user would who sees as many posts each day, and returns
+// them.
+func history(t testing.TB, w *favfilter.Window, at *clock, id favfilter.PageID, rng *rand.Rand, n, days int) []favfilter.Hash {
+	t.Helper()
+	var all []favfilter.Hash
+	for day := range days {
+		keys := make([]favfilter.Hash, (day+1)*n/days-day*n/days)
+		for i := range keys {
+			keys[i] = randomHash(rng)
+		}
+		all = append(all, keys...)
+		if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: at.now}); err != nil {
+			t.Fatal(err)
+		}
+		at.now = at.now.Add(24 * time.Hour)
+	}
+	return all
+}
+
+// recent returns the keys that are stored under id.
+func recent(t testing.TB, w *favfilter.Window, store favfilter.Store, id favfilter.PageID, now time.Time) *favfilter.Recent {
+	t.Helper()
+	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+	if err != nil || loaded[0].Damage != nil {
+		t.Fatal(loaded, err)
+	}
+	return w.Recent(loaded[0], now)
+}
+
+func rateOf(r *favfilter.Recent) (rate float64) {
+	for _, run := range r.Runs() {
+		rate += run.FalsePositiveRate
+	}
+	return rate
+}
+
+// Whatever the number of keys, their strings stay below the sizes that are promised, the rate stays
+// below what is configured, and it is what the runs say.
+func TestWindowSizes(t *testing.T) {
+	for _, c := range []struct {
+		keys   int     // in a window
+		most   float64 // bytes of a key
+		stored int     // keys at the end of a part
+	}{
+		{20, 5, 23}, {50, 3.3, 57}, {200, 2.4, 227}, {650, 2.15, 737}, {1500, 2.1, 1700}, {5000, 2.05, 5667}, {7000, 2.1, 7933}, {10_000, 2.15, 10_000},
+	} {
+		at := newClock()
+		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+		const rate = 0.0005
+		w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate})
+		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+		history(t, w, at, id, rng, 2*c.keys, 60)
+		got := recent(t, w, store, id, at.now)
+		bytes := float64(store.Bytes()) / float64(got.Keys())
+		if n := got.Keys(); n < c.stored-3 || n > c.stored+3 || bytes > c.most {
+			t.Errorf("%d keys in a window: %d stored, %.2f bytes a key", c.keys, n, bytes)
+		}
+		sum := rateOf(got)
+		if sum > rate {
+			t.Errorf("%d keys in a window: a rate of %g", c.keys, sum)
+		}
+		found, probes := 0, 400_000
+		for range probes {
+			if got.Contains(randomHash(rng)) {
+				found++
+			}
+		}
+		if most := ratetest.Most(sum * float64(probes)); found > most || 2*found < int(sum*float64(probes)) {
+			t.Errorf("%d keys in a window: %d of %d absent keys are reported, the runs say %g", c.keys, found, probes, sum)
+		}
+	}
+}
+
+// The rate is kept however keys arrive: first few, then many in one part, or as history in any
+// order.
+func TestWindowKeepsItsRate(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		rate := rapid.SampledFrom([]float64{0.5, 0.01, 0.0005, 1e-7}).Draw(r, "rate")
+		most := rapid.SampledFrom([]int{1, 50, 1000, 10_000}).Draw(r, "most")
+		at := newClock()
+		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+		w := openWindow(r, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate, Most: most})
+		rng, id := rand.New(rand.NewPCG(2, rapid.Uint64().Draw(r, "seed"))), w.ID(7)
+		for range rapid.IntRange(1, 12).Draw(r, "writes") {
+			at.now = at.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(r, "days")) * 24 * time.Hour)
+			writing := favfilter.Writing{Now: at.now}
+			for range rapid.SampledFrom([]int{1, 30, 700, 3000}).Draw(r, "keys") {
+				writing.Keys = append(writing.Keys, randomHash(rng))
+				writing.At = append(writing.At, at.now.Add(-time.Duration(rng.Int64N(int64(month)))))
+			}
+			if rapid.Bool().Draw(r, "new") {
+				writing.At = nil
+			}
+			if _, err := w.Write(t.Context(), id, writing); err != nil {
+				r.Fatal(err)
+			}
+			got := recent(t, w, store, id, at.now)
+			if sum := rateOf(got); sum > rate || got.Keys() > most {
+				r.Fatalf("%d keys at a rate of %g, at most %d at %g", got.Keys(), sum, most, rate)
+			}
+			for _, key := range writing.Keys[:min(most/2, len(writing.Keys))] {
+				if len(writing.Keys) <= most/2 && writing.At == nil && !got.Contains(key) {
+					r.Fatal("a key that was just added is missed")
+				}
+			}
+		}
+	})
+}
+
+// Beyond the most keys, the oldest go first, in order even where all are of one part.
+func TestWindowEvictsTheOldest(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	const most = 800
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: most, FalsePositiveRate: 1e-9})
+	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+	var keys []favfilter.Hash
+	evicted := 0
+	for range 100 { // 30 at a time
+		batch := make([]favfilter.Hash, 30)
+		for i := range batch {
+			batch[i] = randomHash(rng)
+		}
+		keys = append(keys, batch...)
+		recorded, err := w.Write(t.Context(), id, favfilter.Writing{Keys: batch, Now: at.now})
+		if err != nil || slices.Contains(recorded.Fresh, false) {
+			t.Fatal(recorded, err)
+		}
+		evicted += recorded.Evicted
+	}
+	got := recent(t, w, store, id, at.now)
+	if got.Keys() != most || evicted != len(keys)-most {
+		t.Errorf("%d keys, %d went", got.Keys(), evicted)
+	}
+	for i, key := range keys {
+		// The oldest run, an eighth of the most, loses keys in no order.
+		switch newer := len(keys) - i; {
+		case newer <= most-most/8 && !got.Contains(key):
+			t.Errorf("key %d of %d, newest first, is missed", newer, len(keys))
+		case newer > most+most/8 && got.Contains(key):
+			t.Errorf("key %d of %d, newest first, is still there", newer, len(keys))
+		}
+	}
+}
+
+// A key is kept from its own time on, whatever order keys arrive in.
+func TestWindowHistory(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 1e-9})
+	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+	const day = 24 * time.Hour
+	var keys []favfilter.Hash
+	var times []time.Time
+	for i := range 600 {
+		keys = append(keys, randomHash(rng))
+		times = append(times, at.now.Add(-time.Duration(i)*day/10))
+	}
+	rng.Shuffle(len(keys), func(i, j int) {
+		keys[i], keys[j] = keys[j], keys[i]
+		times[i], times[j] = times[j], times[i]
+	})
+	for from := 0; from < len(keys); from += 50 {
+		recorded, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys[from : from+50], At: times[from : from+50], Now: at.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, fresh := range recorded.Fresh {
+			if age := at.now.Sub(times[from+i]); fresh != (age <= month) && (age <= month || age > month+5*day) {
+				t.Errorf("a key of %v ago is fresh: %v", age, fresh)
+			}
+		}
+	}
+	// An earlier time than the known one changes nothing, and a later one does.
+	again, err := w.Write(t.Context(), id, favfilter.Writing{
+		Keys: []favfilter.Hash{keys[0], keys[0]}, At: []time.Time{times[0].Add(-6 * day), at.now.Add(time.Hour)}, Now: at.now,
+	})
+	if err != nil || again.Fresh[0] {
+		t.Errorf("%v, %v", again, err)
+	}
+	times[0] = at.now
+	for range 40 {
+		got := recent(t, w, store, id, at.now)
+		for i, key := range keys {
+			age, found := at.now.Sub(times[i]), got.Contains(key)
+			if age <= month && !found || age > month+5*day && found {
+				t.Fatalf("a key of %v ago is found: %v", age, found)
+			}
+		}
+		at.now = at.now.Add(day)
+	}
+	if recent(t, w, store, id, at.now) != nil {
+		t.Error("something is left")
+	}
+}
+
+// Many writers of one owner lose none of the keys that any of them was told are recorded.
+func TestWindowRacingWriters(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		w := openWindow(t, store, favfilter.WindowConfig{Length: time.Hour, FalsePositiveRate: 1e-9})
+		id := w.ID(1)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var acknowledged []favfilter.Hash
+		failed := 0
+		for writer := range 8 {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(9, uint64(writer)))
+				for range 10 {
+					keys := []favfilter.Hash{randomHash(rng), randomHash(rng)}
+					_, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: time.Now()})
+					mu.Lock()
+					if err == nil {
+						acknowledged = append(acknowledged, keys...)
+					} else {
+						failed++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if failed > 8 {
+			t.Errorf("%d of 80 writes failed", failed)
+		}
+		got := recent(t, w, store, id, time.Now())
+		for _, key := range acknowledged {
+			if !got.Contains(key) {
+				t.Error("an acknowledged key is missed")
+			}
+		}
+	})
+}
+
+// failing is a store whose calls fail, or whose replacements never succeed.
+type failing struct {
+	favfilter.Store
+
+	load, replace error
+}
+
+func (s failing) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if s.load != nil {
+		return nil, s.load
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s failing) Replace(context.Context, favfilter.Replacement) (bool, error) {
+	return false, s.replace
+}
+
+// Errors of the store are returned, and a write that others always overtake ends.
+func TestWindowStoreFails(t *testing.T) {
+	memory, broken := &favfilter.Memory{}, errors.New("broken")
+	if _, err := openWindow(t, memory, favfilter.WindowConfig{Length: time.Hour}).Add(t.Context(), "U1", "P1"); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		store favfilter.Store
+		want  string
+	}{
+		"reads":  {failing{memory, broken, nil}, "broken"},
+		"writes": {failing{memory, nil, broken}, "broken"},
+		"always": {failing{memory, nil, nil}, "other writers changed it each time"},
+	} {
+		w := openWindow(t, c.store, favfilter.WindowConfig{Length: time.Hour})
+		_, err := w.Add(t.Context(), "U1", "P2")
+		forget := w.Forget(t.Context(), "U1")
+		if err == nil || forget == nil || !strings.HasSuffix(err.Error(), c.want) || !strings.HasSuffix(forget.Error(), c.want) {
+			t.Errorf("%s: %v, %v", name, err, forget)
+		}
+		if _, err := w.Contains(t.Context(), "U1", "P1"); (err == nil) != (name != "reads") {
+			t.Errorf("%s: %v", name, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.Add(ended, "U1", "P2"); err == nil {
+			t.Errorf("%s: added with an ended context", name)
+		}
+	}
+}
+
 func TestWindowRefuses(t *testing.T) {
-	for _, c := range []favfilter.WindowConfig{{}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1}} {
+	for _, c := range []favfilter.WindowConfig{
+		{}, {Length: time.Second - 1}, {Length: 101 * 365 * 24 * time.Hour}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1},
+		{Length: time.Hour, Parts: 65}, {Length: time.Hour, Most: -1}, {Length: time.Hour, Most: 100_001}, {Length: time.Hour, FalsePositiveRate: 0.6},
+		{Length: time.Hour, FalsePositiveRate: 1e-12},
+	} {
 		if w, err := favfilter.OpenWindow(&favfilter.Memory{}, c); err == nil || w != nil {
 			t.Errorf("%+v is taken", c)
 		}
 	}
-	w, err := favfilter.OpenWindow(brokenStore{}, favfilter.WindowConfig{Length: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Add(t.Context(), "a"); !errors.Is(err, errBroken) {
-		t.Errorf("add: %v", err)
-	}
-	if _, err := w.Contains(t.Context(), "a"); !errors.Is(err, errBroken) {
-		t.Errorf("contains: %v", err)
-	}
-	if _, err := w.Count(t.Context()); !errors.Is(err, errBroken) {
-		t.Errorf("count: %v", err)
-	}
 }
 
-var errBroken = errors.New("broken")
-
-// brokenStore is an unreachable store.
-type brokenStore struct{ favfilter.Store }
-
-func (brokenStore) Load(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return nil, errBroken
-}
-
-func (brokenStore) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error) {
-	return nil, errBroken
+// Keys that report more than three times the rate are not used.
+func TestWindowOfAnotherRate(t *testing.T) {
+	store := &favfilter.Memory{}
+	at := newClock()
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.001})
+	id := w.ID(7)
+	keys := history(t, w, at, id, rand.New(rand.NewPCG(1, 2)), 1000, 30)
+	at.now = at.now.Add(-24 * time.Hour)
+	rate := rateOf(recent(t, w, store, id, at.now))
+	for factor, usable := range map[float64]bool{1: true, 2.9: true, 3.1: false} {
+		w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate / factor})
+		if got := recent(t, w, store, id, at.now).Contains(keys[999]); got != usable {
+			t.Errorf("at %g x the rate a key is found: %v", factor, got)
+		}
+	}
 }

@@ -117,11 +117,11 @@ func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Re
 	for _, reason.Direction = range view.Matches(i, id) {
 		if !k.InLedger() {
 			reason.Certainty = Unconfirmed
-			parts := view.Parts(i, id) // the newest first
-			for _, part := range parts {
-				reason.Parts = append(reason.Parts, part.ID.String())
+			runs := view.Runs(i, id) // the oldest first
+			for _, run := range runs {
+				reason.Parts = append(reason.Parts, run.From.Format(time.RFC3339Nano))
 			}
-			reason.Since, reason.Until = parts[len(parts)-1].From, parts[0].Forgotten
+			reason.Since, reason.Until = runs[0].From, runs[len(runs)-1].Forgotten
 		}
 		found = append(found, reason)
 	}

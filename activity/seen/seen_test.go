@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,12 +57,9 @@ func read(t testing.TB, ws *seen.Windows, store favfilter.Store, kind string, us
 	if w.Held() {
 		return w
 	}
-	loaded, err := store.Load(t.Context(), w.Pages())
+	loaded, err := store.Load(t.Context(), []favfilter.PageID{w.ID()})
 	must(t, err)
-	other := favfilter.Loaded{Version: "of another page"}
-	if rest := w.Fill(t.Context(), append(loaded, other)); len(rest) != 1 || rest[0].Version != other.Version {
-		t.Fatalf("%d of the pages of others are left", len(rest))
-	}
+	w.Fill(t.Context(), loaded[0])
 	return w
 }
 
@@ -69,7 +67,7 @@ func record(t testing.TB, ws *seen.Windows, kind string, user uint64, now time.T
 	t.Helper()
 	var b seen.Batch
 	for i, id := range ids {
-		b.Add(kind, user, key(id), i)
+		b.Add(kind, user, key(id), time.Time{}, i)
 	}
 	fresh, err := ws.Record(t.Context(), &b, now)
 	must(t, err)
@@ -102,7 +100,7 @@ func TestModel(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 9).Draw(r, "step") {
 			case 0:
-				must(t, ws.Forget(t.Context(), e.user, now))
+				must(t, ws.Forget(t.Context(), e.user))
 				for of := range model {
 					if of.user == e.user {
 						delete(model, of)
@@ -152,8 +150,8 @@ func TestRecordTellsWhatIsNew(t *testing.T) {
 	}
 	var b seen.Batch
 	for i := range 100 { // of more users than are written at once
-		b.Add("seen", uint64(i)<<57, key("p"), i)
-		b.Add("read", uint64(i)<<57, key("p"), 100+i)
+		b.Add("seen", uint64(i)<<57, key("p"), time.Time{}, i)
+		b.Add("read", uint64(i)<<57, key("p"), now.Add(-2*part), 100+i)
 	}
 	fresh, err := ws.Record(t.Context(), &b, now)
 	must(t, err)
@@ -163,32 +161,60 @@ func TestRecordTellsWhatIsNew(t *testing.T) {
 	}
 }
 
-// Parts tell when a key was recorded at the earliest, and when it goes.
-func TestParts(t *testing.T) {
+// Runs tell when a key was recorded at the earliest, and when it goes, also of keys with a time of
+// their own.
+func TestRuns(t *testing.T) {
 	store := &favfilter.Memory{}
 	now := time.Unix(500_000*3600, 0).Add(10 * time.Minute)
 	store.Now = func() time.Time { return now }
 	ws := open(t, config(store))
 	record(t, ws, "seen", 1<<63, now, "a")
 	now = now.Add(part)
-	record(t, ws, "seen", 1<<63, now, "b")
-	parts := read(t, ws, store, "seen", 1<<63, now).Parts()
-	if len(parts) != 4 {
-		t.Fatalf("%d parts", len(parts))
+	var b seen.Batch
+	b.Add("seen", 1<<63, key("b"), time.Time{}, 0)
+	b.Add("seen", 1<<63, key("c"), now.Add(-2*part), 1)
+	b.Add("seen", 1<<63, key("d"), now.Add(-5*part), 2)
+	fresh, err := ws.Record(t.Context(), &b, now)
+	must(t, err)
+	slices.Sort(fresh)
+	if !slices.Equal(fresh, []int{0, 1}) {
+		t.Errorf("new are %v: one was recorded longer ago than the window", fresh)
 	}
+	w := read(t, ws, store, "seen", 1<<63, now)
 	start := time.Unix(500_000*3600, 0).UTC()
-	for i, want := range []struct {
-		id   string
-		from time.Time
-	}{{"b", start.Add(part)}, {"a", start}} {
-		p := parts[i]
-		if p.Page == nil || !p.Page.Contains(key(want.id)) || !p.From.Equal(want.from) || !p.Before.Equal(want.from.Add(part)) ||
-			!p.Forgotten.Equal(want.from.Add(4*part)) || p.ID.Number != 8 {
-			t.Errorf("part %d: %+v, want %s from %v", i, p, want.id, want.from)
+	for id, from := range map[string]time.Time{"a": start, "b": start.Add(part), "c": start.Add(-part)} {
+		runs := w.RunsOf(key(id))
+		if len(runs) != 1 || !runs[0].From.Equal(from) || !runs[0].Forgotten.Equal(from.Add(4*part)) {
+			t.Errorf("%s is in %+v, want from %v", id, runs, from)
 		}
 	}
-	if parts[2].Page != nil || parts[3].Page != nil {
-		t.Error("a part has a page that nothing was recorded in")
+	if w.ID().Number != 8 || w.Keys() != 3 || len(w.RunsOf(key("d"))) > 0 || w.Stored() < 40 {
+		t.Errorf("%v has %d keys in %d bytes", w.ID(), w.Keys(), w.Stored())
+	}
+}
+
+// Keys that go early are counted, and so are damaged windows, which count as empty.
+func TestStats(t *testing.T) {
+	store := &favfilter.Memory{}
+	c := config(store)
+	c.Kinds[0].Most = 10
+	ws, now := open(t, c), time.Now()
+	var ids []string
+	for i := range 14 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	record(t, ws, "seen", 1, now, ids...)
+	record(t, ws, "read", 1, now, ids...)
+	w := ws.Window("read", 1, now)
+	w.Fill(t.Context(), favfilter.Loaded{Version: "?", Damage: favfilter.ErrDamaged})
+	if w.Contains(key("1")) || w.Damage() == nil {
+		t.Error("a damaged window is used")
+	}
+	w.Fill(t.Context(), favfilter.Loaded{Version: "?", Damage: favfilter.ErrFormat})
+	stats := ws.Stats()
+	slices.SortFunc(stats, func(a, b seen.Stats) int { return strings.Compare(a.Kind, b.Kind) })
+	if want := []seen.Stats{{Kind: "read", Damaged: 1}, {Kind: "seen", Evicted: 4}}; !slices.Equal(stats, want) {
+		t.Errorf("%+v, want %+v", stats, want)
 	}
 }
 
@@ -283,7 +309,7 @@ func TestStoreFails(t *testing.T) {
 	cancel()
 	ws, now := open(t, config(&favfilter.Memory{})), time.Now()
 	var b seen.Batch
-	b.Add("read", 1, key("a"), 0)
+	b.Add("read", 1, key("a"), time.Time{}, 0)
 	if _, err := ws.Record(ctx, &b, now); err == nil {
 		t.Error("a write with an ended context succeeds")
 	}

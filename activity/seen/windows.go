@@ -1,16 +1,14 @@
-// Package seen keeps keys that expire, such as the posts that users have seen. Each user has a
-// window of each kind: a ring of pages for that user alone, one for each part of the window's
-// length. When the oldest part expires, its keys go with it. No ledger keeps a copy.
+// Package seen keeps keys that are forgotten in time, such as the posts that users have seen. Each
+// user has a window of each kind, one string in the store; see [favfilter.Window]. No ledger keeps a
+// copy.
 package seen
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"math/bits"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,13 +20,16 @@ import (
 // writers is the number of windows that one call of [Windows.Record] writes at once.
 const writers = 16
 
-// Kind is a kind of keys that expire.
+// Kind is a kind of keys that are forgotten in time.
 type Kind struct {
 	Name   string
 	Length time.Duration // how long a key is kept at least
 	// Parts is the number of parts of the window; 0: [favfilter.DefaultParts]. A key is kept for at
 	// most one part longer than Length.
 	Parts int
+	// Most is the largest number of keys of one user; 0: [favfilter.DefaultMost]. Beyond it, the
+	// oldest are forgotten.
+	Most int
 }
 
 // Config configures windows.
@@ -54,8 +55,7 @@ type Config struct {
 
 // Windows are the windows of all users. A Windows is safe for concurrent use.
 type Windows struct {
-	rings    map[string]ring // by kind
-	pages    uint32
+	kinds    map[string]*kind
 	cache    *lru.Cache[favfilter.PageID, any]
 	overlook time.Duration
 	log      *slog.Logger
@@ -66,38 +66,45 @@ type Windows struct {
 	written [256]uint64
 }
 
-// ring is the ring of a kind.
-type ring struct {
-	*favfilter.Ring
+// kind is the windows of one kind.
+type kind struct {
+	*favfilter.Window
 
-	length time.Duration
-	parts  int // number of parts read: those of the length, and the current one
+	name             string
+	evicted, damaged atomic.Uint64
+}
+
+// Stats are counts of one kind since the windows were opened.
+type Stats struct {
+	Kind    string
+	Evicted uint64 // keys that were forgotten early, because their user had the most keys
+	Damaged uint64 // damaged windows that were read; each counted as empty
 }
 
 // Open returns the windows in c.Store, without a call to the store. An error names the kind whose
 // configuration is invalid.
 func Open(c Config) (*Windows, error) {
-	ws := &Windows{
-		rings: make(map[string]ring), pages: c.Identity.Pages, cache: c.Cache, overlook: c.Overlook, log: c.Log,
-	}
-	c.Identity.Incarnation = 0 // windows outlive a restored ledger
+	ws := &Windows{kinds: make(map[string]*kind), cache: c.Cache, overlook: c.Overlook, log: c.Log}
 	for _, k := range c.Kinds {
-		pages, err := favfilter.NewRing(c.Store, c.Identity, favfilter.RingConfig{
-			Length: k.Length, Parts: k.Parts, FalsePositiveRate: c.FalsePositiveRate,
+		window, err := favfilter.OpenWindow(c.Store, favfilter.WindowConfig{
+			Name: k.Name, Length: k.Length, Parts: k.Parts, Most: k.Most, FalsePositiveRate: c.FalsePositiveRate,
+			Seed: c.Identity.Seed, Pages: c.Identity.Pages,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("kind %q: %w", k.Name, err)
 		}
-		ws.rings[k.Name] = ring{pages, k.Length, cmp.Or(k.Parts, favfilter.DefaultParts) + 1}
+		ws.kinds[k.Name] = &kind{Window: window, name: k.Name}
 	}
 	return ws, nil
 }
 
-// id returns the id of the pages of a user's window. Its number is that of the user's home page, so
-// that both are in one hash slot and are read with one command.
-func (ws *Windows) id(kind string, user uint64) favfilter.PageID {
-	number := uint32(user >> (65 - bits.Len32(ws.pages))) // the top bits: a power of two of pages
-	return favfilter.PageID{Number: number, Part: kind + "-" + strconv.FormatUint(user, 16)}
+// Stats returns the counts of each kind, in no order.
+func (ws *Windows) Stats() []Stats {
+	stats := make([]Stats, 0, len(ws.kinds))
+	for name, k := range ws.kinds {
+		stats = append(stats, Stats{Kind: name, Evicted: k.evicted.Load(), Damaged: k.damaged.Load()})
+	}
+	return stats
 }
 
 // Batch holds keys to be recorded in any number of windows. The zero value is empty.
@@ -116,12 +123,14 @@ type owned struct {
 type write struct {
 	owned
 
-	keys []favfilter.Hash
-	at   []int
+	keys  []favfilter.Hash
+	times []time.Time
+	at    []int
 }
 
-// Add adds a key to be recorded in a user's window. [Windows.Record] returns at if the key is new.
-func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, at int) {
+// Add adds a key to be recorded in a user's window, as of since; the zero time: now.
+// [Windows.Record] returns at if the key is new.
+func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, since time.Time, at int) {
 	if b.writes == nil {
 		b.writes = make(map[owned]*write)
 	}
@@ -133,12 +142,14 @@ func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, at int) {
 		b.order = append(b.order, w)
 	}
 	w.keys = append(w.keys, key)
+	w.times = append(w.times, since)
 	w.at = append(w.at, at)
 }
 
-// Record records the keys of b with the time now. It returns the at of each key that was new to its
-// part of the window, in no order. At the false-positive rate, a new key's is missing. Errors are
-// those of the store or of ctx; the keys of each window may or may not be recorded then.
+// Record records the keys of b with the time now, or with their own earlier time. It returns the at
+// of each key that was new to its part of the window, in no order. At the false-positive rate, a
+// new key's is missing. Errors are those of the store or of ctx; the keys of each window may or may
+// not be recorded then.
 func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh []int, err error) {
 	var mu sync.Mutex
 	var group *errgroup.Group
@@ -146,7 +157,13 @@ func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh [
 	group.SetLimit(writers)
 	for _, w := range b.order {
 		group.Go(func() error {
-			added, err := ws.add(ctx, w.kind, ws.id(w.kind, w.user), now, w.keys, nil)
+			for i, at := range w.times {
+				if at.IsZero() {
+					w.times[i] = now
+				}
+			}
+			k := ws.kinds[w.kind]
+			added, err := ws.write(ctx, k, k.ID(w.user), favfilter.Writing{Keys: w.keys, At: w.times, Now: now})
 			mu.Lock()
 			defer mu.Unlock()
 			for n, isNew := range added {
@@ -161,26 +178,25 @@ func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh [
 	return fresh, err
 }
 
-// add writes to one window. loaded is what was just read of it, or nil.
-func (ws *Windows) add(
-	ctx context.Context, kind string, id favfilter.PageID, now time.Time, keys []favfilter.Hash, loaded []favfilter.Loaded,
-) (fresh []bool, err error) {
-	fresh, err = ws.rings[kind].Add(ctx, id, now, keys, loaded)
+// write writes to one window.
+func (ws *Windows) write(ctx context.Context, k *kind, id favfilter.PageID, w favfilter.Writing) (fresh []bool, err error) {
+	recorded, err := k.Write(ctx, id, w)
 	ws.wrote(id) // also where it failed: it may have taken effect
 	if err != nil {
-		return nil, fmt.Errorf("record %s: %w", kind, err)
+		return nil, fmt.Errorf("record %s: %w", k.name, err)
 	}
-	return fresh, nil
+	k.evicted.Add(uint64(recorded.Evicted))
+	return recorded.Fresh, nil
 }
 
 // Forget deletes a user's windows of all kinds. Errors are those of the store or of ctx.
-func (ws *Windows) Forget(ctx context.Context, user uint64, now time.Time) error {
-	for kind, ring := range ws.rings {
-		id := ws.id(kind, user)
-		err := ring.Forget(ctx, id, now)
+func (ws *Windows) Forget(ctx context.Context, user uint64) error {
+	for _, k := range ws.kinds {
+		id := k.ID(user)
+		err := k.Remove(ctx, id)
 		ws.wrote(id)
 		if err != nil {
-			return fmt.Errorf("forget %s: %w", kind, err)
+			return fmt.Errorf("forget %s: %w", k.name, err)
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
@@ -26,7 +25,7 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	if err := f.checkSort(); err != nil {
 		return err
 	}
-	file, keep := "windows.db", isWindow
+	file, keep := "windows.db", favfilter.PageID.IsWindow
 	if f.Ledger == noLedger {
 		file, keep = filterFile, func(favfilter.PageID) bool { return true }
 	}
@@ -67,11 +66,6 @@ func (f *dataFlags) checkSort() error {
 	}
 	return nil
 }
-
-// isWindow reports whether id is that of a page of a window, which no ledger backs. The part of
-// such an id is <kind>-<user>-<number>. Those of other pages have one dash at most: p<page>, and
-// own-<page> in earlier versions.
-func isWindow(id favfilter.PageID) bool { return strings.Count(id.Part, "-") > 1 }
 
 // logDamage says what of the windows could not be brought back.
 func logDamage(ctx context.Context, log *slog.Logger, d *data) {

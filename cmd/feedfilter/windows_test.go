@@ -242,16 +242,3 @@ func TestImportBesideWindowsInUse(t *testing.T) {
 		t.Errorf("feed with what was imported: %d %s", code, answer)
 	}
 }
-
-// The file of windows has no pages that the ledger backs: those of later layouts and dedicated ones
-// have a part, too, as had those of earlier versions.
-func TestIsWindow(t *testing.T) {
-	for part, want := range map[string]bool{
-		"": false, "p64": false, "p2147483648": false, "own-0": false, "own-4278190080": false,
-		"seen-bff7334dc41cedb2-3": true, "seen-0-0": true, "own-0-3": true, "long-kind-ff-20000": true, "seen-1--2": true,
-	} {
-		if got := isWindow(favfilter.PageID{Number: 7, Part: part}); got != want {
-			t.Errorf("part %q: a window: %t, want %t", part, got, want)
-		}
-	}
-}

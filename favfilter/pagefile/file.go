@@ -154,15 +154,15 @@ func (f *File) release() error {
 // f.pending, so that they are removed like those of deleted pages.
 func (f *File) load(ctx context.Context) error {
 	return f.db.each(ctx, func(r row) {
-		page, err := favfilter.DecodePage(r.bits, r.collisions)
+		stored := favfilter.Decode(r.bits, r.collisions)
 		switch {
-		case err != nil:
+		case stored.Damage != nil:
 			f.restored.Damaged++
 			if f.restored.Damage == nil {
-				f.restored.Damage = fmt.Errorf("page %v: %w", r.id, err)
+				f.restored.Damage = fmt.Errorf("page %v: %w", r.id, stored.Damage)
 			}
 			f.pending[r.id] = struct{}{}
-		case f.keep(r.id) && f.memory.Restore(r.id, page, r.expires):
+		case f.keep(r.id) && f.memory.Restore(r.id, stored, r.expires):
 			f.restored.Pages++
 		default:
 			f.pending[r.id] = struct{}{}

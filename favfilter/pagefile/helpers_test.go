@@ -130,8 +130,8 @@ func (x *fixture) add(id favfilter.PageID, i int) {
 
 // has reports whether the page under id holds the key.
 func (x *fixture) has(id favfilter.PageID, i int) bool {
-	page, _ := x.memory.Get(id)
-	return page != nil && page.Contains(key(i))
+	stored, _ := x.memory.Get(id)
+	return stored.Page != nil && stored.Page.Contains(key(i))
 }
 
 func (x *fixture) wantHas(id favfilter.PageID, i int, want bool) {

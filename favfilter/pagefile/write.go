@@ -103,10 +103,9 @@ func (f *File) writePending(ctx context.Context) error {
 	}
 	for id := range f.pending {
 		r := row{id: id}
-		if page, expires := f.memory.Get(id); page != nil {
-			r.bits, r.collisions = page.Encode()
-			r.expires = expires
-		}
+		stored, expires := f.memory.Get(id)
+		r.bits, r.collisions = stored.Encode()
+		r.expires = expires
 		rows = append(rows, r)
 		bytes += len(r.bits) + len(r.collisions)
 		if len(rows) == maxRows || bytes >= maxBytes {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,6 +67,10 @@ func TestCommands(t *testing.T) {
 	if got := s.Apply(t.Context(), addOne(pages[:1], 1)); got[0].Err != nil {
 		t.Fatal(got[0].Err)
 	}
+	window, err := favfilter.OpenWindow(s, favfilter.WindowConfig{Length: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		want map[string]int64 // without those that scripts call
@@ -115,10 +120,18 @@ func TestCommands(t *testing.T) {
 		{"apply to a part with collision bits, which is remembered", map[string]int64{"evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
 		}},
-		{"apply to a part without them, which is not", map[string]int64{"evalsha": 3}, func() {
-			window := favfilter.PageID{Number: 11, Part: "window"}
-			put(t, s, window, newPage(t, 11, favfilter.Shape{Bits: 1024, Hashes: 5}))
-			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: window, Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
+		{"50 keys of a window", map[string]int64{"mget": 1, "evalsha": 1}, func() {
+			recordIn(t, window, favfilter.Writing{Keys: hashes(1, 0, 50), Now: time.Now()})
+		}},
+		{"keys that a window has", map[string]int64{"mget": 1}, func() {
+			recordIn(t, window, favfilter.Writing{Keys: hashes(1, 10, 20), Now: time.Now()})
+		}},
+		{"keys of a window that was just loaded with its page", map[string]int64{"mget": 1, "evalsha": 1}, func() {
+			loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: 512}, window.ID(1 << 63)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			recordIn(t, window, favfilter.Writing{Keys: hashes(2, 0, 50), Now: time.Now(), Loaded: &loaded[1]})
 		}},
 		{"apply of 9 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 5, 5), Remove: hashes(1, 50, 4)}}), favfilter.Applied)
@@ -149,6 +162,14 @@ func TestCommands(t *testing.T) {
 		if !maps.Equal(got, c.want) {
 			t.Errorf("%s: commands %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// recordIn writes to the keys of an owner.
+func recordIn(t *testing.T, w *favfilter.Window, writing favfilter.Writing) {
+	t.Helper()
+	if _, err := w.Write(t.Context(), w.ID(1<<63), writing); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -25,10 +25,7 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 
 // replaceCall returns the script call for one replacement.
 func replaceCall(r *favfilter.Replacement) invocation {
-	var raw, collisions []byte
-	if r.Page != nil {
-		raw, collisions = r.Page.Encode()
-	}
+	raw, collisions := r.Encode()
 	newer := "0"
 	if r.Newer {
 		newer = "1"

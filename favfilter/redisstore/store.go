@@ -19,8 +19,7 @@ import (
 //
 // Store remembers the shape of every page it has met, about 100 bytes each, because the positions
 // of a key follow from the shape. A change costs one more round trip if the store has not met the
-// page yet, or if another process has changed its shape. Pages that have a part and no collision
-// bitmap, of which there may be any number, are not remembered.
+// page yet, or if another process has changed its shape.
 //
 // Store changes a page that has grown by reading it and putting it back: two round trips, whatever
 // the number of keys.
@@ -105,21 +104,18 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 	if !ok {
 		return favfilter.Loaded{}
 	}
-	loaded := favfilter.Loaded{Version: versionOf(raw)}
-	loaded.Page, loaded.Damage = favfilter.DecodePage([]byte(raw), nil)
-	if loaded.Damage != nil {
+	loaded := favfilter.Decode([]byte(raw), nil)
+	switch {
+	case loaded.Damage != nil:
 		loaded.Damage = fmt.Errorf("page %v of filter %s: %w", id, s.name, loaded.Damage)
-		return loaded
+	case loaded.Page != nil:
+		s.learn(id, loaded.Page.Header())
 	}
-	s.learn(id, loaded.Page.Header())
 	return loaded
 }
 
 // learn remembers the header of a page.
 func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
-	if id.Part != "" && h.Shape.Region == 0 {
-		return
-	}
 	s.mu.RLock()
 	known, ok := s.shapes[id]
 	s.mu.RUnlock()

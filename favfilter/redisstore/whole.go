@@ -48,7 +48,5 @@ func decodeWhole(vals []any) favfilter.Loaded {
 		return favfilter.Loaded{}
 	}
 	collisions, _ := vals[1].(string) // if missing: "", which is damage if the page has regions
-	l := favfilter.Loaded{Version: versionOf(raw)}
-	l.Page, l.Damage = favfilter.DecodePage([]byte(raw), []byte(collisions))
-	return l
+	return favfilter.Decode([]byte(raw), []byte(collisions))
 }

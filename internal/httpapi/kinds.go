@@ -23,6 +23,7 @@ type kindAnswer struct {
 	Ledger        bool    `json:"ledger"`
 	WindowSeconds int64   `json:"window_seconds,omitzero"`
 	Parts         int     `json:"parts,omitzero"` // of the window
+	Most          int     `json:"most,omitzero"`  // of the window, where it is configured
 	Limit         *uint32 `json:"limit"`          // null: none
 }
 
@@ -38,7 +39,7 @@ func (s *service) kinds(c echo.Context) error {
 			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
 		}
 		if !k.InLedger() {
-			a.Parts = cmp.Or(k.Parts, activity.DefaultParts)
+			a.Parts, a.Most = cmp.Or(k.Parts, activity.DefaultParts), k.Most
 		}
 		if k.Limit > 0 {
 			a.Limit = &k.Limit

@@ -151,7 +151,7 @@ type User struct {
 // Window is what a kind with a window takes for a user.
 type Window struct {
 	Kind  string `json:"kind"`
-	Pages int    `json:"pages"`
+	Parts int    `json:"parts"`
 	Keys  int    `json:"keys"`
 	Bytes int    `json:"bytes"`
 }

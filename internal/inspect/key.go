@@ -71,9 +71,9 @@ type KeySide struct {
 	Kind string
 	// Owner and Target are those of the row. The owner's page holds the key.
 	Owner, Target string
-	// Page is its place in the store: a page number, and for a window also a part.
+	// Page is its place in the store: a page number, or the id of a window.
 	Page string
-	// Number is the page's number; for a window, that of the user's home page.
+	// Number is the page's number; for a window, that of the user's slot.
 	Number uint32
 	State  pages.PageState
 
@@ -83,8 +83,8 @@ type KeySide struct {
 
 	Confirmed bool           // there is a ledger that was asked for the row
 	Row       *activity.Item // the ledger's; nil: it has none, or there is no ledger
-	// From and Forgotten are for a part of a window: the earliest time that its keys can be from,
-	// and the time at which it is removed.
+	// From and Forgotten are for a window that reports the key: the earliest time that the key can
+	// be from, and the time at which it is forgotten.
 	From, Forgotten time.Time
 }
 
@@ -192,35 +192,44 @@ func (r *keyReader) readTimes(ctx context.Context, s *KeySide) error {
 	return nil
 }
 
-// readWindow looks for the key in the existing parts of the user's window, the newest first.
+// readWindow looks for the key in the user's window, if there is one.
 func (r *keyReader) readWindow(ctx context.Context) error {
-	parts, err := r.of.WindowParts(ctx, r.Kind, r.User)
-	if err != nil {
+	w, err := r.of.Window(ctx, r.Kind, r.User)
+	if err != nil || w.Keys() == 0 && w.Damage() == nil {
 		return err
 	}
-	for _, part := range parts {
-		if part.Page == nil && part.Damage == nil {
-			continue
-		}
-		s := KeySide{
-			Side: "direct", Kind: r.Kind.Name, Owner: r.User, Target: r.Target, Page: part.ID.String(), Number: part.ID.Number,
-			State: pages.PageSound, From: part.From, Forgotten: part.Forgotten,
-		}
-		if part.Damage != nil {
-			s.State = pages.PageDamaged
-		}
-		r.trace(&s, part.Page)
-		r.Sides = append(r.Sides, s)
+	s := KeySide{
+		Side: "direct", Kind: r.Kind.Name, Owner: r.User, Target: r.Target, Page: w.ID().String(), Number: w.ID().Number,
+		State: pages.PageSound,
 	}
+	if w.Damage() != nil {
+		s.State = pages.PageDamaged
+	}
+	if runs := w.RunsOf(r.key(&s)); len(runs) > 0 { // the oldest first
+		s.Traced.Reported = true
+		s.From, s.Forgotten = runs[0].From, runs[len(runs)-1].Forgotten
+	}
+	r.judge(&s)
+	r.Sides = []KeySide{s}
 	return nil
+}
+
+// key returns the hash of the key of a side.
+func (r *keyReader) key(s *KeySide) favfilter.Hash {
+	start := pages.KeyStart(r.seed, s.Kind, s.Owner, r.Kind.Target == activity.User)
+	return start.With(favfilter.HashKey(r.seed, s.Target))
 }
 
 // trace looks the key of a side up in its page.
 func (r *keyReader) trace(s *KeySide, page *favfilter.Page) {
 	if page != nil {
-		start := pages.KeyStart(r.seed, s.Kind, s.Owner, r.Kind.Target == activity.User)
-		s.Traced = page.Trace(start.With(favfilter.HashKey(r.seed, s.Target)))
+		s.Traced = page.Trace(r.key(s))
 	}
+	r.judge(s)
+}
+
+// judge sets the verdict about a side, and what an undo does.
+func (r *keyReader) judge(s *KeySide) {
 	s.Verdict = r.verdict(s)
 	switch {
 	case !s.Traced.Reported:

@@ -258,7 +258,7 @@ func (u User) Text(w io.Writer) error {
 		}
 	}
 	for _, win := range u.Windows {
-		t.linef("  window    %s: about %d keys in %d parts, %d bytes", win.Kind, win.Keys, win.Pages, win.Bytes)
+		t.linef("  window    %s: %d keys in %d parts, %d bytes", win.Kind, win.Keys, win.Parts, win.Bytes)
 	}
 	if u.Probed {
 		t.linef("  feed      reads %d bytes, and those bits of the page that it looks for", u.FeedBytes)

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -31,8 +32,8 @@ type UserInside struct {
 // UserWindow describes a user's window of one kind.
 type UserWindow struct {
 	Kind  string
-	Pages int // existing parts
-	Keys  int // estimate: a post seen twice may count twice
+	Parts int // parts that have keys
+	Keys  int // a post seen in two parts counts twice
 	Bytes int // bytes that a feed reads
 }
 
@@ -72,17 +73,17 @@ func (u *UserInside) readWindows(ctx context.Context, a activity.Activities) err
 		if k.InLedger() {
 			continue
 		}
-		parts, err := a.WindowParts(ctx, k, u.User)
+		window, err := a.Window(ctx, k, u.User)
 		if err != nil {
 			return err
 		}
-		w := UserWindow{Kind: k.Name}
-		for _, part := range parts {
-			if part.Page != nil {
-				w.Pages++
-				w.Keys += int(part.Page.Header().Count)
-				w.Bytes += bitsBytes(part.Page)
+		w := UserWindow{Kind: k.Name, Keys: window.Keys(), Bytes: window.Stored()}
+		last := time.Time{}
+		for _, run := range window.Runs() {
+			if !run.Before.Equal(last) {
+				w.Parts++
 			}
+			last = run.Before
 		}
 		u.FeedBytes += w.Bytes
 		u.Windows = append(u.Windows, w)

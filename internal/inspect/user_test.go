@@ -46,10 +46,10 @@ func TestInspectUser(t *testing.T) {
 			!maps.Equal(u.Keys, map[string]int{"block": 5, "like": 1}) || u.Inside.Ledger.Users != 7 || !u.Inside.Agrees() {
 			t.Errorf("%+v", u)
 		}
-		if len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Pages != 1 || u.Windows[0].Keys != 2 {
+		if len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Parts != 1 || u.Windows[0].Keys != 2 {
 			t.Errorf("windows: %+v", u.Windows)
 		}
-		if bits := favfilter.HeaderBytes + int(u.Inside.Standing.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 100 {
+		if bits := favfilter.HeaderBytes + int(u.Inside.Standing.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 30 {
 			t.Errorf("a feed reads %d, the page has %d, windows %+v", u.FeedBytes, bits, u.Windows)
 		}
 		put(t, g.store, emptied(t, g))
@@ -68,7 +68,7 @@ func TestInspectUser(t *testing.T) {
 			t.Errorf("a feed reads %d bytes of a page too large to be read", probed.FeedBytes)
 		}
 		nobody, err := ReadUser(t.Context(), g.Activities, "nobody")
-		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Pages != 0 {
+		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Parts != 0 {
 			t.Errorf("who has done nothing: %+v, %v", nobody, err)
 		}
 		if _, err := ReadUser(t.Context(), g.Activities, "a\x00"); !isInvalid(err, activity.CodeInvalidID, "user") {

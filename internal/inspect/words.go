@@ -9,7 +9,7 @@ import (
 // wordsOf explains each side of a key in English sentences.
 func wordsOf(in *KeyInside) []string {
 	if len(in.Sides) == 0 {
-		return []string{fmt.Sprintf("The window has no parts: everything of kind %s that %s did is forgotten.", in.Kind.Name, in.User)}
+		return []string{fmt.Sprintf("The window is empty: everything of kind %s that %s did is forgotten.", in.Kind.Name, in.User)}
 	}
 	words := make([]string, len(in.Sides))
 	for i := range in.Sides {
@@ -28,6 +28,10 @@ func lookup(s *KeySide) string {
 		}
 	}
 	switch of := len(s.Traced.Positions); {
+	case of == 0 && s.Traced.Reported:
+		return fmt.Sprintf("window %s reports it", s.Page)
+	case of == 0 && s.State == pages.PageSound:
+		return fmt.Sprintf("window %s does not report it", s.Page)
 	case of == 0 && s.State == pages.PageUnused:
 		return fmt.Sprintf("there is no page %s, because its users have no activities", s.Page)
 	case of == 0:

@@ -22,7 +22,7 @@ const maxKinds = 100
 //
 //	{"kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
 //
-// The entry of a built-in kind may set its limit, or its window and parts, and must not contradict
+// The entry of a built-in kind may set its limit, or its window, parts and most, and must not contradict
 // the rest. The error joins all mistakes, each with its kind.
 func Parse(file []byte) (*activity.Kinds, error) {
 	entries, err := splitKinds(file)
@@ -135,10 +135,10 @@ func (e *kindEntry) amended(was activity.Kind) activity.Kind {
 	fixed := k
 	fixed.Limit = was.Limit
 	if !was.InLedger() {
-		fixed.Window, fixed.Parts = was.Window, was.Parts
+		fixed.Window, fixed.Parts, fixed.Most = was.Window, was.Parts, was.Most
 	}
 	if fixed != was {
-		e.mistake("it is built in: only its limit, or its window and parts, can be set")
+		e.mistake("it is built in: only its limit, or its window, parts and most, can be set")
 	}
 	return k
 }
@@ -165,6 +165,9 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	}
 	if e.read("parts", &k.Parts, "a whole number") && k.Parts == 0 {
 		e.mistake("parts: 0 is not 1 or more")
+	}
+	if e.read("most", &k.Most, "a whole number") && k.Most == 0 {
+		e.mistake("most: 0 is not 1 or more")
 	}
 	if e.read("limit", &k.Limit, "a whole number from 1 to 4294967295") && k.Limit == 0 {
 		e.mistake("limit: 0 is not 1 or more")

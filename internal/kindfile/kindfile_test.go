@@ -175,7 +175,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"kinds":[{"name":"block","limit":1},{"name":"block","limit":2}]}`, `kind "block": the file has it twice`},
 		{
 			`{"kinds":[{"name":"block","window":"1d"}]}`,
-			`kind "block": it is built in: only its limit, or its window and parts, can be set`,
+			`kind "block": it is built in: only its limit, or its window, parts and most, can be set`,
 		},
 		{`{"kinds":[{"name":"block","two_way":false}]}`, `kind "block": it is built in`},
 		{`{"kinds":[{"name":"hide","effect":"annotate"}]}`, `kind "hide": it is built in`},
@@ -205,7 +205,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 	want := strings.Join([]string{
 		`kind "mute": target: "users" is neither user nor post, effect: "none" is neither drop nor annotate, two_way: not true or false, ` +
 			`window: "1e9d" is not a time such as 30d, 12h or 1d12h, parts: 0 is not 1 or more, limit: 0 is not 1 or more, unknown field "until"`,
-		`kind "block": limit: 0 is not 1 or more, it is built in: only its limit, or its window and parts, can be set`,
+		`kind "block": limit: 0 is not 1 or more, it is built in: only its limit, or its window, parts and most, can be set`,
 		`kind "x": the plural "goods" is taken`,
 		`kind number 5: name: missing`,
 		`kind "seen": a limit, but what has a window is not counted`,

@@ -1,0 +1,324 @@
+package favfilter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+	"time"
+)
+
+// Fingerprints is what a [Store] keeps for one owner of a [Window]: the first bits of the hash of
+// each key, its fingerprint, in one string. Keys that were recorded at about the same time, and
+// whose fingerprints have the same length, form a run: a sorted list. Fingerprints never change;
+// [Window.Write] replaces them.
+//
+// The string is as follows. Integers of fixed length are big-endian; varints are those of
+// encoding/binary.
+//
+//	offset  bytes
+//	     0      3  "FAW"
+//	     3      1  format version, 1
+//	     4      4  CRC-32C of all bytes that follow
+//	     8      8  seed of the key hashes
+//	    16      4  number of changes
+//	    20         unit of time in ms, and the number of runs, both as varints
+//	               for each run, the oldest first:
+//	                   the end of its part in units, as a varint: of Unix time for the first
+//	                   run, since the end of the run before for each other one
+//	                   bits of a fingerprint, 1 byte
+//	                   number of fingerprints, as a varint
+//	                   length of its codes in bytes, as a varint
+//	               the codes of each run
+//
+// The unit is the greatest common divisor of the ends: the length of a part, unless that was
+// changed.
+//
+// The codes of a run are the Golomb-Rice codes of its fingerprints, which take about 1.5 bits more
+// for a key than log2(1/p), where p is the run's share of the false-positive rate.
+type Fingerprints struct {
+	raw     []byte
+	seed    uint64
+	changes uint32
+	runs    []run
+}
+
+// run is a sorted list of distinct fingerprints.
+type run struct {
+	before int64  // its keys were recorded before that, ms of Unix time
+	width  uint8  // bits of a fingerprint
+	count  int    // number of fingerprints
+	codes  []byte // see [appendRice]
+}
+
+const (
+	windowName     = "FAW"
+	windowOpen     = windowName + "\x01"
+	offWindowSum   = 4
+	offWindowSeed  = 8
+	offChanges     = 16
+	offRuns        = 20
+	maxFingerprint = 56 // bits; more could not be decoded from one word
+	maxRuns        = 1 << 12
+	maxEnd         = 1 << 55 // ms of Unix time, in a million years
+)
+
+// DecodeFingerprints decodes a stored string, which the Fingerprints keep. Errors wrap
+// [ErrDamaged].
+func DecodeFingerprints(raw []byte) (*Fingerprints, error) {
+	switch {
+	case len(raw) > 3 && string(raw[:3]) == windowName && raw[3] != windowOpen[3]:
+		return nil, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, raw[3], windowOpen[3])
+	case len(raw) <= offRuns || string(raw[:4]) != windowOpen:
+		return nil, fmt.Errorf("%w: %d bytes that start with %q, not fingerprints", ErrDamaged, len(raw), raw[:min(len(raw), 4)])
+	case binary.BigEndian.Uint32(raw[offWindowSum:]) != windowSum(raw):
+		return nil, fmt.Errorf("%w: checksum %x, computed %x", ErrDamaged, raw[offWindowSum:offWindowSeed], windowSum(raw))
+	}
+	f := &Fingerprints{
+		raw: raw, seed: binary.BigEndian.Uint64(raw[offWindowSeed:]), changes: binary.BigEndian.Uint32(raw[offChanges:]),
+	}
+	if !f.decodeRuns(raw[offRuns:]) {
+		return nil, fmt.Errorf("%w: the list of runs does not match the %d bytes", ErrDamaged, len(raw))
+	}
+	return f, nil
+}
+
+// decodeRuns decodes the list of runs and assigns each its codes. It reports whether everything is
+// in its range.
+func (f *Fingerprints) decodeRuns(rest []byte) bool {
+	ok := true
+	number := func() uint64 {
+		n, length := binary.Uvarint(rest)
+		if length <= 0 || n > math.MaxInt64 {
+			ok = false
+			return 0
+		}
+		rest = rest[length:]
+		return n
+	}
+	unit, count := number(), number()
+	if unit == 0 || count > maxRuns {
+		return false
+	}
+	f.runs = make([]run, count)
+	lengths := make([]uint64, count)
+	before := uint64(0) // in units
+	for i := range f.runs {
+		before += number()
+		if len(rest) == 0 || before > maxEnd/unit {
+			return false
+		}
+		width := rest[0]
+		rest = rest[1:]
+		keys := number()
+		lengths[i] = number()
+		if width == 0 || width > maxFingerprint || keys == 0 || lengths[i] > uint64(len(rest)) || keys > 8*lengths[i] {
+			return false
+		}
+		f.runs[i] = run{before: int64(before * unit), width: width, count: int(keys)}
+	}
+	for i := range f.runs {
+		if lengths[i] > uint64(len(rest)) {
+			return false
+		}
+		f.runs[i].codes, rest = rest[:lengths[i]:lengths[i]], rest[lengths[i]:]
+	}
+	return ok && len(rest) == 0
+}
+
+// encodeFingerprints returns the string of runs, the oldest first.
+func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
+	raw := make([]byte, offRuns, 512)
+	copy(raw, windowOpen)
+	binary.BigEndian.PutUint64(raw[offWindowSeed:], seed)
+	binary.BigEndian.PutUint32(raw[offChanges:], changes)
+	unit := int64(0)
+	for _, r := range runs {
+		for rest := r.before; rest != 0; { // Euclid's algorithm
+			unit, rest = rest, unit%rest
+		}
+	}
+	unit = max(1, unit)
+	raw = binary.AppendUvarint(raw, uint64(unit))
+	raw = binary.AppendUvarint(raw, uint64(len(runs)))
+	before := int64(0)
+	for _, r := range runs {
+		raw = binary.AppendUvarint(raw, uint64((r.before-before)/unit))
+		before = r.before
+		raw = append(raw, r.width)
+		raw = binary.AppendUvarint(raw, uint64(r.count))
+		raw = binary.AppendUvarint(raw, uint64(len(r.codes)))
+	}
+	for _, r := range runs {
+		raw = append(raw, r.codes...)
+	}
+	binary.BigEndian.PutUint32(raw[offWindowSum:], windowSum(raw))
+	return &Fingerprints{raw: slices.Clip(raw), seed: seed, changes: changes, runs: runs}
+}
+
+func windowSum(raw []byte) uint32 {
+	return crc32.Checksum(raw[offWindowSeed:], crc32.MakeTable(crc32.Castagnoli)) // made once by the library
+}
+
+// Encode returns the stored string, which the caller must not change.
+func (f *Fingerprints) Encode() []byte { return f.raw }
+
+// rate returns the probability that the run has the fingerprint of an absent key.
+func (r run) rate() float64 { return math.Ldexp(float64(r.count), -int(r.width)) }
+
+// decode appends the fingerprints of the run to dst. Of codes that are not valid, which the checksum
+// makes unlikely, it appends none.
+func (r run) decode(dst []uint64) []uint64 {
+	first := len(dst)
+	dst = slices.Grow(dst, r.count)[:first+r.count]
+	if !decodeRice(dst[first:], r.codes, r.width, riceParameter(r.width, r.count)) {
+		return dst[:first]
+	}
+	return dst
+}
+
+// fingerprint returns the fingerprint of a key with the given number of bits. The first half of a
+// hash is distributed evenly.
+func fingerprint(key Hash, width uint8) uint64 { return key.H1 >> (64 - width) }
+
+// Recent has the keys of one owner that a [Window] had not forgotten at some moment. A nil Recent
+// has none. Any number of goroutines may use it at once.
+type Recent struct {
+	runs   []run
+	length int64 // ms that a key is kept after the end of its part
+	part   int64 // ms that a part lasts
+
+	sorted []uint64 // fingerprints of all runs
+	ends   []int    // end of each run in sorted
+	// filter has a bit for the first bits of each fingerprint, so that most absent keys are found
+	// to be absent at once.
+	filter []uint64
+	shift  uint8 // of a hash, to the number of its bit
+}
+
+// filterBits is the number of bits of the filter for each fingerprint: of absent keys, 3 % are
+// looked for in the runs.
+const filterBits = 32
+
+// newRecent decodes runs.
+func newRecent(runs []run, length, part int64) *Recent {
+	r := &Recent{runs: runs, length: length, part: part, ends: make([]int, len(runs))}
+	total, width := 0, uint8(maxFingerprint)
+	for _, run := range runs {
+		total += run.count
+		width = min(width, run.width)
+	}
+	first := min(width, uint8(max(6, log2Ceil(filterBits*total)))) // bits of the number of a bit
+	words := 1 << first >> 6
+	buffer := make([]uint64, max(1, words)+total)
+	r.filter, r.sorted, r.shift = buffer[:max(1, words)], buffer[max(1, words):max(1, words)], 64-first
+	for i, run := range runs {
+		from := len(r.sorted)
+		r.sorted = run.decode(r.sorted)
+		r.ends[i] = len(r.sorted)
+		for _, number := range r.sorted[from:] {
+			bit := number >> (run.width - first)
+			r.filter[bit>>6] |= 1 << (bit & 63)
+		}
+	}
+	return r
+}
+
+// Contains reports whether the owner has the key. At the false-positive rate, it also reports a key
+// that the owner does not have.
+func (r *Recent) Contains(key Hash) bool {
+	if r == nil {
+		return false
+	}
+	if bit := key.H1 >> r.shift; r.filter[bit>>6]>>(bit&63)&1 == 0 {
+		return false
+	}
+	return r.search(key)
+}
+
+// ContainsAll sets found[i] if Contains reports the key of start and ids[i], and does not change
+// the others. found must have the length of ids.
+func (r *Recent) ContainsAll(start Start, ids []Hash, found []bool) {
+	if r == nil {
+		return
+	}
+	for i, id := range ids {
+		key := start.With(id)
+		if bit := key.H1 >> r.shift; r.filter[bit>>6]>>(bit&63)&1 != 0 && r.search(key) {
+			found[i] = true
+		}
+	}
+}
+
+// search looks for the key in each run.
+func (r *Recent) search(key Hash) bool {
+	from := 0
+	for i, end := range r.ends {
+		if _, ok := slices.BinarySearch(r.sorted[from:end], fingerprint(key, r.runs[i].width)); ok {
+			return true
+		}
+		from = end
+	}
+	return false
+}
+
+// Run describes a run of fingerprints. Most parts of a window have one.
+type Run struct {
+	Keys              int
+	FalsePositiveRate float64   // of one absent key
+	From, Before      time.Time // its keys were recorded in the part from From until Before
+	Forgotten         time.Time // when they are forgotten
+}
+
+// Runs returns the runs, the oldest first.
+func (r *Recent) Runs() []Run {
+	if r == nil {
+		return nil
+	}
+	runs := make([]Run, len(r.runs))
+	for i := range r.runs {
+		runs[i] = r.describe(i)
+	}
+	return runs
+}
+
+// RunsOf returns the runs that have the key, the oldest first.
+func (r *Recent) RunsOf(key Hash) (runs []Run) {
+	if !r.Contains(key) {
+		return nil
+	}
+	from := 0
+	for i, end := range r.ends {
+		if _, ok := slices.BinarySearch(r.sorted[from:end], fingerprint(key, r.runs[i].width)); ok {
+			runs = append(runs, r.describe(i))
+		}
+		from = end
+	}
+	return runs
+}
+
+func (r *Recent) describe(i int) Run {
+	before := r.runs[i].before
+	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+	return Run{
+		Keys: r.runs[i].count, FalsePositiveRate: r.runs[i].rate(),
+		From: at(before - r.part), Before: at(before), Forgotten: at(before + r.length),
+	}
+}
+
+// Keys returns the number of keys.
+func (r *Recent) Keys() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.sorted)
+}
+
+// Bytes returns the memory that the Recent takes, beside the string that it was decoded from.
+func (r *Recent) Bytes() int {
+	if r == nil {
+		return 0
+	}
+	return 8 * (cap(r.filter) + len(r.ends)) // the filter and the fingerprints share one array
+}

@@ -1,0 +1,144 @@
+package favfilter_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// goldenWindow returns a window, and what it stores of nine keys of three times.
+func goldenWindow(t fataler, store favfilter.Store) (*favfilter.Window, favfilter.PageID, []favfilter.Hash) {
+	t.Helper()
+	w := openWindow(t, store, favfilter.WindowConfig{Name: "seen", Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: 100})
+	keys := make([]favfilter.Hash, 9)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	writing := favfilter.Writing{Now: now.Add(2 * time.Hour)}
+	for i := range keys {
+		keys[i] = favfilter.Hash{H1: uint64(i) * 0x1b3d5f70912a4c6e, H2: 1}
+		writing.Keys = append(writing.Keys, keys[i])
+		writing.At = append(writing.At, now.Add(time.Duration(i/3)*time.Hour))
+	}
+	id := w.ID(0xfedcba9876543210)
+	if _, err := w.Write(context.Background(), id, writing); err != nil {
+		t.Fatalf("write: %v", err)
+	}
+	return w, id, keys
+}
+
+func goldenFingerprints(t fataler) []byte {
+	t.Helper()
+	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
+	_, id, _ := goldenWindow(t, store)
+	stored, _ := store.Get(id)
+	raw, _ := stored.Encode()
+	return slices.Clone(raw)
+}
+
+func TestFingerprintsGolden(t *testing.T) {
+	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
+	w, id, keys := goldenWindow(t, store)
+	if id.String() != "1019:seen.3viyrl200xgk0" || !id.IsWindow() {
+		t.Errorf("id %v", id)
+	}
+	const want = "464157016fe2315c01020304050607080000000180dddb01" +
+		"0391fb1d0b0304010b0304010e0306" + // three runs
+		"01c4361b369a6d36e4c6ced6d900"
+	raw := goldenFingerprints(t)
+	if got := hex.EncodeToString(raw); got != want {
+		t.Errorf("stored %s\nwant   %s", got, want)
+	}
+	decoded, err := favfilter.DecodeFingerprints(raw)
+	if err != nil || !slices.Equal(decoded.Encode(), raw) {
+		t.Fatalf("%v", err)
+	}
+	got := w.Recent(favfilter.Loaded{Fingerprints: decoded}, store.Now())
+	for i, key := range keys {
+		runs := got.RunsOf(key)
+		from := time.Date(2026, 1, 1, i/3, 0, 0, 0, time.UTC)
+		if len(runs) != 1 || !runs[0].From.Equal(from) || !runs[0].Before.Equal(from.Add(time.Hour)) ||
+			!runs[0].Forgotten.Equal(from.Add(7*time.Hour)) || runs[0].Keys != 3 {
+			t.Errorf("key %d is in %+v", i, runs)
+		}
+	}
+	for _, part := range []string{"", "p64", "p2147483648", "own-0", "seen-bff7334dc41cedb2-3"} {
+		if (favfilter.PageID{Number: 7, Part: part}).IsWindow() {
+			t.Errorf("part %q is one of a window", part)
+		}
+	}
+}
+
+// Any flipped bit, and any missing end, is noticed.
+func TestFingerprintsNoticeDamage(t *testing.T) {
+	raw := goldenFingerprints(t)
+	for bit := range 8 * len(raw) {
+		damaged := slices.Clone(raw)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		l := favfilter.Decode(damaged, nil)
+		if l.Fingerprints != nil || l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged) {
+			t.Fatalf("bit %d flipped: %+v", bit, l)
+		}
+		if got := errors.Is(l.Damage, favfilter.ErrFormat); got != (bit/8 == 3) {
+			t.Errorf("bit %d flipped: another format: %v", bit, got)
+		}
+	}
+	for n := range raw {
+		if _, err := favfilter.DecodeFingerprints(raw[:n]); !errors.Is(err, favfilter.ErrDamaged) {
+			t.Errorf("%d of %d bytes: %v", n, len(raw), err)
+		}
+	}
+}
+
+// FuzzDecodeFingerprints decodes arbitrary stored bytes. Nothing may panic or take memory out of
+// proportion. Bytes that are accepted encode to the same bytes, and keys can be added to them.
+func FuzzDecodeFingerprints(f *testing.F) {
+	raw := goldenFingerprints(f)
+	f.Add(raw, uint64(1))
+	f.Add(raw[:30], uint64(1)<<63)
+	for at := 20; at < len(raw); at++ {
+		changed := slices.Clone(raw)
+		changed[at] ^= 0x81
+		f.Add(changed, uint64(3)<<60)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, h1 uint64) {
+		for _, raw := range [][]byte{raw, fixWindowSum(raw)} {
+			decoded, err := favfilter.DecodeFingerprints(raw)
+			if err != nil {
+				if decoded != nil || !errors.Is(err, favfilter.ErrDamaged) {
+					t.Fatalf("%v, %v", decoded, err)
+				}
+				continue
+			}
+			if !slices.Equal(decoded.Encode(), raw) {
+				t.Fatalf("encoded %x, was %x", decoded.Encode(), raw)
+			}
+			store := &favfilter.Memory{Now: func() time.Time { return time.Unix(0, 0) }}
+			w := openWindow(t, store, favfilter.WindowConfig{Length: time.Hour, Seed: binary.BigEndian.Uint64(raw[8:])})
+			id, key := w.ID(1), favfilter.Hash{H1: h1}
+			loaded := favfilter.Loaded{Fingerprints: decoded}
+			w.Recent(loaded, store.Now()).Contains(key)
+			if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: []favfilter.Hash{key}, Now: store.Now(), Loaded: &loaded}); err != nil {
+				t.Fatal(err)
+			}
+			stored, _ := store.Get(id)
+			if stored.Fingerprints != nil && !w.Recent(stored, store.Now()).Contains(key) {
+				t.Fatal("an added key is missed")
+			}
+		}
+	})
+}
+
+// fixWindowSum returns a copy with the right checksum, so that the fuzzer gets past it.
+func fixWindowSum(raw []byte) []byte {
+	raw = slices.Clone(raw)
+	if len(raw) > 8 {
+		binary.BigEndian.PutUint32(raw[4:], crc32.Checksum(raw[8:], crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return raw
+}
