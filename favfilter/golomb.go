@@ -2,6 +2,7 @@ package favfilter
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 )
 
@@ -20,88 +21,112 @@ func riceParameter(width uint8, count int) uint8 {
 // appendRice appends the codes of numbers, which are sorted and distinct, and pads them to a whole
 // byte.
 func appendRice(dst []byte, numbers []uint64, k uint8) []byte {
-	var pending uint64 // bits that do not fill a byte yet
-	used := uint8(0)   // number of them, below 8
-	put := func(value uint64, n uint8) {
-		for pending |= value << used; used+n >= 8; {
-			dst = append(dst, byte(pending))
-			taken := 8 - used
-			value >>= taken
-			n -= taken
-			pending, used = value, 0
+	var word uint64                     // bits that are not appended yet
+	used := uint(0)                     // number of them, below 32
+	put := func(value uint64, n uint) { // at most 32 bits
+		word |= value << used
+		if used += n; used >= 32 {
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(word))
+			word >>= 32
+			used -= 32
 		}
-		used += n
 	}
 	next := uint64(0)
 	for _, number := range numbers {
 		gap := number - next
 		next = number + 1
-		for zeros := gap >> k; ; zeros -= 32 {
-			if zeros < 32 {
-				put(1<<zeros, uint8(zeros)+1)
-				break
-			}
+		zeros := uint(gap >> k)
+		for ; zeros >= 32; zeros -= 32 {
 			put(0, 32)
 		}
-		put(gap&(1<<k-1), k)
+		put(1<<zeros, zeros+1)
+		rest, n := gap&(1<<k-1), uint(k)
+		if n > 32 {
+			put(rest&math.MaxUint32, 32)
+			rest, n = rest>>32, n-32
+		}
+		put(rest, n)
 	}
-	if used > 0 {
-		dst = append(dst, byte(pending))
+	for ; used > 0; used -= min(used, 8) {
+		dst = append(dst, byte(word))
+		word >>= 8
 	}
 	return dst
 }
 
 // decodeRice decodes len(numbers) numbers and reports whether data has that many, each of at most
-// width bits.
+// width bits. k must be at most 56.
 func decodeRice(numbers []uint64, data []byte, width, k uint8) bool {
-	next, end := uint64(0), uint64(1)<<width
-	at := 0 // in bits
+	in := bitReader{data: data}
+	low, most := uint64(1)<<k-1, uint64(1)<<width-1
+	next := uint64(0)
 	for i := range numbers {
-		word := bitsAt(data, at) // at least 57 bits of data
-		zeros := bits.TrailingZeros64(word)
-		gap := uint64(zeros)
-		switch {
-		case zeros+1+int(k) <= 57: // nearly always
-			at += zeros + 1
-			word >>= zeros + 1
-		default:
-			gap = 0
-			for word == 0 || bits.TrailingZeros64(word) > 56 {
-				if at >= 8*len(data) {
-					return false
-				}
-				gap += 56
-				at += 56
-				word = bitsAt(data, at)
-			}
-			zeros = bits.TrailingZeros64(word)
-			gap += uint64(zeros)
-			at += zeros + 1
-			word = bitsAt(data, at)
+		zeros := uint(bits.TrailingZeros64(in.word))
+		if zeros+1+uint(k) > in.valid {
+			in.fill()
+			zeros = uint(bits.TrailingZeros64(in.word))
 		}
-		at += int(k)
-		if gap >= end>>k+1 {
+		var high, rest uint64
+		if used := zeros + 1 + uint(k); used <= in.valid { // nearly always
+			high, rest = uint64(zeros), in.word>>((zeros+1)&63)&low
+			in.word >>= used & 63
+			in.valid -= used
+		} else if high, rest = in.long(k); high > most>>k {
 			return false
 		}
-		number := next + gap<<k + word&(1<<k-1)
-		if number >= end {
+		number := next + high<<k + rest
+		if number > most {
 			return false
 		}
 		numbers[i] = number
 		next = number + 1
 	}
-	return at <= 8*len(data)
+	return true
 }
 
-// bitsAt returns at least 57 bits from the given one on, with zeros after the end of data.
-func bitsAt(data []byte, at int) uint64 {
-	first := at >> 3
-	if first+8 <= len(data) {
-		return binary.LittleEndian.Uint64(data[first:]) >> (at & 7)
+// bitReader reads bits, from the lowest of the first byte on.
+type bitReader struct {
+	data  []byte
+	at    int    // of the next byte to read
+	word  uint64 // the next bits; those past valid may be there as well
+	valid uint
+}
+
+// fill reads until at least 56 bits are valid, or all that data has. (Giesen, "Reading bits in far
+// too many ways", 2018, variant 4.)
+func (in *bitReader) fill() {
+	if in.at+8 <= len(in.data) {
+		in.word |= binary.LittleEndian.Uint64(in.data[in.at:]) << (in.valid & 63)
+		in.at += int((63 - in.valid) >> 3)
+		in.valid |= 56
+		return
 	}
-	var word uint64
-	for i := min(len(data), first+8) - 1; i >= first; i-- {
-		word = word<<8 | uint64(data[i])
+	for ; in.valid <= 56 && in.at < len(in.data); in.at++ {
+		in.word |= uint64(in.data[in.at]) << in.valid
+		in.valid += 8
 	}
-	return word >> (at & 7)
+}
+
+// long reads a code that does not fit in the word. If data ends before the code does, high is too
+// large for any number.
+func (in *bitReader) long(k uint8) (high, rest uint64) {
+	zeros := uint(bits.TrailingZeros64(in.word))
+	for zeros >= in.valid {
+		high += uint64(in.valid)
+		in.word, in.valid = 0, 0
+		if in.fill(); in.valid == 0 {
+			return 1 << 63, 0
+		}
+		zeros = uint(bits.TrailingZeros64(in.word))
+	}
+	high += uint64(zeros)
+	in.word >>= zeros + 1
+	in.valid -= zeros + 1
+	if in.fill(); in.valid < uint(k) {
+		return 1 << 63, 0
+	}
+	rest = in.word & (1<<k - 1)
+	in.word >>= k
+	in.valid -= uint(k)
+	return high, rest
 }

@@ -486,3 +486,38 @@ func TestWindowOfAnotherRate(t *testing.T) {
 		}
 	}
 }
+
+// An owner of so many keys of a month records 50 more, and looks up 500.
+func BenchmarkWindow(b *testing.B) {
+	for _, n := range []int{50, 650, 5000} {
+		at := newClock()
+		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+		w := openWindow(b, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.0005})
+		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+		history(b, w, at, id, rng, n, 30)
+		stored, _ := store.Get(id)
+		raw, _ := stored.Encode()
+		keys := make([]favfilter.Hash, 500)
+		for i := range keys {
+			keys[i] = randomHash(rng)
+		}
+		b.Run(fmt.Sprint("read/", n), func(b *testing.B) {
+			b.ReportAllocs()
+			found := make([]bool, len(keys))
+			for b.Loop() {
+				w.Recent(favfilter.Decode(raw, nil), at.now).ContainsAll(favfilter.Start{H1: 1}, keys, found)
+			}
+		})
+		b.Run(fmt.Sprint("write/", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				loaded := favfilter.Decode(raw, nil)
+				_, err := w.Write(b.Context(), id, favfilter.Writing{Keys: keys[:50], Now: at.now, Loaded: &loaded})
+				if err != nil {
+					b.Fatal(err)
+				}
+				store = &favfilter.Memory{}
+			}
+		})
+	}
+}
