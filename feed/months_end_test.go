@@ -75,8 +75,10 @@ func (l *life) forgetsWhatIsOver() {
 	}
 }
 
-// keyRate is the share of absent keys that may be found: a candidate is looked up under seven.
-func (l *life) keyRate() float64 { return l.rate / 7 }
+// keyRate is the share of absent keys that may be found in a page, and windowRate in a window: a
+// candidate is looked up under five keys in pages and in two windows, each with half of the rate.
+func (l *life) keyRate() float64    { return l.rate / 2 / 5 }
+func (l *life) windowRate() float64 { return l.rate / 2 / 2 }
 
 // windowsEnd: everything shown or recorded is in its window as long as that lasts, and not when a part
 // of it more has passed.
@@ -104,7 +106,7 @@ func (l *life) windowsEnd() {
 		}
 	}
 	l.Logf("windows: %d in time, %d of %d found that are past it", there, found, gone)
-	if most := ratetest.Most(float64(gone) * l.keyRate()); found > most {
+	if most := ratetest.Most(float64(gone) * l.windowRate()); found > most {
 		l.Errorf("%d of %d are found in windows that are past, %d may be", found, gone, most)
 	}
 }
