@@ -56,6 +56,12 @@ func TestOneCommandAFeed(t *testing.T) {
 		must(t, v.Record(t.Context(), 3, []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}))
 	}
 	wantCommands(t, server, before, map[string]int64{"mget": n, "evalsha": n, "set": n, "del": n}) // the last two by the script
+	before = server.CommandStats()
+	for i := range n { // posts recorded as seen: a read and a write, whatever their number
+		_, err := g.Record(t.Context(), sightings("1", posts(fmt.Sprint("d", i, "/")), 50))
+		must(t, err)
+	}
+	wantCommands(t, server, before, map[string]int64{"mget": n, "evalsha": n, "set": n, "del": n})
 }
 
 // unasked is a ledger that fails the test if anybody asks it for the sequence of a page.

@@ -51,6 +51,30 @@ func TestWindowsAreOneUsers(t *testing.T) {
 	}
 }
 
+// The rate of a candidate is divided among what it is looked up in.
+func TestRates(t *testing.T) {
+	drop := func(name string, window time.Duration) Kind {
+		return Kind{Name: name, Plural: name + "s", Target: Post, Effect: Drop, Window: window}
+	}
+	block := Kind{Name: "block", Plural: "blocks", Target: User, Effect: Drop, Reverse: "blocked-by"}
+	note := Kind{Name: "note", Plural: "notes", Target: Post, Effect: Annotate}
+	for name, c := range map[string]struct {
+		kinds []Kind
+		want  rates
+	}{
+		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, rates{0.12, 0.02, 0.03}},
+		"pages alone":  {[]Kind{block, drop("hide", 0), note}, rates{0.12, 0.04, 0.12}},
+		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, rates{0.12, 0.12, 0.06}},
+		"none":         {[]Kind{note}, rates{0.12, 0.12, 0.12}},
+	} {
+		kinds, err := NewKinds(c.kinds...)
+		must(t, err)
+		if got := kinds.rates(0.12); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestWindowHistory: what was seen before the service came is recorded with its own time, and kept
 // for the window from then on.
 func TestWindowHistory(t *testing.T) {
