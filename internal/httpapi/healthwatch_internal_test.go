@@ -7,6 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/grpchealth"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // begun is an answer that says when its first part was written.
@@ -62,6 +68,39 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 			t.Errorf("the first watch: %q", got)
 		}
 	}
+}
+
+// asked are activities that count how often they are asked whether they are ready.
+type asked struct {
+	activity.Activities
+
+	ready bool
+	times int
+}
+
+func (a *asked) Ready(context.Context) (ready bool, down []error) {
+	a.times++
+	return a.ready, nil
+}
+
+// TestHealthWatchesShareChecks: the dependencies are not asked more often because there are many watches.
+func TestHealthWatchesShareChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asked{ready: true}
+		s := &procedures{service: &service{activities: a, timeout: time.Second}, watches: newHealthWatches()}
+		for i, want := range []grpchealth.Status{grpchealth.StatusServing, grpchealth.StatusNotServing, grpchealth.StatusServing} {
+			a.ready = want == grpchealth.StatusServing
+			for range 100 {
+				if got := s.watchedStatus(t.Context()); got != want {
+					t.Fatalf("check %d: %v, want %v", i, got, want)
+				}
+			}
+			if a.times != i+1 {
+				t.Errorf("the dependencies were asked %d times for %d checks", a.times, i+1)
+			}
+			time.Sleep(watchPause)
+		}
+	})
 }
 
 // TestWatchRequest: whatever the message is, reading it ends.
