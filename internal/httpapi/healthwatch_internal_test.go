@@ -15,17 +15,25 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// begun is an answer that says when its first part was written.
+// begun is an answer that says when its first part was written, and whether a deadline held then.
 type begun struct {
 	*httptest.ResponseRecorder
 
 	once sync.Once
 	at   chan struct{}
+
+	deadline, written time.Time // the write deadline now, and at the last write
 }
 
 func (b *begun) Write(p []byte) (int, error) {
 	defer b.once.Do(func() { close(b.at) })
+	b.written = b.deadline
 	return b.ResponseRecorder.Write(p)
+}
+
+func (b *begun) SetWriteDeadline(deadline time.Time) error {
+	b.deadline = deadline
+	return nil
 }
 
 // TestHealthWatchesAreBounded: one watch too many is told that there are none, and a watch ends with its client.
@@ -66,6 +74,9 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 		<-ended
 		if got := first.Body.String(); got != "\x00\x00\x00\x00\x02\x08\x01" {
 			t.Errorf("the first watch: %q", got)
+		}
+		if first.written.IsZero() || !first.deadline.IsZero() {
+			t.Errorf("the write deadline was %v during a write, and %v between writes", first.written, first.deadline)
 		}
 	}
 }
