@@ -79,6 +79,16 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 			t.Errorf("the write deadline was %v during a write, and %v between writes", first.written, first.deadline)
 		}
 	}
+	gone, leave := context.WithCancel(t.Context())
+	leave() // so that a watch that begins ends
+	r := httptest.NewRequestWithContext(gone, http.MethodPost, "/grpc.health.v1.Health/Watch", strings.NewReader("\x00\x00\x00\x00\x00"))
+	r.Header.Set("Content-Type", "application/grpc")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	const invalid = "3"
+	if got := w.Header().Get("Grpc-Status"); got != invalid || w.Body.Len() > 0 {
+		t.Errorf("a watch over HTTP/1.1: status %s, %v %q", got, w.Header(), w.Body)
+	}
 }
 
 // asked are activities that count how often they are asked whether they are ready.
