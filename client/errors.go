@@ -63,8 +63,14 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
-		return retryable(e.Status) || e.Status == http.StatusInternalServerError || e.Code == "unavailable" ||
-			e.Code == "overloaded" || e.Code == "rate_limited" || e.Code == "audit_unavailable"
+		if retryable(e.Status) || e.Status == http.StatusInternalServerError {
+			return true
+		}
+		switch e.Code {
+		case "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal":
+			return true
+		}
+		return false
 	case ErrOverloaded:
 		return e.Status == http.StatusTooManyRequests || e.Code == "overloaded" || e.Code == "rate_limited"
 	case ErrDenied:

@@ -325,7 +325,7 @@ func TestPartsOfAnswers(t *testing.T) {
 		`{"dropped":[{"index":3,"kind":"hide"}],"degraded":[]}`:                                              false,
 		`{"dropped":[{"index":1,"kind":"hide"},{"index":1,"kind":"hide"}],"degraded":[]}`:                    false,
 		`{"dropped":[],"annotated":{"like":[0]},"degraded":[]}`:                                              false,
-		`{"dropped":[]}`: false, `{}`: false, `{"changed":true}`: false,
+		`{"dropped":[]}`: false, `{"degraded":[]}`: false, `{}`: false, `{"changed":true}`: false,
 	} {
 		answer := func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 200, body), nil }
 		service, _ := over(t, client.Options{}, answer)
@@ -338,6 +338,18 @@ func TestPartsOfAnswers(t *testing.T) {
 		if _, err := service.Put(t.Context(), "1", client.Hides, "a", time.Time{}); (err == nil) != strings.Contains(body, "changed") {
 			t.Errorf("%s: %v", body, err)
 		}
+	}
+}
+
+// TestNotTheAnswerAskedFor: kept posts in an answer that was to list the dropped ones alone mean that its indexes may mean something
+// else, too.
+func TestNotTheAnswerAskedFor(t *testing.T) {
+	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+		return answered(r, 200, `{"posts":[{"id":"b"}],"dropped":[{"id":"a","kind":"hide"}],"degraded":[]}`), nil
+	})
+	req := client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "a"}, {ID: "b"}}}
+	if feed, err := service.Filter(t.Context(), req); !errors.Is(err, client.ErrForeign) {
+		t.Errorf("%+v, %v", feed, err)
 	}
 }
 

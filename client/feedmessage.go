@@ -10,22 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
-)
-
-// Fields of a FilterRequest, and of the messages in a FilterResponse.
-const (
-	fieldViewer = iota + 1
-	fieldPosts
-	fieldAuthors
-	fieldActors
-	fieldActorPosts
-	fieldKinds
-	fieldAnnotate
-	fieldLimit
-	fieldRecordSeen
-	fieldExact
-	fieldAnswer
 )
 
 // filterProcedure returns Filter as a message. It always asks for the dropped posts alone, which
@@ -52,12 +38,12 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 		authors = authors || p.Author != ""
 	}
 	dst = slices.Grow(dst, length+packed)
-	dst = appendText(dst, fieldViewer, req.Viewer)
+	dst = feedwire.AppendText(dst, feedwire.Viewer, req.Viewer)
 	for i := range req.Posts {
-		dst = appendListed(dst, fieldPosts, req.Posts[i].ID)
+		dst = appendListed(dst, feedwire.Posts, req.Posts[i].ID)
 	}
 	for i := 0; authors && i < len(req.Posts); i++ {
-		dst = appendListed(dst, fieldAuthors, req.Posts[i].Author)
+		dst = appendListed(dst, feedwire.Authors, req.Posts[i].Author)
 	}
 	if packed > 0 {
 		dst = appendActors(dst, req.Posts, packed)
@@ -65,26 +51,26 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 	if req.Kinds != nil {
 		var names []byte
 		for _, kind := range req.Kinds {
-			names = appendListed(names, 1, kind)
+			names = appendListed(names, feedwire.KindNames, kind)
 		}
-		dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldKinds, protowire.BytesType), names)
+		dst = feedwire.AppendPart(dst, feedwire.Kinds, names)
 	}
 	for _, kind := range req.Annotate {
-		dst = appendListed(dst, fieldAnnotate, kind)
+		dst = appendListed(dst, feedwire.Annotate, kind)
 	}
 	limit := uint64(math.MaxUint32) // the service refuses it
 	if req.Limit >= 0 {
 		limit = min(limit, uint64(req.Limit))
 	}
-	dst = appendNumber(dst, fieldLimit, limit)
-	dst = appendNumber(dst, fieldRecordSeen, protowire.EncodeBool(req.RecordSeen))
-	dst = appendNumber(dst, fieldExact, protowire.EncodeBool(req.Exact))
+	dst = feedwire.AppendNumber(dst, feedwire.Limit, limit)
+	dst = feedwire.AppendNumber(dst, feedwire.RecordSeen, protowire.EncodeBool(req.RecordSeen))
+	dst = feedwire.AppendNumber(dst, feedwire.Exact, protowire.EncodeBool(req.Exact))
 	answer := uint64(math.MaxInt32) // the service refuses it
 	switch req.Answer {
 	case "", AnswerKept, AnswerDropped:
 		answer = uint64(feedfilterv1.Answer_ANSWER_DROPPED)
 	}
-	return appendNumber(dst, fieldAnswer, answer)
+	return feedwire.AppendNumber(dst, feedwire.Answer, answer)
 }
 
 // appendActors appends the actors of all posts, and then the index of the post of each actor.
@@ -92,10 +78,10 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 func appendActors(dst []byte, posts []Post, packed int) []byte {
 	for i := range posts {
 		for _, actor := range posts[i].Actors {
-			dst = appendListed(dst, fieldActors, actor)
+			dst = appendListed(dst, feedwire.Actors, actor)
 		}
 	}
-	dst = protowire.AppendVarint(protowire.AppendTag(dst, fieldActorPosts, protowire.BytesType), uint64(packed))
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, feedwire.ActorPosts, protowire.BytesType), uint64(packed))
 	for i := range posts {
 		for range posts[i].Actors {
 			dst = protowire.AppendVarint(dst, uint64(i))
@@ -115,36 +101,19 @@ func appendListed(dst []byte, field byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// appendText appends a string field, unless the string is empty.
-func appendText(dst []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return dst
-	}
-	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
-}
-
-// appendNumber appends a numeric field, unless the number is 0.
-func appendNumber(dst []byte, field protowire.Number, n uint64) []byte {
-	if n == 0 {
-		return dst
-	}
-	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), n)
-}
-
 // errOdd is the error of an answer that does not fit its request.
 var errOdd = errors.New("candidates that are not in the request")
 
 // read reads an encoded FilterResponse. It does not use the generated code, and takes ids from the
 // request, so that most answers need few allocations.
 func (f *Feed) read(req *FilterRequest, text []byte) error {
-	const fieldDropped, fieldAnnotated, fieldNext, fieldDegraded = 2, 3, 4, 5
 	*f = Feed{}
 	dropped := 0
 	err := eachField(text, func(number int, value uint64, _ []byte) error {
 		switch number {
-		case fieldDropped:
+		case feedwire.Dropped:
 			dropped++
-		case fieldNext:
+		case feedwire.Next:
 			f.Next = int(min(value, math.MaxInt32))
 		}
 		return nil
@@ -165,12 +134,12 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 		switch {
 		case message == nil: // a number: the first loop has read next
 			return nil
-		case number == fieldDropped:
+		case number == feedwire.Dropped:
 			return f.readDropped(req.Posts[:looked], message)
-		case number == fieldAnnotated:
+		case number == feedwire.Annotated:
 			annotated++
 			return f.readAnnotated(looked, message)
-		case number == fieldDegraded:
+		case number == feedwire.Degraded:
 			return f.readDegraded(message)
 		default:
 			return nil
@@ -192,13 +161,13 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 	var kind, actor []byte
 	err = eachField(message, func(number int, value uint64, text []byte) error {
 		switch number {
-		case 1:
+		case feedwire.DroppedIndex:
 			index = value
-		case 2:
+		case feedwire.DroppedKind:
 			kind = text
-		case 3:
+		case feedwire.DroppedActor:
 			actor = text
-		case 4:
+		case feedwire.DroppedUnconfirmed:
 			d.Unconfirmed = value != 0
 		}
 		return nil
@@ -248,11 +217,11 @@ func (f *Feed) readAnnotated(looked int, message []byte) error {
 	}
 	err := eachField(message, func(number int, value uint64, text []byte) error {
 		switch {
-		case number == 1:
+		case number == feedwire.AnnotatedKind:
 			kind = text
-		case number == 2 && text == nil: // a list that is not packed: one field for each value
+		case number == feedwire.AnnotatedPosts && text == nil: // a list that is not packed: one field for each value
 			return add(value)
-		case number == 2:
+		case number == feedwire.AnnotatedPosts:
 			return eachNumber(text, add)
 		}
 		return nil

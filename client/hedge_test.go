@@ -106,28 +106,39 @@ func writes(ctx context.Context, c *client.Client) map[string]func() error {
 	}
 }
 
-// TestHedge: a read that takes long is made a second time. Its answer counts, and the first attempt is canceled.
+// TestHedge: a read that takes long is made a second time, in either form. Its answer counts, and the first attempt is canceled.
 func TestHedge(t *testing.T) {
 	for name := range reads(t.Context(), nil) {
-		synctest.Test(t, func(t *testing.T) {
-			canceled := make(chan error, 1)
-			a := &attempts{answer: func(r *http.Request, n int64) (*http.Response, error) {
-				if n > 1 {
-					return isAnswered(r)
-				}
-				res, err := silent(r)
-				canceled <- context.Cause(r.Context())
-				return res, err
-			}}
-			c := hedging(t, client.Options{Hedge: hedge}, a)
-			start := time.Now()
-			if err := reads(t.Context(), c)[name](); err != nil || a.made.Load() != 2 || time.Since(start) != hedge {
-				t.Errorf("%s: %d attempts in %v, %v", name, a.made.Load(), time.Since(start), err)
-			}
-			if err := <-canceled; !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: the first attempt ended by %v", name, err)
-			}
-		})
+		for _, inJSON := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) { hedgesRead(t, name, inJSON) })
+		}
+	}
+}
+
+func hedgesRead(t *testing.T, name string, inJSON bool) {
+	t.Helper()
+	canceled := make(chan error, 1)
+	a := &attempts{answer: func(r *http.Request, n int64) (*http.Response, error) {
+		switch {
+		case n == 1:
+			res, err := silent(r)
+			canceled <- context.Cause(r.Context())
+			return res, err
+		case name == "Explain" && inJSON:
+			return answered(r, 200, `{"dropped":false,"reasons":[],"degraded":[]}`), nil
+		case inJSON:
+			return answered(r, 200, `{"dropped":[],"counts":{},"items":[],"degraded":[]}`), nil
+		default:
+			return isAnswered(r)
+		}
+	}}
+	c := hedging(t, client.Options{Hedge: hedge, JSON: inJSON}, a)
+	start := time.Now()
+	if err := reads(t.Context(), c)[name](); err != nil || a.made.Load() != 2 || time.Since(start) != hedge {
+		t.Errorf("%s, JSON %v: %d attempts in %v, %v", name, inJSON, a.made.Load(), time.Since(start), err)
+	}
+	if err := <-canceled; !errors.Is(err, context.Canceled) {
+		t.Errorf("%s, JSON %v: the first attempt ended by %v", name, inJSON, err)
 	}
 }
 

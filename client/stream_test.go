@@ -103,3 +103,40 @@ func TestStreamIsReadInPieces(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorsOfActivities: the error of one activity has a code and no status, and matches what a whole call with that code matches.
+func TestErrorsOfActivities(t *testing.T) {
+	all := []error{
+		client.ErrUnavailable, client.ErrOverloaded, client.ErrInvalid, client.ErrDenied, client.ErrLimitReached, client.ErrNoLedger, client.ErrForeign,
+	}
+	for code, want := range map[string][]error{
+		"unavailable":       {client.ErrUnavailable},
+		"internal":          {client.ErrUnavailable},
+		"audit_unavailable": {client.ErrUnavailable},
+		"overloaded":        {client.ErrUnavailable, client.ErrOverloaded},
+		"rate_limited":      {client.ErrUnavailable, client.ErrOverloaded},
+		"unauthenticated":   {client.ErrDenied},
+		"forbidden":         {client.ErrDenied},
+		"limit_reached":     {client.ErrLimitReached},
+		"no_ledger":         {client.ErrNoLedger},
+		"stuck":             nil,
+		"invalid_id":        {client.ErrInvalid},
+		"self_block":        {client.ErrInvalid},
+	} {
+		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return answered(r, 200, `{"error":{"code":"`+code+`","message":"m"}}`+"\n", "Content-Type", "application/x-ndjson"), nil
+		})
+		for result, err := range service.Stream(t.Context(), slices.Values([]client.Activity{{User: "1", Kind: "hide", Target: "a", Op: client.Add}})) {
+			if err != nil || result.Err == nil || result.Err.Code != code {
+				t.Errorf("%s: %+v, %v", code, result, err)
+				continue
+			}
+			for _, target := range all {
+				if got := errors.Is(result.Err, target); got != slices.Contains(want, target) {
+					t.Errorf("%s matches %q: %v", code, target, got)
+				}
+			}
+		}
+	}
+}

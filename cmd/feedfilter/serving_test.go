@@ -33,3 +33,17 @@ func TestCloseWithin(t *testing.T) {
 		}
 	})
 }
+
+// TestReserveHeap: the reserve sets the pace of the garbage collector, unless the environment does.
+func TestReserveHeap(t *testing.T) {
+	for _, c := range []struct {
+		gogc, limit string
+		want        int
+	}{{"", "", 32 << 20}, {"100", "", 0}, {"", "1GiB", 0}, {"off", "1GiB", 0}} {
+		t.Setenv("GOGC", c.gogc)
+		t.Setenv("GOMEMLIMIT", c.limit)
+		if got := len(reserveHeap()); got != c.want {
+			t.Errorf("GOGC=%s GOMEMLIMIT=%s: %d bytes, want %d", c.gogc, c.limit, got, c.want)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// audited is what an audit line says of a request beside what every request has.
+// audited holds the fields of an audit line that not every request has.
 type audited struct {
 	op, kind     string
 	user, target string               // ids
@@ -24,17 +24,17 @@ type audited struct {
 	changed      int
 }
 
-// opCounts are how many activities a request asks for.
+// opCounts holds the numbers of activities that a request adds and removes.
 type opCounts struct{ add, remove int }
 
-// note says what the request does, for the audit log: op to user and target, which are ids.
+// note sets what the audit log says about the request: op, and the ids of its user and target.
 func (k *call) note(op, kind, user, target string) {
 	if k.audit != nil {
 		k.audit.op, k.audit.kind, k.audit.user, k.audit.target = op, kind, user, target
 	}
 }
 
-// noteMany counts activities that the request is to record.
+// noteMany counts the activities that the request records.
 func (k *call) noteMany(activities []activity.Activity) {
 	if k.audit == nil {
 		return
@@ -56,7 +56,7 @@ func (k *call) noteMany(activities []activity.Activity) {
 	}
 }
 
-// noteChanged counts activities of the request that changed something.
+// noteChanged counts the activities that changed something.
 func (k *call) noteChanged(outcomes []activity.Outcome) {
 	if k.audit == nil {
 		return
@@ -68,14 +68,14 @@ func (k *call) noteChanged(outcomes []activity.Outcome) {
 	}
 }
 
-// noteDeleted says how many activities the request deleted.
+// noteDeleted sets the number of activities that the request deleted.
 func (k *call) noteDeleted(n int) {
 	if k.audit != nil {
 		k.audit.changed = n
 	}
 }
 
-// noteReshape says that the request is to raise the number of pages.
+// noteReshape sets that the request raises the number of pages.
 func (k *call) noteReshape(pages int, force bool) {
 	if k.audit != nil {
 		k.audit.op, k.audit.pages, k.audit.force = "reshape", pages, force
@@ -89,7 +89,7 @@ func (r route) audited() bool {
 	return writes || r.path == explainPath || r.path == explainProcedure || r.path == opsKeyPath
 }
 
-// toAudit is what of a request is to be audited; nil if it is not.
+// toAudit returns an empty audit line for a request of the route; nil if the route is not audited.
 func (s *service) toAudit(r route) *audited {
 	if s.access.Audit == nil || !r.audited() {
 		return nil
@@ -97,8 +97,8 @@ func (s *service) toAudit(r route) *audited {
 	return new(audited)
 }
 
-// mayAudit refuses a request whose line the audit log would not take. It is asked before anything
-// is done.
+// mayAudit refuses a request if the audit log cannot take its line. It is called before the request
+// has any effect.
 func (s *service) mayAudit() error {
 	if err := s.access.Audit.Check(); err != nil {
 		return &refusal{
@@ -108,7 +108,7 @@ func (s *service) mayAudit() error {
 	return nil
 }
 
-// noteSeen has a feed audited that records what it shows.
+// noteSeen prepares an audit line for a feed that records its kept posts as seen.
 func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
 	if s.access.Audit == nil {
 		return
@@ -119,8 +119,8 @@ func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
 	}
 }
 
-// writeAudit appends a line to the audit log, for a request that is audited or that was refused. As many before it as
-// suppressed were refused without a line.
+// writeAudit appends a line to the audit log, if the request is audited or was refused. suppressed
+// is the number of requests that were refused before without a line.
 func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, err error) {
 	refused, _ := errors.AsType[*refusal](err)
 	if s.access.Audit == nil || k.audit == nil && refused == nil {

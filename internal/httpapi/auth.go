@@ -18,28 +18,32 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// Access says who may call the service, and how often. With its zero value everybody may, as often as they like.
+// Access configures who may call the service, and how often. The zero value lets everybody call it
+// without a limit.
 type Access struct {
 	_ struct{} // fields are named
 
-	// Tokens, one of which a request needs, with one of the scopes of its route. Nil: none is asked for.
+	// Tokens are the accepted tokens. A request needs one that has a scope of its route. Nil: no
+	// request needs a token.
 	Tokens *access.Tokens
 
-	// Users limits feeds, explanations and calls under /v1/users/{user}, of each user. Nil: not limited. Batches are not
-	// counted: who imports a user's past must not keep the user's feed away.
+	// Users limits the feeds, explanations and calls under /v1/users/{user} of each user. Batches
+	// do not count: an import of the past of a user must not block the feed of that user. Nil: no
+	// limit.
 	Users *access.Users
 
-	// Hosts are the names that requests may be for, beside any IP address. Nil: any. It is for a service that is guarded
-	// by where it listens alone: a web page whose name its owner lets point there, too (DNS rebinding), is then of
-	// another name.
+	// Hosts are the names that the Host header may have. IP addresses are always valid. Nil: any
+	// name. Hosts protects a service whose only guard is the address that it listens on, such as
+	// 127.0.0.1, against DNS rebinding: web pages whose host name leads to that address.
 	Hosts []string
 
-	// Audit gets a line for each write, each explanation and each key that is looked into, and some for requests that are refused. Nil: none.
+	// Audit gets a line for each write, each explanation and each key that is inspected, and for
+	// some refused requests. Nil: there is no audit log.
 	Audit *access.Audit
-	IDs   *access.IDs // hash the ids in it; default: by a key that nobody knows
+	IDs   *access.IDs // hashes the ids in it; default: with a random key
 }
 
-// refusal is why a request is not let in, before anything of it was done.
+// refusal is the error of a request that is refused before it has any effect.
 type refusal struct {
 	problem
 
@@ -49,7 +53,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.Message }
 
-// headers sets what a client is to be told beside the body.
+// headers sets the response headers of the refusal.
 func (r *refusal) headers(h http.Header) {
 	if r.challenge != "" {
 		h.Set(echo.HeaderWWWAuthenticate, r.challenge)
@@ -59,7 +63,7 @@ func (r *refusal) headers(h http.Header) {
 	}
 }
 
-// refusals count those, by code. The map does not change.
+// refusals returns a counter for each code of a refusal. The map does not change later.
 type refusals map[string]*atomic.Uint64
 
 func refusalCodes() []string {
@@ -96,9 +100,10 @@ func (s *service) accessStats() accessStats {
 	return stats
 }
 
-// countRefused counts a request that was refused by err, and reports whether to log it, and how many have not been before:
-// a line for each would let strangers fill the log. So would one for whatever else they get wrong, such as a path that there
-// is not; what is left out of that does not count with what the audit log leaves out. Any other request is logged as usual.
+// countRefused counts a request that was refused by err. loud reports whether to log it: refusals,
+// and other errors of callers without a token, are throttled separately, so that strangers cannot
+// fill the log. All others are logged. suppressed is the number of earlier requests that were not
+// logged.
 func (s *service) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		s.refused[refused.Code].Add(1)
@@ -110,28 +115,28 @@ func (s *service) countRefused(k *call, status int, err error) (suppressed uint6
 	return 0, true
 }
 
-// call is a request, with what is known of it beside.
+// call is a request, with what the service knows about it.
 type call struct {
 	echo.Context
 
-	token *access.Token // nil: none is asked for, or there is none
-	audit *audited      // nil: it is not
+	token *access.Token // nil: the request needs no token, or has none
+	audit *audited      // nil: the request is not audited
 
-	procedure bool  // of the gRPC API, which has a form of errors of its own
-	begun     bool  // it is a procedure, and its message has been read
-	failed    error // what the answer of a procedure said
+	procedure bool  // the route is of the gRPC API, whose errors have another form
+	begun     bool  // the procedure has its message
+	failed    error // the error that a procedure answered
 }
 
-// callOf returns the call that c is.
+// callOf returns the call behind the context c.
 func callOf(c echo.Context) *call {
 	k, ok := c.(*call)
-	if !ok { // observe makes every request one
+	if !ok { // observe makes a call of every request
 		panic(fmt.Sprintf("a request is a %T", c))
 	}
 	return k
 }
 
-// rightHost refuses a request that is for a name that the service does not have.
+// rightHost refuses a request whose Host header has none of the names of the service.
 func (s *service) rightHost(c echo.Context) error {
 	if s.access.Hosts == nil || namesHost(s.access.Hosts, c.Request().Host) || overSocket(c.Request()) {
 		return nil
@@ -140,13 +145,14 @@ func (s *service) rightHost(c echo.Context) error {
 	return &refusal{problem: problem{Code: codeMisdirected, Message: "the service does not have the name that the header Host says"}}
 }
 
-// overSocket reports whether a request came over a Unix socket, which no name leads to.
+// overSocket reports whether a request came over a Unix socket, which no host name leads to.
 func overSocket(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && addr.Network() == "unix"
 }
 
-// namesHost reports whether a Host header is one of the names, an IP address, or nothing, which no browser sends.
+// namesHost reports whether a Host header has one of the names or an IP address, or is empty.
+// Browsers never send an empty one.
 func namesHost(names []string, header string) bool {
 	host := header
 	if h, _, err := net.SplitHostPort(header); err == nil {
@@ -159,8 +165,9 @@ func namesHost(names []string, header string) bool {
 	return err == nil
 }
 
-// admitted lets a request in whose token allows the route, and which does not come too soon. It is before everything else,
-// so that nobody without a token has the service read a body, or takes the place of others.
+// admitted lets a request in if its token allows the route and no rate is exceeded. It comes before
+// everything else: a caller without a token cannot make the service read a body, and takes nobody's
+// place.
 func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k := callOf(c)
@@ -178,9 +185,10 @@ func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// admit also refuses what a browser sends for a page of another origin. That the service is on a loopback address, or
-// asks for a client's certificate, would not keep that out; and though a browser asks first whether it may send the bodies
-// that are read here, in vain, not every route reads one.
+// admit checks the origin, the token and the rates of a request. It refuses requests that a browser
+// sends for a page of another origin: neither a loopback address nor client certificates keep those
+// out. Browsers ask before they send a body of JSON, and get no permission, but some routes take no
+// body.
 func (s *service) admit(r route, k *call) error {
 	if err := s.origins.Check(k.Request()); err != nil {
 		return &refusal{problem: problem{Code: codeCrossOrigin, Message: "a browser sent this for a page of another origin"}}
@@ -215,7 +223,8 @@ func (s *service) authenticate(r route, k *call) error {
 	return allowed(token, "", r.scopes...)
 }
 
-// unauthenticated says what is wrong with a token, as RFC 6750 has it.
+// unauthenticated returns the refusal of a missing or invalid token, with the challenge of RFC
+// 6750.
 func unauthenticated(err error) error {
 	challenge := `Bearer realm="feedfilter"`
 	if !errors.Is(err, access.ErrNoToken) {
@@ -224,7 +233,8 @@ func unauthenticated(err error) error {
 	return &refusal{problem: problem{Code: codeUnauthenticated, Message: err.Error()}, challenge: challenge}
 }
 
-// allowed returns an error if the token has none of the scopes. Field is what asks for them, if it is not the route.
+// allowed returns an error if the token has none of the scopes. field is the part of the request
+// that needs the scope; "" if it is the route.
 func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	if token.Allows(oneOf...) {
 		return nil
@@ -241,7 +251,8 @@ func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	}
 }
 
-// needs returns an error if the request has a token, and that lacks the scope, which field of its body asks for.
+// needs returns an error if the request has a token without the scope. field is the field of the
+// body that needs the scope.
 func (k *call) needs(scope access.Scope, field string) error {
 	if k.token == nil {
 		return nil
@@ -249,7 +260,7 @@ func (k *call) needs(scope access.Scope, field string) error {
 	return allowed(k.token, field, scope)
 }
 
-// userMay counts a request for a user, or says that there are too many.
+// userMay counts a request for a user. It returns an error if there are too many.
 func (s *service) userMay(user string) error {
 	if wait := s.access.Users.Take(user, time.Now()); wait > 0 {
 		return tooOften(wait, "the user")
@@ -261,17 +272,17 @@ func tooOften(wait time.Duration, who string) error {
 	return &refusal{problem: problem{Code: codeRateLimited, Message: "too many requests of " + who}, after: wait}
 }
 
-// charge counts the activities of a batch as requests of its token. They are let in together, and those
-// after them wait.
+// charge counts the activities of a batch as requests of its token. The batch itself is never
+// refused for them; requests after it are.
 func (k *call) charge(activities int) {
 	if k.token != nil {
 		k.token.Charge(time.Now(), activities-1) // the first was counted as the request
 	}
 }
 
-// pace counts lines of a stream as requests of its token, and waits until there may be so many: a stream is slowed
-// down where requests would be refused. It returns an error once the token is no longer good: a stream can
-// outlive it.
+// pace counts lines of a stream as requests of its token, and waits until the rate allows them: a
+// stream is slowed down, not refused. It returns an error if the token is no longer valid, because
+// a stream can outlive its token.
 func (s *service) pace(k *call, lines int) error {
 	if k.token == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxBatch = 10_000 // activitiesOf of one JSON batch
+	maxBatch = 10_000 // activities of one batch
 
-	// What a line of a batch does.
+	// Ops of a line of a batch.
 	opAdd    = "add"
 	opRemove = "remove"
 )
@@ -39,10 +39,10 @@ type batchAnswer struct {
 	Results []lineResult `json:"results"` // of each line, in order
 }
 
-// lineResult is what became of a line: {"changed":true}, or {"error":{...}}.
+// lineResult is the result of a line: {"changed":true}, or {"error":{...}}.
 type lineResult struct {
 	changed bool
-	problem problem // of no code if there is none
+	problem problem // its code is "" if there was no error
 }
 
 // MarshalJSONTo writes the result.
@@ -53,7 +53,7 @@ func (r lineResult) MarshalJSONTo(enc *jsontext.Encoder) error {
 	return json.MarshalEncode(enc, recordAnswer{r.changed})
 }
 
-// results says what became of each of the activities.
+// results returns the result of each activity.
 func (s *service) results(activities []activity.Activity, outcomes []activity.Outcome) []lineResult {
 	results := make([]lineResult, len(outcomes))
 	for i, o := range outcomes {
@@ -66,8 +66,8 @@ func (s *service) results(activities []activity.Activity, outcomes []activity.Ou
 	return results
 }
 
-// batch answers POST of many activities, by the type of the body. A JSON batch is
-// checked whole before any of it is recorded.
+// batch answers a POST of many activities, as JSON or NDJSON. All of a JSON batch is checked before
+// any of it is recorded.
 func (s *service) batch(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *service) batch(c echo.Context) error {
 	return respond(c, http.StatusOK, batchAnswer{results})
 }
 
-// recordBatch records the activities of a batch, which are sound.
+// recordBatch records the activities of a batch, which have been checked.
 func (s *service) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
 	k.charge(len(activities))
 	k.noteMany(activities)
@@ -110,7 +110,7 @@ func (s *service) recordBatch(ctx context.Context, k *call, activities []activit
 	return s.results(activities, outcomes), nil
 }
 
-// activitiesOf checks all lines of a JSON batch.
+// activitiesOf checks all lines of a JSON batch, and returns their activities.
 func (s *service) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
 	if lines == nil {
 		return nil, refuse(codeMissingField, "activities", "the field is missing")
@@ -121,7 +121,7 @@ func (s *service) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
 	return s.eachActivity(len(lines), func(i int) (activity.Activity, error) { return lines[i].activity(s.activities.Kinds()) })
 }
 
-// eachActivity returns n activities of a batch, or what is wrong with the first that is not sound.
+// eachActivity returns the n activities of a batch, or the error of the first invalid one.
 func (s *service) eachActivity(n int, read func(i int) (activity.Activity, error)) ([]activity.Activity, error) {
 	activities := make([]activity.Activity, n)
 	for i := range activities {
@@ -133,7 +133,7 @@ func (s *service) eachActivity(n int, read func(i int) (activity.Activity, error
 	return activities, nil
 }
 
-// activity returns the activity that the line asks for, or why it cannot be recorded.
+// activity returns the activity of the line, or an error if the line is invalid.
 func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
 	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == opRemove}
 	switch {

@@ -46,41 +46,41 @@ const (
 	codeDeadlineExceeded     = "deadline_exceeded"
 )
 
-// statusGone is logged, and never sent, for a client that did not wait for its
-// answer.
+// statusGone is the status in logs of a request whose client did not wait for the answer. It is
+// never sent.
 const statusGone = 499
 
-// errGone is wrapped by errors of reading from, or writing to, a client that went
-// away or stands still.
+// errGone is wrapped by errors of reading from, or writing to, a client that left or does not read
+// or write.
 var errGone = errors.New("the client went away")
 
 // errDeadline is wrapped by errors of calls that ended at the deadline that the client sent.
 var errDeadline = errors.New("the deadline of the client has passed")
 
-// problem is an error as the client gets it.
+// problem is an error in the form of the API.
 type problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Field   string `json:"field,omitzero"`
-	Limit   uint32 `json:"limit,omitzero"` // that was reached
+	Limit   uint32 `json:"limit,omitzero"` // the limit that was reached
 }
 
-// errStuck says that an activity could not be undone.
+// errStuck is the error of an activity that cannot be undone.
 var errStuck = errors.New("it cannot be undone: there is no ledger, and all bits of its key are shared with others'")
 
-// limitError says that a user has as many activities of a kind as it allows.
+// limitError is the error of a user who has as many activities of a kind as its limit allows.
 type limitError struct{ kind activity.Kind }
 
 func (e *limitError) Error() string {
 	return fmt.Sprintf("the user has as many %s as there may be: %d", e.kind.Plural, e.kind.Limit)
 }
 
-// errorAnswer is the one shape of errors.
+// errorAnswer is the body of every error.
 type errorAnswer struct {
 	Error problem `json:"error"`
 }
 
-// status is the one table from code to status.
+// status returns the status of HTTP for the code. It is the only such table.
 func (p problem) status() int {
 	switch p.Code {
 	case codeUnauthenticated:
@@ -124,8 +124,8 @@ func refuse(code, field, message string) error {
 	return &activity.InvalidError{Code: code, Field: field, Message: message}
 }
 
-// describe says of any error what the client is told of it: all of what is wrong
-// with the request, and nothing of the inside.
+// describe returns what the client may know about an error: every detail about the request, and
+// nothing internal.
 func describe(err error) problem {
 	if errors.Is(err, errDeadline) {
 		return problem{Code: codeDeadlineExceeded, Message: errDeadline.Error()}
@@ -169,13 +169,13 @@ func describe(err error) problem {
 	}
 }
 
-// gone reports whether err comes of the client having gone away, or of its deadline.
+// gone reports whether err happened because the client left, or because its deadline passed.
 func gone(ctx context.Context, err error) bool {
 	return errors.Is(err, errGone) || errors.Is(err, errDeadline) ||
 		errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
 }
 
-// fail answers err. Where an answer has begun already, there is nothing to say.
+// fail answers the request with err.
 func (s *service) fail(k *call, err error) {
 	if k.procedure {
 		s.procedures.fail(k, err)
@@ -187,7 +187,7 @@ func (s *service) fail(k *call, err error) {
 	}
 }
 
-// tell counts a request that err ends, sets in h what the client is to be told beside the body, and returns the rest.
+// tell counts the error of a request, sets its headers in h, and returns the body.
 func (s *service) tell(k *call, h http.Header, err error) problem {
 	p := describe(err)
 	switch p.Code {

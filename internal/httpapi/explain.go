@@ -87,7 +87,7 @@ func (s *service) explainPost(ctx context.Context, k *call, viewer string, p fee
 	return feed.Explain(ctx, s.activities, viewer, p)
 }
 
-// direction says whose activity it is.
+// direction returns the name of a direction in the API.
 func direction(m activity.Match) string {
 	if m == activity.Reverse {
 		return "by_actor"

@@ -14,10 +14,10 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// exportChunk is how much of an export is gathered before it is sent, in bytes.
+// exportChunk is the length of a part of an export, in bytes. A part is sent when it is complete.
 const exportChunk = 32 << 10
 
-// errHeadOnly ends an export of which only the header is asked for.
+// errHeadOnly ends the export of a HEAD request, which has no body.
 var errHeadOnly = errors.New("the header is all that is wanted")
 
 // exportLine is an activity as "feedfilter import" reads it. Times are in UTC, to the
@@ -32,10 +32,11 @@ type exportLine struct {
 }
 
 // export answers with a line of NDJSON for each activity of a user that the ledger keeps, by kind
-// and target, as they stand while it goes on. It counts as a stream and is as one: each part may take
-// the service's timeout to be read from the ledger, and StreamIdle to be taken by the client; little of
-// it is held at a time. What goes wrong before the first part is sent is answered as an error; after
-// that the connection is cut, so that nobody takes the answer for a whole one.
+// and target. It reads the ledger in parts, so later activities may be newer than earlier ones.
+// Export counts as a stream, and holds one part in memory. To read a part from the ledger may take
+// the timeout of the service, and the client may take StreamIdle to receive it. An error before the
+// first part is answered as an error. A later one breaks the connection, so that no client takes
+// the answer for complete.
 func (s *service) export(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -67,8 +68,8 @@ func (s *service) export(c echo.Context) error {
 type exporter struct {
 	c        echo.Context
 	conn     *streamConn
-	patience time.Duration // that stalled is set to
-	stalled  *time.Timer   // ends the export
+	patience time.Duration // how long the ledger may take for a part
+	stalled  *time.Timer   // ends the export when the ledger takes longer
 	lines    bytes.Buffer
 }
 
@@ -87,9 +88,9 @@ func (x *exporter) add(a activity.Activity) error {
 	return x.send()
 }
 
-// send sends what has been gathered, and the header before it where that has not been sent.
+// send sends the lines that have been gathered, and the header before the first ones.
 func (x *exporter) send() error {
-	x.stalled.Stop() // it is the client's turn
+	x.stalled.Stop() // the time that the client takes does not count
 	if !x.c.Response().Committed {
 		if err := x.conn.begin(); err != nil {
 			return err

@@ -43,7 +43,7 @@ type degradedKind struct {
 	Reason string `json:"reason"`
 }
 
-// request returns what is asked for.
+// request returns the feed.Request of the body.
 func (r filterRequest) request() (feed.Request, error) {
 	if r.Posts == nil {
 		return feed.Request{}, refuse(codeMissingField, "posts", "the field is missing")
@@ -69,7 +69,7 @@ func (r filterRequest) request() (feed.Request, error) {
 	}, nil
 }
 
-// form returns what the answer is to list.
+// form returns the form of the answer that the body asks for.
 func (r filterRequest) form() (answerForm, error) {
 	if r.Answer == nil {
 		return formKept, nil
@@ -81,8 +81,8 @@ func (r filterRequest) form() (answerForm, error) {
 	return form, nil
 }
 
-// decodeFeed reads the body of a feed's request, which lives in the room. The caller calls done when it needs that no
-// longer.
+// decodeFeed reads the body of a feed request into the room. The caller calls done when it no
+// longer needs the request.
 func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
 	done, err = s.readBody(c, func(body io.Reader) error {
 		if length := c.Request().ContentLength; length > 0 {
@@ -94,7 +94,7 @@ func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done f
 					return nil
 				}
 			}
-			// The body gives its error again, unless something is wrong with what comes before.
+			// Decode again from the start. If reading failed, the decoder gets the same error.
 			body = io.MultiReader(bytes.NewReader(in.text[:n]), body)
 		}
 		var decoded filterRequest
@@ -110,7 +110,7 @@ func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done f
 	return req, done, err
 }
 
-// filter answers which of the posts the viewer gets to see.
+// filter answers which of the posts the viewer sees.
 func (s *service) filter(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -140,7 +140,8 @@ func (s *service) filter(c echo.Context) error {
 	return err
 }
 
-// answerFeed filters a feed for a caller who may have it, and counts it. The caller compares what was sampled, if that is not nil.
+// answerFeed checks whether the caller may have the feed, filters it and counts it. If sampled is
+// not nil, the caller compares it after the answer is sent.
 func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (feed.Answer, *feed.Sampled, error) {
 	if req.RecordSeen {
 		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {

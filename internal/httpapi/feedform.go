@@ -5,6 +5,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -49,43 +50,35 @@ type feedAnswer struct{ text []byte }
 
 func (a *feedAnswer) appendTo(dst []byte) []byte { return append(dst, a.text...) }
 
-// Fields of a FilterResponse, and of the messages in it.
-const (
-	fieldKept protowire.Number = iota + 1
-	fieldDropped
-	fieldAnnotated
-	fieldNext
-	fieldDegraded
-)
-
 // newFeedAnswer returns a FilterResponse.
 func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer {
 	dst := make([]byte, 0, 64+2*len(a.Kept)+32*len(a.Dropped))
 	var scratch []byte
 	if form == formKept && len(a.Kept) > 0 {
 		scratch = appendIndexes(scratch, a.Kept)
-		dst = appendPart(dst, fieldKept, scratch)
+		dst = feedwire.AppendPart(dst, feedwire.Kept, scratch)
 	}
 	for _, d := range a.Dropped {
-		scratch = appendNumber(scratch[:0], 1, d.At)
-		scratch = appendText(scratch, 2, d.Kind)
-		scratch = appendText(scratch, 3, d.Actor)
+		scratch = feedwire.AppendNumber(scratch[:0], feedwire.DroppedIndex, uint64(d.At))
+		scratch = feedwire.AppendText(scratch, feedwire.DroppedKind, d.Kind)
+		scratch = feedwire.AppendText(scratch, feedwire.DroppedActor, d.Actor)
 		if d.Unconfirmed {
-			scratch = appendNumber(scratch, 4, 1)
+			scratch = feedwire.AppendNumber(scratch, feedwire.DroppedUnconfirmed, 1)
 		}
-		dst = appendPart(dst, fieldDropped, scratch)
+		dst = feedwire.AppendPart(dst, feedwire.Dropped, scratch)
 	}
 	for m, kind := range req.Annotate {
-		scratch = appendText(scratch[:0], 1, kind)
+		scratch = feedwire.AppendText(scratch[:0], feedwire.AnnotatedKind, kind)
 		if len(a.Annotated[m]) > 0 {
-			scratch = appendPart(scratch, 2, appendIndexes(nil, a.Annotated[m]))
+			scratch = feedwire.AppendPart(scratch, feedwire.AnnotatedPosts, appendIndexes(nil, a.Annotated[m]))
 		}
-		dst = appendPart(dst, fieldAnnotated, scratch)
+		dst = feedwire.AppendPart(dst, feedwire.Annotated, scratch)
 	}
-	dst = appendNumber(dst, fieldNext, a.Next)
+	dst = feedwire.AppendNumber(dst, feedwire.Next, uint64(a.Next))
 	for _, d := range a.Degraded {
-		scratch = appendText(appendText(scratch[:0], 1, d.Kind), 2, d.Reason)
-		dst = appendPart(dst, fieldDegraded, scratch)
+		scratch = feedwire.AppendText(scratch[:0], feedwire.DegradedKind, d.Kind)
+		scratch = feedwire.AppendText(scratch, feedwire.DegradedReason, d.Reason)
+		dst = feedwire.AppendPart(dst, feedwire.Degraded, scratch)
 	}
 	return &feedAnswer{dst}
 }
@@ -96,25 +89,4 @@ func appendIndexes(dst []byte, indexes []int) []byte {
 		dst = protowire.AppendVarint(dst, uint64(i))
 	}
 	return dst
-}
-
-// appendPart appends a field that is a message, or a list of numbers.
-func appendPart(dst []byte, field protowire.Number, part []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(dst, field, protowire.BytesType), part)
-}
-
-// appendText appends a field that is a string, unless that is empty.
-func appendText(dst []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return dst
-	}
-	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
-}
-
-// appendNumber appends a field that is a number of 0 or more, unless that is 0.
-func appendNumber(dst []byte, field protowire.Number, n int) []byte {
-	if n == 0 {
-		return dst
-	}
-	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), uint64(n))
 }

@@ -12,22 +12,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
-)
-
-// Fields of a FilterRequest.
-const (
-	fieldViewer = iota + 1
-	fieldPosts
-	fieldAuthors
-	fieldActors
-	fieldActorPosts
-	fieldKinds
-	fieldAnnotate
-	fieldLimit
-	fieldRecordSeen
-	fieldExact
-	fieldAnswer
 )
 
 // feedMessage is an encoded FilterRequest. The strings of the request share its memory.
@@ -194,17 +180,17 @@ func (r *messageReader) more(field byte) (s string, ok bool) {
 // listed stores one value of a repeated field, and those that follow it.
 func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 	switch number {
-	case fieldPosts:
+	case feedwire.Posts:
 		posts := r.room.posts
-		for ok := true; ok && len(posts) <= feed.MaxPosts; s, ok = r.more(fieldPosts) {
+		for ok := true; ok && len(posts) <= feed.MaxPosts; s, ok = r.more(feedwire.Posts) {
 			posts = append(posts, feed.Post{ID: s})
 		}
 		r.room.posts = posts
 		return len(posts) <= feed.MaxPosts
-	case fieldAuthors:
+	case feedwire.Authors:
 		posts := r.room.posts[r.authors:]
 		given := 0
-		for ok := true; ok; s, ok = r.more(fieldAuthors) {
+		for ok := true; ok; s, ok = r.more(feedwire.Authors) {
 			if given == len(posts) {
 				return false
 			}
@@ -213,16 +199,16 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 		}
 		r.authors += given
 		return true
-	case fieldActors:
+	case feedwire.Actors:
 		actors := r.room.actors
-		for ok := true; ok && len(actors) <= feed.MaxIDs; s, ok = r.more(fieldActors) {
+		for ok := true; ok && len(actors) <= feed.MaxIDs; s, ok = r.more(feedwire.Actors) {
 			actors = append(actors, s)
 		}
 		r.room.actors = actors
 		return len(actors) <= feed.MaxIDs
-	case fieldActorPosts:
+	case feedwire.ActorPosts:
 		return r.packed(s)
-	case fieldAnnotate:
+	case feedwire.Annotate:
 		req.Annotate = append(req.Annotate, s)
 		return utf8.ValidString(s) && len(req.Annotate) <= maxTexts
 	default:
@@ -233,10 +219,10 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 // single stores the value of a field that occurs once.
 func (r *messageReader) single(number int, s string, req *feed.Request) (ok bool) {
 	switch number {
-	case fieldViewer:
+	case feedwire.Viewer:
 		req.Viewer = strings.Clone(s) // caches keep it, and must not keep the whole message
 		return true
-	case fieldKinds:
+	case feedwire.Kinds:
 		req.Kinds, ok = kindNames(s)
 	}
 	return ok
@@ -246,16 +232,16 @@ func (r *messageReader) single(number int, s string, req *feed.Request) (ok bool
 func (r *messageReader) scalar(number int, req *feed.Request, form *answerForm) bool {
 	n, ok := r.number()
 	switch number {
-	case fieldLimit:
+	case feedwire.Limit:
 		req.Limit = int(n)
 		return ok && n <= feed.MaxPosts
-	case fieldRecordSeen:
+	case feedwire.RecordSeen:
 		req.RecordSeen = n == 1
 		return ok && n <= 1
-	case fieldExact:
+	case feedwire.Exact:
 		req.Exact = n == 1
 		return ok && n <= 1
-	case fieldAnswer:
+	case feedwire.Answer:
 		var err error
 		*form, err = formOf(feedfilterv1.Answer(n))
 		return ok && err == nil
@@ -314,7 +300,7 @@ func kindNames(text string) ([]string, bool) {
 	r := messageReader{text: text}
 	for r.at < len(text) {
 		tag, ok := r.number()
-		if !ok || tag != 1<<3|uint64(protowire.BytesType) {
+		if !ok || tag != feedwire.KindNames<<3|uint64(protowire.BytesType) {
 			return nil, false
 		}
 		name, ok := r.bytes()
@@ -331,10 +317,10 @@ func listLimits(message proto.Message) []listLimit {
 	switch message.(type) {
 	case *feedfilterv1.FilterRequest:
 		return []listLimit{
-			{fieldPosts, "posts", feed.MaxPosts},
-			{fieldAuthors, "authors", feed.MaxPosts},
-			{fieldActors, "actors", feed.MaxIDs},
-			{fieldAnnotate, "annotate", maxTexts},
+			{feedwire.Posts, "posts", feed.MaxPosts},
+			{feedwire.Authors, "authors", feed.MaxPosts},
+			{feedwire.Actors, "actors", feed.MaxIDs},
+			{feedwire.Annotate, "annotate", maxTexts},
 		}
 	case *feedfilterv1.RecordBatchRequest:
 		return []listLimit{{1, "activities", maxBatch}}

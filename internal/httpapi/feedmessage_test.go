@@ -22,6 +22,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
@@ -278,7 +279,7 @@ func TestTooManyInMessages(t *testing.T) {
 		2: feedfilterv1connect.FeedServiceFilterProcedure, 1: feedfilterv1connect.ActivityServiceRecordBatchProcedure,
 		3: feedfilterv1connect.ActivityServiceRecordPostsProcedure,
 	} {
-		body := bytes.Repeat(appendPart(nil, field, nil), 500_000)
+		body := bytes.Repeat(feedwire.AppendPart(nil, field, nil), 500_000)
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, procedure, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/proto")
 		w := httptest.NewRecorder()

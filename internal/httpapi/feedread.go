@@ -10,11 +10,12 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// readFeed reads the body of a feed's request, as JSON. It takes nothing that the strict decoder of [strict] would
-// refuse, and makes the same of what it takes. Whatever is wrong or unusual it leaves to that: ok is false then, and the
-// body may be sound. The strings of the request share the body's memory, its posts and the form of its answer are in the room.
+// readFeed reads the JSON body of a feed request. If ok is true, the result is the same as that of
+// the strict decoder (see [strict]). If ok is false, the body is invalid or unusual, and the caller
+// uses that decoder. The strings of the request share the memory of the body. Its posts and the
+// form of its answer are in the room.
 //
-// It is there for its speed alone: a feed is mostly JSON, with one shape.
+// It exists only because it is faster.
 func readFeed(body string, in *room) (req feed.Request, ok bool) {
 	if !utf8.ValidString(body) {
 		return req, false
@@ -55,15 +56,16 @@ func readFeed(body string, in *room) (req feed.Request, ok bool) {
 	return req, ok && r.at == len(body) && req.Posts != nil && (!limited || req.Limit > 0)
 }
 
-// feedReader reads values of a body in UTF-8 one after another. What reads one returns whether it did; if not, the
-// reader is of no more use.
+// feedReader reads the values of a body in UTF-8 in order. Each of its methods reports whether it
+// succeeded. After a failure the reader must not be used any more.
 type feedReader struct {
 	body string
-	at   int // of the next byte
+	at   int // index of the next byte
 	room *room
 }
 
-// object reads an object. It has member read the value of each name, and say which field it is.
+// object reads an object. It calls member to read the value of each name. member returns the number
+// of the field, so that object can refuse duplicates.
 func (r *feedReader) object(member func(name string) (field int, ok bool)) bool {
 	if !r.next('{') {
 		return false
@@ -93,7 +95,8 @@ func (r *feedReader) posts() ([]feed.Post, bool) {
 	if !r.next('[') {
 		return nil, false
 	}
-	// A body of nothing but braces would have far more room made than it has bytes.
+	// The limit is for a body of nothing but braces, which would take far more memory than it has
+	// bytes.
 	posts := slices.Grow(r.room.posts[:0], min(strings.Count(r.body[r.at:], "{"), feed.MaxPosts))
 	if r.next(']') {
 		return posts, true
@@ -198,7 +201,8 @@ func (r *feedReader) escaped(from int) (string, bool) {
 	return "", false
 }
 
-// number reads a whole number from 0 to 9999, written without any of the other ways that JSON has for it.
+// number reads a whole number from 0 to 9999 in plain digits. It leaves all other forms of JSON
+// numbers to the strict decoder.
 func (r *feedReader) number() (n int, ok bool) {
 	r.space()
 	from := r.at
@@ -209,7 +213,7 @@ func (r *feedReader) number() (n int, ok bool) {
 			return 0, false
 		}
 	}
-	// What goes on as another kind of number finds no comma or brace next.
+	// A number that goes on after these digits has no comma or brace next, so the caller fails.
 	return n, r.at > from && (r.body[from] != '0' || r.at == from+1)
 }
 
@@ -228,7 +232,7 @@ func (r *feedReader) boolean() (value, ok bool) {
 	return false, false
 }
 
-// form reads the name of a form of answers.
+// form reads the name of an answer form.
 func (r *feedReader) form() (answerForm, bool) {
 	name, ok := r.text()
 	if !ok {
@@ -237,7 +241,7 @@ func (r *feedReader) form() (answerForm, bool) {
 	return formNamed(name)
 }
 
-// next goes over the byte c if it comes next, white space left out.
+// next skips white space, and then the byte c. It reports whether c was there.
 func (r *feedReader) next(c byte) bool {
 	if r.at < len(r.body) && r.body[r.at] <= ' ' {
 		r.space()
@@ -249,7 +253,7 @@ func (r *feedReader) next(c byte) bool {
 	return false
 }
 
-// space goes over white space.
+// space skips white space.
 func (r *feedReader) space() {
 	for r.at < len(r.body) {
 		switch r.body[r.at] {

@@ -9,8 +9,10 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// appendFeed appends a as JSON: {"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}.
-// A post that is kept has a field for each of the kinds to annotate.
+// appendFeed appends a as JSON, with a field for each kind to annotate in each kept post:
+//
+//	{"posts":[{"id":"p9","like":true}],
+//	 "dropped":[{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}
 func appendFeed(dst []byte, a feed.Answer, req feed.Request) []byte {
 	annotated := slices.Clone(a.Annotated)
 	dst = append(dst, `{"posts":[`...)
@@ -33,9 +35,10 @@ func appendFeed(dst []byte, a feed.Answer, req feed.Request) []byte {
 	return appendRest(append(dst, ']'), a)
 }
 
-// appendDropped appends a as JSON that names candidates by index, and lists no post that is kept:
-// {"dropped":[{"index":1,"kind":"block","actor":"2"}],"annotated":{"like":[0]},"degraded":[]}. There is a list of those kept that a
-// kind annotates, for each of the kinds to annotate.
+// appendDropped appends a as JSON without the kept posts. It names posts by their index in the
+// request. "annotated" has a list of kept posts for each kind to annotate:
+//
+//	{"dropped":[{"index":1,"kind":"block","actor":"2"}],"annotated":{"like":[0]},"degraded":[]}
 func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
 	dst = append(dst, `{"dropped":[`...)
 	for i, d := range a.Dropped {
@@ -60,7 +63,7 @@ func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
 	return appendRest(dst, a)
 }
 
-// appendReason appends why a candidate was dropped, behind which one it is.
+// appendReason appends the reason of a dropped post. Its id or index is already there.
 func appendReason(dst []byte, d feed.Dropped) []byte {
 	dst = appendField(dst, `,"kind":`, d.Kind)
 	if d.Actor != "" {
@@ -72,7 +75,7 @@ func appendReason(dst []byte, d feed.Dropped) []byte {
 	return append(dst, '}')
 }
 
-// appendRest appends what ends each answer.
+// appendRest appends the end of an answer, which is the same in both forms.
 func appendRest(dst []byte, a feed.Answer) []byte {
 	if a.Next != 0 {
 		dst = strconv.AppendInt(append(dst, `,"next":`...), int64(a.Next), 10)
@@ -93,12 +96,12 @@ func between(dst []byte, i int) []byte {
 	return dst
 }
 
-// appendField appends s as a string of JSON, behind what comes before it.
+// appendField appends before, and then s as a JSON string.
 func appendField(dst []byte, before, s string) []byte {
 	dst = append(dst, before...)
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			// Ids and kinds are in UTF-8: there is nothing that it could refuse.
+			// AppendQuote fails only for invalid UTF-8, which ids and kinds do not have.
 			dst, _ = jsontext.AppendQuote(dst, s)
 			return dst
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// secure sets the headers that every answer has. None is kept by anybody on the way: what a user does and sees
-// is nobody else's.
+// secure sets the headers that every answer has. No cache may keep an answer, because it shows what
+// a user does and sees.
 func secure(h http.Header, r *http.Request) {
 	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 	h.Set(echo.HeaderCacheControl, "no-store")
@@ -16,8 +16,9 @@ func secure(h http.Header, r *http.Request) {
 	}
 }
 
-// page is for handlers that answer with HTML, or with what such a page loads: the page may load what comes from here,
-// and nothing else; no script or style may stand in it; nobody may frame it.
+// page wraps the handlers of HTML pages, and of what they load, with headers for browsers. A page may
+// load only what this service serves. It may have no inline scripts or styles, and no other page may
+// show it in a frame.
 func page(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()

@@ -13,11 +13,11 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// readyTimeout is how long the dependencies have to say that they are there: less
-// than the probes of orchestrators wait.
+// readyTimeout is how long the dependencies have to answer. It is shorter than the timeouts of
+// probes of orchestrators.
 const readyTimeout = 2 * time.Second
 
-// How a service is.
+// Statuses of a service.
 const (
 	statusReady       = "ready"
 	statusDegraded    = "degraded"
@@ -43,10 +43,9 @@ func (s *service) health(c echo.Context) error {
 	return respond(c, http.StatusOK, healthAnswer{Status: "ok"})
 }
 
-// ready answers whether feeds can be answered: also while only the pages or only the
-// ledger can be reached, or a Redis that is down would take every instance out of
-// service. What is wrong in detail is logged: the answer is for anybody and names no
-// addresses.
+// ready answers whether feeds can be answered. It does so, too, while only the pages or only the
+// ledger can be reached: otherwise an outage of Redis would take every instance out of service.
+// Details are only logged, because anybody may read the answer, and it names no addresses.
 func (s *service) ready(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -70,15 +69,16 @@ func (s *service) ready(c echo.Context) error {
 	return respond(c, http.StatusServiceUnavailable, answer)
 }
 
-// dependencies says what [activity.Recorder.Ready] does. It is asked once for all who want to know at a time: anybody may, as often
-// as they like, and would take the connections that feeds and writes need.
+// dependencies returns the result of [activity.Recorder.Ready]. Concurrent callers share one check.
+// Anybody may ask as often as they like, and would otherwise take the connections that feeds and
+// writes need.
 func (s *service) dependencies(ctx context.Context) (ready bool, down []error) {
 	type answer struct {
 		ready bool
 		down  []error
 	}
 	shared, _, _ := s.asking.Do("", func() (any, error) {
-		ctx, cancel := s.readyContext(context.WithoutCancel(ctx)) // of whoever came first, who may go away
+		ctx, cancel := s.readyContext(context.WithoutCancel(ctx)) // the first caller may leave
 		defer cancel()
 		ready, down := s.activities.Ready(ctx)
 		return answer{ready, down}, nil
@@ -87,7 +87,7 @@ func (s *service) dependencies(ctx context.Context) (ready bool, down []error) {
 	return a.ready, a.down
 }
 
-// readyContext ends when the dependencies have had their time to say that they are there.
+// readyContext returns a context that ends after readyTimeout.
 func (s *service) readyContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, min(readyTimeout, s.timeout))
 }

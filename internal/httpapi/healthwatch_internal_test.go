@@ -7,19 +7,33 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/grpchealth"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
-// begun is an answer that says when its first part was written.
+// begun is an answer that says when its first part was written, and whether a deadline held then.
 type begun struct {
 	*httptest.ResponseRecorder
 
 	once sync.Once
 	at   chan struct{}
+
+	deadline, written time.Time // the write deadline now, and at the last write
 }
 
 func (b *begun) Write(p []byte) (int, error) {
 	defer b.once.Do(func() { close(b.at) })
+	b.written = b.deadline
 	return b.ResponseRecorder.Write(p)
+}
+
+func (b *begun) SetWriteDeadline(deadline time.Time) error {
+	b.deadline = deadline
+	return nil
 }
 
 // TestHealthWatchesAreBounded: one watch too many is told that there are none, and a watch ends with its client.
@@ -61,7 +75,53 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 		if got := first.Body.String(); got != "\x00\x00\x00\x00\x02\x08\x01" {
 			t.Errorf("the first watch: %q", got)
 		}
+		if first.written.IsZero() || !first.deadline.IsZero() {
+			t.Errorf("the write deadline was %v during a write, and %v between writes", first.written, first.deadline)
+		}
 	}
+	gone, leave := context.WithCancel(t.Context())
+	leave() // so that a watch that begins ends
+	r := httptest.NewRequestWithContext(gone, http.MethodPost, "/grpc.health.v1.Health/Watch", strings.NewReader("\x00\x00\x00\x00\x00"))
+	r.Header.Set("Content-Type", "application/grpc")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	const invalid = "3"
+	if got := w.Header().Get("Grpc-Status"); got != invalid || w.Body.Len() > 0 {
+		t.Errorf("a watch over HTTP/1.1: status %s, %v %q", got, w.Header(), w.Body)
+	}
+}
+
+// asked are activities that count how often they are asked whether they are ready.
+type asked struct {
+	activity.Activities
+
+	ready bool
+	times int
+}
+
+func (a *asked) Ready(context.Context) (ready bool, down []error) {
+	a.times++
+	return a.ready, nil
+}
+
+// TestHealthWatchesShareChecks: the dependencies are not asked more often because there are many watches.
+func TestHealthWatchesShareChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asked{ready: true}
+		s := &procedures{service: &service{activities: a, timeout: time.Second}, watches: newHealthWatches()}
+		for i, want := range []grpchealth.Status{grpchealth.StatusServing, grpchealth.StatusNotServing, grpchealth.StatusServing} {
+			a.ready = want == grpchealth.StatusServing
+			for range 100 {
+				if got := s.watchedStatus(t.Context()); got != want {
+					t.Fatalf("check %d: %v, want %v", i, got, want)
+				}
+			}
+			if a.times != i+1 {
+				t.Errorf("the dependencies were asked %d times for %d checks", a.times, i+1)
+			}
+			time.Sleep(watchPause)
+		}
+	})
 }
 
 // TestWatchRequest: whatever the message is, reading it ends.

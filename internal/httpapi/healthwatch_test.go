@@ -61,15 +61,16 @@ func handlerOf(t *testing.T, s *service) *httpapi.Handler {
 	return h
 }
 
-// TestHealthWatch: a watch tells the health at once, and whenever it changes, and outlasts the server's timeouts.
+// TestHealthWatch: a watch tells the health at once, and again only when it changes, and outlasts the server's timeouts.
 func TestHealthWatch(t *testing.T) {
 	s := open(t)
-	_, addr := startTimed(t, handlerOf(t, s))
+	h := handlerOf(t, s)
+	_, addr := startTimed(t, h)
 	conn := dialGRPC(t, addr)
-	whole, feeds := watch(t, conn, ""), watch(t, conn, feedfilterv1connect.FeedServiceName)
+	whole, feeds, unknown := watch(t, conn, ""), watch(t, conn, feedfilterv1connect.FeedServiceName), watch(t, conn, "nothing")
 	wantStatus(t, whole, serving)
 	wantStatus(t, feeds, serving)
-	wantStatus(t, watch(t, conn, "nothing"), healthv1.HealthCheckResponse_SERVICE_UNKNOWN)
+	wantStatus(t, unknown, healthv1.HealthCheckResponse_SERVICE_UNKNOWN)
 	s.ledger.set(failing)
 	s.store.set(failing)
 	wantStatus(t, whole, notServing)
@@ -77,6 +78,8 @@ func TestHealthWatch(t *testing.T) {
 	s.store.set(sound)
 	wantStatus(t, whole, serving)
 	wantStatus(t, feeds, serving)
+	h.EndWatches()
+	wantStatus(t, unknown, notServing) // and nothing before that, for the other two changes
 }
 
 // TestHealthWatchAtShutdown: a server that shuts down does not wait for those who watch its health.

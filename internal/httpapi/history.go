@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	// historyStep is how long a step is, and an hour of them is kept; a day is kept in longSteps of as many.
+	// historyStep is the length of a step. Steps are kept for an hour. Longer ones, of longSteps
+	// steps each, are kept for a day.
 	historyStep = 5 * time.Second
 	hourSteps   = int(time.Hour / historyStep)
 	longSteps   = int(time.Minute / historyStep)
 	daySteps    = 24 * 60
 )
 
-// history is what the service did over time, step by step, in two rings that take some 400 KiB, and 17 KiB more for each kind
-// that drops.
+// history keeps counts of what the service did, step by step, in two rings. They take about 400
+// KiB, and 17 KiB more for each kind that drops.
 type history struct {
 	service *service
-	kinds   []string // that drop
+	kinds   []string // the kinds that drop
 	latency latencies
 
 	mu         sync.Mutex
 	fine, long ring
-	last, from counts // at the end of the last step, and of the last long one
+	last, from counts // at the end of the last step and of the last long step
 	ticks      int
-	whole      bool // every page has been looked at
+	whole      bool // every page has been looked at since the start
 }
 
-// counts is what has been counted so far, and at when.
+// counts holds the counters at a time.
 type counts struct {
 	at                               time.Time
 	feeds, candidates, writes        uint64
@@ -47,7 +48,7 @@ type counts struct {
 	latency                          [latencyBuckets]uint64
 }
 
-// point is one step: rates a second, and what stood at its end.
+// point is one step: its rates per second, and the gauges at its end.
 type point struct {
 	at                               int64 // Unix seconds
 	feeds, candidates, writes        float32
@@ -57,7 +58,7 @@ type point struct {
 	pollAge                          float32 // ms
 	inProgress                       int32
 	heap, pageBytes, keys            uint64
-	whole                            bool // pageBytes and keys are of all pages, and not of those looked at so far
+	whole                            bool // pageBytes and keys are of all pages
 	dropped                          []float32
 }
 
@@ -74,7 +75,7 @@ func (r *ring) add(p point) {
 	r.full = r.full || r.next == 0
 }
 
-// lately are the last n points, or as many as there are, the oldest first.
+// lately returns up to n of the last points, oldest first.
 func (r *ring) lately(n int) []point {
 	have := r.next
 	if r.full {
@@ -102,7 +103,7 @@ func newHistory(s *service) *history {
 	return h
 }
 
-// run notes a point after each step, until ctx ends.
+// run adds a point after each step, until ctx ends.
 func (h *history) run(ctx context.Context) {
 	h.begin(time.Now())
 	tick := time.NewTicker(historyStep)
@@ -117,7 +118,7 @@ func (h *history) run(ctx context.Context) {
 	}
 }
 
-// begin is when the first step begins.
+// begin begins the first step.
 func (h *history) begin(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,12 +126,12 @@ func (h *history) begin(now time.Time) {
 	h.from = h.last
 }
 
-// step ends a step, and with the last of a long one that, too.
+// step ends a step, and with every longSteps-th also a long one.
 func (h *history) step(now time.Time) {
 	c, p := h.count(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.whole = h.whole || p.whole // a page that is new is known soon
+	h.whole = h.whole || p.whole // a new page is looked at soon
 	p.whole = h.whole
 	h.fine.add(p.since(h.last, c))
 	h.last = c
@@ -141,7 +142,7 @@ func (h *history) step(now time.Time) {
 	}
 }
 
-// count reads what has been counted, and what stands.
+// count returns the counters, and a point with the gauges.
 func (h *history) count(now time.Time) (counts, point) {
 	s := h.service
 	stats, totals := s.activities.Stats(), s.activities.Inside().SurveyTotals()
@@ -172,7 +173,7 @@ func (h *history) count(now time.Time) (counts, point) {
 	}
 }
 
-// since completes the point of a step from one count to another.
+// since returns the point with the rates of the step between two counts.
 func (p point) since(from, to counts) point {
 	seconds := to.at.Sub(from.at).Seconds()
 	rate := func(from, to uint64) float32 {
@@ -197,8 +198,9 @@ func (p point) since(from, to counts) point {
 	return p
 }
 
-// latencies counts feeds by how long they took: four buckets for each doubling from 16 us to 17 s, so that a quantile is
-// known to within a fifth, and mostly to a few hundredths. The first and the last take what is beyond.
+// latencies counts feeds by how long they took. It has four buckets for each doubling from 16 us to
+// 17 s, so a quantile is at most a fifth off. The first and the last bucket also take what is
+// beyond them.
 type latencies [latencyBuckets]atomic.Uint64
 
 const (
@@ -215,12 +217,13 @@ func latencyBucket(took time.Duration) int {
 	return min(latencyBuckets-1, 4*(double-latencyLeast)+int(us>>(double-2)&3))
 }
 
-// latencyBound is where a bucket begins, in us.
+// latencyBound returns the lower bound of a bucket, in us.
 func latencyBound(bucket int) float64 {
 	return float64(uint64(4+bucket%4) << (latencyLeast - 2 + bucket/4))
 }
 
-// quantile is how long that share of feeds took at most, in ms; NaN if there were none.
+// quantile returns the time within which that share of feeds was answered, in ms; NaN if there were
+// none.
 func quantile(feeds *[latencyBuckets]uint64, share float64) float32 {
 	total := uint64(0)
 	for _, n := range feeds {
@@ -268,7 +271,7 @@ type historyAnswer struct {
 	InProgress []int32 `json:"in_progress"`
 }
 
-// opsHistory answers what the service did over time.
+// opsHistory answers with the history of the service.
 func (s *service) opsHistory(c echo.Context) error {
 	values, err := query(c, "window")
 	if err != nil {
@@ -290,7 +293,7 @@ func (s *service) opsHistory(c echo.Context) error {
 	}
 }
 
-// answer copies what it returns: whoever reads it slowly holds nobody up.
+// answer returns copies of the points, so that a slow reader holds no lock.
 func (h *history) answer(r *ring, window, step time.Duration) historyAnswer {
 	a := historyAnswer{Window: int(window / time.Second), Step: int(step / time.Second), Dropped: make(map[string][]float32)}
 	for _, kind := range h.kinds {
@@ -319,7 +322,7 @@ func (h *history) answer(r *ring, window, step time.Duration) historyAnswer {
 	return a
 }
 
-// known is nil for NaN, which JSON does not have.
+// known returns nil for NaN, which JSON does not have.
 func known(x float32) *float32 {
 	if math.IsNaN(float64(x)) {
 		return nil

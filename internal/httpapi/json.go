@@ -16,27 +16,27 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// Of what a client sent, an error names so much, in bytes.
+// Bounds of the text of a client that an error repeats, in bytes.
 const (
 	maxField   = 64
 	maxMessage = 200
 )
 
-// maxTexts is the most strings of one list in a request. No request takes more, and most take
-// fewer.
+// maxTexts is an upper bound of the number of strings in one list of any request. Most lists have
+// lower limits, which are checked later.
 const maxTexts = activity.MaxPreviewed
 
-// errNull says that there is a null. No field of any request takes one.
+// errNull is the error of a null. No field of any request takes one.
 var errNull = errors.New("null where a value is needed")
 
-// strict returns the options to read JSON by. What they do not say is strict by
-// default: invalid UTF-8, duplicate keys, names in another case, nesting deeper
-// than 10,000, and anything after the value.
+// strict returns the options for reading JSON. The package is strict by default about the rest:
+// invalid UTF-8, duplicate names, names in another case, nesting deeper than 10,000, and anything
+// after the value.
 func strict() json.Options { //nolint:ireturn // what the library has for options
 	return json.JoinOptions(
 		json.RejectUnknownMembers(true),
-		// Of every type in a request. One function for them all would have to take
-		// an interface, at the cost of an allocation a value.
+		// One unmarshaler for each type in a request. A single one for all types would take an
+		// interface, and allocate for each value.
 		json.WithUnmarshalers(json.JoinUnmarshalers(
 			element[string](maxTexts), notNull[*string](), notNull[[]string](),
 			notNull[postsRequest](),
@@ -48,24 +48,24 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 	)
 }
 
-// notNull refuses a null for a T. Left alone, it would be read as the zero value.
+// notNull refuses a null for a T, which would otherwise be read as the zero value.
 func notNull[T any]() *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
 		if dec.PeekKind() != jsontext.KindNull {
 			return errors.ErrUnsupported // read it as usual
 		}
-		if err := dec.SkipValue(); err != nil { // not all that begins with an n is a null
+		if err := dec.SkipValue(); err != nil { // such as "nul"
 			return err
 		}
 		return errNull
 	})
 }
 
-// errTooMany says that an array goes on beyond its limit.
+// errTooMany is the error of an array with too many values.
 var errTooMany = errors.New("too many values")
 
-// element refuses a null for a T in an array, and the array when it has more than most of
-// them: empty objects take fifty times the room of their text, and empty strings thirty times.
+// element refuses a null for a T in an array, and an array of more than most values: in memory an
+// empty object takes fifty times the bytes of its text, and an empty string thirty times.
 func element[T any](most int64) *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
 		kind, before := dec.StackIndex(dec.StackDepth())
@@ -83,7 +83,7 @@ func element[T any](most int64) *json.Unmarshalers {
 	})
 }
 
-// explainJSON turns an error of reading strict JSON into one for the client.
+// explainJSON returns the error for the client for an error of reading strict JSON.
 func explainJSON(err error) error {
 	if err == nil {
 		return nil
@@ -114,9 +114,9 @@ func explainJSON(err error) error {
 	return unreadable(err)
 }
 
-// fieldOf writes a pointer such as "/posts/3/author" as "posts[3].author". In every
-// request an index stands behind a name: a number behind a number, or in front, is
-// an object's odd name.
+// fieldOf returns a pointer such as "/posts/3/author" in the form "posts[3].author". In requests,
+// an index always follows a name. So a number at the start, or after a number, is a name that the
+// client made up.
 func fieldOf(pointer jsontext.Pointer) string {
 	var b strings.Builder
 	indexed := true
@@ -135,12 +135,12 @@ func fieldOf(pointer jsontext.Pointer) string {
 	return b.String()
 }
 
-// clip shortens text that a client sent to what may be sent back.
+// clip shortens text of a client, so that it can be sent back.
 func clip(text string, limit int) string {
 	if len(text) > limit {
 		text = text[:limit] + "..."
 	}
-	return strings.ToValidUTF8(text, "\uFFFD") // also where it was cut
+	return strings.ToValidUTF8(text, "\uFFFD") // it may have been cut within a character
 }
 
 func kindName(k jsontext.Kind) string {
@@ -189,12 +189,12 @@ func respond(c echo.Context, status int, v any, options ...json.Options) error {
 	return send(c, status, body)
 }
 
-// send answers with body, which is JSON and is needed no longer when send returns.
+// send answers with body, which is JSON. It does not keep body.
 func send(c echo.Context, status int, body []byte) error {
 	return sendAs(c, status, typeJSON, body)
 }
 
-// sendAs answers with body, of the media type, which is needed no longer when it returns.
+// sendAs answers with body, of the media type. It does not keep body.
 func sendAs(c echo.Context, status int, mediaType string, body []byte) error {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, mediaType)

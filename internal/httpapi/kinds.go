@@ -27,7 +27,7 @@ type kindAnswer struct {
 	Limit         *uint32 `json:"limit"`          // null: none
 }
 
-// kinds answers which kinds of activities there are.
+// kinds answers with the kinds of activities.
 func (s *service) kinds(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err

@@ -16,45 +16,46 @@ import (
 )
 
 const (
-	// maxDiscarded is the length of the longest refused body that is read, and thrown
-	// away, so that its connection can be used again. In bytes.
+	// maxDiscarded is the longest body, in bytes, of a refused request that is read and thrown
+	// away. Over HTTP/1, the connection is closed after a longer one.
 	maxDiscarded = 64 << 10
-	// discardTimeout is how long a refused body may take to arrive.
+	// discardTimeout is how long the body of a refused request may take to arrive.
 	discardTimeout = time.Second
-	// shedWarnings is the least time between two warnings that requests are refused.
+	// shedWarnings is the shortest time between two warnings in the log that requests are refused.
 	shedWarnings = 10 * time.Second
-	// feedTurns is the number of feeds that are checked at once for each processor. With a processor
-	// time of 0.2 ms for each, a processor is busy up to 6 ms of waiting for Redis.
+	// feedTurns is the number of feeds that are checked at the same time for each processor. A feed
+	// takes about 0.2 ms of processor time. So 32 feeds keep a processor busy while others wait up
+	// to 6 ms for Redis.
 	feedTurns = 32
-	// maxRetryAfter is the most seconds that a client is told to wait. Each is told
-	// another number, or those refused together would come back together.
+	// maxRetryAfter is the largest Retry-After in seconds. Each client gets a random one, so that
+	// refused clients do not all return at the same time.
 	maxRetryAfter = 3
 )
 
-// limits bound what the service works on at a time, and count what it refuses.
+// limits bound how much the service works on at the same time, and count what it refuses.
 type limits struct {
-	requests budget // number in progress
-	streams  budget // number of those that are streams of NDJSON
-	bodies   budget // bytes held of bodies of the others
-	// turns are the feeds that are checked at once. The others in progress wait for their turn, before
-	// the time begins that Redis has to answer: or many that wait for a processor would each take Redis
-	// to be down.
+	requests budget // requests in progress
+	streams  budget // requests in progress that are streams
+	bodies   budget // bytes of the bodies of the other requests
+	// turns bounds the feeds that are checked at the same time. Other feeds wait for a turn before
+	// the timeout of Redis begins. Otherwise, feeds that wait for a processor would time out, and
+	// count as failures of Redis.
 	turns *semaphore.Weighted
 
-	total  atomic.Uint64 // requests that came
+	total  atomic.Uint64 // all requests
 	shed   atomic.Uint64 // requests refused for overload
-	warned atomic.Int64  // when that was logged last, in Unix nanoseconds
+	warned atomic.Int64  // time of the last warning about shed requests, in Unix nanoseconds
 }
 
-// budget is an amount that requests take parts of, and give back.
+// budget is an amount of something. Requests take parts of it, and give them back.
 type budget struct {
 	mu    sync.Mutex
 	limit int64
 	used  int64
 }
 
-// take reports whether n was left. It never waits: who waited would hold memory, and
-// could be gone by the time it is its turn.
+// take takes n, and reports whether that much was left. It never waits: a request that waits would
+// hold memory, and its client might leave before its turn.
 func (b *budget) take(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,22 +72,23 @@ func (b *budget) give(n int64) {
 	b.used -= n
 }
 
-// bound changes the limit. If more are taken, none is to be had until enough are given back.
+// bound changes the limit. If more than the new limit is taken, take fails until enough is given
+// back.
 func (b *budget) bound(limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.limit = limit
 }
 
-// taken is how much is in use, and how much may be.
+// taken returns how much is in use, and the limit.
 func (b *budget) taken() (used, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used, b.limit
 }
 
-// limited lets a request in if not too many are in progress. Probes go without: they
-// have to be answered then above all.
+// limited refuses a request if too many are in progress. Routes such as probes are served without
+// it, because they matter most under overload.
 func (s *service) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.limits.requests.take(1) {
@@ -97,11 +99,11 @@ func (s *service) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// holdBody takes from the budget what the body may come to, and returns how to give it
-// back when the request is done.
+// holdBody takes the length of the body from the budget of bodies. The caller calls release when
+// the request is done.
 func (s *service) holdBody(c echo.Context) (release func(), err error) {
 	length := c.Request().ContentLength
-	if length < 0 { // not known
+	if length < 0 { // unknown
 		length = s.maxBody
 	}
 	if !s.limits.bodies.take(length) {
@@ -116,27 +118,27 @@ func turnAway(c echo.Context, tooMany string) error {
 	return fmt.Errorf("as many %s as may be: %w", tooMany, activity.ErrOverloaded)
 }
 
-// leaveBody sees to it that the body of a request that is refused before it is read does not keep the
-// answer waiting: net/http reads one before it answers, unless the connection is to be closed.
+// leaveBody keeps the unread body of a refused request from delaying the answer. net/http reads the
+// rest of a body before it answers, unless it will close the connection.
 func leaveBody(c echo.Context) {
 	res, length := c.Response(), c.Request().ContentLength
-	// Over HTTP/2, the header would close the connection of other requests, too.
+	// Over HTTP/2, this header would close the connection of other requests, too.
 	if (length < 0 || length > maxDiscarded) && c.Request().ProtoMajor < 2 {
 		res.Header().Set(echo.HeaderConnection, "close")
 	}
 	if length != 0 {
-		// Where it cannot be set, there is no connection to wait for.
+		// An error means that there is no connection, as in a test. Then nothing waits.
 		_ = http.NewResponseController(res.Writer).SetReadDeadline(time.Now().Add(discardTimeout))
 	}
 }
 
-// retryAfter is the number of seconds that a client is told to wait.
+// retryAfter returns the random number of seconds that a client is told to wait.
 func retryAfter() int {
 	return 1 + rand.IntN(maxRetryAfter) //nolint:gosec // spreads load, guards nothing
 }
 
-// countShed counts a request that was refused because of err, and logs it now and then: a
-// line for each would add to the load.
+// countShed counts a request that was refused because of err. It logs a warning at most every
+// shedWarnings: a line for each request would add to the load.
 func (s *service) countShed(ctx context.Context, err error) {
 	shed := s.limits.shed.Add(1)
 	now, last := time.Now().UnixNano(), s.limits.warned.Load()

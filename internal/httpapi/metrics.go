@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
-// meters are where requests are counted. They do not change.
+// meters count requests. The maps do not change.
 type meters struct {
 	routes map[routeName]*metrics.Route
 	other  *metrics.Route // of what is no route
@@ -18,7 +18,7 @@ type meters struct {
 
 type routeName struct{ method, path string }
 
-// of returns where a request is counted. What a client made up as a path or a method is one of others.
+// of returns the meter of a request. All requests with unknown paths or methods share one.
 func (m *meters) of(c echo.Context) *metrics.Route {
 	if r := m.routes[routeName{c.Request().Method, c.Path()}]; r != nil {
 		return r
@@ -26,7 +26,7 @@ func (m *meters) of(c echo.Context) *metrics.Route {
 	return m.other
 }
 
-// measure adds the service to a registry, a new one if that is nil.
+// measure adds the metrics of the service to a registry; to a new one if it is nil.
 func (s *service) measure(to *metrics.Registry) {
 	if to == nil {
 		to = metrics.New(metrics.Settings{})
@@ -66,8 +66,8 @@ func (s *service) measure(to *metrics.Registry) {
 	}
 }
 
-// maxScrapes is how many scrapes are answered at a time: each holds all metrics, and no limit on requests keeps others out.
-// Further ones wait.
+// maxScrapes is the number of scrapes that are answered at the same time; others wait. Each scrape
+// holds all metrics in memory, and scrapes are not among the limited requests.
 const maxScrapes = 4
 
 // scrape answers with all metrics, in the format that Prometheus asks for.

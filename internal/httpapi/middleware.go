@@ -13,10 +13,11 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// maxRequestID is the length of the longest request id taken over, in bytes.
+// maxRequestID is the length of the longest request id that is accepted from a client, in bytes.
 const maxRequestID = 64
 
-// statusKey is the key of the status of a failed procedure in Echo's context. Traces have it: the status of HTTP may be 200.
+// statusKey is the key of a failed procedure's status in Echo's context. Traces use it, because the
+// status of HTTP may be 200.
 const statusKey = "feedfilter.status"
 
 // panicError is a panic of a handler.
@@ -27,8 +28,8 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// observe gives the request an id, answers its error, and logs it. The path is not
-// logged, but its route: a path holds users' ids.
+// observe gives the request an id, answers its error, and logs it. The log has the route, not the
+// path, because paths contain ids of users.
 func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -55,7 +56,7 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		s.meters.of(c).Done(status, took)
 		s.logRequest(k, id, status, took, err)
 		if begun {
-			// The client must not take what it got for a whole answer.
+			// Break the connection, so that the client does not take the answer for complete.
 			panic(http.ErrAbortHandler)
 		}
 		return nil
@@ -76,8 +77,9 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	return next(c)
 }
 
-// statusOf is the status that a request ended with, whatever was sent before it went wrong. That of a procedure is the
-// one that the same error has elsewhere: gRPC answers 200 always.
+// statusOf returns the final status of a request, even if the answer began with another one. For a
+// procedure it is the status that the same error has in the JSON API, because gRPC always answers
+// 200.
 func statusOf(k *call, err error) int {
 	status := k.Response().Status
 	switch {
@@ -103,7 +105,7 @@ func (s *service) logRequest(c *call, id string, status int, took time.Duration,
 	level := slog.LevelDebug
 	switch {
 	case !loud:
-	case err != nil && describe(err).Code == codeOverloaded: // see countShed
+	case err != nil && describe(err).Code == codeOverloaded: // countShed logs it
 	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
 		level = slog.LevelError
 	case status >= http.StatusBadRequest:
@@ -129,7 +131,8 @@ func (s *service) logRequest(c *call, id string, status int, took time.Duration,
 	s.log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
 }
 
-// methodOf returns the method of a request for logs. One that no route has may be anything.
+// methodOf returns the method of a request for logs. Unknown methods can be any text, so all of
+// them are "OTHER".
 func methodOf(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
@@ -139,8 +142,8 @@ func methodOf(r *http.Request) string {
 	}
 }
 
-// errorAttrs says of a client's error its code alone, and of the service's own
-// all there is.
+// errorAttrs returns log attributes of an error: only the code of an error of the client, and
+// everything about an error of the service.
 func errorAttrs(status int, err error) []slog.Attr {
 	if err == nil {
 		return nil
@@ -155,9 +158,8 @@ func errorAttrs(status int, err error) []slog.Attr {
 	return attrs
 }
 
-// requestID returns the client's id for the request, if it is one that can be
-// written to a log as it is: up to maxRequestID letters, digits and "-_.". Else a
-// random one.
+// requestID returns the id that the client sent, if it has up to maxRequestID letters, digits and
+// "-_.", which are safe in logs. Otherwise it returns a random one.
 func requestID(given string) string {
 	foreign := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
@@ -168,12 +170,12 @@ func requestID(given string) string {
 	return given
 }
 
-// requestAttrs say which request something is about that is logged once it is over.
+// requestAttrs returns log attributes that name the request, for log lines after its end.
 func requestAttrs(c echo.Context) []slog.Attr {
 	return []slog.Attr{slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID))}
 }
 
-// logError logs an error that the request survives.
+// logError logs an error of a part of a request. The request goes on.
 func (s *service) logError(c echo.Context, part string, err error, more ...slog.Attr) {
 	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed", append(more,
 		slog.String("part", part),

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxLine   = 16 << 10 // bytes of a line of NDJSON, its end not counted
+	maxLine   = 16 << 10 // bytes of a line of NDJSON, without its line feed
 	maxChunk  = 1000     // lines of NDJSON recorded at once
 	lineAhead = 64 << 10 // bytes read ahead, more than maxLine
 )
@@ -63,14 +63,14 @@ func (s *service) stream(c echo.Context) error {
 	}
 }
 
-// chunk is some lines of a stream.
+// chunk is a group of lines of a stream that are recorded together.
 type chunk struct {
 	results    []lineResult
-	activities []activity.Activity // of the lines that are sound
-	lines      []int               // which lines those are
+	activities []activity.Activity // of the valid lines
+	lines      []int               // the index in results of each activity
 }
 
-// gather reads a line, waiting for it, and then what lines are there already.
+// gather waits for a line, and adds the lines that have arrived, up to maxChunk.
 func (s *service) gather(lines *lineReader) (chunk, error) {
 	var k chunk
 	for first := true; first || len(k.results) < maxChunk && lines.ready(); first = false {
@@ -103,8 +103,8 @@ func (s *service) parseLine(line []byte) (activity.Activity, error) {
 	return l.activity(s.activities.Kinds())
 }
 
-// recordChunk records the sound lines and sets their results. It fails only if the
-// stream cannot go on.
+// recordChunk records the valid lines, and sets their results. It fails only if the stream must
+// end.
 func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	if err := s.pace(callOf(c), len(k.results)); err != nil {
 		return s.refuseLines(c, k, err)
@@ -131,7 +131,7 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	return nil
 }
 
-// refuseLines sets the result of all sound lines, which are not recorded because of err.
+// refuseLines sets err as the result of all valid lines, which are not recorded.
 func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 	if c.Request().Context().Err() != nil {
 		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.activities), errGone, err)
@@ -142,8 +142,9 @@ func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 	return nil
 }
 
-// recordLines records the sound lines but those whose end has passed, which only the
-// Recorder's clock says: it refuses them all then, and names the first of those.
+// recordLines records the valid lines, except those whose end has passed. Only the Recorder's clock
+// decides that: it then refuses all lines and names the first such line. recordLines takes that
+// line out and tries again.
 func (s *service) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
 	for len(k.activities) > 0 {
 		outcomes, err := s.activities.Record(ctx, k.activities)
@@ -158,7 +159,7 @@ func (s *service) recordLines(ctx context.Context, of *call, k *chunk) ([]lineRe
 	return nil, nil
 }
 
-// refuse takes out activity number i, which cannot be recorded.
+// refuse removes activity number i, which cannot be recorded, and sets its result.
 func (k *chunk) refuse(i int, err error) {
 	k.results[k.lines[i]].problem = describe(err)
 	k.activities = slices.Delete(k.activities, i, i+1)
@@ -177,19 +178,19 @@ func (k *chunk) answers() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// errLongLine says that a line was left out for its length.
+// errLongLine is the error of a line that is too long, and was skipped.
 var errLongLine = errors.New("line too long")
 
 type lineReader struct{ in *bufio.Reader }
 
-// ready reports whether a whole line has been read already.
+// ready reports whether a whole line has arrived.
 func (l *lineReader) ready() bool {
-	ahead, _ := l.in.Peek(l.in.Buffered()) // no more than there is: never fails
+	ahead, _ := l.in.Peek(l.in.Buffered()) // never fails: it asks for what is there
 	return bytes.IndexByte(ahead, '\n') >= 0
 }
 
-// next returns the next line without its end, valid until the next call;
-// errLongLine for one that is too long; io.EOF after the last.
+// next returns the next line without its line feed. It is valid until the next call. The error is
+// errLongLine for a line that is too long, and io.EOF after the last line.
 func (l *lineReader) next() ([]byte, error) {
 	line, err := l.in.ReadSlice('\n')
 	long := false

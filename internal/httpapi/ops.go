@@ -20,7 +20,7 @@ import (
 
 const opsKeyPath = "/v1/ops/users/:user/keys/:kind/:target"
 
-// opsRoutes are those of whoever runs the service: what it is like inside, and what can be mended.
+// opsRoutes returns the routes for operators: they inspect the service and repair pages.
 func (s *service) opsRoutes(read, write []access.Scope) []route {
 	return []route{
 		{http.MethodGet, "/v1/ops/health", s.opsHealth, read, true},
@@ -35,7 +35,8 @@ func (s *service) opsRoutes(read, write []access.Scope) []route {
 	}
 }
 
-// numberIn returns a query parameter that is a number from least to most, or otherwise if it is not there.
+// numberIn returns a query parameter that is a number from least to most; otherwise if it is
+// missing.
 func numberIn(values url.Values, name string, least, most, otherwise int) (int, error) {
 	if !values.Has(name) {
 		return otherwise, nil
@@ -50,7 +51,7 @@ func numberIn(values url.Values, name string, least, most, otherwise int) (int, 
 	return n, nil
 }
 
-// pathNumber returns the number of a page in the path.
+// pathNumber returns the page number in the path.
 func pathNumber(c echo.Context) (uint32, error) {
 	text := c.Param("number")
 	n, err := strconv.ParseUint(text, 10, 32)
@@ -60,7 +61,7 @@ func pathNumber(c echo.Context) (uint32, error) {
 	return uint32(n), nil
 }
 
-// opsPage answers what is inside a page.
+// opsPage answers with the state of a page.
 func (s *service) opsPage(c echo.Context) error {
 	values, err := query(c, "cells")
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *service) opsPage(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.PageOf(inside, cells, s.access.IDs.Hash))
 }
 
-// opsRebuild makes a page anew.
+// opsRebuild rebuilds a page.
 func (s *service) opsRebuild(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *service) opsRebuild(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.RebuiltOf(rebuilt))
 }
 
-// opsUser answers where a user is.
+// opsUser answers with the pages of a user.
 func (s *service) opsUser(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *service) opsUser(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.UserOf(inside))
 }
 
-// opsKey answers how an activity stands, bit for bit.
+// opsKey answers with the state of an activity, bit by bit.
 func (s *service) opsKey(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *service) opsKey(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.KeyOf(inside))
 }
 
-// scrubStatus is how far the scrub is that was asked for last.
+// scrubStatus is the progress of the scrub that was requested last.
 func (s *service) scrubStatus() pages.ScrubProgress {
 	if r, ok := s.activities.(*activity.Recorder); ok {
 		return r.Pages().ScrubStatus()
@@ -161,7 +162,7 @@ type scrubRequest struct {
 	Rate *int `json:"rate"` // pages a second; nil: not given
 }
 
-// opsScrub answers how far the scrub is that was asked for last.
+// opsScrub answers with the progress of the scrub that was requested last.
 func (s *service) opsScrub(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
@@ -169,7 +170,7 @@ func (s *service) opsScrub(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.ScrubOf(s.scrubStatus()))
 }
 
-// opsStartScrub has every page compared with the ledger, in the background.
+// opsStartScrub begins to compare every page with the ledger, in the background.
 func (s *service) opsStartScrub(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (s *service) opsStartScrub(c echo.Context) error {
 	return respond(c, status, inspect.ScrubOf(s.scrubStatus()))
 }
 
-// opsHealthAnswer is what somebody sees first who wants to know how the service is.
+// opsHealthAnswer is an overview of the state of the service.
 type opsHealthAnswer struct {
 	Status    string `json:"status"`
 	Down      []down `json:"down"`
@@ -258,7 +259,7 @@ type opsRequestUsage struct {
 	Limit      int64 `json:"limit"`
 }
 
-// opsHealth answers how the service is, in one object.
+// opsHealth answers with an overview of the state of the service.
 func (s *service) opsHealth(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
@@ -298,7 +299,8 @@ func (s *service) opsHealth(c echo.Context) error {
 	return respond(c, http.StatusOK, a)
 }
 
-// reshapeOf returns how far a change of the number of pages is; nil where the ledger does not tell.
+// reshapeOf returns the progress of a change of the number of pages; nil if it cannot be
+// read.
 func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
 	layout, err := r.Pages().Layout(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ type pagesAnswer struct {
 	Trouble     string  `json:"trouble,omitzero"`
 }
 
-// pages answers how many pages there are, and how far a change of their number is.
+// pages answers with the number of pages, and the progress of a change of it.
 func (s *service) pages(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *service) pages(c echo.Context) error {
 	return s.answerPages(c, http.StatusOK)
 }
 
-// reshape begins to raise the number of pages, which goes on in the background.
+// reshape begins to raise the number of pages, which continues in the background.
 func (s *service) reshape(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err

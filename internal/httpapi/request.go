@@ -24,7 +24,7 @@ const (
 	typeNDJSON = "application/x-ndjson"
 )
 
-// pathID returns the id that is the named parameter of the path, unescaped once.
+// pathID returns the id in the named parameter of the path, unescaped once.
 func pathID(c echo.Context, name string) (string, error) {
 	id, err := url.PathUnescape(c.Param(name))
 	if err != nil {
@@ -49,8 +49,7 @@ func bare(c echo.Context) error {
 	return noBody(c)
 }
 
-// query returns the query's parameters. One that is not among known, or is there
-// twice, is an error.
+// query returns the query parameters. One that is not in known, or is repeated, is an error.
 func query(c echo.Context, known ...string) (url.Values, error) {
 	if c.Request().URL.RawQuery == "" {
 		return nil, nil //nolint:nilnil // nothing given
@@ -88,8 +87,8 @@ func noBody(c echo.Context) error {
 	}
 }
 
-// mediaType returns the type of the body, one of those wanted, or the error that
-// it is another, is compressed or is not in UTF-8.
+// mediaType returns the media type of the body. It fails if the type is not among those wanted, or
+// if the body is compressed or not in UTF-8.
 func mediaType(r *http.Request, wanted ...string) (string, error) {
 	given, params, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
 	encoding := r.Header.Get(echo.HeaderContentEncoding)
@@ -104,16 +103,16 @@ func mediaType(r *http.Request, wanted ...string) (string, error) {
 	return given, nil
 }
 
-// decode reads the body, JSON of the service's maximal length, into what into points
-// to. The caller calls done when it needs that no longer.
+// decode reads the body, which is JSON, into the value that into points to. The caller calls done
+// when it no longer needs the value.
 func (s *service) decode(c echo.Context, into any) (done func(), err error) {
 	return s.readBody(c, func(body io.Reader) error {
 		return explainJSON(json.UnmarshalRead(body, into, s.strict))
 	})
 }
 
-// readBody has read take the body, JSON of the service's maximal length. The caller calls done when
-// it no longer needs what was made of it.
+// readBody calls read with the body, which is JSON of up to the maximum length. The caller calls
+// done when it no longer needs what read returned.
 func (s *service) readBody(c echo.Context, read func(body io.Reader) error) (done func(), err error) {
 	r := c.Request()
 	if _, err := mediaType(r, typeJSON); err != nil {
@@ -132,7 +131,7 @@ func (s *service) readBody(c echo.Context, read func(body io.Reader) error) (don
 			release()
 		}
 	}()
-	// The writer is net/http's own, which closes the connection when the limit is hit.
+	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
 	if err := read(http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody)); err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func tooLarge(limit int64) error {
 	return refuse(codeTooLarge, "", fmt.Sprintf("the body is longer than %d bytes", limit))
 }
 
-// unreadable explains that the body could not be read.
+// unreadable returns the error of a body that could not be read.
 func unreadable(err error) error {
 	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(long.Limit)

@@ -6,17 +6,18 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// room is memory for one feed at a time, its body and then its answer, and what is between them.
+// room holds the memory of one feed request: the parsed lists, and for JSON the body and then the
+// answer.
 type room struct {
 	text   []byte
 	posts  []feed.Post
-	actors []string // of all posts, each of which has a part
+	actors []string // of all posts; each post has a part of it
 
-	actorPosts []uint32   // of a message: the posts that they are on
-	form       answerForm // of a body
+	actorPosts []uint32   // of a message: the index of the post of each actor
+	form       answerForm // that the JSON body asks for
 }
 
-// rooms are used again, since most of what a feed takes is for one moment.
+// rooms is a pool of rooms. Most memory of a feed request is needed only until its answer is sent.
 type rooms struct{ pool sync.Pool }
 
 func (r *rooms) get() *room {
@@ -26,15 +27,16 @@ func (r *rooms) get() *room {
 	return newRoom()
 }
 
-// newRoom returns one with lists that are empty, and not nil: nil is what is not given.
+// newRoom returns a room with empty lists. They are not nil, because nil means that the request has
+// no such field.
 func newRoom() *room { return &room{posts: []feed.Post{}, actors: []string{}} }
 
-// put takes back a room that no request refers to any more.
+// put returns a room to the pool. No request may refer to it any more.
 func (r *rooms) put(of *room) {
-	if cap(of.actors) > feed.MaxPosts { // an odd feed
+	if cap(of.actors) > feed.MaxPosts { // an unusually large list is not kept
 		of.actors = []string{}
 	}
-	// A body lives as long as any string in it.
+	// A string that is left in a list would keep its whole body from the garbage collector.
 	clear(of.posts)
 	clear(of.actors)
 	of.text, of.posts, of.actors, of.actorPosts = of.text[:0], of.posts[:0], of.actors[:0], of.actorPosts[:0]

@@ -9,21 +9,22 @@ import (
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
-// docsPath is where the API's description for people is.
+// docsPath is the path of the description of the API for people.
 const docsPath = "/docs"
 
-// route is one method of one path: the one place that says what there is, and who may use it.
+// route is one method of one path, and who may use it.
 type route struct {
 	method, path string
 	handle       echo.HandlerFunc
 
-	// scopes are what a token has to have one of; none: anybody may call it.
+	// scopes: a token needs one of them. None: anybody may call the route.
 	scopes []access.Scope
-	// free of the limit on requests in progress: what has to be answered under overload above all.
+	// free routes are outside the limit on requests in progress, because they matter most under
+	// overload.
 	free bool
 }
 
-// routes returns all there are. A GET is a HEAD, too.
+// routes returns all routes. Each GET route also answers HEAD.
 func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
@@ -37,7 +38,7 @@ func (s *service) routes() []route {
 		{http.MethodGet, docsPath, page(docs), nil, true},
 		{http.MethodGet, docsPath + "/style.css", page(docsFile), nil, true},
 		{http.MethodGet, docsPath + "/*", page(docsFile), nil, true},
-		{http.MethodGet, opspage.Path, opsPage, nil, true}, // static: it has no data of its own
+		{http.MethodGet, opspage.Path, opsPage, nil, true}, // a static page, without data
 		{http.MethodGet, opspage.Path + "/*", opsPage, nil, true},
 		{http.MethodGet, "/v1/stats", s.stats, ops, true},
 		{http.MethodGet, "/metrics", s.scrape, ops, true},
@@ -68,7 +69,7 @@ func (s *service) routes() []route {
 	return all
 }
 
-// addRoutes has e answer all routes.
+// addRoutes adds all routes to e.
 func (s *service) addRoutes(e *echo.Echo) {
 	below := make(map[string]bool)
 	for _, r := range append(s.routes(), s.procedures.routes...) {

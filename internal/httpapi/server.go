@@ -22,63 +22,63 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// Config is what a handler is made of. Activities are needed; the rest has defaults.
+// Config configures a handler. Activities is required; the rest has defaults.
 type Config struct {
 	_ struct{} // fields are named
 
-	Activities activity.Activities // closed by the caller, after the last request
+	Activities activity.Activities // the caller closes them after the last request
 	Logger     *slog.Logger        // default: discards
-	Sampler    *feed.Sampler       // of their feeds; closed by the caller, before that; default: samples none
+	Sampler    *feed.Sampler       // closed by the caller before Activities; default: samples none
 
-	Trace echo.MiddlewareFunc // stands around every request; nil: nothing does
+	Trace echo.MiddlewareFunc // wraps every request; may be nil
 
-	// MaxBodyBytes is the length of the longest JSON body, in bytes; a longer one
-	// is answered 413. Streams of NDJSON are not limited by it. Default 1 MiB:
-	// room for 10,000 activities of the built-in kinds with ids of 20 bytes.
+	// MaxBodyBytes is the length of the longest JSON body, in bytes. A longer one is answered 413.
+	// It does not limit streams of NDJSON. Default 1 MiB, which is enough for 10,000 activities of
+	// the built-in kinds with ids of 20 bytes.
 	MaxBodyBytes int64
 
-	// Timeout is how long a request, or a chunk of a stream, may wait for the
-	// ledger and the pages; 503 after it. Default 10 s.
+	// Timeout is how long a request, or a chunk of a stream, may wait for the ledger and the pages.
+	// Then it is answered 503. Default 10 s.
 	Timeout time.Duration
 
-	// MaxRequests is the number of requests in progress at a time, probes not counted;
-	// one more is answered 503 at once, before its body is read. Default 512.
+	// MaxRequests is the number of requests that may be in progress at the same time, without
+	// probes. Further ones are answered 503 at once, before their body is read. Default 512.
 	MaxRequests int
 
-	// MaxStreams is how many of those may be streams of NDJSON. Default 64.
+	// MaxStreams is the number of those requests that may be streams of NDJSON. Default 64.
 	MaxStreams int
 
-	// MaxBodiesBytes is how much of JSON bodies is held at a time, in bytes; a request
-	// that would exceed it is answered 503 before its body is read. A body counts with
-	// its length, or with MaxBodyBytes where that is not known, until its request is
-	// done. Default 64 MiB; at least MaxBodyBytes.
+	// MaxBodiesBytes is the total length of the JSON bodies of all requests in progress, in bytes.
+	// A request that would exceed it is answered 503 before its body is read. A body of unknown
+	// length counts as MaxBodyBytes. Default 64 MiB; at least MaxBodyBytes.
 	MaxBodiesBytes int64
 
-	// StreamIdle is how long a stream of NDJSON may stand still, in either
-	// direction, before it is cut off. Default 1 min.
+	// StreamIdle is how long a stream of NDJSON may make no progress, in either direction, before
+	// its connection is closed. Default 1 min.
 	StreamIdle time.Duration
 
-	// Access says who may call what; as its zero value is, anybody may call everything.
+	// Access configures who may call what. The zero value lets everybody call everything.
 	Access Access
 
-	// Metrics is what GET /metrics answers with; the service adds its own, and the Recorder's. Default: a new one.
+	// Metrics is the registry that GET /metrics answers with. The service adds its own metrics and
+	// those of the Recorder. Default: a new registry.
 	Metrics *metrics.Registry
 
-	// Background runs what the handler does beside requests, a history of itself, until the context that it gives ends.
-	// Nil: there is no history.
+	// Background runs a function in the background, with a context that ends when the function must
+	// return. The handler uses it to keep its history. Nil: there is no history.
 	Background func(do func(ctx context.Context))
 
 	About About
 }
 
-// About is what the service is made of, in words for people: no addresses, nothing secret.
+// About describes the service in words for people. It has no addresses and no secrets.
 type About struct {
 	Version   string // of the program
 	Ledger    string // "sqlite", "postgres" or "none"
 	PageStore string // "memory", "redis", "redis+cluster", ...
 }
 
-// service holds what the handlers share. But for limits, counts, rooms and the history, it does not change.
+// service holds what the handlers share. Only limits, counts, rooms and the history change.
 type service struct {
 	started    time.Time
 	limits     limits
@@ -94,22 +94,22 @@ type service struct {
 	access     Access
 	origins    *http.CrossOriginProtection
 	refused    refusals
-	noise      *access.Throttle // of refused requests in logs
-	strays     *access.Throttle // of what else goes wrong for strangers
-	downs      *access.Throttle // of dependencies that are down for who asks whether they are
+	noise      *access.Throttle // throttles log lines of refused requests
+	strays     *access.Throttle // throttles log lines of other errors of callers without a token
+	downs      *access.Throttle // throttles log lines of failed readiness checks
 	asking     singleflight.Group
 	metrics    *metrics.Registry
 	meters     meters
 	procedures *procedures
-	scrapes    chan struct{} // holds one for each that is being answered
+	scrapes    chan struct{} // has a value for each scrape in progress
 	history    *history
-	failed     atomic.Uint64 // requests answered 5xx, but for those refused for overload, and those whose client has left
+	failed     atomic.Uint64 // requests answered 5xx, except overload and clients that left
 	about      About
 
-	description func() ([]byte, error) // as GET /openapi.json answers it; made once
+	description func() ([]byte, error) // the answer to GET /openapi.json; made once
 }
 
-// Handler answers all routes. Its limit on requests may change while it does.
+// Handler answers all routes. Its limit on requests may change at any time.
 type Handler struct {
 	http.Handler
 
@@ -117,7 +117,7 @@ type Handler struct {
 	watches *healthWatches
 }
 
-// SetMaxRequests changes [Config.MaxRequests], 1 or more, for the requests to come; those in progress go on.
+// SetMaxRequests changes [Config.MaxRequests], 1 or more. It does not affect requests in progress.
 func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
 
 // New returns the handler of all routes, for an [http.Server] that the caller
@@ -166,7 +166,8 @@ func newService(c Config) *service {
 	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
 	if s.sampler == nil {
-		s.sampler, _ = feed.NewSampler(c.Activities, feed.SamplerConfig{}) // none is a share that there is
+		// A rate of 0 is always valid.
+		s.sampler, _ = feed.NewSampler(c.Activities, feed.SamplerConfig{})
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -177,7 +178,7 @@ func newService(c Config) *service {
 	return s
 }
 
-// handler answers all routes, with trace around each, unless that is nil.
+// handler returns a handler of all routes. trace wraps each request, unless it is nil.
 func (s *service) handler(trace echo.MiddlewareFunc) http.Handler {
 	e := echo.New()
 	e.Pre(routeEscaped)
@@ -202,7 +203,7 @@ func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// bounded returns the context of a request, with the service's timeout.
+// bounded returns a context that ends after the service's timeout.
 func (s *service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.timeout)
 }

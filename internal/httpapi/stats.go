@@ -14,11 +14,11 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// statsAnswer is what the process counts, since it started.
+// statsAnswer holds the counts of the process since it started.
 type statsAnswer struct {
 	UptimeSeconds int64            `json:"uptime_seconds"`
 	Goroutines    uint64           `json:"goroutines"`
-	HeapBytes     uint64           `json:"heap_bytes"` // of objects, those that await collection included
+	HeapBytes     uint64           `json:"heap_bytes"` // of objects, garbage included
 	Requests      requestStats     `json:"requests"`
 	Access        accessStats      `json:"access"`
 	Feeds         feedStats        `json:"feeds"`
@@ -27,9 +27,9 @@ type statsAnswer struct {
 }
 
 type requestStats struct {
-	InProgress int64  `json:"in_progress"` // of those that are limited in number
+	InProgress int64  `json:"in_progress"` // without routes that have no limit
 	Shed       uint64 `json:"shed"`        // refused for overload
-	Total      uint64 `json:"total"`       // all, whatever became of them
+	Total      uint64 `json:"total"`       // all, refused and failed ones included
 }
 
 type feedStats struct {
@@ -39,7 +39,7 @@ type feedStats struct {
 	Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
 }
 
-// feedCounts are behind feedStats. The maps do not change.
+// feedCounts holds the counters of feedStats. The maps do not change.
 type feedCounts struct {
 	answered, kept    atomic.Uint64
 	candidates        atomic.Uint64 // kept and dropped
@@ -89,7 +89,7 @@ func (c *feedCounts) stats() feedStats {
 	return s
 }
 
-// stats answers what the process counts.
+// stats answers with the counts of the process.
 func (s *service) stats(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// streamConn is a client that is read from and written to in turns. Each turn
-// gives it idle more time.
+// streamConn is the connection of a stream. Each read and each write gives the client another idle
+// time.
 type streamConn struct {
 	c       echo.Context
 	ctx     context.Context //nolint:containedctx // of the request
@@ -26,13 +26,13 @@ type streamConn struct {
 
 func newStreamConn(c echo.Context, idle time.Duration) *streamConn {
 	s := &streamConn{c: c, ctx: c.Request().Context(), control: http.NewResponseController(c.Response().Writer), idle: idle}
-	// A read that waits for the client does not see the context end.
+	// A read that waits for the client does not notice that the context has ended.
 	s.watched = context.AfterFunc(s.ctx, s.stopReading)
 	return s
 }
 
-// release ends the use of the connection. The handler calls it before it returns: over HTTP/2, a deadline that is set later
-// panics.
+// release ends the use of the connection. The handler calls it before it returns: over HTTP/2, to
+// set a deadline later panics.
 func (s *streamConn) release() {
 	s.watched()
 	s.mu.Lock()
@@ -40,25 +40,25 @@ func (s *streamConn) release() {
 	s.released = true
 }
 
-// stopReading makes reads fail, those that wait included.
+// stopReading makes all reads fail, waiting ones included.
 func (s *streamConn) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released {
 		return
 	}
-	_ = s.control.SetReadDeadline(time.Unix(1, 0)) // where it cannot be set, none waits
+	_ = s.control.SetReadDeadline(time.Unix(1, 0)) // an error means that no read can wait
 }
 
-// begin sends the head of the answer, before any line is read: clients may wait for
-// it before they write.
+// begin sends the header of the answer before any line is read: some clients wait for it before
+// they write.
 func (s *streamConn) begin() error {
 	if err := supported(s.control.EnableFullDuplex()); err != nil {
 		return fmt.Errorf("answer while reading: %w", err)
 	}
 	res := s.c.Response()
 	if r := s.c.Request(); r.ProtoAtLeast(1, 1) && r.Header.Get("Expect") != "" {
-		// net/http sends it when the body is read first, which comes too late.
+		// net/http would send "100 Continue" only when the body is first read, which is too late.
 		res.Writer.WriteHeader(http.StatusContinue)
 	}
 	res.Header().Set(echo.HeaderContentType, typeNDJSON)
@@ -79,11 +79,11 @@ func (s *streamConn) expectRead() error {
 	if err := supported(s.control.SetReadDeadline(time.Now().Add(s.idle))); err != nil {
 		return fmt.Errorf("extend the read deadline: %w", err)
 	}
-	// After the deadline is set: when the context ends, it is set to the past.
+	// Watch after the deadline is set, because the end of the context sets it to the past.
 	return s.ctx.Err()
 }
 
-// expectWrite gives the client time to take something.
+// expectWrite gives the client time to receive something.
 func (s *streamConn) expectWrite() error {
 	if err := supported(s.control.SetWriteDeadline(time.Now().Add(s.idle))); err != nil {
 		return fmt.Errorf("extend the write deadline: %w", err)
@@ -109,15 +109,14 @@ func (s *streamConn) flush() error {
 	return nil
 }
 
-// breakOff prepares for the connection to be closed because of err, and returns
-// it. Before net/http closes a connection it reads what is left of the request, and
-// would wait for the client to send it.
+// breakOff prepares for the connection to be closed because of err, and returns err. Without it,
+// net/http would wait for the rest of the request before it closes the connection.
 func (s *streamConn) breakOff(err error) error {
 	s.stopReading()
 	return err
 }
 
-// supported leaves out the error of a connection that has no such control.
+// supported returns err, or nil if err says that the connection does not support the call.
 func supported(err error) error {
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil

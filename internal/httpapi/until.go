@@ -10,27 +10,28 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// paramUntil is the name of a query's parameter and of a line's field, paramSince of a line's field alone.
+// paramUntil is the name of a query parameter and of a field of a line. paramSince is only the
+// latter.
 const (
 	paramUntil = "until"
 	paramSince = "since"
 )
 
-// rfc3339 is stricter than the time package, which takes hours of one digit, commas and
-// offsets of more than a day too.
+// rfc3339 is stricter than the time package, which accepts hours of one digit, commas, and offsets
+// of more than a day.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// parseUntil takes a time as RFC 3339 writes it, in UTC or with an offset. What is finer
-// than a microsecond is cut off. That the time is still to come is the Recorder's to check.
+// parseUntil parses a time in RFC 3339, in UTC or with an offset. It cuts off fractions of a
+// microsecond. The Recorder checks that the time is in the future.
 func parseUntil(text string) (time.Time, error) {
 	at, err := parseTime(paramUntil, text)
-	if err == nil && at.IsZero() { // which would stand for no end
+	if err == nil && at.IsZero() { // the zero time would mean that there is no end
 		err = refuse(activity.CodeOutOfRange, paramUntil, "not in the future")
 	}
 	return at, err
 }
 
-// parseTime reads a time of a request, to the microsecond.
+// parseTime parses a time of a request, to the microsecond.
 func parseTime(field, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || !rfc3339.MatchString(text) {
@@ -39,9 +40,8 @@ func parseTime(field, text string) (time.Time, error) {
 	return at.UTC().Truncate(time.Microsecond), nil
 }
 
-// ofActivity takes apart an [*activity.InvalidError] about one of the activities that were
-// given to the Recorder: which one, and the error as it is for that one alone. Of other
-// errors it makes nil.
+// ofActivity returns the index of the activity that an [*activity.InvalidError] is about, and the
+// error as it would be for that activity alone; nil for any other error.
 func ofActivity(err error) (int, *activity.InvalidError) {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	if !ok {

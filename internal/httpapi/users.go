@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// deleteTimeout is how long the deletion of a user may take. One whom some hundred thousand
-// have blocked is named in every page, each of which has to be made anew.
+// deleteTimeout is how long the deletion of a user may take. A user whom some hundred thousand
+// others have blocked is on every page, and each page must be rebuilt.
 const deleteTimeout = 5 * time.Minute
 
 type previewRequest struct {
@@ -30,7 +30,7 @@ type previewAnswer struct {
 	Over    bool    `json:"over"`
 }
 
-// preview answers what recording some activities would come to.
+// preview answers with the result that recording some activities would have.
 func (s *service) preview(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -72,7 +72,7 @@ type userAnswer struct {
 	Counts map[string]int `json:"counts"` // of activities, by kind
 }
 
-// user answers how many activities a user has.
+// user answers with the number of activities of a user.
 func (s *service) user(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *service) user(c echo.Context) error {
 	return respond(c, http.StatusOK, userAnswer{counts}, json.Deterministic(true))
 }
 
-// countsOf returns how many activities a user has, by kind.
+// countsOf returns the number of activities of a user, by kind.
 func (s *service) countsOf(ctx context.Context, user string) (map[string]int, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -100,10 +100,10 @@ type deleteAnswer struct {
 	Deleted int `json:"deleted"` // activities, the user's and those with the user
 }
 
-// deleteUser removes every trace of a user. It may take up to deleteTimeout, whatever the
-// timeouts of the service and of its server are, and ends when the client goes away. What has been
-// removed by then stays so: after an error, a timeout, or a connection that broke, the request is to be
-// repeated until it is answered 200, which then counts the rest alone.
+// deleteUser removes every trace of a user. It may take up to deleteTimeout, whatever the timeouts
+// of the service and of its server are. It ends when the client leaves. What it has removed by then
+// stays removed. After an error, a timeout or a broken connection, the client repeats the request
+// until it is answered 200; that answer counts only what the last attempt removed.
 func (s *service) deleteUser(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -127,9 +127,9 @@ func (s *service) deleteUser(c echo.Context) error {
 	return respond(c, http.StatusOK, deleteAnswer{deleted})
 }
 
-// takeTime moves the end of the time in which the request's answer has to be written, for one that
-// may take longer than the server allows. (What limits the reads of a request ends with its body: the
-// server goes on to notice a client that goes away.)
+// takeTime extends the time in which the answer must be written beyond the server's write timeout.
+// Read timeouts need no change: they end with the body, and the server still notices a client that
+// leaves.
 func takeTime(c echo.Context, d time.Duration) error {
 	if err := supported(http.NewResponseController(c.Response().Writer).SetWriteDeadline(time.Now().Add(d))); err != nil {
 		return fmt.Errorf("extend the write deadline: %w: %w", errGone, err)

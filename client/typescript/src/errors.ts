@@ -60,7 +60,7 @@ export class FeedFilterError extends Error {
 
   /** Whether the service refused the call because of overload or a rate. The call had no effect. */
   get overloaded(): boolean {
-    return this.status === 429 || this.code === "overloaded";
+    return this.status === 429 || this.code === "overloaded" || this.code === "rate_limited";
   }
 
   /**
@@ -73,7 +73,7 @@ export class FeedFilterError extends Error {
 }
 
 const unavailableCodes: ReadonlySet<string> = new Set([
-  "deadline_exceeded", "connection_failed", "unavailable", "overloaded", "audit_unavailable",
+  "deadline_exceeded", "connection_failed", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
 ]);
 
 /** Whether a retry may get another answer than one with that status. */

@@ -303,6 +303,19 @@ test("an answer has a result for each activity", async (t) => {
   await assert.rejects(all(ff.recordStream([activity, activity])), { code: "connection_failed" });
 });
 
+test("the error of one activity has a code, and no status", async (t) => {
+  const codes = ["overloaded", "rate_limited", "unavailable", "internal", "audit_unavailable", "unauthenticated", "self_block"];
+  const lines = codes.map((code) => JSON.stringify({ error: { code, message: "m" } }) + "\n");
+  const to = await serve(t, (req, res) => {
+    req.resume().on("end", () => res.writeHead(200, { "content-type": "application/x-ndjson" }).end(lines.join("")));
+  });
+  const activity = /** @type {import("@feedfilter/client").Activity} */ ({ user: "1", kind: "hide", target: "p", op: "add" });
+  const errors = (await all(client(t, { url: to }).recordStream(codes.map(() => activity)))).map((result) => result.error);
+  assert.deepEqual(errors.map((error) => error?.code), codes);
+  assert.deepEqual(errors.map((error) => error?.overloaded), [true, true, false, false, false, false, false]);
+  assert.deepEqual(errors.map((error) => error?.unavailable), [true, true, true, true, true, false, false]);
+});
+
 test("close lets calls in flight end, refuses others, and closes the connections", async (t) => {
   const { to, connections } = await proxy(t, () => true);
   const ff = client(t, { url: to });

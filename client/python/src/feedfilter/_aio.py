@@ -20,25 +20,7 @@ from typing import (
 
 import httpx
 
-from ._client import LIMITS
-from ._core import (
-    ERROR_BYTES,
-    FIRST_ITEMS,
-    MORE_ITEMS,
-    NDJSON,
-    Answer,
-    Call,
-    Core,
-    Lines,
-    Pause,
-    Piece,
-    Query,
-    Send,
-    Token,
-    checked_timeout,
-    expect,
-    failure,
-)
+from ._core import LIMITS, Answer, Call, Core, Pause, Piece, Query, Send, Token
 from ._types import (
     ADD,
     REMOVE,
@@ -53,7 +35,6 @@ from ._types import (
     Readiness,
     Result,
 )
-from ._wire import json_activity, parsed
 
 T = TypeVar("T")
 
@@ -194,14 +175,10 @@ class AsyncClient:
         self, user: str, plural: str, *, timeout: Optional[float] = None
     ) -> AsyncIterator[Item]:
         """Yield the user's activities of a kind, newest first. See Client.list."""
-        limit, cursor = FIRST_ITEMS, ""
-        while True:
-            part = await self._run(self._core.part(user, plural, limit, cursor), timeout)
-            for item in part.items:
+        listing = self._core.listing(user, plural)
+        while listing.call is not None:
+            for item in listing.take(await self._run(listing.call, timeout)):
                 yield item
-            if not part.next or part.next == cursor:
-                return
-            limit, cursor = MORE_ITEMS, part.next
 
     async def count(self, user: str, *, timeout: Optional[float] = None) -> Dict[str, int]:
         """Return the number of the user's activities by the name of their kind.
@@ -226,20 +203,15 @@ class AsyncClient:
 
         See Client.export.
         """
-        seconds = self._core.timeout if timeout is None else checked_timeout(timeout)
-        request = self._core.request(self._core.export(user), None, seconds, whole=False)
-        with self._core.reading(request, seconds):
-            response = await self._transport.handle_async_request(request)
+        export = self._core.export(user, timeout)
+        with export.reading():
+            response = await self._transport.handle_async_request(export.request)
             try:
-                if response.status_code != 200:
-                    body = await _read(response, Send(request, float("inf"), ERROR_BYTES))
-                    raise failure(request, Answer(response.status_code, response.headers, body))
-                expect(request, 200, response.headers, NDJSON)
-                lines = Lines(self._core.max_answer_bytes)
+                export.begin(response)
                 async for part in _parts(response):
-                    for line in lines.feed(part):
-                        yield json_activity(parsed(line))
-                lines.end()
+                    for activity in export.add(part):
+                        yield activity
+                export.end(response)
             finally:
                 await response.aclose()
 
@@ -298,25 +270,17 @@ class AsyncClient:
     async def _send(self, send: Send) -> Answer:
         response = await self._transport.handle_async_request(send.request)
         try:
-            body = await _read(response, send)
-            return Answer(response.status_code, response.headers, body)
+            async for part in _parts(response):
+                send.add(part)
         finally:
             await response.aclose()
+        return send.answer(response)
 
 
 def _parts(response: httpx.Response) -> AsyncIterable[bytes]:
     """Return the parts of the body as they arrive."""
     assert isinstance(response.stream, httpx.AsyncByteStream)
     return response.stream
-
-
-async def _read(response: httpx.Response, send: Send) -> bytes:
-    """Return the body of an answer within the bounds of the attempt."""
-    body = bytearray()
-    async for part in _parts(response):
-        body += part
-        send.check(len(body))
-    return bytes(body)
 
 
 async def _each(

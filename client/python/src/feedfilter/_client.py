@@ -9,26 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Type
 
 import httpx
 
-from ._core import (
-    ERROR_BYTES,
-    FIRST_ITEMS,
-    IDLE,
-    KEPT,
-    MORE_ITEMS,
-    NDJSON,
-    Answer,
-    Call,
-    Core,
-    Lines,
-    Pause,
-    Piece,
-    Query,
-    Send,
-    Token,
-    checked_timeout,
-    expect,
-    failure,
-)
+from ._core import LIMITS, Answer, Call, Core, Pause, Piece, Query, Send, Token
 from ._types import (
     ADD,
     REMOVE,
@@ -43,11 +24,8 @@ from ._types import (
     Readiness,
     Result,
 )
-from ._wire import json_activity, parsed
 
 T = TypeVar("T")
-
-LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=IDLE)
 
 
 class Client:
@@ -234,13 +212,9 @@ class Client:
 
         It requests further parts while the caller reads on. The timeout is for each part.
         """
-        limit, cursor = FIRST_ITEMS, ""
-        while True:
-            part = self._run(self._core.part(user, plural, limit, cursor), timeout)
-            yield from part.items
-            if not part.next or part.next == cursor:
-                return
-            limit, cursor = MORE_ITEMS, part.next
+        listing = self._core.listing(user, plural)
+        while listing.call is not None:
+            yield from listing.take(self._run(listing.call, timeout))
 
     def count(self, user: str, *, timeout: Optional[float] = None) -> Dict[str, int]:
         """Return the number of the user's activities by the name of their kind."""
@@ -262,20 +236,14 @@ class Client:
         timeout is for each step: to connect, and to wait for the next part of the answer. A
         caller that ends the iteration early should close the iterator.
         """
-        seconds = self._core.timeout if timeout is None else checked_timeout(timeout)
-        request = self._core.request(self._core.export(user), None, seconds, whole=False)
-        with self._core.reading(request, seconds):
-            response = self._open(request)
+        export = self._core.export(user, timeout)
+        with export.reading():
+            response = self._open(export.request)
             try:
-                if response.status_code != 200:
-                    body = _read(response, Send(request, float("inf"), ERROR_BYTES))
-                    raise failure(request, Answer(response.status_code, response.headers, body))
-                expect(request, 200, response.headers, NDJSON)
-                lines = Lines(self._core.max_answer_bytes)
+                export.begin(response)
                 for part in _parts(response):
-                    for line in lines.feed(part):
-                        yield json_activity(parsed(line))
-                lines.end()
+                    yield from export.add(part)
+                export.end(response)
             finally:
                 response.close()
 
@@ -349,9 +317,11 @@ class Client:
     def _send(self, send: Send) -> Answer:
         response = self._open(send.request)
         try:
-            return Answer(response.status_code, response.headers, _read(response, send))
+            for part in _parts(response):
+                send.add(part)
         finally:
             response.close()
+        return send.answer(response)
 
     def _open(self, request: httpx.Request) -> httpx.Response:
         request.extensions = {**request.extensions, "trace": _without_delay}
@@ -373,12 +343,3 @@ def _parts(response: httpx.Response) -> Iterable[bytes]:
     """Return the parts of the body as they arrive."""
     assert isinstance(response.stream, httpx.SyncByteStream)
     return response.stream
-
-
-def _read(response: httpx.Response, send: Send) -> bytes:
-    """Return the body of an answer within the bounds of the attempt."""
-    body = bytearray()
-    for part in _parts(response):
-        body += part
-        send.check(len(body))
-    return bytes(body)

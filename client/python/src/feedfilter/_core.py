@@ -46,7 +46,7 @@ from ._errors import (
     UnexpectedAnswerError,
     class_of,
 )
-from ._types import Activity, Explanation, Kind, P, Feed, Post, Preview, Readiness, Result
+from ._types import Activity, Explanation, Feed, Item, Kind, P, Post, Preview, Readiness, Result
 from ._version import __version__
 from .v1.activity_pb2 import (
     CountRequest,
@@ -80,6 +80,7 @@ RETRY = 10  # costs that much of it
 
 IDLE = 60.0  # seconds after which an idle connection is closed: before the service does
 KEPT = 64  # idle connections
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=IDLE)
 ERROR_BYTES = 64 << 10  # of an answer with an error
 DELETE_TIMEOUT = 360.0  # more than a deletion takes
 
@@ -157,19 +158,25 @@ class Answer:
 
 
 class Send:
-    """An attempt: a request, and bounds of its answer."""
+    """An attempt: a request, bounds of its answer, and the body that has arrived."""
 
     def __init__(self, request: httpx.Request, deadline: float, limit: int) -> None:
         self.request = request
         self._deadline = deadline
         self._limit = limit
+        self._body = bytearray()
 
-    def check(self, length: int) -> None:
-        """Raise an error if the answer has become too long, or the time is over."""
-        if length > self._limit:
+    def add(self, part: bytes) -> None:
+        """Add a part of the body. Raise an error if it is too long now, or the time is over."""
+        self._body += part
+        if len(self._body) > self._limit:
             raise UnexpectedAnswerError(f"{where(self.request)}: more than {self._limit} bytes")
         if time.monotonic() >= self._deadline:
             raise httpx.ReadTimeout("the answer is not complete in time", request=self.request)
+
+    def answer(self, response: httpx.Response) -> Answer:
+        """Return the answer, whose whole body has been added."""
+        return Answer(response.status_code, response.headers, bytes(self._body))
 
 
 class Remaining(Dict[str, float]):
@@ -385,16 +392,6 @@ class Core:
         except (DecodeError, wire.OddError) as e:
             raise UnexpectedAnswerError(f"{where(request)}: {e}", status=answer.status) from e
 
-    @contextmanager
-    def reading(self, request: httpx.Request, seconds: float) -> Iterator[None]:
-        """Turn what ends the reading of a long answer into an error of this package."""
-        try:
-            yield
-        except (httpx.TransportError, CutOffError) as e:
-            raise lost(request, e, seconds) from e
-        except wire.OddError as e:
-            raise UnexpectedAnswerError(f"{where(request)}: {e}") from e
-
     def check_transport(self, given: bool, context: Optional[ssl.SSLContext]) -> None:
         """Refuse a transport of the caller's beside settings that only the client's own obeys."""
         if given and (self.socket is not None or context is not None):
@@ -465,7 +462,10 @@ class Core:
             lambda text: wire.results_of(text, len(activities)),
         )
 
-    def part(self, user: str, plural: str, limit: int, cursor: str) -> "Call[wire.Part]":
+    def listing(self, user: str, plural: str) -> "Listing":
+        return Listing(lambda limit, cursor: self._part(user, plural, limit, cursor))
+
+    def _part(self, user: str, plural: str, limit: int, cursor: str) -> "Call[wire.Part]":
         return Call(
             _procedure(ACTIVITY, "List"),
             lambda: wire.encoded(ListRequest(user=user, plural=plural, limit=limit, cursor=cursor)),
@@ -491,8 +491,11 @@ class Core:
         path = path_of(("v1", "activities"))
         return Call(path, lambda: b"".join(lines), parse, type=NDJSON, answer=NDJSON)
 
-    def export(self, user: str) -> "Call[None]":
-        return self._get(("v1", "users", user, "export"), lambda value: None, answer=NDJSON)
+    def export(self, user: str, timeout: Optional[float]) -> "Export":
+        call: Call[None] = self._get(("v1", "users", user, "export"), lambda value: None)
+        seconds = self.timeout if timeout is None else checked_timeout(timeout)
+        request = self.request(call, None, seconds, whole=False)
+        return Export(request, seconds, self.max_answer_bytes)
 
     def preview(self, user: str, kind: str, targets: Sequence[str]) -> "Call[Preview]":
         return Call(
@@ -529,16 +532,14 @@ class Core:
             call.content = lambda: wire.json_text(body)
         return call
 
-    def _get(
-        self, segments: Sequence[str], parse: Callable[[object], T], answer: str = JSON
-    ) -> "Call[T]":
+    def _get(self, segments: Sequence[str], parse: Callable[[object], T]) -> "Call[T]":
         return Call(
             path_of(segments),
             nothing,
             lambda text: parse(wire.parsed(text)),
             method="GET",
             type=JSON,
-            answer=answer,
+            answer=JSON,
         )
 
 
@@ -565,6 +566,63 @@ class Lines:
         """Raise an error if the answer ended within a line."""
         if self._rest:
             raise CutOffError("the answer ends within a line")
+
+
+class Listing:
+    """The parts of a list. Each part says where the next one begins."""
+
+    def __init__(self, part: "Callable[[int, str], Call[wire.Part]]") -> None:
+        self._part = part
+        self._cursor = ""
+        self.call: "Optional[Call[wire.Part]]" = part(FIRST_ITEMS, "")  # of the next part
+
+    def take(self, part: wire.Part) -> List[Item]:
+        """Return the items of the part that `call` returned, and set the next call, if any."""
+        last, self._cursor = self._cursor, part.next
+        more = part.next and part.next != last
+        self.call = self._part(MORE_ITEMS, part.next) if more else None
+        return part.items
+
+
+class Export:
+    """An export: its request, and the activities in the answer as it arrives."""
+
+    def __init__(self, request: httpx.Request, seconds: float, max_line: int) -> None:
+        self.request = request
+        self._seconds = seconds
+        self._lines = Lines(max_line)
+        self._refused: Optional[Send] = None  # collects an answer that is an error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn what ends the reading of the answer into an error of this package."""
+        try:
+            yield
+        except (httpx.TransportError, CutOffError) as e:
+            raise lost(self.request, e, self._seconds) from e
+        except wire.OddError as e:
+            raise UnexpectedAnswerError(f"{where(self.request)}: {e}") from e
+
+    def begin(self, response: httpx.Response) -> None:
+        """Check the head of the answer."""
+        if response.status_code != 200:
+            self._refused = Send(self.request, math.inf, ERROR_BYTES)
+        else:
+            expect(self.request, 200, response.headers, NDJSON)
+
+    def add(self, part: bytes) -> Iterator[Activity]:
+        """Yield the activities that the next part of the body completes."""
+        if self._refused:
+            self._refused.add(part)
+            return
+        for line in self._lines.feed(part):
+            yield wire.json_activity(wire.parsed(line))
+
+    def end(self, response: httpx.Response) -> None:
+        """Raise an error if the answer is one, or ended within a line."""
+        if self._refused:
+            raise failure(self.request, self._refused.answer(response))
+        self._lines.end()
 
 
 class Piece:

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// TestAtDeadline: only work that was cut off at the client's deadline is answered as that. A request that can never succeed is told
+// so after its deadline, too.
+func TestAtDeadline(t *testing.T) {
+	past, cancel := context.WithDeadline(t.Context(), time.Time{})
+	defer cancel()
+	canceled, leave := context.WithCancel(t.Context())
+	leave()
+	down := &activity.UnavailableError{Dependency: "ledger"}
+	for _, c := range []struct {
+		name string
+		from context.Context
+		err  error
+		want string
+	}{
+		{"canceled work, past the deadline", past, context.Canceled, codeDeadlineExceeded},
+		{"ledger down, past the deadline", past, down, codeDeadlineExceeded},
+		{"invalid, past the deadline", past, refuse(activity.CodeOutOfRange, "limit", "0"), activity.CodeOutOfRange},
+		{"overloaded, past the deadline", past, activity.ErrOverloaded, codeOverloaded},
+		{"fault, past the deadline", past, errors.New("fault"), codeInternal},
+		{"ledger down, no deadline", t.Context(), down, codeUnavailable},
+		{"client left", canceled, context.Canceled, codeUnavailable},
+	} {
+		if got := describe(atDeadline(c.from, c.err)).Code; got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
