@@ -127,12 +127,27 @@ func (f *Fingerprints) decodeRuns(rest []byte) bool {
 	return ok && len(rest) == 0
 }
 
-// encodeFingerprints returns the string of runs, the oldest first.
+// encodeFingerprints returns the string of runs, the oldest first. It takes the memory of the string
+// alone: the codes of runs become a part of it.
 func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
-	raw := make([]byte, offRuns, 512)
-	copy(raw, windowOpen)
-	binary.BigEndian.PutUint64(raw[offWindowSeed:], seed)
-	binary.BigEndian.PutUint32(raw[offChanges:], changes)
+	var head [512]byte
+	raw := appendRuns(append(head[:0], windowOpen+"\x00\x00\x00\x00"...), seed, changes, runs)
+	length := len(raw)
+	for _, r := range runs {
+		length += len(r.codes)
+	}
+	raw = append(make([]byte, 0, length), raw...)
+	for i := range runs {
+		from := len(raw)
+		raw = append(raw, runs[i].codes...)
+		runs[i].codes = raw[from:len(raw):len(raw)]
+	}
+	binary.BigEndian.PutUint32(raw[offWindowSum:], windowSum(raw))
+	return &Fingerprints{raw: raw, seed: seed, changes: changes, runs: runs}
+}
+
+// appendRuns appends what is between the checksum and the codes.
+func appendRuns(raw []byte, seed uint64, changes uint32, runs []run) []byte {
 	unit := int64(0)
 	for _, r := range runs {
 		for rest := r.before; rest != 0; { // Euclid's algorithm
@@ -140,6 +155,8 @@ func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
 		}
 	}
 	unit = max(1, unit)
+	raw = binary.BigEndian.AppendUint64(raw, seed)
+	raw = binary.BigEndian.AppendUint32(raw, changes)
 	raw = binary.AppendUvarint(raw, uint64(unit))
 	raw = binary.AppendUvarint(raw, uint64(len(runs)))
 	before := int64(0)
@@ -150,11 +167,7 @@ func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
 		raw = binary.AppendUvarint(raw, uint64(r.count))
 		raw = binary.AppendUvarint(raw, uint64(len(r.codes)))
 	}
-	for _, r := range runs {
-		raw = append(raw, r.codes...)
-	}
-	binary.BigEndian.PutUint32(raw[offWindowSum:], windowSum(raw))
-	return &Fingerprints{raw: slices.Clip(raw), seed: seed, changes: changes, runs: runs}
+	return raw
 }
 
 func windowSum(raw []byte) uint32 {
