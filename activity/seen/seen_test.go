@@ -309,6 +309,37 @@ func TestMostChanges(t *testing.T) {
 	}
 }
 
+// Of a history with more than the most, the newest keys stay, whatever the order in which it comes.
+func TestHistoryBeyondMost(t *testing.T) {
+	store := &favfilter.Memory{}
+	now := time.Unix(500_000*3600, 0)
+	store.Now = func() time.Time { return now }
+	c := config(store)
+	c.Kinds[0].Most = 10
+	ws := open(t, c)
+	for user, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+		for _, age := range order { // in parts
+			var b seen.Batch
+			for i := range 5 {
+				b.Add("seen", uint64(user), key(fmt.Sprint(age, "/", i)), now.Add(-time.Duration(age)*part), i)
+			}
+			_, err := ws.Record(t.Context(), &b, now)
+			must(t, err)
+		}
+		w := read(t, ws, store, "seen", uint64(user), now)
+		for age := range 3 {
+			for i := range 5 {
+				if id := fmt.Sprint(age, "/", i); w.Contains(key(id)) != (age < 2) {
+					t.Errorf("in the order %v, %s is there: %t", order, id, age >= 2)
+				}
+			}
+		}
+	}
+	if stats := ws.Stats(); stats[0].Evicted+stats[1].Evicted != 15 {
+		t.Errorf("%+v, want 5 evicted of each of 3 users", stats)
+	}
+}
+
 // Windows stay when the ledger is restored, which gives it another incarnation.
 func TestWindowsOutliveARestoredLedger(t *testing.T) {
 	store, now := &favfilter.Memory{}, time.Now()
