@@ -183,6 +183,13 @@ func (k Kind) validate() error {
 		return errors.New("two-way, but its target is no user")
 	case k.Reverse != "" && k.Window != 0:
 		return errors.New("two-way kinds need the ledger, so have no window")
+	default:
+		return k.validateWindow()
+	}
+}
+
+func (k Kind) validateWindow() error {
+	switch {
 	case k.Window != 0 && (k.Window < time.Second || k.Window > maxWindow):
 		return fmt.Errorf("window %v is not in 1 s to 100 years", k.Window)
 	case k.Parts < 0 || k.Parts > maxParts || k.Parts > 0 && k.Window == 0:

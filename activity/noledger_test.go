@@ -176,6 +176,11 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 		invalid.Field != "activities[1].until" {
 		t.Errorf("until: %v", err)
 	}
+	timed.Since, timed.Until = time.Now().Add(-time.Hour), time.Time{}
+	if _, err := g.Record(ctx, []Activity{timed}); !errors.As(err, &invalid) || invalid.Code != CodeNoLedger ||
+		invalid.Field != "activities[0].since" {
+		t.Errorf("since: %v", err)
+	}
 	g.want(t, "1", "block", "2", Direct)
 	g.want(t, "1", "hide", "q", None)
 	limited, err := NewKinds(Kind{Name: "hide", Plural: "hides", Target: Post, Effect: Drop, Limit: 5})
@@ -183,6 +188,21 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 	if _, err := OpenPlain(ctx, PlainConfig{Store: &favfilter.Memory{}, Kinds: limited}); err == nil {
 		t.Error("a limit is taken without a ledger")
 	}
+}
+
+// TestWithoutLedgerHistory: windows take a since without a ledger, too.
+func TestWithoutLedgerHistory(t *testing.T) {
+	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
+	recent, old := add("1", "seen", "recent"), add("1", "seen", "old")
+	const day = 24 * time.Hour
+	recent.Since, old.Since = time.Now().Add(-29*day), time.Now().Add(-36*day)
+	outcomes, err := g.Record(t.Context(), []Activity{recent, old})
+	must(t, err)
+	if !slices.Equal(outcomes, []Outcome{Changed, Unchanged}) {
+		t.Errorf("outcomes %v", outcomes)
+	}
+	g.want(t, "1", "seen", "recent", Direct)
+	g.want(t, "1", "seen", "old", None)
 }
 
 // TestWithoutLedgerSettings: a filter is not opened as what it is not.

@@ -129,12 +129,16 @@ func (p *Plain) check(a Activity, at time.Time) error {
 	if err := p.reader.check(a, at); err != nil {
 		return err
 	}
-	if k, _ := p.kinds.Named(a.Kind); k.InLedger() && (!a.Until.IsZero() || !a.Since.IsZero()) {
-		return &InvalidError{
-			Code: CodeNoLedger, Field: "until", Message: (&NoLedgerError{"an activity with a time"}).Error(),
-		}
+	var field string
+	switch k, _ := p.kinds.Named(a.Kind); {
+	case !a.Until.IsZero():
+		field = "until"
+	case k.InLedger() && !a.Since.IsZero():
+		field = "since"
+	default:
+		return nil
 	}
-	return nil
+	return &InvalidError{Code: CodeNoLedger, Field: field, Message: (&NoLedgerError{"an activity with a time"}).Error()}
 }
 
 // recordAll records the activities with the indexes of, in their order, and makes them durable.

@@ -14,6 +14,12 @@ type Stats struct {
 
 	Recorded map[string]uint64 `json:"recorded"` // activities that changed something, by kind
 
+	// WindowEvicted counts activities that were forgotten before their window ended, because their
+	// user had the most that a window keeps. WindowDamaged counts reads of damaged windows, which
+	// count as empty. Both are by kind, and have each kind with a window.
+	WindowEvicted map[string]uint64 `json:"window_evicted"`
+	WindowDamaged map[string]uint64 `json:"window_damaged"`
+
 	Confirmed      uint64 `json:"confirmed"`       // positives that the ledger was asked about
 	FalsePositives uint64 `json:"false_positives"` // of these, the false ones
 }
@@ -42,11 +48,17 @@ func (c *tally) record(activities []Activity, outcomes []Outcome) {
 
 // Stats returns the current counts.
 func (r *reader) Stats() Stats {
+	evicted, damaged := make(map[string]uint64), make(map[string]uint64)
+	for _, s := range r.seen.Stats() {
+		evicted[s.Kind], damaged[s.Kind] = s.Evicted, s.Damaged
+	}
 	r.tally.mu.Lock()
 	defer r.tally.mu.Unlock()
 	return Stats{
 		Stats:          r.source.Stats(),
 		Recorded:       maps.Clone(r.tally.recorded),
+		WindowEvicted:  evicted,
+		WindowDamaged:  damaged,
 		Confirmed:      r.tally.confirmed.Load(),
 		FalsePositives: r.tally.falsePositives.Load(),
 	}

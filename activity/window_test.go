@@ -99,6 +99,10 @@ func TestWindowHistory(t *testing.T) {
 			}
 			g.now.Add(int64(10 * day))
 		}
+		ahead := add("2", "seen", "p") // as of a clock that is fast
+		ahead.Since = g.Now().Add(time.Minute)
+		g.record(t, true, ahead)
+		g.want(t, "2", "seen", "p", Direct)
 		if changed := count(outcomes, Changed); changed < 45 || changed > 53 {
 			t.Errorf("%d of 60 posts, of which 46 are of the last 30 days, were recorded", changed)
 		}

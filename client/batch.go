@@ -29,7 +29,8 @@ type Activity struct {
 	Kind   string `json:"kind"` // name of the kind, such as "block"
 	Target string `json:"target"`
 	Op     string `json:"op"` // Add or Remove
-	// Since is when it was done; zero, for one to record: now.
+	// Since is when it was done; zero, for one to record: now. A window keeps the activity from
+	// then on; one that would be forgotten already changes nothing.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"` // zero: it has no end
 }

@@ -146,7 +146,7 @@ type Reason struct {
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since"` // zero: unknown
 	Until     time.Time `json:"until"` // zero: it has no end
-	Parts     []string  `json:"parts"` // for a window: the parts that report it
+	Parts     []string  `json:"parts"` // for a window: the beginnings of the parts that report it
 }
 
 // Page describes the page that holds the viewer's activities of the kinds in the ledger.

@@ -17,6 +17,7 @@ type Kind struct {
 	Ledger        bool   `json:"ledger"`         // kept by the ledger; if not, it has a window
 	WindowSeconds int64  `json:"window_seconds"` // least time that an activity is kept
 	Parts         int    `json:"parts"`          // number of parts of the window
+	Most          int    `json:"most"`           // of the window of one user; 0: 10,000
 	Limit         uint32 `json:"limit"`          // of activities per user; 0: no limit
 }
 

@@ -129,6 +129,19 @@ func testCalls(t *testing.T, o client.Options) {
 	if !slices.Equal(exact.Dropped, []client.Dropped{{ID: "p8", Kind: "seen", Unconfirmed: true}}) {
 		t.Errorf("what was recorded as seen: %+v", exact)
 	}
+	history := must(c.Batch(ctx, []client.Activity{
+		{User: "7", Kind: "seen", Target: "recent", Op: client.Add, Since: time.Now().Add(-23 * time.Hour)},
+		{User: "7", Kind: "seen", Target: "old", Op: client.Add, Since: time.Now().Add(-29 * time.Hour)},
+	}))
+	if !slices.Equal(history, []client.Result{{Changed: true}, {}}) {
+		t.Errorf("history: %+v", history)
+	}
+	remembered := must(c.Filter(ctx, client.FilterRequest{
+		Viewer: "7", Posts: []client.Post{{ID: "recent", Author: "3"}, {ID: "old", Author: "3"}},
+	}))
+	if !slices.Equal(remembered.Dropped, []client.Dropped{{ID: "recent", Kind: "seen"}}) {
+		t.Errorf("after the history: %+v", remembered)
+	}
 	why := must(c.Explain(ctx, "2", client.Post{ID: "p1", Author: "1"}))
 	if !why.Dropped || len(why.Reasons) != 1 || why.Reasons[0].Direction != "by_actor" || why.Reasons[0].Certainty != "certain" ||
 		!why.Reasons[0].Until.Equal(until.Truncate(time.Microsecond)) || why.Page.Keys == 0 {

@@ -239,6 +239,8 @@ type Recorded struct {
 	Fresh []bool
 	// Evicted is the number of old keys that went because the owner had Most keys.
 	Evicted int
+	// Damage is why what the store kept could not be read, and counted as empty; nil: it could.
+	Damage error
 }
 
 // Write adds keys of an owner to what the store keeps under id. After an error, it may have added
@@ -270,6 +272,7 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 		}
 		wr.Loaded = &loaded[0]
 	}
+	recorded.Damage = wr.Loaded.Damage
 	draft := w.runs.draft(w.live(*wr.Loaded, wr.Now))
 	recorded.Fresh = make([]bool, len(wr.Keys))
 	for i, key := range wr.Keys {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ type Reason struct {
 	Since time.Time
 	// Until is when it ends by itself; for a window, the latest possible time. Zero: it has no end.
 	Until time.Time
-	Parts []string // for a window: the parts that report it
+	Parts []string // for a window: the beginnings of the parts that report it
 }
 
 // Explain returns what a feed of viewer does with post and why, for every kind that the Recorder
@@ -121,6 +122,7 @@ func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Re
 			for _, run := range runs {
 				reason.Parts = append(reason.Parts, run.From.Format(time.RFC3339Nano))
 			}
+			reason.Parts = slices.Compact(reason.Parts) // a part may have several runs
 			reason.Since, reason.Until = runs[0].From, runs[len(runs)-1].Forgotten
 		}
 		found = append(found, reason)

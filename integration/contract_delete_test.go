@@ -163,15 +163,15 @@ func (c *contract) traces(t *testing.T, db *sql.DB, text string) (rows [][]strin
 	return rows
 }
 
-// windows are the users, by hash, who have one. The embedded service keeps them in a file; it is
+// windows are the ids of windows, one for each user who has one. The embedded service keeps them in a file; it is
 // stopped for that, and started again.
 func (c *contract) windows(t *testing.T) []string {
 	t.Helper()
 	users := make(map[string]bool)
 	if c.redis != nil {
 		for _, key := range c.keys(t) {
-			if parts := strings.Split(key, ":"); len(parts) == 4 {
-				users[strings.Join(strings.Split(parts[2], "-")[:2], "-")] = true
+			if parts := strings.Split(key, ":"); len(parts) == 4 && strings.HasPrefix(parts[2], "seen.") {
+				users[parts[2]] = true
 			}
 		}
 		return sortedKeys(users)
@@ -188,7 +188,7 @@ func (c *contract) windows(t *testing.T) []string {
 	}
 	defer db.Close()
 	for _, row := range query(t, db, `SELECT part FROM pages`) {
-		users[strings.Join(strings.Split(row[0], "-")[:2], "-")] = true
+		users[row[0]] = true
 	}
 	c.start()
 	return sortedKeys(users)

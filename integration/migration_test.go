@@ -92,7 +92,7 @@ func fillSets(t *testing.T, client *redis.Client) map[string][]string {
 	return all
 }
 
-// fillTable makes a table of 1,000 hides.
+// fillTable makes a table of 1,000 hides, and one of posts seen within 40 days.
 func fillTable(t *testing.T, pg *pgtest.Server) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.URL())
@@ -101,7 +101,9 @@ func fillTable(t *testing.T, pg *pgtest.Server) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	_, err = conn.Exec(t.Context(), `create table hides as select 'u' || n % 90 as user_id, 'p "' || n || '", é' as post_id,
-		timestamptz '2026-01-01' + n * interval '1 minute' as hidden_at from generate_series(1, 1000) n`)
+		timestamptz '2026-01-01' + n * interval '1 minute' as hidden_at from generate_series(1, 1000) n;
+		create table views as select 'u' || n % 90 as user_id, 's' || n as post_id, now() - n * interval '1 hour' as seen_at
+		from generate_series(1, 960) n`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -193,11 +193,14 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Keys that go early are counted, and so are damaged windows, which count as empty.
+// Keys that go early are counted, and so are damaged windows, which count as empty. Each is logged
+// once, whether a read or a write meets it.
 func TestStats(t *testing.T) {
-	store := &favfilter.Memory{}
+	store := &damaging{Store: &favfilter.Memory{}}
 	c := config(store)
 	c.Kinds[0].Most = 10
+	var log strings.Builder
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	ws, now := open(t, c), time.Now()
 	var ids []string
 	for i := range 14 {
@@ -205,16 +208,135 @@ func TestStats(t *testing.T) {
 	}
 	record(t, ws, "seen", 1, now, ids...)
 	record(t, ws, "read", 1, now, ids...)
-	w := ws.Window("read", 1, now)
-	w.Fill(t.Context(), favfilter.Loaded{Version: "?", Damage: favfilter.ErrDamaged})
+	want := func(damaged uint64) {
+		t.Helper()
+		stats := ws.Stats()
+		slices.SortFunc(stats, func(a, b seen.Stats) int { return strings.Compare(a.Kind, b.Kind) })
+		if want := []seen.Stats{{Kind: "read", Damaged: damaged}, {Kind: "seen", Evicted: 4}}; !slices.Equal(stats, want) {
+			t.Errorf("%+v, want %+v", stats, want)
+		}
+		if lines := strings.Count(log.String(), `msg="a window is damaged and counts as empty" kind=read error=`); lines != int(damaged) {
+			t.Errorf("%d lines of damage, want %d: %s", lines, damaged, log.String())
+		}
+	}
+	want(0)
+	store.damage = favfilter.ErrDamaged
+	w := read(t, ws, store, "read", 1, now)
 	if w.Contains(key("1")) || w.Damage() == nil {
 		t.Error("a damaged window is used")
 	}
-	w.Fill(t.Context(), favfilter.Loaded{Version: "?", Damage: favfilter.ErrFormat})
-	stats := ws.Stats()
-	slices.SortFunc(stats, func(a, b seen.Stats) int { return strings.Compare(a.Kind, b.Kind) })
-	if want := []seen.Stats{{Kind: "read", Damaged: 1}, {Kind: "seen", Evicted: 4}}; !slices.Equal(stats, want) {
-		t.Errorf("%+v, want %+v", stats, want)
+	want(1)
+	must(t, w.Add(t.Context(), []favfilter.Hash{key("next")})) // is of what was read, and counted
+	want(1)
+	record(t, ws, "read", 1, now, "more") // reads it again
+	want(2)
+	store.damage = favfilter.ErrFormat // as after an upgrade
+	read(t, ws, store, "read", 1, now)
+	record(t, ws, "read", 1, now, "most")
+	want(2)
+	store.damage = nil
+	if w := read(t, ws, store, "read", 1, now); w.Keys() != 1 || !w.Contains(key("most")) {
+		t.Errorf("%d keys after the last damage, want the one that was recorded then", w.Keys())
+	}
+}
+
+// damaging is a store that damages what it reads.
+type damaging struct {
+	favfilter.Store
+	damage error // nil: none
+}
+
+func (d *damaging) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, err := d.Store.Load(ctx, ids)
+	for i := range loaded {
+		if d.damage != nil && loaded[i].Version != "" {
+			loaded[i] = favfilter.Loaded{Version: loaded[i].Version, Damage: d.damage}
+		}
+	}
+	return loaded, err
+}
+
+// What is there stays when a window is configured anew, for the new length; for a longer one from the
+// next write on.
+func TestLengthChanges(t *testing.T) {
+	store := &favfilter.Memory{}
+	now := time.Unix(500_000*3600, 0)
+	store.Now = func() time.Time { return now }
+	c := config(store)
+	before := open(t, c)
+	for _, user := range []uint64{1, 2} {
+		record(t, before, "seen", user, now, "a")
+	}
+	c.Kinds[0].Length, c.Kinds[0].Parts = 8*part, 2
+	longer := open(t, c)
+	now = now.Add(2 * part)
+	if w := read(t, longer, store, "seen", 1, now); !w.Contains(key("a")) {
+		t.Error("a longer window has lost a key")
+	}
+	record(t, longer, "seen", 2, now, "b")
+	c.Kinds[0].Length, c.Kinds[0].Parts = 6*part, 3
+	shorter := open(t, c)
+	now = now.Add(4 * part)
+	if w := read(t, shorter, store, "seen", 2, now); !w.Contains(key("a")) || !w.Contains(key("b")) {
+		t.Error("a key is forgotten within the window")
+	}
+	if w := read(t, shorter, store, "seen", 1, now); w.Keys() != 0 {
+		t.Error("a window that was not written to is kept for longer")
+	}
+	now = now.Add(2 * part)
+	if w := read(t, shorter, store, "seen", 2, now); w.Contains(key("a")) || !w.Contains(key("b")) {
+		t.Error("a shorter window keeps a key for longer, or lost another")
+	}
+}
+
+// A lower most forgets what is too much with the next write.
+func TestMostChanges(t *testing.T) {
+	store, now := &favfilter.Memory{}, time.Now()
+	c := config(store)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	record(t, open(t, c), "seen", 1, now, ids...)
+	c.Kinds[0].Most = 10
+	ws := open(t, c)
+	if w := read(t, ws, store, "seen", 1, now); w.Keys() != 20 {
+		t.Errorf("%d keys before a write, want 20", w.Keys())
+	}
+	record(t, ws, "seen", 1, now, "next")
+	if w := read(t, ws, store, "seen", 1, now); w.Keys() != 10 || !w.Contains(key("next")) {
+		t.Errorf("%d keys after a write, want 10, the last of them included", w.Keys())
+	}
+}
+
+// Of a history with more than the most, the newest keys stay, whatever the order in which it comes.
+func TestHistoryBeyondMost(t *testing.T) {
+	store := &favfilter.Memory{}
+	now := time.Unix(500_000*3600, 0)
+	store.Now = func() time.Time { return now }
+	c := config(store)
+	c.Kinds[0].Most = 10
+	ws := open(t, c)
+	for user, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+		for _, age := range order { // in parts
+			var b seen.Batch
+			for i := range 5 {
+				b.Add("seen", uint64(user), key(fmt.Sprint(age, "/", i)), now.Add(-time.Duration(age)*part), i)
+			}
+			_, err := ws.Record(t.Context(), &b, now)
+			must(t, err)
+		}
+		w := read(t, ws, store, "seen", uint64(user), now)
+		for age := range 3 {
+			for i := range 5 {
+				if id := fmt.Sprint(age, "/", i); w.Contains(key(id)) != (age < 2) {
+					t.Errorf("in the order %v, %s is there: %t", order, id, age >= 2)
+				}
+			}
+		}
+	}
+	if stats := ws.Stats(); stats[0].Evicted+stats[1].Evicted != 15 {
+		t.Errorf("%+v, want 5 evicted of each of 3 users", stats)
 	}
 }
 

@@ -2,7 +2,6 @@ package seen
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -73,11 +72,7 @@ func (w *Window) Damage() error { return w.loaded.Damage }
 // Fill takes what was loaded. A damaged window counts as empty, and is logged and counted. A window
 // of another format version also counts as empty.
 func (w *Window) Fill(ctx context.Context, loaded favfilter.Loaded) {
-	// No log line for another format version: after an upgrade each feed meets some.
-	if loaded.Damage != nil && !errors.Is(loaded.Damage, favfilter.ErrFormat) {
-		w.kind.damaged.Add(1)
-		w.windows.log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", w.kind.name, "error", loaded.Damage)
-	}
+	w.windows.noteDamage(ctx, w.kind, loaded.Damage)
 	w.loaded = loaded
 	w.Recent = w.kind.Recent(loaded, w.now)
 	w.hold()

@@ -5,6 +5,7 @@ package seen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -78,7 +79,7 @@ type kind struct {
 type Stats struct {
 	Kind    string
 	Evicted uint64 // keys that were forgotten early, because their user had the most keys
-	Damaged uint64 // damaged windows that were read; each counted as empty
+	Damaged uint64 // reads of damaged windows, which count as empty
 }
 
 // Open returns the windows in c.Store, without a call to the store. An error names the kind whose
@@ -185,8 +186,20 @@ func (ws *Windows) write(ctx context.Context, k *kind, id favfilter.PageID, w fa
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", k.name, err)
 	}
+	if w.Loaded == nil { // otherwise Fill has counted it
+		ws.noteDamage(ctx, k, recorded.Damage)
+	}
 	k.evicted.Add(uint64(recorded.Evicted))
 	return recorded.Fresh, nil
+}
+
+// noteDamage logs and counts a damaged window; nil: it is not damaged. It ignores one of another
+// format version, because after an upgrade each feed meets some.
+func (ws *Windows) noteDamage(ctx context.Context, k *kind, damage error) {
+	if damage != nil && !errors.Is(damage, favfilter.ErrFormat) {
+		k.damaged.Add(1)
+		ws.log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", k.name, "error", damage)
+	}
 }
 
 // Forget deletes a user's windows of all kinds. Errors are those of the store or of ctx.

@@ -35,7 +35,8 @@ func (*importCmd) Help() string {
 	return "An import that was interrupted, by a signal, kill -9 or a bad line, continues where it stopped when the " +
 		"same command is run again; standard input cannot be continued. (Without --redis, kill -9 loses what was seen in the " +
 		"last seconds before.) Every line counts once as imported, whether " +
-		"it changed anything or not, but for lines that are over by now, which are skipped. The service must not run on " +
+		"it changed anything or not, but for lines that are over by now, which are skipped. What was seen longer ago than " +
+		"its window is imported and changes nothing. The service must not run on " +
 		"the same SQLite ledger meanwhile; on Postgres it may."
 }
 

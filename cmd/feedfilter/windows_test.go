@@ -13,7 +13,6 @@ import (
 
 	_ "modernc.org/sqlite" // to look into the file of windows
 
-	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -27,6 +28,16 @@ func TestWithoutLedger(t *testing.T) {
 	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, no)
 	s.want(t, "PUT", "/v1/users/1/likes/p9", "", 200, yes)
 	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["p1","p2"]}`, 200, `{"recorded":2}`)
+	history := func(kind string, age time.Duration) string {
+		since := time.Now().Add(-age).Format(time.RFC3339)
+		return fmt.Sprintf(`{"activities":[{"user":"1","kind":%q,"target":"p","op":"add","since":%q}]}`, kind, since)
+	}
+	s.want(t, "POST", "/v1/activities", history("seen", sightedLongAgo), 200, `{"results":[`+no+`]}`)
+	s.want(t, "POST", "/v1/activities", history("seen", sightedRecently), 200, `{"results":[`+yes+`]}`)
+	if a := s.do(t, "POST", "/v1/activities", history("hide", sightedRecently)); a.Status != 501 || a.Code != "no_ledger" ||
+		a.Field != "activities[0].since" {
+		t.Errorf("the history of a kind that a ledger keeps: %d %s", a.Status, a.Body)
+	}
 	s.want(t, "POST", "/v1/activities", lines(`{"user":"1","kind":"hide","target":"p7","op":"add"}`), 200, `{"results":[`+yes+`,`+yes+`]}`)
 	feed := `{"viewer":"1","posts":[{"id":"p1","author":"3"},{"id":"p7","author":"3"},{"id":"p8","author":"2"},{"id":"p9","author":"3"}],"annotate":["like"]`
 	kept := `{"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p1","kind":"seen"},{"id":"p7","kind":"hide"},{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}`

@@ -31,7 +31,9 @@ func ownKinds(t testing.TB) *activity.Kinds {
 		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: time.Hour},
 		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
-		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour, Parts: 2},
+		activity.Kind{
+			Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour, Parts: 2, Most: 5000,
+		},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -379,6 +379,7 @@ func TestRecordStream(t *testing.T) {
 				{User: "1", Kind: "poke", Target: "2", Op: feedfilterv1.Op_OP_ADD},
 				{User: "1", Kind: "block", Target: "9", Op: feedfilterv1.Op_OP_ADD, Until: timestamppb.New(time.Unix(1, 0))},
 				{User: "1", Kind: "block", Target: fmt.Sprint("b", round), Op: feedfilterv1.Op_OP_REMOVE},
+				{User: "1", Kind: "seen", Target: "old", Op: feedfilterv1.Op_OP_ADD, Since: timestamppb.New(time.Now().Add(-sightedLongAgo))},
 			}}); err != nil {
 				t.Fatal(err)
 			}
@@ -387,8 +388,8 @@ func TestRecordStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := got.GetResults()
-			if len(r) != 4 || !r[0].GetChanged() || r[1].GetError().GetCode() != "unknown_kind" || r[2].GetError().GetField() != "until" ||
-				!r[3].GetChanged() || r[1].GetError().GetHttpStatus() != 0 {
+			if len(r) != 5 || !r[0].GetChanged() || r[1].GetError().GetCode() != "unknown_kind" || r[2].GetError().GetField() != "until" ||
+				!r[3].GetChanged() || r[1].GetError().GetHttpStatus() != 0 || r[4].GetChanged() || r[4].GetError() != nil {
 				t.Errorf("round %d: %v", round, got)
 			}
 		}

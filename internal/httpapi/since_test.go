@@ -2,8 +2,15 @@ package httpapi_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 // Lines of a batch may say when something was done: what one service exports, another takes.
@@ -18,6 +25,55 @@ func TestSinceInBatch(t *testing.T) {
 	s.do(t, "POST", "/v1/activities", `{"activities":[`+strings.Replace(exported, "2026", "2025", 1)+`]}`)
 	if got := s.do(t, "GET", "/v1/users/1/export", "").Body; strings.TrimSpace(got) != exported {
 		t.Errorf("recorded again and exported it is %s, want %s", got, exported)
+	}
+}
+
+const (
+	day = 24 * time.Hour
+	// sightedRecently and sightedLongAgo are ages of posts seen. What was seen long ago is forgotten.
+	sightedRecently, sightedLongAgo = 29 * day, 36 * day
+)
+
+// wantHistory fails unless a feed of the user drops the post recent, and shows the post old. It drops
+// neither once recent was seen for longer than the window, too.
+func (s *service) wantHistory(t *testing.T, user string) {
+	t.Helper()
+	feed := `{"viewer":"` + user + `","posts":[{"id":"old","author":"a"},{"id":"recent","author":"a"}]}`
+	s.want(t, "POST", "/v1/feed/filter", feed, 200, `{"posts":[{"id":"old"}],"dropped":[{"id":"recent","kind":"seen"}],"degraded":[]}`)
+	s.ahead.Store(int64(sightedLongAgo - sightedRecently))
+	defer s.ahead.Store(0)
+	s.want(t, "POST", "/v1/feed/filter", feed, 200, `{"posts":[{"id":"old"},{"id":"recent"}],"dropped":[],"degraded":[]}`)
+}
+
+// History of a kind with a window is recorded as of its own time. What would be forgotten changes nothing.
+func TestHistoryOfWindow(t *testing.T) {
+	s := open(t)
+	line := func(user, target string, age time.Duration) string {
+		return fmt.Sprintf(`{"user":%q,"kind":"seen","target":%q,"op":"add","since":%q}`, user, target, time.Now().Add(-age).Format(time.RFC3339))
+	}
+	history := func(user string) []string {
+		return []string{line(user, "recent", sightedRecently), line(user, "old", sightedLongAgo), line(user, "recent", sightedRecently)}
+	}
+	s.want(t, "POST", "/v1/activities", `{"activities":[`+strings.Join(history("json"), ",")+`]}`, 200, `{"results":[`+yes+`,`+no+`,`+no+`]}`)
+	s.wantHistory(t, "json")
+	if got := s.ndjson(t, strings.Join(history("lines"), "\n")+"\n"); !slices.Equal(got, []string{yes, no, no}) {
+		t.Errorf("NDJSON: %q", got)
+	}
+	s.wantHistory(t, "lines")
+	for protocol, call := range invokers(t, serveBoth(t, s)) {
+		of := func(target string, age time.Duration) *feedfilterv1.Activity {
+			return &feedfilterv1.Activity{
+				User: protocol, Kind: "seen", Target: target, Op: feedfilterv1.Op_OP_ADD, Since: timestamppb.New(time.Now().Add(-age)),
+			}
+		}
+		var batch feedfilterv1.RecordBatchResponse
+		err := call(t.Context(), feedfilterv1connect.ActivityServiceRecordBatchProcedure, &feedfilterv1.RecordBatchRequest{
+			Activities: []*feedfilterv1.Activity{of("recent", sightedRecently), of("old", sightedLongAgo)},
+		}, &batch)
+		if r := batch.GetResults(); err != nil || len(r) != 2 || !r[0].GetChanged() || r[1].GetChanged() || r[1].GetError() != nil {
+			t.Errorf("%s: %v, %v", protocol, &batch, err)
+		}
+		s.wantHistory(t, protocol)
 	}
 }
 
@@ -38,8 +94,16 @@ func malformedSince() []malformed {
 			field: "activities[0].since",
 		},
 		malformed{
-			request: "POST /v1/activities", body: line("seen", "add", "2026-01-02T03:04:05Z"), status: 422, code: "unsupported_op",
+			request: "POST /v1/activities", body: line("seen", "remove", "2026-01-02T03:04:05Z"), status: 400, code: "unknown_field",
 			field: "activities[0].since",
+		},
+		malformed{
+			request: "POST /v1/activities", body: line("seen", "add", "2100-01-01T00:00:00Z"), status: 400, code: "out_of_range",
+			field: "activities[0].since",
+		},
+		malformed{
+			request: "POST /v1/users/1/seen", body: `{"posts":["x"],"since":"2026-01-02T03:04:05Z"}`, status: 400, code: "unknown_field",
+			field: "since",
 		},
 	)
 }

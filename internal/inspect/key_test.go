@@ -10,6 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // side is one of a key's, by its name.
@@ -163,24 +165,70 @@ func version(t *testing.T, g *rig) favfilter.Version {
 	return loaded[0].Version
 }
 
-// Each part of a window that exists is a side. Nothing can confirm its content.
+// A window is one side, in whatever part of it the key is. Nothing can confirm its content.
 func TestInspectWindowKey(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 4)
-	if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 {
-		t.Errorf("of a window that is empty: %+v", in)
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 4)
+		if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 {
+			t.Errorf("of a window that is empty: %+v", in)
+		}
+		const part = 5 * 24 * time.Hour
+		partOf := func(at int64) time.Time { return time.Unix(0, at-at%int64(part)) }
+		start := partOf(g.now.Load())
+		g.record(t, add("1", "seen", "p"))
+		g.record(t, add("1", "seen", "both"))
+		g.now.Add(int64(8 * 24 * time.Hour)) // two parts later
+		g.record(t, add("1", "seen", "q"))
+		g.record(t, add("1", "seen", "both"))
+		later := partOf(g.now.Load())
+		for target, from := range map[string][2]time.Time{"p": {start, start}, "q": {later, later}, "both": {start, later}} {
+			s := g.inspectedKey(t, "seen", "1", target).side(t, "direct")
+			if s.Verdict != Reported || s.Removal != RemovedByTime || s.State != pages.PageSound || s.Confirmed || s.Row != nil ||
+				!s.From.Equal(from[0]) || !s.Forgotten.Equal(from[1].Add(7*part)) {
+				t.Errorf("%s, recorded in the parts from %v: %+v", target, from, s)
+			}
+			if s.Number != g.slot("1") || !strings.HasPrefix(s.Page, fmt.Sprintf("%d:seen.", g.slot("1"))) ||
+				s.Key(g.kindOf(t)) != "seen:U1_P"+target {
+				t.Errorf("%s is in %s of slot %d", target, s.Page, s.Number)
+			}
+		}
+		in := g.inspectedKey(t, "seen", "1", "never")
+		if s := in.side(t, "direct"); len(in.Sides) != 1 || s.Verdict != Gone || s.Removal != NothingToRemove || !s.Forgotten.IsZero() {
+			t.Errorf("what was never seen: %+v", in.Sides)
+		}
+		u, err := ReadUser(t.Context(), g.Activities, "1")
+		must(t, err)
+		if w := u.Windows[0]; w.Keys != 4 || w.Parts != 2 || w.Bytes == 0 {
+			t.Errorf("%+v, want 4 keys in 2 parts", w)
+		}
+	})
+}
+
+// kindOf is the kind that has a window.
+func (g *rig) kindOf(t *testing.T) activity.Kind {
+	t.Helper()
+	k, ok := g.Kinds().Named("seen")
+	if !ok {
+		t.Fatal("no kind has a window")
 	}
+	return k
+}
+
+// A damaged window is inspected as such, and not as a missing one.
+func TestInspectDamagedWindow(t *testing.T) {
+	server := redistest.Start(t)
+	store, err := redisstore.New(server.Client(), "test")
+	must(t, err)
+	g := newRig(t, store, 4)
 	g.record(t, add("1", "seen", "p"))
-	g.now.Add(int64(8 * 24 * time.Hour)) // the next part
-	g.record(t, add("1", "seen", "q"))
-	in := g.inspectedKey(t, "seen", "1", "p")
-	if len(in.Sides) != 2 || in.Sides[0].Verdict != Gone || in.Sides[1].Verdict != Reported || in.Sides[1].Removal != RemovedByTime ||
-		in.Sides[0].Removal != NothingToRemove {
-		t.Fatalf("%+v", in.Sides)
-	}
-	newer, older := in.Sides[0], in.Sides[1]
-	if !older.From.Before(newer.From) || older.Forgotten.Sub(older.From) != 35*24*time.Hour || newer.Page == older.Page ||
-		!strings.HasPrefix(newer.Page, fmt.Sprintf("%d:seen-", g.slot("1"))) {
-		t.Errorf("%+v, %+v", newer, older)
+	key := "fav:{test/" + strings.Replace(g.inspectedKey(t, "seen", "1", "p").Sides[0].Page, ":", "}:", 1) + ":bits"
+	raw, err := server.Client().Get(t.Context(), key).Bytes()
+	must(t, err)
+	raw[len(raw)-1] ^= 1
+	must(t, server.Client().Set(t.Context(), key, raw, 0).Err())
+	s := g.inspectedKey(t, "seen", "1", "p").side(t, "direct")
+	if s.State != pages.PageDamaged || s.Verdict != Gone || s.Removal != NothingToRemove {
+		t.Errorf("%+v", s)
 	}
 }
 

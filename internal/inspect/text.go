@@ -258,7 +258,7 @@ func (u User) Text(w io.Writer) error {
 		}
 	}
 	for _, win := range u.Windows {
-		t.linef("  window    %s: %d keys in %d parts, %d bytes", win.Kind, win.Keys, win.Parts, win.Bytes)
+		t.linef("  window    %s: %s in %s, %d bytes", win.Kind, number(win.Keys, "key"), number(win.Parts, "part"), win.Bytes)
 	}
 	if u.Probed {
 		t.linef("  feed      reads %d bytes, and those bits of the page that it looks for", u.FeedBytes)
@@ -266,6 +266,14 @@ func (u User) Text(w io.Writer) error {
 		t.linef("  feed      reads %d bytes", u.FeedBytes)
 	}
 	return t.err
+}
+
+// number returns n with a noun.
+func number(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func in(list string) string {

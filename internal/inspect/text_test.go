@@ -96,7 +96,7 @@ func TestUserText(t *testing.T) {
   hash      00ff: slot 3
   ledger    2 keys: 2 block
   page      reports all of them; it has 9 in all
-  window    seen: about 5 keys in 1 parts, 378 bytes
+  window    seen: 5 keys in 1 part, 378 bytes
   feed      reads 700 bytes
 `
 	if got := textOf(t, func(b *strings.Builder) error { return u.Text(b) }); got != want {

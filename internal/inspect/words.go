@@ -14,7 +14,11 @@ func wordsOf(in *KeyInside) []string {
 	words := make([]string, len(in.Sides))
 	for i := range in.Sides {
 		s := &in.Sides[i]
-		words[i] = fmt.Sprintf("%s: %s. %s%s", s.Key(in.Kind), lookup(s), judgment(s), undoing(s))
+		look, judge := lookup, judgment
+		if !in.Kind.InLedger() {
+			look, judge = windowLookup, windowJudgment
+		}
+		words[i] = fmt.Sprintf("%s: %s. %s%s", s.Key(in.Kind), look(s), judge(s), undoing(s))
 	}
 	return words
 }
@@ -28,10 +32,6 @@ func lookup(s *KeySide) string {
 		}
 	}
 	switch of := len(s.Traced.Positions); {
-	case of == 0 && s.Traced.Reported:
-		return fmt.Sprintf("window %s reports it", s.Page)
-	case of == 0 && s.State == pages.PageSound:
-		return fmt.Sprintf("window %s does not report it", s.Page)
 	case of == 0 && s.State == pages.PageUnused:
 		return fmt.Sprintf("there is no page %s, because its users have no activities", s.Page)
 	case of == 0:
@@ -43,9 +43,32 @@ func lookup(s *KeySide) string {
 	}
 }
 
-// judgment explains the verdict.
+// windowLookup explains what the window reports.
+func windowLookup(s *KeySide) string {
+	switch {
+	case s.Traced.Reported:
+		return fmt.Sprintf("window %s reports it", s.Page)
+	case s.State == pages.PageSound:
+		return fmt.Sprintf("window %s does not report it", s.Page)
+	default:
+		return fmt.Sprintf("window %s is %s and counts as empty", s.Page, s.State)
+	}
+}
+
+// minute is the format of times.
+const minute = "2006-01-02 15:04:05 MST"
+
+// windowJudgment explains the verdict about a key in a window.
+func windowJudgment(s *KeySide) string {
+	if !s.Traced.Reported {
+		return "It was never recorded, or is forgotten."
+	}
+	return fmt.Sprintf("It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
+		s.From.Format(minute), s.Forgotten.Format(minute))
+}
+
+// judgment explains the verdict about a key in a page.
 func judgment(s *KeySide) string {
-	const minute = "2006-01-02 15:04:05 MST"
 	switch s.Verdict {
 	case Held:
 		if until := s.Row.Until; !until.IsZero() {
@@ -59,11 +82,7 @@ func judgment(s *KeySide) string {
 	case FalsePositive:
 		return "The ledger does not have it: a false positive, which an exact feed keeps."
 	case Reported:
-		if s.Forgotten.IsZero() {
-			return "There is no ledger to confirm it."
-		}
-		return fmt.Sprintf("It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
-			s.From.Format(minute), s.Forgotten.Format(minute))
+		return "There is no ledger to confirm it."
 	default:
 		return "It is absent from both."
 	}

@@ -64,14 +64,6 @@ func TestWordsOfSides(t *testing.T) {
 			"page 0 reports it: all of its 2 bits are set. There is no ledger to confirm it. " +
 				"It cannot be undone, because each of its bits is in a region with a collision bit.",
 		},
-		{
-			KeySide{
-				Verdict: Reported, Removal: RemovedByTime, Traced: traced(2, 0),
-				From: since, Forgotten: since.Add(time.Hour),
-			},
-			"page 0 reports it: all of its 2 bits are set. It was recorded at 2026-01-01 00:00:00 UTC or later, and is " +
-				"forgotten at 2026-01-01 01:00:00 UTC. Nothing can confirm it.",
-		},
 	} {
 		c.side.Kind, c.side.Owner, c.side.Target, c.side.Page = "block", "1", "2", "0"
 		in := &KeyInside{Kind: activity.Kind{Name: "block", Target: activity.User}, Sides: []KeySide{c.side}}
@@ -79,8 +71,40 @@ func TestWordsOfSides(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
+}
+
+// A window has one side. Its sentences do not speak of a page, of bits or of a ledger.
+func TestWordsOfWindows(t *testing.T) {
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		side KeySide
+		want string
+	}{
+		{
+			KeySide{
+				Verdict: Reported, Removal: RemovedByTime, State: pages.PageSound, Traced: favfilter.Traced{Reported: true},
+				From: since, Forgotten: since.Add(time.Hour),
+			},
+			"window 0:seen.z reports it. It was recorded at 2026-01-01 00:00:00 UTC or later, and is forgotten at " +
+				"2026-01-01 01:00:00 UTC. Nothing can confirm it.",
+		},
+		{
+			KeySide{Verdict: Gone, Removal: NothingToRemove, State: pages.PageSound},
+			"window 0:seen.z does not report it. It was never recorded, or is forgotten.",
+		},
+		{
+			KeySide{Verdict: Gone, Removal: NothingToRemove, State: pages.PageDamaged},
+			"window 0:seen.z is damaged and counts as empty. It was never recorded, or is forgotten.",
+		},
+	} {
+		c.side.Kind, c.side.Owner, c.side.Target, c.side.Page = "seen", "1", "p", "0:seen.z"
+		in := &KeyInside{Kind: activity.Kind{Name: "seen", Target: activity.Post, Window: time.Hour}, Sides: []KeySide{c.side}}
+		if got, want := wordsOf(in), "seen:U1_Pp: "+c.want; len(got) != 1 || got[0] != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
 	empty := &KeyInside{Kind: activity.Kind{Name: "seen"}, User: "1"}
-	if got := wordsOf(empty); len(got) != 1 || got[0] != "The window has no parts: everything of kind seen that 1 did is forgotten." {
+	if got := wordsOf(empty); len(got) != 1 || got[0] != "The window is empty: everything of kind seen that 1 did is forgotten." {
 		t.Errorf("an empty window: %q", got)
 	}
 }

@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 		case "block":
 			k.Limit = 5000
 		case "seen":
-			k.Window, k.Parts = 36*time.Hour, 6
+			k.Window, k.Parts, k.Most = 36*time.Hour, 6, 500
 		}
 	}
 	for name, c := range map[string]struct {
@@ -49,9 +49,10 @@ func TestParse(t *testing.T) {
 			}),
 		},
 		"window": {
-			`{"kinds":[{"name":"glimpse","target":"post","effect":"annotate","window":"1d12h","parts":64}]}`,
+			`{"kinds":[{"name":"glimpse","target":"post","effect":"annotate","window":"1d12h","parts":64,"most":100000}]}`,
 			withBuiltin(asIs, activity.Kind{
 				Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: 36 * time.Hour, Parts: 64,
+				Most: 100_000,
 			}),
 		},
 		"two of them, escaped": {
@@ -62,13 +63,13 @@ func TestParse(t *testing.T) {
 				activity.Kind{Name: "b", Plural: "a", Target: activity.Post, Effect: activity.Drop}),
 		},
 		"built-in kinds": {
-			`{"kinds":[{"name":"block","limit":5000},{"name":"seen","window":"36h","parts":6},
+			`{"kinds":[{"name":"block","limit":5000},{"name":"seen","window":"36h","parts":6,"most":500},
 				{"name":"like","comment":"as it is","plural":"likes","target":"post","effect":"annotate","two_way":false}]}`,
 			withBuiltin(limited),
 		},
 		"a built-in kind said again": {
 			`{"kinds":[{"name":"block","plural":"blocks","target":"user","effect":"drop","two_way":true,"limit":5000},
-				{"name":"seen","plural":"seen","target":"post","effect":"drop","window":"1d12h","parts":6}]}`,
+				{"name":"seen","plural":"seen","target":"post","effect":"drop","window":"1d12h","parts":6,"most":500}]}`,
 			withBuiltin(limited),
 		},
 	} {
@@ -127,6 +128,16 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"parts":null`), `kind "mute": parts: not a whole number`},
 		{kind(`,"parts":3`), `kind "mute": 3 parts: 1 to 64, and only of a window`},
 		{kind(`,"window":"1d","parts":65`), `kind "mute": 65 parts: 1 to 64, and only of a window`},
+		{kind(`,"most":0`), `kind "mute": most: 0 is not 1 or more`},
+		{kind(`,"most":null`), `kind "mute": most: not a whole number`},
+		{kind(`,"most":1.5`), `kind "mute": most: not a whole number`},
+		{kind(`,"most":3`), `kind "mute": most 3: 1 to 100000, and only of a window`},
+		{kind(`,"window":"1d","most":100001`), `kind "mute": most 100001: 1 to 100000, and only of a window`},
+		{kind(`,"window":"1d","most":-1`), `kind "mute": most -1: 1 to 100000, and only of a window`},
+		{
+			`{"kinds":[{"name":"block","most":5}]}`,
+			`kind "block": it is built in: only its limit, or its window, parts and most, can be set`,
+		},
 		{kind(`,"window":"1d","parts":-1`), `kind "mute": -1 parts: 1 to 64, and only of a window`},
 		{kind(`,"window":"1d","limit":1`), `kind "mute": a limit, but what has a window is not counted`},
 		{kind(`,"window":"1d","two_way":true`), `kind "mute": two-way kinds need the ledger, so have no window`},

@@ -12,7 +12,7 @@ import (
 // Activities adds what [activity.Activities] count. Without a ledger, what is about one stays 0, but that it is up, which is left
 // out.
 func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
-	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), numbers(stats)}
+	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), windows(stats), numbers(stats)}
 	for _, s := range sources {
 		r.registry.MustRegister(s)
 	}
@@ -104,6 +104,20 @@ func writes(stats func() activity.Stats) *source {
 		to.send(ended, float64(s.Ended))
 		to.send(waiting, float64(s.Waiting))
 		to.send(without, float64(s.WithoutPage))
+	}
+	return c
+}
+
+// windows are what became of activities that no ledger keeps.
+func windows(stats func() activity.Stats) *source {
+	c := &source{}
+	evicted := c.counter("feedfilter_window_evicted_total",
+		"Activities forgotten before their window ended, because their user had the most that a window keeps, by kind.", "kind")
+	damaged := c.counter("feedfilter_window_damaged_total", "Reads of damaged windows, which count as empty, by kind.", "kind")
+	c.collect = func(to sink) {
+		s := stats()
+		sendEach(to, evicted, s.WindowEvicted)
+		sendEach(to, damaged, s.WindowDamaged)
 	}
 	return c
 }

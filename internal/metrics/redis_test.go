@@ -90,8 +90,18 @@ func TestRedisOfFeeds(t *testing.T) {
 	if got := after[`feedfilter_redis_received_bytes_total{client="pages"}`] - before[`feedfilter_redis_received_bytes_total{client="pages"}`]; got < feeds*float64(page) {
 		t.Errorf("%v bytes received for %d pages of %d", got, feeds, page)
 	}
-	if got := after[`feedfilter_redis_sent_bytes_total{client="pages"}`] - before[`feedfilter_redis_sent_bytes_total{client="pages"}`]; got < feeds*100 {
-		t.Errorf("%v bytes sent for %d feeds", got, feeds)
+	window, err := recorder.Window(t.Context(), recorder.Kinds().All()[3], "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	windowKey := fmt.Sprintf("fav:{feed/%d}:%s:bits", window.ID().Number, window.ID().Part)
+	sent := len("*3\r\n$4\r\nmget\r\n")
+	for _, key := range []string{pageKey(t, client), windowKey} {
+		sent += len(fmt.Sprintf("$%d\r\n%s\r\n", len(key), key))
+	}
+	const sentBytes = `feedfilter_redis_sent_bytes_total{client="pages"}`
+	if got := after[sentBytes] - before[sentBytes]; got < float64(feeds*sent) {
+		t.Errorf("%v bytes sent for %d feeds, each an MGET of %d bytes", got, feeds, sent)
 	}
 	if n := after[`feedfilter_page_rebuild_seconds_count{reason="missing"}`]; n != 1 {
 		t.Errorf("%v pages made anew that were missing, want 1", n)

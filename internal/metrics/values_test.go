@@ -36,7 +36,8 @@ func TestRecorderValues(t *testing.T) {
 			CacheHits: 18, CacheMisses: 19, CacheBytes: 20,
 			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24, Probed: 25,
 			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31,
-		}, Recorded: map[string]uint64{"block": 17}, Confirmed: 26, FalsePositives: 27}
+		}, Recorded: map[string]uint64{"block": 17}, Confirmed: 26, FalsePositives: 27,
+			WindowEvicted: map[string]uint64{"seen": 32}, WindowDamaged: map[string]uint64{"seen": 33}}
 	})
 	wantValues(t, r, map[string]float64{
 		"configured_false_positive_ratio": 0.25, "configured_staleness_bound_seconds": 1.5,
@@ -48,6 +49,7 @@ func TestRecorderValues(t *testing.T) {
 		"page_cache_misses_total": 19, "page_cache_bytes": 20, `pages{use="shared"}`: 21, "shared_page_keys": 22, "reshape_due_pages": 23, "reshaping": 1,
 		`pages{use="own"}`: 24, `views_total{source="probe"}`: 25, "exact_positives_total": 26, "exact_false_positives_total": 27,
 		"writes_without_page_total": 28, "activities_ended_total": 29, "writes_waiting": 30, "page_rebuilds_in_progress": 31,
+		`window_evicted_total{kind="seen"}`: 32, `window_damaged_total{kind="seen"}`: 33,
 	})
 }
 

@@ -274,7 +274,7 @@ func explained() object {
 		"dropped": true,
 		"reasons": []object{
 			{"kind": "block", "effect": "drop", "actor": "2", "direction": "by_actor", "certainty": "certain", "since": "2026-11-20T09:30:00.000123Z"},
-			{"kind": "seen", "effect": "drop", "direction": "by_viewer", "certainty": "unconfirmed", "since": "2026-11-16T00:00:00Z", "until": "2026-12-21T00:00:00Z", "parts": []string{"4711:seen-9c3f01d2e4b5a697-4112"}},
+			{"kind": "seen", "effect": "drop", "direction": "by_viewer", "certainty": "unconfirmed", "since": "2026-11-16T00:00:00Z", "until": "2026-12-21T00:00:00Z", "parts": []string{"2026-11-16T00:00:00Z"}},
 		},
 		"page":     object{"number": 4711, "sequence": 17, "keys": 2103, "bytes": 6144, "false_positive_rate": 0.00007},
 		"degraded": []any{},

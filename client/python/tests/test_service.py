@@ -163,6 +163,15 @@ def test_explain(client: Client, uid: UID) -> None:
     assert (like.kind, like.effect, like.direction) == ("like", "annotate", "by_viewer")
 
 
+def test_history_of_window(client: Client, uid: UID) -> None:
+    me, now = uid("me"), datetime.now(timezone.utc)
+    ages = {uid("recent"): timedelta(days=29), uid("old"): timedelta(days=36)}
+    results = client.record_batch([Activity(me, "seen", p, since=now - a) for p, a in ages.items()])
+    assert [(r.changed, r.error) for r in results] == [(True, None), (False, None)]
+    dropped = client.filter(me, [Post(p, uid("a")) for p in ages]).dropped
+    assert [d.post.id for d in dropped] == [uid("recent")]
+
+
 def test_batch(client: Client, uid: UID) -> None:
     me, since = uid("me"), datetime(2020, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc)
     results = client.record_batch(

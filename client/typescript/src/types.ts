@@ -137,7 +137,7 @@ export interface Reason {
   since: Date | undefined;
   /** When it ends by itself; undefined: never. */
   until: Date | undefined;
-  /** For a window: the parts that report it. */
+  /** For a window: the beginnings of the parts that report it. */
   parts: string[];
 }
 
@@ -155,7 +155,10 @@ export interface Activity {
   kind: Kind;
   target: string;
   op: "add" | "remove";
-  /** When it was done. Default, for one to record: now. */
+  /**
+   * When it was done. Default, for one to record: now. A window keeps the activity from then on;
+   * one that would be forgotten already changes nothing.
+   */
   since?: Date | undefined;
   /** When it ends by itself. Default: never. */
   until?: Date | undefined;

@@ -131,6 +131,19 @@ test("a list of several parts", async (t) => {
   }
 });
 
+test("a window takes history", async (t) => {
+  const ff = client(t);
+  const me = newUser();
+  const day = 86_400_000;
+  const results = await ff.recordBatch([
+    { user: me, kind: "seen", target: "recent", op: "add", since: new Date(Date.now() - 29 * day) },
+    { user: me, kind: "seen", target: "old", op: "add", since: new Date(Date.now() - 36 * day) },
+  ]);
+  assert.deepEqual(results, [{ changed: true, error: undefined }, { changed: false, error: undefined }]);
+  const { dropped } = await ff.filter({ viewer: me, posts: [{ id: "recent", author: "a" }, { id: "old", author: "a" }] });
+  assert.deepEqual(dropped.map(({ post, kind }) => [post.id, kind]), [["recent", "seen"]]);
+});
+
 test("times are cut off to milliseconds, never into the future", async (t) => {
   const ff = client(t);
   const me = newUser();

@@ -86,9 +86,11 @@ type Activity struct {
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// What to do.
 	Op Op `protobuf:"varint,4,opt,name=op,proto3,enum=feedfilter.v1.Op" json:"op,omitempty"`
-	// Since when, to the microsecond; not set: now. Only with OP_ADD.
+	// Since when, to the microsecond; not set: now. Only with OP_ADD. A window keeps the activity
+	// from then on; one that would be forgotten already changes nothing.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// When it ends by itself, to the microsecond; not set: never. Only with OP_ADD.
+	// When it ends by itself, to the microsecond; not set: never. Only with OP_ADD, and only for
+	// kinds without a window.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -102,7 +102,7 @@ class Reason:
         actor: The user, for kinds that target users; else "".
         since: Since when. None: unknown.
         until: When it ends by itself. None: never.
-        parts: For a window: the parts that report it.
+        parts: For a window: the beginnings of the parts that report it.
     """
 
     kind: str
@@ -160,7 +160,9 @@ class Activity:
         kind: The name of the kind, such as "block".
         target: The user or post that it is about.
         op: ADD or REMOVE.
-        since: When it was done, to the microsecond. None: now. Only with ADD.
+        since: When it was done, to the microsecond. None: now. Only with ADD. A window
+            keeps the activity from then on; one that would be forgotten already
+            changes nothing.
         until: When it ends by itself, to the microsecond. None: never. Only with ADD.
     """
 
@@ -233,6 +235,7 @@ class Kind:
         limit: The largest number that a user may have. None: no limit.
         window_seconds: How long an activity is kept at least. None: the kind has no window.
         parts: The number of parts of the window. None: the kind has no window.
+        most: The largest number that the window of a user keeps. None: 10,000.
     """
 
     name: str
@@ -244,6 +247,7 @@ class Kind:
     limit: Optional[int]
     window_seconds: Optional[int] = None
     parts: Optional[int] = None
+    most: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -383,6 +383,7 @@ def json_kinds(value: object) -> List[Kind]:
             limit=may(kind, "limit", int),
             window_seconds=may(kind, "window_seconds", int),
             parts=may(kind, "parts", int),
+            most=may(kind, "most", int),
         )
         for kind in need(value, "kinds", list)
     ]

@@ -533,7 +533,7 @@ export interface components {
             op: "add" | "remove";
             /**
              * Format: date-time
-             * @description When the activity happened. Default: now. Only with `add`, and only for kinds without a window.
+             * @description When the activity happened. Default: now. Only with `add`. A window keeps the activity from then on; one that would be forgotten already changes nothing.
              */
             since?: string;
             /** @description Only with `add`, and only for kinds without a window. */
@@ -611,6 +611,8 @@ export interface components {
                 window_seconds?: number;
                 /** @description The number of parts of the window; the oldest is forgotten first. */
                 parts?: number;
+                /** @description The most activities that a user's window keeps, if it is configured; otherwise 10,000. Beyond it, the oldest are forgotten. */
+                most?: number;
                 /** @description The maximum for each user; null: no limit. */
                 limit: number | null;
             }[];

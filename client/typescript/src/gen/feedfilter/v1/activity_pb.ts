@@ -51,14 +51,16 @@ export type Activity = Message<"feedfilter.v1.Activity"> & {
   op: Op;
 
   /**
-   * Since when, to the microsecond; not set: now. Only with OP_ADD.
+   * Since when, to the microsecond; not set: now. Only with OP_ADD. A window keeps the activity
+   * from then on; one that would be forgotten already changes nothing.
    *
    * @generated from field: google.protobuf.Timestamp since = 5;
    */
   since?: Timestamp | undefined;
 
   /**
-   * When it ends by itself, to the microsecond; not set: never. Only with OP_ADD.
+   * When it ends by itself, to the microsecond; not set: never. Only with OP_ADD, and only for
+   * kinds without a window.
    *
    * @generated from field: google.protobuf.Timestamp until = 6;
    */

@@ -438,7 +438,7 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
   until?: Timestamp | undefined;
 
   /**
-   * For a window: the parts that report it.
+   * For a window: the beginnings of the parts that report it.
    *
    * @generated from field: repeated string parts = 8;
    */
