@@ -95,6 +95,34 @@ func TestFingerprintsNoticeDamage(t *testing.T) {
 	}
 }
 
+// A run whose codes are not valid, under a checksum that is right, has no keys. It stays out of the
+// way of a lookup and of a write, also of one that evicts keys.
+func TestFingerprintsWithInvalidCodes(t *testing.T) {
+	raw := goldenFingerprints(t)
+	clear(raw[len(raw)-14 : len(raw)-10]) // the codes of the oldest of three runs: no code ends
+	decoded, err := favfilter.DecodeFingerprints(fixWindowSum(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC)
+	for most, want := range map[int]int{100: 7, 9: 7, 8: 7, 7: 7, 5: 5, 2: 2, 1: 1} {
+		store := &favfilter.Memory{Now: func() time.Time { return now }}
+		w := openWindow(t, store, favfilter.WindowConfig{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: most})
+		loaded := favfilter.Loaded{Fingerprints: decoded}
+		if got := w.Recent(loaded, now).Keys(); got != 6 {
+			t.Errorf("%d keys are read", got)
+		}
+		id, key := w.ID(1), favfilter.Hash{H1: 1 << 63}
+		if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: []favfilter.Hash{key}, Now: now, Loaded: &loaded}); err != nil {
+			t.Fatal(err)
+		}
+		stored, _ := store.Get(id)
+		if got := w.Recent(stored, now); got.Keys() != want || !got.Contains(key) {
+			t.Errorf("at most %d keys: %d are stored, want %d", most, got.Keys(), want)
+		}
+	}
+}
+
 // FuzzDecodeFingerprints decodes arbitrary stored bytes. Nothing may panic or take memory out of
 // proportion. Bytes that are accepted encode to the same bytes, and keys can be added to them.
 func FuzzDecodeFingerprints(f *testing.F) {
