@@ -320,6 +320,37 @@ func TestWindowEvictsTheOldest(t *testing.T) {
 	}
 }
 
+// A key that is added again is found, even if it was the next one to go.
+func TestWindowAddsTheOldestAgain(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 16, FalsePositiveRate: 1e-9})
+	id := w.ID(7)
+	keys := make([]favfilter.Hash, 17)
+	for i := range keys {
+		keys[i] = favfilter.Hash{H1: uint64(i+1) << 56}
+	}
+	write := func(keys ...favfilter.Hash) favfilter.Recorded {
+		t.Helper()
+		recorded, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: at.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recorded
+	}
+	write(keys[:16]...)
+	recorded := write(keys[0], keys[16])
+	if recorded.Evicted != 2 || !recorded.Fresh[0] || !recorded.Fresh[1] {
+		t.Errorf("%+v", recorded)
+	}
+	got := recent(t, w, store, id, at.now)
+	for i, key := range keys {
+		if got.Contains(key) != (i != 1) {
+			t.Errorf("key %d is found: %v", i, got.Contains(key))
+		}
+	}
+}
+
 // A key is kept from its own time on, whatever order keys arrive in.
 func TestWindowHistory(t *testing.T) {
 	at := newClock()
