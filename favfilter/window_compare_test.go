@@ -46,7 +46,7 @@ type namedRepresentation struct {
 
 func representations() []namedRepresentation {
 	return []namedRepresentation{
-		{"7 strings, a Bloom filter each (before)", pages{}},
+		{"7 strings, a Bloom filter each", pages{}},
 		{"7 Bloom filters in one string", pages{joined: true}},
 		{"fingerprints with age, Elias-Fano", aged{appendEliasFano, decodeEliasFano}},
 		{"fingerprints with age, Golomb-Rice", aged{appendGaps, decodeGaps}},
@@ -334,8 +334,8 @@ func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 }
 
 // keyInRedis is what Redis 7 takes for a string beside its value: 24 bytes for the entry of the
-// dictionary, 16 for the object, and 48 for the key.
-const keyInRedis = 24 + 16 + 48
+// dictionary, 16 for the object, and 64 for the key.
+const keyInRedis = 24 + 16 + 64
 
 func randomHashes(rng *rand.Rand, n int) []favfilter.Hash {
 	hashes := make([]favfilter.Hash, n)
