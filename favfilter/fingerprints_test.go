@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"testing"
@@ -91,6 +92,126 @@ func TestFingerprintsNoticeDamage(t *testing.T) {
 	for n := range raw {
 		if _, err := favfilter.DecodeFingerprints(raw[:n]); !errors.Is(err, favfilter.ErrDamaged) {
 			t.Errorf("%d of %d bytes: %v", n, len(raw), err)
+		}
+	}
+}
+
+// A list of runs that is not valid is refused under a checksum that is right, too.
+func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
+	list := func(numbers ...uint64) []byte {
+		raw := slices.Clone(goldenFingerprints(t)[:20])
+		for _, n := range numbers {
+			raw = binary.AppendUvarint(raw, n)
+		}
+		return fixWindowSum(raw)
+	}
+	runs := func(n uint64) []byte { // each of one fingerprint, whose code is the byte 1
+		numbers := []uint64{1, n}
+		for range n {
+			numbers = append(numbers, 1, 8, 1, 1)
+		}
+		return list(append(numbers, slices.Repeat([]uint64{1}, int(n))...)...)
+	}
+	for name, raw := range map[string][]byte{
+		"none": list(1, 0), "one": runs(1), "two": runs(2), "the most": runs(1 << 12), "one far ahead": list(1, 1, 1<<55, 56, 8, 1, 1),
+	} {
+		if _, err := favfilter.DecodeFingerprints(raw); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, raw := range map[string][]byte{
+		"no numbers": list(), "no number of runs": list(1), "no bits": list(1, 1, 1), "no keys": list(1, 1, 1, 8), "no length": list(1, 1, 1, 8, 1),
+		"no codes": list(1, 1, 1, 8, 1, 1), "no second codes": list(1, 2, 1, 8, 1, 1, 1, 8, 1, 1, 1), "more behind": list(1, 1, 1, 8, 1, 1, 1, 1),
+		"a unit of 0": list(0, 0), "a unit of 2^63": list(1<<63, 0), "too many runs": runs(1<<12 + 1), "an end too far ahead": list(1<<54, 1, 3, 8, 1, 1, 1),
+		"0 bits": list(1, 1, 1, 0, 1, 1, 1), "57 bits": list(1, 1, 1, 57, 1, 1, 1), "0 keys": list(1, 1, 1, 8, 0, 1, 1), "9 keys in 1 byte": list(1, 1, 1, 8, 9, 1, 1),
+	} {
+		if got, err := favfilter.DecodeFingerprints(raw); !errors.Is(err, favfilter.ErrDamaged) || got != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Each write raises the number of changes, so that the version changes.
+func TestFingerprintsCountChanges(t *testing.T) {
+	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
+	w, id, _ := goldenWindow(t, store)
+	for changes := uint32(1); changes < 5; changes++ {
+		stored, _ := store.Get(id)
+		raw, _ := stored.Encode()
+		if got := binary.BigEndian.Uint32(raw[16:]); got != changes {
+			t.Fatalf("%d changes, want %d", got, changes)
+		}
+		decoded, err := favfilter.DecodeFingerprints(raw) // as another process does
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := favfilter.Hash{H1: 0x8123456789abcdef * uint64(changes)}
+		loaded := favfilter.Loaded{Fingerprints: decoded, Version: stored.Version}
+		if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: []favfilter.Hash{key}, Now: store.Now(), Loaded: &loaded}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// All keys are looked up at once as they are one by one.
+func TestRecentContainsAll(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Seed: 3, FalsePositiveRate: 1e-9})
+	start, id := favfilter.HashStart(3, "U1"), w.ID(7)
+	ids, found, want := make([]favfilter.Hash, 1000), make([]bool, 1000), make([]bool, 1000)
+	writing := favfilter.Writing{Now: at.now}
+	for i := range ids {
+		ids[i] = favfilter.HashKey(3, fmt.Sprint("P", i))
+		if want[i] = i%3 == 0; want[i] {
+			writing.Keys = append(writing.Keys, start.With(ids[i]))
+		}
+		if i%4 == 0 { // found before
+			found[i], want[i] = true, true
+		}
+	}
+	if _, err := w.Write(t.Context(), id, writing); err != nil {
+		t.Fatal(err)
+	}
+	got := recent(t, w, store, id, at.now)
+	got.ContainsAll(start, ids, found)
+	if !slices.Equal(found, want) {
+		t.Errorf("found %v", found)
+	}
+	if n := got.Bytes(); n < 8*got.Keys() || n > 16*got.Keys()+8<<10 {
+		t.Errorf("%d keys take %d bytes", got.Keys(), n)
+	}
+	var none *favfilter.Recent
+	none.ContainsAll(start, ids, make([]bool, 1000))
+	if none.Keys() != 0 || none.Bytes() != 0 || none.Runs() != nil || none.RunsOf(ids[0]) != nil || none.Contains(ids[0]) {
+		t.Error("a nil Recent has keys")
+	}
+}
+
+// A run whose codes are not valid, under a checksum that is right, has no keys. It stays out of the
+// way of a lookup and of a write, also of one that evicts keys.
+func TestFingerprintsWithInvalidCodes(t *testing.T) {
+	raw := goldenFingerprints(t)
+	clear(raw[len(raw)-14 : len(raw)-10]) // the codes of the oldest of three runs: no code ends
+	decoded, err := favfilter.DecodeFingerprints(fixWindowSum(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC)
+	for most, want := range map[int]int{100: 7, 9: 7, 8: 7, 7: 7, 5: 5, 2: 2, 1: 1} {
+		store := &favfilter.Memory{Now: func() time.Time { return now }}
+		w := openWindow(t, store, favfilter.WindowConfig{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: most})
+		loaded := favfilter.Loaded{Fingerprints: decoded}
+		if got := w.Recent(loaded, now).Keys(); got != 6 {
+			t.Errorf("%d keys are read", got)
+		}
+		id, key := w.ID(1), favfilter.Hash{H1: 1 << 63}
+		if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: []favfilter.Hash{key}, Now: now, Loaded: &loaded}); err != nil {
+			t.Fatal(err)
+		}
+		stored, _ := store.Get(id)
+		if got := w.Recent(stored, now); got.Keys() != want || !got.Contains(key) {
+			t.Errorf("at most %d keys: %d are stored, want %d", most, got.Keys(), want)
 		}
 	}
 }

@@ -75,11 +75,16 @@ func (rules runRules) draft(runs []run) *draft {
 	return d
 }
 
-// decode decodes the run for a change or a lookup.
-func (r *draftRun) decode() {
-	if r.sorted == nil {
-		r.sorted = r.run.decode(make([]uint64, 0, r.count+8))
-		r.count = len(r.sorted)
+// decode decodes the run for a change or a lookup. A run whose codes are not valid has no keys.
+func (d *draft) decode(r *draftRun) {
+	if r.sorted != nil {
+		return
+	}
+	r.sorted = r.run.decode(make([]uint64, 0, r.count+8))
+	if invalid := r.count - len(r.sorted); invalid > 0 {
+		d.rate -= r.rate()
+		d.keys -= invalid
+		r.count = 0
 	}
 }
 
@@ -89,7 +94,7 @@ func (d *draft) add(key Hash, before int64) (fresh bool) {
 	at := len(d.runs)
 	for ; at > 0 && d.runs[at-1].before >= before; at-- {
 		r := &d.runs[at-1]
-		r.decode()
+		d.decode(r)
 		if _, found := slices.BinarySearch(r.sorted, fingerprint(key, r.width)); found {
 			return false
 		}
@@ -134,21 +139,24 @@ func (d *draft) insert(key Hash, r *draftRun) {
 
 // evict removes the oldest keys until there are no more than the most, and returns how many.
 func (d *draft) evict() (evicted int) {
-	for d.keys-evicted > d.most {
+	for d.keys > d.most {
 		r := &d.runs[0]
-		surplus := min(r.count, d.keys-evicted-d.most)
+		surplus := d.keys - d.most
+		if surplus < r.count {
+			d.decode(r)
+		}
+		surplus = min(surplus, r.count)
 		evicted += surplus
+		d.keys -= surplus
 		d.rate -= math.Ldexp(float64(surplus), -int(r.width))
 		if surplus == r.count {
 			d.runs = d.runs[1:]
 			continue
 		}
-		r.decode()
 		r.sorted = r.sorted[surplus:]
 		r.count -= surplus
 		r.changed = true
 	}
-	d.keys -= evicted
 	return evicted
 }
 
@@ -175,7 +183,7 @@ func (d *draft) shorten(current int64) {
 
 // halve removes the last bit of each fingerprint of the run.
 func (d *draft) halve(r *draftRun) {
-	r.decode()
+	d.decode(r)
 	before := r.run.rate()
 	for i := range r.sorted {
 		r.sorted[i] >>= 1

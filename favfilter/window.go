@@ -274,20 +274,10 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 	}
 	recorded.Damage = wr.Loaded.Damage
 	draft := w.runs.draft(w.live(*wr.Loaded, wr.Now))
-	recorded.Fresh = make([]bool, len(wr.Keys))
-	for i, key := range wr.Keys {
-		at := wr.Now
-		if wr.At != nil && wr.At[i].Before(at) {
-			at = wr.At[i]
-		}
-		if end := w.partEnd(at); end+w.length > wr.Now.UnixMilli() {
-			recorded.Fresh[i] = draft.add(key, end)
-		}
-	}
+	recorded = w.add(draft, wr)
 	if !draft.changed {
 		return recorded, true, nil
 	}
-	recorded.Evicted = draft.evict()
 	draft.shorten(w.partEnd(wr.Now))
 	changes := uint32(0)
 	if f := wr.Loaded.Fingerprints; f != nil {
@@ -299,6 +289,31 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 		ID: id, Fingerprints: next, Seen: wr.Loaded.Version, Expire: time.UnixMilli(last).Sub(wr.Now),
 	})
 	return recorded, done, err
+}
+
+// add adds the keys to the draft, and evicts the oldest ones beyond the most. A key that was there
+// already may be among those that go. Then add adds it again, unless it has the most keys behind it.
+func (w *Window) add(d *draft, wr *Writing) Recorded {
+	recorded := Recorded{Fresh: make([]bool, len(wr.Keys))}
+	for from := 0; ; from = max(0, len(wr.Keys)-d.most) {
+		for i := from; i < len(wr.Keys); i++ {
+			at := wr.Now
+			if wr.At != nil && wr.At[i].Before(at) {
+				at = wr.At[i]
+			}
+			if end := w.partEnd(at); !recorded.Fresh[i] && end+w.length > wr.Now.UnixMilli() {
+				recorded.Fresh[i] = d.add(wr.Keys[i], end)
+			}
+		}
+		if !d.changed {
+			return recorded
+		}
+		evicted := d.evict()
+		if evicted == 0 {
+			return recorded
+		}
+		recorded.Evicted += evicted
+	}
 }
 
 // partEnd returns the end of the part that t is in.
