@@ -124,14 +124,14 @@ func TestWindowTakesAnyNumber(t *testing.T) {
 			total += n
 			old += n - count(outcomes, Changed)
 		}
-		wantRate(t, g.rates.window, old, total) // new posts that did not count as new
+		wantRate(t, g.rates.Window, old, total) // new posts that did not count as new
 		for round := range 30 {
 			n := []int{1000, 1, 17, 400, 16}[round%5]
 			if found := g.lookAll(t, "1", "seen", posts(fmt.Sprint(round, "/")), n); found != n {
 				t.Fatalf("round %d: %d of %d posts seen are missed", round, n-found, n)
 			}
 		}
-		wantRate(t, g.rates.window, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
+		wantRate(t, g.rates.Window, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
 	})
 }
 
