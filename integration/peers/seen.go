@@ -133,17 +133,18 @@ func fillSeen(ctx context.Context, client *redis.Client, id func(string) string,
 	return flush(ctx, pipe, 1)
 }
 
-// fillSeenBloom makes a filter of RedisBloom for each part of the window of all users. Each has the
-// part of a key's rate that ours has.
+// fillSeenBloom makes a filter of RedisBloom for each part of the window of all users. All together
+// have the rate that a window of ours has.
 func (w *wire) fillSeenBloom(ctx context.Context, client *redis.Client) error {
 	info, err := client.Do(ctx, "COMMAND", "INFO", "BF.RESERVE").Slice()
 	if err != nil || len(info) != 1 || info[0] == nil {
 		return errAbsent
 	}
+	rate := activity.BuiltinKinds().Rates(w.rate).Window
 	key := func(part int) string { return "BF:" + bench.Seen + ":" + strconv.Itoa(part) }
 	pipe := client.Pipeline()
 	for part := range seenParts {
-		pipe.Do(ctx, "BF.RESERVE", key(part), w.keyRate()/seenParts, seenUsers*seenPart)
+		pipe.Do(ctx, "BF.RESERVE", key(part), rate/seenParts, seenUsers*seenPart)
 		pipe.Expire(ctx, key(part), seenWindow)
 	}
 	for u := range seenUsers {
@@ -157,8 +158,8 @@ func (w *wire) fillSeenBloom(ctx context.Context, client *redis.Client) error {
 	return flush(ctx, pipe, 1)
 }
 
-// fillSeenOurs records what was seen day by day, by a clock that goes on from now. The first part
-// of a window has nothing to go by, so it is forgotten: that makes one part more.
+// fillSeenOurs records what was seen day by day, by a clock that goes on from now, to the end of a
+// part of the window. That makes one part more, which is forgotten by then.
 func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err error) {
 	store, err := redisstore.New(client, "seen")
 	if err != nil {
@@ -169,7 +170,8 @@ func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	now := time.Now().UTC().Truncate(seenLength).Add(seenLength)
+	part := seenLength.Milliseconds()
+	now := time.UnixMilli((time.Now().UnixMilli()/part + 1) * part) // the start of one
 	r, err := activity.Open(ctx, activity.Config{
 		Ledger: l, Store: store, FalsePositiveRate: w.rate, Now: func() time.Time { return now }, Passive: true,
 	})
@@ -177,18 +179,8 @@ func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err erro
 		return err
 	}
 	defer r.Close()
-	var first []string // the strings of the first part
 	for day := range seenDays * (seenParts + 1) {
 		if err := recordDay(ctx, r, day); err != nil {
-			return err
-		}
-		switch day {
-		case seenDays - 1:
-			first, err = client.Keys(ctx, "*:"+bench.Seen+"-*").Result()
-		case seenDays:
-			err = client.Unlink(ctx, first...).Err()
-		}
-		if err != nil {
 			return err
 		}
 		now = now.Add(24 * time.Hour)
@@ -208,14 +200,14 @@ func recordDay(ctx context.Context, r *activity.Recorder, day int) error {
 	return err
 }
 
-// checkSeen fails unless there is a string for each user and part.
+// checkSeen fails unless there is one string for each user.
 func checkSeen(ctx context.Context, client *redis.Client) error {
-	keys, err := client.Keys(ctx, "*:"+bench.Seen+"-*").Result()
+	keys, err := client.Keys(ctx, "*:"+bench.Seen+".*").Result()
 	if err != nil {
 		return err
 	}
-	if len(keys) < seenUsers*seenParts {
-		return fmt.Errorf("%d strings of seen posts of %d users in %d parts", len(keys), seenUsers, seenParts)
+	if len(keys) != seenUsers {
+		return fmt.Errorf("%d strings of seen posts of %d users", len(keys), seenUsers)
 	}
 	return nil
 }
