@@ -60,16 +60,16 @@ func TestRates(t *testing.T) {
 	note := Kind{Name: "note", Plural: "notes", Target: Post, Effect: Annotate}
 	for name, c := range map[string]struct {
 		kinds []Kind
-		want  rates
+		want  Rates
 	}{
-		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, rates{0.12, 0.02, 0.03}},
-		"pages alone":  {[]Kind{block, drop("hide", 0), note}, rates{0.12, 0.04, 0.12}},
-		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, rates{0.12, 0.12, 0.06}},
-		"none":         {[]Kind{note}, rates{0.12, 0.12, 0.12}},
+		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{0.12, 0.02, 0.03}},
+		"pages alone":  {[]Kind{block, drop("hide", 0), note}, Rates{0.12, 0.04, 0.12}},
+		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{0.12, 0.12, 0.06}},
+		"none":         {[]Kind{note}, Rates{0.12, 0.12, 0.12}},
 	} {
 		kinds, err := NewKinds(c.kinds...)
 		must(t, err)
-		if got := kinds.rates(0.12); got != c.want {
+		if got := kinds.Rates(0.12); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
