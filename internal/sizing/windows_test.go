@@ -39,7 +39,7 @@ func planSeen(t *testing.T, users, daily int) *Plan {
 // Windows that the service records, of users who see the same number of posts twice a day, take
 // what is planned, within 3 %.
 func TestWindowsTakeWhatIsPlanned(t *testing.T) {
-	for _, c := range []struct{ daily, users int }{{20, 400}, {60, 200}, {100, 150}} {
+	for _, c := range []struct{ daily, users int }{{20, 200}, {60, 100}, {100, 80}} {
 		t.Run(fmt.Sprint(c.daily), func(t *testing.T) {
 			cluster, client := startEmpty(t)
 			now := firstPart().Add(-day / 4)
