@@ -71,7 +71,7 @@ func TestWindowsTakeFewBytes(t *testing.T) {
 		{5000, 5000 * 24 / 10},
 	} {
 		for phase := range 5 {
-			user := &seer{window: openSeen(t, s), owner: fmt.Sprint(c.keys, phase), next: partStart.AddDate(0, 0, phase)}
+			user := &seer{window: openSeen(t, s), owner: fmt.Sprint(c.keys, phase), next: partStart().AddDate(0, 0, phase)}
 			user.see(t, 30, float64(c.keys)/30)
 			if user.seen != c.keys {
 				t.Fatalf("the user has seen %d, want %d", user.seen, c.keys)
@@ -89,8 +89,8 @@ func TestWindowsTakeFewBytes(t *testing.T) {
 	}
 }
 
-// partStart is when a part of five days begins.
-var partStart = time.UnixMilli(4000 * (5 * 24 * time.Hour).Milliseconds()).UTC()
+// partStart returns when a part of five days begins.
+func partStart() time.Time { return time.UnixMilli(4000 * (5 * 24 * time.Hour).Milliseconds()).UTC() }
 
 func openSeen(t *testing.T, s favfilter.Store) *favfilter.Window {
 	t.Helper()

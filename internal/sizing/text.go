@@ -122,10 +122,11 @@ func (p *Plan) windowNotes(k activity.Kind) []string {
 	if most == 0 {
 		most = activity.DefaultMost
 	}
-	notes := []string{fmt.Sprintf("Windows of seen posts are at the middle of a part. At its end they have %.0f %% more keys.", 100*0.5/(parts+0.5))}
+	notes := []string{fmt.Sprintf("Windows of seen posts are at the middle of a part. At its end they have %.0f %% more keys.",
+		100*0.5/(parts+0.5))}
 	if p.Forgotten >= 0.0005 {
-		notes = append(notes, fmt.Sprintf("feedfilter keeps the last %s posts that a user has seen. It forgets %s of the posts of all users early; the other ways keep them.",
-			count(float64(most)), short(100*p.Forgotten)+" %"))
+		notes = append(notes, fmt.Sprintf("feedfilter keeps the last %s posts that a user has seen. "+
+			"It forgets %s %% of the posts of all users early; the other ways keep them.", count(float64(most)), short(100*p.Forgotten)))
 	}
 	return notes
 }
