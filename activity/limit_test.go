@@ -100,7 +100,7 @@ func TestLimitOfManyWriters(t *testing.T) {
 				}
 			}
 		}
-		wantRate(t, g.rates.key, found, 16*6-pinLimit)
+		wantRate(t, g.rates.Key, found, 16*6-pinLimit)
 	}
 	// Each undoes what is there, and tries others: there is never one too many, and none is refused for nothing.
 	churned := writeAll(t, recorders, func(w int) (all []Activity) {

@@ -84,13 +84,13 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 		if m.lost > favfilter.MaxHashes*m.taken {
 			t.Errorf("%d were lost, where %d false positives were undone", m.lost, m.taken)
 		}
-		if mean := g.plain.rates.key * float64(len(m.order)); m.rest > ratetest.Most(mean) {
+		if mean := g.plain.rates.Key * float64(len(m.order)); m.rest > ratetest.Most(mean) {
 			t.Errorf("%d of %d looked present when they came, where %.2g are to be expected", m.rest, len(m.order), mean)
 		}
 		if len(m.stuck) > m.undone/20 {
 			t.Errorf("%d of %d undone were stuck", len(m.stuck), m.undone)
 		}
-		wantRate(t, g.plain.rates.key, g.lookAll(t, "1", "hide", posts("never"), 50_000), 50_000)
+		wantRate(t, g.plain.rates.Key, g.lookAll(t, "1", "hide", posts("never"), 50_000), 50_000)
 	})
 }
 
@@ -316,7 +316,7 @@ func TestStuckOnOneSide(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d stuck, %d lost before", stuck, len(batch), lost)
-	if most := favfilter.MaxHashes * ratetest.Most(2*g.plain.rates.key*float64(len(batch))); lost > most {
+	if most := favfilter.MaxHashes * ratetest.Most(2*g.plain.rates.Key*float64(len(batch))); lost > most {
 		t.Errorf("%d of %d lost, where false positives may take %d along", lost, len(batch), most)
 	}
 	if stuck == 0 {

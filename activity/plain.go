@@ -63,9 +63,9 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a limit"})
 		}
 	}
-	rates := common.Kinds.rates(common.FalsePositiveRate)
+	rates := common.Kinds.Rates(common.FalsePositiveRate)
 	alone, err := pages.OpenAlone(ctx, pages.AloneConfig{
-		Store: c.Store, Pages: c.Pages, KeyRate: rates.key, Now: c.Now, Logger: common.Logger,
+		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Now: c.Now, Logger: common.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)

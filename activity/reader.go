@@ -28,14 +28,14 @@ type reader struct {
 
 	kinds    *Kinds
 	seen     *seen.Windows // of kinds with a window
-	rates    rates
+	rates    Rates
 	tally    tally
 	searches sync.Pool // of *Search
 }
 
 // FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
 // configured.
-func (r *reader) FalsePositiveRate() float64 { return r.rates.candidate }
+func (r *reader) FalsePositiveRate() float64 { return r.rates.Candidate }
 
 // Kinds returns the known kinds of activities.
 func (r *reader) Kinds() *Kinds { return r.kinds }
@@ -68,16 +68,16 @@ func (r *reader) check(a Activity, at time.Time) error {
 // userHash returns the hash that places a user.
 func (r *reader) userHash(user string) uint64 { return pages.UserHash(r.source.Identity().Seed, user) }
 
-// rates are false-positive rates.
-type rates struct {
-	candidate float64 // of a candidate of a feed: what all kinds that drop take together
-	key       float64 // of one key in a page
-	window    float64 // of one key in a window
+// Rates are the parts of a false-positive rate.
+type Rates struct {
+	Candidate float64 // of a candidate of a feed: what all kinds that drop take together
+	Key       float64 // of one key in a page
+	Window    float64 // of one key in a window
 }
 
-// rates divides the false-positive rate of a candidate. Windows have half of it, because most keys
+// Rates divides the false-positive rate of a candidate. Windows have half of it, because most keys
 // are in windows: a key takes fewer bits with a larger share.
-func (ks *Kinds) rates(candidate float64) rates {
+func (ks *Kinds) Rates(candidate float64) Rates {
 	keys, windows := 0, 0
 	for _, k := range ks.all {
 		switch {
@@ -92,5 +92,5 @@ func (ks *Kinds) rates(candidate float64) rates {
 	if keys > 0 && windows > 0 {
 		share /= 2
 	}
-	return rates{candidate: candidate, key: share / float64(max(keys, 1)), window: share / float64(max(windows, 1))}
+	return Rates{Candidate: candidate, Key: share / float64(max(keys, 1)), Window: share / float64(max(windows, 1))}
 }

@@ -134,9 +134,9 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	if c.Ledger == nil {
 		return nil, errors.New("there is no ledger: OpenPlain does without")
 	}
-	rates := c.Kinds.rates(c.FalsePositiveRate)
+	rates := c.Kinds.Rates(c.FalsePositiveRate)
 	p, err := pages.Open(ctx, pages.Config{
-		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.key,
+		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.Key,
 		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, PageCache: c.PageCache, ScrubRate: c.ScrubRate,
 		Passive: c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
 	})

@@ -13,7 +13,7 @@ import (
 
 // openWindows opens the windows of all kinds that have one.
 func (r *reader) openWindows(c seen.Config) (err error) {
-	c.Identity, c.FalsePositiveRate = r.source.Identity(), r.rates.window
+	c.Identity, c.FalsePositiveRate = r.source.Identity(), r.rates.Window
 	for _, k := range r.kinds.All() {
 		if !k.InLedger() {
 			c.Kinds = append(c.Kinds, seen.Kind{Name: k.Name, Length: k.Window, Parts: k.Parts, Most: k.Most})

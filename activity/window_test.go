@@ -60,16 +60,16 @@ func TestRates(t *testing.T) {
 	note := Kind{Name: "note", Plural: "notes", Target: Post, Effect: Annotate}
 	for name, c := range map[string]struct {
 		kinds []Kind
-		want  rates
+		want  Rates
 	}{
-		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, rates{0.12, 0.02, 0.03}},
-		"pages alone":  {[]Kind{block, drop("hide", 0), note}, rates{0.12, 0.04, 0.12}},
-		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, rates{0.12, 0.12, 0.06}},
-		"none":         {[]Kind{note}, rates{0.12, 0.12, 0.12}},
+		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{0.12, 0.02, 0.03}},
+		"pages alone":  {[]Kind{block, drop("hide", 0), note}, Rates{0.12, 0.04, 0.12}},
+		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{0.12, 0.12, 0.06}},
+		"none":         {[]Kind{note}, Rates{0.12, 0.12, 0.12}},
 	} {
 		kinds, err := NewKinds(c.kinds...)
 		must(t, err)
-		if got := kinds.rates(0.12); got != c.want {
+		if got := kinds.Rates(0.12); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -128,14 +128,14 @@ func TestWindowTakesAnyNumber(t *testing.T) {
 			total += n
 			old += n - count(outcomes, Changed)
 		}
-		wantRate(t, g.rates.window, old, total) // new posts that did not count as new
+		wantRate(t, g.rates.Window, old, total) // new posts that did not count as new
 		for round := range 30 {
 			n := []int{1000, 1, 17, 400, 16}[round%5]
 			if found := g.lookAll(t, "1", "seen", posts(fmt.Sprint(round, "/")), n); found != n {
 				t.Fatalf("round %d: %d of %d posts seen are missed", round, n-found, n)
 			}
 		}
-		wantRate(t, g.rates.window, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
+		wantRate(t, g.rates.Window, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
 	})
 }
 

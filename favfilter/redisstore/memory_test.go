@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -12,6 +16,29 @@ import (
 // A page takes the whole block that the server's allocator gives it: one more byte would take a
 // larger block.
 func TestPagesFillTheirBlocks(t *testing.T) {
+	client := withJemalloc(t)
+	s := openStore(t, client, "memory")
+	for i, capacity := range []int{0, 300, 2000, 4329, 34_897, 34_898, 100_000} {
+		id := favfilter.PageID{Number: uint32(i)}
+		page := newPage(t, id.Number, shapeFor(t, capacity))
+		put(t, s, id, page)
+		raw, _ := page.Encode()
+		key := fmt.Sprintf("fav:{memory/%d}:bits", i)
+		full := memoryUsage(t, client, key)
+		// What the key itself takes: its name, its entry.
+		if around := full - int64(len(raw)); around < 0 || around > 150 {
+			t.Errorf("%d bytes of a page take %d in all", len(raw), full)
+		}
+		must(t, client.Set(t.Context(), key, append(raw, 0), 0))
+		if more := memoryUsage(t, client, key); more < full+int64(len(raw))/9 {
+			t.Errorf("a page of %d bytes takes %d, one of a byte more %d: its block was not full", len(raw), full, more)
+		}
+	}
+}
+
+// withJemalloc starts a server and skips the test if the server does not use jemalloc.
+func withJemalloc(t *testing.T) *redis.Client {
+	t.Helper()
 	client := redistest.Start(t).Client()
 	info, err := client.Info(t.Context(), "memory").Result()
 	if err != nil {
@@ -20,29 +47,97 @@ func TestPagesFillTheirBlocks(t *testing.T) {
 	if !strings.Contains(info, "mem_allocator:jemalloc") {
 		t.Skip("this server does not use jemalloc, for which pages are sized")
 	}
-	s := openStore(t, client, "memory")
-	for i, capacity := range []int{0, 300, 2000, 4329, 34_897, 34_898, 100_000} {
-		id := favfilter.PageID{Number: uint32(i)}
-		page := newPage(t, id.Number, shapeFor(t, capacity))
-		put(t, s, id, page)
-		raw, _ := page.Encode()
-		key := fmt.Sprintf("fav:{memory/%d}:bits", i)
-		usage := func() int64 {
-			t.Helper()
-			n, err := client.MemoryUsage(t.Context(), key).Result()
-			if err != nil {
-				t.Fatal(err)
+	return client
+}
+
+// memoryUsage returns the memory of a key, its name and entry included.
+func memoryUsage(t *testing.T, client *redis.Client, key string) int64 {
+	t.Helper()
+	n, err := client.MemoryUsage(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A user's window is one string of few bytes, at the rate that a service has by default. Keys are
+// spread evenly over 30 days and written day by day. The 30 days begin on each day of a part.
+func TestWindowsTakeFewBytes(t *testing.T) {
+	client := withJemalloc(t)
+	s := openStore(t, client, "feed")
+	for _, c := range []struct{ keys, most int }{
+		{50, 400}, // bytes
+		{650, 650 * 26 / 10},
+		{5000, 5000 * 24 / 10},
+	} {
+		for phase := range 5 {
+			user := &seer{window: openSeen(t, s), owner: fmt.Sprint(c.keys, phase), next: partStart().AddDate(0, 0, phase)}
+			user.see(t, 30, float64(c.keys)/30)
+			if user.seen != c.keys {
+				t.Fatalf("the user has seen %d, want %d", user.seen, c.keys)
 			}
-			return n
-		}
-		full := usage()
-		// What the key itself takes: its name, its entry.
-		if around := full - int64(len(raw)); around < 0 || around > 150 {
-			t.Errorf("%d bytes of a page take %d in all", len(raw), full)
-		}
-		must(t, client.Set(t.Context(), key, append(raw, 0), 0))
-		if more := usage(); more < full+int64(len(raw))/9 {
-			t.Errorf("a page of %d bytes takes %d, one of a byte more %d: its block was not full", len(raw), full, more)
+			length, usage := user.stored(t, client)
+			t.Logf("%d keys from day %d of a part on: string of %d bytes, memory %d bytes, %.2f a key",
+				c.keys, phase, length, usage, float64(usage)/float64(c.keys))
+			if usage > int64(c.most) {
+				t.Errorf("%d keys from day %d of a part on: %d bytes, want at most %d", c.keys, phase, usage, c.most)
+			}
+			if c.keys == 650 && length > 2<<10 {
+				t.Errorf("from day %d of a part on, a string of %d bytes, want at most 2 KiB", phase, length)
+			}
 		}
 	}
+}
+
+// partStart returns when a part of five days begins.
+func partStart() time.Time { return time.UnixMilli(4000 * (5 * 24 * time.Hour).Milliseconds()).UTC() }
+
+func openSeen(t *testing.T, s favfilter.Store) *favfilter.Window {
+	t.Helper()
+	rate := activity.BuiltinKinds().Rates(0.001).Window
+	w, err := favfilter.OpenWindow(s, favfilter.WindowConfig{Name: "seen", Length: 30 * 24 * time.Hour, FalsePositiveRate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// seer is a user who sees posts.
+type seer struct {
+	window *favfilter.Window
+	owner  string
+	next   time.Time // day
+	due    float64
+	seen   int
+}
+
+func (u *seer) id() favfilter.PageID { return u.window.ID(favfilter.HashKey(0, u.owner).H1) }
+
+// see has the user see posts evenly on some days.
+func (u *seer) see(t *testing.T, days int, daily float64) {
+	t.Helper()
+	for range days {
+		u.due += daily
+		n := int(u.due + 1e-6)
+		u.due -= float64(n)
+		wr := favfilter.Writing{Keys: make([]favfilter.Hash, n), Now: u.next.Add(12 * time.Hour)}
+		for i := range wr.Keys {
+			wr.Keys[i] = favfilter.HashKey(0, fmt.Sprint(u.owner, " ", u.seen+i))
+		}
+		if _, err := u.window.Write(t.Context(), u.id(), wr); err != nil {
+			t.Fatal(err)
+		}
+		u.seen += n
+		u.next = u.next.Add(24 * time.Hour)
+	}
+}
+
+// stored returns the length of the user's string, and its memory. The user must have one only.
+func (u *seer) stored(t *testing.T, client *redis.Client) (length, memory int64) {
+	t.Helper()
+	keys, err := client.Keys(t.Context(), "*"+u.id().Part+"*").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("strings %q, %v, want one", keys, err)
+	}
+	return client.StrLen(t.Context(), keys[0]).Val(), memoryUsage(t, client, keys[0])
 }

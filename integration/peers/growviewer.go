@@ -38,9 +38,9 @@ func (w *watched) note(id favfilter.PageID, probed bool) {
 	w.page, w.probed = id, probed
 }
 
-// Load notes the first page that is read, unless that is of a window.
+// Load notes the first page that is read, unless that is a window: those have a dot in their part.
 func (w *watched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if len(ids) > 0 && (ids[0].Part == "" || strings.HasPrefix(ids[0].Part, "own-")) {
+	if len(ids) > 0 && !strings.Contains(ids[0].Part, ".") {
 		w.note(ids[0], false)
 	}
 	return w.Store.Load(ctx, ids)

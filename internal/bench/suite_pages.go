@@ -14,11 +14,12 @@ import (
 
 const (
 	manyKeys = 100
-	// KeyRate is the false-positive rate of a key, at the default rate of a candidate.
-	KeyRate = 0.001 / KeysPerCandidate
 	// rebuildKeys is how many keys the page has that is made anew.
 	rebuildKeys = 5000
 )
+
+// KeyRate returns the false-positive rate of a key in a page, at the default rate of a candidate.
+func KeyRate() float64 { return activity.BuiltinKinds().Rates(0.001).Key }
 
 // fill records the population, and returns the rows that come of it: bytes an activity, and how fast it went.
 func (s *suite) fill(ctx context.Context, store favfilter.Store) ([]Row, error) {
@@ -111,7 +112,7 @@ func (s *suite) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shape, err := favfilter.ShapeFor(pageEntries*5/4, KeyRate)
+	shape, err := favfilter.ShapeFor(pageEntries*5/4, KeyRate())
 	if err != nil {
 		return err
 	}

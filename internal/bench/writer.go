@@ -47,7 +47,7 @@ func (w *writer) prepare(ctx context.Context, _ int) error {
 	if w.room -= w.keys; w.room >= 0 {
 		return nil
 	}
-	shape, err := favfilter.ShapeFor(writePage, KeyRate)
+	shape, err := favfilter.ShapeFor(writePage, KeyRate())
 	if err != nil {
 		return err
 	}

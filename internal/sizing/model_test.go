@@ -42,13 +42,30 @@ func TestSpreadsAreWhatTheyAreMadeOf(t *testing.T) {
 	}
 }
 
+// kindsWith returns the built-in kinds with a limit of a user's posts seen.
+func kindsWith(most int) *activity.Kinds {
+	all := slices.Clone(activity.BuiltinKinds().All())
+	for i := range all {
+		if all[i].Name == seen {
+			all[i].Most = most
+		}
+	}
+	kinds, err := activity.NewKinds(all...)
+	if err != nil {
+		panic(err)
+	}
+	return kinds
+}
+
 // draw makes any input.
 func draw(t *rapid.T) Input {
 	in := example()
 	in.Users = math.Pow(10, rapid.Float64Range(0, 9).Draw(t, "log users"))
 	in.ActivitiesPerUser = rapid.Float64Range(0, 500).Draw(t, "activities")
 	in.TwoWay = rapid.Float64Range(0, 1).Draw(t, "two-way")
-	in.SeenPerDay = rapid.SampledFrom([]float64{0, 0.5, 30, 300}).Draw(t, "seen")
+	in.SeenPerDay = rapid.SampledFrom([]float64{0, 0.5, 30, 300, 1e4}).Draw(t, "seen")
+	// Lower than the default: strings of fewer keys are written in less time.
+	in.Kinds = kindsWith(rapid.SampledFrom([]int{1, 300, 3000}).Draw(t, "most"))
 	in.FeedsPerSecond = rapid.Float64Range(0, 1e6).Draw(t, "feeds")
 	in.Spread = rapid.Float64Range(0, 6).Draw(t, "spread")
 	in.FalsePositiveRate = math.Pow(10, rapid.Float64Range(-6, -1).Draw(t, "log rate"))
@@ -206,7 +223,7 @@ func TestInputIsChecked(t *testing.T) {
 		"users":                 {func(in *Input) { in.Users = 0 }, func(in *Input) { in.Users = 1.1e10 }, func(in *Input) { in.Users = nan }},
 		"activities_per_user":   {func(in *Input) { in.ActivitiesPerUser = -1 }, func(in *Input) { in.ActivitiesPerUser = 1e7 }},
 		"two_way":               {func(in *Input) { in.TwoWay = 1.1 }},
-		"seen_per_user_per_day": {func(in *Input) { in.SeenPerDay = 1e6 }, func(in *Input) { in.SeenPerDay = 9e4 }},
+		"seen_per_user_per_day": {func(in *Input) { in.SeenPerDay = 1e6 }, func(in *Input) { in.SeenPerDay = -1 }},
 		"false_positive_rate":   {func(in *Input) { in.FalsePositiveRate = 0 }, func(in *Input) { in.FalsePositiveRate = 0.6 }},
 		"feeds_per_second":      {func(in *Input) { in.FeedsPerSecond = -1 }, func(in *Input) { in.FeedsPerSecond = math.Inf(1) }},
 		"spread":                {func(in *Input) { in.Spread = 31 }},

@@ -59,6 +59,7 @@ type Plan struct {
 	KeysPage99    float64 `json:"keys_per_page_p99"`   // of 99 % of pages, at most
 	PagesMemory   float64 `json:"pages_bytes"`         // of Redis, for what the ledger keeps
 	WindowsMemory float64 `json:"windows_bytes"`       // of Redis, for what was seen
+	Forgotten     float64 `json:"windows_forgotten"`   // share of what was seen that is forgotten early, see activity.Kind.Most
 	FeedRead99    float64 `json:"feed_read_p99_bytes"` // by 99 % of feed checks, at most
 
 	Ways    []Way    `json:"ways"` // of keeping it in Redis; the filter's is the first
@@ -143,7 +144,7 @@ func New(in Input) (*Plan, error) {
 	}
 	p.Ledger = in.ledger()
 	p.Service = in.service()
-	p.Notes = in.notes()
+	p.Notes = p.notes()
 	return p, nil
 }
 
@@ -185,20 +186,18 @@ func (in *Input) keysAUser() float64 { return in.ActivitiesPerUser * (1 + in.Two
 
 func (in *Input) entries() float64 { return in.Users * in.keysAUser() }
 
-// lookups is how many keys a feed check tests for a candidate: of the ledger's kinds, and of others.
-func (in *Input) lookups() (ledger, windows int) {
+// lookups is how many keys of the ledger's kinds a feed check tests for a candidate.
+func (in *Input) lookups() (keys int) {
 	for _, k := range in.Kinds.All() {
 		switch {
-		case k.Effect != activity.Drop:
-		case !k.InLedger():
-			windows++
+		case k.Effect != activity.Drop || !k.InLedger():
 		case k.Reverse != "":
-			ledger += 2
+			keys += 2
 		default:
-			ledger++
+			keys++
 		}
 	}
-	return ledger, windows
+	return keys
 }
 
 // ledger is the ledger's part of the plan.
@@ -221,11 +220,8 @@ func (in *Input) service() Service {
 	return s
 }
 
-// keyRate is each key's part of the rate.
-func (in *Input) keyRate() float64 {
-	ledger, windows := in.lookups()
-	return in.FalsePositiveRate / float64(max(1, ledger+windows))
-}
+// rates divides the false-positive rate as the service does.
+func (in *Input) rates() activity.Rates { return in.Kinds.Rates(in.FalsePositiveRate) }
 
 // fleet gives w the nodes that it needs.
 func (in *Input) fleet(w *Way) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // WriteText writes the plan as tables and notes, in ASCII, for people.
@@ -85,7 +87,8 @@ func (p *Plan) table(b *strings.Builder) {
 }
 
 // notes say what the plan assumes, and what it leaves out.
-func (in *Input) notes() []string {
+func (p *Plan) notes() []string {
+	in := &p.Input
 	notes := []string{
 		fmt.Sprintf("%g %% of the activities are two-way; what a user has is spread by %g times the mean.", 100*in.TwoWay, in.Spread),
 		"Pages were just rebuilt, with room for a twentieth more keys. Those that grew take less.",
@@ -94,6 +97,9 @@ func (in *Input) notes() []string {
 		"PostgreSQL: rows in random order, indexes as they grow, no dead rows. The write-ahead log and backups are extra.",
 		"Service: estimated from 2 cores of one machine, with 500,000 activities. A full process has 512 requests in progress.",
 		"Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra.",
+	}
+	if k, ok := in.window(); ok {
+		notes = append(notes, p.windowNotes(k)...)
 	}
 	if in.NodeGbit == 0 {
 		notes = append(notes, "Not checked: what a node's network can move (--node-gbit).")
@@ -106,6 +112,21 @@ func (in *Input) notes() []string {
 	}
 	if len(unsized) > 0 {
 		notes = append(notes, "Not sized, since nothing says how much of it there is: "+strings.Join(unsized, ", ")+".")
+	}
+	return notes
+}
+
+// windowNotes say what the plan assumes of seen posts.
+func (p *Plan) windowNotes(k activity.Kind) []string {
+	most, parts := k.Most, float64(partsOf(k))
+	if most == 0 {
+		most = activity.DefaultMost
+	}
+	notes := []string{fmt.Sprintf("Windows of seen posts are at the middle of a part. At its end they have %.0f %% more keys.",
+		100*0.5/(parts+0.5))}
+	if p.Forgotten >= 0.0005 {
+		notes = append(notes, fmt.Sprintf("feedfilter keeps the last %s posts that a user has seen. "+
+			"It forgets %s %% of the posts of all users early; the other ways keep them.", count(float64(most)), short(100*p.Forgotten)))
 	}
 	return notes
 }

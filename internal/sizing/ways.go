@@ -19,13 +19,10 @@ const (
 	cpuTarget = 0.5   // how busy a core is to be: of a server, which has one for commands, and of the service
 	maxShards = 16384 // a slot each
 
-	// headroom is the room of a page that was just made, over its keys, and ringRoom that of a part of a window over the part
-	// before, for minPartKeys to maxPartKeys. Packages activity and favfilter have them, and tests compare.
-	headroom    = 1.05
-	ringRoom    = 1.25
-	minPartKeys = 64
-	maxPartKeys = 1e6
-	buildBytes  = 8 // of the regions string, before its bits
+	// headroom is the room of a page that was just made, over its keys. Package activity/pages has
+	// it, and tests compare.
+	headroom   = 1.05
+	buildBytes = 8 // of the regions string, before its bits
 
 	// CPU time of Redis for a feed check in us: of pages, by KiB read, and of sets, by member. BenchmarkRedisCPU measures it.
 	readCPU, readCPUPerKiB   = 6.5, 0.2
@@ -86,14 +83,14 @@ func pageName(filter string, number uint32) string {
 // filter is the service's way.
 func (p *Plan) filter() (Way, error) {
 	in := &p.Input
-	rate, name := in.keyRate(), pageName(in.Filter, in.Pages-1)
-	keys, full := placed(in.Users/float64(in.Pages), in.keysAUser(), in.Spread), fullPage(in.keyRate())
+	rates, name := in.rates(), pageName(in.Filter, in.Pages-1)
+	keys, full := placed(in.Users/float64(in.Pages), in.keysAUser(), in.Spread), fullPage(rates.Key)
 	if most := quantile(keys, 1-1e-9); most > full {
 		return Way{}, &InputError{"pages", fmt.Sprintf("of %d pages one may get %.0f keys, more than the %.0f of the largest: more are needed",
 			in.Pages, most, full)}
 	}
-	memory := func(n float64) float64 { m, _, _ := PageBytes(name, int(min(n, full)), rate); return m }
-	read := func(n float64) float64 { _, r, _ := PageBytes(name, int(min(n, full)), rate); return r }
+	memory := func(n float64) float64 { m, _, _ := PageBytes(name, int(min(n, full)), rates.Key); return m }
+	read := func(n float64) float64 { _, r, _ := PageBytes(name, int(min(n, full)), rates.Key); return r }
 	readers := weighted(keys)
 	p.KeysPerPage, p.KeysPage99 = keys.Mean(), quantile(keys, 0.99)
 	p.PagesMemory = float64(in.Pages) * over(keys, memory)
@@ -104,8 +101,8 @@ func (p *Plan) filter() (Way, error) {
 		if k.InLedger() || k.Effect != activity.Drop {
 			continue
 		}
-		strings += partsOf(k)
-		more, err := p.addWindow(k, rate, &w)
+		strings++
+		more, err := p.addWindow(k, rates.Window, &w)
 		if err != nil {
 			return Way{}, err
 		}
@@ -118,51 +115,17 @@ func (p *Plan) filter() (Way, error) {
 	return w, nil
 }
 
-// addWindow adds what a feed check reads of a kind with a window and, of seen posts, what is kept: a part of the window before it
-// has room for what comes next. It returns the sum of the squares of what users take.
-func (p *Plan) addWindow(k activity.Kind, rate float64, w *Way) (squares float64, err error) {
-	in, parts := &p.Input, float64(partsOf(k))
-	name := len(pageName(in.Filter, in.Pages-1) + ":" + k.Name + "-0123456789abcdef-12345:bits")
-	w.FeedRequest += parts * float64(bulk(name))
-	if k.Name != seen || in.SeenPerDay == 0 {
-		w.FeedReply += parts * missingBytes
-		return 0, nil
-	}
-	keys := in.seenPart(k)
-	if most := quantile(keys, 1-1e-9); most > maxPartKeys {
-		return 0, &InputError{
-			"seen_per_user_per_day", fmt.Sprintf("a user may get %.0f in a part of the window, more than %g", most, maxPartKeys),
-		}
-	}
-	scaling := favfilter.Scaling{FalsePositiveRate: rate / parts}
-	bits := func(n float64) int {
-		shape, _ := scaling.First(max(minPartKeys, min(maxPartKeys, int(ringRoom*n)))) // in the range of every rate
-		return favfilter.HeaderBytes + int(shape.Bits/8)
-	}
-	memory := func(n float64) float64 { return float64(stringBytes(name, bits(n)) + expiryBytes) }
-	read := func(n float64) float64 { return float64(bulk(bits(n))) }
-	readers := weighted(keys)
-	p.WindowsMemory += in.Users * parts * over(keys, memory)
-	p.FeedRead99 += parts * read(quantile(readers, 0.99))
-	w.FeedReply += parts * over(readers, read)
-	return in.Users * parts * parts * over(keys, square(memory)), nil
-}
-
 func square(f func(float64) float64) func(float64) float64 {
 	return func(n float64) float64 { return f(n) * f(n) }
 }
 
-// partsOf is how many parts a window has, with the one that is about to be forgotten.
-func partsOf(k activity.Kind) int {
-	if k.Parts == 0 {
-		return activity.DefaultParts + 1
-	}
-	return k.Parts + 1
-}
+// setsOf returns the number of sets that a window takes: one for each part, with the one that is
+// about to be forgotten.
+func setsOf(k activity.Kind) int { return partsOf(k) + 1 }
 
 // seenPart is the spread of what a user has in one part of the window.
 func (in *Input) seenPart(k activity.Kind) distuv.LogNormal {
-	return single(in.SeenPerDay*k.Window.Hours()/24/float64(partsOf(k)-1), in.Spread)
+	return single(in.SeenPerDay*k.Window.Hours()/24/float64(partsOf(k)), in.Spread)
 }
 
 // The other ways: a set for each user, of members <kind>:<id>, and a set for each user and part of a window; or as many filters of
@@ -175,7 +138,7 @@ func (in *Input) exactSets() Way {
 	w.Memory = w.PerActivity
 	if k, ok := in.window(); ok {
 		set := setBytes(key+len(":"+seen+"-12345"), in.IDBytes+1, expiryBytes)
-		w.Memory += in.Users * float64(partsOf(k)) * over(in.seenPart(k), set)
+		w.Memory += in.Users * float64(setsOf(k)) * over(in.seenPart(k), set)
 	}
 	return in.scattered(w)
 }
@@ -206,11 +169,12 @@ func (in *Input) bloom() Way {
 
 // perKey completes a way that takes so many bytes a key, by the key's rate.
 func (in *Input) perKey(w Way, entry func(rate float64) float64) Way {
-	w.PerActivity = in.entries() * entry(in.keyRate())
+	rates := in.rates()
+	w.PerActivity = in.entries() * entry(rates.Key)
 	w.Memory = w.PerActivity
 	if k, ok := in.window(); ok {
-		parts := float64(partsOf(k))
-		w.Memory += in.Users * parts * in.seenPart(k).Mean() * entry(in.keyRate()/parts)
+		parts := float64(setsOf(k))
+		w.Memory += in.Users * parts * in.seenPart(k).Mean() * entry(rates.Window/parts)
 	}
 	return in.scattered(w)
 }
@@ -223,11 +187,11 @@ func (in *Input) scattered(w Way) Way {
 
 // byMember is a way that is asked for each candidate, with so much of the CPU time that sets take.
 func (in *Input) byMember(name string, ratio float64) Way {
-	lookups, _ := in.lookups()
+	lookups := in.lookups()
 	request := lookups * bulk(in.memberLength())
 	if k, ok := in.window(); ok && k.Effect == activity.Drop {
-		lookups += partsOf(k)
-		request += partsOf(k) * bulk(in.IDBytes+1)
+		lookups += setsOf(k)
+		request += setsOf(k) * bulk(in.IDBytes+1)
 	}
 	return Way{
 		Name: name, Undo: true,
