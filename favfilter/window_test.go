@@ -194,6 +194,14 @@ func history(t testing.TB, w *favfilter.Window, at *clock, id favfilter.PageID, 
 	return all
 }
 
+func randomHashes(rng *rand.Rand, n int) []favfilter.Hash {
+	hashes := make([]favfilter.Hash, n)
+	for i := range hashes {
+		hashes[i] = randomHash(rng)
+	}
+	return hashes
+}
+
 // recent returns the keys that are stored under id.
 func recent(t testing.TB, w *favfilter.Window, store favfilter.Store, id favfilter.PageID, now time.Time) *favfilter.Recent {
 	t.Helper()
@@ -292,25 +300,19 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 	const rate = 0.0005
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate})
 	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-	write := func(n int) float64 {
+	rateWith := func(n int) float64 {
 		t.Helper()
-		writing := favfilter.Writing{Now: at.now}
-		for range n {
-			writing.Keys = append(writing.Keys, randomHash(rng))
-		}
-		if _, err := w.Write(t.Context(), id, writing); err != nil {
-			t.Fatal(err)
-		}
+		write(t, w, id, favfilter.Writing{Keys: randomHashes(rng, n), Now: at.now})
 		return rateOf(recent(t, w, store, id, at.now))
 	}
 	for range 6 {
-		if got := write(43); got > 0.75*rate {
+		if got := rateWith(43); got > 0.75*rate {
 			t.Errorf("few keys take a rate of %g", got)
 		}
 		at.now = at.now.Add(month / 6)
 	}
 	for range 10 {
-		if got := write(1000); got > rate {
+		if got := rateWith(1000); got > rate {
 			t.Errorf("many keys take a rate of %g", got)
 		}
 	}
@@ -363,20 +365,9 @@ func TestWindowAddsTheOldestAgain(t *testing.T) {
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 16, FalsePositiveRate: 1e-9})
 	id := w.ID(7)
-	keys := make([]favfilter.Hash, 17)
-	for i := range keys {
-		keys[i] = favfilter.Hash{H1: uint64(i+1) << 56}
-	}
-	write := func(keys ...favfilter.Hash) favfilter.Recorded {
-		t.Helper()
-		recorded, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: at.now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return recorded
-	}
-	write(keys[:16]...)
-	recorded := write(keys[0], keys[16])
+	keys := ascending(17)
+	write(t, w, id, favfilter.Writing{Keys: keys[:16], Now: at.now})
+	recorded := write(t, w, id, favfilter.Writing{Keys: []favfilter.Hash{keys[0], keys[16]}, Now: at.now})
 	if recorded.Evicted != 2 || !recorded.Fresh[0] || !recorded.Fresh[1] {
 		t.Errorf("%+v", recorded)
 	}
@@ -436,6 +427,161 @@ func TestWindowHistory(t *testing.T) {
 	}
 	if recent(t, w, store, id, at.now) != nil {
 		t.Error("something is left")
+	}
+}
+
+// write writes keys under an id, and fails the test if that fails.
+func write(t testing.TB, w *favfilter.Window, id favfilter.PageID, writing favfilter.Writing) favfilter.Recorded {
+	t.Helper()
+	recorded, err := w.Write(t.Context(), id, writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recorded
+}
+
+// ascending returns n keys with ascending hashes, so that the oldest of a run are evicted first.
+func ascending(n int) []favfilter.Hash {
+	keys := make([]favfilter.Hash, n)
+	for i := range keys {
+		keys[i] = favfilter.Hash{H1: uint64(i+1) << 56}
+	}
+	return keys
+}
+
+func TestWindowDefaults(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month})
+	id := w.ID(1<<64 - 1)
+	if id.Number != 1023 || !strings.HasPrefix(id.Part, "window.") {
+		t.Errorf("id %v", id)
+	}
+	recorded := write(t, w, id, favfilter.Writing{Keys: randomHashes(rand.New(rand.NewPCG(1, 2)), 10_007), Now: at.now})
+	got := recent(t, w, store, id, at.now)
+	if n, rate := got.Keys(), rateOf(got); n != 10_000 || recorded.Evicted > 7 || rate > 0.001 || rate < 0.0005 {
+		t.Errorf("%d keys at a rate of %g, %d went", n, rate, recorded.Evicted)
+	}
+	if run := got.Runs()[0]; run.Before.Sub(run.From) != 5*24*time.Hour {
+		t.Errorf("a part from %v until %v", run.From, run.Before)
+	}
+}
+
+// A string of another seed is not used, and is replaced.
+func TestWindowOfAnotherSeed(t *testing.T) {
+	at, keys := newClock(), ascending(2)
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Seed: 1})
+	other := openWindow(t, store, favfilter.WindowConfig{Length: month, Seed: 2})
+	id := w.ID(7)
+	write(t, w, id, favfilter.Writing{Keys: keys[:1], Now: at.now})
+	if got := recent(t, other, store, id, at.now); got != nil {
+		t.Errorf("%d keys of another seed are used", got.Keys())
+	}
+	write(t, other, id, favfilter.Writing{Keys: keys[1:], Now: at.now})
+	if got := recent(t, other, store, id, at.now); got.Keys() != 1 || !got.Contains(keys[1]) {
+		t.Errorf("%d keys", got.Keys())
+	}
+}
+
+// A write that starts with what has changed meanwhile reads again.
+func TestWindowReadsAgain(t *testing.T) {
+	at, keys := newClock(), ascending(3)
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 1e-9})
+	id := w.ID(7)
+	write(t, w, id, favfilter.Writing{Keys: keys[:1], Now: at.now})
+	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, id, favfilter.Writing{Keys: keys[1:2], Now: at.now})
+	write(t, w, id, favfilter.Writing{Keys: keys[2:], Now: at.now, Loaded: &loaded[0]})
+	if got := recent(t, w, store, id, at.now); got.Keys() != 3 {
+		t.Errorf("%d keys", got.Keys())
+	}
+}
+
+// A time in the future counts as now. A key of a part that is just forgotten is not added.
+func TestWindowTimes(t *testing.T) {
+	at, keys := newClock(), ascending(3)
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	const day = 24 * time.Hour
+	at.now = time.Unix(0, 0).Add(4000 * 5 * day) // a part begins
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month})
+	id := w.ID(7)
+	recorded := write(t, w, id, favfilter.Writing{
+		Keys: keys, At: []time.Time{at.now.Add(20 * day), at.now.Add(-month), at.now.Add(-month - 1)}, Now: at.now,
+	})
+	if !slices.Equal(recorded.Fresh, []bool{true, true, false}) {
+		t.Errorf("%+v", recorded)
+	}
+	runs := recent(t, w, store, id, at.now).Runs()
+	if len(runs) != 2 || !runs[0].From.Equal(at.now.Add(-month)) || !runs[0].Forgotten.Equal(at.now.Add(5*day)) || !runs[1].From.Equal(at.now) {
+		t.Errorf("%+v", runs)
+	}
+	at.now = at.now.Add(5*day - time.Millisecond)
+	if got := recent(t, w, store, id, at.now); !got.Contains(keys[1]) {
+		t.Error("a key is missed in the last moment")
+	}
+	at.now = at.now.Add(time.Millisecond)
+	if got := recent(t, w, store, id, at.now); got.Contains(keys[1]) || !got.Contains(keys[0]) {
+		t.Error("a key is found after its time")
+	}
+}
+
+// The string stays until its last key is forgotten, and no longer.
+func TestWindowExpires(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month})
+	id := w.ID(7)
+	writing := favfilter.Writing{Keys: ascending(2), At: []time.Time{at.now, at.now.Add(-20 * 24 * time.Hour)}, Now: at.now}
+	write(t, w, id, writing)
+	runs := recent(t, w, store, id, at.now).Runs()
+	for offset, there := range map[time.Duration]bool{-time.Millisecond: true, time.Millisecond: false} {
+		at.now = runs[1].Forgotten.Add(offset)
+		if stored, _ := store.Get(id); (stored.Fingerprints != nil) != there {
+			t.Errorf("%v after the last key is forgotten: stored %v", offset, !there)
+		}
+	}
+}
+
+// The runs of keys of the past are shortened at once.
+func TestWindowShortensHistory(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month})
+	id, writing := w.ID(7), favfilter.Writing{Keys: randomHashes(rand.New(rand.NewPCG(1, 2)), 50), Now: at.now}
+	for range writing.Keys {
+		writing.At = append(writing.At, at.now.Add(-month/2))
+	}
+	write(t, w, id, writing)
+	if runs := recent(t, w, store, id, at.now).Runs(); len(runs) != 1 || runs[0].FalsePositiveRate < 0.001/6/2.1 {
+		t.Errorf("%+v", runs)
+	}
+}
+
+// Of a write with more keys than the most, the last ones stay. A write that adds nothing evicts
+// nothing, even if the most was lowered.
+func TestWindowOfFewKeys(t *testing.T) {
+	at, keys := newClock(), ascending(21)
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 16, FalsePositiveRate: 1e-9})
+	id := w.ID(7)
+	write(t, w, id, favfilter.Writing{Keys: keys[:1], Now: at.now})
+	if recorded := write(t, w, id, favfilter.Writing{Keys: keys, Now: at.now}); recorded.Evicted != 5 {
+		t.Errorf("%+v", recorded)
+	}
+	w = openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 8, FalsePositiveRate: 1e-9})
+	if recorded := write(t, w, id, favfilter.Writing{Keys: keys[20:], Now: at.now}); recorded.Evicted != 0 || recorded.Fresh[0] {
+		t.Errorf("%+v", recorded)
+	}
+	got := recent(t, w, store, id, at.now)
+	for i, key := range keys {
+		if got.Contains(key) != (i >= 5) {
+			t.Errorf("key %d is found: %v", i, got.Contains(key))
+		}
 	}
 }
 
@@ -528,7 +674,13 @@ func TestWindowStoreFails(t *testing.T) {
 
 func TestWindowRefuses(t *testing.T) {
 	for _, c := range []favfilter.WindowConfig{
-		{}, {Length: time.Second - 1}, {Length: 101 * 365 * 24 * time.Hour}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1},
+		{Length: time.Second}, {Length: 100 * 365 * 24 * time.Hour}, {Length: time.Hour, Parts: 64}, {Length: time.Hour, Most: 100_000},
+		{Length: time.Hour, FalsePositiveRate: 0.5, Most: 1}, {Length: time.Hour, FalsePositiveRate: 1e-11, Most: 100_000},
+	} {
+		openWindow(t, &favfilter.Memory{}, c)
+	}
+	for _, c := range []favfilter.WindowConfig{
+		{}, {Length: time.Second - 1}, {Length: 100*365*24*time.Hour + 1}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1},
 		{Length: time.Hour, Parts: 65}, {Length: time.Hour, Most: -1}, {Length: time.Hour, Most: 100_001}, {Length: time.Hour, FalsePositiveRate: 0.6},
 		{Length: time.Hour, FalsePositiveRate: 1e-12},
 	} {
