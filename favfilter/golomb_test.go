@@ -35,9 +35,9 @@ func TestRiceLongCodes(t *testing.T) {
 	for k := uint8(44); k <= 54; k++ {
 		for zeros := uint64(55 - k); zeros <= uint64(59-k); zeros++ {
 			for before := range uint64(8) { // numbers before it, of k+1 bits each
-				numbers := make([]uint64, before)
-				for i := range numbers {
-					numbers[i] = uint64(i)
+				var numbers []uint64
+				for n := range before {
+					numbers = append(numbers, n)
 				}
 				numbers = append(numbers, before+zeros<<k+(1<<k-1))
 				if numbers[before] >= 1<<maxFingerprint {
