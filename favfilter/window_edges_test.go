@@ -146,9 +146,9 @@ func TestWindowOfFewKeys(t *testing.T) {
 	}
 }
 
-// Times before 1970 are those of one part, which ends with 1969.
+// Times before 1970 are those of one part, which ends with 1969. A key without a time counts as now.
 func TestWindowBefore1970(t *testing.T) {
-	start, keys := time.Unix(0, 0).UTC(), ascending(3)
+	start, keys := time.Unix(0, 0).UTC(), ascending(4)
 	store := &favfilter.Memory{Now: func() time.Time { return start.Add(time.Hour) }}
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month})
 	id := w.ID(7)
@@ -157,7 +157,7 @@ func TestWindowBefore1970(t *testing.T) {
 	stored, _ := store.Get(id)
 	raw, _ := stored.Encode()
 	runs := w.Recent(favfilter.Decode(raw, nil), store.Now()).Runs()
-	if len(runs) != 2 || runs[0].Keys != 2 || !runs[0].Before.Equal(start) || !runs[1].From.Equal(start) {
+	if len(runs) != 2 || runs[0].Keys != 2 || runs[1].Keys != 2 || !runs[0].Before.Equal(start) || !runs[1].From.Equal(start) {
 		t.Errorf("%+v", runs)
 	}
 }
