@@ -30,6 +30,41 @@ func TestRice(t *testing.T) {
 	})
 }
 
+// Codes around the 57 bits that are read at once are decoded, from every bit of a byte on.
+func TestRiceLongCodes(t *testing.T) {
+	for k := uint8(44); k <= 54; k++ {
+		for zeros := uint64(55 - k); zeros <= uint64(59-k); zeros++ {
+			for before := range uint64(8) { // numbers before it, of k+1 bits each
+				var numbers []uint64
+				for n := range before {
+					numbers = append(numbers, n)
+				}
+				numbers = append(numbers, before+zeros<<k+(1<<k-1))
+				if numbers[before] >= 1<<maxFingerprint {
+					continue
+				}
+				got := make([]uint64, len(numbers))
+				if !decodeRice(got, appendRice(nil, numbers, k), maxFingerprint, k) || !slices.Equal(got, numbers) {
+					t.Errorf("parameter %d, %d zeros: %x is decoded as %x", k, zeros, numbers, got)
+				}
+			}
+		}
+	}
+}
+
+// The parameter is a part of the format.
+func TestRiceParameterGolden(t *testing.T) {
+	for _, c := range []struct {
+		width uint8
+		count int
+		want  uint8
+	}{{1, 1, 1}, {1, 2, 0}, {10, 0, 9}, {10, 1, 9}, {10, 2, 8}, {10, 3, 8}, {10, 1024, 0}, {24, 100, 17}, {24, 650, 14}, {27, 10_000, 13}, {56, 1, 55}, {56, 3, 54}} {
+		if got := riceParameter(c.width, c.count); got != c.want {
+			t.Errorf("%d numbers of %d bits: %d, want %d", c.count, c.width, got, c.want)
+		}
+	}
+}
+
 // Evenly distributed numbers take at most 0.1 bits more than the least that any code takes.
 func TestRiceParameter(t *testing.T) {
 	for _, count := range []int{10, 90, 100, 128, 150, 200, 1000} {

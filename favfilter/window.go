@@ -223,8 +223,8 @@ func (w *Window) live(l Loaded, now time.Time) []run {
 // Writing is what [Window.Write] writes.
 type Writing struct {
 	Keys []Hash
-	// At has the time when each key was added; nil: all now. A key whose time has passed by more
-	// than Length is not added.
+	// At has the time when each key was added; keys without one: now. A key whose time has passed by
+	// more than Length, and whose part is forgotten, is not added.
 	At  []time.Time
 	Now time.Time
 	// Loaded is what Store.Load has just returned for the owner; with it, Write makes a single
@@ -298,7 +298,7 @@ func (w *Window) add(d *draft, wr *Writing) Recorded {
 	for from := 0; ; from = max(0, len(wr.Keys)-d.most) {
 		for i := from; i < len(wr.Keys); i++ {
 			at := wr.Now
-			if wr.At != nil && wr.At[i].Before(at) {
+			if i < len(wr.At) && wr.At[i].Before(at) {
 				at = wr.At[i]
 			}
 			if end := w.partEnd(at); !recorded.Fresh[i] && end+w.length > wr.Now.UnixMilli() {

@@ -337,14 +337,6 @@ func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 // dictionary, 16 for the object, and 64 for the key.
 const keyInRedis = 24 + 16 + 64
 
-func randomHashes(rng *rand.Rand, n int) []favfilter.Hash {
-	hashes := make([]favfilter.Hash, n)
-	for i := range hashes {
-		hashes[i] = randomHash(rng)
-	}
-	return hashes
-}
-
 // time looks up 500 keys after reading, a tenth of them present, and records 50.
 func (o *comparedOwner) time(t testing.TB, rng *rand.Rand) {
 	t.Helper()

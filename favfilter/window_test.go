@@ -194,6 +194,14 @@ func history(t testing.TB, w *favfilter.Window, at *clock, id favfilter.PageID, 
 	return all
 }
 
+func randomHashes(rng *rand.Rand, n int) []favfilter.Hash {
+	hashes := make([]favfilter.Hash, n)
+	for i := range hashes {
+		hashes[i] = randomHash(rng)
+	}
+	return hashes
+}
+
 // recent returns the keys that are stored under id.
 func recent(t testing.TB, w *favfilter.Window, store favfilter.Store, id favfilter.PageID, now time.Time) *favfilter.Recent {
 	t.Helper()
@@ -292,25 +300,19 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 	const rate = 0.0005
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate})
 	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-	write := func(n int) float64 {
+	rateWith := func(n int) float64 {
 		t.Helper()
-		writing := favfilter.Writing{Now: at.now}
-		for range n {
-			writing.Keys = append(writing.Keys, randomHash(rng))
-		}
-		if _, err := w.Write(t.Context(), id, writing); err != nil {
-			t.Fatal(err)
-		}
+		write(t, w, id, favfilter.Writing{Keys: randomHashes(rng, n), Now: at.now})
 		return rateOf(recent(t, w, store, id, at.now))
 	}
 	for range 6 {
-		if got := write(43); got > 0.75*rate {
+		if got := rateWith(43); got > 0.7*rate {
 			t.Errorf("few keys take a rate of %g", got)
 		}
 		at.now = at.now.Add(month / 6)
 	}
 	for range 10 {
-		if got := write(1000); got > rate {
+		if got := rateWith(1000); got > rate {
 			t.Errorf("many keys take a rate of %g", got)
 		}
 	}
@@ -363,20 +365,9 @@ func TestWindowAddsTheOldestAgain(t *testing.T) {
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 16, FalsePositiveRate: 1e-9})
 	id := w.ID(7)
-	keys := make([]favfilter.Hash, 17)
-	for i := range keys {
-		keys[i] = favfilter.Hash{H1: uint64(i+1) << 56}
-	}
-	write := func(keys ...favfilter.Hash) favfilter.Recorded {
-		t.Helper()
-		recorded, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: at.now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return recorded
-	}
-	write(keys[:16]...)
-	recorded := write(keys[0], keys[16])
+	keys := ascending(17)
+	write(t, w, id, favfilter.Writing{Keys: keys[:16], Now: at.now})
+	recorded := write(t, w, id, favfilter.Writing{Keys: []favfilter.Hash{keys[0], keys[16]}, Now: at.now})
 	if recorded.Evicted != 2 || !recorded.Fresh[0] || !recorded.Fresh[1] {
 		t.Errorf("%+v", recorded)
 	}
@@ -437,6 +428,25 @@ func TestWindowHistory(t *testing.T) {
 	if recent(t, w, store, id, at.now) != nil {
 		t.Error("something is left")
 	}
+}
+
+// write writes keys under an id, and fails the test if that fails.
+func write(t testing.TB, w *favfilter.Window, id favfilter.PageID, writing favfilter.Writing) favfilter.Recorded {
+	t.Helper()
+	recorded, err := w.Write(t.Context(), id, writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recorded
+}
+
+// ascending returns n keys with ascending hashes, so that the oldest of a run are evicted first.
+func ascending(n int) []favfilter.Hash {
+	keys := make([]favfilter.Hash, n)
+	for i := range keys {
+		keys[i] = favfilter.Hash{H1: uint64(i+1) << 56}
+	}
+	return keys
 }
 
 // Many writers of one owner lose none of the keys that any of them was told are recorded.
@@ -520,15 +530,21 @@ func TestWindowStoreFails(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := w.Add(ended, "U1", "P2"); err == nil {
-			t.Errorf("%s: added with an ended context", name)
+		if _, err := w.Add(ended, "U1", "P2"); err == nil || name == "always" && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: with an ended context: %v", name, err)
 		}
 	}
 }
 
 func TestWindowRefuses(t *testing.T) {
 	for _, c := range []favfilter.WindowConfig{
-		{}, {Length: time.Second - 1}, {Length: 101 * 365 * 24 * time.Hour}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1},
+		{Length: time.Second}, {Length: 100 * 365 * 24 * time.Hour}, {Length: time.Hour, Parts: 64}, {Length: time.Hour, Most: 100_000},
+		{Length: time.Hour, FalsePositiveRate: 0.5, Most: 1}, {Length: time.Hour, FalsePositiveRate: 1e-11, Most: 100_000},
+	} {
+		openWindow(t, &favfilter.Memory{}, c)
+	}
+	for _, c := range []favfilter.WindowConfig{
+		{}, {Length: time.Second - 1}, {Length: 100*365*24*time.Hour + 1}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1},
 		{Length: time.Hour, Parts: 65}, {Length: time.Hour, Most: -1}, {Length: time.Hour, Most: 100_001}, {Length: time.Hour, FalsePositiveRate: 0.6},
 		{Length: time.Hour, FalsePositiveRate: 1e-12},
 	} {
