@@ -1,8 +1,10 @@
 package activity
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 
@@ -24,6 +26,8 @@ func TestWindowsOfAnotherFormat(t *testing.T) {
 		raw, err := server.Client().Get(t.Context(), key).Bytes()
 		must(t, err)
 		raw[3] = 2
+		table := crc32.MakeTable(crc32.Castagnoli)
+		binary.BigEndian.PutUint32(raw[4:], crc32.Update(crc32.Checksum(raw[:4], table), table, raw[8:]))
 		must(t, server.Client().Set(t.Context(), key, raw, 0).Err())
 	}
 	putFormatTwo()

@@ -18,9 +18,9 @@ import (
 // encoding/binary.
 //
 //	offset  bytes
-//	     0      3  "FAW"
+//	     0      3  "FAS"
 //	     3      1  format version, 1
-//	     4      4  CRC-32C of all bytes that follow
+//	     4      4  CRC-32C of all other bytes
 //	     8      8  seed of the key hashes
 //	    16      4  number of changes
 //	    20         unit of time in ms, and the number of runs, both as varints
@@ -53,7 +53,7 @@ type run struct {
 }
 
 const (
-	windowName     = "FAW"
+	windowName     = "FAS"
 	windowOpen     = windowName + "\x01"
 	offWindowSum   = 4
 	offWindowSeed  = 8
@@ -68,12 +68,12 @@ const (
 // [ErrDamaged].
 func DecodeFingerprints(raw []byte) (*Fingerprints, error) {
 	switch {
-	case len(raw) > 3 && string(raw[:3]) == windowName && raw[3] != windowOpen[3]:
-		return nil, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, raw[3], windowOpen[3])
-	case len(raw) <= offRuns || string(raw[:4]) != windowOpen:
+	case len(raw) <= offRuns || string(raw[:3]) != windowName:
 		return nil, fmt.Errorf("%w: %d bytes that start with %q, not fingerprints", ErrDamaged, len(raw), raw[:min(len(raw), 4)])
 	case binary.BigEndian.Uint32(raw[offWindowSum:]) != windowSum(raw):
 		return nil, fmt.Errorf("%w: checksum %x, computed %x", ErrDamaged, raw[offWindowSum:offWindowSeed], windowSum(raw))
+	case raw[3] != windowOpen[3]: // each version has the checksum here
+		return nil, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, raw[3], windowOpen[3])
 	}
 	f := &Fingerprints{
 		raw: raw, seed: binary.BigEndian.Uint64(raw[offWindowSeed:]), changes: binary.BigEndian.Uint32(raw[offChanges:]),
@@ -170,8 +170,10 @@ func appendRuns(raw []byte, seed uint64, changes uint32, runs []run) []byte {
 	return raw
 }
 
+// windowSum returns the checksum of all bytes of a string but its own.
 func windowSum(raw []byte) uint32 {
-	return crc32.Checksum(raw[offWindowSeed:], crc32.MakeTable(crc32.Castagnoli)) // made once by the library
+	table := crc32.MakeTable(crc32.Castagnoli) // made once by the library
+	return crc32.Update(crc32.Checksum(raw[:offWindowSum], table), table, raw[offWindowSeed:])
 }
 
 // Encode returns the stored string, which the caller must not change.

@@ -114,7 +114,8 @@ func (in *bitReader) long(k uint8) (high, rest uint64) {
 	for zeros >= in.valid {
 		high += uint64(in.valid)
 		in.word, in.valid = 0, 0
-		if in.fill(); in.valid == 0 {
+		in.fill()
+		if in.valid == 0 {
 			return 1 << 63, 0
 		}
 		zeros = uint(bits.TrailingZeros64(in.word))
@@ -122,7 +123,8 @@ func (in *bitReader) long(k uint8) (high, rest uint64) {
 	high += uint64(zeros)
 	in.word >>= zeros + 1
 	in.valid -= zeros + 1
-	if in.fill(); in.valid < uint(k) {
+	in.fill()
+	if in.valid < uint(k) {
 		return 1 << 63, 0
 	}
 	rest = in.word & (1<<k - 1)

@@ -272,9 +272,9 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 		}
 		wr.Loaded = &loaded[0]
 	}
-	recorded.Damage = wr.Loaded.Damage
 	draft := w.runs.draft(w.live(*wr.Loaded, wr.Now))
 	recorded = w.add(draft, wr)
+	recorded.Damage = wr.Loaded.Damage
 	if !draft.changed {
 		return recorded, true, nil
 	}

@@ -175,10 +175,11 @@ func TestWindowModel(t *testing.T) {
 
 const month = 30 * 24 * time.Hour
 
-// history writes n keys day by day, as a user would who sees as many posts each day, and returns
+// history writes n keys of owner 7 day by day, as a user would who sees as many posts each day, and returns
 // them.
-func history(t testing.TB, w *favfilter.Window, at *clock, id favfilter.PageID, rng *rand.Rand, n, days int) []favfilter.Hash {
+func history(t testing.TB, w *favfilter.Window, at *clock, rng *rand.Rand, n, days int) []favfilter.Hash {
 	t.Helper()
+	id := w.ID(7)
 	var all []favfilter.Hash
 	for day := range days {
 		keys := make([]favfilter.Hash, (day+1)*n/days-day*n/days)
@@ -234,7 +235,7 @@ func TestWindowSizes(t *testing.T) {
 		const rate = 0.0005
 		w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate})
 		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-		history(t, w, at, id, rng, 2*c.keys, 60)
+		history(t, w, at, rng, 2*c.keys, 60)
 		got := recent(t, w, store, id, at.now)
 		bytes := float64(store.Bytes()) / float64(got.Keys())
 		if n := got.Keys(); n < c.stored-3 || n > c.stored+3 || bytes > c.most {
@@ -560,7 +561,7 @@ func TestWindowOfAnotherRate(t *testing.T) {
 	at := newClock()
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.001})
 	id := w.ID(7)
-	keys := history(t, w, at, id, rand.New(rand.NewPCG(1, 2)), 1000, 30)
+	keys := history(t, w, at, rand.New(rand.NewPCG(1, 2)), 1000, 30)
 	at.now = at.now.Add(-24 * time.Hour)
 	rate := rateOf(recent(t, w, store, id, at.now))
 	for factor, usable := range map[float64]bool{1: true, 2.9: true, 3.1: false} {
@@ -578,7 +579,7 @@ func BenchmarkWindow(b *testing.B) {
 		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 		w := openWindow(b, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.0005})
 		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-		history(b, w, at, id, rng, n, 30)
+		history(b, w, at, rng, n, 30)
 		stored, _ := store.Get(id)
 		raw, _ := stored.Encode()
 		keys := make([]favfilter.Hash, 500)

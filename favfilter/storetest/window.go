@@ -16,7 +16,8 @@ func fingerprints(t testing.TB, s favfilter.Store) (*favfilter.Window, favfilter
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, w.ID(5 << 58)
+	id := w.ID(5 << 58)
+	return w, id
 }
 
 func record(t testing.TB, w *favfilter.Window, id favfilter.PageID, loaded *favfilter.Loaded, keys ...favfilter.Hash) {
