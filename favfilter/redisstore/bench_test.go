@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,4 +151,39 @@ func BenchmarkPeek(b *testing.B) {
 		})
 	}
 	p.report()
+}
+
+// BenchmarkLoads has goroutines that load pages at the same time. Its PINGs are of as many
+// goroutines.
+func BenchmarkLoads(b *testing.B) {
+	const each = 100 // calls of a goroutine
+	for _, goroutines := range []int{1, 16} {
+		b.Run(fmt.Sprintf("%d goroutines", goroutines), func(b *testing.B) {
+			s, id, p := benchStore(b)
+			together := func(call func() error) time.Duration {
+				start := time.Now()
+				var wg sync.WaitGroup
+				for range goroutines {
+					wg.Go(func() {
+						for range each {
+							if err := call(); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				return time.Since(start) / time.Duration(each*goroutines)
+			}
+			for b.Loop() {
+				p.ping += together(func() error { return p.client.Ping(context.Background()).Err() })
+				p.call += together(func() error {
+					_, err := s.Load(context.Background(), []favfilter.PageID{id})
+					return err
+				})
+			}
+			p.report()
+		})
+	}
 }

@@ -27,6 +27,7 @@ type Store struct {
 	client redis.UniversalClient
 	name   string
 	once   bool // commands that a server puts off are not retried
+	single bool // the client has one server
 
 	apply, replace, peek script
 
@@ -34,6 +35,7 @@ type Store struct {
 	shapes map[favfilter.PageID]favfilter.Header
 
 	stuck stuck
+	joint joint
 }
 
 var _ favfilter.Store = (*Store)(nil)
@@ -52,7 +54,8 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("open page store: %w", err)
 	}
-	return &Store{client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
+	_, single := client.(*redis.Client)
+	return &Store{client: client, name: name, single: single, shapes: make(map[favfilter.PageID]favfilter.Header),
 		apply: newScript("apply", writes, applySource), replace: newScript("replace", writes, replaceSource),
 		peek: newScript("peek", reads, peekSource)}, nil
 }
@@ -70,33 +73,13 @@ func NewReader(client redis.UniversalClient, name string) (*Store, error) {
 
 // Load implements [favfilter.Store]. It sends one MGET for each page number, all in one pipeline.
 // Successive parts of one page number are one command. The pages lack their collision bits.
+//
+// On a single server, calls that happen at the same time share pipelines.
 func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
-	var keys [][]string
-	var numbers []uint32
-	for i, id := range ids {
-		if i == 0 || ids[i-1].Number != id.Number {
-			keys = append(keys, make([]string, 0, len(ids)-i))
-			numbers = append(numbers, id.Number)
-		}
-		keys[len(keys)-1] = append(keys[len(keys)-1], s.bitsKey(id))
+	if s.single && 0 < len(ids) && len(ids) <= jointPages {
+		return s.loadJointly(ctx, ids)
 	}
-	cmds := pipelined(ctx, s, calls{"load", reads, numbers}, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
-		return pipe.MGet(ctx, keys[i]...)
-	})
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return nil, fmt.Errorf("load pages %v of filter %s from Redis: %w", some(ids), s.name, err)
-		}
-	}
-	loaded := make([]favfilter.Loaded, 0, len(ids))
-	for _, cmd := range cmds {
-		for _, val := range cmd.Val() {
-			loaded = append(loaded, s.decode(ids[len(loaded)], val))
-		}
-	}
-	return loaded, nil
+	return s.loaded(ids, s.read(ctx, s.readsOf(ids)))
 }
 
 func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
