@@ -44,10 +44,10 @@ const (
 	// What is awaited comes within seconds; the limit is for machines with far
 	// too much to do, and keeps a test that waits for what never comes from the
 	// limit of the whole run.
-	awaitTimeout = time.Minute
+	awaitTimeout = 3 * time.Minute
 )
 
-// Await calls try every 20 ms until it returns nil, a minute at most. The error
+// Await calls try every 20 ms until it returns nil, three minutes at most. The error
 // tells what was awaited, as "it has stopped", and what try said last.
 func Await(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
