@@ -55,9 +55,11 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		return nil, fmt.Errorf("open page store: %w", err)
 	}
 	_, single := client.(*redis.Client)
-	return &Store{client: client, name: name, single: single, shapes: make(map[favfilter.PageID]favfilter.Header),
+	s := &Store{client: client, name: name, single: single, shapes: make(map[favfilter.PageID]favfilter.Header),
 		apply: newScript("apply", writes, applySource), replace: newScript("replace", writes, replaceSource),
-		peek: newScript("peek", reads, peekSource)}, nil
+		peek: newScript("peek", reads, peekSource)}
+	s.joint.send = s.read
+	return s, nil
 }
 
 // NewReader returns a store like that of [New] for reading from replicas; client must read from
@@ -76,10 +78,66 @@ func NewReader(client redis.UniversalClient, name string) (*Store, error) {
 //
 // On a single server, calls that happen at the same time share pipelines.
 func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if s.single && 0 < len(ids) && len(ids) <= jointPages {
-		return s.loadJointly(ctx, ids)
+	r := s.readsOf(ids)
+	// In a cluster, a joint read would wait for the slowest node.
+	if !s.single || len(ids) == 0 || len(ids) > jointPages {
+		return s.loaded(ids, s.read(ctx, r))
 	}
-	return s.loaded(ids, s.read(ctx, s.readsOf(ids)))
+	cmds, err := s.joint.read(ctx, r)
+	if err != nil {
+		return nil, s.loadError(ids, err)
+	}
+	return s.loaded(ids, cmds)
+}
+
+// pageReads holds the MGETs of a call of Load: the keys and the page number of each.
+type pageReads struct {
+	pages   int // and windows, of all commands
+	keys    [][]string
+	numbers []uint32
+}
+
+// readsOf returns the commands that read the pages. Successive parts of one page number are one
+// command.
+func (s *Store) readsOf(ids []favfilter.PageID) pageReads {
+	r := pageReads{pages: len(ids)}
+	for i, id := range ids {
+		if i == 0 || ids[i-1].Number != id.Number {
+			r.keys = append(r.keys, make([]string, 0, len(ids)-i))
+			r.numbers = append(r.numbers, id.Number)
+		}
+		r.keys[len(r.keys)-1] = append(r.keys[len(r.keys)-1], s.bitsKey(id))
+	}
+	return r
+}
+
+// read sends the commands in one pipeline.
+func (s *Store) read(ctx context.Context, r pageReads) []*redis.SliceCmd {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	return pipelined(ctx, s, calls{"load", reads, r.numbers}, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
+		return pipe.MGet(ctx, r.keys[i]...)
+	})
+}
+
+// loaded returns the pages that cmds have read, or the error of one of them.
+func (s *Store) loaded(ids []favfilter.PageID, cmds []*redis.SliceCmd) ([]favfilter.Loaded, error) {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return nil, s.loadError(ids, err)
+		}
+	}
+	loaded := make([]favfilter.Loaded, 0, len(ids))
+	for _, cmd := range cmds {
+		for _, val := range cmd.Val() {
+			loaded = append(loaded, s.decode(ids[len(loaded)], val))
+		}
+	}
+	return loaded, nil
+}
+
+func (s *Store) loadError(ids []favfilter.PageID, err error) error {
+	return fmt.Errorf("load pages %v of filter %s from Redis: %w", some(ids), s.name, err)
 }
 
 func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
