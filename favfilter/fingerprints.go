@@ -206,15 +206,15 @@ type Recent struct {
 
 	sorted []uint64 // fingerprints of all runs
 	ends   []int    // end of each run in sorted
-	// filter has a bit for the first bits of each fingerprint, so that most absent keys are found
+	// bitmap has a bit for the first bits of each fingerprint, so that most absent keys are found
 	// to be absent at once.
-	filter []uint64
+	bitmap []uint64
 	shift  uint8 // of a hash, to the number of its bit
 }
 
-// filterBits is the number of bits of the filter for each fingerprint: of absent keys, 3 % are
+// bitmapBits is the number of bits of the bitmap for each fingerprint: of absent keys, 3 % are
 // looked for in the runs.
-const filterBits = 32
+const bitmapBits = 32
 
 // newRecent decodes runs.
 func newRecent(runs []run, length, part int64) *Recent {
@@ -224,17 +224,17 @@ func newRecent(runs []run, length, part int64) *Recent {
 		total += run.count
 		width = min(width, run.width)
 	}
-	first := min(width, uint8(max(6, log2Ceil(filterBits*total)))) // bits of the number of a bit
-	words := 1 << first >> 6
-	buffer := make([]uint64, max(1, words)+total)
-	r.filter, r.sorted, r.shift = buffer[:max(1, words)], buffer[max(1, words):max(1, words)], 64-first
+	first := min(width, uint8(max(6, log2Ceil(bitmapBits*total)))) // bits of the number of a bit
+	words := max(1, 1<<first>>6)
+	buffer := make([]uint64, words+total)
+	r.bitmap, r.sorted, r.shift = buffer[:words], buffer[words:words], 64-first
 	for i, run := range runs {
 		from := len(r.sorted)
 		r.sorted = run.decode(r.sorted)
 		r.ends[i] = len(r.sorted)
 		for _, number := range r.sorted[from:] {
 			bit := number >> (run.width - first)
-			r.filter[bit>>6] |= 1 << (bit & 63)
+			r.bitmap[bit>>6] |= 1 << (bit & 63)
 		}
 	}
 	return r
@@ -246,10 +246,7 @@ func (r *Recent) Contains(key Hash) bool {
 	if r == nil {
 		return false
 	}
-	if bit := key.H1 >> r.shift; r.filter[bit>>6]>>(bit&63)&1 == 0 {
-		return false
-	}
-	return r.search(key)
+	return r.mayContain(key) && r.search(key, 0) < len(r.runs)
 }
 
 // ContainsAll sets found[i] if Contains reports the key of start and ids[i], and does not change
@@ -259,23 +256,32 @@ func (r *Recent) ContainsAll(start Start, ids []Hash, found []bool) {
 		return
 	}
 	for i, id := range ids {
-		key := start.With(id)
-		if bit := key.H1 >> r.shift; r.filter[bit>>6]>>(bit&63)&1 != 0 && r.search(key) {
+		if key := start.With(id); r.mayContain(key) && r.search(key, 0) < len(r.runs) {
 			found[i] = true
 		}
 	}
 }
 
-// search looks for the key in each run.
-func (r *Recent) search(key Hash) bool {
+// mayContain looks the key up in the bitmap.
+func (r *Recent) mayContain(key Hash) bool {
+	bit := key.H1 >> r.shift
+	return r.bitmap[bit>>6]>>(bit&63)&1 != 0
+}
+
+// search returns the first run that has the key, of those beginning with the given one, or the
+// number of runs.
+func (r *Recent) search(key Hash, run int) int {
 	from := 0
-	for i, end := range r.ends {
-		if _, ok := slices.BinarySearch(r.sorted[from:end], fingerprint(key, r.runs[i].width)); ok {
-			return true
-		}
-		from = end
+	if run > 0 {
+		from = r.ends[run-1]
 	}
-	return false
+	for ; run < len(r.runs); run++ {
+		if _, ok := slices.BinarySearch(r.sorted[from:r.ends[run]], fingerprint(key, r.runs[run].width)); ok {
+			break
+		}
+		from = r.ends[run]
+	}
+	return run
 }
 
 // Run describes a run of fingerprints. Most parts of a window have one.
@@ -300,15 +306,11 @@ func (r *Recent) Runs() []Run {
 
 // RunsOf returns the runs that have the key, the oldest first.
 func (r *Recent) RunsOf(key Hash) (runs []Run) {
-	if !r.Contains(key) {
+	if r == nil {
 		return nil
 	}
-	from := 0
-	for i, end := range r.ends {
-		if _, ok := slices.BinarySearch(r.sorted[from:end], fingerprint(key, r.runs[i].width)); ok {
-			runs = append(runs, r.describe(i))
-		}
-		from = end
+	for run := r.search(key, 0); run < len(r.runs); run = r.search(key, run+1) {
+		runs = append(runs, r.describe(run))
 	}
 	return runs
 }
@@ -335,5 +337,5 @@ func (r *Recent) Bytes() int {
 	if r == nil {
 		return 0
 	}
-	return 8 * (cap(r.filter) + len(r.ends)) // the filter and the fingerprints share one array
+	return 8 * (cap(r.bitmap) + len(r.ends)) // the bitmap and the fingerprints share one array
 }

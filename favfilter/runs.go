@@ -12,13 +12,14 @@ import (
 //   - New fingerprints have base bits, as long as the sum stays below 85 % of the rate. An owner
 //     with half of the most keys stays below it.
 //   - Beyond that, new fingerprints have fine bits. The most keys of them take 15 % of the rate.
-//   - Runs that take no more keys are shortened while the sum stays below 70 % of the rate, so that
-//     the keys of owners with few of them take fewer bits.
+//   - Runs that take no more keys are shortened, so that the keys of owners with few of them take
+//     fewer bits. That ends where the sum would pass 70 % of the rate, or where a run would take
+//     more than the rate divided by the number of parts.
 type runRules struct {
 	rate  float64
-	most  int // keys of one owner
-	split int // keys of a run: with more, the order of the oldest keys would be lost
-	share float64
+	most  int     // keys of one owner
+	split int     // keys of a run: with more, the order of the oldest keys would be lost
+	share float64 // the most of the rate that a run may take when it is shortened
 	base  uint8
 	fine  uint8
 }
@@ -45,7 +46,7 @@ type draft struct {
 	runRules
 
 	runs    []draftRun
-	rate    float64 // sum of the runs
+	sum     float64 // of the rates of the runs
 	keys    int
 	changed bool
 }
@@ -67,7 +68,7 @@ func rateOf(runs []run) (rate float64) {
 
 // draft returns a draft that starts with runs, the oldest first. It does not change them.
 func (rules runRules) draft(runs []run) *draft {
-	d := &draft{runRules: rules, runs: make([]draftRun, len(runs), len(runs)+1), rate: rateOf(runs)}
+	d := &draft{runRules: rules, runs: make([]draftRun, len(runs), len(runs)+1), sum: rateOf(runs)}
 	for i, r := range runs {
 		d.runs[i].run = r
 		d.keys += r.count
@@ -82,7 +83,7 @@ func (d *draft) decode(r *draftRun) {
 	}
 	r.sorted = r.run.decode(make([]uint64, 0, r.count+8))
 	if invalid := r.count - len(r.sorted); invalid > 0 {
-		d.rate -= r.rate()
+		d.sum -= r.rate()
 		d.keys -= invalid
 		r.count = 0
 	}
@@ -110,15 +111,15 @@ func (d *draft) runFor(at int, before int64) *draftRun {
 	for end < len(d.runs) && d.runs[end].before == before {
 		end++
 	}
-	room := baseShare * d.runRules.rate
+	room := baseShare * d.rate
 	if end > at {
 		r := &d.runs[end-1]
-		if r.count < d.split && (r.width >= d.fine || d.rate+math.Ldexp(1, -int(r.width)) <= room) {
+		if r.count < d.split && (r.width >= d.fine || d.sum+math.Ldexp(1, -int(r.width)) <= room) {
 			return r
 		}
 	}
 	width := d.base
-	if d.rate+math.Ldexp(1, -int(width)) > room {
+	if d.sum+math.Ldexp(1, -int(width)) > room {
 		width = d.fine
 	}
 	d.runs = slices.Insert(d.runs, end, draftRun{run: run{before: before, width: width}, sorted: make([]uint64, 0, 8)})
@@ -133,7 +134,7 @@ func (d *draft) insert(key Hash, r *draftRun) {
 	r.count++
 	r.changed = true
 	d.keys++
-	d.rate += math.Ldexp(1, -int(r.width))
+	d.sum += math.Ldexp(1, -int(r.width))
 	d.changed = true
 }
 
@@ -148,7 +149,7 @@ func (d *draft) evict() (evicted int) {
 		surplus = min(surplus, r.count)
 		evicted += surplus
 		d.keys -= surplus
-		d.rate -= math.Ldexp(float64(surplus), -int(r.width))
+		d.sum -= math.Ldexp(float64(surplus), -int(r.width))
 		if surplus == r.count {
 			d.runs = d.runs[1:]
 			continue
@@ -174,7 +175,7 @@ func (d *draft) shorten(current int64) {
 				longest = r
 			}
 		}
-		if longest == nil || d.rate+longest.rate() > shortShare*d.runRules.rate {
+		if longest == nil || d.sum+longest.rate() > shortShare*d.rate {
 			return
 		}
 		d.halve(longest)
@@ -194,7 +195,7 @@ func (d *draft) halve(r *draftRun) {
 	r.count = len(r.sorted)
 	r.changed = true
 	d.keys += r.count
-	d.rate += r.run.rate() - before
+	d.sum += r.run.rate() - before
 }
 
 // encode returns the runs.
