@@ -40,20 +40,7 @@ func BenchmarkFeedSeen(b *testing.B) {
 				now := time.Now().Add(-29 * 24 * time.Hour)
 				r := openSeen(b, store, &now, keys)
 				requests := seenRequests(recorded)
-				var pings, checks []time.Duration
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					start := time.Now()
-					if err := server.Client().Ping(b.Context()).Err(); err != nil {
-						b.Fatal(err)
-					}
-					between := time.Now()
-					checkSeen(b, r, requests[i%len(requests)], recorded)
-					pings = append(pings, between.Sub(start))
-					checks = append(checks, time.Since(between))
-				}
-				b.ReportMetric(float64(median(checks))/float64(median(pings)), "x-ping")
-				b.ReportMetric(float64(median(checks).Nanoseconds()), "check-ns")
+				besidePings(b, server, func(i int) { checkSeen(b, r, requests[i%len(requests)], recorded) })
 			})
 		}
 	}
