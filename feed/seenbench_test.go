@@ -55,7 +55,7 @@ func openSeen(b *testing.B, store favfilter.Store, now *time.Time, keys int) *ac
 	}
 	b.Cleanup(func() { _ = l.Close() })
 	r, err := activity.Open(b.Context(), activity.Config{
-		Ledger: l, Store: store, StalenessBound: -1, Passive: true, Now: func() time.Time { return *now },
+		Ledger: l, Store: store, Now: func() time.Time { return *now },
 	})
 	if err != nil {
 		b.Fatal(err)
