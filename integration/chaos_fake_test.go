@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // TestChaosFindsFaults puts the load on a service in memory that is right, and then on ones
@@ -34,7 +36,7 @@ func TestChaosFindsFaults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			fake := &fakeService{bug: c.bug, live: make(map[[3]string]bool), stale: make(map[[3]string]bool)}
-			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, maxFeeds: 3000}
+			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, pace: rate.NewLimiter(rate.Inf, 0), maxFeeds: 3000}
 			for i := range 2 {
 				server := httptest.NewServer(fake)
 				t.Cleanup(server.Close)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -23,13 +25,15 @@ const (
 	feeding
 )
 
-// chaosLoad writes and reads at full speed, through all instances, and has the model judge
-// what it gets.
+// chaosLoad writes and reads through all instances, and the model judges what they answer. Writers
+// write at full speed. Feeds are paced, because at full speed they would take the processors from
+// the writes that they look for.
 type chaosLoad struct {
 	model   *chaosModel
 	targets []*target
 	tally   *tally
 	seed    uint64
+	pace    *rate.Limiter // of feeds
 
 	maxFeeds int  // ends the load; 0: its context does
 	no503    bool // feeds have to be answered with 200
@@ -55,7 +59,7 @@ func (l *chaosLoad) run(ctx context.Context) {
 	for f := range loadFeeders {
 		rng := rand.New(rand.NewPCG(l.seed, 200+uint64(f)))
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for l.pace.Wait(ctx) == nil {
 				if g := l.pick(ctx, rng, feeding); g != nil {
 					l.feed(requests, g, rng)
 					g.busy[feeding].Add(-1)

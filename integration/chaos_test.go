@@ -12,6 +12,7 @@ import (
 //nolint:gochecknoglobals // flags of the test binary
 var (
 	chaosDuration = flag.Duration("chaos.duration", 25*time.Second, "how long each chaos test puts load on the service")
+	chaosFeeds    = flag.Int("chaos.feeds", 1000, "how many feeds a second each chaos test asks for; 0: as many as there is processor time for")
 	chaosSeed     = flag.Uint64("chaos.seed", 0, "seed of what the chaos tests choose; 0: a random one, which they print")
 	chaosFaults   = flag.String("chaos.faults", "", "only faults with this in their names; all without it")
 	chaosReport   = flag.String("chaos.report", "", "file to add a line of JSON to for each chaos test")

@@ -18,6 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
+	"golang.org/x/time/rate"
 )
 
 // topology is what the service runs on.
@@ -103,7 +104,10 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		args = append(args, w.beside.args...)
 	}
 	w.startInstances(args, addresses, skewed)
-	w.load = &chaosLoad{model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed}
+	w.load = &chaosLoad{model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed, pace: rate.NewLimiter(rate.Inf, 1)}
+	if *chaosFeeds > 0 {
+		w.load.pace.SetLimit(rate.Limit(*chaosFeeds))
+	}
 	for _, i := range w.instances {
 		w.load.targets = append(w.load.targets, i.target)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/time/rate"
 
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/servertest"
@@ -32,7 +33,7 @@ const (
 func TestLongReshapeBesideServices(t *testing.T) {
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
 	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
-	l := &reshapeLoad{t: t, url: url, redis: redis}
+	l := &reshapeLoad{t: t, url: url, redis: redis, pace: rate.NewLimiter(500, 1)}
 	for range 2 {
 		s := serve(t, append(flags, "--data-dir", t.TempDir(), "--pages", "16")...)
 		s.logOnFailure()
@@ -63,14 +64,14 @@ func TestLongReshapeBesideServices(t *testing.T) {
 	}
 	beside := append([]string{"reshape", "--data-dir", t.TempDir()}, flags...)
 	l.reshape(64, beside...)
-	l.kill(2048, "begun", l.begun, beside...)
-	l.reshape(2048, "reshape", "--server", l.services[1].url)
-	l.kill(4096, "building", l.building, beside...)
+	pages := l.kill(2048, "begun", l.begun, beside...)
+	l.reshape(pages, "reshape", "--server", l.services[1].url)
+	pages = l.kill(2*pages, "building", l.building, beside...)
 	s := serve(t, append(flags, "--data-dir", t.TempDir())...) // which is not asked
 	s.logOnFailure()
-	l.finished(4096, s)
-	l.kill(8192, "leaving", l.leaving, beside...)
-	l.reshape(8192, beside...)
+	l.finished(pages, s)
+	pages = l.kill(2*pages, "leaving", l.leaving, beside...)
+	l.reshape(pages, beside...)
 	l.stopped.Store(true)
 	wg.Wait()
 	l.judge()
@@ -83,6 +84,7 @@ type reshapeLoad struct {
 	redis    *cache
 	services []*service
 	stopped  atomic.Bool
+	pace     *rate.Limiter // of the feeds that nothing was written for
 
 	feeds, writes, absent, found atomic.Int64
 }
@@ -182,27 +184,34 @@ func (l *reshapeLoad) stored() int64 {
 	return n
 }
 
-// kill begins to raise the number of pages, and kills the process in a phase.
-func (l *reshapeLoad) kill(pages int, phase string, in func(pages int, stored int64) bool, args ...string) {
+// kill begins to raise the number of pages, kills the process in a phase, and returns the number. On
+// a busy machine, a change may end before it is seen in the phase: then it tries twice as many pages.
+func (l *reshapeLoad) kill(pages int, phase string, in func(pages int, stored int64) bool, args ...string) int {
 	l.t.Helper()
-	stored := l.stored()
-	cmd := exec.CommandContext(l.t.Context(), command, append(args, "--pages", fmt.Sprint(pages))...)
-	if err := cmd.Start(); err != nil {
-		l.t.Fatal(err)
-	}
-	l.await("the change of the number is "+phase, func() error {
-		if !in(pages, stored) {
-			return fmt.Errorf("%v, %d keys in Redis", l.layouts(), l.stored())
+	for ; pages <= 1<<15; pages *= 2 {
+		stored := l.stored()
+		cmd := exec.CommandContext(l.t.Context(), command, append(args, "--pages", fmt.Sprint(pages))...)
+		if err := cmd.Start(); err != nil {
+			l.t.Fatal(err)
 		}
-		return nil
-	})
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if left := l.layouts(); len(left) != 2 {
-		l.t.Errorf("killed too late while %s: %v", phase, left)
-	} else {
-		l.t.Logf("killed while %s: %v", phase, left)
+		l.await("the change of the number is "+phase, func() error {
+			layouts := l.layouts()
+			if ended := len(layouts) == 1 && layouts["current"] == pages; !ended && !in(pages, stored) {
+				return fmt.Errorf("%v, %d keys in Redis", layouts, l.stored())
+			}
+			return nil
+		})
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if left := l.layouts(); len(left) == 2 {
+			l.t.Logf("killed while %s: %v", phase, left)
+			return pages
+		}
+		l.t.Logf("raised to %d before it was seen while %s", pages, phase)
 	}
+	l.stopped.Store(true)
+	l.t.Fatalf("no change of the number was killed while %s", phase)
+	return 0
 }
 
 func lastLine(text string) string {
@@ -236,7 +245,7 @@ func (l *reshapeLoad) read(rng *rand.Rand) {
 	for i := range reshapeHides {
 		hidden = append(hidden, fmt.Sprint("hidden", i))
 	}
-	for !l.stopped.Load() && !l.t.Failed() {
+	for l.pace.Wait(l.t.Context()) == nil && !l.stopped.Load() && !l.t.Failed() {
 		user := fmt.Sprint(rng.IntN(reshapeUsers))
 		if dropped := l.dropped(l.any(rng), user, hidden...); len(dropped) != reshapeHides {
 			l.t.Errorf("a feed of %s drops %v alone", user, dropped)
