@@ -16,4 +16,6 @@
 // [Page], [Shape], [Scaling] and [HashKey] are the building blocks. A format version pins the
 // format of a page, the hash of a key and the positions of its bits. The header of each page
 // contains the format version. A page with another format version is never read: see [ErrFormat].
+// A cache of a ledger rebuilds such a page, and a [Filter] refuses to open. A [Window] has a format
+// of its own; strings that it cannot read count as empty.
 package favfilter
