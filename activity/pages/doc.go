@@ -6,6 +6,23 @@
 // every page, from its own writes and by polling the ledger. It rebuilds a page from the ledger if
 // the page is missing, stale, damaged, overfull or jammed. There is no other kind of repair.
 //
+// # Changes of the layout
+//
+// While one layout replaces another, a process that has not polled since the switch may still look
+// for a user on the old page. It finds one of three things: the old page as it was at the switch, a
+// closed page, or none. Each write closes the old page before it is acknowledged, so an open one
+// lacks no acknowledged write. For a closed or missing page the reader polls. The ledger refuses to
+// rebuild the old page. A process that cannot reach the ledger returns an [*UnavailableError] for
+// users of a closed page.
+//
+// # Dedicated pages
+//
+// A user leaves the shared page in a transaction that raises it and stores the new sequence as the
+// page's Left. The next rebuild of the shared page omits the user's keys. Only polls teach a
+// process the Left of a page. A reader that finds another value in a page polls, and learns where
+// the user is. A write of such a user waits until the shared page is at its Left or beyond. So no
+// reader takes an older page for the user's.
+//
 // [Alone] has pages without a ledger.
 //
 // Applications use package activity, which knows the kinds of activities and what they mean.

@@ -15,11 +15,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// The tests of this file are the rows of the table in docs/ARCHITECTURE.md, "What
-// the plain scheme gets wrong": what happens there, with a ledger beside the filter.
+// The tests of this file are cases that a Bloom bitmap and a collision bitmap alone get wrong.
+// Their comments say how; the tests show what happens with a ledger beside the filter.
 
-// checkRate fails if of so many absent keys more were found than the rate of one key explains. Ledgers have random
-// seeds, so which are found is another matter each time.
+// checkRate fails if more of the absent keys were found than the rate of one key explains. Ledgers
+// have random seeds, so other keys are found each time.
 func (r *Pages) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
 	if most := ratetest.Most(r.keyRate * float64(keys)); found > most {
