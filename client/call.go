@@ -293,7 +293,7 @@ func (c *Client) failure(res *http.Response) error {
 	if retryable(res.StatusCode) { // from a proxy, which has no codes
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
-	return fmt.Errorf("%s: %w: %s: %w", where(res), ErrForeign, res.Status, e)
+	return fmt.Errorf("%s: %w: %w", where(res), ErrForeign, e)
 }
 
 // problem is an error in the service's format.

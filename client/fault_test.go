@@ -268,9 +268,9 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// TestTimes: a stalled attempt times out, wherever it stalls, and is retried. The context ends the
-// whole call.
-func TestTimes(t *testing.T) {
+// TestStalledAttempts: a stalled attempt times out, wherever it stalls, and is retried. The context
+// ends the whole call.
+func TestStalledAttempts(t *testing.T) {
 	silent := map[string]network{
 		"before the answer": func(r *http.Request, _ int) (*http.Response, error) {
 			<-r.Context().Done()
@@ -345,9 +345,9 @@ func TestPartsOfAnswers(t *testing.T) {
 	}
 }
 
-// TestNotTheAnswerAskedFor: an answer with kept posts to a request for dropped ones is an error,
+// TestUnrequestedKeptPosts: an answer with kept posts to a request for dropped ones is an error,
 // because its indexes may have another meaning.
-func TestNotTheAnswerAskedFor(t *testing.T) {
+func TestUnrequestedKeptPosts(t *testing.T) {
 	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
 		return answered(r, 200, `{"posts":[{"id":"b"}],"dropped":[{"id":"a","kind":"hide"}],"degraded":[]}`), nil
 	})

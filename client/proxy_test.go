@@ -32,8 +32,8 @@ func TestPathsBehindProxy(t *testing.T) {
 	}
 }
 
-// TestErrorsOfOthers: an error answer that is not from the service has the text of its status.
-func TestErrorsOfOthers(t *testing.T) {
+// TestErrorsOfProxies: an error answer that is not from the service has the text of its status.
+func TestErrorsOfProxies(t *testing.T) {
 	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
 		return answered(r, 403, `{"message":"Forbidden"}`), nil
 	})

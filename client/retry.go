@@ -101,7 +101,6 @@ type outcome struct {
 //
 // Only reads are hedged. A feed with record_seen is a write: the later attempt drops all posts that
 // the earlier one has recorded as seen, and its answer may arrive first.
-// all that the first has recorded as seen, and its answer may be the one that arrives first.
 func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer, error)) (a answer, attempts int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

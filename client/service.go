@@ -83,7 +83,7 @@ func (c *Client) reshape(ctx context.Context, pages uint32, force bool) (Pages, 
 	return p, err
 }
 
-// Readiness says whether the service can answer feeds.
+// Readiness reports whether the service can answer feeds.
 type Readiness struct {
 	Status string `json:"status"` // "ready", "degraded" or "unavailable"
 	Down   []Down `json:"down"`

@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 		"something else":   {200, `<html>`, 1, "", "unexpected answer: 200 OK"},
 		"no status":        {200, `{}`, 1, "", "unexpected answer: 200 OK"},
 		"another's ready":  {404, `{"status":"ready"}`, 1, "", "unexpected answer: 404 Not Found"},
-		"a way to another": {302, ``, 1, "", "answered 302 Found"},
+		"a way to another": {302, ``, 1, "", "unexpected answer: 302 Found"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/readyz" {

@@ -18,7 +18,8 @@ const maxTokens = 1000
 
 // File is the content of a token file, in JSON:
 //
-//	{"tokens":[{"name":"renderer","hash":"sha256:<hex>","scopes":["feed:read"],"expires":"2027-01-01T00:00:00Z","rate":500,"burst":1000}]}
+//	{"tokens":[{"name":"renderer","hash":"sha256:<hex>","scopes":["feed:read"],
+//	  "expires":"2027-01-01T00:00:00Z","rate":500,"burst":1000}]}
 //
 // expires, rate and burst are optional.
 type File struct {

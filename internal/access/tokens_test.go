@@ -201,9 +201,9 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestReloadOfWhatWasBroken: if an invalid file gets its old content again, there is no reload, and
-// no failure any more.
-func TestReloadOfWhatWasBroken(t *testing.T) {
+// TestReloadAfterInvalidFile: if an invalid file gets its old content again, there is no reload,
+// and no failure any more.
+func TestReloadAfterInvalidFile(t *testing.T) {
 	text := fileOf(entry("a", "a", `"feed:read"`))
 	tokens, file, _ := opened(t, access.TokensConfig{}, text)
 	write(t, file, "x")

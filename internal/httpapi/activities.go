@@ -18,7 +18,7 @@ const (
 	maxPosts      = 1000 // of one POST to a kind with a window
 )
 
-// recordAnswer says whether an activity changed anything.
+// recordAnswer reports whether an activity changed anything.
 type recordAnswer struct {
 	Changed bool `json:"changed"`
 }
@@ -200,7 +200,8 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 	}
 }
 
-// recordWindow records posts of kind k, which has a window, and returns the number of distinct posts.
+// recordWindow records posts of kind k, which has a window. It returns the number of distinct
+// posts.
 func (s *service) recordWindow(ctx context.Context, of *call, user string, k activity.Kind, posts []string) (int, error) {
 	activities, err := s.postActivities(user, k, posts)
 	if err != nil {

@@ -243,8 +243,8 @@ func (d *description) validBody(r *http.Request) error {
 //nolint:gochecknoglobals // shared by all tests
 var descriptions sync.Map
 
-// contractOf returns the service's contract, made when it is first asked for, by a handler of its own: this one counts
-// and logs what it is asked.
+// contractOf returns the service's contract. It builds the contract at the first call, with another
+// handler, because this one counts and logs its requests.
 func (s *service) contractOf(t testing.TB) *contract {
 	t.Helper()
 	s.described.Do(func() {

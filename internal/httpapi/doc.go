@@ -3,7 +3,7 @@
 //
 // It checks a whole JSON request before any part of it takes effect. It refuses unknown fields,
 // duplicate keys, null, data after the end, and query parameters that the route does not know. All
-// errors have one form. Their codes and statuses are in errors.go.
+// errors of JSON have one form. Codes and statuses of errors are in errors.go.
 //
 // Activities arrive one by one, as a JSON batch that is recorded or refused as a whole, or as an
 // NDJSON stream. On a stream, each line has an answer, empty lines too; see [service.stream]. A

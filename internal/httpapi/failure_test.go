@@ -53,8 +53,8 @@ func TestStoreDown(t *testing.T) {
 	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200, blockedAnswer)
 }
 
-// TestHang: if a dependency never answers, each request is answered at its timeout.
-func TestHang(t *testing.T) {
+// TestHangingDependency: if a dependency never answers, each request is answered at its timeout.
+func TestHangingDependency(t *testing.T) {
 	s := newService(t, httpapi.Config{Timeout: time.Second}, nil)
 	s.store.set(hanging)
 	wantDown(t, "feed", s.do(t, "POST", "/v1/feed/filter", blockedFeed), "")

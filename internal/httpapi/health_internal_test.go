@@ -12,8 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// TestDown: the reason of a dependency that does not answer differs from that of one that fails.
-func TestDown(t *testing.T) {
+// TestDownReasons: the reason of a dependency that does not answer differs from that of one that
+// fails.
+func TestDownReasons(t *testing.T) {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	for _, c := range []struct {
 		err    error

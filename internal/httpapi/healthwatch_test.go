@@ -40,7 +40,7 @@ func wantStatus(t *testing.T, stream healthv1.Health_WatchClient, want healthv1.
 	}
 }
 
-// startTimed serves h with timeouts that are much shorter than a watch, and returns its server and address.
+// startTimed serves h with timeouts much shorter than a watch, and returns the server and address.
 func startTimed(t *testing.T, h *httpapi.Handler) (*httptest.Server, string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)

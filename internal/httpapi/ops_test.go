@@ -48,7 +48,7 @@ func (s *service) pageOf(t *testing.T, number uint32, query string) (p inspect.P
 func (s *service) lookedAt(t *testing.T) {
 	t.Helper()
 	from := s.activities.Stats().ScrubRounds
-	s.await(t, "every page is looked at", func() error {
+	s.await(t, "every page is surveyed", func() error {
 		if n := s.activities.Stats().ScrubRounds; n < from+2 {
 			return fmt.Errorf("%d rounds, from %d", n, from)
 		}
@@ -177,7 +177,7 @@ func TestOpsScrub(t *testing.T) {
 		if a := s.do(t, "POST", "/v1/ops/scrub", body); a.Status != 202 || a.JSON["running"] == nil || a.JSON["started"] == nil {
 			t.Errorf("%q: %d %s", body, a.Status, a.Body)
 		}
-		s.await(t, "it has ended", func() error {
+		s.await(t, "the scrub has ended", func() error {
 			a := s.do(t, "GET", "/v1/ops/scrub", "")
 			if a.JSON["running"] != false || a.JSON["done"] != 16.0 || a.JSON["all"] != 16.0 || a.JSON["failed"] != 0.0 || a.JSON["ended"] == nil || a.JSON["trouble"] != nil {
 				return fmt.Errorf("%s", a.Body)
@@ -187,7 +187,7 @@ func TestOpsScrub(t *testing.T) {
 	}
 	s.store.set(failing)
 	s.do(t, "POST", "/v1/ops/scrub", "")
-	s.await(t, "it has ended", func() error {
+	s.await(t, "the scrub has ended", func() error {
 		if a := s.do(t, "GET", "/v1/ops/scrub", ""); a.JSON["running"] != false || a.JSON["unasked"] != 16.0 {
 			return fmt.Errorf("%s", a.Body)
 		}

@@ -181,8 +181,8 @@ func TestOpsMapOfLaterLayout(t *testing.T) {
 	}
 }
 
-// TestOpsMapAmiss: a page that cannot be rebuilt shows its state until it is rebuilt.
-func TestOpsMapAmiss(t *testing.T) {
+// TestOpsMapOfFaultyPage: a page that cannot be rebuilt shows its state until it is rebuilt.
+func TestOpsMapOfFaultyPage(t *testing.T) {
 	s := populated(t, httpapi.Config{})
 	s.lookedAt(t)
 	var page uint32
@@ -200,7 +200,7 @@ func TestOpsMapAmiss(t *testing.T) {
 	if _, err := s.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version}); err != nil {
 		t.Fatal(err)
 	}
-	s.await(t, "the page is seen to be missing", func() error {
+	s.await(t, "the page is reported missing", func() error {
 		if c := s.mapOf(t, "").Cells[page]; c.Missing != 1 || c.Keys != 0 {
 			return fmt.Errorf("%+v", c)
 		}
@@ -217,7 +217,7 @@ func TestOpsMapAmiss(t *testing.T) {
 		t.Errorf("rebuild without the ledger: %d %s", a.Status, a.Body)
 	}
 	s.ledger.set(sound)
-	s.await(t, "it is made anew", func() error {
+	s.await(t, "the page is rebuilt", func() error {
 		if c := s.mapOf(t, "").Cells[page]; c.Missing != 0 || c.Keys == 0 {
 			return fmt.Errorf("%+v", c)
 		}

@@ -96,8 +96,8 @@ func (s *service) answerPages(c echo.Context, status int) error {
 	return respond(c, status, answer)
 }
 
-// reshapedHomes returns the mean number of homes, the pages of the first layout, whose pages of the
-// next layout are all built. It returns homes if no layout is being built.
+// reshapedHomes returns the built share of the next layout, in homes: pages of the first layout.
+// It returns homes if no layout is being built.
 func reshapedHomes(l pages.Layout, homes uint32) int {
 	return int(int64(l.Built) * int64(homes) / int64(l.Pages))
 }

@@ -39,7 +39,7 @@ func TestPages(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 200 || a.JSON["reshaping"] != true {
 		t.Errorf("the same request again: %d %s", a.Status, a.Body)
 	}
-	s.await(t, "it says what it waits for", func() error {
+	s.await(t, "the trouble is reported", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["trouble"] != "unavailable: pages" ||
 			a.JSON["reshaped"] != 0.0 || a.JSON["shared_pages"] != 16.0 {
 			return fmt.Errorf("%d %s", a.Status, a.Body)
@@ -48,7 +48,7 @@ func TestPages(t *testing.T) {
 	})
 	s.wantFewerRefused(t, 16, 64) // although 16 pages are in use
 	s.store.set(sound)
-	s.await(t, "it is done", func() error {
+	s.await(t, "the reshape is done", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaped"] != 16.0 || a.JSON["reshaping"] != false || a.JSON["shared_pages"] != 64.0 || a.JSON["trouble"] != nil {
 			return fmt.Errorf("%d %s", a.Status, a.Body)
 		}
@@ -93,7 +93,7 @@ func TestPagesForced(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":524288,"force":true}`); a.Status != 202 || a.JSON["pages"] != 524288.0 {
 		t.Fatalf("forced: %d %s", a.Status, a.Body)
 	}
-	s.await(t, "it is under way", func() error {
+	s.await(t, "the reshape is in progress", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaped"] == 0.0 {
 			return errors.New(a.Body)
 		}

@@ -183,9 +183,10 @@ func endedAtDeadline(k *call) bool {
 // untilDeadline returns the context for the work of a call. from is connect's context, with the
 // client's deadline. At the deadline, the work is canceled as if the client had left.
 //
-// The deadline itself stays out of the context: Redis and the ledger would count a client's short
-// deadline as a failure of their own, and five failures open the circuit breaker of a Redis node. A
-// command that Redis is executing ends with its own timeout, as after a client that left.
+// The deadline itself stays out of the context. Otherwise Redis and the ledger would count a
+// client's short deadline as a failure of their own. Five failures open the circuit breaker of a
+// Redis node. A command that Redis is executing ends with its own timeout, as after a client that
+// left.
 func untilDeadline(from context.Context, k *call) (work context.Context, done context.CancelFunc) {
 	if _, ok := from.Deadline(); !ok {
 		return from, func() {}

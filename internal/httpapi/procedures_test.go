@@ -328,9 +328,9 @@ func TestProcedureErrors(t *testing.T) {
 	}
 }
 
-// TestProceduresThatAreNot: invalid requests of procedures are refused in the form that their
+// TestInvalidProcedureRequests: invalid requests of procedures are refused in the form that their
 // client reads.
-func TestProceduresThatAreNot(t *testing.T) {
+func TestInvalidProcedureRequests(t *testing.T) {
 	s := open(t)
 	addr := serveBoth(t, s)
 	const path = feedfilterv1connect.FeedServiceFilterProcedure

@@ -210,7 +210,7 @@ func TestProcedureLimits(t *testing.T) {
 	for in, _ := s.requests(t); in != 1; in, _ = s.requests(t) { //nolint:revive // until it has arrived
 	}
 	// The budget of bodies: a gRPC message counts with its own length.
-	s.await(t, "the message of the first request to be held", func() error {
+	s.await(t, "the message of the first request is held", func() error {
 		if held := s.scrape(t)["feedfilter_http_bodies_held_bytes{}"]; held < 80_000 || held > 100_000 {
 			return fmt.Errorf("%v bytes are held", held)
 		}

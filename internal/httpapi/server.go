@@ -32,9 +32,9 @@ type Config struct {
 
 	Trace echo.MiddlewareFunc // wraps every request; may be nil
 
-	// MaxBodyBytes is the maximum length of a JSON body, in bytes. A longer one is answered 413. It
-	// does not limit NDJSON streams. Default 1 MiB, enough for 10,000 activities of the built-in
-	// kinds with ids of 20 bytes.
+	// MaxBodyBytes is the maximum length of a JSON body or a Protobuf message, in bytes. A longer
+	// one is answered 413. It does not limit NDJSON streams. Default 1 MiB, enough for 10,000
+	// activities of the built-in kinds with ids of 20 bytes.
 	MaxBodyBytes int64
 
 	// Timeout is how long a request, or a chunk of a stream, may wait for the ledger and the pages
@@ -45,16 +45,18 @@ type Config struct {
 	// are answered 503 at once, before their body is read. Default 512.
 	MaxRequests int
 
-	// MaxStreams is how many of those requests may be NDJSON streams. Default 64.
+	// MaxStreams is how many of those requests may be streams: of NDJSON, of gRPC, or exports.
+	// Default 64.
 	MaxStreams int
 
-	// MaxBodiesBytes is the maximum total length of the JSON bodies of all requests in progress, in
-	// bytes. A request that would exceed it is answered 503 before its body is read. A body of
-	// unknown length counts as MaxBodyBytes. Default 64 MiB; at least MaxBodyBytes.
+	// MaxBodiesBytes is the maximum total length of the bodies of all requests in progress, without
+	// NDJSON and gRPC streams, in bytes. A request that would exceed it is answered 503 before its
+	// body is read. A body of unknown length counts as MaxBodyBytes. Default 64 MiB; at least
+	// MaxBodyBytes.
 	MaxBodiesBytes int64
 
-	// StreamIdle is how long an NDJSON stream may stall, in either direction, before its connection
-	// is closed. Default 1 min.
+	// StreamIdle is how long a stream may stall, in either direction, before it is closed. Default
+	// 1 min.
 	StreamIdle time.Duration
 
 	// Access configures who may make which calls. The zero value allows all calls.

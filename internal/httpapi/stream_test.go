@@ -202,8 +202,8 @@ func TestStreamAndShutdown(t *testing.T) {
 	}
 }
 
-// TestStreamWakes ends the context while a read of a stream is certain to wait.
-func TestStreamWakes(t *testing.T) {
+// TestStreamEndsWhileReading ends the context while a read of a stream is certain to wait.
+func TestStreamEndsWhileReading(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -219,8 +219,8 @@ func TestStreamWakes(t *testing.T) {
 	}
 }
 
-// TestStreamTooLate ends the context before the stream reads. The read must not wait.
-func TestStreamTooLate(t *testing.T) {
+// TestStreamEndsBeforeReading ends the context before the stream reads. The read must not wait.
+func TestStreamEndsBeforeReading(t *testing.T) {
 	s := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -234,8 +234,9 @@ func TestStreamTooLate(t *testing.T) {
 	}
 }
 
-// TestStreamLetsGo: after a stream breaks, the server does not wait for the rest of the request.
-func TestStreamLetsGo(t *testing.T) {
+// TestBrokenStreamStopsReading: after a stream breaks, the server does not wait for the rest of the
+// request.
+func TestBrokenStreamStopsReading(t *testing.T) {
 	s := open(t)
 	for name, w := range map[string]*controlled{"read": {}, "flush": {broken: errInjected}} {
 		w.ResponseRecorder, w.past = httptest.NewRecorder(), make(chan struct{})

@@ -116,9 +116,9 @@ func TestUntilPasses(t *testing.T) {
 	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`) // the batch recorded nothing
 }
 
-// TestStreamOfEnds sends lines whose end has passed, first, last and in between. Only those are
+// TestStreamOfPastEnds sends lines whose end has passed, first, last and in between. Only those are
 // refused.
-func TestStreamOfEnds(t *testing.T) {
+func TestStreamOfPastEnds(t *testing.T) {
 	s := open(t)
 	const past, ahead = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
 	got := s.ndjson(t, strings.Join([]string{

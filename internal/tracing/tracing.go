@@ -2,9 +2,10 @@
 // to a collector.
 //
 // A trace begins with a request; background work is not traced. Spans contain no ids of users or
-// posts: they have the route of a request instead of its path, the name of a Redis command, and the
-// text of a SQL statement without its parameters. The package has no global state: Tracers are
-// independent.
+// posts. They have the route of a request instead of its path, the name of a Redis command, and the
+// text of a SQL statement without its parameters.
+//
+// The package has no global state: Tracers are independent.
 package tracing
 
 import (

@@ -187,9 +187,9 @@ func TestErrorsOfSpans(t *testing.T) {
 	}
 }
 
-// TestWhatIsFollowed: the caller's trace decides whether a request is traced, and the ratio decides
-// without one. Background work is not traced.
-func TestWhatIsFollowed(t *testing.T) {
+// TestWhichRequestsAreTraced: the caller's trace decides whether a request is traced, and the ratio
+// decides without one. Background work is not traced.
+func TestWhichRequestsAreTraced(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
 		ratio float64
@@ -234,8 +234,8 @@ func mustStore(t *testing.T, client redis.UniversalClient, name string) *redisst
 	return s
 }
 
-// TestOff: a nil Tracer does nothing.
-func TestOff(t *testing.T) {
+// TestNilTracer: a nil Tracer does nothing.
+func TestNilTracer(t *testing.T) {
 	var off *Tracer
 	if off.Requests() != nil || off.Postgres() != nil || off.Redis(redis.NewClient(&redis.Options{})) != nil || off.Close(t.Context()) != nil {
 		t.Error("a nil Tracer does something")
@@ -269,8 +269,8 @@ type failing struct {
 
 func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return f.err }
 
-// TestQuiet: a collector that stays down is logged once, and once when it is back.
-func TestQuiet(t *testing.T) {
+// TestOutageIsLoggedOnce: a collector that stays down is logged once, and once when it is back.
+func TestOutageIsLoggedOnce(t *testing.T) {
 	var logged bytes.Buffer
 	f := &failing{}
 	q := &quiet{SpanExporter: f, log: slog.New(slog.NewTextHandler(&logged, nil))}

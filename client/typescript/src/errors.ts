@@ -43,7 +43,7 @@ export class FeedFilterError extends Error {
   readonly field: string | undefined;
   /** The limit that was reached, with the code "limit_reached". */
   readonly limit: number | undefined;
-  /** How long the caller must wait before a retry. */
+  /** How long the caller should wait before a retry. */
   readonly retryAfterMs: number | undefined;
   /** The id of the request in the service's log. */
   readonly requestId: string | undefined;
