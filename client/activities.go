@@ -27,7 +27,7 @@ type changed struct {
 	Changed *bool `json:"changed"`
 }
 
-// activity makes a call with such an answer.
+// activity makes a call that records or undoes one activity.
 func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1.RecordRequest) (bool, error) {
 	var answer changed
 	call.procedure = procedureOf(activityService, "Record", request, new(feedfilterv1.RecordResponse),
@@ -40,9 +40,9 @@ func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1
 }
 
 // Put records an activity: Put(ctx, "1", client.Blocks, "2", time.Time{}) lets user 1 block user 2.
-// The activity ends by itself at until, kept to the microsecond; zero: it has no end. Put returns
-// whether it changed anything; see the package documentation on retries. When it returns no error,
-// every later feed has the activity.
+// The activity ends by itself at until, to the microsecond; zero: it has no end. Put returns
+// whether it changed anything; see the package documentation on retries. After Put returns without
+// an error, every later feed has the activity.
 func (c *Client) Put(ctx context.Context, userID, plural, target string, until time.Time) (bool, error) {
 	var query url.Values
 	if !until.IsZero() {
@@ -90,7 +90,7 @@ const (
 )
 
 // List returns the user's activities of a kind, newest first. It requests further parts while the
-// caller reads on. If a request fails, List yields the error and ends.
+// caller reads. If a request fails, List yields the error and ends.
 func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		limit, cursor := firstItems, ""
@@ -159,17 +159,17 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 	return answer.Counts, err
 }
 
-// Preview is the result that recording some activities would have.
+// Preview is what recording some activities would change.
 type Preview struct {
 	New     int    `json:"new"`     // distinct targets that are not recorded yet
-	Present int    `json:"present"` // distinct targets that are
-	Total   int    `json:"total"`   // activities that the user would then have
+	Present int    `json:"present"` // distinct targets that are already recorded
+	Total   int    `json:"total"`   // activities that the user would have afterwards
 	Limit   uint32 `json:"limit"`   // 0: no limit
 	Over    bool   `json:"over"`    // the limit would refuse some new activities
 }
 
-// Preview returns the result that recording activities with 1 to 10,000 targets would have. kind is
-// the name of the kind. Preview changes nothing.
+// Preview returns what recording activities with 1 to 10,000 targets would change, without changing
+// anything. kind is the name of the kind.
 func (c *Client) Preview(ctx context.Context, userID, kind string, targets []string) (Preview, error) {
 	body := struct {
 		Kind    string   `json:"kind"`

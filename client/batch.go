@@ -29,8 +29,8 @@ type Activity struct {
 	Kind   string `json:"kind"` // name of the kind, such as "block"
 	Target string `json:"target"`
 	Op     string `json:"op"` // Add or Remove
-	// Since is when it was done; zero, for one to record: now. A window keeps the activity from
-	// then on; one that would be forgotten already changes nothing.
+	// Since is when the activity was done; zero: now. A window keeps the activity from that time.
+	// If the window would already have forgotten it, nothing changes.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"` // zero: it has no end
 }
@@ -38,7 +38,7 @@ type Activity struct {
 // Result is the outcome of one activity.
 type Result struct {
 	Changed bool
-	Err     *Error // why it failed; nil: it did not
+	Err     *Error // why it failed; nil: it succeeded
 }
 
 // UnmarshalJSON reads {"changed":true} or {"error":{...}}.
@@ -58,13 +58,13 @@ func (r *Result) UnmarshalJSON(text []byte) error {
 	case line.Changed != nil:
 		r.Changed = *line.Changed
 	default:
-		return errors.New("neither a change nor an error")
+		return errors.New("the result has neither a change nor an error")
 	}
 	return nil
 }
 
 // Batch records and undoes 1 to 10,000 activities, and returns a result for each, in order. The
-// service first checks all of them. If one is invalid, Batch returns an [*Error] whose Field names
+// service checks all of them first. If one is invalid, Batch returns an [*Error] whose Field names
 // it, and nothing changes.
 func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, error) {
 	body := struct {
@@ -102,10 +102,10 @@ func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
 }
 
 // Stream records and undoes any number of activities, and yields a result for each, in order. An
-// activity with an error does not end the stream. If the stream breaks off, Stream yields the error
-// and ends. Activities without a result may or may not have taken effect; repeating them is safe.
+// activity with an error does not end the stream. If the stream breaks, Stream yields the error and
+// ends. Activities without a result may or may not have taken effect; it is safe to repeat them.
 //
-// Stream reads activities in another goroutine, as fast as the service takes them. The loop over
+// Stream reads activities in another goroutine, as fast as the service accepts them. The loop over
 // the results ends only after that goroutine, so an iterator that blocks must stop when ctx ends.
 func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
@@ -141,13 +141,13 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 // maxUnsent is the number of lines that may wait to be sent.
 const maxUnsent = 256
 
-// lineBody is the body of a stream. It holds a line for each activity. One goroutine writes it, and
-// the transport reads it. A read returns all lines that wait, because each read makes a write to
-// the connection.
+// lineBody is the body of a stream, with a line for each activity. One goroutine writes it, and the
+// transport reads it. A read returns all waiting lines, because each read causes a write to the
+// connection.
 type lineBody struct {
 	lines  chan []byte
 	err    error  // why there are no more lines; set before lines is closed
-	rest   []byte // of the line that was read last
+	rest   []byte // of the last line
 	closed chan struct{}
 	once   sync.Once // closes closed
 }
@@ -157,7 +157,7 @@ func newLineBody() *lineBody {
 }
 
 // write writes a line for each activity until the body is closed. It returns the number of lines
-// that it began.
+// that it started.
 func (b *lineBody) write(activities iter.Seq[Activity]) (sent int) {
 	defer close(b.lines)
 	for a := range activities {
@@ -176,7 +176,7 @@ func (b *lineBody) write(activities iter.Seq[Activity]) (sent int) {
 	return sent
 }
 
-// Read implements [io.Reader]. It waits for the first line only.
+// Read implements [io.Reader]. It waits only for the first line.
 func (b *lineBody) Read(p []byte) (n int, err error) {
 	if len(b.rest) == 0 {
 		select {
@@ -212,8 +212,8 @@ func (b *lineBody) Close() error {
 	return nil
 }
 
-// Export yields all activities of the user that the ledger keeps, by kind and target. If it fails,
-// it yields the error and ends: the activities before that are not all.
+// Export yields all activities of the user in the ledger, by kind and target. If Export fails, it
+// yields the error and ends; the activities before the error are incomplete.
 func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Activity, error] {
 	return func(yield func(Activity, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

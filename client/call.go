@@ -22,7 +22,7 @@ const (
 	typeJSON   = "application/json"
 	typeNDJSON = "application/x-ndjson"
 
-	maxErrorBytes = 64 << 10 // of an answer with an error
+	maxErrorBytes = 64 << 10 // of an error answer
 	maxRetryAfter = time.Hour
 )
 
@@ -34,18 +34,18 @@ type call struct {
 	body   any // sent as JSON; nil: no body
 	into   any // destination of the answer
 
-	procedure *procedure // the call as a message; nil: there is none
+	procedure *procedure // the call as a message; nil: only JSON exists
 
 	timeout time.Duration // of an attempt; 0: the client's
 	once    bool          // must not be made twice if it may have taken effect
 	hedged  bool          // may be made twice at the same time
 	also    int           // a status whose answer is read like that of 2xx
-	sound   func() bool   // whether the answer is complete; nil: always
+	sound   func() bool   // reports whether the answer is complete; nil: always
 }
 
 // Call makes a call that the Client has no method for. path is a list of unescaped segments. body
-// is sent as JSON. query and body may be nil. The answer is read into the value that into points
-// to. Call retries and returns errors as all other calls do.
+// is sent as JSON. query and body may be nil. Call reads the answer into the value that into points
+// to. Retries and errors are those of all other calls.
 func (c *Client) Call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
 	return c.do(ctx, &call{method: method, path: path, query: query, body: body, into: into})
 }
@@ -65,8 +65,8 @@ func (c *Client) do(ctx context.Context, call *call) error {
 	}
 }
 
-// attempt makes the call as a message, or as JSON if the service does not take messages, and reads
-// the answer. It returns the number of attempts. There may be two if mayHedge is true.
+// attempt makes the call as a message, or as JSON if the service does not accept messages, and
+// reads the answer. It returns the number of attempts, which is up to two if mayHedge is true.
 func (c *Client) attempt(ctx context.Context, call *call, body *prepared, mayHedge bool) (attempts int, err error) {
 	mayHedge = mayHedge && call.hedged && c.hedge > 0 && c.most > 1
 	if call.procedure != nil && !c.onlyJSON.Load() {
@@ -169,7 +169,7 @@ func (c *Client) sendCall(ctx context.Context, call *call, form form, body []byt
 func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "", body)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	req.URL, req.Header = to, make(http.Header, 8)
 	if mediaType != "" {
@@ -198,8 +198,8 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 	return res, nil
 }
 
-// timeLeft returns the time until end in the form of Connect: milliseconds, at most 10 digits. It
-// returns 1 at least.
+// timeLeft returns the time until end in the form of Connect: milliseconds, 1 at least, with at
+// most 10 digits.
 func timeLeft(end time.Time) string {
 	return strconv.FormatInt(min(max(time.Until(end).Milliseconds(), 1), 9_999_999_999), 10)
 }
@@ -222,7 +222,7 @@ func (c *Client) url(path []string, query url.Values) *url.URL {
 	for _, part := range path {
 		u.Path += "/" + part
 		escaped := url.PathEscape(part)
-		if strings.Trim(part, ".") == "" { // "." and ".." have a meaning in paths
+		if strings.Trim(part, ".") == "" { // "." and ".." have a special meaning in paths
 			escaped = strings.ReplaceAll(part, ".", "%2E")
 		}
 		raw.WriteString("/" + escaped)
@@ -231,8 +231,8 @@ func (c *Client) url(path []string, query url.Values) *url.URL {
 	return &u
 }
 
-// read reads the answer to its end, so that the connection can be reused, or fails if it has more
-// than limit bytes.
+// read reads the answer to its end, so that the connection can be reused. It fails if the answer
+// has more than limit bytes.
 func read(res *http.Response, limit int64) (text []byte, err error) {
 	if n := res.ContentLength; n > 0 && n <= limit {
 		text = make([]byte, n)
@@ -250,8 +250,8 @@ func read(res *http.Response, limit int64) (text []byte, err error) {
 	}
 }
 
-// errIncomplete is the error of an answer that lacks something.
-var errIncomplete = errors.New("what is needed is not there")
+// errIncomplete is the error of an answer that lacks a required field.
+var errIncomplete = errors.New("a required field is missing")
 
 // typed returns an error unless the answer has the media type.
 func typed(res *http.Response, want string) error {
@@ -260,14 +260,14 @@ func typed(res *http.Response, want string) error {
 		return nil
 	}
 	if got, _, err := mime.ParseMediaType(given); err != nil || got != want {
-		return foreign(res, fmt.Errorf("of type %q", given))
+		return foreign(res, fmt.Errorf("Content-Type %q", given))
 	}
 	return nil
 }
 
-// foreign returns the error for an answer that this package does not understand.
+// foreign returns the error of an answer that this package does not understand.
 func foreign(res *http.Response, err error) error {
-	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, err)
+	return fmt.Errorf("%s: %w: %s: %w", where(res), ErrForeign, res.Status, err)
 }
 
 // where returns the method and the URL of the request.
@@ -290,10 +290,10 @@ func (c *Client) failure(res *http.Response) error {
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	e.Message = http.StatusText(res.StatusCode)
-	if retryable(res.StatusCode) { // from a proxy, which knows no codes
+	if retryable(res.StatusCode) { // from a proxy, which has no codes
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
-	return fmt.Errorf("%s: answered %s, and %w: %w", where(res), res.Status, ErrForeign, e)
+	return fmt.Errorf("%s: %w: %w", where(res), ErrForeign, e)
 }
 
 // problem is an error in the service's format.

@@ -22,39 +22,39 @@ type Options struct {
 	// possibly concurrently. See [StaticToken] and [TokenFile]. Default: no token.
 	Token func(context.Context) (string, error)
 
-	// HTTPClient makes the requests. If it has a timeout of its own, that limits streams, too.
-	// Default: a client that keeps up to 64 connections, uses the proxy that the environment names,
-	// and follows no redirect.
+	// HTTPClient makes the requests. Its own timeout, if any, also limits streams. Default: a
+	// client that keeps up to 64 connections, uses the proxy of the environment, and follows no
+	// redirects.
 	HTTPClient *http.Client
 
-	// AttemptTimeout is how long one attempt may take, its answer included. It does not limit
-	// streams and exports, which end with the context, nor the deletion of a user, whose attempts
-	// may take 6 minutes. Default 15 s, more than the 10 s after which the service itself says what
+	// AttemptTimeout is how long one attempt may take, including its answer. It does not limit
+	// streams and exports, which end with the context. An attempt to delete a user may take 6
+	// minutes instead. Default 15 s: the service itself answers after at most 10 s, and names what
 	// is down.
 	AttemptTimeout time.Duration
 
-	// MaxAttempts is the largest number of attempts of a call, the first one included. 1: no
-	// retries. Default 4.
+	// MaxAttempts is the maximum number of attempts of a call, including the first. 1: no retries.
+	// Default 4.
 	MaxAttempts int
 
-	// Hedge is the time after which a read without an answer is made a second time, on another
-	// connection. Reads are Filter without RecordSeen, Explain, List and Counts. The first answer
-	// counts, and the other attempt is canceled. A good value is the time in which 95 % of these
-	// calls are answered. The second attempt counts as a retry: see the package documentation. With
-	// Hedge, the default HTTPClient speaks HTTP/1.1 only, because all attempts over HTTP/2 would
-	// share a connection. Default 0: no second attempt.
+	// Hedge is the time after which an unanswered read is sent again, on another connection. Reads
+	// are Filter without RecordSeen, Explain, List and Counts. The first answer counts, and the
+	// other attempt is canceled. A good value is the time in which 95 % of these calls are
+	// answered. The second attempt counts as a retry: see the package documentation. With Hedge,
+	// the default HTTPClient speaks only HTTP/1.1, because attempts over HTTP/2 would share a
+	// connection. Default 0: no second attempt.
 	Hedge time.Duration
 
-	// MaxAnswerBytes bounds the length of an answer, and that of a line of a stream, in bytes.
-	// Default 16 MiB.
+	// MaxAnswerBytes limits the length of an answer, and of a line of a stream, in bytes. Default
+	// 16 MiB.
 	MaxAnswerBytes int64
 
 	// UserAgent is sent with each request. Default "feedfilter-go".
 	UserAgent string
 
-	// JSON makes every call with JSON, to a service that knows AnswerDropped. By default, calls of
-	// feeds and activities are Protobuf, which costs both sides less time, unless the service does not
-	// take it.
+	// JSON makes every call with JSON. The service must be of a version that knows AnswerDropped.
+	// By default, calls of feeds and activities use Protobuf, which takes both sides less time,
+	// unless the service does not accept it.
 	JSON bool
 }
 
@@ -68,30 +68,30 @@ type Client struct {
 	hedge   time.Duration
 	length  int64
 	agent   string
-	json    bool // the service is of this version, and messages are not wanted
+	json    bool // the service is of this version; messages are off
 	budget  budget
 
-	onlyJSON atomic.Bool // messages are not wanted, or the service takes none
+	onlyJSON atomic.Bool // messages are off, or the service accepts none
 }
 
 // New returns a Client of the service at baseURL, such as "http://127.0.0.1:8080". The URL may have
-// a path, which then precedes the service's paths. "unix:/run/feedfilter.sock" is a service that
-// listens on a Unix socket. New does not connect yet. It fails if the URL or an option is invalid;
-// the error does not repeat the URL, which may contain a password.
+// a path, which then precedes the service's paths. "unix:/run/feedfilter.sock" is a service on a
+// Unix socket. New does not connect. It fails if the URL or an option is invalid. The error does
+// not repeat the URL, which may contain a password.
 func New(baseURL string, o Options) (*Client, error) {
 	socket, isSocket := strings.CutPrefix(baseURL, "unix:")
 	if isSocket {
 		socket, baseURL = strings.TrimPrefix(socket, "//"), "http://localhost"
 	}
 	base, err := url.Parse(baseURL)
-	switch { // errors do not repeat the URL, which may have a password
+	switch { // errors do not repeat the URL, which may contain a password
 	case err != nil, base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "",
 		base.RawQuery != "", base.Fragment != "", base.User != nil:
 		return nil, errors.New("not of the form http://<host>:<port> or unix:<path>")
 	case isSocket && socket == "":
-		return nil, errors.New("unix: without the path of a socket")
+		return nil, errors.New("unix: the path of the socket is missing")
 	case o.AttemptTimeout < 0 || o.MaxAttempts < 0 || o.Hedge < 0 || o.MaxAnswerBytes < 0:
-		return nil, errors.New("an option of the client is negative")
+		return nil, errors.New("AttemptTimeout, MaxAttempts, Hedge and MaxAnswerBytes must not be negative")
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), strings.TrimSuffix(base.RawPath, "/")
 	c := &Client{
@@ -116,7 +116,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	return c, err
 }
 
-// overSocket returns the client with connections to a socket.
+// overSocket returns the client with connections to a Unix socket.
 func overSocket(c *http.Client, path string) (*http.Client, error) {
 	transport, ok := c.Transport.(*http.Transport)
 	if c.Transport == nil {
@@ -136,13 +136,13 @@ func overSocket(c *http.Client, path string) (*http.Client, error) {
 }
 
 // defaultHTTPClient keeps as many connections to the service as there are concurrent calls, up to
-// 64. With onlyHTTP1, each call has a connection of its own while it lasts.
+// 64. With onlyHTTP1, each call in progress has its own connection.
 func defaultHTTPClient(onlyHTTP1 bool) *http.Client {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		MaxIdleConns:          64,
 		MaxIdleConnsPerHost:   64,
-		IdleConnTimeout:       90 * time.Second, // before the service ends them
+		IdleConnTimeout:       90 * time.Second, // shorter than the service's idle timeout
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true,     // the service does not compress
@@ -186,8 +186,8 @@ func TokenFile(path string) func(context.Context) (string, error) {
 // requestIDKey is the key of a request's id in a context.
 type requestIDKey struct{}
 
-// WithRequestID returns a context whose calls carry id, by which the service's log names them. id
-// is 1 to 64 letters, digits and "-_."; for any other id the service makes one up.
+// WithRequestID returns a context whose calls carry id, which the service's log then shows. id is 1
+// to 64 letters, digits and "-_."; the service replaces any other id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }

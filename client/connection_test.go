@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// TestConnectionsAreUsedAgain: calls that follow each other go over one connection, whatever they are answered, as long as that is not
-// too long to be read.
+// TestConnectionsAreUsedAgain: consecutive calls share one connection, whatever their answers,
+// unless an answer is too long to be read.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	var connections, calls atomic.Int64
 	answers := []struct {
@@ -43,12 +43,13 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRealFaults: a server that closes connections, over and over, is answered for in the end, and redirects are not followed.
+// TestRealFaults: a call succeeds although the server closes several connections, and does not
+// follow redirects.
 func TestRealFaults(t *testing.T) {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch calls.Add(1) {
-		case 1: // nothing
+		case 1: // no answer
 			panic(http.ErrAbortHandler)
 		case 2: // half an answer
 			w.Header().Set("Content-Type", "application/json")

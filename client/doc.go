@@ -3,20 +3,21 @@
 //	c, err := client.New("http://127.0.0.1:8080", client.Options{})
 //	feed, err := c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: posts})
 //
-// Create one Client and share it: it keeps connections open, and its counts bound the retries.
+// Create one Client and share it: it keeps connections open, and limits the retries of all calls.
 //
 // # Messages
 //
-// Calls of feeds and activities are Protobuf messages in the protocol Connect: a POST of
-// application/proto. That costs both sides less time than JSON. If the service does not take
-// messages, as older versions do not, the client speaks JSON from then on. [Client.Stream],
+// Calls of feeds and activities are Protobuf messages in the Connect protocol: a POST of
+// application/proto. That takes both sides less time than JSON. If the service does not accept
+// messages, as older versions, the client speaks JSON from then on. [Client.Stream],
 // [Client.Export] and calls about the service always use JSON. With Options.JSON, all calls do.
 //
 // # Time
 //
 // A call ends when its context does. Within that, each attempt may take Options.AttemptTimeout. So
-// a renderer gives Filter a context with the time it can wait, such as 200 ms. A Protobuf message
-// carries the time that its attempt has, and the service gives up its work then.
+// a renderer passes Filter a context with the time that it can wait, such as 200 ms. A Protobuf
+// message carries the time that its attempt has left, and the service stops its work after that
+// time.
 //
 // # Retries
 //
@@ -26,31 +27,31 @@
 // has a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of
 // more than 30 s ends the retries, and so does a wait that would outlast the context.
 //
-// Retries have a budget, so that clients do not keep an overloaded service down. It holds ten
-// retries at most, and regains a tenth of a retry with each call that succeeds.
+// Retries have a budget, so that clients do not overload the service further. It holds at most ten
+// retries, and regains a tenth of a retry with each successful call.
 //
-// With Options.Hedge, a read that has no answer after that time is made a second time, on another
+// With Options.Hedge, a read that is not answered within that time is sent again, on another
 // connection, and the first answer counts. This shortens the longest waits, such as those for one
-// slow instance behind a load balancer. A second attempt takes a retry from the budget, and is made
-// only while more than half of the budget is left. So in the long run, a slow or overloaded service
-// gets at most a tenth more calls.
+// slow instance behind a load balancer. A second attempt takes a retry from the budget, and needs
+// more than half of the budget. So in the long run, a slow or overloaded service gets at most a
+// tenth more calls.
 //
-// After retries, an answer such as "nothing changed" is about the last attempt. An earlier attempt,
-// whose answer was lost, may have made the change.
+// After retries, an answer such as "nothing changed" is about the last attempt. An earlier attempt
+// whose answer was lost may have made the change.
 //
-// Filter with RecordSeen is retried only if no attempt can have taken effect. An attempt that did
-// has recorded as seen what it kept, and a retry would drop all of that. Streams and exports are
-// not retried.
+// Filter with RecordSeen is retried only if no attempt can have taken effect. Otherwise, the
+// service may already have recorded the kept posts as seen, and a retry would drop all of them.
+// Streams and exports are not retried.
 //
 // # When the filter cannot answer
 //
-// Errors of calls without an answer match [ErrUnavailable]. A renderer then chooses, for each feed,
-// the lesser harm:
+// Errors of calls without an answer match [ErrUnavailable]. The renderer then chooses the lesser
+// harm for each feed:
 //
 //   - Fail closed, the right choice for blocks: show only what needs no check, such as the viewer's
 //     own posts, or a page that was filtered moments ago. Nobody meets a user they blocked.
-//   - Fail open: show the candidates unfiltered. Choose it only for kinds that matter for comfort
-//     alone, such as seen.
+//   - Fail open: show the candidates unfiltered. Choose it only for kinds such as seen, where an
+//     unwanted post does little harm.
 //
 // The same choice exists in an answer: Feed.Degraded names kinds that could not be checked. If it
 // names a kind such as "block", treat the answer as missing. If it names one such as "seen", the

@@ -9,33 +9,32 @@ import (
 	"time"
 )
 
-// Errors of calls match these, by [errors.Is].
+// Errors of calls match these variables with [errors.Is].
 var (
-	// ErrUnavailable: no answer says whether the call took effect. It may have, unless the error is
-	// also an [ErrOverloaded].
-	ErrUnavailable = errors.New("the service does not answer, or needs something that is down")
-	// ErrOverloaded: the service is overloaded, or the caller exceeds its rate; nothing was done.
-	// Such an error is also an ErrUnavailable.
-	ErrOverloaded = errors.New("too much to do")
+	// ErrUnavailable: the call has no answer that tells whether it took effect. It may have, unless
+	// the error also matches [ErrOverloaded].
+	ErrUnavailable = errors.New("the service, or something that it needs, is unavailable")
+	// ErrOverloaded: the service is overloaded, or the caller exceeds its rate. The call had no
+	// effect. Such an error also matches ErrUnavailable.
+	ErrOverloaded = errors.New("overloaded: request not processed, retry")
 	// ErrInvalid: the request can never succeed unchanged. It had no effect.
 	ErrInvalid = errors.New("invalid request")
 	// ErrDenied: the token is missing, wrong, or does not allow the call.
 	ErrDenied = errors.New("access denied")
-	// ErrLimitReached: the user has as many activities of the kind as its limit, Error.Limit,
-	// allows.
+	// ErrLimitReached: the user has reached the limit of the kind, Error.Limit.
 	ErrLimitReached = errors.New("limit reached")
 	// ErrNoLedger: the call needs a ledger, and the service runs without one.
 	ErrNoLedger = errors.New("no ledger")
 	// ErrForeign: the answer is not from a feedfilter service, or this version does not understand
 	// it.
-	ErrForeign = errors.New("not as feedfilter does")
+	ErrForeign = errors.New("unexpected answer")
 )
 
-// Error is an error that the service answered.
+// Error is an error answer of the service.
 type Error struct {
-	Status int // of HTTP; 0 for a single activity of a batch or a stream
-	// Code is such as "invalid_id"; the service's /docs lists all. "" if the answer is from a
-	// proxy.
+	Status int // HTTP status; 0 for one activity of a batch or a stream
+	// Code identifies the error, such as "invalid_id"; the service's /docs lists all codes. "" if a
+	// proxy answered.
 	Code       string
 	Message    string // for people
 	Field      string // in the request, such as "posts[3].author"; "" if none
@@ -86,7 +85,7 @@ func (e *Error) Is(target error) bool {
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true
 		}
-		switch e.Code { // of an activity in a batch or a stream: not about the request itself
+		switch e.Code { // codes of single activities that are not about the request
 		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
 			"unauthenticated", "forbidden":
 			return false
@@ -97,7 +96,7 @@ func (e *Error) Is(target error) bool {
 	}
 }
 
-// retryable reports whether a retry may get another answer than one of that status.
+// retryable reports whether a retry after the status may get another answer.
 func retryable(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,

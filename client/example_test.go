@@ -11,7 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// exampleService starts a service of its own, as "feedfilter serve" does, and returns its address and how to end it.
+// exampleService starts a service like "feedfilter serve". It returns its address, and a function
+// that ends it.
 func exampleService() (url string, end func()) {
 	dir, err := os.MkdirTemp("", "feedfilter")
 	if err != nil {
@@ -55,9 +56,9 @@ func Example() {
 	// dropped: p8 for a block
 }
 
-// A renderer says how long it can wait, and what it does without an answer.
+// A renderer limits how long it waits, and decides what to show without an answer.
 func ExampleClient_Filter() {
-	c, err := client.New("http://127.0.0.1:1", client.Options{}) // where nobody answers
+	c, err := client.New("http://127.0.0.1:1", client.Options{}) // nobody answers here
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -69,7 +70,7 @@ func ExampleClient_Filter() {
 	defer cancel()
 	feed, err := c.Filter(ctx, client.FilterRequest{Viewer: viewer, Posts: candidates})
 	switch {
-	case errors.Is(err, client.ErrUnavailable): // fail closed: what needs no check
+	case errors.Is(err, client.ErrUnavailable): // fail closed: show what needs no check
 		for _, p := range candidates {
 			if p.Author == viewer {
 				fmt.Println("shown:", p.ID)
@@ -126,7 +127,7 @@ func ExampleClient_Batch() {
 		{User: "1", Kind: "hide", Target: "p7", Op: client.Remove},
 	})
 	if err != nil {
-		fmt.Println(err) // of all of it: nothing was changed
+		fmt.Println(err) // the whole batch failed, and changed nothing
 		return
 	}
 	for _, r := range results {

@@ -16,10 +16,11 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// network answers requests as told, without a network: in a synctest bubble time passes when everybody waits.
+// network answers requests without a network. In a synctest bubble, time passes while everything
+// waits.
 type network func(r *http.Request, attempt int) (*http.Response, error)
 
-// counted is the network as a transport, and how often it was asked, and when.
+// counted is a network as a transport that counts its requests and records their times.
 type counted struct {
 	network
 
@@ -53,7 +54,7 @@ func (b *closedOnce) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// answered is an answer of JSON; header pairs may say more.
+// answered returns a JSON answer. Header pairs can change its headers.
 func answered(r *http.Request, status int, body string, header ...string) *http.Response {
 	res := &http.Response{
 		StatusCode: status, Status: http.StatusText(status), Header: http.Header{"Content-Type": {"application/json"}},
@@ -65,7 +66,7 @@ func answered(r *http.Request, status int, body string, header ...string) *http.
 	return res
 }
 
-// over returns a client over the network, which speaks JSON.
+// over returns a client over the network that speaks JSON.
 func over(t *testing.T, o client.Options, n network) (*client.Client, *counted) {
 	t.Helper()
 	transport := &counted{network: n, start: time.Now()}
@@ -73,8 +74,8 @@ func over(t *testing.T, o client.Options, n network) (*client.Client, *counted) 
 	return newClient(t, "http://service", o), transport
 }
 
-// overOlder returns a client over the network to a service that takes no messages, and does not know
-// AnswerDropped.
+// overOlder returns a client over the network of a service that accepts no messages, and does not
+// know AnswerDropped.
 func overOlder(t *testing.T, n network) *client.Client {
 	t.Helper()
 	return newClient(t, "http://service", client.Options{HTTPClient: &http.Client{Transport: &counted{
@@ -96,7 +97,7 @@ const (
 
 var errCut = errors.New("connection reset by peer")
 
-// cutOff is a body that ends before its end.
+// cutOff returns a body that breaks off after text.
 func cutOff(text string) io.ReadCloser {
 	return io.NopCloser(io.MultiReader(strings.NewReader(text), readerOf(func([]byte) (int, error) { return 0, errCut })))
 }
@@ -105,7 +106,7 @@ type readerOf func([]byte) (int, error)
 
 func (r readerOf) Read(p []byte) (int, error) { return r(p) }
 
-// TestRetries: what may be another answer the next time is asked for again, and nothing else is.
+// TestRetries: a call is retried only if a retry may have another result.
 func TestRetries(t *testing.T) {
 	cut := func(r *http.Request) (*http.Response, error) {
 		res := answered(r, 200, "")
@@ -115,7 +116,7 @@ func TestRetries(t *testing.T) {
 	for name, c := range map[string]struct {
 		first    func(r *http.Request) (*http.Response, error)
 		attempts int64
-		is       error // where it is not asked again, or all fail alike
+		is       error // without a retry, or if all attempts fail in the same way
 	}{
 		"overloaded":  {func(r *http.Request) (*http.Response, error) { return answered(r, 503, overloaded), nil }, 2, nil},
 		"unavailable": {func(r *http.Request) (*http.Response, error) { return answered(r, 503, unavailable), nil }, 2, nil},
@@ -163,7 +164,8 @@ func TestRetries(t *testing.T) {
 			if open := asked.open.Load(); open != 0 {
 				t.Errorf("%s: %d bodies were left open", name, open)
 			}
-			// The same all the time: attempts are bounded, and what the last one was is told.
+			// If all attempts fail in the same way, their number is limited, and the last error is
+			// returned.
 			service, asked = over(t, client.Options{MaxAnswerBytes: 1000}, func(r *http.Request, _ int) (*http.Response, error) { return c.first(r) })
 			_, err = service.Kinds(t.Context())
 			if got := asked.asked.Load(); err == nil || c.attempts == 2 && (got != 4 || !errors.Is(err, client.ErrUnavailable)) || c.attempts == 1 && got != 1 {
@@ -173,7 +175,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestPauses: pauses grow, are random, and at least what Retry-After says; one that the context does not leave room for is not begun.
+// TestPauses: pauses grow, are random, and are at least Retry-After. The client does not begin a
+// pause that outlasts the context.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := ""
@@ -190,11 +193,11 @@ func TestPauses(t *testing.T) {
 		for i := 1; i < attempts; i++ {
 			pause, most := asked.times[i]-asked.times[i-1], min(100*time.Millisecond<<(i-1), 3*time.Second)
 			if pause < 0 || pause >= most {
-				t.Errorf("pause %d is %v, of at most %v", i, pause, most)
+				t.Errorf("pause %d is %v, want at most %v", i, pause, most)
 			}
 			longest = max(longest, pause)
 		}
-		if longest < 100*time.Millisecond { // by chance once in 10^9 times
+		if longest < 100*time.Millisecond { // false by chance once in 10^9 runs
 			t.Errorf("pauses do not grow: the longest is %v", longest)
 		}
 		after = "2"
@@ -230,7 +233,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// TestRetryBudget: all calls together retry ten times, and once more for each ten that succeed.
+// TestRetryBudget: all calls together make ten retries, and one more for each ten successful calls.
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := true
@@ -242,7 +245,7 @@ func TestRetryBudget(t *testing.T) {
 		})
 		for range 20 {
 			if _, err := service.Kinds(t.Context()); err == nil {
-				t.Fatal("answered")
+				t.Fatal("the call succeeded")
 			}
 		}
 		if got := asked.asked.Load(); got != 20+10 {
@@ -260,13 +263,14 @@ func TestRetryBudget(t *testing.T) {
 			_, _ = service.Kinds(t.Context())
 		}
 		if got := asked.asked.Load(); got != 20+2 {
-			t.Errorf("%d attempts of 20 calls, after 21 that succeeded", got)
+			t.Errorf("%d attempts of 20 calls after 21 successful ones", got)
 		}
 	})
 }
 
-// TestTimes: an attempt that stands still is given up, wherever it does, and made again; the context ends all of it.
-func TestTimes(t *testing.T) {
+// TestStalledAttempts: a stalled attempt times out, wherever it stalls, and is retried. The context
+// ends the whole call.
+func TestStalledAttempts(t *testing.T) {
 	silent := map[string]network{
 		"before the answer": func(r *http.Request, _ int) (*http.Response, error) {
 			<-r.Context().Done()
@@ -298,7 +302,7 @@ func TestTimes(t *testing.T) {
 			if _, err := service.Kinds(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnavailable) {
 				t.Errorf("%s: %v", name, err)
 			}
-			// A deletion takes longer than other calls may.
+			// A deletion may take longer than other calls.
 			start = time.Now()
 			if _, err := service.DeleteUser(t.Context(), "1"); err == nil || time.Since(start) < 15*time.Minute {
 				t.Errorf("%s: a deletion in %v, %v", name, time.Since(start), err)
@@ -307,8 +311,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestPartsOfAnswers: an answer that lacks what was asked for is none, so that nobody takes a post for shown, or an activity for
-// recorded, of which it says nothing.
+// TestPartsOfAnswers: an answer that lacks a required field is an error. Otherwise a post could
+// count as shown, or an activity as recorded, without the service saying so.
 func TestPartsOfAnswers(t *testing.T) {
 	posts := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "c"}}
 	for body, whole := range map[string]bool{
@@ -341,9 +345,9 @@ func TestPartsOfAnswers(t *testing.T) {
 	}
 }
 
-// TestNotTheAnswerAskedFor: kept posts in an answer that was to list the dropped ones alone mean that its indexes may mean something
-// else, too.
-func TestNotTheAnswerAskedFor(t *testing.T) {
+// TestUnrequestedKeptPosts: an answer with kept posts to a request for dropped ones is an error,
+// because its indexes may have another meaning.
+func TestUnrequestedKeptPosts(t *testing.T) {
 	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
 		return answered(r, 200, `{"posts":[{"id":"b"}],"dropped":[{"id":"a","kind":"hide"}],"degraded":[]}`), nil
 	})
@@ -353,7 +357,8 @@ func TestNotTheAnswerAskedFor(t *testing.T) {
 	}
 }
 
-// TestPathsOnTheWire: ids that stand for a place in paths are written so that nobody on the way takes them for one.
+// TestPathsOnTheWire: ids such as ".." are escaped so that no proxy takes them for a place in the
+// path.
 func TestPathsOnTheWire(t *testing.T) {
 	for id, want := range map[string]string{".": "%2E", "..": "%2E%2E", "a/b": "a%2Fb", "a.b": "a.b", "?": "%3F", "%": "%25"} {
 		var got string
@@ -367,8 +372,8 @@ func TestPathsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestRecordSeenOnce: a feed that records what it shows is not asked for again once it may have done so, or its viewer would get
-// nothing of what was recorded.
+// TestRecordSeenOnce: a feed that records kept posts as seen is not retried once it may have done
+// so. The retry would drop these posts.
 func TestRecordSeenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		first network

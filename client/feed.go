@@ -13,8 +13,8 @@ type Post struct {
 	ID     string `json:"id"`
 	Author string `json:"author,omitzero"` // required if a checked kind targets users
 
-	// Actors are up to 100 other users on the post, such as those who reposted it, or are quoted or
-	// mentioned.
+	// Actors are up to 100 other users on the post, such as those who reposted it, or whom it
+	// quotes or mentions.
 	Actors []string `json:"actors,omitzero"`
 }
 
@@ -22,8 +22,8 @@ type Post struct {
 type FilterRequest struct {
 	Viewer string `json:"viewer"`
 
-	// Posts are up to 5,000 candidates in the order of the feed. They have up to 20,000 ids of
-	// posts, authors and actors, repeated ones included.
+	// Posts are up to 5,000 candidates in the order of the feed. Their ids of posts, authors and
+	// actors, including repeated ones, are up to 20,000.
 	Posts []Post `json:"posts"`
 
 	// Kinds are checked in this order. Nil: every kind that drops; empty: none.
@@ -31,34 +31,36 @@ type FilterRequest struct {
 	// Annotate names the kinds to annotate kept posts with.
 	Annotate []string `json:"annotate,omitzero"`
 
-	// Limit ends the answer once that many posts are kept, 1 to 5,000. 0: no limit.
+	// Limit ends the feed after that many kept posts, 1 to 5,000. 0: no limit.
 	Limit      int  `json:"limit,omitzero"`
 	RecordSeen bool `json:"record_seen,omitzero"` // record the kept posts as seen
-	Exact      bool `json:"exact,omitzero"`       // have the ledger confirm what the filter reports
+	Exact      bool `json:"exact,omitzero"`       // let the ledger confirm what the filter reports
 
-	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. Only a service of this version knows
-	// AnswerDropped.
+	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
+	// a service of this version.
 	Answer string `json:"answer,omitzero"`
 }
 
 // What a Feed lists.
 const (
-	// AnswerKept lists the kept posts, and the dropped ones.
+	// AnswerKept lists the kept and the dropped posts.
 	AnswerKept = "kept"
-	// AnswerDropped lists only the dropped posts, by index, and leaves Feed.Posts nil: all others before Next are kept.
+	// AnswerDropped lists only the dropped posts, by index, and leaves Feed.Posts nil. All other
+	// posts before Next are kept.
 	AnswerDropped = "dropped"
 )
 
-// Feed lists the posts that a viewer sees, and those that are dropped.
+// Feed lists the posts that a viewer sees, and the dropped posts.
 type Feed struct {
 	Posts   []Kept    `json:"posts"` // in the order of the request
 	Dropped []Dropped `json:"dropped"`
 
-	// Annotated is for AnswerDropped: for each kind of FilterRequest.Annotate, the indexes of the kept posts with it, ascending.
+	// Annotated is set with AnswerDropped. For each kind of FilterRequest.Annotate it has the
+	// indexes of the kept posts with an activity of that kind, ascending.
 	Annotated map[string][]int `json:"annotated"`
 
-	// Next is, with a limit, the index of the first candidate that was not checked: request the
-	// rest with Posts[Next:]. 0: all were checked.
+	// Next is set with a limit: the index of the first candidate that was not checked. Request the
+	// rest with Posts[Next:]. 0: all candidates were checked.
 	Next int `json:"next"`
 
 	// Degraded names kinds that could not be checked: see the package documentation.
@@ -68,16 +70,16 @@ type Feed struct {
 // Kept is a post that the viewer sees.
 type Kept struct {
 	ID    string          `json:"id"`
-	Marks map[string]bool `json:",embed"` // by the kinds of FilterRequest.Annotate
+	Marks map[string]bool `json:",embed"` // by kind of FilterRequest.Annotate
 }
 
-// Dropped is a post that is left out, with the first reason found.
+// Dropped is a post that the viewer does not see, with the first reason.
 type Dropped struct {
 	ID    string `json:"id"`
-	Index int    `json:"index"` // for AnswerDropped: the post's index in the request
+	Index int    `json:"index"` // with AnswerDropped: the post's index in the request
 	Kind  string `json:"kind"`
 	Actor string `json:"actor"` // the user, for kinds that target users
-	// Unconfirmed is for exact feeds: the kind has a window, so nothing can confirm the reason.
+	// Unconfirmed is set in exact feeds if the kind has a window, which nothing can confirm.
 	Unconfirmed bool `json:"unconfirmed"`
 }
 
@@ -92,7 +94,7 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
 	asked := req
 	if c.json && (req.Answer == "" || req.Answer == AnswerKept) {
-		asked.Answer = AnswerDropped // short, and the request has the rest
+		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: asked, into: &feed,
@@ -105,7 +107,8 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	return feed, err
 }
 
-// answers reports whether every candidate that was checked is kept or dropped. It names those that are dropped by index.
+// answers reports whether every checked candidate is kept or dropped. It sets the ids of posts that
+// are dropped by index.
 func (f *Feed) answers(req *FilterRequest) bool {
 	looked := len(req.Posts)
 	switch {
@@ -128,28 +131,28 @@ func (f *Feed) answers(req *FilterRequest) bool {
 	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
 }
 
-// Explanation says why a feed drops a post, or keeps it.
+// Explanation says why a feed drops or keeps a post.
 type Explanation struct {
 	Dropped  bool       `json:"dropped"`
-	Reasons  []Reason   `json:"reasons"` // everything the filter reports, kinds that drop first
+	Reasons  []Reason   `json:"reasons"` // everything that the filter reports, kinds that drop first
 	Page     Page       `json:"page"`
 	Degraded []Degraded `json:"degraded"`
 }
 
-// Reason is something that the filter reports on a post.
+// Reason is one thing that the filter reports about a post.
 type Reason struct {
 	Kind      string `json:"kind"`
 	Effect    string `json:"effect"`    // "drop" or "annotate"
 	Actor     string `json:"actor"`     // the user, for kinds that target users
-	Direction string `json:"direction"` // whose activity it is: "by_viewer" or "by_actor"
+	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
 	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since"` // zero: unknown
 	Until     time.Time `json:"until"` // zero: it has no end
-	Parts     []string  `json:"parts"` // for a window: the beginnings of the parts that report it
+	Parts     []string  `json:"parts"` // for a window: the beginnings of the parts that report the post
 }
 
-// Page describes the page that holds the viewer's activities of the kinds in the ledger.
+// Page describes the page of the viewer's activities in the ledger.
 type Page struct {
 	Number            uint32  `json:"number"`
 	Sequence          uint64  `json:"sequence"`
@@ -158,7 +161,7 @@ type Page struct {
 	FalsePositiveRate float64 `json:"false_positive_rate"` // per key
 }
 
-// Explain returns what a feed of the viewer does with the post, and why. It needs a service with a
+// Explain returns what a feed of the viewer does with the post, and why. The service must have a
 // ledger.
 func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explanation, error) {
 	body := struct {
@@ -174,12 +177,12 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explana
 	return e, err
 }
 
-// explainOf returns a question as a message.
+// explainOf returns the call as a message.
 func explainOf(viewer string, p Post) *feedfilterv1.ExplainRequest {
 	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors}}
 }
 
-// fill makes the explanation that the message has.
+// fill sets the explanation from the message.
 func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 	p := m.GetPage()
 	*e = Explanation{

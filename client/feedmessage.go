@@ -14,8 +14,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// filterProcedure returns Filter as a message. It always asks for the dropped posts alone, which
-// the answer names by index. The request has the rest.
+// filterProcedure returns Filter as a message. It always requests only the dropped posts, by index.
+// The request has the rest.
 func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	return &procedure{
 		path:   "/" + feedService + "/Filter",
@@ -24,8 +24,8 @@ func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	}
 }
 
-// appendFilter appends the request in the encoding of a FilterRequest. It does not use the
-// generated code, which would copy a long feed first.
+// appendFilter appends the request in the encoding of a FilterRequest. The generated code would
+// first copy a long feed.
 func appendFilter(dst []byte, req *FilterRequest) []byte {
 	length, packed, authors := 64+len(req.Viewer), 0, false
 	for i := range req.Posts {
@@ -73,8 +73,8 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 	return feedwire.AppendNumber(dst, feedwire.Answer, answer)
 }
 
-// appendActors appends the actors of all posts, and then the index of the post of each actor.
-// packed is the length of these indexes.
+// appendActors appends the actors of all posts, and then the index of each actor's post. packed is
+// the length of these indexes.
 func appendActors(dst []byte, posts []Post, packed int) []byte {
 	for i := range posts {
 		for _, actor := range posts[i].Actors {
@@ -102,10 +102,10 @@ func appendListed(dst []byte, field byte, s string) []byte {
 }
 
 // errOdd is the error of an answer that does not fit its request.
-var errOdd = errors.New("candidates that are not in the request")
+var errOdd = errors.New("the answer does not fit the request")
 
-// read reads an encoded FilterResponse. It does not use the generated code, and takes ids from the
-// request, so that most answers need few allocations.
+// read reads an encoded FilterResponse. It takes ids from the request instead of using the
+// generated code, so that most answers need few allocations.
 func (f *Feed) read(req *FilterRequest, text []byte) error {
 	*f = Feed{}
 	dropped := 0
@@ -132,7 +132,7 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 	annotated := 0
 	err = eachField(text, func(number int, _ uint64, message []byte) error {
 		switch {
-		case message == nil: // a number: the first loop has read next
+		case message == nil: // a number: the first loop has read Next
 			return nil
 		case number == feedwire.Dropped:
 			return f.readDropped(req.Posts[:looked], message)
@@ -219,7 +219,7 @@ func (f *Feed) readAnnotated(looked int, message []byte) error {
 		switch {
 		case number == feedwire.AnnotatedKind:
 			kind = text
-		case number == feedwire.AnnotatedPosts && text == nil: // a list that is not packed: one field for each value
+		case number == feedwire.AnnotatedPosts && text == nil: // an unpacked list: one field for each value
 			return add(value)
 		case number == feedwire.AnnotatedPosts:
 			return eachNumber(text, add)
@@ -247,11 +247,11 @@ func (f *Feed) readDegraded(message []byte) error {
 	return nil
 }
 
-// errNoMessage is the error of text that is not a Protobuf message.
-var errNoMessage = errors.New("not a message of Protobuf")
+// errNoMessage is the error of bytes that are not a Protobuf message.
+var errNoMessage = errors.New("not a Protobuf message")
 
-// eachField calls do for each field of a message, with the number of the field and its value. The
-// value is a number, or the text of a string, a message or a packed list. text is nil for a number.
+// eachField calls do for each field of a message, with its number and its value. The value is a
+// number, or the text of a string, a message or a packed list. text is nil for a number.
 func eachField(message []byte, do func(number int, value uint64, text []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
@@ -266,7 +266,7 @@ func eachField(message []byte, do func(number int, value uint64, text []byte) er
 			value, n = protowire.ConsumeVarint(message)
 		case protowire.BytesType:
 			text, n = protowire.ConsumeBytes(message)
-		default: // a type that no known field has
+		default: // no known field has such a type
 			n = protowire.ConsumeFieldValue(number, wireType, message)
 		}
 		if n < 0 {
@@ -295,8 +295,7 @@ func eachNumber(list []byte, do func(uint64) error) error {
 	return nil
 }
 
-// keep turns a feed that lists only the dropped posts into one that lists the kept posts, too.
-// looked is the number of posts that were checked.
+// keep adds the kept posts to a feed that lists only the dropped ones.
 func (f *Feed) keep(req *FilterRequest) {
 	looked := cmp.Or(f.Next, len(req.Posts))
 	f.Posts = make([]Kept, 0, looked-len(f.Dropped))

@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// FuzzClientAnswer answers every call with anything: none panics, none reads much beyond what it may, and one that is answered with an
-// error's status, or with nothing, fails.
+// FuzzClientAnswer answers every call with anything. No call panics or reads much more than its
+// limit. A call with an error status or an empty answer fails.
 func FuzzClientAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p8","kind":"block","actor":"2"}],"next":1,"degraded":[{"kind":"seen","reason":"x"}]}`,
@@ -95,7 +95,7 @@ func FuzzClientAnswer(f *testing.F) {
 		n := 0
 		for _, one := range c.List(ctx, "1", client.Blocks) {
 			if err = one; n > 100 {
-				break // the same part for ever, as it says
+				break // the service repeats this part for ever
 			}
 			n++
 		}

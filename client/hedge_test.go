@@ -20,7 +20,7 @@ import (
 
 const hedge = 50 * time.Millisecond
 
-// attempts is a network that may be asked by several goroutines. It is given the number of the attempt.
+// attempts is a network for several goroutines. It passes the number of the attempt.
 type attempts struct {
 	answer func(r *http.Request, attempt int64) (*http.Response, error)
 	made   atomic.Int64
@@ -30,14 +30,14 @@ func (a *attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.answer(r, a.made.Add(1))
 }
 
-// hedging returns a client over a, which speaks messages.
+// hedging returns a client over a that speaks messages.
 func hedging(t *testing.T, o client.Options, a *attempts) *client.Client {
 	t.Helper()
 	o.HTTPClient = &http.Client{Transport: a}
 	return newClient(t, "http://service", o)
 }
 
-// isAnswered answers a call with a message that has the least that the call needs.
+// isAnswered answers a call with the minimum message that the call accepts.
 func isAnswered(r *http.Request) (*http.Response, error) {
 	var m proto.Message
 	switch r.URL.Path {
@@ -53,7 +53,7 @@ func isAnswered(r *http.Request) (*http.Response, error) {
 	return answered(r, 200, messageText(m), "Content-Type", typeMessage), nil
 }
 
-// silent answers when nobody waits any more.
+// silent answers only after its request is canceled.
 func silent(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
@@ -73,7 +73,7 @@ func oneFeed() client.FilterRequest {
 	return client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p", Author: "2"}}}
 }
 
-// reads are the calls that are hedged, writes some of those that are not.
+// reads returns all calls that are hedged; writes returns some that are not.
 func reads(ctx context.Context, c *client.Client) map[string]func() error {
 	return map[string]func() error{
 		"Filter":  func() error { _, err := c.Filter(ctx, oneFeed()); return err },
@@ -106,7 +106,8 @@ func writes(ctx context.Context, c *client.Client) map[string]func() error {
 	}
 }
 
-// TestHedge: a read that takes long is made a second time, in either form. Its answer counts, and the first attempt is canceled.
+// TestHedge: a slow read is sent again, in either form. The second answer counts, and the first
+// attempt is canceled.
 func TestHedge(t *testing.T) {
 	for name := range reads(t.Context(), nil) {
 		for _, inJSON := range []bool{false, true} {
@@ -142,7 +143,7 @@ func hedgesRead(t *testing.T, name string, inJSON bool) {
 	}
 }
 
-// TestNotHedged: a write is never made twice at a time, nor is a read where that is not wanted, or not needed.
+// TestNotHedged: writes are never hedged, and reads only if configured and slow.
 func TestNotHedged(t *testing.T) {
 	slow := func(pause time.Duration) *attempts {
 		return &attempts{answer: func(r *http.Request, _ int64) (*http.Response, error) {
@@ -170,7 +171,8 @@ func TestNotHedged(t *testing.T) {
 	}
 }
 
-// TestHedgeFailures: an error that a retry may change ends a call only when both attempts have failed; any other ends it at once.
+// TestHedgeFailures: an error that a retry may change ends a call only after both attempts fail.
+// Any other error ends it at once.
 func TestHedgeFailures(t *testing.T) {
 	const later = 2 * hedge
 	for name, c := range map[string]struct {
@@ -231,10 +233,11 @@ func TestHedgeFailures(t *testing.T) {
 	})
 }
 
-// TestHedgesHaveABudget: second attempts take from the budget of retries, and leave half of it to retries.
+// TestHedgesHaveABudget: second attempts take retries from the budget, and leave half of it for
+// retries.
 func TestHedgesHaveABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var down atomic.Bool // read by attempts that nobody waits for
+		var down atomic.Bool // attempts that nobody waits for read it, too
 		a := &attempts{answer: func(r *http.Request, _ int64) (*http.Response, error) {
 			if down.Load() {
 				return after(r, 0, 503, "overloaded")
@@ -243,7 +246,7 @@ func TestHedgesHaveABudget(t *testing.T) {
 			return isAnswered(r)
 		}}
 		c := hedging(t, client.Options{Hedge: hedge}, a)
-		for range 9 { // six take a retry each, and give back a tenth
+		for range 9 { // six take a retry each and return a tenth
 			if _, err := c.Filter(t.Context(), oneFeed()); err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +265,7 @@ func TestHedgesHaveABudget(t *testing.T) {
 	})
 }
 
-// TestHedgeConnection: the second attempt goes over another connection.
+// TestHedgeConnection: the second attempt uses another connection.
 func TestHedgeConnection(t *testing.T) {
 	var first atomic.Pointer[string]
 	canceled := make(chan struct{})
@@ -274,7 +277,7 @@ func TestHedgeConnection(t *testing.T) {
 			return
 		}
 		if *first.Load() == r.RemoteAddr {
-			t.Error("both attempts came over one connection")
+			t.Error("both attempts used one connection")
 		}
 		w.Header().Set("Content-Type", typeMessage)
 	}))
@@ -286,7 +289,8 @@ func TestHedgeConnection(t *testing.T) {
 	<-canceled
 }
 
-// TestDeadlineIsSent: a message carries the time that its attempt has, at most what the context leaves.
+// TestDeadlineIsSent: a message carries the time that its attempt has, at most the time that the
+// context has left.
 func TestDeadlineIsSent(t *testing.T) {
 	for _, c := range []struct {
 		attempt, context time.Duration

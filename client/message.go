@@ -17,7 +17,7 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// typeMessage is the media type of a message in the protocol Connect. Each call is a POST of one
+// typeMessage is the media type of a message in the Connect protocol. Each call is a POST of one
 // message.
 const typeMessage = "application/proto"
 
@@ -33,8 +33,8 @@ type procedure struct {
 	decode func(text []byte) error
 }
 
-// procedureOf returns a procedure of a service. Its answer is read into response. Then done makes
-// the result of the call from response.
+// procedureOf returns a procedure of a service. The answer is read into response, and done then
+// sets the result of the call.
 func procedureOf[Response proto.Message](service, name string, request proto.Message, response Response, done func(Response)) *procedure {
 	return &procedure{
 		path:   "/" + service + "/" + name,
@@ -51,10 +51,10 @@ func procedureOf[Response proto.Message](service, name string, request proto.Mes
 
 // errNotOffered is the error of a service without procedures, such as an older version. The call
 // had no effect.
-var errNotOffered = errors.New("the service takes no messages")
+var errNotOffered = errors.New("the service does not accept messages")
 
-// messageFailure reads an answer that is an error. If the answer has no ErrorDetail, it is not from
-// a procedure: most of these mean that the service has no procedures.
+// messageFailure reads an error answer. An answer without an ErrorDetail is not from a procedure.
+// Most of these mean that the service has no procedures.
 func (c *Client) messageFailure(res *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
 	if err == nil {
@@ -77,7 +77,7 @@ func (c *Client) messageFailure(res *http.Response) error {
 	return c.failure(res)
 }
 
-// detailOf returns the ErrorDetail in an error in the form of Connect; nil if there is none.
+// detailOf returns the ErrorDetail of a Connect error; nil if there is none.
 func detailOf(text []byte) *feedfilterv1.ErrorDetail {
 	var answer struct {
 		Details []struct {
@@ -101,7 +101,7 @@ func detailOf(text []byte) *feedfilterv1.ErrorDetail {
 	return nil
 }
 
-// prepared holds the encoded body of a call, in each form that an attempt has needed.
+// prepared holds the encoded body of a call in each form that an attempt needed.
 type prepared [2][]byte
 
 // in returns the body in a form; nil if the call has no body.
@@ -115,13 +115,13 @@ func (p *prepared) in(form form, call *call) (body []byte, err error) {
 		body, err = json.Marshal(call.body)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write the request: %w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("encode the request: %w: %w", ErrInvalid, err)
 	}
 	p[form] = body
 	return body, nil
 }
 
-// stamp returns a time in the form of messages; nil for the zero time.
+// stamp returns a time as a message; nil for the zero time.
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -137,7 +137,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// op returns an op in the form of messages.
+// op returns the enum value of an op.
 func op(name string) feedfilterv1.Op {
 	switch name {
 	case Add:

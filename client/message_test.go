@@ -22,7 +22,7 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// refusal is an error in the form of Connect.
+// refusal returns a Connect error.
 func refusal(code string, status uint32) string {
 	text, err := proto.Marshal(&feedfilterv1.ErrorDetail{Code: code, Message: "m", Field: "f", HttpStatus: status})
 	if err != nil {
@@ -40,7 +40,7 @@ func messageText(m proto.Message) string {
 	return string(text)
 }
 
-// overMessages is over, with a client that speaks messages first.
+// overMessages is like over, with a client that tries messages first.
 func overMessages(t *testing.T, o client.Options, n network) (*client.Client, *counted) {
 	t.Helper()
 	transport := &counted{network: n, start: time.Now()}
@@ -50,7 +50,8 @@ func overMessages(t *testing.T, o client.Options, n network) (*client.Client, *c
 
 const typeMessage = "application/proto"
 
-// TestMessagesFirst: a service that takes messages is asked by them alone, and one that does not is asked once.
+// TestMessagesFirst: the client uses only messages with a service that accepts them, and tries one
+// with a service that does not.
 func TestMessagesFirst(t *testing.T) {
 	for name, old := range map[string]func(r *http.Request) *http.Response{
 		"404": func(r *http.Request) *http.Response {
@@ -79,7 +80,7 @@ func TestMessagesFirst(t *testing.T) {
 		})
 		for range 5 {
 			if !must(c.Put(t.Context(), "1", client.Blocks, "2", time.Time{})) {
-				t.Errorf("%s: nothing changed", name)
+				t.Errorf("%s: the call changed nothing", name)
 			}
 		}
 		if want := [2]int{1, 5}; old != nil && [2]int{messages, jsons} != want || old == nil && (messages != 5 || jsons != 0) {
@@ -91,7 +92,7 @@ func TestMessagesFirst(t *testing.T) {
 	}
 }
 
-// TestMessageErrors: errors of messages have what those of JSON have, and are retried alike.
+// TestMessageErrors: errors of messages have the same parts and the same retries as errors of JSON.
 func TestMessageErrors(t *testing.T) {
 	none := messageText(&feedfilterv1.FilterResponse{})
 	one := messageText(&feedfilterv1.FilterResponse{Dropped: []*feedfilterv1.Dropped{{Index: 1, Kind: "block"}}})
@@ -114,7 +115,7 @@ func TestMessageErrors(t *testing.T) {
 		"limit":           {400, refusal("limit_reached", 409), nil, 1, 1, client.ErrLimitReached},
 		"a proxy's 502":   {502, "<html>", []string{"Content-Type", "text/html"}, 4, 1, client.ErrUnavailable},
 		"a proxy's 403":   {403, "<html>", []string{"Content-Type", "text/html"}, 1, 1, client.ErrDenied},
-		"another type":    {200, "{}", nil, 2, 2, client.ErrForeign}, // once by message, once with JSON
+		"another type":    {200, "{}", nil, 2, 2, client.ErrForeign}, // one as a message, one with JSON
 		"no message":      {200, "\xff", []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
 		"too long":        {200, strings.Repeat(" ", 2000), []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
 		"an odd index":    {200, one, []string{"Content-Type", typeMessage}, 1, 1, client.ErrForeign},
@@ -149,7 +150,7 @@ func TestMessageErrors(t *testing.T) {
 	}
 }
 
-// TestMessagesAreFeeds: whatever form a feed is asked for in, messages and JSON make the same of it.
+// TestMessagesAreFeeds: messages and JSON give the same feed for every form of a request.
 func TestMessagesAreFeeds(t *testing.T) {
 	address := newService(t, 100)
 	messages, jsons := newClient(t, address, client.Options{}), newClient(t, address, client.Options{JSON: true})
@@ -178,10 +179,10 @@ func TestMessagesAreFeeds(t *testing.T) {
 	}
 }
 
-// TestFeedMessages: an answer may have fields that this version does not know, and lists of numbers in either encoding. One that
-// does not fit the request is not taken.
+// TestFeedMessages: an answer may have unknown fields, and lists of numbers in either encoding. An
+// answer that does not fit its request is refused.
 func TestFeedMessages(t *testing.T) {
-	const unknown = "\x08\x01\x55abcd\x59abcdefgh\xfb\x01\xfc\x01\xf2\x01\x00" // of each type, a group among them
+	const unknown = "\x08\x01\x55abcd\x59abcdefgh\xfb\x01\xfc\x01\xf2\x01\x00" // of each wire type, including a group
 	const next2 = "\x20\x02"
 	asked := client.FilterRequest{
 		Posts:  []client.Post{{ID: "a", Author: "x"}, {ID: "b", Author: "y", Actors: []string{"z", "w"}}, {ID: "c"}},
@@ -203,7 +204,7 @@ func TestFeedMessages(t *testing.T) {
 		next2 + "\x1a\x0a\x0a\x04like\x12\x02\x00\x01": {Next: 2, Annotated: map[string][]int{"like": {0, 1}}},
 		"\x1a\x0a\x0a\x04like\x10\x00\x10\x02":         {Annotated: map[string][]int{"like": {0, 2}}},
 		"\x2a\x08\x0a\x04seen\x12\x00" + like:          {Degraded: []client.Degraded{{Kind: "seen"}}},
-		"\x10\x05\x18\x01\x28\x01\x22\x00" + like:      {}, // known fields of another type
+		"\x10\x05\x18\x01\x28\x01\x22\x00" + like:      {}, // known fields with another wire type
 		"\x12\x00\x12\x02\x08\x01" + like:              {Dropped: []client.Dropped{{ID: "a"}, {ID: "b", Index: 1}}},
 	} {
 		if want.Annotated == nil {
@@ -228,7 +229,7 @@ func TestFeedMessages(t *testing.T) {
 	}
 }
 
-// TestSockets: a URL may name a socket.
+// TestSockets: a URL may name a Unix socket.
 func TestSockets(t *testing.T) {
 	handler, end, err := openService(t.Context(), t.TempDir(), 10)
 	if err != nil {
@@ -255,18 +256,19 @@ func TestSockets(t *testing.T) {
 	}
 	for _, bad := range []string{"unix:", "unix://"} {
 		if _, err := client.New(bad, client.Options{}); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 	if _, err := client.New("unix:"+path, client.Options{HTTPClient: &http.Client{Transport: &counted{}}}); err == nil {
-		t.Error("a transport that cannot reach a socket is taken")
+		t.Error("a transport that cannot use a socket is accepted")
 	}
 	if _, err := newClient(t, "unix:"+path+"x", client.Options{MaxAttempts: 1}).Counts(t.Context(), "1"); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("no socket: %v", err)
 	}
 }
 
-// FuzzMessageAnswer answers calls by messages with anything: none panics, and none reads much beyond what it may.
+// FuzzMessageAnswer answers messages with anything. No call panics or reads much more than its
+// limit.
 func FuzzMessageAnswer(f *testing.F) {
 	for _, text := range []string{
 		"", "\xff", messageText(&feedfilterv1.FilterResponse{Dropped: []*feedfilterv1.Dropped{{Index: 1, Kind: "k"}}, Next: 2, Annotated: []*feedfilterv1.Annotated{{Kind: "like", Posts: []uint32{0}}}}),

@@ -9,7 +9,7 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// TestPathsBehindProxy: a service may have its place below another path. Ids keep their form all the same.
+// TestPathsBehindProxy: a service may be below a path of a proxy. Ids keep their form.
 func TestPathsBehindProxy(t *testing.T) {
 	for want, mediaType := range map[string]string{
 		"/feed%2Ffilter/v1/users/a%2Fb/hides/c":               "application/json",
@@ -32,8 +32,8 @@ func TestPathsBehindProxy(t *testing.T) {
 	}
 }
 
-// TestErrorsOfOthers: an error that is not the service's says what its status does.
-func TestErrorsOfOthers(t *testing.T) {
+// TestErrorsOfProxies: an error answer that is not from the service has the text of its status.
+func TestErrorsOfProxies(t *testing.T) {
 	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
 		return answered(r, 403, `{"message":"Forbidden"}`), nil
 	})
@@ -43,7 +43,7 @@ func TestErrorsOfOthers(t *testing.T) {
 	}
 }
 
-// TestReady: that feeds cannot be answered is an answer, of a status that is an error elsewhere.
+// TestReady: "cannot answer feeds" is an answer, although its status is an error elsewhere.
 func TestReady(t *testing.T) {
 	for _, status := range []int{200, 503} {
 		service, asked := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {

@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// firstPause bounds the random pause before the second attempt; each further pause doubles it.
+	// firstPause limits the random pause before the second attempt. The limit doubles with each
+	// attempt.
 	firstPause = 100 * time.Millisecond
-	// longPause bounds every random pause.
+	// longPause limits every random pause.
 	longPause = 3 * time.Second
 
-	// longestWait is the longest Retry-After that the client waits for. The caller may wait longer.
+	// longestWait is the longest Retry-After for which the client waits.
 	longestWait = 30 * time.Second
 
-	maxBudget = 10.0 // retries while no call succeeds
+	maxBudget = 10.0 // retries without a successful call
 	lowBudget = 5.0  // at this or less, no call is hedged
-	refund    = 0.1  // of a retry, for each call that succeeds
+	refund    = 0.1  // of a retry, for each successful call
 )
 
-// budget bounds the retries of all calls together.
+// budget limits the retries of all calls together.
 type budget struct {
 	mu   sync.Mutex
 	left float64
@@ -46,8 +47,8 @@ func (b *budget) earn() {
 	b.left = min(b.left+refund, maxBudget)
 }
 
-// again reports whether to retry the call after err, and waits until it is time to. If the context
-// would end before that, it returns false at once.
+// again reports whether to retry the call after err, and waits until then. It returns false at once
+// if the context would end first.
 func (c *Client) again(ctx context.Context, call *call, attempts int, err error) bool {
 	switch {
 	case ctx.Err() != nil || attempts >= c.most:
@@ -62,12 +63,12 @@ func (c *Client) again(ctx context.Context, call *call, attempts int, err error)
 		if answered.RetryAfter > longestWait {
 			return false
 		}
-		pause = answered.RetryAfter + rand.N(firstPause) //nolint:gosec // the same
+		pause = answered.RetryAfter + rand.N(firstPause) //nolint:gosec // it only spreads load
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
 		return false
 	}
-	if !c.budget.take(0) { // last, so that a retry that is not made costs nothing
+	if !c.budget.take(0) { // last, so that only a retry costs something
 		return false
 	}
 	timer := time.NewTimer(pause)
@@ -95,15 +96,15 @@ type outcome struct {
 }
 
 // hedged makes an attempt, and a second one if the first takes longer than Options.Hedge. It
-// returns the first answer and cancels the other attempt. An error that another attempt may change
-// counts only if both attempts fail.
+// returns the first answer and cancels the other attempt. An error that a retry may change counts
+// only if both attempts fail.
 //
-// Only reads are hedged. A feed with record_seen is a write: whichever attempt comes second drops
-// all that the first has recorded as seen, and its answer may be the one that arrives first.
+// Only reads are hedged. A feed with record_seen is a write: the later attempt drops all posts that
+// the earlier one has recorded as seen, and its answer may arrive first.
 func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer, error)) (a answer, attempts int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	outcomes := make(chan outcome, 2) // nobody receives the outcome of the canceled attempt
+	outcomes := make(chan outcome, 2) // leaves room for the outcome of the canceled attempt
 	start := func() {
 		attempts++
 		go func() {

@@ -14,10 +14,10 @@ type Kind struct {
 	Target        string `json:"target"` // "user" or "post"
 	Effect        string `json:"effect"` // "drop" or "annotate"
 	TwoWay        bool   `json:"two_way"`
-	Ledger        bool   `json:"ledger"`         // kept by the ledger; if not, it has a window
-	WindowSeconds int64  `json:"window_seconds"` // least time that an activity is kept
+	Ledger        bool   `json:"ledger"`         // in the ledger; if not, it has a window
+	WindowSeconds int64  `json:"window_seconds"` // minimum time that an activity is kept
 	Parts         int    `json:"parts"`          // number of parts of the window
-	Most          int    `json:"most"`           // of the window of one user; 0: 10,000
+	Most          int    `json:"most"`           // keys in the window of one user; 0: 10,000
 	Limit         uint32 `json:"limit"`          // of activities per user; 0: no limit
 }
 
@@ -33,16 +33,16 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 	return answer.Kinds, err
 }
 
-// Pages is the number of pages, and the progress of a reshape.
+// Pages has the number of pages, and the progress of a reshape.
 type Pages struct {
-	Pages       uint32  `json:"pages"`        // number requested last
-	Homes       int     `json:"homes"`        // groups of users: pages that the data was created with
-	Reshaped    int     `json:"reshaped"`     // of these, groups whose requested pages are built
+	Pages       uint32  `json:"pages"`        // last requested number
+	Homes       int     `json:"homes"`        // groups of users: the pages that the data was created with
+	Reshaped    int     `json:"reshaped"`     // groups whose requested pages are built
 	SharedPages int     `json:"shared_pages"` // in use
 	OwnPages    int     `json:"own_pages"`    // dedicated to one user each
 	KeysPerPage float64 `json:"keys_per_page"`
-	Due         uint32  `json:"due"`       // number that there should be; 0: no change needed
-	Reshaping   bool    `json:"reshaping"` // in the process that answers
+	Due         uint32  `json:"due"`       // number of pages needed; 0: no change
+	Reshaping   bool    `json:"reshaping"` // by the process that answers
 	Trouble     string  `json:"trouble"`   // why the reshape stalled
 }
 
@@ -55,18 +55,20 @@ func (c *Client) Pages(ctx context.Context) (Pages, error) {
 	return p, err
 }
 
-// Reshape raises the number of pages to pages, a power of two up to 2^24. The service does so in the
-// background; [Client.Pages] returns its progress. Reshape needs a token with the scope ops:write.
+// Reshape raises the number of pages to pages, a power of two up to 2^24. The service does so in
+// the background; [Client.Pages] returns its progress. Reshape needs a token with the scope
+// ops:write.
 //
-// The number only grows: a request for fewer pages than there are fails with an [*Error] with the
-// code "out_of_range". A reshape that has begun cannot be taken back.
+// The number only grows. A request for fewer pages than there are fails with an [*Error] with the
+// code "out_of_range". A reshape that has begun cannot be undone.
+//
 // A request for more than 16 times the pages that are due for the existing keys fails with an
 // [*Error] with the code "too_many_pages": see [Client.ForceReshape].
 func (c *Client) Reshape(ctx context.Context, pages uint32) (Pages, error) {
 	return c.reshape(ctx, pages, false)
 }
 
-// ForceReshape is Reshape without that limit: it takes any valid number of pages.
+// ForceReshape is Reshape without that limit: it accepts any valid number of pages.
 func (c *Client) ForceReshape(ctx context.Context, pages uint32) (Pages, error) {
 	return c.reshape(ctx, pages, true)
 }
@@ -81,23 +83,23 @@ func (c *Client) reshape(ctx context.Context, pages uint32, force bool) (Pages, 
 	return p, err
 }
 
-// Readiness reports whether feeds can be answered.
+// Readiness reports whether the service can answer feeds.
 type Readiness struct {
 	Status string `json:"status"` // "ready", "degraded" or "unavailable"
 	Down   []Down `json:"down"`
 }
 
-// Answers reports whether feeds can be answered.
+// Answers reports whether the service can answer feeds.
 func (r Readiness) Answers() bool { return r.Status == "ready" || r.Status == "degraded" }
 
-// Down is a dependency that the service cannot reach.
+// Down is a dependency of the service that is down.
 type Down struct {
 	Dependency string `json:"dependency"` // "ledger", "pages" or "service"
 	Reason     string `json:"reason"`
 }
 
-// Ready asks the service once, without retries, whether feeds can be answered. If they cannot, that
-// is an answer, not an error.
+// Ready asks the service once, without retries, whether it can answer feeds. If it cannot, that is
+// an answer, not an error.
 func (c *Client) Ready(ctx context.Context) (Readiness, error) {
 	var r Readiness
 	_, err := c.attempt(ctx, &call{
@@ -107,7 +109,7 @@ func (c *Client) Ready(ctx context.Context) (Readiness, error) {
 	return r, err
 }
 
-// Stats holds the counts of a process since it started.
+// Stats holds the counts of a process since its start.
 type Stats struct {
 	UptimeSeconds int64  `json:"uptime_seconds"`
 	Goroutines    uint64 `json:"goroutines"`
@@ -122,7 +124,7 @@ type Stats struct {
 	Access struct {
 		// Refused counts requests that were denied access, by the code of their error.
 		Refused       map[string]uint64 `json:"refused"`
-		AuditFailures uint64            `json:"audit_failures"` // lines that could not be written
+		AuditFailures uint64            `json:"audit_failures"` // lost lines
 	} `json:"access"`
 
 	Feeds struct {

@@ -20,7 +20,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// openService returns the handler of a whole service with its data in dir, and how to end it.
+// openService returns the handler of a complete service with its data in dir, and a function that
+// ends it.
 func openService(ctx context.Context, dir string, limit uint32) (http.Handler, func(), error) {
 	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 16})
 	if err != nil {
@@ -43,7 +44,7 @@ func openService(ctx context.Context, dir string, limit uint32) (http.Handler, f
 	return handler, func() { r.Close(); _ = l.Close() }, nil
 }
 
-// newService serves one, whose users may hide as many posts as limit says, and returns its address.
+// newService serves one and returns its address. Each user may hide as many posts as limit.
 func newService(t *testing.T, limit uint32) string {
 	t.Helper()
 	handler, end, err := openService(t.Context(), t.TempDir(), limit)
@@ -72,7 +73,7 @@ func bothWays(t *testing.T, test func(t *testing.T, o client.Options)) {
 	t.Run("JSON", func(t *testing.T) { test(t, client.Options{JSON: true}) })
 }
 
-// must returns what a call returned, which must not have failed.
+// must returns the result of a call that must not fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -80,7 +81,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestCalls makes every call to a real service, which has to answer what the calls before have made of it.
+// TestCalls makes every call to a real service, and checks the results of the earlier calls.
 func TestCalls(t *testing.T) { bothWays(t, testCalls) }
 
 func testCalls(t *testing.T, o client.Options) {
@@ -115,7 +116,7 @@ func testCalls(t *testing.T, o client.Options) {
 	}
 	all := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{}, RecordSeen: true}))
 	if len(all.Posts) != 1 {
-		t.Errorf("nothing is to be checked, and %+v", all)
+		t.Errorf("without kinds to check: %+v", all)
 	}
 	dropped := must(c.Filter(ctx, client.FilterRequest{
 		Viewer: "1", Annotate: []string{"like"}, Limit: 1, Answer: client.AnswerDropped,
@@ -123,11 +124,11 @@ func testCalls(t *testing.T, o client.Options) {
 	}))
 	if dropped.Posts != nil || dropped.Next != 3 || !slices.Equal(dropped.Annotated["like"], []int{2}) ||
 		!slices.Equal(dropped.Dropped, []client.Dropped{{ID: "p7", Kind: "seen"}, {ID: "p8", Index: 1, Kind: "block", Actor: "2"}}) {
-		t.Errorf("only what is dropped: %+v", dropped)
+		t.Errorf("only dropped posts: %+v", dropped)
 	}
 	exact := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{"seen"}, Exact: true}))
 	if !slices.Equal(exact.Dropped, []client.Dropped{{ID: "p8", Kind: "seen", Unconfirmed: true}}) {
-		t.Errorf("what was recorded as seen: %+v", exact)
+		t.Errorf("posts recorded as seen: %+v", exact)
 	}
 	history := must(c.Batch(ctx, []client.Activity{
 		{User: "7", Kind: "seen", Target: "recent", Op: client.Add, Since: time.Now().Add(-23 * time.Hour)},
@@ -174,7 +175,7 @@ func testCalls(t *testing.T, o client.Options) {
 	}
 }
 
-// TestServiceCalls are those that are about no user.
+// TestServiceCalls makes the calls that are about no user.
 func TestServiceCalls(t *testing.T) {
 	ctx := t.Context()
 	c := newClient(t, newService(t, 2)+"/", client.Options{})
@@ -203,7 +204,7 @@ func TestServiceCalls(t *testing.T) {
 	}
 }
 
-// TestOddIDs: ids come through paths as they are, those that paths give a meaning of their own, too.
+// TestOddIDs: ids arrive unchanged, also ids such as ".." that have a meaning in paths.
 func TestOddIDs(t *testing.T) { bothWays(t, testOddIDs) }
 
 func testOddIDs(t *testing.T, o client.Options) {
@@ -212,7 +213,7 @@ func testOddIDs(t *testing.T, o client.Options) {
 	c := newClient(t, newService(t, 100), o)
 	for _, id := range []string{".", "..", "a/b", "/", "%2F", "é", " ", "?x=1", "#", "a..b", "+", "日本", "\u2028", strings.Repeat("x", 256)} {
 		if !must(c.Put(ctx, id, client.Hides, id, time.Time{})) {
-			t.Errorf("%q was there", id)
+			t.Errorf("%q was already recorded", id)
 		}
 		var got []string
 		for item, err := range c.List(ctx, id, client.Hides) {
@@ -235,7 +236,7 @@ func testOddIDs(t *testing.T, o client.Options) {
 	}
 }
 
-// TestErrors: what the service refuses is told as it says it.
+// TestErrors: errors have the code, field and message of the service.
 func TestErrors(t *testing.T) { bothWays(t, testErrors) }
 
 func testErrors(t *testing.T, o client.Options) {
@@ -274,7 +275,8 @@ func testErrors(t *testing.T, o client.Options) {
 	}
 }
 
-// TestBatchAndStream: results come in the order of the activities, errors of one among them.
+// TestBatchAndStream: results have the order of the activities, with errors of single ones among
+// them.
 func TestBatchAndStream(t *testing.T) { bothWays(t, testBatchAndStream) }
 
 func testBatchAndStream(t *testing.T, o client.Options) {
@@ -342,11 +344,11 @@ func testBatchAndStream(t *testing.T, o client.Options) {
 		if err != nil {
 			t.Error(err)
 		}
-		break // what is left is not waited for
+		break // leaves the rest of the list
 	}
 }
 
-// TestTokens: a token is sent, and read again when its file changes.
+// TestTokens: the token is sent, and read again after its file changes.
 func TestTokens(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -382,7 +384,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestNew refuses what is no address of a service, and does not repeat it.
+// TestNew refuses invalid addresses without repeating them.
 func TestNew(t *testing.T) {
 	for _, url := range []string{"", "127.0.0.1:8080", "ftp://h", "http://", "http://u:secret@h", "http://h?x=1", "http://h#x", "http://u:secret@h:x"} {
 		if _, err := client.New(url, client.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
@@ -390,6 +392,6 @@ func TestNew(t *testing.T) {
 		}
 	}
 	if _, err := client.New("http://h", client.Options{MaxAttempts: -1}); err == nil {
-		t.Error("a negative option was taken")
+		t.Error("a negative option was accepted")
 	}
 }

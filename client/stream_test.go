@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// TestStreamsCutOff: a stream or export that ends early is an error, and so is one that lacks results.
+// TestStreamsCutOff: a stream or export that ends early, or lacks results, is an error.
 func TestStreamsCutOff(t *testing.T) {
 	add := []client.Activity{{User: "1", Kind: "hide", Target: "a", Op: client.Add}, {User: "1", Kind: "hide", Target: "b", Op: client.Add}}
 	for name, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestStreamsCutOff(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // who refuses a stream need not read it
+	synctest.Test(t, func(t *testing.T) { // a service that refuses a stream need not read it
 		service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
 			_ = r.Body.Close()
 			return answered(r, 503, overloaded), nil
@@ -67,7 +67,8 @@ func TestStreamsCutOff(t *testing.T) {
 	})
 }
 
-// TestStreamIsReadInPieces: a read of a stream's request returns all activities that wait, whole or in parts.
+// TestStreamIsReadInPieces: a read of a stream's body returns all waiting activities, whole or in
+// parts.
 func TestStreamIsReadInPieces(t *testing.T) {
 	const many = 100
 	for _, piece := range []int{1 << 20, 7} {
@@ -104,7 +105,8 @@ func TestStreamIsReadInPieces(t *testing.T) {
 	}
 }
 
-// TestErrorsOfActivities: the error of one activity has a code and no status, and matches what a whole call with that code matches.
+// TestErrorsOfActivities: the error of one activity has a code but no status. It matches the same
+// errors as a call with that code.
 func TestErrorsOfActivities(t *testing.T) {
 	all := []error{
 		client.ErrUnavailable, client.ErrOverloaded, client.ErrInvalid, client.ErrDenied, client.ErrLimitReached, client.ErrNoLedger, client.ErrForeign,

@@ -28,8 +28,8 @@ import (
 	"time"
 )
 
-// need ends the test where something is missing: it fails in continuous integration, and is skipped
-// elsewhere.
+// need ends the test if something is missing. In continuous integration the test fails; elsewhere
+// it is skipped.
 func need(t *testing.T, err error) {
 	t.Helper()
 	switch {
@@ -44,7 +44,7 @@ func need(t *testing.T, err error) {
 // oldestNode is the first major version of Node.js that package.json allows.
 const oldestNode = 20
 
-// needTools ends the test where Node.js, npm or the packages of the lock file are missing.
+// needTools ends the test if Node.js, npm or the packages of the lock file are missing.
 func needTools(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -53,7 +53,7 @@ func needTools(t *testing.T) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(run(t, ".", "node", "-p", "process.versions.node.split('.')[0]")))
 	if err == nil && major < oldestNode {
-		err = fmt.Errorf("node %d, and %d or later is needed", major, oldestNode)
+		err = fmt.Errorf("node %d, need %d or later", major, oldestNode)
 	}
 	need(t, err)
 	_, err = os.Stat("node_modules/.package-lock.json")
@@ -81,8 +81,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// copied returns a copy of the client, where nothing else works on it. The packages that it needs
-// are links.
+// copied returns a private copy of the client. The packages that it needs are links.
 func copied(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -122,8 +121,8 @@ if (code !== "connection_failed") throw new Error("code " + code);
 void (() => ff.filter({ viewer: "1", posts: [{ author: "2" }] }));
 `
 
-// TestPackage installs the package as npm publishes it, without a registry: the package has what a
-// program needs, and nothing that it does not.
+// TestPackage installs the package as npm publishes it, without a registry. The package must have
+// everything that a program needs, and nothing else.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	needTools(t)
@@ -156,7 +155,8 @@ func TestPackage(t *testing.T) {
 	run(t, app, "node", "main.js")
 }
 
-// readmeProgram returns the example of README.md, with the types of what it uses of Node.js.
+// readmeProgram returns the example of README.md, with the types of the parts of Node.js that it
+// uses.
 func readmeProgram(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
@@ -172,7 +172,7 @@ func readmeProgram(t *testing.T) string {
 		"declare const console: { log(...values: unknown[]): void };\n"
 }
 
-// TestLock: the lock files name no registry, so that any mirror can serve them.
+// TestLock: the lock files name no registry, so that any mirror can serve the packages.
 func TestLock(t *testing.T) {
 	for _, name := range []string{"package-lock.json", "generate/package-lock.json"} {
 		text, err := os.ReadFile(name)
@@ -180,7 +180,7 @@ func TestLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(text), `"integrity"`) || strings.Contains(string(text), `"resolved"`) {
-			t.Errorf("%s names where packages come from, or does not name their sums", name)
+			t.Errorf("%s names a registry, or lacks checksums", name)
 		}
 	}
 }
@@ -215,8 +215,8 @@ func runTests(t *testing.T, dir string, environment []string, args ...string) {
 	}
 }
 
-// serve starts a service that wants tokens, on a port and a Unix socket, and a proxy before it that
-// speaks TLS. It returns the environment that names them to the tests.
+// serve starts a service with tokens, on a port and a Unix socket, and a TLS proxy for it. It
+// returns environment variables with their addresses for the tests.
 func serve(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -239,7 +239,7 @@ func serve(t *testing.T) []string {
 		"FEEDFILTER_TLS_URL="+proxy.URL, "FEEDFILTER_TLS_CA="+string(authority))
 }
 
-// hash returns a token's hash, as a file of tokens has it.
+// hash returns the hash of a token for a token file.
 func hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -258,7 +258,7 @@ func start(t *testing.T, binary string, args ...string) string {
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(cmd.Process.Signal(os.Interrupt), wait(cmd)); err != nil {
-			t.Errorf("the service ended with %v", err)
+			t.Errorf("the service ended: %v", err)
 		}
 	})
 	lines := bufio.NewReader(stderr)
@@ -268,7 +268,7 @@ func start(t *testing.T, binary string, args ...string) string {
 			Addr string `json:"addr"`
 		}
 		if err != nil || json.Unmarshal([]byte(first), &entry) != nil || entry.Addr == "" {
-			t.Fatalf("the service does not say where it listens: %q, %v", first, err)
+			t.Fatalf("the service reports no address: %q, %v", first, err)
 		}
 		if !strings.HasPrefix(entry.Addr, "unix:") {
 			go func() { _, _ = io.Copy(io.Discard, lines) }()
@@ -279,7 +279,7 @@ func start(t *testing.T, binary string, args ...string) string {
 	return ""
 }
 
-// wait waits for the end of a process, and kills it if that takes long.
+// wait waits for the end of a process. After a time limit it kills the process.
 func wait(cmd *exec.Cmd) error {
 	timer := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()

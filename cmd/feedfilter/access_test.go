@@ -97,7 +97,7 @@ func TestServeTokens(t *testing.T) {
 		t.Errorf("the old token: %d", got)
 	}
 	writeFile(t, tokens, `{"tokens":[]}`)
-	wantContains(t, fmt.Sprint(s.awaitLog("a change is not in force: what was read before is")["error"]), "tokens: 0")
+	wantContains(t, fmt.Sprint(s.awaitLog("reload failed, previous contents stay in force")["error"]), "tokens: 0")
 	if got := status("new"); got != 200 {
 		t.Errorf("after a broken file: %d", got)
 	}
@@ -256,10 +256,10 @@ func TestAccessFlags(t *testing.T) {
 		"--auth-file: the token file: open " + dir + "/none":                   {"--auth-file", dir + "/none"},
 		"tokens[0].name: not 1 to 64 letters, digits, '-', '_' or '.'; tokens": {"--auth-file", dir + "/broken.json"},
 		"--rate-limit: is for tokens, and there is no --auth-file":             {"--rate-limit=5"},
-		`--rate-limit: "x" is not a number`:                                    {"--rate-limit=x"},
+		`--rate-limit: "x" is not <requests per second>`:                       {"--rate-limit=x"},
 		`--user-rate-limit: 0 a second is not above 0`:                         {"--user-rate-limit=0"},
 		"--audit-log: audit log: open":                                         {"--audit-log", dir + "/none/audit"},
-		"--id-key-file: the key for the hashes of ids":                         {"--id-key-file", dir + "/ca.pem"},
+		"--id-key-file: id key":                                                {"--id-key-file", dir + "/ca.pem"},
 	} {
 		said := failing(t, append([]string{"serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir()}, args...)...)
 		wantContains(t, said, want)

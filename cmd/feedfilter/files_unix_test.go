@@ -38,7 +38,7 @@ func TestFewFiles(t *testing.T) {
 		}
 	}
 	tokenFile(t, tokens, "a")
-	for line := s.next(); line["msg"] != "a change is in force"; line = s.next() {
+	for line := s.next(); line["msg"] != "files reloaded"; line = s.next() {
 		if line == nil || line["level"] != "INFO" {
 			t.Fatalf("the token file is not taken up: %v", line)
 		}

@@ -27,10 +27,10 @@ func TestHealth(t *testing.T) {
 			503, `{"status":"unavailable","down":[{"dependency":"ledger","reason":"gone"},{"dependency":"pages","reason":"gone too"}]}`,
 			1, "", ": unavailable; ledger: gone; pages: gone too",
 		},
-		"something else":   {200, `<html>`, 1, "", "answered 200 OK, and not as feedfilter does"},
-		"no status":        {200, `{}`, 1, "", "answered 200 OK, and not as feedfilter does"},
-		"another's ready":  {404, `{"status":"ready"}`, 1, "", "answered 404 Not Found, and not as feedfilter does"},
-		"a way to another": {302, ``, 1, "", "answered 302 Found"},
+		"something else":   {200, `<html>`, 1, "", "unexpected answer: 200 OK"},
+		"no status":        {200, `{}`, 1, "", "unexpected answer: 200 OK"},
+		"another's ready":  {404, `{"status":"ready"}`, 1, "", "unexpected answer: 404 Not Found"},
+		"a way to another": {302, ``, 1, "", "unexpected answer: 302 Found"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/readyz" {

@@ -83,10 +83,10 @@ func TestInsideOfAnOddService(t *testing.T) {
 		t.Helper()
 		return feedfilter(t, 1, append(args, "--server", odd.URL)...).stderr
 	}
-	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1?cells=1024: answered 418 I'm a teapot, and not as feedfilter does")
-	wantContains(t, run("rebuild", "--all"), "rebuild: GET http://", "/v1/ops/pages?cells=4096&from=0&to=4096: answered 418")
+	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1?cells=1024: unexpected answer: 418 I'm a teapot")
+	wantContains(t, run("rebuild", "--all"), "rebuild: GET http://", "/v1/ops/pages?cells=4096&from=0&to=4096: unexpected answer: 418")
 	answers["GET /v1/ops/users/1"] = "<html>"
-	wantContains(t, run("inspect", "user", "1"), "answered 200 OK, and not as feedfilter does")
+	wantContains(t, run("inspect", "user", "1"), "unexpected answer: 200 OK")
 	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
 	answers["GET /v1/ops/scrub"] = `{"running":false,"done":0,"all":0,"found":{}}`
 	wantContains(t, run("scrub"), "the service was started anew; 1 of 9 pages were looked at")

@@ -16,47 +16,49 @@ import (
 )
 
 const (
-	// auditSync is how often what was written is made safe from a power cut.
+	// auditSync is how often written lines are synced to disk.
 	auditSync = time.Second
-	// auditPatience is how long a request waits at most until its line is written.
+	// auditPatience is how long a request waits at most for its line to be written.
 	auditPatience = time.Second
-	// auditRetry is the pause between two tries to write a line that is not to be lost.
+	// auditRetry is the pause between attempts to write a line that must not be lost.
 	auditRetry = time.Second
-	// auditClose is how long Close waits until all lines are written.
+	// auditClose is how long Close waits for lines to be written.
 	auditClose = 2 * time.Second
-	// auditLines and auditBytes are how much may wait to be written.
+	// auditLines and auditBytes limit how much may wait to be written.
 	auditLines, auditBytes = 10_000, 1 << 20
 )
 
-// ErrAuditBehind says that the audit log does not take lines, so that a request must not be done.
+// ErrAuditBehind says that the audit log takes no lines, so an audited request must not be
+// processed.
 var ErrAuditBehind = errors.New("the audit log cannot be written")
 
-var errStandsStill = errors.New("its reader stands still")
+var errStandsStill = errors.New("its reader is stalled")
 
-// AuditFailure says what happens while the audit log cannot be written.
+// AuditFailure is what happens while the audit log cannot be written.
 type AuditFailure string
 
 const (
-	// AuditRefuse has requests refused that belong into the audit log. No line is lost while the
-	// process runs.
+	// AuditRefuse refuses requests that belong in the audit log. No line is lost while the process
+	// runs.
 	AuditRefuse AuditFailure = "refuse"
-	// AuditDrop has requests answered as ever. Lines are lost, and counted.
+	// AuditDrop answers requests as usual. Lines are lost, and counted.
 	AuditDrop AuditFailure = "drop"
 )
 
-// Audit is a log of who did what: a JSON object a line, appended. While the log takes lines, each
-// has been handed to the system when Log returns, so that it outlives the process; a power cut may
-// take what came within the last second or so. While the log blocks, as a pipe does whose reader
-// stands still, Log waits a second at most, and not at all once it has waited that long. It is
-// safe for concurrent use.
+// Audit is a log of who did what, with a JSON object on each line. It is safe for concurrent use.
+//
+// While the log works, Log hands each line to the operating system before it returns, so the line
+// survives the end of the process. A power cut may lose lines of about the last second. If the log
+// blocks, as a pipe with a stalled reader does, Log waits for at most a second. After that, it does
+// not wait again until the log works.
 type Audit struct {
 	failure AuditFailure
 	file    auditFile
 	lines   *logqueue.Queue
 }
 
-// OpenAudit appends to the named file, which it makes, readable to its owner, where there is none.
-// A named pipe needs a reader. Trouble with the file is logged to log.
+// OpenAudit appends to the named file. If the file does not exist, OpenAudit creates it, readable
+// only by its owner. A named pipe needs a reader. OpenAudit writes errors of the file to log.
 func OpenAudit(name string, failure AuditFailure, log *slog.Logger) (*Audit, error) {
 	a := &Audit{file: auditFile{name: name, log: log, ended: make(chan struct{})}}
 	a.open(failure)
@@ -67,7 +69,7 @@ func OpenAudit(name string, failure AuditFailure, log *slog.Logger) (*Audit, err
 	return a, nil
 }
 
-// NewAudit writes to w, which nothing else does at the same time.
+// NewAudit writes to w. Nothing else may write to w at the same time.
 func NewAudit(w io.Writer, failure AuditFailure, log *slog.Logger) *Audit {
 	a := &Audit{file: auditFile{out: w, log: log}}
 	a.open(failure)
@@ -87,7 +89,7 @@ func (a *Audit) open(failure AuditFailure) {
 	a.file.lost = a.lines.Dropped
 }
 
-// linesLost is the line that tells of a gap.
+// linesLost returns the line that reports a gap.
 func linesLost(n uint64) []byte {
 	return auditLine(context.Background(), slog.LevelError, "lines lost", slog.Uint64("lost", n))
 }
@@ -96,12 +98,12 @@ func auditLine(ctx context.Context, level slog.Level, msg string, attrs ...slog.
 	var text bytes.Buffer
 	line := slog.NewRecord(time.Now(), level, msg, 0)
 	line.AddAttrs(attrs...)
-	_ = slog.NewJSONHandler(&text, nil).Handle(ctx, line) // a buffer takes all
+	_ = slog.NewJSONHandler(&text, nil).Handle(ctx, line) // a buffer never fails
 	return text.Bytes()
 }
 
-// Check returns [ErrAuditBehind] if a request that belongs into the log is to be refused now. The
-// line of any other is taken, whatever happens to the log meanwhile.
+// Check returns [ErrAuditBehind] if a request that belongs in the log must be refused now. After it
+// returns nil, Log accepts the line, even if the log fails meanwhile.
 func (a *Audit) Check() error {
 	if a != nil && a.failure == AuditRefuse && a.lines.Behind() {
 		return ErrAuditBehind
@@ -109,7 +111,7 @@ func (a *Audit) Check() error {
 	return nil
 }
 
-// Log appends a line on a request that Check let pass. Ids belong into attrs as their hashes alone.
+// Log appends a line about a request that Check accepted. attrs may contain ids only as hashes.
 func (a *Audit) Log(ctx context.Context, attrs ...slog.Attr) {
 	line := auditLine(ctx, slog.LevelInfo, "request", attrs...)
 	if a.failure == AuditRefuse {
@@ -119,7 +121,7 @@ func (a *Audit) Log(ctx context.Context, attrs ...slog.Attr) {
 	}
 }
 
-// LogRefused appends a line on a request that was refused. It is lost if too many lines wait.
+// LogRefused appends a line about a refused request. The line is lost if too many wait.
 func (a *Audit) LogRefused(ctx context.Context, attrs ...slog.Attr) {
 	_, _ = a.lines.Write(auditLine(ctx, slog.LevelInfo, "request", attrs...)) // never fails
 }
@@ -127,8 +129,8 @@ func (a *Audit) LogRefused(ctx context.Context, attrs ...slog.Attr) {
 // Failures returns how many lines were lost.
 func (a *Audit) Failures() uint64 { return a.lines.Dropped() }
 
-// Reopen goes on in a file of the name, so that the one before can be moved away and kept. After an
-// error it goes on in that. Lines that wait are written to the new file.
+// Reopen continues in a new file of the same name, so that the old one can be moved away first.
+// Waiting lines go to the new file. After an error, the old file stays in use.
 func (a *Audit) Reopen() error {
 	if a.file.name == "" {
 		return nil
@@ -138,8 +140,8 @@ func (a *Audit) Reopen() error {
 	return err
 }
 
-// Close makes what was written safe. Nothing may be logged any more. It returns an error if lines
-// were not written within two seconds: these are lost.
+// Close syncs the log and closes it. Nothing may be logged afterwards. It returns an error if lines
+// were not written within two seconds; these are lost.
 func (a *Audit) Close() error {
 	var errs []error
 	if left := a.lines.Close(auditClose); left > 0 {
@@ -155,24 +157,24 @@ func (a *Audit) Close() error {
 	return errors.Join(append(errs, closeAudit(a.file.file))...)
 }
 
-// auditFile is where the lines go.
+// auditFile is the destination of the lines.
 type auditFile struct {
-	name string // "": it is out that they go to
+	name string // "": lines go to out
 	log  *slog.Logger
-	lost func() uint64 // how many lines were, so far
+	lost func() uint64 // returns the number of lost lines
 
-	mu      sync.Mutex // not held while something is written
+	mu      sync.Mutex // not held during a write
 	out     io.Writer
-	file    *os.File // is out, if there is a name
+	file    *os.File // the same as out, if there is a name
 	unsafe  bool     // something was written since the last sync
-	torn    bool     // the last line is not whole
+	torn    bool     // the last line is incomplete
 	failing bool
 
 	ended chan struct{}
 	syncs sync.WaitGroup
 }
 
-// reopen does not wait for the reader of a pipe: O_NONBLOCK makes it an error that there is none.
+// reopen does not wait for the reader of a pipe: with O_NONBLOCK, a missing reader is an error.
 func (f *auditFile) reopen() error {
 	file, err := os.OpenFile(f.name, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -181,7 +183,7 @@ func (f *auditFile) reopen() error {
 	torn := endsTorn(f.name)
 	f.mu.Lock()
 	before := f.file
-	// In the same file, a line that is being written looks torn.
+	// In the same file, a line that is being written looks incomplete.
 	if before == nil || !isSame(before, file) {
 		f.torn = torn
 	}
@@ -190,18 +192,18 @@ func (f *auditFile) reopen() error {
 	if before == nil {
 		return nil
 	}
-	return closeAudit(before) // ends a write to a pipe that blocks
+	return closeAudit(before) // ends a blocked write to a pipe
 }
 
-// isSame reports whether both are open on one file.
+// isSame reports whether a and b are the same file.
 func isSame(a, b *os.File) bool {
 	first, err1 := a.Stat()
 	second, err2 := b.Stat()
 	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
-// endsTorn reports whether the last line of a file is not whole, as a full disk may have left it. Of what cannot be read it is
-// taken to be.
+// endsTorn reports whether the last line of a file is incomplete, for example after a full disk. It
+// is true for a file that cannot be read.
 func endsTorn(name string) bool {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -217,7 +219,7 @@ func endsTorn(name string) bool {
 	return err != nil || last[0] != '\n'
 }
 
-// closeAudit closes a file, and makes it safe first. There is nothing to make safe of a pipe.
+// closeAudit syncs a file and closes it. A pipe needs no sync.
 func closeAudit(file *os.File) error {
 	if err := errors.Join(syncAudit(file), file.Close()); err != nil {
 		return fmt.Errorf("audit log: %w", err)
@@ -232,9 +234,9 @@ func syncAudit(file *os.File) error {
 	return file.Sync()
 }
 
-// Write writes a line. After one of which a part was written it begins with a line feed, or it
-// would be lost with that. A line that reopen interrupts goes to the new file. It is called for
-// one line at a time.
+// Write writes one line. After an incomplete line it starts with a line feed, so that the new line
+// stays readable. A line that reopen interrupts goes to the new file. Write must not be called
+// concurrently.
 func (f *auditFile) Write(line []byte) (int, error) {
 	for {
 		f.mu.Lock()
@@ -260,7 +262,7 @@ func (f *auditFile) Write(line []byte) (int, error) {
 	}
 }
 
-// tell logs an error where the last write had none, and the other way round.
+// tell logs when the log starts to fail, and when it works again.
 func (f *auditFile) tell(err error) {
 	f.mu.Lock()
 	before := f.failing
@@ -268,9 +270,9 @@ func (f *auditFile) tell(err error) {
 	f.mu.Unlock()
 	switch failing := err != nil; {
 	case failing && !before:
-		f.log.Error("the audit log cannot be written", "error", err)
+		f.log.Error("audit log cannot be written", "error", err)
 	case !failing && before:
-		f.log.Info("the audit log is written again", "lost", f.lost())
+		f.log.Info("audit log works again", "lost", f.lost())
 	}
 }
 
@@ -287,7 +289,7 @@ func (f *auditFile) keepSafe() {
 	}
 }
 
-// sync holds nobody up who writes.
+// sync does not delay writers.
 func (f *auditFile) sync() {
 	f.mu.Lock()
 	file, due := f.file, f.unsafe
@@ -296,7 +298,7 @@ func (f *auditFile) sync() {
 	if !due {
 		return
 	}
-	if err := syncAudit(file); err != nil && !errors.Is(err, os.ErrClosed) { // closed: it was synced then
-		f.log.Error("the audit log cannot be made safe from a power cut", "error", err)
+	if err := syncAudit(file); err != nil && !errors.Is(err, os.ErrClosed) { // a closed file is already synced
+		f.log.Error("audit log not synced to disk", "error", err)
 	}
 }

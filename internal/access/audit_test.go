@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// linesOf returns the numbers that lines of an audit log hold, as "n".
+// linesOf returns the values of "n" in the lines of an audit log.
 func linesOf(t *testing.T, file string) (numbers []int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -49,7 +49,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	log(a, 1)
-	if got := linesOf(t, file); len(got) != 1 { // before it is closed, as a kill would leave it
+	if got := linesOf(t, file); len(got) != 1 { // before Close, as a kill would leave it
 		t.Errorf("%v", got)
 	}
 	if err := os.Rename(file, file+".1"); err != nil {
@@ -63,7 +63,7 @@ func TestAudit(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if a, err = access.OpenAudit(file, access.AuditDrop, quiet); err != nil { // appends
+	if a, err = access.OpenAudit(file, access.AuditDrop, quiet); err != nil { // appends to the file
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -82,7 +82,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := linesOf(t, file+".1"); len(got) != 2 || got[0] != 1 || got[1] != 2 {
-		t.Errorf("moved away: %v", got)
+		t.Errorf("lines of the moved file: %v", got)
 	}
 	if got := linesOf(t, file); len(got) != 801 || got[0] != 3 {
 		t.Errorf("%d lines, want 801", len(got))
@@ -91,11 +91,11 @@ func TestAudit(t *testing.T) {
 		t.Errorf("mode %v, %v", info, err)
 	}
 	if _, err := access.OpenAudit(filepath.Join(dir, "no", "such", "dir"), access.AuditDrop, quiet); err == nil {
-		t.Error("a file in no directory is opened")
+		t.Error("a file in a missing directory was opened")
 	}
 }
 
-// A file that cannot be reopened is gone on with.
+// TestAuditReopenFails: if the file cannot be reopened, the old one stays in use.
 func TestAuditReopenFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -109,7 +109,7 @@ func TestAuditReopenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Reopen() == nil {
-		t.Error("reopened in no directory")
+		t.Error("reopened in a missing directory")
 	}
 	a.Log(t.Context(), slog.Int("n", 7))
 	if err := a.Close(); err != nil {
@@ -145,7 +145,7 @@ func TestAuditFailures(t *testing.T) {
 	if err := errors.Join(a.Reopen(), a.Close()); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(out.String(), "\n"); a.Failures() != 4 || n != 3 { // one tells of the first three
+	if n := strings.Count(out.String(), "\n"); a.Failures() != 4 || n != 3 { // one line reports the first three
 		t.Errorf("%d failures, %d lines", a.Failures(), n)
 	}
 	if errs, infos := strings.Count(log.String(), `"ERROR"`), strings.Count(log.String(), `"INFO"`); errs != 2 || infos != 1 {
@@ -153,8 +153,8 @@ func TestAuditFailures(t *testing.T) {
 	}
 }
 
-// TestAuditRefuses has the disk full of a log that must not lose lines. Requests are refused until
-// the line that could not be written is in the log, and nothing is lost.
+// TestAuditRefuses: on a full disk, a log that must not lose lines refuses requests until the
+// failed line is written. No line is lost.
 func TestAuditRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -163,11 +163,11 @@ func TestAuditRefuses(t *testing.T) {
 		if err := a.Check(); err != nil {
 			t.Error(err)
 		}
-		a.Log(t.Context(), slog.Int("n", 1)) // a part of it fits
+		a.Log(t.Context(), slog.Int("n", 1)) // only part of it fits
 		if err := a.Check(); !errors.Is(err, access.ErrAuditBehind) {
 			t.Errorf("with a full disk: %v", err)
 		}
-		a.Log(t.Context(), slog.Int("n", 2)) // was in flight
+		a.Log(t.Context(), slog.Int("n", 2)) // of a request in flight
 		out.set(1 << 10)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -180,7 +180,7 @@ func TestAuditRefuses(t *testing.T) {
 		}
 		for i := range 3 {
 			if n := strings.Count(out.String(), fmt.Sprintf(`"n":%d}`, i+1)); n != 1 {
-				t.Errorf("line %d is there %d times: %q", i+1, n, out)
+				t.Errorf("line %d occurs %d times: %q", i+1, n, out)
 			}
 		}
 		out.set(0)
@@ -191,7 +191,7 @@ func TestAuditRefuses(t *testing.T) {
 	})
 }
 
-// filling is a file on a disk that takes some more bytes.
+// filling is a file on a disk with room for a few more bytes.
 type filling struct {
 	bytes.Buffer
 
@@ -216,7 +216,7 @@ func (f *filling) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// A line of which a part was written takes no other one with it.
+// TestAuditTornLine: an incomplete line does not damage the next one.
 func TestAuditTornLine(t *testing.T) {
 	out := &filling{room: 1 << 10}
 	a := access.NewAudit(out, access.AuditDrop, slog.New(slog.DiscardHandler))
@@ -238,10 +238,10 @@ func TestAuditTornLine(t *testing.T) {
 		}
 	}
 	if want := []int{0, -3, 4, 5, -1, 7}; !slices.Equal(whole, want) || a.Failures() != 4 {
-		t.Errorf("%d failures, and of %q lines %v can be read, want %v", a.Failures(), out, whole, want)
+		t.Errorf("%d failures, and lines %[3]v of %[2]q are readable, want %[4]v", a.Failures(), out, whole, want)
 	}
 
-	file := filepath.Join(t.TempDir(), "audit.log") // of another process
+	file := filepath.Join(t.TempDir(), "audit.log") // left by another process
 	if err := os.WriteFile(file, []byte(`{"time":"2026`), 0o600); err != nil {
 		t.Fatal(err)
 	}

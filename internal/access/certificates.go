@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// CertificateFiles are those of a server, in PEM.
+// CertificateFiles names the files of a server, in PEM.
 type CertificateFiles struct {
 	Cert, Key string // the chain, leaf first, and its key
-	ClientCA  string // certificates of who may sign those that clients have to show; "": they need none
+	ClientCA  string // certificates that sign client certificates; "": clients need none
 }
 
-// Certificates are those of files, as they were when they were last right. They are safe for concurrent use.
+// Certificates are the certificates of the files, when these were last valid. They are safe for
+// concurrent use.
 type Certificates struct {
 	reloader
 
@@ -23,7 +24,7 @@ type Certificates struct {
 	inForce atomic.Pointer[tls.Config]
 }
 
-// OpenCertificates reads the files. That it follows changes is up to [Certificates.Watch], which the caller runs.
+// OpenCertificates reads the files. To follow changes, the caller runs [Certificates.Watch].
 func OpenCertificates(files CertificateFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{clients: files.ClientCA != ""}
 	c.reloader = reloader{what: "the certificate", names: []string{files.Cert, files.Key}, log: log, apply: c.apply}
@@ -49,19 +50,20 @@ func (c *Certificates) apply(contents [][]byte) error {
 		if !config.ClientCAs.AppendCertsFromPEM(contents[2]) {
 			return fmt.Errorf("%s: there is no certificate in it", c.names[2])
 		}
-		// A resumed session would go by what was trusted when it began.
+		// A resumed session would use the authorities that were trusted when it began.
 		config.SessionTicketsDisabled = true
 	}
 	c.inForce.Store(config)
 	return nil
 }
 
-// serverConfig speaks HTTP/2, which gRPC needs, and HTTP/1.1.
+// serverConfig allows HTTP/2, which gRPC needs, and HTTP/1.1.
 func serverConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// Config is that of a server: each connection gets what is in force when it is made.
+// Config returns the configuration of a server. Each new connection uses the certificates that are
+// in force.
 func (c *Certificates) Config() *tls.Config {
 	config := serverConfig()
 	config.SessionTicketsDisabled = c.clients
@@ -69,5 +71,5 @@ func (c *Certificates) Config() *tls.Config {
 	return config
 }
 
-// Expires returns when the server's certificate in force does.
+// Expires returns when the current server certificate expires.
 func (c *Certificates) Expires() time.Time { return c.inForce.Load().Certificates[0].Leaf.NotAfter }

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// authority is one with a certificate that is good for servers and clients.
+// authority is a certificate authority, with one certificate for servers and clients.
 type authority struct{ ca, cert, key string }
 
 func newAuthority(t *testing.T) authority {
@@ -35,7 +35,8 @@ func (a authority) pair(t *testing.T) tls.Certificate {
 	return pair
 }
 
-// client trusts the authority. What it shows is of another, or of nobody.
+// client returns a client that trusts the authority. Its certificate is from shows; nil: it has
+// none.
 func (a authority) client(t *testing.T, shows *authority) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(a.ca)
@@ -60,7 +61,7 @@ func copyFile(t *testing.T, to, from string) {
 	write(t, to, string(text))
 }
 
-// shake makes a connection both sides of which are content with, and returns its state, as the client has it.
+// shake connects client and server, and returns the state of the client.
 func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -88,7 +89,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, client)
-	_, err = conn.Read(make([]byte, 1)) // with TLS 1.3 a server refuses a client after the client is done
+	_, err = conn.Read(make([]byte, 1)) // with TLS 1.3, a server refuses a client after the client has finished
 	if err != nil {
 		_ = raw.Close()
 	}
@@ -107,7 +108,7 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := c.Config() // what a server goes on with for good
+	config := c.Config() // the server keeps this configuration
 	if state, err := shake(t, config, first.client(t, nil)); err != nil || state.Version != tls.VersionTLS13 {
 		t.Errorf("%x, %v", state.Version, err)
 	}
@@ -118,7 +119,7 @@ func TestCertificates(t *testing.T) {
 	}
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	if _, err := shake(t, config, old); err == nil {
-		t.Error("TLS 1.1 is spoken")
+		t.Error("TLS 1.1 is accepted")
 	}
 	h2 := first.client(t, nil)
 	h2.NextProtos = []string{"h2", "http/1.1"}
@@ -129,23 +130,23 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("expires %v, want %v", c.Expires(), left)
 	}
 
-	// A certificate without its key, as is there for a moment while both are replaced.
+	// A certificate without its key, which exists for a moment while both are replaced.
 	copyFile(t, files.Cert, second.cert)
 	if c.Reload(t.Context()) == nil || !c.Stats().Failing {
-		t.Error("a certificate without its key is taken")
+		t.Error("a certificate without its key is accepted")
 	}
 	if _, err := shake(t, config, first.client(t, nil)); err != nil {
-		t.Errorf("the one before: %v", err)
+		t.Errorf("previous certificate: %v", err)
 	}
 	put(second)
 	if err := c.Reload(t.Context()); err != nil || c.Stats() != (access.ReloadStats{Reloads: 1, Failures: 1}) {
 		t.Errorf("%v, %+v", err, c.Stats())
 	}
 	if _, err := shake(t, config, second.client(t, nil)); err != nil {
-		t.Errorf("the new one: %v", err)
+		t.Errorf("new certificate: %v", err)
 	}
 	if _, err := shake(t, config, first.client(t, nil)); err == nil {
-		t.Error("the old one is still shown")
+		t.Error("the old certificate is still in use")
 	}
 	for _, bad := range []string{"", "x"} {
 		write(t, files.Key, bad)
@@ -181,7 +182,7 @@ func TestClientCertificates(t *testing.T) {
 			t.Errorf("TLS %x: resumed: %v, %v", version, state.DidResume, err)
 		}
 	}
-	// From now on others are trusted. What was agreed on before counts for nothing.
+	// Now another authority is trusted. Earlier sessions must not be resumed.
 	copyFile(t, ca, strangers.ca)
 	if err := c.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func TestClientCertificates(t *testing.T) {
 	want("what is now", server.client(t, &strangers), true)
 	write(t, ca, "x")
 	if c.Reload(t.Context()) == nil {
-		t.Error("a file without certificates is taken")
+		t.Error("a file without certificates is accepted")
 	}
 	want("after a broken file", server.client(t, &strangers), true)
 }

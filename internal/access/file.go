@@ -13,29 +13,30 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxTokens is the most tokens of a file: each request is compared with all of them.
+// maxTokens limits the tokens of a file: each request is compared with all of them.
 const maxTokens = 1000
 
-// File is what a token file says, in JSON:
+// File is the content of a token file, in JSON:
 //
-//	{"tokens":[{"name":"renderer","hash":"sha256:<hex>","scopes":["feed:read"],"expires":"2027-01-01T00:00:00Z","rate":500,"burst":1000}]}
+//	{"tokens":[{"name":"renderer","hash":"sha256:<hex>","scopes":["feed:read"],
+//	  "expires":"2027-01-01T00:00:00Z","rate":500,"burst":1000}]}
 //
-// The last three may be left out.
+// expires, rate and burst are optional.
 type File struct {
 	Tokens []Entry `json:"tokens"`
 }
 
 // Entry is one token of a file.
 type Entry struct {
-	Name    string    `json:"name"`             // 1 to 64 letters, digits, '-', '_' or '.'; logs show it
+	Name    string    `json:"name"`             // 1 to 64 letters, digits, '-', '_' or '.'; appears in logs
 	Hash    string    `json:"hash"`             // see HashToken
-	Scopes  []Scope   `json:"scopes"`           // one at least
-	Expires time.Time `json:"expires,omitzero"` // in RFC 3339; the token is refused from then on
+	Scopes  []Scope   `json:"scopes"`           // at least one
+	Expires time.Time `json:"expires,omitzero"` // in RFC 3339; from then on, the token is refused
 	Rate    *float64  `json:"rate,omitempty"`   // requests a second
-	Burst   *int      `json:"burst,omitempty"`  // at once; needs a rate; default: as many as a second allows
+	Burst   *int      `json:"burst,omitempty"`  // at once; needs a rate; default: the requests of one second
 }
 
-// ParseFile reads a token file. Its error names every mistake there is.
+// ParseFile parses a token file. Its error names all mistakes.
 func ParseFile(text []byte) (File, error) {
 	var f File
 	if err := json.Unmarshal(text, &f, json.RejectUnknownMembers(true)); err != nil {
@@ -47,25 +48,24 @@ func ParseFile(text []byte) (File, error) {
 	return f, f.Check()
 }
 
-// explain keeps what stands in the file out of the message: it may hold a token where a hash should be.
+// explain keeps the content of the file out of the error: a hash field may hold a token by mistake.
 func explain(err error) error {
 	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(bad, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("not JSON as a token file has it: at byte %d: a name is there twice", bad.ByteOffset)
+			return fmt.Errorf("invalid JSON at byte %d: duplicate name", bad.ByteOffset)
 		}
-		return fmt.Errorf("not JSON: at byte %d", bad.ByteOffset)
+		return fmt.Errorf("invalid JSON at byte %d", bad.ByteOffset)
 	}
 	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
 		if errors.Is(bad, json.ErrUnknownName) {
-			return fmt.Errorf("%s: there is no such field", bad.JSONPointer)
+			return fmt.Errorf("%s: unknown field", bad.JSONPointer)
 		}
-		return fmt.Errorf("%s: not what belongs there", bad.JSONPointer)
+		return fmt.Errorf("%s: wrong type of value", bad.JSONPointer)
 	}
 	return errors.New("not a token file")
 }
 
-// noNull refuses a null: read as nothing given, it would make a token that never expires of one that
-// somebody meant to.
+// noNull refuses a null. Otherwise a token with a null as its expiry would never expire.
 func noNull(text []byte) error {
 	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
 		switch t, err := d.ReadToken(); {
@@ -74,12 +74,12 @@ func noNull(text []byte) error {
 		case err != nil:
 			return explain(err)
 		case t.Kind() == jsontext.KindNull:
-			return fmt.Errorf("%s: a null where a value is needed, or nothing", d.StackPointer())
+			return fmt.Errorf("%s: null is not allowed; leave the field out", d.StackPointer())
 		}
 	}
 }
 
-// Check returns an error that names every mistake.
+// Check returns an error that names all mistakes.
 func (f File) Check() error {
 	var errs []error
 	if len(f.Tokens) == 0 || len(f.Tokens) > maxTokens {
@@ -92,13 +92,13 @@ func (f File) Check() error {
 			errs = append(errs, fmt.Errorf("%s.%w", where, err))
 		}
 		if first, again := names[e.Name]; again {
-			errs = append(errs, fmt.Errorf("%s.name: the same as that of tokens[%d]", where, first))
+			errs = append(errs, fmt.Errorf("%s.name: duplicate of tokens[%d]", where, first))
 		} else {
 			names[e.Name] = i
 		}
 		d, err := parseHash(e.Hash)
 		if first, again := hashes[d]; again && err == nil {
-			errs = append(errs, fmt.Errorf("%s.hash: the same as that of tokens[%d]", where, first))
+			errs = append(errs, fmt.Errorf("%s.hash: duplicate of tokens[%d]", where, first))
 		} else if err == nil {
 			hashes[d] = i
 		}
@@ -114,14 +114,14 @@ func (e Entry) check() (errs []error) {
 		errs = append(errs, fmt.Errorf("hash: %w", err))
 	}
 	if len(e.Scopes) == 0 {
-		errs = append(errs, fmt.Errorf("scopes: none of %q", Scopes()))
+		errs = append(errs, fmt.Errorf("scopes: empty, allowed: %q", Scopes()))
 	}
 	for i, s := range e.Scopes {
 		switch {
 		case !slices.Contains(Scopes(), s):
 			errs = append(errs, fmt.Errorf("scopes[%d]: not one of %q", i, Scopes()))
 		case slices.Contains(e.Scopes[:i], s):
-			errs = append(errs, fmt.Errorf("scopes[%d]: %s is there twice", i, s))
+			errs = append(errs, fmt.Errorf("scopes[%d]: duplicate scope %s", i, s))
 		}
 	}
 	switch {

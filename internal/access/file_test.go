@@ -31,28 +31,28 @@ func TestParseFile(t *testing.T) {
 	}
 	with := func(field string) string { return strings.TrimSuffix(good, "}") + "," + field + "}" }
 	for text, wants := range map[string][]string{
-		"":                                 {"not JSON"},
+		"":                                 {"invalid JSON"},
 		"null":                             {"null"},
 		"{}":                               {"tokens: 0, not 1 to 1000"},
 		`{"tokens":[]}`:                    {"tokens: 0, not 1 to 1000"},
-		`{"tokens":[],"tokens":[]}`:        {"a name is there twice"},
-		`{"token":[]}`:                     {"/token: there is no such field"},
-		fileOf(good) + "x":                 {"not JSON: at byte"},
-		fileOf(with(`"scope":1`)):          {"/tokens/0/scope: there is no such field"},
-		fileOf(with(`"expires":null`)):     {"/tokens/0/expires: a null"},
-		fileOf(with(`"expires":"never"`)):  {"/tokens/0/expires: not what belongs there"},
-		fileOf(with(`"rate":"1"`)):         {"/tokens/0/rate: not what belongs there"},
+		`{"tokens":[],"tokens":[]}`:        {"duplicate name"},
+		`{"token":[]}`:                     {"/token: unknown field"},
+		fileOf(good) + "x":                 {"invalid JSON at byte"},
+		fileOf(with(`"scope":1`)):          {"/tokens/0/scope: unknown field"},
+		fileOf(with(`"expires":null`)):     {"/tokens/0/expires: null is not allowed"},
+		fileOf(with(`"expires":"never"`)):  {"/tokens/0/expires: wrong type of value"},
+		fileOf(with(`"rate":"1"`)):         {"/tokens/0/rate: wrong type of value"},
 		fileOf(with(`"rate":0`)):           {"tokens[0].rate: 0 a second is not above 0 and up to 1000000"},
 		fileOf(with(`"rate":1000001`)):     {"tokens[0].rate:"},
 		fileOf(with(`"burst":5`)):          {"tokens[0].burst: needs a rate"},
 		fileOf(with(`"rate":1,"burst":0`)): {"tokens[0].burst: 0 is less than 1"},
-		fileOf(good, entry("renderer", "c", `"ops:read"`)): {"tokens[1].name: the same as that of tokens[0]"},
-		fileOf(good, entry("other", "a", `"ops:read"`)):    {"tokens[1].hash: the same as that of tokens[0]"},
-		fileOf(entry("r", "", `"ops:read"`)):               {"tokens[0].hash: is that of nothing"},
-		// All of them at once.
+		fileOf(good, entry("renderer", "c", `"ops:read"`)): {"tokens[1].name: duplicate of tokens[0]"},
+		fileOf(good, entry("other", "a", `"ops:read"`)):    {"tokens[1].hash: duplicate of tokens[0]"},
+		fileOf(entry("r", "", `"ops:read"`)):               {"tokens[0].hash: is the hash of an empty token"},
+		// All mistakes at once.
 		fileOf(`{"name":"a b","hash":"sha256:00","scopes":["feed:write","ops:read","ops:read"],"burst":1}`, `{"name":"","hash":"","scopes":[]}`): {
-			"tokens[0].name: not 1 to 64", "tokens[0].hash: is not sha256:", "tokens[0].scopes[0]: not one of", "tokens[0].scopes[2]: ops:read is there twice",
-			"tokens[0].burst: needs a rate", "tokens[1].name:", "tokens[1].hash:", "tokens[1].scopes: none of",
+			"tokens[0].name: not 1 to 64", "tokens[0].hash: must be sha256:", "tokens[0].scopes[0]: not one of", "tokens[0].scopes[2]: duplicate scope ops:read",
+			"tokens[0].burst: needs a rate", "tokens[1].name:", "tokens[1].hash:", "tokens[1].scopes: empty",
 		},
 	} {
 		_, err := access.ParseFile([]byte(text))
@@ -78,7 +78,7 @@ func TestParseFile(t *testing.T) {
 	}
 }
 
-// Whoever puts a token where its hash belongs must not find it in the log.
+// TestParseFileShowsNoSecret: a token in place of its hash must not appear in the log.
 func TestParseFileShowsNoSecret(t *testing.T) {
 	const secret = "ff_RECOGNIZABLE"
 	for _, text := range []string{
@@ -109,7 +109,7 @@ func FuzzTokenFile(f *testing.F) {
 			return
 		}
 		if err := file.Check(); err != nil {
-			t.Fatalf("accepted, and then not: %v", err)
+			t.Fatalf("accepted, but refused again: %v", err)
 		}
 		names, hashes := make(map[string]bool), make(map[string]bool)
 		for _, e := range file.Tokens {

@@ -15,38 +15,40 @@ import (
 
 const idKeyBytes = 32
 
-// IDs turn ids of users and posts into what logs show of them. Whoever has the logs, and not the key, cannot find out
-// ids by trying: they are hashed with HMAC-SHA256. They are safe for concurrent use.
+// IDs turns ids of users and posts into hashes for logs, with HMAC-SHA256. Without the key, nobody
+// can find an id by trying. It is safe for concurrent use.
 type IDs struct{ key []byte }
 
-// NewIDs returns hashes by a random key that nobody keeps.
+// NewIDs returns IDs with a random key that is not stored.
 func NewIDs() *IDs {
 	key := make([]byte, idKeyBytes)
 	_, _ = rand.Read(key) // never fails
 	return &IDs{key}
 }
 
-// OpenIDs reads the key, 64 hexadecimal digits, from a file, which it makes, readable to its owner, where there is
-// none. Processes whose hashes are to be the same need copies of one file.
+// OpenIDs reads the key, 64 hexadecimal digits, from a file. If the file does not exist, OpenIDs
+// creates it, readable only by its owner. Processes need copies of the same file to have the same
+// hashes.
 func OpenIDs(file string) (*IDs, error) {
 	text, err := readSmall(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := makeKey(file); err != nil {
-			return nil, fmt.Errorf("make a key for the hashes of ids: %w", err)
+			return nil, fmt.Errorf("create the id key: %w", err)
 		}
 		text, err = readSmall(file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the key for the hashes of ids: %w", err)
+		return nil, fmt.Errorf("read the id key: %w", err)
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) != idKeyBytes {
-		return nil, fmt.Errorf("the key for the hashes of ids: %s does not hold %d hexadecimal digits", file, 2*idKeyBytes)
+		return nil, fmt.Errorf("id key: %s does not hold %d hexadecimal digits", file, 2*idKeyBytes)
 	}
 	return &IDs{key}, nil
 }
 
-// makeKey leaves a whole key in the file. If another process makes one at the same time, that is it.
+// makeKey stores a complete key in the file. If another process creates the file at the same time,
+// its key stays.
 func makeKey(file string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -66,7 +68,7 @@ func makeKey(file string) (err error) {
 	return nil
 }
 
-// Hash returns h_ and the first 128 bits of the id's hash, in hexadecimal digits; nothing of no id.
+// Hash returns h_ and the first 128 bits of the id's hash, in hexadecimal digits; "" for "".
 func (h *IDs) Hash(id string) string {
 	if id == "" {
 		return ""

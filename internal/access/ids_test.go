@@ -14,7 +14,7 @@ func TestIDs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "data", "id.key")
 	var hashes sync.Map
 	var all sync.WaitGroup
-	for range 8 { // processes that start together agree on one key
+	for range 8 { // processes that start together use the same key
 		all.Go(func() {
 			ids, err := access.OpenIDs(file)
 			if err != nil {
@@ -28,21 +28,21 @@ func TestIDs(t *testing.T) {
 	n := 0
 	hashes.Range(func(any, any) bool { n++; return true })
 	if n != 1 {
-		t.Errorf("%d hashes of one id", n)
+		t.Errorf("one id has %d hashes", n)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the key: %v, %v", info, err)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
-		t.Errorf("beside the key there is %v, %v", entries, err)
+		t.Errorf("unexpected files next to the key: %v, %v", entries, err)
 	}
 	if a, b := access.NewIDs(), access.NewIDs(); a.Hash("1") == b.Hash("1") || a.Hash("1") == a.Hash("2") || a.Hash("") != "" {
-		t.Error("hashes do not follow from key and id")
+		t.Error("the hash depends on more than the key and the id")
 	}
 }
 
-// A hash has to be the same with every version, or logs of before can no longer be searched. This is
-// HMAC-SHA256, as other tools have it.
+// TestIDsGolden: every version must have the same hashes, or older logs cannot be searched. Other
+// tools compute the same HMAC-SHA256.
 func TestIDsGolden(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "id.key")
 	write(t, file, strings.Repeat("0b", 32)+"\n")

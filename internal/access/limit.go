@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// String is what UnmarshalText reads: "" for no limit.
+// String returns the rate in the form that UnmarshalText reads; "" for no limit.
 func (r Rate) String() string {
 	if r.PerSecond == 0 {
 		return ""
@@ -25,7 +25,8 @@ func (r Rate) String() string {
 	return text
 }
 
-// UnmarshalText reads "<a second>" or "<a second>:<burst>", such as 100 or 0.5:20, or nothing for no limit.
+// UnmarshalText reads "<per second>" or "<per second>:<burst>", such as 100 or 0.5:20. "" means no
+// limit.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if *r = (Rate{}); len(text) == 0 {
 		return nil
@@ -36,7 +37,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 		r.Burst, err = strconv.Atoi(burst)
 	}
 	if err != nil || given && r.Burst < 1 {
-		return fmt.Errorf("%q is not a number a second, or that and :<burst>", text)
+		return fmt.Errorf("%q is not <requests per second> or <requests per second>:<burst>", text)
 	}
 	return r.check()
 }
@@ -65,7 +66,7 @@ func charge(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
 	if l == nil {
 		return 0
 	}
-	// A reservation holds a burst at most; several hold what comes later.
+	// One reservation is at most a burst, so a larger n takes several.
 	for burst := l.Burst(); n > 0; n -= burst {
 		wait = l.ReserveN(now, min(n, burst)).DelayFrom(now)
 	}
@@ -74,33 +75,33 @@ func charge(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
 
 const (
 	userShards = 64
-	// shardUsers is how many users of a shard are remembered at least; twice as many at most.
+	// shardUsers is how many users a shard remembers at least. It remembers at most twice as many.
 	shardUsers = 1024
 )
 
-// Users limits how often something is done for each of any number of users. It remembers at least the 65,536
-// seen last, and at most twice as many, in some 10 MB: one that is forgotten may do as much as a new one. It is safe for
-// concurrent use.
+// Users limits how often something is done for each user. It remembers at least the 65,536 users
+// seen last, and at most twice as many, in about 10 MB. A forgotten user starts again as a new one.
+// Users is safe for concurrent use.
 type Users struct {
 	rate   atomic.Pointer[Rate]
 	seed   maphash.Seed
 	shards [userShards]userShard
 }
 
-// userShard has two generations of users: when the younger is full, the older goes.
+// userShard has two generations of users. When the younger is full, it replaces the older.
 type userShard struct {
 	mu             sync.Mutex
 	younger, older map[uint64]*rate.Limiter
 }
 
-// NewUsers returns Users with a rate; the zero rate limits nobody, as nil does.
+// NewUsers returns Users with a rate. The zero rate limits nobody, and neither does a nil *Users.
 func NewUsers(r Rate) *Users {
 	u := &Users{seed: maphash.MakeSeed()}
 	u.rate.Store(&r)
 	return u
 }
 
-// SetRate changes the rate. If it is another, all begin anew with it.
+// SetRate changes the rate. If the rate differs, all users start again.
 func (u *Users) SetRate(r Rate) {
 	if *u.rate.Swap(&r) == r {
 		return
@@ -110,8 +111,8 @@ func (u *Users) SetRate(r Rate) {
 	}
 }
 
-// Take counts a request for the user, unless there have been too many: then it returns how long it is
-// until one may be made.
+// Take counts a request for the user and returns 0, if the rate allows the request. Otherwise it
+// returns the time until the next request is allowed.
 func (u *Users) Take(user string, now time.Time) (wait time.Duration) {
 	if u == nil || u.rate.Load().PerSecond == 0 {
 		return 0
@@ -126,7 +127,8 @@ func (s *userShard) clear() {
 	s.younger, s.older = nil, nil
 }
 
-// limiter returns that of a user. The rate is read under the lock: none of an older rate is made once the shard was cleared.
+// limiter returns the limiter of a user. It reads the rate under the lock, so that no limiter has
+// an older rate after clear.
 func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +146,8 @@ func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter 
 	return l
 }
 
-// Throttle bounds how often something is logged that strangers can cause: ten times at once, then once a
-// second. The zero value is not ready; use NewThrottle. It is safe for concurrent use.
+// Throttle limits log lines that strangers can cause: ten at once, then one a second. Use
+// NewThrottle; the zero value is not ready. It is safe for concurrent use.
 type Throttle struct {
 	limiter *rate.Limiter
 	kept    atomic.Uint64
@@ -154,7 +156,7 @@ type Throttle struct {
 // NewThrottle returns a throttle.
 func NewThrottle() *Throttle { return &Throttle{limiter: rate.NewLimiter(1, 10)} }
 
-// Pass reports whether to log it, and then how many have not been since the last time.
+// Pass reports whether to log the next line, and how many lines were suppressed since the last one.
 func (t *Throttle) Pass(now time.Time) (suppressed uint64, ok bool) {
 	if !t.limiter.AllowN(now, 1) {
 		t.kept.Add(1)

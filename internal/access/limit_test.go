@@ -33,7 +33,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// rated is a token with a rate.
+// rated returns a token with a rate.
 func rated(t *testing.T, r access.Rate) *access.Token {
 	t.Helper()
 	tokens, _, _ := opened(t, access.TokensConfig{Rate: r}, fileOf(entry("a", "a", `"feed:read"`)))
@@ -53,24 +53,24 @@ func TestTake(t *testing.T) {
 		wait time.Duration
 	}{
 		{0, 0}, {0, 0}, {0, 0}, {0, 250 * time.Millisecond}, {100, 150 * time.Millisecond}, {250, 0}, {250, 250 * time.Millisecond},
-		{10_000, 0}, {10_000, 0}, {10_000, 0}, {10_000, 250 * time.Millisecond}, // no more than a burst is ever saved up
+		{10_000, 0}, {10_000, 0}, {10_000, 0}, {10_000, 250 * time.Millisecond}, // at most one burst is saved up
 	} {
 		if wait := k.Take(at(c.at)); wait.Round(time.Millisecond) != c.wait {
 			t.Errorf("%d, at %d ms: wait %v, want %v", i, c.at, wait, c.wait)
 		}
 	}
-	// A batch of more than a burst is let in, and those after it wait.
+	// A batch larger than a burst is accepted, and later requests wait.
 	if wait := k.Charge(at(20_000), 11); wait.Round(time.Millisecond) != 2*time.Second {
-		t.Errorf("11 of 3, at 4 a second: %v", wait)
+		t.Errorf("11 requests, burst 3, 4 a second: %v", wait)
 	}
 	if wait := k.Take(at(20_000)); wait.Round(time.Millisecond) != 2250*time.Millisecond {
 		t.Errorf("after a batch: %v", wait)
 	}
 	if wait := k.Take(at(22_250)); wait != 0 {
-		t.Errorf("when that is over: %v", wait)
+		t.Errorf("after the wait: %v", wait)
 	}
 	if wait := k.Charge(at(30_000), 0); wait != 0 {
-		t.Errorf("nothing: %v", wait)
+		t.Errorf("0 requests: %v", wait)
 	}
 	free := rated(t, access.Rate{})
 	if wait := free.Take(start) + free.Charge(start, 1e9); wait != 0 {
@@ -78,14 +78,14 @@ func TestTake(t *testing.T) {
 	}
 	one := rated(t, access.Rate{PerSecond: 0.1})
 	if one.Take(start) != 0 || one.Take(start).Round(time.Second) != 10*time.Second {
-		t.Error("not one in ten seconds")
+		t.Error("no request in ten seconds")
 	}
 }
 
 func TestUsers(t *testing.T) {
 	now := time.Now()
 	if access.NewUsers(access.Rate{}).Take("a", now) != 0 {
-		t.Error("no rate is a limit")
+		t.Error("the zero rate limits a user")
 	}
 	u := access.NewUsers(access.Rate{PerSecond: 1, Burst: 2})
 	for _, user := range []string{"a", "b"} {
@@ -96,14 +96,14 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	if u.Take("a", now.Add(time.Second)) != 0 || u.Take("a", now.Add(time.Second)) == 0 {
-		t.Error("not one a second")
+		t.Error("no request after a second")
 	}
-	// The 60,000 that came since have not made it forget.
+	// The user is remembered after 60,000 others.
 	for i := range 60_000 {
 		u.Take(fmt.Sprint("other", i), now)
 	}
 	if u.Take("b", now) == 0 {
-		t.Error("a user is forgotten too soon")
+		t.Error("the user was forgotten too soon")
 	}
 }
 
@@ -122,11 +122,11 @@ func TestThrottle(t *testing.T) {
 		t.Errorf("%d passed; a second later %v with %d suppressed", passed, ok, suppressed)
 	}
 	if _, ok := th.Pass(now.Add(time.Second)); ok {
-		t.Error("two in that second")
+		t.Error("two lines in one second")
 	}
 }
 
-// Many at once get no more than the rate, whoever of them comes first.
+// TestTakeAtOnce: concurrent requests together get no more than the rate.
 func TestTakeAtOnce(t *testing.T) {
 	k, u, now := rated(t, access.Rate{PerSecond: 1, Burst: 50}), access.NewUsers(access.Rate{PerSecond: 1, Burst: 30}), time.Now()
 	var mu sync.Mutex
@@ -153,7 +153,7 @@ func TestTakeAtOnce(t *testing.T) {
 	}
 }
 
-// TestSetRate changes both rates while they are in force.
+// TestSetRate changes both rates while they are in use.
 func TestSetRate(t *testing.T) {
 	now := time.Now()
 	u := access.NewUsers(access.Rate{})
@@ -161,19 +161,19 @@ func TestSetRate(t *testing.T) {
 	one := access.Rate{PerSecond: 1}
 	u.SetRate(one)
 	if free != 0 || u.Take("a", now) != 0 || u.Take("a", now) == 0 {
-		t.Error("a rate where there was none is not in force")
+		t.Error("the new rate is not in force")
 	}
 	u.SetRate(one)
 	if u.Take("a", now) == 0 {
-		t.Error("the same rate anew has forgotten what was used")
+		t.Error("setting the same rate reset its use")
 	}
 	u.SetRate(access.Rate{PerSecond: 1, Burst: 3})
 	if u.Take("a", now)+u.Take("a", now)+u.Take("a", now) != 0 || u.Take("a", now) == 0 {
-		t.Error("not three at once")
+		t.Error("fewer than three requests at once")
 	}
 	u.SetRate(access.Rate{})
 	if u.Take("a", now) != 0 {
-		t.Error("there is a rate still")
+		t.Error("the rate still applies")
 	}
 
 	own := strings.TrimSuffix(entry("own", "own", `"feed:read"`), "}") + `,"rate":1,"burst":2}`

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// TestUsersMemory has 300,000 users come, whose ids are as long as may be.
+// TestUsersMemory limits the memory for 300,000 users with ids of the maximum length.
 func TestUsersMemory(t *testing.T) {
 	size := func() uint64 {
 		var m runtime.MemStats

@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// reloadInterval is how often files are read again. Their contents are compared, not what the file system says of
-	// them: that is as good for files that are replaced, behind symbolic links that are turned, and on shares, and a
-	// change that keeps size and time is seen too.
+	// reloadInterval is how often the files are read. Their contents are compared instead of their
+	// metadata. So replaced files, changed symbolic links, network shares, and changes that keep
+	// size and time are all noticed.
 	reloadInterval = time.Second
-	// maxFile is the length of the longest file that is read, in bytes.
+	// maxFile is the maximum length of a file, in bytes.
 	maxFile = 1 << 20
 )
 
-// ReloadStats count how files were read again since the start.
+// ReloadStats counts reloads since the start.
 type ReloadStats struct {
-	Reloads  uint64 `json:"reloads"`  // times that a change came into force
-	Failures uint64 `json:"failures"` // times that a change could not, or the files not be read
-	Failing  bool   `json:"failing"`  // whether that is so now: what is in force is older than the files
+	Reloads  uint64 `json:"reloads"`  // changes that came into force
+	Failures uint64 `json:"failures"` // changes that were rejected, and times that the files were unreadable
+	Failing  bool   `json:"failing"`  // the last attempt failed: older contents are in force
 }
 
-// reloader keeps what is made of some files in step with them.
+// reloader keeps what is in force in step with some files.
 type reloader struct {
-	what  string // the files are, for people to read
+	what  string // what the files are, for people
 	names []string
-	apply func(contents [][]byte) error // brings what they hold into force, or says what is wrong with it
+	apply func(contents [][]byte) error // brings the contents into force, or returns what is wrong with them
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	seen   [][]byte // contents, last time; nil: unreadable
-	failed error    // of the last time
+	seen   [][]byte // last contents; nil: unreadable
+	failed error    // the last error
 	stats  ReloadStats
 }
 
@@ -52,8 +52,8 @@ func (r *reloader) open() error {
 	return err
 }
 
-// Reload reads the files, and brings what has changed into force. After an error, which is logged once as well,
-// what was in force stays so.
+// Reload reads the files, and brings changes into force. After an error, the previous contents stay
+// in force. Each error is logged once.
 func (r *reloader) Reload(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,15 +69,15 @@ func (r *reloader) Reload(ctx context.Context) error {
 	r.seen, r.failed = contents, err
 	if err != nil {
 		r.stats.Failures++
-		r.log.ErrorContext(ctx, "a change is not in force: what was read before is", "what", r.what, "files", r.names, "error", err)
+		r.log.ErrorContext(ctx, "reload failed, previous contents stay in force", "what", r.what, "files", r.names, "error", err)
 		return err
 	}
 	r.stats.Reloads++
-	r.log.InfoContext(ctx, "a change is in force", "what", r.what, "files", r.names)
+	r.log.InfoContext(ctx, "files reloaded", "what", r.what, "files", r.names)
 	return nil
 }
 
-// Watch reloads the files whenever they change, which it notices within a second or so, until ctx ends.
+// Watch reloads the files until ctx ends. It notices a change within about a second.
 func (r *reloader) Watch(ctx context.Context) {
 	ticker := time.NewTicker(reloadInterval)
 	defer ticker.Stop()
@@ -86,12 +86,12 @@ func (r *reloader) Watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = r.Reload(ctx) // it is logged
+			_ = r.Reload(ctx) // Reload logs the error
 		}
 	}
 }
 
-// Stats says how often the files have been read again.
+// Stats returns the counts of reloads.
 func (r *reloader) Stats() ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

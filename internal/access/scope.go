@@ -1,16 +1,16 @@
-// Package access decides who may call the service, how often, and what is written down of it: tokens
-// and their scopes, rates, certificates, the audit log, and the hashes that stand for ids in logs.
+// Package access controls who may call the service, how often, and what is recorded about it:
+// tokens and scopes, rates, certificates, the audit log, and hashes of ids in logs.
 package access
 
-// Scope is something that a token allows.
+// Scope is a permission of a token.
 type Scope string
 
 // Scopes.
 const (
-	FeedRead      Scope = "feed:read"      // ask for feeds, and read what users did
-	ActivityWrite Scope = "activity:write" // record, undo, and delete users
-	OpsRead       Scope = "ops:read"       // see how the service is, and explain a post
-	OpsWrite      Scope = "ops:write"      // change the number of pages, rebuild pages, and scrub
+	FeedRead      Scope = "feed:read"      // get feeds, read activities
+	ActivityWrite Scope = "activity:write" // record and undo activities, delete users
+	OpsRead       Scope = "ops:read"       // inspect the service, explain a post
+	OpsWrite      Scope = "ops:write"      // change the number of pages, rebuild pages, scrub
 )
 
 // Scopes returns all scopes.

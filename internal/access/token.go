@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	tokenPrefix = "ff_" // by which people, and scanners for secrets, know one
+	tokenPrefix = "ff_" // lets people and secret scanners recognize a token
 	hashPrefix  = "sha256:"
-	// maxToken is the length of the longest text that is looked up, in bytes.
+	// maxToken is the maximum length of a token that is looked up, in bytes.
 	maxToken = 256
 )
 
-// digest is the SHA-256 of a token. A slow hash, as passwords need it, would gain nothing: a token has
-// 256 random bits, so that nobody finds one for a hash by trying, and each request would pay for it.
+// digest is the SHA-256 of a token. Passwords need a slow hash; tokens do not: with 256 random bits
+// nobody can find a token by trying, and each request would pay for a slow hash.
 type digest [sha256.Size]byte
 
 // NewToken returns a random token of 256 bits: ff_ and 52 letters and digits.
 func NewToken() string { return tokenPrefix + rand.Text() + rand.Text() }
 
-// HashToken returns what a token file has of a token, as sha256:<hex>.
+// HashToken returns the hash of a token for a token file: sha256:<hex>.
 func HashToken(token string) string {
 	d := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(d[:])
@@ -36,47 +36,47 @@ func HashToken(token string) string {
 func parseHash(text string) (d digest, err error) {
 	digits, ok := strings.CutPrefix(text, hashPrefix)
 	if n, err := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || err != nil || n != len(d) || len(digits) != 2*n {
-		return d, errors.New("is not sha256: and 64 hexadecimal digits")
+		return d, errors.New("must be sha256: and 64 hexadecimal digits")
 	}
 	if d == sha256.Sum256(nil) {
-		return d, errors.New("is that of nothing")
+		return d, errors.New("is the hash of an empty token")
 	}
 	return d, nil
 }
 
-// Token is one of the tokens in force. It is safe for concurrent use.
+// Token is a token of the file. It is safe for concurrent use.
 type Token struct {
 	Name    string
 	Scopes  []Scope
-	Expires time.Time // it is refused from then on; zero: never
+	Expires time.Time // from then on, the token is refused; zero: never
 
 	digest  digest
-	limiter *rate.Limiter // nil: as often as one likes
-	rated   bool          // by the file
+	limiter *rate.Limiter // nil: no limit
+	rated   bool          // the file sets the rate
 }
 
-// Allows reports whether the token has one of the scopes. Where none is asked for, anybody may.
+// Allows reports whether the token has one of the scopes. Without scopes, it returns true.
 func (t *Token) Allows(oneOf ...Scope) bool {
 	return len(oneOf) == 0 || slices.ContainsFunc(oneOf, func(s Scope) bool { return slices.Contains(t.Scopes, s) })
 }
 
-// Take counts a request, unless there have been too many: then it returns how long it is until one
-// may be made.
+// Take counts a request and returns 0, if the rate allows it. Otherwise it returns the time until
+// the next request is allowed.
 func (t *Token) Take(now time.Time) (wait time.Duration) { return take(t.limiter, now) }
 
-// Charge counts n requests more, which are being made, and returns how long it is until the rate has made up for them:
-// no request may be made before.
+// Charge counts n more requests, which are accepted in any case. It returns the time until the rate
+// allows the next request.
 func (t *Token) Charge(now time.Time, n int) (wait time.Duration) { return charge(t.limiter, now, n) }
 
-// Rate is how often something may be done. The zero value is no limit.
+// Rate limits how often something may be done. The zero value is no limit.
 type Rate struct {
-	PerSecond float64 // above 0, up to a million
-	Burst     int     // at once, after a while without; 0: as many as a second allows
+	PerSecond float64 // greater than 0, up to a million
+	Burst     int     // requests at once after a pause; 0: those of one second
 }
 
 const highestRate = 1e6
 
-// check says what is wrong with a rate.
+// check returns what is wrong with the rate.
 func (r Rate) check() error {
 	if !(r.PerSecond > 0 && r.PerSecond <= highestRate) {
 		return fmt.Errorf("%v a second is not above 0 and up to %d", r.PerSecond, int(highestRate))

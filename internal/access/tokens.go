@@ -16,22 +16,22 @@ import (
 // Errors of [Tokens.Check].
 var (
 	ErrNoToken   = errors.New("there is no token")
-	ErrMalformed = errors.New("the header is not of the form: Authorization: Bearer <token>")
+	ErrMalformed = errors.New("malformed header: must be Authorization: Bearer <token>")
 	ErrUnknown   = errors.New("the token is not known")
 	ErrExpired   = errors.New("the token has expired")
 )
 
-// TokensConfig is what Tokens are made of. File is needed; the rest has defaults.
+// TokensConfig configures Tokens. File is required; the rest has defaults.
 type TokensConfig struct {
 	_ struct{} // fields are named
 
 	File   string           // see [File]
-	Rate   Rate             // of tokens that the file gives none; default: no limit
+	Rate   Rate             // of tokens without a rate in the file; default: no limit
 	Logger *slog.Logger     // default: discards
 	Now    func() time.Time // default: time.Now
 }
 
-// Tokens are those of a file, as it was when it was last right. They are safe for concurrent use.
+// Tokens are the tokens of a file, when it was last valid. They are safe for concurrent use.
 type Tokens struct {
 	reloader
 
@@ -39,7 +39,7 @@ type Tokens struct {
 	inForce atomic.Pointer[[]*Token]
 }
 
-// OpenTokens reads the file. That it follows changes is up to [Tokens.Watch], which the caller runs.
+// OpenTokens reads the file. To follow changes, the caller runs [Tokens.Watch].
 func OpenTokens(c TokensConfig) (*Tokens, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
@@ -53,7 +53,7 @@ func OpenTokens(c TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// apply brings a file's tokens into force. A token that is there already keeps what it has used of its rate.
+// apply brings a file's tokens into force. A token that stays keeps what it has used of its rate.
 func (t *Tokens) apply(contents [][]byte) error {
 	file, err := ParseFile(contents[0])
 	if err != nil {
@@ -66,7 +66,7 @@ func (t *Tokens) apply(contents [][]byte) error {
 			r = t.config.Rate
 		}
 		k := &Token{Name: e.Name, Scopes: e.Scopes, Expires: e.Expires, limiter: r.limiter(), rated: e.Rate != nil}
-		k.digest, _ = parseHash(e.Hash) // checked above
+		k.digest, _ = parseHash(e.Hash) // ParseFile has checked it
 		if before := t.find(k.digest); before != nil && before.limiter != nil && k.limiter != nil &&
 			before.limiter.Limit() == k.limiter.Limit() && before.limiter.Burst() == k.limiter.Burst() {
 			k.limiter = before.limiter
@@ -77,7 +77,8 @@ func (t *Tokens) apply(contents [][]byte) error {
 	return nil
 }
 
-// SetRate changes the rate of tokens that the file gives none. If it is another, they begin anew with it.
+// SetRate changes the rate of tokens without a rate in the file. If the rate differs, they start
+// again.
 func (t *Tokens) SetRate(r Rate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,8 +97,8 @@ func (t *Tokens) SetRate(r Rate) {
 	t.inForce.Store(&tokens)
 }
 
-// find compares with every token, the whole of each, so that how long it takes says nothing of how
-// much was right.
+// find compares the digest with every token in full, so that its duration reveals nothing about a
+// token.
 func (t *Tokens) find(d digest) (found *Token) {
 	tokens := t.inForce.Load()
 	if tokens == nil {
@@ -111,15 +112,15 @@ func (t *Tokens) find(d digest) (found *Token) {
 	return found
 }
 
-// Check returns the token that a request's Authorization headers present, or why there is none: ErrNoToken,
-// ErrMalformed, ErrUnknown or ErrExpired.
+// Check returns the token in a request's Authorization headers. Its errors are ErrNoToken,
+// ErrMalformed, ErrUnknown and ErrExpired.
 func (t *Tokens) Check(authorization []string) (*Token, error) {
 	switch len(authorization) {
 	case 0:
 		return nil, ErrNoToken
 	case 1:
 	default:
-		return nil, ErrMalformed // which one is meant?
+		return nil, ErrMalformed // ambiguous
 	}
 	presented, ok := bearer(authorization[0])
 	if !ok {
@@ -133,8 +134,8 @@ func (t *Tokens) Check(authorization []string) (*Token, error) {
 	return k, t.expiry(k)
 }
 
-// Again says whether a token that was right still is: ErrUnknown, if the file no longer has it, or ErrExpired.
-// What it returns has the token's scopes of now.
+// Again checks an accepted token once more, and returns it with its current scopes. The error is
+// ErrUnknown if the file no longer has the token, or ErrExpired.
 func (t *Tokens) Again(k *Token) (*Token, error) {
 	now := t.find(k.digest)
 	if now == nil {
@@ -150,7 +151,7 @@ func (t *Tokens) expiry(k *Token) error {
 	return nil
 }
 
-// bearer returns the token of "Bearer <token>", as RFC 6750 has it.
+// bearer returns the token of "Bearer <token>", by the syntax of RFC 6750.
 func bearer(header string) (token string, ok bool) {
 	scheme, token, ok := strings.Cut(header, " ")
 	token = strings.TrimLeft(token, " ")

@@ -23,7 +23,7 @@ func write(t testing.TB, name, text string) {
 	}
 }
 
-// opened are tokens of a file with text, and what they log.
+// opened returns the tokens of a file with text, and their log.
 func opened(t testing.TB, c access.TokensConfig, text string) (tokens *access.Tokens, file string, log *bytes.Buffer) {
 	t.Helper()
 	c.File = filepath.Join(t.TempDir(), "tokens.json")
@@ -37,7 +37,7 @@ func opened(t testing.TB, c access.TokensConfig, text string) (tokens *access.To
 	return tokens, c.File, log
 }
 
-// wantToken asserts what becomes of a token.
+// wantToken asserts the result of checking a token.
 func wantToken(t testing.TB, tokens *access.Tokens, token, name string, want error) {
 	t.Helper()
 	k, err := tokens.Check([]string{"Bearer " + token})
@@ -91,9 +91,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: %v, want %v", header, err, want)
 		}
 	}
-	for range 1000 { // no part of a hash is enough
+	for range 1000 { // a part of a hash must not match
 		if guess := access.NewToken(); !errors.Is(errOf(tokens.Check([]string{"Bearer " + guess})), access.ErrUnknown) {
-			t.Errorf("%q is taken for a token", guess)
+			t.Errorf("%q is accepted as a token", guess)
 		}
 	}
 	if _, err := tokens.Check(nil); !errors.Is(err, access.ErrNoToken) {
@@ -117,7 +117,7 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-// TestReload changes the file under a service, in all ways that files are changed.
+// TestReload replaces the token file in all usual ways.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, file, log := opened(t, access.TokensConfig{}, fileOf(entry("old", "old", `"feed:read"`)))
@@ -140,7 +140,7 @@ func TestReload(t *testing.T) {
 		wantToken(t, tokens, "new", "new", nil)
 		wantToken(t, tokens, "old", "", access.ErrUnknown)
 
-		// The same length, and the same time, as some tools leave it.
+		// The same length and the same time, as some tools leave them.
 		info, err := os.Stat(file)
 		if err != nil {
 			t.Fatal(err)
@@ -155,10 +155,10 @@ func TestReload(t *testing.T) {
 		for i, broken := range []string{"", `{"tokens":[]}`, fileOf(entry("bad name", "x", `"feed:read"`))} {
 			write(t, file, broken)
 			noticed(2, uint64(i+1), true)
-			noticed(2, uint64(i+1), true) // once for each
+			noticed(2, uint64(i+1), true) // one failure for each content
 			wantToken(t, tokens, "neu", "neu", nil)
 			if tokens.Reload(ctx) == nil {
-				t.Error("a file that is broken is reloaded")
+				t.Error("an invalid file is reloaded")
 			}
 		}
 		if err := os.Remove(file); err != nil {
@@ -167,14 +167,14 @@ func TestReload(t *testing.T) {
 		noticed(2, 4, true)
 		noticed(2, 4, true)
 		if tokens.Reload(ctx) == nil {
-			t.Error("a file that is gone is reloaded")
+			t.Error("a missing file is reloaded")
 		}
 		wantToken(t, tokens, "neu", "neu", nil)
-		if n := strings.Count(log.String(), `"level":"ERROR"`); n != 4 || !strings.Contains(log.String(), "a change is not in force") {
+		if n := strings.Count(log.String(), `"level":"ERROR"`); n != 4 || !strings.Contains(log.String(), "reload failed, previous contents stay in force") {
 			t.Errorf("%d errors in %s", n, log)
 		}
 
-		// As Kubernetes does it: a link to a link to a directory, which is turned.
+		// Kubernetes replaces a directory behind two symbolic links.
 		dir := filepath.Dir(file)
 		for _, name := range []string{"one", "two"} {
 			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
@@ -201,8 +201,9 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A file is put back as it was, after one that was broken: nothing has to be brought into force, and nothing fails any more.
-func TestReloadOfWhatWasBroken(t *testing.T) {
+// TestReloadAfterInvalidFile: if an invalid file gets its old content again, there is no reload,
+// and no failure any more.
+func TestReloadAfterInvalidFile(t *testing.T) {
 	text := fileOf(entry("a", "a", `"feed:read"`))
 	tokens, file, _ := opened(t, access.TokensConfig{}, text)
 	write(t, file, "x")
@@ -220,7 +221,8 @@ func TestReloadOfWhatWasBroken(t *testing.T) {
 	wantToken(t, tokens, "a", "a", nil)
 }
 
-// A token keeps what it has used of its rate when the file changes, and gets a new rate at once.
+// TestReloadKeepsRates: after a change of the file, a token keeps its use of an unchanged rate, and
+// gets a changed rate at once.
 func TestReloadKeepsRates(t *testing.T) {
 	rated := func(rate string) string {
 		return fileOf(strings.TrimSuffix(entry("a", "a", `"feed:read"`), "}") + `,"rate":1,"burst":` + rate + `}`)
@@ -252,7 +254,7 @@ func TestReloadKeepsRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if use() == 0 {
-		t.Error("a change of the file gave the token a new start")
+		t.Error("a change of the file reset the token's rate")
 	}
 	write(t, file, rated("3"))
 	if err := tokens.Reload(t.Context()); err != nil {
@@ -261,7 +263,7 @@ func TestReloadKeepsRates(t *testing.T) {
 	wantBurst(3)
 }
 
-// Again is what a stream asks that outlives its token.
+// TestAgain: a stream that outlives its token asks Again.
 func TestAgain(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	tokens, file, _ := opened(t, access.TokensConfig{Now: func() time.Time { return now }},
@@ -289,7 +291,7 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tokens.Again(k); !errors.Is(err, access.ErrUnknown) {
-		t.Errorf("taken out: %v", err)
+		t.Errorf("removed: %v", err)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package feedwire holds what the service and the client share to encode feeds as Protobuf without
-// the generated code: the numbers of the fields, and functions that append a field.
+// Package feedwire encodes feeds as Protobuf without the generated code, for the service and the
+// client. It has the numbers of the fields, and functions that append a field.
 package feedwire
 
 import "google.golang.org/protobuf/encoding/protowire"

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	defaultListed = 100  // items of a list whose limit is not given
+	defaultListed = 100  // items of a list, if the request sets no limit
 	maxPosts      = 1000 // of one POST to a kind with a window
 )
 
-// recordAnswer says whether an activity changed anything.
+// recordAnswer reports whether an activity changed anything.
 type recordAnswer struct {
 	Changed bool `json:"changed"`
 }
@@ -81,7 +81,7 @@ func (s *service) recordOne(ctx context.Context, of *call, k activity.Kind, a ac
 	return outcomes[0] == activity.Changed, nil
 }
 
-// opOf is what a batch calls it.
+// opOf returns the name of the op in a batch.
 func opOf(remove bool) string {
 	if remove {
 		return opRemove
@@ -89,7 +89,7 @@ func opOf(remove bool) string {
 	return opAdd
 }
 
-// refused is why an activity of kind k was not recorded, or undone, nil if it was.
+// refused returns why an activity of kind k was not recorded or undone; nil if it was.
 func refused(k activity.Kind, o activity.Outcome) error {
 	switch o {
 	case activity.OverLimit:
@@ -101,7 +101,7 @@ func refused(k activity.Kind, o activity.Outcome) error {
 	}
 }
 
-// listAnswer is a part of a list, newest first.
+// listAnswer is one part of a list, newest first.
 type listAnswer struct {
 	Items []listItem `json:"items"`
 	Next  string     `json:"next,omitzero"`
@@ -114,7 +114,7 @@ type listItem struct {
 	Until  time.Time `json:"until,omitzero"`
 }
 
-// list answers GET of what a user has done of kind k.
+// list answers a GET of a user's activities of kind k.
 func (s *service) list(k activity.Kind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		params, err := query(c, "limit", "cursor")
@@ -146,7 +146,7 @@ func (s *service) list(k activity.Kind) echo.HandlerFunc {
 	}
 }
 
-// listPart returns a part of what a user has done of kind k.
+// listPart returns one part of the list of a user's activities of kind k.
 func (s *service) listPart(ctx context.Context, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -157,11 +157,12 @@ func (s *service) listPart(ctx context.Context, user string, k activity.Kind, cu
 	return r.List(ctx, user, k.Name, cursor, limit)
 }
 
-// parseLimit takes a plain decimal number. Its range is the Recorder's to check.
+// parseLimit parses a plain decimal number. The Recorder checks its range.
 func parseLimit(text string) (int, error) {
 	limit, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(limit) != text {
-		return 0, refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("not a number from 1 to %d", activity.MaxListed))
+		return 0, refuse(activity.CodeOutOfRange, "limit",
+			fmt.Sprintf("%q is not a number from 1 to %d", clip(text, maxField), activity.MaxListed))
 	}
 	return limit, nil
 }
@@ -175,7 +176,7 @@ type postsAnswer struct {
 	Recorded int `json:"recorded"`
 }
 
-// recordPosts answers POST of activities of kind k, which has a window.
+// recordPosts answers a POST of activities of kind k, which has a window.
 func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if _, err := query(c); err != nil {
@@ -199,7 +200,8 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 	}
 }
 
-// recordWindow records posts of kind k, which has a window, and returns the number of distinct posts.
+// recordWindow records posts of kind k, which has a window. It returns the number of distinct
+// posts.
 func (s *service) recordWindow(ctx context.Context, of *call, user string, k activity.Kind, posts []string) (int, error) {
 	activities, err := s.postActivities(user, k, posts)
 	if err != nil {
@@ -240,7 +242,7 @@ func (s *service) postActivities(user string, k activity.Kind, posts []string) (
 	return activities, nil
 }
 
-// at makes field the one that an [*activity.InvalidError] is about.
+// at returns err with field as its field, if err is an [*activity.InvalidError].
 func at(field string, err error) error {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	if !ok {

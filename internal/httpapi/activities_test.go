@@ -41,7 +41,7 @@ func TestRecordAndUndo(t *testing.T) {
 	}
 }
 
-// items returns the targets of a list's part, its cursor, and the times.
+// items returns one part of a list: its targets, its cursor and their times.
 func (s *service) items(t testing.TB, target string) (targets []string, next string, since []string) {
 	t.Helper()
 	a := s.do(t, "GET", target, "")
@@ -61,7 +61,7 @@ func (s *service) items(t testing.TB, target string) (targets []string, next str
 	}
 	if part.Next != nil {
 		if *part.Next == "" {
-			t.Error("next is there, and empty")
+			t.Error("the field next is empty instead of missing")
 		}
 		next = *part.Next
 	}
@@ -85,9 +85,9 @@ func TestList(t *testing.T) {
 	}
 	rest, end, _ := s.items(t, "/v1/users/1/hides?cursor="+url.QueryEscape(next))
 	if end != "" {
-		t.Errorf("cursor %q at the end", end)
+		t.Errorf("cursor %q on the last part", end)
 	}
-	// All within microseconds of each other: newest first, but for those of the same one.
+	// All items are within microseconds: newest first, except those of the same microsecond.
 	if got := slices.Sorted(slices.Values(append(first, rest...))); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("got %v", got)
 	}
@@ -159,18 +159,18 @@ func TestConfiguredKinds(t *testing.T) {
 	s.want(t, "PUT", "/v1/users/1/saves/p", "", 200, yes)
 	s.want(t, "POST", "/v1/users/1/glimpsed", `{"posts":["g"]}`, 200, `{"recorded":1}`)
 	if a := s.do(t, "PUT", "/v1/users/1/mutes/1", ""); a.Status != 422 || a.Code != "self_block" || a.Field != "target" {
-		t.Errorf("mute oneself: %d %s", a.Status, a.Body)
+		t.Errorf("muting oneself: %d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "PUT", "/v1/users/1/blocks/2", ""); a.Status != 404 || a.Code != "not_found" {
-		t.Errorf("a kind that is not there: %d %s", a.Status, a.Body)
+		t.Errorf("an unknown kind: %d %s", a.Status, a.Body)
 	}
 	s.want(t, "POST", "/v1/feed/filter",
 		`{"viewer":"1","posts":[{"id":"a","author":"2"},{"id":"g","author":"3"},{"id":"p","author":"3"}],"annotate":["save"]}`, 200,
 		`{"posts":[{"id":"p","save":true}],"dropped":[{"id":"a","kind":"mute","actor":"2"},{"id":"g","kind":"glimpse"}],"degraded":[]}`)
 }
 
-// TestConcurrent has users change and read their own things and each other's at once: what
-// was acknowledged is there for the next call, whoever makes it.
+// TestConcurrent: while users change their own activities and each other's, each call sees all
+// acknowledged changes of its user.
 func TestConcurrent(t *testing.T) {
 	s := open(t)
 	const workers, rounds = 8, 20

@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// explainProcedure answers why a viewer's feed drops a post or keeps it.
+// explainProcedure answers why a viewer's feed drops or keeps a post.
 func (s *procedures) explainProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.ExplainRequest],
 ) (*feedfilterv1.ExplainResponse, error) {
@@ -100,7 +100,7 @@ func (s *procedures) recordPostsProcedure(
 	return &feedfilterv1.RecordPostsResponse{Recorded: uint32(recorded)}, nil
 }
 
-// recordBatchProcedure records and undoes many activities. If one is invalid, nothing changes.
+// recordBatchProcedure records and undoes many activities. If one is invalid, it changes nothing.
 func (s *procedures) recordBatchProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordBatchRequest],
 ) (*feedfilterv1.RecordBatchResponse, error) {
@@ -121,7 +121,7 @@ func (s *procedures) recordBatchProcedure(
 	return &feedfilterv1.RecordBatchResponse{Results: resultMessages(results)}, nil
 }
 
-// listProcedure answers a part of the list of a user's activities of one kind.
+// listProcedure answers with one part of the list of a user's activities of one kind.
 func (s *procedures) listProcedure(
 	ctx context.Context, _ *call, in *incoming[feedfilterv1.ListRequest],
 ) (*feedfilterv1.ListResponse, error) {
@@ -170,8 +170,8 @@ func (s *procedures) countProcedure(
 	return res, nil
 }
 
-// kindOf returns the kind with a plural. It refuses a kind with a window if inLedger is true, and a
-// kind that the ledger keeps if it is false.
+// kindOf returns the kind with the plural. With inLedger, it accepts only kinds that the ledger
+// keeps, otherwise only kinds with a window.
 func (s *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error) {
 	for _, k := range s.activities.Kinds().All() {
 		switch {
@@ -179,16 +179,15 @@ func (s *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error)
 		case k.InLedger() == inLedger:
 			return k, nil
 		case inLedger:
-			return k, refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("the kind of %q has a window", plural))
+			return k, refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("not supported for %q, a kind with a window", plural))
 		default:
-			return k, refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("the kind of %q has no window", plural))
+			return k, refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("not supported for %q, a kind without a window", plural))
 		}
 	}
-	return activity.Kind{}, refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("there is no kind with the plural %q", plural))
+	return activity.Kind{}, refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("no kind has the plural %q", plural))
 }
 
-// lineOf returns the activity in the form of a line of a JSON batch, so that both APIs check it
-// alike.
+// lineOf returns the activity as a line of a JSON batch, so that both APIs check it the same way.
 func lineOf(a *feedfilterv1.Activity) batchLine {
 	line := batchLine{
 		User: a.GetUser(), Kind: a.GetKind(), Target: a.GetTarget(), Since: timeText(a.GetSince()), Until: timeText(a.GetUntil()),
@@ -205,7 +204,7 @@ func lineOf(a *feedfilterv1.Activity) batchLine {
 	return line
 }
 
-// timeText returns a time in the form of JSON; nil for no time.
+// timeText returns a time as JSON has it; nil for no time.
 func timeText(t *timestamppb.Timestamp) *string {
 	if t == nil {
 		return nil
@@ -235,8 +234,7 @@ func resultMessages(results []lineResult) []*feedfilterv1.Result {
 // streamMessages is a stream of activities in one direction, and of their results in the other.
 type streamMessages = connect.BidiStream[incoming[feedfilterv1.RecordStreamRequest], feedfilterv1.RecordStreamResponse]
 
-// recordStreamProcedure answers each message of a stream with one message. It is the counterpart of
-// the NDJSON stream.
+// recordStreamProcedure answers each message of a stream with one message, like the NDJSON stream.
 func (s *procedures) recordStreamProcedure() echo.HandlerFunc {
 	handler := connect.NewBidiStreamHandler(feedfilterv1connect.ActivityServiceRecordStreamProcedure,
 		func(ctx context.Context, messages *streamMessages) error {
@@ -255,7 +253,7 @@ func (s *procedures) recordStreamProcedure() echo.HandlerFunc {
 			return err
 		}
 		if !s.limits.streams.take(1) {
-			return turnAway(c, "streams are in progress")
+			return turnAway(c, "streams in progress")
 		}
 		defer s.limits.streams.give(1)
 		s.serveProcedure(callOf(c), handler)
@@ -284,7 +282,7 @@ func (s *procedures) recordMessages(ctx context.Context, k *call, messages *stre
 			return err
 		}
 		batch := s.chunkOf(in.message.GetActivities())
-		if err := s.recordChunk(k, &batch); err != nil { //nolint:contextcheck // the same
+		if err := s.recordChunk(k, &batch); err != nil { //nolint:contextcheck // the call has the request's
 			return err
 		}
 		if err := conn.expectWrite(); err != nil {
@@ -296,7 +294,7 @@ func (s *procedures) recordMessages(ctx context.Context, k *call, messages *stre
 	}
 }
 
-// streamError returns the error of a stream from which no message can be read.
+// streamError returns the error of a stream whose next message cannot be read.
 func streamError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -308,7 +306,7 @@ func streamError(ctx context.Context, err error) error {
 	}
 }
 
-// chunkOf checks the activities of a message. An invalid one gets its error as its result.
+// chunkOf checks the activities of a message. The result of an invalid one is its error.
 func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
 	var k chunk
 	for _, one := range asked {
@@ -324,7 +322,7 @@ func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
 	return k
 }
 
-// checkBatch refuses a number of activities that is not in 1 to most.
+// checkBatch refuses a number of activities outside 1 to most.
 func checkBatch(n, most int) error {
 	if n < 1 || n > most {
 		return refuse(activity.CodeOutOfRange, "activities", strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most))

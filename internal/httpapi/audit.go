@@ -14,11 +14,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// audited holds the fields of an audit line that not every request has.
+// audited holds the fields of an audit line that only some requests have.
 type audited struct {
 	op, kind     string
 	user, target string               // ids
-	counts       map[string]*opCounts // of the activities asked for, by kind; nil: of one, or none
+	counts       map[string]*opCounts // of the activities in the request, by kind; nil: no batch
 	pages        int
 	force        bool
 	changed      int
@@ -27,14 +27,14 @@ type audited struct {
 // opCounts holds the numbers of activities that a request adds and removes.
 type opCounts struct{ add, remove int }
 
-// note sets what the audit log says about the request: op, and the ids of its user and target.
+// note sets the op, the kind, and the ids of user and target in the audit line.
 func (k *call) note(op, kind, user, target string) {
 	if k.audit != nil {
 		k.audit.op, k.audit.kind, k.audit.user, k.audit.target = op, kind, user, target
 	}
 }
 
-// noteMany counts the activities that the request records.
+// noteMany adds the activities to the counts of the audit line.
 func (k *call) noteMany(activities []activity.Activity) {
 	if k.audit == nil {
 		return
@@ -56,7 +56,7 @@ func (k *call) noteMany(activities []activity.Activity) {
 	}
 }
 
-// noteChanged counts the activities that changed something.
+// noteChanged adds the number of activities that changed something.
 func (k *call) noteChanged(outcomes []activity.Outcome) {
 	if k.audit == nil {
 		return
@@ -75,14 +75,15 @@ func (k *call) noteDeleted(n int) {
 	}
 }
 
-// noteReshape sets that the request raises the number of pages.
+// noteReshape records a request that raises the number of pages.
 func (k *call) noteReshape(pages int, force bool) {
 	if k.audit != nil {
 		k.audit.op, k.audit.pages, k.audit.force = "reshape", pages, force
 	}
 }
 
-// audited reports whether requests of the route are audited: those that write, or explain.
+// audited reports whether requests of the route are audited: those that write, explain or inspect a
+// key.
 func (r route) audited() bool {
 	writes := r.method != http.MethodGet &&
 		(slices.Contains(r.scopes, access.ActivityWrite) || slices.Contains(r.scopes, access.OpsWrite))
@@ -97,8 +98,8 @@ func (s *service) toAudit(r route) *audited {
 	return new(audited)
 }
 
-// mayAudit refuses a request if the audit log cannot take its line. It is called before the request
-// has any effect.
+// mayAudit refuses a request if the audit log cannot take its line. Call it before the request has
+// any effect.
 func (s *service) mayAudit() error {
 	if err := s.access.Audit.Check(); err != nil {
 		return &refusal{
@@ -108,7 +109,7 @@ func (s *service) mayAudit() error {
 	return nil
 }
 
-// noteSeen prepares an audit line for a feed that records its kept posts as seen.
+// noteSeen prepares an audit line for a feed that records the posts it keeps as seen.
 func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
 	if s.access.Audit == nil {
 		return
@@ -119,8 +120,8 @@ func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
 	}
 }
 
-// writeAudit appends a line to the audit log, if the request is audited or was refused. suppressed
-// is the number of requests that were refused before without a line.
+// writeAudit appends a line to the audit log if the request is audited or was refused. suppressed
+// is the number of earlier refused requests that got no line.
 func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, err error) {
 	refused, _ := errors.AsType[*refusal](err)
 	if s.access.Audit == nil || k.audit == nil && refused == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// lockedBuffer is for what several goroutines log.
+// lockedBuffer is a buffer that several goroutines may write to.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -38,7 +38,7 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// audits are a service that asks for tokens, and its audit log.
+// audits is a service that requires tokens, and its audit log.
 type audits struct {
 	*service
 
@@ -55,7 +55,7 @@ func audited(t *testing.T, log *slog.Logger) audits {
 	return a
 }
 
-// take returns the lines since the last time, without what every line has and differs.
+// take returns the new lines, without the fields that every line has with another value.
 func (a audits) take(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	for text := range strings.Lines(a.out.String()) {
@@ -106,11 +106,11 @@ func TestAudit(t *testing.T) {
 		{"POST", "/v1/ops/scrub", "", "fleet", "", map[string]any{"route": "/v1/ops/scrub", "status": 202.0, "changed": 0.0, "token": "fleet"}},
 		{"PUT", "/v1/pages", `{"pages":16}`, "activity", "", map[string]any{
 			"route": "/v1/pages", "status": 403.0, "code": "forbidden", "token": "activity",
-			"reason": "the token does not have the scope that this needs: ops:write", "suppressed": 0.0}},
+			"reason": "the token lacks the required scope: ops:write", "suppressed": 0.0}},
 		{"DELETE", "/v1/users/u", "", "activity", "", map[string]any{"route": "/v1/users/:user", "op": "delete_user", "user": u, "changed": 2.0}},
 		{"PUT", "/v1/users/u/blocks/u", "", "activity", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 422.0, "code": "self_block", "changed": 0.0}},
 		{"PUT", "/v1/users/u/blocks/v", "", "feed", "", map[string]any{"route": "/v1/users/:user/blocks/:target", "status": 403.0, "code": "forbidden", "token": "feed",
-			"reason": "the token does not have the scope that this needs: activity:write", "suppressed": 0.0}},
+			"reason": "the token lacks the required scope: activity:write", "suppressed": 0.0}},
 		{"GET", "/v1/users/u", "", "wrong", "", map[string]any{"route": "/v1/users/:user", "status": 401.0, "code": "unauthenticated", "reason": "the token is not known", "suppressed": 0.0}},
 		{"GET", "/v1/users/u", "", "old", "", map[string]any{"route": "/v1/users/:user", "status": 401.0, "code": "unauthenticated", "reason": "the token has expired", "suppressed": 0.0}},
 		{"POST", "/v1/feed/filter", `{"viewer":"u","posts":[{"id":"p","author":"v"}]}`, "feed", "", nil},
@@ -142,7 +142,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Those who guess tokens do not fill the logs.
+// TestAuditOfFlood: guessing tokens does not fill the logs.
 func TestAuditOfFlood(t *testing.T) {
 	var log lockedBuffer
 	a := audited(t, slog.New(slog.NewJSONHandler(&log, nil)))
@@ -151,11 +151,11 @@ func TestAuditOfFlood(t *testing.T) {
 			t.Fatalf("%d %s", res.Status, res.Body)
 		}
 	}
-	if n := len(a.take(t)); n < 10 || n > 60 { // ten, and one for each second that it took
-		t.Errorf("5000 are audited by %d lines", n)
+	if n := len(a.take(t)); n < 10 || n > 60 { // ten, and one for each second that the test took
+		t.Errorf("5000 requests have %d lines in the audit log", n)
 	}
 	if n := strings.Count(log.String(), `"route":"/v1/stats"`); n < 10 || n > 60 {
-		t.Errorf("5000 are logged by %d lines", n)
+		t.Errorf("5000 requests have %d lines in the log", n)
 	}
 	res := a.do(t, "GET", "/v1/stats", "", as("ops")...)
 	if counts := res.JSON["access"].(map[string]any)["refused"].(map[string]any); counts["unauthenticated"] != 5000.0 {
@@ -163,8 +163,9 @@ func TestAuditOfFlood(t *testing.T) {
 	}
 }
 
-// TestLogOfStrangers has somebody without a token ask for what there is not, and what is down, without end. It fills no log, and hides
-// neither what holders of tokens get wrong nor, in the audit log, what is refused.
+// TestLogOfStrangers: a caller without a token requests unknown paths, and the service is down. The
+// log does not fill up. It still has the errors of callers with tokens, and the audit log still has
+// refusals.
 func TestLogOfStrangers(t *testing.T) {
 	var log lockedBuffer
 	a := audited(t, slog.New(slog.NewJSONHandler(&log, nil)))
@@ -175,26 +176,27 @@ func TestLogOfStrangers(t *testing.T) {
 			a.do(t, call[0], call[1], "")
 		}
 	}
-	if n := strings.Count(log.String(), "\n"); n < 20 || n > 200 { // ten for each of two throttles, and one for each second that it took
-		t.Errorf("8000 are logged by %d lines", n)
+	if n := strings.Count(log.String(), "\n"); n < 20 || n > 200 { // ten for each of two throttles, and one a second
+		t.Errorf("8000 requests have %d lines in the log", n)
 	}
 	if !strings.Contains(log.String(), `"suppressed":`) {
-		t.Error("nothing tells that lines were left out")
+		t.Error("no line has the number of suppressed lines")
 	}
 	a.do(t, "GET", "/v1/stats", "")
 	if lines := a.take(t); len(lines) != 1 || lines[0]["suppressed"] != 0.0 {
-		t.Errorf("one was refused, and is audited by %v", lines)
+		t.Errorf("one request was refused; the audit log has %v", lines)
 	}
 	for i := range 50 {
 		a.do(t, "GET", "/v1/stats?x=1", "", append(as("ops"), "X-Request-Id", fmt.Sprintf("known-%d", i))...)
 	}
 	if n := strings.Count(log.String(), `"request_id":"known-`); n != 50 {
-		t.Errorf("50 of a token are logged by %d lines", n)
+		t.Errorf("50 requests with a token have %d lines in the log", n)
 	}
 }
 
-// TestNoIDsInLogs calls everything, well and badly, with ids that can be told, while all goes well and while nothing
-// does. Neither the log from info on nor the audit log has one of them, whole or escaped.
+// TestNoIDsInLogs makes every call, valid and invalid, with recognizable ids, while dependencies
+// work and while they fail. Neither the audit log nor the log from level info on contains an id,
+// plain or escaped.
 func TestNoIDsInLogs(t *testing.T) {
 	var log lockedBuffer
 	a := audited(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
@@ -217,7 +219,7 @@ func TestNoIDsInLogs(t *testing.T) {
 	}
 	statuses := make(map[int]int)
 	for _, mode := range []fault{sound, failing, sound, panicing} {
-		if mode == panicing { // which is for feeds
+		if mode == panicing { // only feeds panic
 			calls = []string{"POST /v1/feed/filter {\"viewer\":\"%[1]s\",\"posts\":[{\"id\":\"%[2]s\",\"author\":\"%[1]s2\"}]}"}
 		}
 		a.store.set(mode)
@@ -241,7 +243,7 @@ func TestNoIDsInLogs(t *testing.T) {
 	}
 	for _, want := range []int{200, 400, 401, 403, 404, 405, 422, 500, 503} {
 		if statuses[want] == 0 {
-			t.Errorf("nothing was answered %d: %v", want, statuses)
+			t.Errorf("no request was answered %d: %v", want, statuses)
 		}
 	}
 	for name, text := range map[string]string{"log": log.String(), "audit log": a.out.String()} {
@@ -250,17 +252,17 @@ func TestNoIDsInLogs(t *testing.T) {
 		}
 		for line := range strings.Lines(text) {
 			if strings.Contains(strings.ToLower(line), "zqx1") {
-				t.Errorf("the %s has an id: %s", name, line)
+				t.Errorf("the %s contains an id: %s", name, line)
 			}
 		}
 	}
 	if !slices.ContainsFunc(a.take(t), func(l map[string]any) bool { return l["user"] == a.ids.Hash(user) }) {
-		t.Error("the audit log does not have the user's hash")
+		t.Error("the audit log lacks the hash of the user")
 	}
 }
 
-// TestAuditUnavailable has the audit log fail while a stream is open. Its lines are refused, and
-// recorded again when the log is back.
+// TestAuditUnavailable: while the audit log fails, lines of an open stream are refused. They are
+// recorded again once the log works.
 func TestAuditUnavailable(t *testing.T) {
 	out := &brokenLog{}
 	c := httpapi.Config{}
@@ -277,7 +279,7 @@ func TestAuditUnavailable(t *testing.T) {
 	}
 	wantLine("3", yes)
 	out.broken.Store(true)
-	if status := put(); status != 200 { // nobody knew yet
+	if status := put(); status != 200 { // the failure is not noticed yet
 		t.Errorf("%d", status)
 	}
 	if status := put(); status != 503 {
@@ -287,7 +289,7 @@ func TestAuditUnavailable(t *testing.T) {
 	out.broken.Store(false)
 	for end := time.Now().Add(time.Minute); put() != 200; {
 		if time.Now().After(end) {
-			t.Fatal("blocks are refused for a minute")
+			t.Fatal("blocks are still refused after a minute")
 		}
 	}
 	wantLine("4", yes)
@@ -296,7 +298,7 @@ func TestAuditUnavailable(t *testing.T) {
 	}
 }
 
-// brokenLog takes no line while it is broken.
+// brokenLog refuses lines while it is broken.
 type brokenLog struct {
 	lockedBuffer
 

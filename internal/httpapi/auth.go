@@ -18,29 +18,29 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// Access configures who may call the service, and how often. The zero value lets everybody call it
+// Access configures who may call the service, and how often. The zero value allows every call,
 // without a limit.
 type Access struct {
 	_ struct{} // fields are named
 
-	// Tokens are the accepted tokens. A request needs one that has a scope of its route. Nil: no
+	// Tokens are the accepted tokens. A request needs one with a scope of its route. Nil: no
 	// request needs a token.
 	Tokens *access.Tokens
 
-	// Users limits the feeds, explanations and calls under /v1/users/{user} of each user. Batches
-	// do not count: an import of the past of a user must not block the feed of that user. Nil: no
-	// limit.
+	// Users limits how often feeds, explanations and calls under /v1/users/{user} are made for each
+	// user. Batches do not count: importing a user's history must not block the user's feed. Nil:
+	// no limit.
 	Users *access.Users
 
 	// Hosts are the names that the Host header may have. IP addresses are always valid. Nil: any
-	// name. Hosts protects a service whose only guard is the address that it listens on, such as
-	// 127.0.0.1, against DNS rebinding: web pages whose host name leads to that address.
+	// name. Hosts protects a service that listens on loopback without tokens against DNS rebinding:
+	// a web page whose host name leads to 127.0.0.1.
 	Hosts []string
 
-	// Audit gets a line for each write, each explanation and each key that is inspected, and for
-	// some refused requests. Nil: there is no audit log.
+	// Audit gets a line for each write, each explanation, each inspected key, and some refused
+	// requests. Nil: there is no audit log.
 	Audit *access.Audit
-	IDs   *access.IDs // hashes the ids in it; default: with a random key
+	IDs   *access.IDs // hashes the ids in the audit log; default: with a random key
 }
 
 // refusal is the error of a request that is refused before it has any effect.
@@ -63,7 +63,7 @@ func (r *refusal) headers(h http.Header) {
 	}
 }
 
-// refusals returns a counter for each code of a refusal. The map does not change later.
+// refusals has a counter for each code of a refusal. The map does not change later.
 type refusals map[string]*atomic.Uint64
 
 func refusalCodes() []string {
@@ -78,11 +78,11 @@ func newRefusals() refusals {
 	return counts
 }
 
-// accessStats are part of what the process counts.
+// accessStats are the counters of access control.
 type accessStats struct {
-	Refused       map[string]uint64   `json:"refused"` // requests that were not let in, by the code of their error
+	Refused       map[string]uint64   `json:"refused"` // refused requests, by the code of their error
 	TokenFile     *access.ReloadStats `json:"token_file,omitempty"`
-	AuditFailures uint64              `json:"audit_failures"` // lines that were lost
+	AuditFailures uint64              `json:"audit_failures"` // lost lines
 }
 
 func (s *service) accessStats() accessStats {
@@ -100,10 +100,11 @@ func (s *service) accessStats() accessStats {
 	return stats
 }
 
-// countRefused counts a request that was refused by err. loud reports whether to log it: refusals,
-// and other errors of callers without a token, are throttled separately, so that strangers cannot
-// fill the log. All others are logged. suppressed is the number of earlier requests that were not
-// logged.
+// countRefused counts a request that failed with err. loud reports whether to log it. suppressed is
+// the number of earlier requests that were not logged.
+//
+// Refusals, and other errors of callers without a token, are throttled separately, so that
+// strangers cannot fill the log. All other errors are loud.
 func (s *service) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		s.refused[refused.Code].Add(1)
@@ -115,7 +116,7 @@ func (s *service) countRefused(k *call, status int, err error) (suppressed uint6
 	return 0, true
 }
 
-// call is a request, with what the service knows about it.
+// call is a request and what the service knows about it.
 type call struct {
 	echo.Context
 
@@ -123,8 +124,8 @@ type call struct {
 	audit *audited      // nil: the request is not audited
 
 	procedure bool  // the route is of the gRPC API, whose errors have another form
-	begun     bool  // the procedure has its message
-	failed    error // the error that a procedure answered
+	begun     bool  // the procedure has received its message
+	failed    error // the error that a procedure answered with
 }
 
 // callOf returns the call behind the context c.
@@ -136,16 +137,16 @@ func callOf(c echo.Context) *call {
 	return k
 }
 
-// rightHost refuses a request whose Host header has none of the names of the service.
+// rightHost refuses a request whose Host header has no name of the service.
 func (s *service) rightHost(c echo.Context) error {
 	if s.access.Hosts == nil || namesHost(s.access.Hosts, c.Request().Host) || overSocket(c.Request()) {
 		return nil
 	}
 	leaveBody(c)
-	return &refusal{problem: problem{Code: codeMisdirected, Message: "the service does not have the name that the header Host says"}}
+	return &refusal{problem: problem{Code: codeMisdirected, Message: "the Host header does not name this service"}}
 }
 
-// overSocket reports whether a request came over a Unix socket, which no host name leads to.
+// overSocket reports whether a request came over a Unix socket. DNS rebinding cannot reach one.
 func overSocket(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && addr.Network() == "unix"
@@ -165,9 +166,9 @@ func namesHost(names []string, header string) bool {
 	return err == nil
 }
 
-// admitted lets a request in if its token allows the route and no rate is exceeded. It comes before
-// everything else: a caller without a token cannot make the service read a body, and takes nobody's
-// place.
+// admitted lets a request in if its token allows the route and no rate is exceeded. It runs before
+// everything else, so a caller without a token cannot make the service read a body or take up a
+// slot.
 func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k := callOf(c)
@@ -186,12 +187,11 @@ func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // admit checks the origin, the token and the rates of a request. It refuses requests that a browser
-// sends for a page of another origin: neither a loopback address nor client certificates keep those
-// out. Browsers ask before they send a body of JSON, and get no permission, but some routes take no
-// body.
+// sends for a page of another origin. Neither a loopback address nor client certificates stop
+// those. Browsers ask for permission before they send JSON, but some routes take no body.
 func (s *service) admit(r route, k *call) error {
 	if err := s.origins.Check(k.Request()); err != nil {
-		return &refusal{problem: problem{Code: codeCrossOrigin, Message: "a browser sent this for a page of another origin"}}
+		return &refusal{problem: problem{Code: codeCrossOrigin, Message: "cross-origin request from a browser refused"}}
 	}
 	if err := s.authenticate(r, k); err != nil {
 		return err
@@ -234,7 +234,7 @@ func unauthenticated(err error) error {
 }
 
 // allowed returns an error if the token has none of the scopes. field is the part of the request
-// that needs the scope; "" if it is the route.
+// that needs the scope, "" for the route.
 func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	if token.Allows(oneOf...) {
 		return nil
@@ -245,7 +245,7 @@ func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	}
 	return &refusal{
 		problem: problem{
-			Code: codeForbidden, Field: field, Message: "the token does not have the scope that this needs: " + strings.Join(names, " or "),
+			Code: codeForbidden, Field: field, Message: "the token lacks the required scope: " + strings.Join(names, " or "),
 		},
 		challenge: `Bearer realm="feedfilter", error="insufficient_scope", scope="` + strings.Join(names, " ") + `"`,
 	}
@@ -260,7 +260,7 @@ func (k *call) needs(scope access.Scope, field string) error {
 	return allowed(k.token, field, scope)
 }
 
-// userMay counts a request for a user. It returns an error if there are too many.
+// userMay counts a request for a user. It returns an error if the user's rate is exceeded.
 func (s *service) userMay(user string) error {
 	if wait := s.access.Users.Take(user, time.Now()); wait > 0 {
 		return tooOften(wait, "the user")
@@ -269,20 +269,19 @@ func (s *service) userMay(user string) error {
 }
 
 func tooOften(wait time.Duration, who string) error {
-	return &refusal{problem: problem{Code: codeRateLimited, Message: "too many requests of " + who}, after: wait}
+	return &refusal{problem: problem{Code: codeRateLimited, Message: "rate limit of " + who + " exceeded"}, after: wait}
 }
 
-// charge counts the activities of a batch as requests of its token. The batch itself is never
-// refused for them; requests after it are.
+// charge counts the activities of a batch as requests of its token. It never refuses the batch
+// itself, only later requests.
 func (k *call) charge(activities int) {
 	if k.token != nil {
 		k.token.Charge(time.Now(), activities-1) // the first was counted as the request
 	}
 }
 
-// pace counts lines of a stream as requests of its token, and waits until the rate allows them: a
-// stream is slowed down, not refused. It returns an error if the token is no longer valid, because
-// a stream can outlive its token.
+// pace counts lines of a stream as requests of its token, and waits until the rate allows them. It
+// returns an error if the token is no longer valid, because a stream can outlive its token.
 func (s *service) pace(k *call, lines int) error {
 	if k.token == nil {
 		return nil

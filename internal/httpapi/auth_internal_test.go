@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// ratedCall is a request with a token of ten requests a second, and its service.
+// ratedCall returns a request whose token has a rate of ten a second, and its service.
 func ratedCall(t *testing.T, ctx context.Context) (*service, *call) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens.json")
@@ -37,21 +37,21 @@ func ratedCall(t *testing.T, ctx context.Context) (*service, *call) {
 	return &service{access: Access{Tokens: tokens}}, &call{Context: echo.New().NewContext(r, httptest.NewRecorder()), token: token}
 }
 
-// A stream goes on as fast as its token may, and no faster.
+// TestPace: a stream proceeds at the rate of its token.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, k := ratedCall(t, ctx)
 		start := time.Now()
-		for i, want := range []time.Duration{0, 2 * time.Second, 102 * time.Second} { // of 10, then 20, then 1,000 lines
+		for i, want := range []time.Duration{0, 2 * time.Second, 102 * time.Second} { // chunks of 10, 20 and 1,000 lines
 			if err := s.pace(k, []int{10, 20, 1000}[i]); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(start).Round(time.Millisecond); took != want {
-				t.Errorf("chunk %d is let in after %v, want %v", i, took, want)
+				t.Errorf("chunk %d waited %v, want %v", i, took, want)
 			}
 		}
-		// A client that goes away is not waited for.
+		// A client that leaves ends the wait.
 		time.AfterFunc(time.Second, cancel)
 		if err := s.pace(k, 1000); !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -62,7 +62,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// What a page may do is as little as it needs.
+// TestPageHeaders: a page may do only what it needs.
 func TestPageHeaders(t *testing.T) {
 	e := echo.New()
 	e.GET("/", func(c echo.Context) error { return c.HTML(http.StatusOK, "<p>") }, page)

@@ -20,7 +20,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// tokenEntry is a token of a file: "<name> <scope>,<scope>", and what else there is to say of it. The token is the name.
+// tokenEntry returns a token of a file: its name, its scopes, and more fields. The token is its
+// name.
 func tokenEntry(name, scopes, more string) string {
 	list := `"` + strings.ReplaceAll(scopes, ",", `","`) + `"`
 	return fmt.Sprintf(`{"name":%q,"hash":%q,"scopes":[%s]%s}`, name, access.HashToken(name), list, more)
@@ -33,7 +34,7 @@ func writeTokens(t testing.TB, file string, entries ...string) {
 	}
 }
 
-// tokensOf are tokens in a file.
+// tokensOf returns tokens from a file.
 func tokensOf(t testing.TB, entries ...string) (tokens *access.Tokens, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "tokens.json")
@@ -45,10 +46,11 @@ func tokensOf(t testing.TB, entries ...string) (tokens *access.Tokens, file stri
 	return tokens, file
 }
 
-// as are the headers of a request with a token.
+// as returns the headers of a request with the token.
 func as(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// guarded is a service that asks for tokens: one of each scope (that of ops:write is fleet), all, and old, which has expired.
+// guarded is a service that requires tokens. There is one for each scope (fleet for ops:write), one
+// with all scopes (all), and an expired one (old).
 func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service, file string) {
 	t.Helper()
 	c.Access.Tokens, file = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
@@ -57,7 +59,8 @@ func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service,
 	return newLogged(t, c, kinds, c.Logger), file
 }
 
-// TestScopes asks for every route with every token. The table is the contract; a route that is not in it fails the test.
+// TestScopes requests every route with every token. The table is the contract: a route that is
+// missing from it fails the test.
 func TestScopes(t *testing.T) {
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop})...)
@@ -112,12 +115,12 @@ func TestScopes(t *testing.T) {
 	}
 	for name := range there {
 		if may[name] == "" {
-			t.Errorf("%s is not in the table of this test: who may call it?", name)
+			t.Errorf("%s is missing from the table of this test", name)
 		}
 	}
 	for name, tokens := range may {
 		if !there[name] {
-			t.Errorf("%s is in the table, and not there", name)
+			t.Errorf("%s is in the table, but there is no such route", name)
 		}
 		method, path, _ := strings.Cut(name, " ")
 		path = strings.NewReplacer(":user", "u", ":target", "x").Replace(path)
@@ -127,7 +130,7 @@ func TestScopes(t *testing.T) {
 				headers = nil
 			}
 			var a answer
-			if isProcedure(path) { // which no description of HTTP has
+			if isProcedure(path) { // OpenAPI does not describe procedures
 				_, a = ask(t, s.Handler, method, path, "", headers...)
 			} else {
 				a = s.do(t, method, path, "", headers...)
@@ -140,7 +143,7 @@ func TestScopes(t *testing.T) {
 			default:
 				status, code = 403, "forbidden"
 			}
-			if method == http.MethodHead { // no body to say it
+			if method == http.MethodHead { // the answer has no body with the code
 				code = ""
 			}
 			got := a.Status
@@ -159,18 +162,18 @@ func TestScopes(t *testing.T) {
 			}
 		}
 	}
-	// What is not there is not there for anybody.
+	// Unknown paths and methods are the same with every token.
 	for _, token := range []string{"all", "wrong"} {
 		if a := s.do(t, "GET", "/v1/nothing", "", as(token)...); a.Status != 404 {
-			t.Errorf("no route: %d %s", a.Status, a.Body)
+			t.Errorf("unknown path: %d %s", a.Status, a.Body)
 		}
 		if a := s.do(t, "PUT", "/v1/stats", "", as(token)...); a.Status != 405 {
-			t.Errorf("no method: %d %s", a.Status, a.Body)
+			t.Errorf("unknown method: %d %s", a.Status, a.Body)
 		}
 	}
 }
 
-// What is refused changes nothing, names the scope that is missing, and is counted.
+// TestForbidden: a refused request changes nothing, names the missing scope, and is counted.
 func TestForbidden(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, nil)
 	a := s.do(t, "PUT", "/v1/users/1/blocks/2", "", as("feed")...)
@@ -180,7 +183,7 @@ func TestForbidden(t *testing.T) {
 	if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...); a.Body != `{"items":[]}` {
 		t.Errorf("afterwards: %s", a.Body)
 	}
-	// To record what is shown is to write, whichever way the body is read.
+	// Recording shown posts needs the scope for writes, whichever decoder reads the body.
 	for _, body := range []string{
 		`{"viewer":"1","posts":[{"id":"p","author":"2"}],"record_seen":true}`, `{"viewer":"1","posts":[{"id":"p","author":"\u0032"}],"record_seen":true}`,
 	} {
@@ -219,19 +222,20 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// Whoever has no token takes nobody's place, has nothing read, and keeps a connection only for a small body.
+// TestStrangersCostNothing: a request without a token takes no slot, its body is not read, and its
+// connection stays open only after a small body.
 func TestStrangersCostNothing(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
 	open := s.ledger.lists.shut()
 	defer open()
-	held := make(chan answer, 2) // one is in, and one too many
+	held := make(chan answer, 2) // one in progress, and one that is refused
 	for range 2 {
 		go func() { held <- s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...) }()
 	}
 	wantOverloaded(t, "the second of two", await(t, held), true)
 	for i, length := range []int64{1 << 20, -1, 1 << 40, 2} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
-			t.Error("the body is read")
+			t.Error("the body was read")
 			return 0, io.EOF
 		}))
 		r.ContentLength = length
@@ -264,7 +268,8 @@ func TestTokenRate(t *testing.T) {
 			t.Fatalf("%d %s", a.Status, a.Body)
 		}
 	}
-	// A batch of more than is left is let in, and makes up for it: 2 and 11 of 5 leave a debt of 8.
+	// A batch that exceeds the rate is accepted, and later requests pay for it: 2 + 11 of 5 leave a
+	// debt of 8.
 	if a := s.do(t, "POST", "/v1/activities", lines(slices.Repeat([]string{activityLine("1", "hide", "p", "add")}, 10)...), as("a")...); a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)
 	}
@@ -307,12 +312,12 @@ func TestUserRate(t *testing.T) {
 				t.Errorf("%d, call %d: %d %s, want %d", i, n, a.Status, a.Body, want)
 			}
 		}
-		// A user is one, however the path writes it, and whatever is asked for.
+		// The rate covers all calls about a user, however the path is escaped.
 		if a := s.do(t, "GET", fmt.Sprintf("/v1/users/%%75%d/likes", i), ""); a.Status != 429 {
-			t.Errorf("%d, written otherwise: %d", i, a.Status)
+			t.Errorf("%d, escaped: %d", i, a.Status)
 		}
 	}
-	// Batches are not counted, and what is malformed is told so.
+	// Batches do not count, and malformed requests get their own error.
 	for range 5 {
 		if a := s.do(t, "POST", "/v1/activities", lines(activityLine("u1", "hide", "p", "add"))); a.Status != 200 {
 			t.Errorf("batch: %d %s", a.Status, a.Body)
@@ -326,7 +331,7 @@ func TestUserRate(t *testing.T) {
 	}
 }
 
-// TestTokensChange replaces the token under load. No request with a token that is good then is refused.
+// TestTokensChange replaces the token file under load. No request with a valid token is refused.
 func TestTokensChange(t *testing.T) {
 	s, file := guarded(t, httpapi.Config{}, nil)
 	tokens := func(names ...string) {
@@ -365,11 +370,11 @@ func TestTokensChange(t *testing.T) {
 			}
 		})
 	}
-	for i := range 20 { // two is there all the time
+	for i := range 20 { // token two is always valid
 		tokens("two", fmt.Sprint("other", i))
 		reload()
 		if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("one")...); a.Status != 401 {
-			t.Errorf("a token that was taken out: %d", a.Status)
+			t.Errorf("a removed token: %d", a.Status)
 		}
 		if a := s.do(t, "GET", "/v1/users/1/blocks", "", as(fmt.Sprint("other", i))...); a.Status != 200 {
 			t.Errorf("a new token: %d", a.Status)
@@ -379,7 +384,7 @@ func TestTokensChange(t *testing.T) {
 	all.Wait()
 }
 
-// A stream ends with its token: what comes after is refused, line by line.
+// TestStreamOutlivesToken: after its token ends, each line of a stream is refused.
 func TestStreamOutlivesToken(t *testing.T) {
 	s, file := guarded(t, httpapi.Config{}, nil)
 	d := s.duplex(t, s.start(t), as("activity")...)

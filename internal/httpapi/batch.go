@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -15,7 +16,7 @@ import (
 const (
 	maxBatch = 10_000 // activities of one batch
 
-	// Ops of a line of a batch.
+	// Ops of a line.
 	opAdd    = "add"
 	opRemove = "remove"
 )
@@ -32,11 +33,11 @@ type batchLine struct {
 	Op     string `json:"op"`
 
 	Since *string `json:"since"` // nil: not given
-	Until *string `json:"until"` // the same
+	Until *string `json:"until"` // nil: not given
 }
 
 type batchAnswer struct {
-	Results []lineResult `json:"results"` // of each line, in order
+	Results []lineResult `json:"results"` // one for each line, in order
 }
 
 // lineResult is the result of a line: {"changed":true}, or {"error":{...}}.
@@ -66,8 +67,8 @@ func (s *service) results(activities []activity.Activity, outcomes []activity.Ou
 	return results
 }
 
-// batch answers a POST of many activities, as JSON or NDJSON. All of a JSON batch is checked before
-// any of it is recorded.
+// batch answers a POST of many activities, as JSON or NDJSON. It checks a whole JSON batch before
+// it records anything.
 func (s *service) batch(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (s *service) batch(c echo.Context) error {
 	return respond(c, http.StatusOK, batchAnswer{results})
 }
 
-// recordBatch records the activities of a batch, which have been checked.
+// recordBatch records activities that have been checked.
 func (s *service) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
 	k.charge(len(activities))
 	k.noteMany(activities)
@@ -142,11 +143,11 @@ func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
 	case l.Op == "":
 		return a, refuse(codeMissingField, "op", "the op is empty or missing")
 	case l.Op != opAdd && l.Op != opRemove:
-		return a, refuse(codeUnknownOp, "op", "the op is neither add nor remove")
+		return a, refuse(codeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", clip(l.Op, maxField)))
 	case l.Until != nil && a.Remove:
-		return a, refuse(codeUnknownField, paramUntil, "only what is added may end by itself")
+		return a, refuse(codeUnknownField, paramUntil, "only an activity that is added may have an end")
 	case l.Since != nil && a.Remove:
-		return a, refuse(codeUnknownField, paramSince, "only what is added has a beginning")
+		return a, refuse(codeUnknownField, paramSince, "only an activity that is added may have a beginning")
 	}
 	var err error
 	if l.Since != nil {

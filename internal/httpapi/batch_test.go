@@ -30,11 +30,11 @@ func TestBatch(t *testing.T) {
 		`{"posts":[{"id":"l","like":true}],"dropped":[{"id":"s","kind":"seen"},{"id":"x","kind":"block","actor":"2"}],"degraded":[]}`)
 }
 
-// TestLongLargestBatch has as many lines as a batch may, in a body of the default length, with ids
-// of 20 bytes: without spaces, and with those that some encoders put in.
+// TestLongLargestBatch sends the largest batch in a body of the default length, with ids of 20
+// bytes, with and without the spaces that some encoders insert.
 func TestLongLargestBatch(t *testing.T) { largeBatch(t, 10_000) }
 
-// Under the race detector one transaction of 10,000 may take longer than the ledger gives it.
+// Under the race detector, a transaction of 10,000 may exceed the ledger's timeout.
 func TestLargeBatch(t *testing.T) { largeBatch(t, 2000) }
 
 func largeBatch(t *testing.T, size int) {
@@ -56,11 +56,11 @@ func largeBatch(t *testing.T, size int) {
 	}
 }
 
-// TestManyEmptyValues has bodies of the default length that are nothing but empty values, far more
-// than may be: they are not held.
+// TestManyEmptyValues sends bodies of the default length with far too many empty values. They are
+// refused without being held in memory.
 func TestManyEmptyValues(t *testing.T) {
 	s := open(t)
-	s.contractOf(t) // made once, and not to be measured
+	s.contractOf(t) // built once, not to be measured
 	for target, field := range map[string]string{"/v1/feed/filter": "posts", "/v1/activities": "activities"} {
 		body := `{"` + field + `":[` + repeated(340_000, "{}") + "]}"
 		var before, after runtime.MemStats
@@ -72,7 +72,7 @@ func TestManyEmptyValues(t *testing.T) {
 			t.Errorf("%s: %d %s", target, a.Status, a.Body)
 		}
 		if allocated > 16<<20 {
-			t.Errorf("%s: %d bytes for a body of %d", target, allocated, len(body))
+			t.Errorf("%s: %d bytes allocated for a body of %d", target, allocated, len(body))
 		}
 	}
 }

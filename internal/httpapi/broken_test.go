@@ -15,12 +15,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// readFunc is a body.
+// readFunc is a body whose Read is a function.
 type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// breaking is a body that has text, and then fails with err.
+// breaking returns a body that has text, and then fails with err.
 func breaking(text string, err error) io.Reader {
 	return io.MultiReader(strings.NewReader(text), readFunc(func([]byte) (int, error) { return 0, err }))
 }
@@ -41,7 +41,7 @@ func TestBodyBreaks(t *testing.T) {
 		for _, text := range []string{"", whole[:5], whole} {
 			for method, target := range map[string]string{"POST": "/v1/users/1/seen", "PUT": "/v1/users/1/hides/x"} {
 				if method == "PUT" && text != "" {
-					continue // refused for what there is of it
+					continue // refused because of the part that arrived
 				}
 				r := httptest.NewRequestWithContext(t.Context(), method, target, breaking(text, c.err))
 				r.Header.Set("Content-Type", "application/json")
@@ -56,7 +56,7 @@ func TestBodyBreaks(t *testing.T) {
 	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"x"}],"kinds":["hide","seen"]}`, 200, `{"posts":[{"id":"x"}],"dropped":[],"degraded":[]}`)
 }
 
-// TestMalformedEscape has a path that no server of net/http lets through.
+// TestMalformedEscape requests a path that net/http servers never pass on.
 func TestMalformedEscape(t *testing.T) {
 	s := open(t)
 	r := &http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/v1/users/1/hides/x", RawPath: "/v1/users/1/hides/%zz"}, Header: http.Header{}, Body: http.NoBody}
@@ -69,7 +69,7 @@ func TestMalformedEscape(t *testing.T) {
 	}
 }
 
-// badWriter is a connection on which something fails.
+// badWriter is a connection with injected failures.
 type badWriter struct {
 	*httptest.ResponseRecorder
 
@@ -95,7 +95,7 @@ func (w *badWriter) SetReadDeadline(time.Time) error  { return w.deadline }
 func (w *badWriter) SetWriteDeadline(time.Time) error { return w.deadline }
 func (w *badWriter) EnableFullDuplex() error          { return w.duplex }
 
-// aborted runs the request and reports whether the connection is to be cut off.
+// aborted runs the request, and reports whether the connection must be closed.
 func (s *service) aborted(w http.ResponseWriter, r *http.Request) (cut bool) {
 	defer func() {
 		switch v := recover(); v {
@@ -110,7 +110,7 @@ func (s *service) aborted(w http.ResponseWriter, r *http.Request) (cut bool) {
 	return false
 }
 
-// TestCutOff has answers that cannot be completed. The client must not take what it got for all.
+// TestCutOff: if an answer cannot be completed, the client must not mistake it for a complete one.
 func TestCutOff(t *testing.T) {
 	logger, out := logs()
 	s := newService(t, httpapi.Config{Logger: logger}, nil)
@@ -133,20 +133,20 @@ func TestCutOff(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", c.body)
 		r.Header.Set("Content-Type", "application/x-ndjson")
 		if !s.aborted(&c.w, r) {
-			t.Errorf("%s: the answer ends well: %q", name, c.w.Body)
+			t.Errorf("%s: the answer looks complete: %q", name, c.w.Body)
 		}
 		if want := fmt.Sprintf(`"status":%d,`, c.status); !strings.Contains(out.String(), want) {
 			t.Errorf("%s: no %s in %s", name, want, out)
 		}
 	}
-	// An answer in one piece.
+	// An answer that is sent at once.
 	w := &badWriter{ResponseRecorder: httptest.NewRecorder(), write: errInjected}
 	if !s.aborted(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", http.NoBody)) {
-		t.Error("an answer that was not written ends well")
+		t.Error("an answer that was not written looks complete")
 	}
 }
 
-// TestNoDuplex has a connection that refuses what a stream needs, before anything is sent.
+// TestNoDuplex: a stream on a connection without full duplex fails before anything is sent.
 func TestNoDuplex(t *testing.T) {
 	s := open(t)
 	w := &badWriter{ResponseRecorder: httptest.NewRecorder(), duplex: errInjected}
@@ -157,7 +157,7 @@ func TestNoDuplex(t *testing.T) {
 	}
 }
 
-// TestAbortPassesThrough sees that a handler's own wish to cut off is left to the server.
+// TestAbortPassesThrough: a handler's http.ErrAbortHandler reaches the server.
 func TestAbortPassesThrough(t *testing.T) {
 	s := open(t)
 	s.store.set(aborting)
@@ -168,7 +168,7 @@ func TestAbortPassesThrough(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWhileRecording ends the context between a line and its answer.
+// TestStreamEndsWhileRecording ends the context between a line and its result.
 func TestStreamEndsWhileRecording(t *testing.T) {
 	s := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -183,7 +183,7 @@ func TestStreamEndsWhileRecording(t *testing.T) {
 	if !s.aborted(w, r) || w.Body.Len() > 0 {
 		t.Errorf("answered %s", w.Body)
 	}
-	// The answer is open, the write is not half done.
+	// The result is unknown, but the write is not half done.
 	if a := s.do(t, "PUT", "/v1/users/1/hides/p", ""); a.Status != 200 {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}

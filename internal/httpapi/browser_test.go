@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// TestHosts has a page whose name points to this machine ask for things (DNS rebinding).
+// TestHosts sends requests of a web page whose host name leads to this machine (DNS rebinding).
 func TestHosts(t *testing.T) {
 	s := newService(t, httpapi.Config{Access: httpapi.Access{Hosts: []string{"localhost", "feeds.internal"}}}, nil)
 	addr := s.start(t)
@@ -28,13 +28,12 @@ func TestHosts(t *testing.T) {
 	}
 	everywhere := open(t)
 	if a := raw(t, everywhere.start(t), "GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n"); a.Status != 200 {
-		t.Errorf("where hosts are not looked at: %d", a.Status)
+		t.Errorf("without a list of hosts: %d", a.Status)
 	}
 }
 
-// TestCrossOrigin sends what a browser sends for a page of somebody else's that is open on the operator's machine. What a
-// form can send without being asked is refused for its type, too; anything else a browser asks about first (CORS), and is not
-// answered what it wants to hear.
+// TestCrossOrigin sends requests of a browser for a page of another origin. A form's media types
+// are refused anyway; for others the browser asks first (CORS), and gets no permission.
 func TestCrossOrigin(t *testing.T) {
 	s := open(t)
 	body := `{"activities":[` + activityLine("1", "block", "2", "add") + `]}`
@@ -51,7 +50,7 @@ func TestCrossOrigin(t *testing.T) {
 		ask := s.do(t, "OPTIONS", path, "", "Origin", "http://evil.example", "Access-Control-Request-Method", method, "Access-Control-Request-Headers", "content-type")
 		for name := range ask.Header {
 			if strings.HasPrefix(name, "Access-Control-") {
-				t.Errorf("%s: %s is answered", r, name)
+				t.Errorf("%s: the answer has %s", r, name)
 			}
 		}
 		if a := s.do(t, method, path, body, "Origin", "http://evil.example"); a.Status != 403 || a.Code != "cross_origin" {
@@ -66,7 +65,7 @@ func TestCrossOrigin(t *testing.T) {
 	}
 }
 
-// TestHeaders looks at what every answer has, whatever it is.
+// TestHeaders checks the headers that every answer has.
 func TestHeaders(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, nil)
 	for _, c := range []struct {

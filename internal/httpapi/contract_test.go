@@ -27,16 +27,16 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// contract is a service's own description, by which its requests and answers are judged: all that the tests of this
-// package exchange with services (see service.do), and not only those that are about the description.
+// contract compares requests and answers with the description of a service. It checks everything
+// that the tests of this package send (see service.do).
 type contract struct {
 	*description
 
 	mu   sync.Mutex
-	seen map[string]bool // "<method> <path> <status>" of answers judged
+	seen map[string]bool // "<method> <path> <status>" of checked answers
 }
 
-// description is the document that services of the same kinds have.
+// description is the OpenAPI document of all services with the same kinds.
 type description struct {
 	document  map[string]any
 	model     *v3.Document
@@ -45,7 +45,8 @@ type description struct {
 	routes    router.Router
 }
 
-// maxJudged is the length of the longest body that is held against its schema, in bytes: large ones have the shape of small ones.
+// maxJudged is the length of the longest body that is checked against its schema, in bytes. Longer
+// ones have the same form.
 const maxJudged = 32 << 10
 
 // typeLines is NDJSON. The description has the schema of a line.
@@ -81,14 +82,14 @@ func newDescription(t testing.TB, h http.Handler) *description {
 	}
 }
 
-// lazyCache has schemas compiled when they are first needed, and not all when a validator is made: that takes seconds.
+// lazyCache compiles schemas when they are needed; compiling all of them takes seconds.
 type lazyCache struct {
 	cache.SchemaCache
 
 	inUse bool
 }
 
-// Load reports that all schemas are there as long as the validator is being made.
+// Load reports every schema as present while the validator is being built.
 func (l *lazyCache) Load(key uint64) (*cache.SchemaCacheEntry, bool) {
 	if !l.inUse {
 		return nil, true
@@ -96,7 +97,7 @@ func (l *lazyCache) Load(key uint64) (*cache.SchemaCacheEntry, bool) {
 	return l.SchemaCache.Load(key)
 }
 
-// at returns what is in v under the names, nil if nothing is.
+// at returns the value in v under the names, or nil.
 func at(v any, names ...string) any {
 	for _, name := range names {
 		object, _ := v.(map[string]any)
@@ -105,7 +106,7 @@ func at(v any, names ...string) any {
 	return v
 }
 
-// fits returns why text is no value of the schema with the name.
+// fits returns why text does not match the named schema.
 func (d *description) fits(name, text string) error {
 	schema := d.model.Components.Schemas.GetOrZero(name)
 	if schema == nil {
@@ -114,7 +115,7 @@ func (d *description) fits(name, text string) error {
 	return valid(d.schemas.ValidateSchemaStringWithVersion(schema.Schema(), text, 3.1))
 }
 
-// valid turns what a validator says into an error.
+// valid turns the result of a validator into an error.
 func valid(ok bool, errs []*failures.ValidationError) error {
 	var all []error
 	for _, err := range errs {
@@ -132,16 +133,16 @@ type exchange struct {
 	answer
 }
 
-// judge returns what of x is not as the description has it.
+// judge returns how x differs from the description.
 func (c *contract) judge(x exchange) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	target, _, _ := strings.Cut(x.target, "?")
 	switch {
 	case strings.HasPrefix(target, "/ops/"),
-		strings.HasPrefix(target, "/docs/") && target != "/docs/style.css": // the pages' files: see TestFilesOfPages
+		strings.HasPrefix(target, "/docs/") && target != "/docs/style.css": // files of pages: see TestFilesOfPages
 		return nil
-	case x.Header.Get("X-Request-ID") == "": // of net/http, which took it for no request
+	case x.Header.Get("X-Request-ID") == "": // answered by net/http, which did not accept the request
 		return is(x.answer, 400, "")
 	}
 	r, err := http.NewRequestWithContext(context.Background(), strings.Replace(x.method, http.MethodHead, http.MethodGet, 1), "http://localhost"+x.target, strings.NewReader(x.body))
@@ -153,7 +154,7 @@ func (c *contract) judge(x exchange) error {
 	switch {
 	case errors.Is(err, router.ErrPathNotFound), strings.HasSuffix(target, "/"):
 		return is(x.answer, 404, "not_found")
-	case r.Method == http.MethodOptions: // the router's, which names the methods
+	case r.Method == http.MethodOptions: // the router's answer, with the allowed methods
 		return is(x.answer, 204, "")
 	case errors.Is(err, router.ErrMethodNotAllowed):
 		return is(x.answer, 405, "method_not_allowed")
@@ -177,14 +178,15 @@ func is(a answer, status int, code string) error {
 	return nil
 }
 
-// judgeAnswer judges the answer to r. The validator lets pass what the description does not mention.
+// judgeAnswer checks the answer to r, and refuses what the description does not mention, unlike the
+// validator.
 func (d *description) judgeAnswer(x exchange, r *http.Request, operation any) error {
 	response := at(operation, "responses", strconv.Itoa(x.Status))
 	if x.Header.Get("Retry-After") != "" && at(response, "headers", "Retry-After") == nil {
-		return errors.New("a Retry-After that the description does not have")
+		return errors.New("Retry-After is not in the description")
 	}
 	if response != nil && at(response, "content") == nil && (x.Body != "" || x.Header.Get("Content-Type") != "") {
-		return errors.New("a body that the description does not have")
+		return errors.New("the body is not in the description")
 	}
 	bodies := []string{x.Body}
 	switch media, _, _ := mime.ParseMediaType(x.Header.Get("Content-Type")); {
@@ -202,32 +204,32 @@ func (d *description) judgeAnswer(x exchange, r *http.Request, operation any) er
 	return nil
 }
 
-// judgeRequest judges r: a request that was taken is as the description has it, and one that was refused for the shape of its body
-// is not.
+// judgeRequest checks r: an accepted request must match the description, and one whose body was
+// refused for its form must not.
 func (d *description) judgeRequest(x exchange, r *http.Request, operation any) error {
 	if len(x.body) > maxJudged {
 		return nil
 	}
 	if x.Status >= 300 {
 		wrong := slices.Contains([]string{"unknown_field", "invalid_type", "missing_field"}, x.Code) &&
-			!strings.HasSuffix(x.Field, ".until") && !strings.HasSuffix(x.Field, ".since") // that only what is added has one, the schema does not say
+			!strings.HasSuffix(x.Field, ".until") && !strings.HasSuffix(x.Field, ".since") // the schema cannot express this rule
 		if wrong && r.Header.Get("Content-Type") == "application/json" && x.body != "" && d.validBody(r) == nil {
-			return fmt.Errorf("the request was refused, %s of %s, and is as the description has it", x.Code, x.Field)
+			return fmt.Errorf("the request was refused with %s of %s, but matches the description", x.Code, x.Field)
 		}
 		return nil
 	}
 	params, _ := at(operation, "parameters").([]any)
 	for name, values := range r.URL.Query() {
 		known := slices.ContainsFunc(params, func(p any) bool { return at(p, "name") == name && at(p, "in") == "query" })
-		if (!known || len(values) != 1) && at(operation, "responses", "400") != nil { // else it does not look at the query
-			return fmt.Errorf("a parameter %q was taken that is not in the description", name)
+		if (!known || len(values) != 1) && at(operation, "responses", "400") != nil { // otherwise the call ignores the query
+			return fmt.Errorf("parameter %q was accepted, but is not in the description", name)
 		}
 	}
 	if media, _, _ := mime.ParseMediaType(x.contentType); media == typeLines {
 		return nil
 	}
 	if err := valid(d.validator.ValidateHttpRequestSync(r)); err != nil {
-		return fmt.Errorf("the request was taken: %w", err)
+		return fmt.Errorf("the request was accepted: %w", err)
 	}
 	return nil
 }
@@ -236,13 +238,13 @@ func (d *description) validBody(r *http.Request) error {
 	return valid(d.validator.GetRequestBodyValidator().ValidateRequestBody(r))
 }
 
-// descriptions are those of services by their kinds, with the schemas that were compiled so far.
+// descriptions holds the description for each set of kinds, with the schemas compiled so far.
 //
 //nolint:gochecknoglobals // shared by all tests
 var descriptions sync.Map
 
-// contractOf returns the service's contract, made when it is first asked for, by a handler of its own: this one counts
-// and logs what it is asked.
+// contractOf returns the service's contract. It builds the contract at the first call, with another
+// handler, because this one counts and logs its requests.
 func (s *service) contractOf(t testing.TB) *contract {
 	t.Helper()
 	s.described.Do(func() {
@@ -257,7 +259,7 @@ func (s *service) contractOf(t testing.TB) *contract {
 	return s.contract
 }
 
-// exchange is what the description is to be held against.
+// exchange returns the request and its answer, for the comparison with the description.
 func (m malformed) exchange(a answer) exchange {
 	method, target, _ := strings.Cut(m.request, " ")
 	x := exchange{method: method, target: target, contentType: "application/json", body: m.body, answer: a}
@@ -269,13 +271,13 @@ func (m malformed) exchange(a answer) exchange {
 	return x
 }
 
-// TestPatterns: languages differ in their regular expressions: not all have classes of Unicode, and tools that read the description
-// stumble over them.
+// TestPatterns: patterns use only syntax that all regular-expression languages share, because tools
+// fail at classes of Unicode.
 func TestPatterns(t *testing.T) {
 	c := open(t).contractOf(t)
 	patterns := regexp.MustCompile(`"pattern":"((?:[^"\\]|\\.)*)"`).FindAllStringSubmatch(asText(t, c.document), -1)
 	if len(patterns) == 0 {
-		t.Fatal("there are no patterns")
+		t.Fatal("the description has no patterns")
 	}
 	for _, p := range patterns {
 		if strings.Contains(strings.ToLower(p[1]), `\\p`) {

@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// TestAtDeadline: only work that was cut off at the client's deadline is answered as that. A request that can never succeed is told
-// so after its deadline, too.
+// TestAtDeadline: only work that ended at the client's deadline is answered so. An invalid request
+// is answered as invalid even after the deadline.
 func TestAtDeadline(t *testing.T) {
 	past, cancel := context.WithDeadline(t.Context(), time.Time{})
 	defer cancel()

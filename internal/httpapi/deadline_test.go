@@ -16,8 +16,8 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// TestDeadlines: each procedure gives up its work at the deadline that the client sent. To Redis and
-// the ledger, that looks as if the client had left: a deadline would count as a fault of theirs.
+// TestDeadlines: each procedure stops its work at the client's deadline. Redis and the ledger see a
+// client that left: a deadline would count as their failure.
 func TestDeadlines(t *testing.T) {
 	log, out := logs()
 	// Without the client's deadline, each call would hang.
@@ -80,7 +80,7 @@ func proceed(t *testing.T, h http.Handler, procedure, body, mediaType string, he
 	return w
 }
 
-// wantEnded asserts that the log has a call that ended because of its client.
+// wantEnded asserts that the log has a call that its client ended.
 func wantEnded(t *testing.T, procedure, log string) {
 	t.Helper()
 	if !strings.Contains(log, `"status":499`) || strings.Contains(log, `"level":"ERROR"`) ||

@@ -19,7 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// ownedLedger calls before ahead of each reading of a user's rows, with the number of the call, from 1.
+// ownedLedger calls before ahead of each read of a user's rows, with the number of the call, from
+// 1.
 type ownedLedger struct {
 	activity.Ledger
 
@@ -55,7 +56,7 @@ func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Con
 	return s
 }
 
-// record records activities without the service, whatever its timeouts are.
+// record records activities without the service and its timeouts.
 func (s *service) record(t testing.TB, activities ...activity.Activity) {
 	t.Helper()
 	if _, err := s.activities.Record(t.Context(), activities); err != nil {
@@ -63,12 +64,12 @@ func (s *service) record(t testing.TB, activities ...activity.Activity) {
 	}
 }
 
-// awaitRequests waits until so many requests are in progress.
+// awaitRequests waits until want requests are in progress.
 func (s *service) awaitRequests(t testing.TB, want float64) {
 	t.Helper()
 	try := func() error {
 		if in, _ := s.requests(t); in != want {
-			return fmt.Errorf("%v are", in)
+			return fmt.Errorf("%v requests are in progress", in)
 		}
 		return nil
 	}
@@ -78,7 +79,7 @@ func (s *service) awaitRequests(t testing.TB, want float64) {
 	}
 }
 
-// request sends a request to a real server and returns the answer, of status 0 where there is none.
+// request sends a request to a real server and returns the answer, with status 0 if there is none.
 func request(t testing.TB, client *http.Client, method, url string) answer {
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	if err != nil {
@@ -111,8 +112,8 @@ func TestDeleteUser(t *testing.T) {
 		`{"posts":[{"id":"p"},{"id":"q"}],"dropped":[],"degraded":[]}`)
 }
 
-// TestDeleteTakesItsTime has a deletion wait until another request, which began later, has run into the
-// timeouts of the service and of its server.
+// TestDeleteTakesItsTime: a deletion outlasts a later request, which exceeds the timeouts of the
+// service and its server.
 func TestDeleteTakesItsTime(t *testing.T) {
 	hold := make(chan struct{})
 	s := newOwnedService(t, httpapi.Config{Timeout: 1500 * time.Millisecond}, func(ctx context.Context, _ int64) error {
@@ -134,7 +135,7 @@ func TestDeleteTakesItsTime(t *testing.T) {
 	s.awaitRequests(t, 1)
 	list := request(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "GET", server.URL+"/v1/users/1/blocks")
 	if list.Status != 0 {
-		t.Fatalf("a list is answered: %d %s", list.Status, list.Body)
+		t.Fatalf("the list was answered: %d %s", list.Status, list.Body)
 	}
 	close(hold)
 	if a := await(t, deleted); a.Status != 200 || a.Body != `{"deleted":1}` {
@@ -142,8 +143,7 @@ func TestDeleteTakesItsTime(t *testing.T) {
 	}
 }
 
-// TestDeleteEnds lets the client of a deletion go away, and looks at the end that there is without
-// that.
+// TestDeleteEnds: a deletion ends when its client leaves, and has a timeout of its own.
 func TestDeleteEnds(t *testing.T) {
 	left := make(chan time.Duration, 1)
 	ended := make(chan error, 1)

@@ -1,20 +1,18 @@
-// Package httpapi serves the API over HTTP: users' activities, their lists, the
-// feed check, and the probes of an orchestrator.
+// Package httpapi serves the API over HTTP: JSON and NDJSON, and gRPC, gRPC-Web and Connect on the
+// same port.
 //
-// What a request says is checked whole before any of it takes effect: JSON with
-// an unknown field, a key given twice, a null or anything after its end is
-// refused, and so is a query parameter that the route does not know. Errors have one
-// shape, and one table of codes and statuses, in errors.go.
+// It checks a whole JSON request before any part of it takes effect. It refuses unknown fields,
+// duplicate keys, null, data after the end, and query parameters that the route does not know. All
+// errors of JSON have one form. Codes and statuses of errors are in errors.go.
 //
-// Activities come one by one, as a JSON batch that is taken or refused whole, or as
-// a stream of NDJSON. There every line up to a line feed, of at most 16 KiB, has an
-// answer of its own, an empty line too; only white space after the last line feed
-// has none. A client reads the answers while it writes, and sends again what a
-// stream that was cut off has not answered: nothing is recorded twice.
+// Activities arrive one by one, as a JSON batch that is recorded or refused as a whole, or as an
+// NDJSON stream. On a stream, each line has an answer, empty lines too; see [service.stream]. A
+// client reads the answers while it writes. If the stream breaks, the client repeats the lines
+// without an answer: nothing is recorded twice.
 //
-// What is worked on at a time is bounded, in requests, in streams and in bytes of bodies;
-// what goes beyond is refused at once, before its body is read (limit.go).
+// The number of requests and streams in progress and the bytes of their bodies are bounded. Further
+// requests are refused at once, before their body is read (limit.go).
 //
-// Nothing but counts is kept between requests, beside what the Recorder keeps, so any
-// number of instances may serve side by side.
+// Between requests the package keeps only counts and limits; the Recorder keeps everything else. So
+// any number of instances can serve side by side.
 package httpapi

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// openAPI answers with the API's description, for programs.
+// openAPI answers with the description of the API for programs.
 func (s *service) openAPI(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (s *service) openAPI(c echo.Context) error {
 	return sendAs(c, http.StatusOK, typeJSON, document)
 }
 
-// docs answers with the page that shows the description to people.
+// docs answers with the HTML page of the description.
 func docs(c echo.Context) error { return docsPart(c, "index.html") }
 
 // docsFile answers with a file that the page loads.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestFilesOfPages: of the operations page and the reference the description has what a person opens. The files below are served
-// all the same, and nothing else is.
+// TestFilesOfPages: the description has the paths of pages that a person opens. Their files are
+// served, too, and no others.
 func TestFilesOfPages(t *testing.T) {
 	s := open(t)
 	for path, first := range map[string]string{"/ops": `<script type="module" src="`, "/docs": `<script src="`} {
@@ -28,8 +28,8 @@ func TestFilesOfPages(t *testing.T) {
 	}
 }
 
-// TestDocs: the page is served compressed or not, and so that it can load nothing from elsewhere. That it works all the same, a
-// browser tries in package opspage.
+// TestDocs: the page is served with and without compression, and may load nothing from other hosts.
+// Package opspage tests it in a browser.
 func TestDocs(t *testing.T) {
 	s := open(t)
 	page := s.do(t, "GET", "/docs", "")
@@ -46,6 +46,6 @@ func TestDocs(t *testing.T) {
 		t.Errorf("%d bytes, %d compressed, header %v", len(plain.Body), len(zipped.Body), zipped.Header)
 	}
 	if a := s.do(t, "GET", "/docs?url=https://evil.example/openapi.json", ""); a.Status != 400 {
-		t.Errorf("a description from elsewhere: %d", a.Status)
+		t.Errorf("an unknown file: %d", a.Status)
 	}
 }

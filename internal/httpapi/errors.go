@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
-// Codes of errors, beside those of [activity.InvalidError].
+// Codes of errors, in addition to those of [activity.InvalidError].
 const (
 	codeMalformedJSON        = "malformed_json"
 	codeUnknownField         = "unknown_field"
@@ -46,16 +46,14 @@ const (
 	codeDeadlineExceeded     = "deadline_exceeded"
 )
 
-// statusGone is the status in logs of a request whose client did not wait for the answer. It is
-// never sent.
+// statusGone stands in logs for a request whose client left before the answer. It is never sent.
 const statusGone = 499
 
-// errGone is wrapped by errors of reading from, or writing to, a client that left or does not read
-// or write.
+// errGone is wrapped by errors of reading from, or writing to, a client that left or stalled.
 var errGone = errors.New("the client went away")
 
-// errDeadline is wrapped by errors of calls that ended at the deadline that the client sent.
-var errDeadline = errors.New("the deadline of the client has passed")
+// errDeadline is wrapped by errors of calls that ended at the client's deadline.
+var errDeadline = errors.New("the client's deadline has passed")
 
 // problem is an error in the form of the API.
 type problem struct {
@@ -66,13 +64,13 @@ type problem struct {
 }
 
 // errStuck is the error of an activity that cannot be undone.
-var errStuck = errors.New("it cannot be undone: there is no ledger, and all bits of its key are shared with others'")
+var errStuck = errors.New("cannot be undone without a ledger: all bits of its key are shared with other keys")
 
-// limitError is the error of a user who has as many activities of a kind as its limit allows.
+// limitError is the error of a user who has reached the limit of a kind.
 type limitError struct{ kind activity.Kind }
 
 func (e *limitError) Error() string {
-	return fmt.Sprintf("the user has as many %s as there may be: %d", e.kind.Plural, e.kind.Limit)
+	return fmt.Sprintf("limit of %d %s reached", e.kind.Limit, e.kind.Plural)
 }
 
 // errorAnswer is the body of every error.
@@ -80,7 +78,7 @@ type errorAnswer struct {
 	Error problem `json:"error"`
 }
 
-// status returns the status of HTTP for the code. It is the only such table.
+// status returns the HTTP status of the code. It is the only such table.
 func (p problem) status() int {
 	switch p.Code {
 	case codeUnauthenticated:
@@ -124,7 +122,7 @@ func refuse(code, field, message string) error {
 	return &activity.InvalidError{Code: code, Field: field, Message: message}
 }
 
-// describe returns what the client may know about an error: every detail about the request, and
+// describe returns what the client may know about an error: every detail of the request, and
 // nothing internal.
 func describe(err error) problem {
 	if errors.Is(err, errDeadline) {
@@ -143,14 +141,14 @@ func describe(err error) problem {
 		return problem{Code: activity.CodeNoLedger, Message: without.Error()}
 	}
 	if down, ok := errors.AsType[*activity.UnavailableError](err); ok {
-		return problem{Code: codeUnavailable, Message: "what this call needs is unavailable: " + down.Dependency}
+		return problem{Code: codeUnavailable, Message: "unavailable: " + down.Dependency}
 	}
 	if route, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch route.Code {
 		case http.StatusNotFound:
-			return problem{Code: codeNotFound, Message: "there is nothing at this path"}
+			return problem{Code: codeNotFound, Message: "no such path"}
 		case http.StatusMethodNotAllowed:
-			return problem{Code: codeMethodNotAllowed, Message: "this path does not take this method; see the header Allow"}
+			return problem{Code: codeMethodNotAllowed, Message: "method not allowed on this path; see the Allow header"}
 		}
 	}
 	switch {
@@ -159,17 +157,17 @@ func describe(err error) problem {
 	case errors.Is(err, errStuck):
 		return problem{Code: codeStuck, Message: errStuck.Error()}
 	case errors.Is(err, activity.ErrOverloaded):
-		return problem{Code: codeOverloaded, Message: "the service has too much to do, and has done nothing of this"}
+		return problem{Code: codeOverloaded, Message: "overloaded: request not processed, retry"}
 	case errors.Is(err, activity.ErrClosed):
 		return problem{Code: codeUnavailable, Message: "the service is shutting down"}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return problem{Code: codeUnavailable, Message: "the answer took too long"}
+		return problem{Code: codeUnavailable, Message: "timed out: a write may or may not have taken effect"}
 	default:
-		return problem{Code: codeInternal, Message: "something went wrong inside the service"}
+		return problem{Code: codeInternal, Message: "internal error: see the service's log"}
 	}
 }
 
-// gone reports whether err happened because the client left, or because its deadline passed.
+// gone reports whether err happened because the client left or its deadline passed.
 func gone(ctx context.Context, err error) bool {
 	return errors.Is(err, errGone) || errors.Is(err, errDeadline) ||
 		errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
@@ -183,11 +181,11 @@ func (s *service) fail(k *call, err error) {
 	}
 	p := s.tell(k, k.Response().Header(), err)
 	if err := respond(k, p.status(), errorAnswer{p}); err != nil {
-		s.log.DebugContext(k.Request().Context(), "an error could not be answered", "error", err)
+		s.log.DebugContext(k.Request().Context(), "error answer not sent", "error", err)
 	}
 }
 
-// tell counts the error of a request, sets its headers in h, and returns the body.
+// tell counts the error of a request, sets its headers in h, and returns the body of the answer.
 func (s *service) tell(k *call, h http.Header, err error) problem {
 	p := describe(err)
 	switch p.Code {

@@ -25,7 +25,7 @@ type explainAnswer struct {
 	Degraded []degradedKind `json:"degraded"`
 }
 
-// explained is a [feed.Reason] in words of the API.
+// explained is a [feed.Reason] in the words of the API.
 type explained struct {
 	Kind      string    `json:"kind"`
 	Effect    string    `json:"effect"`
@@ -46,7 +46,7 @@ type pageAnswer struct {
 	FalsePositiveRate float64 `json:"false_positive_rate"`
 }
 
-// explain answers why a post is dropped from a viewer's feed, or kept.
+// explain answers why a viewer's feed drops or keeps a post.
 func (s *service) explain(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *service) explain(c echo.Context) error {
 	return respond(c, http.StatusOK, answer)
 }
 
-// explainPost explains a post to a caller who may ask about the viewer.
+// explainPost explains a post, if the rate of the viewer allows it.
 func (s *service) explainPost(ctx context.Context, k *call, viewer string, p feed.Post) (feed.Explanation, error) {
 	if err := s.userMay(viewer); err != nil {
 		return feed.Explanation{}, err

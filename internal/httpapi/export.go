@@ -14,13 +14,13 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// exportChunk is the length of a part of an export, in bytes. A part is sent when it is complete.
+// exportChunk is the length of one part of an export, in bytes. A part is sent when it is complete.
 const exportChunk = 32 << 10
 
-// errHeadOnly ends the export of a HEAD request, which has no body.
-var errHeadOnly = errors.New("the header is all that is wanted")
+// errHeadOnly ends the export for a HEAD request, which has no body.
+var errHeadOnly = errors.New("only the header was requested")
 
-// exportLine is an activity as "feedfilter import" reads it. Times are in UTC, to the
+// exportLine is an activity in the form that "feedfilter import" reads. Times are in UTC, to the
 // microsecond.
 type exportLine struct {
 	User   string    `json:"user"`
@@ -31,19 +31,20 @@ type exportLine struct {
 	Until  time.Time `json:"until,omitzero"`
 }
 
-// export answers with a line of NDJSON for each activity of a user that the ledger keeps, by kind
-// and target. It reads the ledger in parts, so later activities may be newer than earlier ones.
-// Export counts as a stream, and holds one part in memory. To read a part from the ledger may take
-// the timeout of the service, and the client may take StreamIdle to receive it. An error before the
-// first part is answered as an error. A later one breaks the connection, so that no client takes
-// the answer for complete.
+// export answers with a line of NDJSON for each activity of a user in the ledger, by kind and
+// target. It reads the ledger in parts, so later activities may be newer than earlier ones. An
+// export counts as a stream, and holds one part in memory.
+//
+// The ledger may take the service's timeout to read a part, and the client may take StreamIdle to
+// receive it. An error before the first part is sent as an error answer. A later error breaks the
+// connection, so that no client mistakes the answer for complete.
 func (s *service) export(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
 		return err
 	}
 	if !s.limits.streams.take(1) {
-		return turnAway(c, "streams are in progress")
+		return turnAway(c, "streams in progress")
 	}
 	defer s.limits.streams.give(1)
 	if err := takeTime(c, s.timeout+s.idle); err != nil {
@@ -69,7 +70,7 @@ type exporter struct {
 	c        echo.Context
 	conn     *streamConn
 	patience time.Duration // how long the ledger may take for a part
-	stalled  *time.Timer   // ends the export when the ledger takes longer
+	stalled  *time.Timer   // ends the export if the ledger takes longer
 	lines    bytes.Buffer
 }
 
@@ -88,7 +89,7 @@ func (x *exporter) add(a activity.Activity) error {
 	return x.send()
 }
 
-// send sends the lines that have been gathered, and the header before the first ones.
+// send sends the gathered lines, with the header before the first ones.
 func (x *exporter) send() error {
 	x.stalled.Stop() // the time that the client takes does not count
 	if !x.c.Response().Committed {

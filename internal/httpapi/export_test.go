@@ -48,7 +48,7 @@ func exports(t testing.TB, a answer) (lines []exported) {
 func TestExport(t *testing.T) {
 	s := open(t)
 	if lines := exports(t, s.do(t, "GET", "/v1/users/1/export", "")); len(lines) > 0 {
-		t.Errorf("of nothing: %v", lines)
+		t.Errorf("export of a user without activities: %v", lines)
 	}
 	end := s.now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	odd := oddIDs()
@@ -93,7 +93,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	addr := s.start(t)
-	for _, id := range odd { // as users
+	for _, id := range odd { // as user ids
 		s.record(t, activity.Activity{User: id, Kind: "like", Target: "p"})
 		a := raw(t, addr, "GET /v1/users/"+url.PathEscape(id)+"/export HTTP/1.1\r\nHost: x\r\n\r\n")
 		if lines := exports(t, a); len(lines) != 1 || lines[0].User != id {
@@ -123,7 +123,7 @@ func TestExportRefused(t *testing.T) {
 	}
 }
 
-// hides are n activities of user 1.
+// hides returns n activities of user 1.
 func hides(n int) []activity.Activity {
 	all := make([]activity.Activity, n)
 	for i := range all {
@@ -132,8 +132,7 @@ func hides(n int) []activity.Activity {
 	return all
 }
 
-// TestExportInParts looks at the parts that an export is sent in, and at what the connection is told for
-// each.
+// TestExportInParts checks the parts of an export, and the write deadline of each.
 func TestExportInParts(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour, Timeout: time.Minute}, nil)
 	const n, most = 5000, 33 << 10
@@ -170,7 +169,7 @@ func TestExportInParts(t *testing.T) {
 	}
 }
 
-// TestExportFails has the ledger fail, or stand still, at first and midway.
+// TestExportFails makes the ledger fail or hang, at the first part and later.
 func TestExportFails(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context) error{
 		"failing": func(context.Context) error { return errInjected },
@@ -210,7 +209,7 @@ func TestExportFails(t *testing.T) {
 					lines++
 				}
 				if res.StatusCode != http.StatusOK || lines == 0 || lines > 3000 || scanner.Err() == nil {
-					t.Errorf("%d, %d lines, then %v; want some, then an error", res.StatusCode, lines, scanner.Err())
+					t.Errorf("%d, %d lines, then %v; want a part of the lines, then an error", res.StatusCode, lines, scanner.Err())
 				}
 				s.awaitRequests(t, 0)
 			})
@@ -218,7 +217,7 @@ func TestExportFails(t *testing.T) {
 	}
 }
 
-// TestExportBreaks has the connection fail in each way.
+// TestExportBreaks makes each operation of the connection fail.
 func TestExportBreaks(t *testing.T) {
 	s := open(t)
 	s.record(t, hides(1500)...)
@@ -228,7 +227,7 @@ func TestExportBreaks(t *testing.T) {
 		w.ResponseRecorder = httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/users/1/export", http.NoBody)
 		if !s.aborted(w, r) && w.Code == 200 {
-			t.Errorf("%s: the answer ends well", name)
+			t.Errorf("%s: the answer looks complete", name)
 		}
 		if in, _ := s.requests(t); in != 0 {
 			t.Errorf("%s: %v in progress", name, in)
@@ -250,7 +249,7 @@ func TestExportHead(t *testing.T) {
 	}
 }
 
-// TestExportIsAStream has as many as may be under way.
+// TestExportIsAStream: exports count as streams.
 func TestExportIsAStream(t *testing.T) {
 	hold := make(chan struct{})
 	s := newOwnedService(t, httpapi.Config{MaxStreams: 1, Timeout: time.Hour}, func(context.Context, int64) error {

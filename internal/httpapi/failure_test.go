@@ -11,10 +11,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// secrets are parts of errors that only logs may show.
+// secrets returns parts of errors that may appear only in logs.
 func secrets() []string { return []string{"10.1.2.3", "hunter2", "dial", "goroutine", ".go", "sqlite"} }
 
-// wantDown asserts an answer that something is down.
+// wantDown asserts an answer that names a dependency that is down.
 func wantDown(t testing.TB, what string, a answer, dependency string) {
 	t.Helper()
 	if a.Status != 503 || a.Code != "unavailable" || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Body, dependency) {
@@ -22,7 +22,7 @@ func wantDown(t testing.TB, what string, a answer, dependency string) {
 	}
 	for _, secret := range secrets() {
 		if strings.Contains(a.Body, secret) {
-			t.Errorf("%s: %s tells %q", what, a.Body, secret)
+			t.Errorf("%s: %s contains %q", what, a.Body, secret)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func TestStoreDown(t *testing.T) {
 	s := open(t)
 	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
 	s.store.set(failing)
-	// The ledger answers in the store's place, for all that it keeps.
+	// The ledger answers in place of the store.
 	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200,
 		strings.Replace(blockedAnswer, `[]}`, `[{"kind":"seen","reason":"the page store is unavailable"}]}`, 1))
 	if got, _, _ := s.items(t, "/v1/users/1/blocks"); len(got) != 1 {
@@ -53,8 +53,8 @@ func TestStoreDown(t *testing.T) {
 	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200, blockedAnswer)
 }
 
-// TestHang has a dependency that never answers: each request is answered when its time is up.
-func TestHang(t *testing.T) {
+// TestHangingDependency: if a dependency never answers, each request is answered at its timeout.
+func TestHangingDependency(t *testing.T) {
 	s := newService(t, httpapi.Config{Timeout: time.Second}, nil)
 	s.store.set(hanging)
 	wantDown(t, "feed", s.do(t, "POST", "/v1/feed/filter", blockedFeed), "")
@@ -73,12 +73,12 @@ func TestLedgerDown(t *testing.T) {
 	wantDown(t, "delete", s.do(t, "DELETE", "/v1/users/1/blocks/2", ""), "ledger")
 	wantDown(t, "batch", s.do(t, "POST", "/v1/activities", lines()), "ledger")
 	wantDown(t, "list", s.do(t, "GET", "/v1/users/1/blocks", ""), "ledger")
-	// What needs no ledger goes on.
+	// Calls without the ledger still work.
 	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200, blockedAnswer)
 	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["q"]}`, 200, `{"recorded":1}`)
-	// Input is refused as ever.
+	// Invalid requests are refused as usual.
 	if a := s.do(t, "PUT", "/v1/users/1/blocks/1", ""); a.Status != 422 {
-		t.Errorf("block oneself: %d %s", a.Status, a.Body)
+		t.Errorf("blocking oneself: %d %s", a.Status, a.Body)
 	}
 	s.store.set(failing)
 	wantDown(t, "feed", s.do(t, "POST", "/v1/feed/filter", blockedFeed), "ledger")
@@ -94,8 +94,7 @@ func TestClosed(t *testing.T) {
 	wantDown(t, "batch", s.do(t, "POST", "/v1/activities", lines()), "shutting down")
 }
 
-// TestClientGone has the client leave before its answer. There must be none that says the
-// request was done.
+// TestClientGone: if the client leaves, no answer says that the request succeeded.
 func TestClientGone(t *testing.T) {
 	logger, out := logs()
 	s := newService(t, httpapi.Config{Logger: logger}, nil)
@@ -142,8 +141,8 @@ func TestHealth(t *testing.T) {
 		return `{"status":"unavailable","down":[` + strings.Join(parts, ",") + `]}`
 	}
 	const (
-		ledgerDown = `{"dependency":"ledger","reason":"it does not work (see the log)"}`
-		pagesDown  = `{"dependency":"pages","reason":"it does not work (see the log)"}`
+		ledgerDown = `{"dependency":"ledger","reason":"it failed; see the log"}`
+		pagesDown  = `{"dependency":"pages","reason":"it failed; see the log"}`
 		pagesHang  = `{"dependency":"pages","reason":"it does not answer in time"}`
 	)
 	s.store.set(failing)
@@ -169,7 +168,7 @@ func TestHealth(t *testing.T) {
 	s.want(t, "GET", "/readyz", "", 503, down(ledgerDown, pagesHang))
 }
 
-// TestReadyOfMany has many ask at once whether the service is ready. They do not take a connection to the ledger each.
+// TestReadyOfMany: concurrent readiness checks share one connection to the ledger.
 func TestReadyOfMany(t *testing.T) {
 	const all = 500
 	s := newService(t, httpapi.Config{}, nil)
@@ -177,7 +176,7 @@ func TestReadyOfMany(t *testing.T) {
 	defer open()
 	s.ledger.pinged.Store(0)
 	ready := s.flood(t, all, "GET", func(int) string { return "/readyz" })
-	for calls, total := 0.0, 0.0; total < all+calls; calls++ { // until they have come
+	for calls, total := 0.0, 0.0; total < all+calls; calls++ { // until all have arrived
 		total = s.do(t, "GET", "/v1/stats", "").JSON["requests"].(map[string]any)["total"].(float64)
 	}
 	open()
@@ -187,7 +186,7 @@ func TestReadyOfMany(t *testing.T) {
 		}
 	}
 	if n := s.ledger.pinged.Load(); n > all/5 {
-		t.Errorf("the ledger is asked %d times for %d", n, all)
+		t.Errorf("the ledger was asked %d times for %d checks", n, all)
 	}
 }
 

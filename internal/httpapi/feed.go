@@ -94,7 +94,7 @@ func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done f
 					return nil
 				}
 			}
-			// Decode again from the start. If reading failed, the decoder gets the same error.
+			// Decode from the start. If reading failed, the decoder gets the same error.
 			body = io.MultiReader(bytes.NewReader(in.text[:n]), body)
 		}
 		var decoded filterRequest
@@ -141,7 +141,7 @@ func (s *service) filter(c echo.Context) error {
 }
 
 // answerFeed checks whether the caller may have the feed, filters it and counts it. If sampled is
-// not nil, the caller compares it after the answer is sent.
+// not nil, the caller compares it with the ledger after sending the answer.
 func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (feed.Answer, *feed.Sampled, error) {
 	if req.RecordSeen {
 		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {

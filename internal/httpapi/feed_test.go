@@ -14,7 +14,7 @@ func TestFilter(t *testing.T) {
 	s.want(t, "PUT", "/v1/users/1/likes/l", "", 200, yes)
 	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["s"]}`, 200, `{"recorded":1}`)
 	for _, c := range []struct{ request, want string }{
-		{ // Every kind that drops, by default.
+		{ // By default, all kinds that drop.
 			`"posts":[{"id":"a","author":"4"},{"id":"b","author":"2"},{"id":"c","author":"3"},{"id":"h","author":"4"},{"id":"s","author":"4"},{"id":"l","author":"4"}]`,
 			`{"posts":[{"id":"a"},{"id":"l"}],"dropped":[{"id":"b","kind":"block","actor":"2"},{"id":"c","kind":"block","actor":"3"},{"id":"h","kind":"hide"},{"id":"s","kind":"seen"}],"degraded":[]}`,
 		},
@@ -22,23 +22,23 @@ func TestFilter(t *testing.T) {
 			`"posts":[{"actors":["5","3"],"author":"4","id":"a"},{"id":"b","author":"4","actors":[]}]`,
 			`{"posts":[{"id":"b"}],"dropped":[{"id":"a","kind":"block","actor":"3"}],"degraded":[]}`,
 		},
-		{ // Nothing to check: everything stays, authors are not needed.
+		{ // No kinds to check: all posts are kept, and need no authors.
 			`"posts":[{"id":"h"},{"id":"s"},{"id":"h"}],"kinds":[]`,
 			`{"posts":[{"id":"h"},{"id":"s"},{"id":"h"}],"dropped":[],"degraded":[]}`,
 		},
-		{ // The order of kinds is that of the request.
+		{ // The request sets the order of kinds.
 			`"posts":[{"id":"h","author":"2"}],"kinds":["hide","block"]`,
 			`{"posts":[],"dropped":[{"id":"h","kind":"hide"}],"degraded":[]}`,
 		},
-		{ // Marks, of kept posts alone.
+		{ // Annotations, only on kept posts.
 			`"posts":[{"id":"l"},{"id":"x"},{"id":"h"}],"kinds":["hide"],"annotate":["like"]`,
 			`{"posts":[{"id":"l","like":true},{"id":"x","like":false}],"dropped":[{"id":"h","kind":"hide"}],"degraded":[]}`,
 		},
-		{ // Only what is dropped, by index.
+		{ // Only dropped posts, by index.
 			`"posts":[{"id":"l"},{"id":"h"},{"id":"x"},{"id":"h"},{"id":"l"},{"id":"x"}],"kinds":["hide"],"annotate":["like"],"answer":"dropped"`,
 			`{"dropped":[{"index":1,"kind":"hide"},{"index":3,"kind":"hide"}],"annotated":{"like":[0,4]},"degraded":[]}`,
 		},
-		{ // The same id is kept once and dropped once, by another author: the index says which.
+		{ // An id that is kept once and dropped once, by another author: the index identifies the post.
 			`"posts":[{"id":"a","author":"4"},{"id":"a","author":"2"},{"id":"b","author":"4"},{"id":"c","author":"4"}],"limit":2,"answer":"dropped"`,
 			`{"dropped":[{"index":1,"kind":"block","actor":"2"}],"next":3,"degraded":[]}`,
 		},
@@ -55,7 +55,7 @@ func TestFilter(t *testing.T) {
 			t.Errorf("answer %s: %d %s", answer, a.Status, a.Body)
 		}
 	}
-	// The other side of a block sees as little.
+	// A block works in both directions.
 	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"a","author":"1"}],"kinds":["block"]}`, 200,
 		`{"posts":[],"dropped":[{"id":"a","kind":"block","actor":"1"}],"degraded":[]}`)
 }
@@ -70,7 +70,7 @@ func TestContentTypes(t *testing.T) {
 	}
 }
 
-// TestMethods looks at what is answered besides the calls themselves.
+// TestMethods checks methods that are not calls of the API.
 func TestMethods(t *testing.T) {
 	s := open(t)
 	addr := s.start(t)
@@ -89,7 +89,7 @@ func TestMethods(t *testing.T) {
 			}
 			for name := range a.Header {
 				if strings.HasPrefix(name, "Access-Control-") {
-					t.Errorf("%s %s: %s is there", method, target, name)
+					t.Errorf("%s %s: header %s is set", method, target, name)
 				}
 			}
 		}
@@ -102,7 +102,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// BenchmarkFilter checks feeds of 500 posts, of authors and posts that differ.
+// BenchmarkFilter checks feeds of 500 posts with distinct authors.
 func BenchmarkFilter(b *testing.B) {
 	s := open(b)
 	s.want(b, "PUT", "/v1/users/1/blocks/2", "", 200, yes)

@@ -9,15 +9,15 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// answerForm is what the answer to a feed lists.
+// answerForm says what the answer to a feed lists.
 type answerForm uint8
 
 const (
 	formKept    answerForm = iota // the kept and the dropped candidates
-	formDropped                   // the dropped ones alone, by index
+	formDropped                   // only the dropped ones, by index
 )
 
-// formOf returns the form that a message asks for.
+// formOf returns the form that a Protobuf request asks for.
 func formOf(a feedfilterv1.Answer) (answerForm, error) {
 	switch a {
 	case feedfilterv1.Answer_ANSWER_UNSPECIFIED, feedfilterv1.Answer_ANSWER_KEPT:
@@ -29,7 +29,7 @@ func formOf(a feedfilterv1.Answer) (answerForm, error) {
 	}
 }
 
-// formNamed returns the form that JSON names so, and whether there is one.
+// formNamed returns the form with the name that JSON uses. ok reports whether there is one.
 func formNamed(name string) (form answerForm, ok bool) {
 	switch name {
 	case "kept":
@@ -42,15 +42,15 @@ func formNamed(name string) (form answerForm, ok bool) {
 }
 
 func badForm() error {
-	return refuse(activity.CodeOutOfRange, "answer", `neither "kept" nor "dropped"`)
+	return refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
 }
 
-// feedAnswer is a FilterResponse in the encoding of Protobuf.
+// feedAnswer is a FilterResponse, encoded in Protobuf.
 type feedAnswer struct{ text []byte }
 
 func (a *feedAnswer) appendTo(dst []byte) []byte { return append(dst, a.text...) }
 
-// newFeedAnswer returns a FilterResponse.
+// newFeedAnswer returns the encoded answer to req.
 func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer {
 	dst := make([]byte, 0, 64+2*len(a.Kept)+32*len(a.Dropped))
 	var scratch []byte

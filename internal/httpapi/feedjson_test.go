@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// feedBodies are bodies of feeds, sound ones and others, among them all that readFeed has a rule for. Where it says
-// so, readFeed takes them; it may leave others to the strict decoder.
+// feedBodies returns valid and invalid bodies of feeds, at least one for each rule of readFeed.
+// True: readFeed must accept the body. It may leave the others to the strict decoder.
 func feedBodies() map[string]bool {
 	return map[string]bool{
 		`{"viewer":"1","posts":[{"id":"p9","author":"3","actors":["7"]},{"id":"p8","author":"2"}],"kinds":["block","hide","seen"],` +
@@ -61,8 +61,8 @@ func feedBodies() map[string]bool {
 	}
 }
 
-// agree fails t unless the strict decoder makes the same of whatever readFeed takes. It reports whether that took the
-// body.
+// agree fails t unless readFeed and the strict decoder agree on a body that readFeed accepts. It
+// reports whether readFeed accepted the body.
 func agree(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -75,17 +75,17 @@ func agree(t interface {
 	}
 	var decoded filterRequest
 	if err := json.Unmarshal([]byte(body), &decoded, strict()); err != nil {
-		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", body, got, err)
+		t.Fatalf("%q is read as %+v, want it refused: %v", body, got, err)
 	}
 	want, err := decoded.request()
 	if err != nil {
-		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", body, got, err)
+		t.Fatalf("%q is read as %+v, want it refused: %v", body, got, err)
 	}
 	if form, err := decoded.form(); err != nil || form != in.form {
 		t.Fatalf("%q asks for the form %v, %v, and is read as %v", body, form, err, in.form)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("%q is read as\n%#v\nand is\n%#v", body, got, want)
+		t.Fatalf("%q is read as\n%#v\nwant\n%#v", body, got, want)
 	}
 	return true
 }
@@ -93,12 +93,12 @@ func agree(t interface {
 func TestReadFeed(t *testing.T) {
 	for body, want := range feedBodies() {
 		if took := agree(t, body); took != want {
-			t.Errorf("%.200q: taken %v, want %v", body, took, want)
+			t.Errorf("%.200q: accepted %v, want %v", body, took, want)
 		}
 	}
 }
 
-// TestReadFeedMutants changes single bytes of sound bodies: most of what comes out is not sound.
+// TestReadFeedMutants changes single bytes of valid bodies. Most results are invalid.
 func TestReadFeedMutants(t *testing.T) {
 	mutants, taken := 0, 0
 	for body, sound := range feedBodies() {
@@ -119,7 +119,7 @@ func TestReadFeedMutants(t *testing.T) {
 		}
 	}
 	if taken == 0 || taken > mutants/2 {
-		t.Errorf("%d of %d taken", taken, mutants)
+		t.Errorf("%d of %d accepted", taken, mutants)
 	}
 }
 
@@ -130,19 +130,19 @@ func FuzzReadFeed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) { agree(t, body) })
 }
 
-// TestReadFeedRoom reads a body that seems to hold as many posts as it has bytes.
+// TestReadFeedRoom: a body of braces does not reserve memory for as many posts as it has bytes.
 func TestReadFeedRoom(t *testing.T) {
 	body := `{"viewer":"` + strings.Repeat("{", 1<<20) + `","posts":[{}]}`
 	req, ok := readFeed(body, newRoom())
 	if !ok || len(req.Posts) != 1 || cap(req.Posts) > feed.MaxPosts {
-		t.Errorf("taken %v, %d posts with room for %d", ok, len(req.Posts), cap(req.Posts))
+		t.Errorf("accepted %v, %d posts with capacity %d", ok, len(req.Posts), cap(req.Posts))
 	}
 	if unsafe.StringData(req.Viewer) != unsafe.StringData(body[len(`{"viewer":"`):]) {
-		t.Error("the viewer is copied")
+		t.Error("the viewer was copied")
 	}
 }
 
-// filterAnswer is what appendFeed writes, as the API has it.
+// filterAnswer is the answer of appendFeed in the API.
 type filterAnswer struct {
 	Posts    []jsontext.Value `json:"posts"`
 	Dropped  []droppedPost    `json:"dropped"`
@@ -158,7 +158,7 @@ type droppedPost struct {
 	Unconfirmed bool   `json:"unconfirmed,omitzero"`
 }
 
-// TestAppendFeed compares what is written with what the library writes.
+// TestAppendFeed compares appendFeed with the JSON library.
 func TestAppendFeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.OneOf(rapid.StringMatching(`[ -~]{1,12}`), rapid.StringN(1, 20, 60))
@@ -199,12 +199,12 @@ func TestAppendFeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := appendFeed([]byte("x"), a, req); string(got) != "x"+string(text) {
-			t.Fatalf("written\n%s\nwant\n%s", got[1:], text)
+			t.Fatalf("got\n%s\nwant\n%s", got[1:], text)
 		}
 	})
 }
 
-// BenchmarkReadFeed reads feeds of 500 posts, by hand and with the strict decoder that it stands before.
+// BenchmarkReadFeed reads feeds of 500 posts with readFeed and with the strict decoder.
 func BenchmarkReadFeed(b *testing.B) {
 	bodies := make([][]byte, servedBodies)
 	for n := range bodies {
@@ -216,7 +216,7 @@ func BenchmarkReadFeed(b *testing.B) {
 		for n := 0; b.Loop(); n++ {
 			in := all.get()
 			if req, ok := readFeed(string(bodies[n%servedBodies]), in); !ok || len(req.Posts) != servedPosts {
-				b.Fatal("not taken")
+				b.Fatal("not accepted")
 			}
 			all.put(in)
 		}
@@ -236,8 +236,8 @@ func BenchmarkReadFeed(b *testing.B) {
 	})
 }
 
-// reportCPU reports the CPU that the process uses until the benchmark ends, collection of garbage with it: on a machine
-// with other work the time says little.
+// reportCPU reports the processor time that the process uses until the benchmark ends, including
+// garbage collection. On a busy machine, wall time is meaningless.
 func reportCPU(b *testing.B) {
 	b.Helper()
 	b.ReportAllocs()
@@ -245,7 +245,7 @@ func reportCPU(b *testing.B) {
 	b.Cleanup(func() { b.ReportMetric(float64((cpuUsed()-start).Nanoseconds())/1000/float64(b.N), "cpu-us/op") })
 }
 
-// BenchmarkAppendFeed writes the answers to feeds of 500 posts, by hand and with the library.
+// BenchmarkAppendFeed encodes answers of 500 posts with appendFeed and with the JSON library.
 func BenchmarkAppendFeed(b *testing.B) {
 	var decoded filterRequest
 	if err := json.Unmarshal([]byte(servedBody(0)), &decoded, strict()); err != nil {

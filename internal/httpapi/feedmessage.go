@@ -34,7 +34,7 @@ func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessag
 	if err != nil {
 		return nil, err
 	}
-	// Copy the answer: connect writes it after the room is given back.
+	// Copy the answer: connect writes it after the room is back in the pool.
 	answer := newFeedAnswer(a, req, form)
 	s.history.latency.note(time.Since(start))
 	if sampled != nil {
@@ -43,7 +43,7 @@ func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessag
 	return answer, nil
 }
 
-// decodeFeedMessage reads a FilterRequest. The posts may live in the room.
+// decodeFeedMessage reads a FilterRequest. The request may use memory of the room.
 func decodeFeedMessage(text string, in *room) (feed.Request, answerForm, error) {
 	if req, form, ok := readFeedMessage(text, in); ok {
 		return req, form, nil
@@ -55,7 +55,7 @@ func decodeFeedMessage(text string, in *room) (feed.Request, answerForm, error) 
 	return feedRequest(&m)
 }
 
-// feedRequest returns the request that the message holds.
+// feedRequest converts a message into a request.
 func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error) {
 	form, err := formOf(m.GetAnswer())
 	if err != nil {
@@ -83,7 +83,7 @@ func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error
 	return req, form, placeActors(req.Posts, m.GetActors(), m.GetActorPosts())
 }
 
-// limitOf checks a limit and returns it as an int, which may be too small for a uint32.
+// limitOf checks a limit and returns it as an int.
 func limitOf(limit uint32) (int, error) {
 	if limit > feed.MaxPosts {
 		return 0, refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
@@ -91,7 +91,7 @@ func limitOf(limit uint32) (int, error) {
 	return int(limit), nil
 }
 
-// placeActors gives each post its part of the actors. Actor i is on post on[i].
+// placeActors gives each post its actors. Actor i belongs to post on[i].
 func placeActors(posts []feed.Post, actors []string, on []uint32) error {
 	if len(actors) != len(on) {
 		return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d posts for %d actors", len(on), len(actors)))
@@ -99,25 +99,23 @@ func placeActors(posts []feed.Post, actors []string, on []uint32) error {
 	for i := 0; i < len(on); {
 		post, from := on[i], i
 		if int64(post) >= int64(len(posts)) {
-			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("there is no post %d", post))
+			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("no post has the index %d", post))
 		}
 		for i < len(on) && on[i] == post {
 			i++
 		}
 		if i < len(on) && on[i] < post {
-			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d after %d: not in ascending order", on[i], post))
+			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
 		}
 		posts[post].Actors = actors[from:i:i]
 	}
 	return nil
 }
 
-// readFeedMessage reads a FilterRequest in the usual encoding. If ok is true, the result is the
-// same as that of the generated code. If ok is false, the message is invalid or unusual, and the
-// caller reads it with the generated code. readFeedMessage does not check that ids are valid UTF-8,
-// because the feed does.
-//
-// It exists only because it is faster, like [readFeed].
+// readFeedMessage reads a FilterRequest in the usual encoding, faster than the generated code. If
+// ok is true, the result is the same as that of the generated code. If ok is false, the message is
+// invalid or unusual, and the caller reads it with the generated code. readFeedMessage does not
+// check that ids are valid UTF-8, because the feed does.
 func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, ok bool) {
 	r := messageReader{text: text, room: in}
 	for r.at < len(text) {
@@ -133,17 +131,17 @@ func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, 
 }
 
 // messageReader reads the fields of a message in order. Each of its methods reports whether it
-// succeeded. After a failure the reader must not be used any more.
+// succeeded. Do not use the reader after a failure.
 type messageReader struct {
 	text    string
 	at      int // index of the next byte
 	authors int
-	last    int // number of the field that was read last
+	last    int // number of the last field
 	room    *room
 }
 
-// field reads one field. Fields must come in the order of their numbers, in which all common
-// encoders write them.
+// field reads one field. Fields must be in the order of their numbers, as all common encoders write
+// them.
 func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
 	tag, ok := r.number()
 	number := int(tag >> 3)
@@ -162,8 +160,8 @@ func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
 	return ok && (r.listed(number, s, req) || !again && r.single(number, s, req))
 }
 
-// more reads the next value of a repeated field, if another one follows, and is short. It is small, to
-// be inlined: a feed has a thousand ids.
+// more reads the next value of a repeated field, if there is one and it is shorter than 128 bytes.
+// It is small enough to be inlined: a feed has a thousand ids.
 func (r *messageReader) more(field byte) (s string, ok bool) {
 	from := r.at + 2
 	if from > len(r.text) || r.text[r.at] != field<<3|byte(protowire.BytesType) {
@@ -177,7 +175,7 @@ func (r *messageReader) more(field byte) (s string, ok bool) {
 	return r.text[from:end], true
 }
 
-// listed stores one value of a repeated field, and those that follow it.
+// listed stores one value of a repeated field, and the values that follow it.
 func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 	switch number {
 	case feedwire.Posts:
@@ -294,7 +292,7 @@ func (r *messageReader) bytes() (string, bool) {
 	return r.text[from:r.at], true
 }
 
-// kindNames reads a message KindNames.
+// kindNames reads a KindNames message.
 func kindNames(text string) ([]string, bool) {
 	names := []string{}
 	r := messageReader{text: text}
@@ -312,7 +310,7 @@ func kindNames(text string) ([]string, bool) {
 	return names, true
 }
 
-// listLimits returns the limits of a message's lists. No valid request exceeds them.
+// listLimits returns the limits of the lists in a message. No valid request exceeds them.
 func listLimits(message proto.Message) []listLimit {
 	switch message.(type) {
 	case *feedfilterv1.FilterRequest:

@@ -27,7 +27,7 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// servedMessage is servedBody as a message.
+// servedMessage returns servedBody as a message.
 func servedMessage(n int, answer feedfilterv1.Answer) *feedfilterv1.FilterRequest {
 	req, ok := readFeed(servedBody(n), newRoom())
 	if !ok {
@@ -51,7 +51,8 @@ func marshaled(m proto.Message) []byte {
 	return text
 }
 
-// feedMessages are messages that readFeedMessage has a rule for, sound ones and others. Where it says so, it takes them.
+// feedMessages returns valid and invalid messages, at least one for each rule of readFeedMessage.
+// True: readFeedMessage must accept the message.
 func feedMessages() map[string]bool {
 	text := func(m *feedfilterv1.FilterRequest) string { return string(marshaled(m)) }
 	posts := make([]string, feed.MaxPosts)
@@ -84,8 +85,8 @@ func feedMessages() map[string]bool {
 	}
 }
 
-// messagesAgree fails t unless the generated code makes the same of whatever readFeedMessage takes. It reports whether that took the
-// message.
+// messagesAgree fails t unless readFeedMessage and the generated code agree on a message that
+// readFeedMessage accepts. It reports whether readFeedMessage accepted the message.
 func messagesAgree(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -97,7 +98,7 @@ func messagesAgree(t interface {
 	}
 	var m feedfilterv1.FilterRequest
 	if err := readMessage([]byte(text), &m); err != nil {
-		for _, p := range got.Posts { // which the feed refuses
+		for _, p := range got.Posts { // the feed refuses these
 			if !utf8.ValidString(p.ID + "|" + p.Author + "|" + strings.Join(p.Actors, "|")) {
 				return true
 			}
@@ -105,19 +106,19 @@ func messagesAgree(t interface {
 		if !utf8.ValidString(got.Viewer) {
 			return true
 		}
-		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", text, got, err)
+		t.Fatalf("%q is read as %+v, want it refused: %v", text, got, err)
 	}
 	want, wantForm, err := feedRequest(&m)
 	if err != nil {
-		t.Fatalf("%q is taken as %+v, and ought to be refused: %v", text, got, err)
+		t.Fatalf("%q is read as %+v, want it refused: %v", text, got, err)
 	}
 	if !reflect.DeepEqual(plainRequest(got), plainRequest(want)) || form != wantForm {
-		t.Fatalf("%q is read as\n%#v, %v\nand is\n%#v, %v", text, got, form, want, wantForm)
+		t.Fatalf("%q is read as\n%#v, %v\nwant\n%#v, %v", text, got, form, want, wantForm)
 	}
 	return true
 }
 
-// plainRequest has nil for lists that are empty, where that says the same.
+// plainRequest returns r with nil for empty lists that mean the same.
 func plainRequest(r feed.Request) feed.Request {
 	r.Posts = append([]feed.Post(nil), r.Posts...)
 	for i, p := range r.Posts {
@@ -130,7 +131,7 @@ func plainRequest(r feed.Request) feed.Request {
 func TestReadFeedMessage(t *testing.T) {
 	for text, want := range feedMessages() {
 		if took := messagesAgree(t, text); took != want {
-			t.Errorf("%.100q: taken %v, want %v", text, took, want)
+			t.Errorf("%.100q: accepted %v, want %v", text, took, want)
 		}
 	}
 	for n := range 3 {
@@ -147,7 +148,7 @@ func FuzzReadFeedMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { messagesAgree(t, text) })
 }
 
-// TestFeedAnswerMessage reads answers as the generated code does.
+// TestFeedAnswerMessage decodes answers with the generated code.
 func TestFeedAnswerMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[a-zé]{0,3}`)
@@ -193,7 +194,7 @@ func TestFeedAnswerMessage(t *testing.T) {
 	})
 }
 
-// askProcedure sends one message of a media type in process, and returns the status of HTTP, that of gRPC and the message.
+// askProcedure sends one message in process, and returns the answer and its message.
 func askProcedure(h http.Handler, procedure, mediaType string, body []byte) (*httptest.ResponseRecorder, []byte) {
 	envelope := strings.HasPrefix(mediaType, "application/grpc")
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, procedure, bytes.NewReader(body))
@@ -212,7 +213,8 @@ func askProcedure(h http.Handler, procedure, mediaType string, body []byte) (*ht
 	return w, answer
 }
 
-// FuzzProcedures sends any message to every procedure: none fails inside the service, and what is refused has a detail.
+// FuzzProcedures sends any message to every procedure. No call fails inside the service, and each
+// refusal has a detail.
 func FuzzProcedures(f *testing.F) {
 	h, end, err := feedServiceAt(f.Context(), f.TempDir(), 1e-6)
 	if err != nil {
@@ -256,7 +258,7 @@ func FuzzProcedures(f *testing.F) {
 			detail := res.Trailer.Get("Grpc-Status-Details-Bin") + res.Header.Get("Grpc-Status-Details-Bin")
 			switch {
 			case w.Code >= 500, status != "" && !slices.Contains([]string{"0", "3", "9"}, status):
-				t.Errorf("%s of %s: %d, status %q of gRPC: %q", procedure, mediaType, w.Code, status, answer)
+				t.Errorf("%s of %s: %d, gRPC status %q: %q", procedure, mediaType, w.Code, status, answer)
 			case w.Code == http.StatusOK && status != "" && status != "0" && detail == "":
 				t.Errorf("%s of %s: no detail of status %s", procedure, mediaType, status)
 			case w.Code >= 400 && !bytes.Contains(answer, []byte(`"feedfilter.v1.ErrorDetail"`)):
@@ -268,7 +270,8 @@ func FuzzProcedures(f *testing.F) {
 	})
 }
 
-// TestTooManyInMessages: lists that are longer than any request takes are refused before memory is made for them.
+// TestTooManyInMessages: lists that are too long for any request are refused before memory is
+// allocated.
 func TestTooManyInMessages(t *testing.T) {
 	h, end, err := feedServiceAt(t.Context(), t.TempDir(), 1e-6)
 	if err != nil {
@@ -290,7 +293,8 @@ func TestTooManyInMessages(t *testing.T) {
 	}
 }
 
-// BenchmarkReadFeedMessage reads feeds of 500 posts, by hand and with the generated code that it stands before.
+// BenchmarkReadFeedMessage reads feeds of 500 posts with readFeedMessage and with the generated
+// code.
 func BenchmarkReadFeedMessage(b *testing.B) {
 	bodies := make([][]byte, servedBodies)
 	for n := range bodies {
@@ -304,7 +308,7 @@ func BenchmarkReadFeedMessage(b *testing.B) {
 			var m feedMessage
 			m.read(bodies[n%servedBodies])
 			if req, _, ok := readFeedMessage(m.text, in); !ok || len(req.Posts) != servedPosts {
-				b.Fatal("not taken")
+				b.Fatal("not accepted")
 			}
 			all.put(in)
 		}
@@ -323,7 +327,7 @@ func BenchmarkReadFeedMessage(b *testing.B) {
 	})
 }
 
-// BenchmarkFeedForms has the service answer a feed of 500 posts in process, in each form of request and answer.
+// BenchmarkFeedForms answers a feed of 500 posts in process, in each form of request and answer.
 func BenchmarkFeedForms(b *testing.B) {
 	h, end, err := feedServiceAt(b.Context(), b.TempDir(), 1e-6)
 	if err != nil {
@@ -363,8 +367,9 @@ func BenchmarkFeedForms(b *testing.B) {
 	}
 }
 
-// BenchmarkServedForms compares the CPU that a service of its own process uses for a feed of 500 posts over loopback, in each form of
-// request and answer, to eight callers at a time. The forms take turns, in rounds that are long enough to have their share of collections of garbage.
+// BenchmarkServedForms compares the processor time of a separate service process for a feed of 500
+// posts over loopback, in each form, with eight callers. The forms take turns, in rounds that are
+// long enough to include garbage collection.
 func BenchmarkServedForms(b *testing.B) {
 	const round, atOnce = 200, 8
 	s := startServed(b, "service")
@@ -438,5 +443,5 @@ func BenchmarkServedForms(b *testing.B) {
 		slices.Sort(f.perFeed)
 		b.ReportMetric(float64(f.perFeed[len(f.perFeed)/2].Nanoseconds())/1000, f.name+"-us")
 	}
-	b.ReportMetric(0, "ns/op") // of all of them and the client: says nothing
+	b.ReportMetric(0, "ns/op") // covers all forms and the client: meaningless
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// ask sends a body to the feed's route, with its length or, if that is negative, without.
+// ask sends a body to the feed route. A negative length sends it without Content-Length.
 func ask(ctx context.Context, h http.Handler, body io.Reader, length int) (status int, answer string) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/feed/filter", body)
 	r.ContentLength = int64(length)
@@ -28,7 +28,7 @@ func ask(ctx context.Context, h http.Handler, body io.Reader, length int) (statu
 
 func openFeeds(t *testing.T) http.Handler {
 	t.Helper()
-	h, end, err := feedServiceAt(t.Context(), t.TempDir(), 1e-8) // tens of thousands of ids are looked for
+	h, end, err := feedServiceAt(t.Context(), t.TempDir(), 1e-8) // the test looks up tens of thousands of ids
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +40,15 @@ func openFeeds(t *testing.T) http.Handler {
 	return h
 }
 
-// TestFeedOneAnswer asks with bodies whose length is known, which readFeed sees first, and not known, which it never
-// sees.
+// TestFeedOneAnswer: a body has the same answer with its length, which readFeed tries first, and
+// without, which only the strict decoder reads.
 func TestFeedOneAnswer(t *testing.T) {
 	h, without := openFeeds(t), openFeeds(t) // a feed may be recorded as seen
 	statuses := make(map[int]int)
 	bodies := feedBodies()
 	bodies[servedBody(0)] = true
 	for body := range bodies {
-		if body == "" { // without a length there is none
+		if body == "" { // an empty body always has a length
 			continue
 		}
 		status, got := ask(t.Context(), h, strings.NewReader(body), len(body))
@@ -63,7 +63,7 @@ func TestFeedOneAnswer(t *testing.T) {
 	}
 }
 
-// TestFeedCutOff asks with bodies that end early. What is wrong before the end comes first.
+// TestFeedCutOff sends bodies that end early. An error before the end takes precedence.
 func TestFeedCutOff(t *testing.T) {
 	h := openFeeds(t)
 	for body, want := range map[string]string{
@@ -84,7 +84,7 @@ func TestFeedCutOff(t *testing.T) {
 	}
 }
 
-// TestFeedsAtOnce asks for many feeds of many lengths at once: none may see what is in another's room.
+// TestFeedsAtOnce: concurrent feeds of various lengths never see each other's memory.
 func TestFeedsAtOnce(t *testing.T) {
 	h := openFeeds(t)
 	var asking sync.WaitGroup
@@ -99,7 +99,7 @@ func TestFeedsAtOnce(t *testing.T) {
 				}
 				body := `{"viewer":"u1","posts":[` + strings.Join(posts, ",") + `]}`
 				want := `{"posts":[` + strings.Join(kept, ",") + `],"dropped":[],`
-				// On a machine that stands still for a second, `seen` may be degraded.
+				// If the machine stalls for a second, `seen` may be degraded.
 				if status, got := ask(t.Context(), h, strings.NewReader(body), len(body)); status != http.StatusOK || !strings.HasPrefix(got, want) {
 					t.Errorf("%d %.300s ... %s, want %.300s", status, got, got[max(0, len(got)-200):], want)
 					return
@@ -110,26 +110,26 @@ func TestFeedsAtOnce(t *testing.T) {
 	asking.Wait()
 }
 
-// TestRoomForgets looks for strings of a feed that is over: each would keep the whole body.
+// TestRoomForgets: a room keeps no strings of a finished feed, which would keep the whole body.
 func TestRoomForgets(t *testing.T) {
 	in := newRoom()
 	if req, ok := readFeed(servedBody(0), in); !ok || len(req.Posts) != servedPosts || len(in.actors) == 0 {
-		t.Fatal("the feed is not taken")
+		t.Fatal("the feed was not accepted")
 	}
 	new(rooms).put(in)
 	for _, p := range in.posts[:cap(in.posts)] {
 		if p.ID != "" || p.Author != "" || p.Actors != nil {
-			t.Fatalf("post %+v is still there", p)
+			t.Fatalf("post %+v is still in the room", p)
 		}
 	}
 	for _, a := range in.actors[:cap(in.actors)] {
 		if a != "" {
-			t.Fatalf("actor %q is still there", a)
+			t.Fatalf("actor %q is still in the room", a)
 		}
 	}
 	in.actors = make([]string, feed.MaxPosts+1)
 	new(rooms).put(in)
 	if cap(in.actors) > feed.MaxPosts {
-		t.Errorf("room for %d actors is kept", cap(in.actors))
+		t.Errorf("capacity for %d actors is kept", cap(in.actors))
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// readFeed reads the JSON body of a feed request. If ok is true, the result is the same as that of
-// the strict decoder (see [strict]). If ok is false, the body is invalid or unusual, and the caller
-// uses that decoder. The strings of the request share the memory of the body. Its posts and the
-// form of its answer are in the room.
+// readFeed reads the JSON body of a feed request, faster than the strict decoder (see [strict]). If
+// ok is true, the result is the same as that of the strict decoder. If ok is false, the body is
+// invalid or unusual, and the caller uses the strict decoder.
 //
-// It exists only because it is faster.
+// The strings of the request share the memory of the body. Its posts and the form of its answer are
+// in the room.
 func readFeed(body string, in *room) (req feed.Request, ok bool) {
 	if !utf8.ValidString(body) {
 		return req, false
@@ -57,7 +57,7 @@ func readFeed(body string, in *room) (req feed.Request, ok bool) {
 }
 
 // feedReader reads the values of a body in UTF-8 in order. Each of its methods reports whether it
-// succeeded. After a failure the reader must not be used any more.
+// succeeded. Do not use the reader after a failure.
 type feedReader struct {
 	body string
 	at   int // index of the next byte
@@ -95,8 +95,7 @@ func (r *feedReader) posts() ([]feed.Post, bool) {
 	if !r.next('[') {
 		return nil, false
 	}
-	// The limit is for a body of nothing but braces, which would take far more memory than it has
-	// bytes.
+	// Without the limit, a body of nothing but braces would take far more memory than it has bytes.
 	posts := slices.Grow(r.room.posts[:0], min(strings.Count(r.body[r.at:], "{"), feed.MaxPosts))
 	if r.next(']') {
 		return posts, true
@@ -157,7 +156,7 @@ func (r *feedReader) appendTexts(list []string) ([]string, bool) {
 	}
 }
 
-// name reads a name, and the colon behind it.
+// name reads a name and the colon after it.
 func (r *feedReader) name() (string, bool) {
 	s, ok := r.text()
 	return s, ok && r.next(':')
@@ -186,7 +185,7 @@ func (r *feedReader) text() (string, bool) {
 	return "", false
 }
 
-// escaped reads the rest of a string with escapes in it, that began before from.
+// escaped reads the rest of a string with escapes. The string began before from.
 func (r *feedReader) escaped(from int) (string, bool) {
 	for i := from; i < len(r.body); i++ {
 		switch r.body[i] {
@@ -201,8 +200,8 @@ func (r *feedReader) escaped(from int) (string, bool) {
 	return "", false
 }
 
-// number reads a whole number from 0 to 9999 in plain digits. It leaves all other forms of JSON
-// numbers to the strict decoder.
+// number reads a whole number from 0 to 9999 in plain digits. The strict decoder reads all other
+// forms of JSON numbers.
 func (r *feedReader) number() (n int, ok bool) {
 	r.space()
 	from := r.at
@@ -213,7 +212,7 @@ func (r *feedReader) number() (n int, ok bool) {
 			return 0, false
 		}
 	}
-	// A number that goes on after these digits has no comma or brace next, so the caller fails.
+	// If the number continues after these digits, no comma or brace follows, so the caller fails.
 	return n, r.at > from && (r.body[from] != '0' || r.at == from+1)
 }
 
@@ -241,7 +240,7 @@ func (r *feedReader) form() (answerForm, bool) {
 	return formNamed(name)
 }
 
-// next skips white space, and then the byte c. It reports whether c was there.
+// next skips white space, and then the byte c. It reports whether it found c.
 func (r *feedReader) next(c byte) bool {
 	if r.at < len(r.body) && r.body[r.at] <= ' ' {
 		r.space()

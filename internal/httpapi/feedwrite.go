@@ -63,7 +63,7 @@ func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
 	return appendRest(dst, a)
 }
 
-// appendReason appends the reason of a dropped post. Its id or index is already there.
+// appendReason appends the reason of a dropped post, after its id or index.
 func appendReason(dst []byte, d feed.Dropped) []byte {
 	dst = appendField(dst, `,"kind":`, d.Kind)
 	if d.Actor != "" {

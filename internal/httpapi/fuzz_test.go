@@ -21,11 +21,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// The fuzz tests judge requests by what the standard library makes of them, so that a request
-// which is answered 200 was read right, and not only by the code under test.
+// The fuzz tests check answers against the standard library's reading of the request, so that code
+// under test cannot confirm itself.
 
-// strictly decodes JSON into v, and reports whether a strict reader may take it: one value in
-// UTF-8, no unknown field, no null, no name twice.
+// strictly decodes JSON into v, and reports whether it is valid for a strict reader: one value in
+// UTF-8, without unknown fields, nulls and duplicate names.
 func strictly(body []byte, v any) bool {
 	if !utf8.Valid(body) {
 		return false
@@ -43,7 +43,7 @@ func endOf(dec *json.Decoder) error {
 	return err
 }
 
-// distinct reports whether the next value, which is sound, has no null and no name twice.
+// distinct reports whether the next value, which is valid, has no null and no duplicate name.
 func distinct(dec *json.Decoder) bool {
 	t, err := dec.Token()
 	if err != nil || t == nil {
@@ -95,7 +95,7 @@ func (l fuzzLine) sound() bool {
 	}
 }
 
-// refused asserts that a is an error about input.
+// refused asserts that a is an error about the request.
 func refused(t *testing.T, a answer) {
 	t.Helper()
 	if a.Status != 400 && a.Status != 413 && a.Status != 422 || a.Code == "" || !utf8.ValidString(a.Body) || len(a.Body) > 1000 {
@@ -275,7 +275,7 @@ func FuzzNDJSON(f *testing.F) {
 	})
 }
 
-// FuzzPathID takes the end of a path as it comes over the wire.
+// FuzzPathID tries the end of a path in the form in which it is sent.
 func FuzzPathID(f *testing.F) {
 	s := open(f)
 	for _, id := range oddIDs() {
@@ -291,11 +291,11 @@ func FuzzPathID(f *testing.F) {
 		path := list + "/" + raw
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("PUT " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")))
 		if err != nil || r.RequestURI != path || strings.Contains(raw, "?") {
-			t.Skip("refused by the server, or another path")
+			t.Skip("the server refuses it, or it is another path")
 		}
 		id, err := url.PathUnescape(raw)
 		if err != nil {
-			t.Fatalf("%q came through: %v", raw, err)
+			t.Fatalf("%q was accepted: %v", raw, err)
 		}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
@@ -323,8 +323,8 @@ func FuzzPathID(f *testing.F) {
 	})
 }
 
-// FuzzPathWithToken asks for any path in any way. Without the right token it is never answered with success, but for what
-// is open to all; and nothing is ever the service's fault.
+// FuzzPathWithToken requests any path with any method and header. Without the right token only open
+// routes succeed, and no request fails inside the service.
 func FuzzPathWithToken(f *testing.F) {
 	s, _ := guarded(f, httpapi.Config{}, nil)
 	for _, seed := range []string{"GET /v1/stats", "GET /healthz", "PUT /v1/users/1/blocks/2", "POST /v1/feed/filter", "GET //v1/stats", "GET /v1//stats", "GET /v1/stats/", "GET /V1/STATS",
@@ -338,7 +338,7 @@ func FuzzPathWithToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, header string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: " + header + "\r\n\r\n")))
 		if err != nil {
-			t.Skip("refused by the server")
+			t.Skip("the server refuses it")
 		}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)

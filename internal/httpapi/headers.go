@@ -6,8 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// secure sets the headers that every answer has. No cache may keep an answer, because it shows what
-// a user does and sees.
+// secure sets the headers that every answer has. No cache may store an answer, because it shows
+// what a user does and sees.
 func secure(h http.Header, r *http.Request) {
 	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 	h.Set(echo.HeaderCacheControl, "no-store")
@@ -16,8 +16,8 @@ func secure(h http.Header, r *http.Request) {
 	}
 }
 
-// page wraps the handlers of HTML pages, and of what they load, with headers for browsers. A page may
-// load only what this service serves. It may have no inline scripts or styles, and no other page may
+// page adds the headers for browsers to HTML pages and to the files that they load. A page may load
+// files only from this service. It may not contain inline scripts or styles, and no other page may
 // show it in a frame.
 func page(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {

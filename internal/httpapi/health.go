@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// readyTimeout is how long the dependencies have to answer. It is shorter than the timeouts of
-// probes of orchestrators.
+// readyTimeout is how long the dependencies have to answer. It is shorter than the probe timeouts
+// of orchestrators.
 const readyTimeout = 2 * time.Second
 
 // Statuses of a service.
@@ -29,13 +29,13 @@ type healthAnswer struct {
 	Down   []down `json:"down,omitempty"`
 }
 
-// down is a dependency that does not answer.
+// down is a dependency that does not work.
 type down struct {
 	Dependency string `json:"dependency"`
 	Reason     string `json:"reason"`
 }
 
-// health answers that the process serves requests.
+// health answers 200 while the process serves requests.
 func (s *service) health(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -43,9 +43,9 @@ func (s *service) health(c echo.Context) error {
 	return respond(c, http.StatusOK, healthAnswer{Status: "ok"})
 }
 
-// ready answers whether feeds can be answered. It does so, too, while only the pages or only the
-// ledger can be reached: otherwise an outage of Redis would take every instance out of service.
-// Details are only logged, because anybody may read the answer, and it names no addresses.
+// ready answers whether the service can answer feeds. It also answers 200 if only the pages or only
+// the ledger work: otherwise an outage of Redis would take every instance out of service. Anybody
+// may read the answer, so it contains no addresses; details are only logged.
 func (s *service) ready(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *service) ready(c echo.Context) error {
 		return respond(c, http.StatusOK, healthAnswer{Status: statusReady})
 	}
 	if suppressed, loud := s.downs.Pass(time.Now()); loud {
-		s.logError(c, "ask the dependencies", errors.Join(errs...), slog.Uint64("suppressed", suppressed))
+		s.logError(c, "check the dependencies", errors.Join(errs...), slog.Uint64("suppressed", suppressed))
 	}
 	answer := healthAnswer{Status: statusDegraded, Down: make([]down, len(errs))}
 	for i, err := range errs {
@@ -69,9 +69,8 @@ func (s *service) ready(c echo.Context) error {
 	return respond(c, http.StatusServiceUnavailable, answer)
 }
 
-// dependencies returns the result of [activity.Recorder.Ready]. Concurrent callers share one check.
-// Anybody may ask as often as they like, and would otherwise take the connections that feeds and
-// writes need.
+// dependencies returns the result of [activity.Recorder.Ready]. Concurrent callers share one check:
+// anybody may call it at any rate, and must not use up the connections of feeds and writes.
 func (s *service) dependencies(ctx context.Context) (ready bool, down []error) {
 	type answer struct {
 		ready bool
@@ -93,7 +92,7 @@ func (s *service) readyContext(ctx context.Context) (context.Context, context.Ca
 }
 
 func downOf(err error) down {
-	d := down{Dependency: "service", Reason: "it does not work (see the log)"}
+	d := down{Dependency: "service", Reason: "it failed; see the log"}
 	if dependency, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		d.Dependency = dependency.Dependency
 	}
@@ -104,7 +103,7 @@ func downOf(err error) down {
 	case is:
 		d.Reason = "it cannot be reached"
 	case errors.Is(err, activity.ErrBehind):
-		d.Reason = "its changes are not read in time; each feed asks it for its page"
+		d.Reason = "its changes arrive too late; each feed reads its page's state from it"
 	}
 	return d
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// TestDown: what does not answer is not said to answer with an error.
-func TestDown(t *testing.T) {
+// TestDownReasons: the reason of a dependency that does not answer differs from that of one that
+// fails.
+func TestDownReasons(t *testing.T) {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	for _, c := range []struct {
 		err    error
@@ -23,8 +24,8 @@ func TestDown(t *testing.T) {
 		{dial(&net.DNSError{Err: "no such host", Name: "redis", IsNotFound: true}), "it cannot be reached"},
 		{dial(os.ErrDeadlineExceeded), "it does not answer in time"},
 		{context.DeadlineExceeded, "it does not answer in time"},
-		{fmt.Errorf("polls: %w", activity.ErrBehind), "its changes are not read in time; each feed asks it for its page"},
-		{errors.New("OOM command not allowed"), "it does not work (see the log)"},
+		{fmt.Errorf("polls: %w", activity.ErrBehind), "its changes arrive too late; each feed reads its page's state from it"},
+		{errors.New("OOM command not allowed"), "it failed; see the log"},
 	} {
 		err := fmt.Errorf("ask: %w", &activity.UnavailableError{Dependency: "pages", Err: c.err})
 		if got, want := downOf(err), (down{"pages", c.reason}); got != want {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// maxWatches is the number of watches of the health at a time. Each client of gRPC has one for
-	// each connection, if it is configured to check the health.
+	// maxWatches is the maximum number of health watches. A gRPC client that checks the health has
+	// one on each connection.
 	maxWatches = 1024
-	// watchPause is the time between two looks at the dependencies.
+	// watchPause is the time between two checks of the dependencies.
 	watchPause = time.Second
-	// statusServiceUnknown is a status of the protocol that grpchealth has no name for.
+	// statusServiceUnknown is a status of the protocol for which grpchealth has no name.
 	statusServiceUnknown grpchealth.Status = 3
 )
 
-// tooManyWatches is the error of one watch too many. Clients of gRPC take the code UNIMPLEMENTED for
-// "healthy". With any other code they would stop using a service that works.
+// tooManyWatches is the error of a watch beyond maxWatches. gRPC clients take the code
+// UNIMPLEMENTED for "healthy". With any other code they would stop using a service that works.
 func tooManyWatches() error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("too many watches"))
 }
@@ -39,8 +39,8 @@ type healthWatches struct {
 	end     func()        // closes it
 
 	mu    sync.Mutex
-	asked time.Time // when the dependencies were asked last
-	ready bool      // what they said
+	asked time.Time // time of the last check of the dependencies
+	ready bool      // its result
 }
 
 func newHealthWatches() *healthWatches {
@@ -53,7 +53,7 @@ func newHealthWatches() *healthWatches {
 // watchRequest is a grpc.health.v1.HealthCheckRequest.
 type watchRequest struct{ service string }
 
-// read implements reader. It leaves out what it does not understand.
+// read implements reader. It ignores fields that it does not know.
 func (m *watchRequest) read(data []byte) {
 	for len(data) > 0 {
 		number, wireType, n := protowire.ConsumeField(data)
@@ -80,7 +80,7 @@ func (m *watchAnswer) appendTo(dst []byte) []byte {
 // watchStream is the answer to a watch.
 type watchStream = connect.ServerStream[watchAnswer]
 
-// watchProcedure answers a watch: it sends the status at once, and again whenever it changes.
+// watchProcedure answers a watch: it sends the status at once and after each change.
 func (s *procedures) watchProcedure(procedure string, health healthChecker) echo.HandlerFunc {
 	handler := connect.NewServerStreamHandler(procedure,
 		func(ctx context.Context, req *connect.Request[watchRequest], stream *watchStream) error {
@@ -98,11 +98,11 @@ func (s *procedures) watchProcedure(procedure string, health healthChecker) echo
 	})
 }
 
-// watch sends the status until the client leaves, or the service shuts down.
+// watch sends the status until the client leaves or the service shuts down.
 func (s *procedures) watch(ctx context.Context, k *call, known bool, stream *watchStream) error {
 	conn := newStreamConn(k, s.idle)
 	defer conn.release()
-	sent := grpchealth.StatusUnknown // which no service has
+	sent := grpchealth.StatusUnknown // no service has this status
 	send := func(status grpchealth.Status) error {
 		if status == sent {
 			return nil
@@ -114,7 +114,7 @@ func (s *procedures) watch(ctx context.Context, k *call, known bool, stream *wat
 		if err := stream.Send(&watchAnswer{status}); err != nil {
 			return err
 		}
-		return supported(conn.control.SetWriteDeadline(time.Time{})) // until the next
+		return supported(conn.control.SetWriteDeadline(time.Time{})) // no deadline until the next answer
 	}
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
@@ -136,8 +136,8 @@ func (s *procedures) watch(ctx context.Context, k *call, known bool, stream *wat
 	}
 }
 
-// watchedStatus returns the status that all watches share. It asks the dependencies at most twice in
-// a pause, however many watches there are.
+// watchedStatus returns the status that all watches share. It asks the dependencies at most twice
+// in watchPause, however many watches there are.
 func (s *procedures) watchedStatus(ctx context.Context) grpchealth.Status {
 	w := s.watches
 	w.mu.Lock()
@@ -156,7 +156,7 @@ func servingStatus(ready bool) grpchealth.Status {
 	return grpchealth.StatusNotServing
 }
 
-// EndWatches ends the watches of the health that clients of gRPC keep open. Their clients learn that
-// the service shuts down. It is for [http.Server.RegisterOnShutdown]: Shutdown waits for all
-// requests, and watches do not end by themselves.
+// EndWatches ends the health watches of gRPC clients, and tells them that the service shuts down.
+// Pass it to [http.Server.RegisterOnShutdown]: Shutdown waits for all requests, and a watch does
+// not end by itself.
 func (h *Handler) EndWatches() { h.watches.end() }

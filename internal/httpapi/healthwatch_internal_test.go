@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// begun is an answer that says when its first part was written, and whether a deadline held then.
+// begun is an answer that records when its first part was written, and the write deadline.
 type begun struct {
 	*httptest.ResponseRecorder
 
@@ -36,7 +36,8 @@ func (b *begun) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
-// TestHealthWatchesAreBounded: one watch too many is told that there are none, and a watch ends with its client.
+// TestHealthWatchesAreBounded: a watch beyond the limit is told that watches are unsupported, and a
+// watch ends with its client.
 func TestHealthWatchesAreBounded(t *testing.T) {
 	handler, end, err := feedServiceAt(t.Context(), t.TempDir(), 1e-6)
 	if err != nil {
@@ -60,7 +61,7 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 		}()
 		return w, done
 	}
-	for range 2 { // a watch that has ended leaves its place to another
+	for range 2 { // a watch that ended leaves its place to the next
 		ctx, cancel := context.WithCancel(t.Context())
 		first, ended := ask(ctx)
 		<-first.at
@@ -80,7 +81,7 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 		}
 	}
 	gone, leave := context.WithCancel(t.Context())
-	leave() // so that a watch that begins ends
+	leave() // ends a watch that began
 	r := httptest.NewRequestWithContext(gone, http.MethodPost, "/grpc.health.v1.Health/Watch", strings.NewReader("\x00\x00\x00\x00\x00"))
 	r.Header.Set("Content-Type", "application/grpc")
 	w := httptest.NewRecorder()
@@ -91,7 +92,7 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// asked are activities that count how often they are asked whether they are ready.
+// asked counts how often it is asked whether it is ready.
 type asked struct {
 	activity.Activities
 
@@ -104,7 +105,7 @@ func (a *asked) Ready(context.Context) (ready bool, down []error) {
 	return a.ready, nil
 }
 
-// TestHealthWatchesShareChecks: the dependencies are not asked more often because there are many watches.
+// TestHealthWatchesShareChecks: more watches do not cause more checks of the dependencies.
 func TestHealthWatchesShareChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{ready: true}
@@ -124,7 +125,7 @@ func TestHealthWatchesShareChecks(t *testing.T) {
 	})
 }
 
-// TestWatchRequest: whatever the message is, reading it ends.
+// TestWatchRequest: reading ends, whatever the message is.
 func TestWatchRequest(t *testing.T) {
 	for text, want := range map[string]string{"": "", "\x0a\x01a": "a", "\x10\x01\x0a\x01b": "b", "\x0a\x05a": "", "\xff": "", "\x08\x01": ""} {
 		var m watchRequest

@@ -22,7 +22,7 @@ const (
 	notServing = healthv1.HealthCheckResponse_NOT_SERVING
 )
 
-// watch asks for the health of a service, and what it becomes.
+// watch watches the health of a service.
 func watch(t *testing.T, conn *grpc.ClientConn, service string) healthv1.Health_WatchClient {
 	t.Helper()
 	stream, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: service})
@@ -32,7 +32,7 @@ func watch(t *testing.T, conn *grpc.ClientConn, service string) healthv1.Health_
 	return stream
 }
 
-// wantStatus asserts what a watch tells next.
+// wantStatus asserts the next status of a watch.
 func wantStatus(t *testing.T, stream healthv1.Health_WatchClient, want healthv1.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	if got, err := stream.Recv(); err != nil || got.GetStatus() != want {
@@ -40,7 +40,7 @@ func wantStatus(t *testing.T, stream healthv1.Health_WatchClient, want healthv1.
 	}
 }
 
-// startTimed serves h with timeouts that are much shorter than a watch, and returns its server and address.
+// startTimed serves h with timeouts much shorter than a watch, and returns the server and address.
 func startTimed(t *testing.T, h *httpapi.Handler) (*httptest.Server, string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
@@ -61,7 +61,8 @@ func handlerOf(t *testing.T, s *service) *httpapi.Handler {
 	return h
 }
 
-// TestHealthWatch: a watch tells the health at once, and again only when it changes, and outlasts the server's timeouts.
+// TestHealthWatch: a watch sends the status at once and after each change, and outlasts the
+// server's timeouts.
 func TestHealthWatch(t *testing.T) {
 	s := open(t)
 	h := handlerOf(t, s)
@@ -79,10 +80,10 @@ func TestHealthWatch(t *testing.T) {
 	wantStatus(t, whole, serving)
 	wantStatus(t, feeds, serving)
 	h.EndWatches()
-	wantStatus(t, unknown, notServing) // and nothing before that, for the other two changes
+	wantStatus(t, unknown, notServing) // the other changes did not reach this watch
 }
 
-// TestHealthWatchAtShutdown: a server that shuts down does not wait for those who watch its health.
+// TestHealthWatchAtShutdown: watches do not hold up the shutdown of a server.
 func TestHealthWatchAtShutdown(t *testing.T) {
 	s := open(t)
 	server, addr := startTimed(t, handlerOf(t, s))
@@ -101,7 +102,8 @@ func TestHealthWatchAtShutdown(t *testing.T) {
 	}
 }
 
-// TestClientSideHealthChecks: a client of gRPC that checks the health calls a service only while it is ready.
+// TestClientSideHealthChecks: a gRPC client with health checks calls a service only while it is
+// ready.
 func TestClientSideHealthChecks(t *testing.T) {
 	s := open(t)
 	_, addr := startTimed(t, handlerOf(t, s))

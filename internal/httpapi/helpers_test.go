@@ -27,15 +27,15 @@ import (
 
 var errInjected = errors.New("dial tcp 10.1.2.3:6379: password hunter2 refused")
 
-// fault is how a dependency behaves.
+// fault is a behavior of a dependency.
 type fault int32
 
 const (
 	sound fault = iota
 	failing
-	hanging  // until the caller gives up, or the test ends
-	panicing // in the calls of a feed check
-	aborting // the same, as net/http has it
+	hanging  // until the caller gives up or the test ends
+	panicing // only in the calls of a feed
+	aborting // likewise, with http.ErrAbortHandler
 )
 
 type switched struct {
@@ -65,8 +65,8 @@ type faultyStore struct {
 	favfilter.Store
 	switched
 
-	loads         gate         // holds loads as long as it is shut, whatever time they have
-	loading, most atomic.Int64 // loads in progress, and the most at once
+	loads         gate         // holds loads while it is shut, whatever their timeout
+	loading, most atomic.Int64 // loads in progress, and their maximum
 }
 
 func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
@@ -142,10 +142,10 @@ type faultyLedger struct {
 	pinged                atomic.Int64
 }
 
-// gate holds calls up while it is closed.
+// gate blocks calls while it is closed.
 type gate struct{ closed atomic.Pointer[chan struct{}] }
 
-// shut closes the gate, and returns how to open it again.
+// shut closes the gate, and returns a function that opens it.
 func (g *gate) shut() (open func()) {
 	c := make(chan struct{})
 	g.closed.Store(&c)
@@ -197,15 +197,15 @@ func (l *faultyLedger) Ping(ctx context.Context) error {
 	return l.Ledger.Ping(ctx)
 }
 
-// service is a whole one, with a false-positive rate that no test meets.
+// service is a complete service, with a false-positive rate too low for any test to meet one.
 type service struct {
 	http.Handler
 
 	ledger     *faultyLedger
 	store      *faultyStore
 	activities activity.Activities
-	tokens     *access.Tokens // nil: none are asked for
-	ahead      atomic.Int64   // of its clock, in nanoseconds
+	tokens     *access.Tokens // nil: no tokens are required
+	ahead      atomic.Int64   // of the service's clock, in nanoseconds
 
 	described sync.Once
 	contract  *contract // see contractOf
@@ -218,7 +218,7 @@ func newService(t testing.TB, c httpapi.Config, kinds *activity.Kinds) *service 
 	return newLogged(t, c, kinds, nil)
 }
 
-// newLogged is newService, whose recorder logs, too, from goroutines of its own.
+// newLogged is newService with a recorder that also logs, from its own goroutines.
 func newLogged(t testing.TB, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
 	t.Helper()
 	return newOfPages(t, 16, c, kinds, log)
@@ -229,8 +229,7 @@ func open(t testing.TB) *service {
 	return newService(t, httpapi.Config{}, nil)
 }
 
-// answer is what came back. JSON holds the body if it is an object, Code and Field those of
-// an error.
+// answer is an answer. JSON holds the body if it is an object, Code and Field those of an error.
 type answer struct {
 	Status      int
 	Header      http.Header
@@ -255,7 +254,7 @@ func answerOf(t testing.TB, res *http.Response) answer {
 		a.Code, _ = e["code"].(string)
 		a.Field, _ = e["field"].(string)
 		if message, _ := e["message"].(string); message == "" || a.Code == "" || len(a.JSON) != 1 {
-			t.Errorf("odd error %s", body)
+			t.Errorf("malformed error %s", body)
 		}
 	}
 	if a.Code != "" && a.Status < 400 {
@@ -264,14 +263,14 @@ func answerOf(t testing.TB, res *http.Response) answer {
 	return a
 }
 
-// do sends a request in process, and holds it and its answer against the service's description. A body is sent as JSON
-// unless header pairs say otherwise.
+// do sends a request in process, and checks it and its answer against the description. A body is
+// sent as JSON unless header pairs say otherwise.
 func (s *service) do(t testing.TB, method, target, body string, header ...string) answer {
 	t.Helper()
 	c := s.contractOf(t)
 	r, a := ask(t, s.Handler, method, target, body, header...)
 	if err := c.judge(exchange{method, target, r.Header.Get("Content-Type"), body, a}); err != nil {
-		t.Errorf("%s %.100s %.200s\nis answered %d %.300s,\nwhich /openapi.json does not say: %v", method, target, body, a.Status, a.Body, err)
+		t.Errorf("%s %.100s %.200s\nanswered %d %.300s,\nwhich differs from /openapi.json: %v", method, target, body, a.Status, a.Body, err)
 	}
 	return a
 }
@@ -295,7 +294,7 @@ func ask(t testing.TB, h http.Handler, method, target, body string, header ...st
 	return r, answerOf(t, res)
 }
 
-// want does a request whose answer is known.
+// want sends a request and asserts its answer.
 func (s *service) want(t testing.TB, method, target, body string, status int, want string) {
 	t.Helper()
 	a := s.do(t, method, target, body)
@@ -312,7 +311,7 @@ func (s *service) start(t testing.TB) string {
 	return server.Listener.Addr().String()
 }
 
-// raw sends the bytes of a request, whatever they are, and reads the answer.
+// raw sends the bytes of a request, valid or not, and reads the answer.
 func raw(t testing.TB, addr, request string) answer {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -330,7 +329,7 @@ func raw(t testing.TB, addr, request string) answer {
 	return answerOf(t, res)
 }
 
-// state is all that a service shows of what it holds.
+// state is everything that a service shows of its data.
 type state struct {
 	lists     map[string]string
 	feeds     []string
@@ -362,13 +361,13 @@ func (s *service) state(t testing.TB, users ...string) state {
 
 func (s state) equal(o state) bool { return reflect.DeepEqual(s, o) }
 
-// logs is a logger and what it wrote, for a handler that runs in the test's goroutine.
+// logs returns a logger and its buffer, for a handler that runs in the test's goroutine.
 func logs() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), &b
 }
 
-// serve does a request whose answer is only to be 200.
+// serve sends a request that must be answered 200.
 func serve(t testing.TB, h http.Handler, target, body string) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

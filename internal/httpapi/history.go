@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// historyStep is the length of a step. Steps are kept for an hour. Longer ones, of longSteps
-	// steps each, are kept for a day.
+	// historyStep is the length of a step. Steps are kept for an hour. Each longSteps of them also
+	// make a long step, which is kept for a day.
 	historyStep = 5 * time.Second
 	hourSteps   = int(time.Hour / historyStep)
 	longSteps   = int(time.Minute / historyStep)
@@ -35,20 +35,20 @@ type history struct {
 	fine, long ring
 	last, from counts // at the end of the last step and of the last long step
 	ticks      int
-	whole      bool // every page has been looked at since the start
+	whole      bool // every page has been surveyed since the start
 }
 
-// counts holds the counters at a time.
+// counts holds the values of the counters at one time.
 type counts struct {
 	at                               time.Time
 	feeds, candidates, writes        uint64
 	confirmed, falsePositives        uint64
 	rebuilds, degraded, errors, shed uint64
-	dropped                          []uint64 // as history.kinds
+	dropped                          []uint64 // in the order of history.kinds
 	latency                          [latencyBuckets]uint64
 }
 
-// point is one step: its rates per second, and the gauges at its end.
+// point is one step: its rates per second, and its gauges at the end.
 type point struct {
 	at                               int64 // Unix seconds
 	feeds, candidates, writes        float32
@@ -58,7 +58,7 @@ type point struct {
 	pollAge                          float32 // ms
 	inProgress                       int32
 	heap, pageBytes, keys            uint64
-	whole                            bool // pageBytes and keys are of all pages
+	whole                            bool // pageBytes and keys cover all pages
 	dropped                          []float32
 }
 
@@ -126,12 +126,12 @@ func (h *history) begin(now time.Time) {
 	h.from = h.last
 }
 
-// step ends a step, and with every longSteps-th also a long one.
+// step ends a step, and after every longSteps steps also a long step.
 func (h *history) step(now time.Time) {
 	c, p := h.count(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.whole = h.whole || p.whole // a new page is looked at soon
+	h.whole = h.whole || p.whole // a new page will be surveyed soon
 	p.whole = h.whole
 	h.fine.add(p.since(h.last, c))
 	h.last = c
@@ -198,9 +198,8 @@ func (p point) since(from, to counts) point {
 	return p
 }
 
-// latencies counts feeds by how long they took. It has four buckets for each doubling from 16 us to
-// 17 s, so a quantile is at most a fifth off. The first and the last bucket also take what is
-// beyond them.
+// latencies counts feeds by duration. It has four buckets for each doubling from 16 us to 17 s, so
+// a quantile is at most 20 % off. The first and the last bucket also count shorter and longer ones.
 type latencies [latencyBuckets]atomic.Uint64
 
 const (
@@ -222,8 +221,8 @@ func latencyBound(bucket int) float64 {
 	return float64(uint64(4+bucket%4) << (latencyLeast - 2 + bucket/4))
 }
 
-// quantile returns the time within which that share of feeds was answered, in ms; NaN if there were
-// none.
+// quantile returns the duration, in ms, within which that share of feeds was answered; NaN without
+// feeds.
 func quantile(feeds *[latencyBuckets]uint64, share float64) float32 {
 	total := uint64(0)
 	for _, n := range feeds {
@@ -244,13 +243,13 @@ func quantile(feeds *[latencyBuckets]uint64, share float64) float32 {
 	return float32(latencyBound(latencyBuckets) / 1000)
 }
 
-// historyAnswer is points in columns.
+// historyAnswer holds points in columns.
 type historyAnswer struct {
 	Window int     `json:"window_seconds"`
 	Step   int     `json:"step_seconds"`
 	Time   []int64 `json:"time"` // when each step ended, Unix seconds
 
-	Feeds          []float32            `json:"feeds"` // a second, as what follows up to shed
+	Feeds          []float32            `json:"feeds"` // a second, like all fields up to shed
 	Candidates     []float32            `json:"candidates"`
 	Writes         []float32            `json:"writes"`
 	Dropped        map[string][]float32 `json:"dropped"`
@@ -265,8 +264,8 @@ type historyAnswer struct {
 	P99       []*float32 `json:"p99_ms"`
 	PollAge   []float32  `json:"poll_age_ms"`
 	Heap      []uint64   `json:"heap_bytes"`
-	PageBytes []*uint64  `json:"page_bytes"` // null until every page was looked at
-	Keys      []*uint64  `json:"keys"`       // the same
+	PageBytes []*uint64  `json:"page_bytes"` // null until every page has been surveyed
+	Keys      []*uint64  `json:"keys"`       // likewise
 
 	InProgress []int32 `json:"in_progress"`
 }
@@ -289,11 +288,11 @@ func (s *service) opsHistory(c echo.Context) error {
 	case window == "24h":
 		return respond(c, http.StatusOK, h.answer(&h.long, 24*time.Hour, time.Minute))
 	default:
-		return refuse(activity.CodeOutOfRange, "window", "not 15m, 1h or 24h")
+		return refuse(activity.CodeOutOfRange, "window", "must be 15m, 1h or 24h")
 	}
 }
 
-// answer returns copies of the points, so that a slow reader holds no lock.
+// answer returns copies of the points, so that a slow reader does not hold the lock.
 func (h *history) answer(r *ring, window, step time.Duration) historyAnswer {
 	a := historyAnswer{Window: int(window / time.Second), Step: int(step / time.Second), Dropped: make(map[string][]float32)}
 	for _, kind := range h.kinds {

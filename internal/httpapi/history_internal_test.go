@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// remembering is a service whose steps the test ends.
+// remembering is a service with a history whose steps the test ends.
 type remembering struct {
 	http.Handler
 	t *testing.T
@@ -79,7 +79,7 @@ func (r *remembering) want(columns map[string]any, name string, want ...any) {
 	}
 }
 
-// Each step has what happened in it, a second, and what stood at its end.
+// TestHistory: each step has the rates during it, and the gauges at its end.
 func TestHistory(t *testing.T) {
 	r := newRemembering(t, 4)
 	if c := r.answer(""); len(c) != 20 || c["window_seconds"] != 900.0 || c["step_seconds"] != 5.0 || len(c["time"].([]any)) != 0 || len(c["feeds"].([]any)) != 0 {
@@ -117,12 +117,12 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%s: %v", name, column)
 		}
 	}
-	all := uint64(0) // the scrub may find a missing page at the moment that a write does
+	all := uint64(0) // the scrub may find a missing page just before a write does
 	for _, n := range r.recorder.Stats().Rebuilds {
 		all += n
 	}
 	if all == 0 {
-		t.Error("no page was rebuilt, and none was there at the start")
+		t.Error("no page was rebuilt, although none existed at the start")
 	}
 	rebuilds := c["rebuilds"].([]any)
 	if n := rebuilds[0].(float64); math.Abs(n-float64(all)/5) > 1e-6 || rebuilds[1] != 0.0 || rebuilds[2] != 0.0 {
@@ -133,9 +133,10 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// What is known of some pages only is not said of all, or keys would seem to grow with each start.
+// TestHistoryOfSomePages: totals are unknown until all pages are surveyed. Otherwise keys would
+// seem to grow after each start.
 func TestHistoryOfSomePages(t *testing.T) {
-	r := newRemembering(t, 1<<20) // more than the scrub looks at in half an hour
+	r := newRemembering(t, 1<<20) // more pages than the scrub surveys in half an hour
 	r.do("PUT", "/v1/users/1/blocks/2", "", 200)
 	r.end()
 	r.whole = true
@@ -148,7 +149,7 @@ func TestHistoryOfSomePages(t *testing.T) {
 	}
 }
 
-// A feed is degraded once, by however many kinds.
+// TestHistoryOfDegraded: a feed with several degraded kinds counts once.
 func TestHistoryOfDegraded(t *testing.T) {
 	r := newRemembering(t, 4)
 	for range 5 {
@@ -158,7 +159,8 @@ func TestHistoryOfDegraded(t *testing.T) {
 	r.want(r.answer(""), "degraded", 1.0)
 }
 
-// A minute is twelve steps; the fine ring forgets what is older than an hour, and the other one than a day.
+// TestHistoryOfADay: a minute has twelve steps. The fine ring forgets steps after an hour, the long
+// one after a day.
 func TestHistoryOfADay(t *testing.T) {
 	r := newRemembering(t, 4)
 	if c := r.answer("?window=24h"); c["window_seconds"] != 86400.0 || c["step_seconds"] != 60.0 {
@@ -178,7 +180,7 @@ func TestHistoryOfADay(t *testing.T) {
 	r.want(c, "writes", 0.1)
 	for i := range 730 * 24 {
 		if i == 12 {
-			r.want(r.answer("?window=24h"), "writes", 0.1, 0.0) // of each minute alone
+			r.want(r.answer("?window=24h"), "writes", 0.1, 0.0) // each minute has its own rate
 		}
 		r.end()
 	}
@@ -191,7 +193,7 @@ func TestHistoryOfADay(t *testing.T) {
 	}
 }
 
-// Every column is what was counted between the ends of two steps, a second, and nothing where no time has passed.
+// TestSince: every rate is the difference of two counts a second, and 0 if no time has passed.
 func TestSince(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	from := counts{at: start, dropped: make([]uint64, 2)}
@@ -202,7 +204,7 @@ func TestSince(t *testing.T) {
 	to.latency[latencyBucket(time.Second)] = 5
 	got := point{keys: 7}.since(from, to)
 	if got.p50 < 900 || got.p50 > got.p99 || got.p99 > 1300 {
-		t.Errorf("quantiles %g and %g ms, of feeds that took a second", got.p50, got.p99)
+		t.Errorf("quantiles %g and %g ms for feeds that took a second", got.p50, got.p99)
 	}
 	got.p50, got.p99 = 0, 0
 	want := point{
@@ -214,11 +216,11 @@ func TestSince(t *testing.T) {
 	}
 	to.at = start
 	if got := (point{}).since(from, to); got.feeds != 0 || got.dropped[1] != 0 {
-		t.Errorf("in no time: %+v", got)
+		t.Errorf("without elapsed time: %+v", got)
 	}
 }
 
-// Feeds with a kind that could not be checked, errors, and what was refused for overload are counted each by itself.
+// TestHistoryOfFailures: degraded feeds, errors and shed requests are counted separately.
 func TestHistoryOfFailures(t *testing.T) {
 	r := newRemembering(t, 16)
 	r.service.feeds.unsure.Add(5)
@@ -241,7 +243,7 @@ func TestLatencyQuantile(t *testing.T) {
 		return &n
 	}
 	if got := quantile(feeds(), 0.5); !math.IsNaN(float64(got)) {
-		t.Errorf("of no feeds: %g", got)
+		t.Errorf("without feeds: %g", got)
 	}
 	for i := range 100_000 {
 		l.note(time.Duration(i+1) * 10 * time.Microsecond) // up to a second

@@ -16,26 +16,26 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// Bounds of the text of a client that an error repeats, in bytes.
+// Limits of the client's text that an error repeats, in bytes.
 const (
 	maxField   = 64
 	maxMessage = 200
 )
 
-// maxTexts is an upper bound of the number of strings in one list of any request. Most lists have
+// maxTexts is an upper bound of the number of strings in any list of a request. Most lists have
 // lower limits, which are checked later.
 const maxTexts = activity.MaxPreviewed
 
-// errNull is the error of a null. No field of any request takes one.
-var errNull = errors.New("null where a value is needed")
+// errNull is the error of a null. No field of a request may be null.
+var errNull = errors.New("null is not allowed")
 
-// strict returns the options for reading JSON. The package is strict by default about the rest:
-// invalid UTF-8, duplicate names, names in another case, nesting deeper than 10,000, and anything
-// after the value.
+// strict returns the options for reading JSON. The package refuses the rest by default: invalid
+// UTF-8, duplicate names, names in another case, nesting deeper than 10,000, and data after the
+// value.
 func strict() json.Options { //nolint:ireturn // what the library has for options
 	return json.JoinOptions(
 		json.RejectUnknownMembers(true),
-		// One unmarshaler for each type in a request. A single one for all types would take an
+		// Each type in a request has its own unmarshaler. A single one for all types would take an
 		// interface, and allocate for each value.
 		json.WithUnmarshalers(json.JoinUnmarshalers(
 			element[string](maxTexts), notNull[*string](), notNull[[]string](),
@@ -48,7 +48,7 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 	)
 }
 
-// notNull refuses a null for a T, which would otherwise be read as the zero value.
+// notNull refuses a null for a T, which would otherwise become the zero value.
 func notNull[T any]() *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
 		if dec.PeekKind() != jsontext.KindNull {
@@ -64,7 +64,7 @@ func notNull[T any]() *json.Unmarshalers {
 // errTooMany is the error of an array with too many values.
 var errTooMany = errors.New("too many values")
 
-// element refuses a null for a T in an array, and an array of more than most values: in memory an
+// element refuses a null for a T in an array, and an array of more than most values. In memory an
 // empty object takes fifty times the bytes of its text, and an empty string thirty times.
 func element[T any](most int64) *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
@@ -83,7 +83,7 @@ func element[T any](most int64) *json.Unmarshalers {
 	})
 }
 
-// explainJSON returns the error for the client for an error of reading strict JSON.
+// explainJSON turns an error of reading strict JSON into the error for the client.
 func explainJSON(err error) error {
 	if err == nil {
 		return nil
@@ -91,32 +91,32 @@ func explainJSON(err error) error {
 	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		switch {
 		case errors.Is(bad, jsontext.ErrDuplicateName):
-			return refuse(codeDuplicateKey, fieldOf(bad.JSONPointer), "the field is there twice")
+			return refuse(codeDuplicateKey, fieldOf(bad.JSONPointer), "duplicate field")
 		case errors.Is(bad, io.ErrUnexpectedEOF):
-			return refuse(codeMalformedJSON, "", "the JSON ends early")
+			return refuse(codeMalformedJSON, "", "unexpected end of JSON")
 		}
-		return refuse(codeMalformedJSON, fieldOf(bad.JSONPointer), fmt.Sprintf("not JSON at byte %d: %v", bad.ByteOffset, bad.Err))
+		return refuse(codeMalformedJSON, fieldOf(bad.JSONPointer), fmt.Sprintf("invalid JSON at byte %d: %v", bad.ByteOffset, bad.Err))
 	}
 	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
 		field := fieldOf(bad.JSONPointer)
 		switch {
-		case errors.Is(bad, errTooMany): // named by the first of them, as in "posts[5000]"
+		case errors.Is(bad, errTooMany): // the error names the first value too many, as in "posts[5000]"
 			last := max(0, strings.LastIndexByte(field, '['))
 			most := strings.Trim(field[last:], "[]")
 			return refuse(activity.CodeOutOfRange, field[:last], "more than "+most+" values")
 		case errors.Is(bad, json.ErrUnknownName):
-			return refuse(codeUnknownField, field, "there is no such field")
+			return refuse(codeUnknownField, field, "unknown field")
 		case errors.Is(bad, errNull):
-			return refuse(codeInvalidType, field, "a null where a value is needed")
+			return refuse(codeInvalidType, field, "null is not allowed")
 		}
-		return refuse(codeInvalidType, field, kindName(bad.JSONKind)+" where "+typeName(bad.GoType)+" is needed")
+		return refuse(codeInvalidType, field, "must be "+typeName(bad.GoType)+", not "+kindName(bad.JSONKind))
 	}
 	return unreadable(err)
 }
 
 // fieldOf returns a pointer such as "/posts/3/author" in the form "posts[3].author". In requests,
-// an index always follows a name. So a number at the start, or after a number, is a name that the
-// client made up.
+// an index always follows a name. So a number at the start, or after another number, is a name that
+// the client invented.
 func fieldOf(pointer jsontext.Pointer) string {
 	var b strings.Builder
 	indexed := true
@@ -135,12 +135,12 @@ func fieldOf(pointer jsontext.Pointer) string {
 	return b.String()
 }
 
-// clip shortens text of a client, so that it can be sent back.
+// clip shortens text of a client, so that an error can repeat it.
 func clip(text string, limit int) string {
 	if len(text) > limit {
 		text = text[:limit] + "..."
 	}
-	return strings.ToValidUTF8(text, "\uFFFD") // it may have been cut within a character
+	return strings.ToValidUTF8(text, "\uFFFD") // the cut may be inside a character
 }
 
 func kindName(k jsontext.Kind) string {
@@ -189,12 +189,12 @@ func respond(c echo.Context, status int, v any, options ...json.Options) error {
 	return send(c, status, body)
 }
 
-// send answers with body, which is JSON. It does not keep body.
+// send answers with body, which is JSON. It does not keep a reference to body.
 func send(c echo.Context, status int, body []byte) error {
 	return sendAs(c, status, typeJSON, body)
 }
 
-// sendAs answers with body, of the media type. It does not keep body.
+// sendAs answers with body. It does not keep a reference to body.
 func sendAs(c echo.Context, status int, mediaType string, body []byte) error {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, mediaType)

@@ -12,7 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// A body of nothing but empty strings takes no more memory than one that is answered.
+// TestListsOfTextAreBounded: a body of nothing but empty strings takes no more memory than a valid
+// one.
 func TestListsOfTextAreBounded(t *testing.T) {
 	list := `[` + strings.TrimSuffix(strings.Repeat(`"",`, 349_000), ",") + `]`
 	for field, c := range map[string]struct {
@@ -34,7 +35,7 @@ func TestListsOfTextAreBounded(t *testing.T) {
 			t.Errorf("%s: %+v", field, p)
 		}
 		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
-			t.Errorf("%s: %d KiB for a body of %d KiB", field, got>>10, len(c.body)>>10)
+			t.Errorf("%s: %d KiB allocated for a body of %d KiB", field, got>>10, len(c.body)>>10)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type kindsAnswer struct {
 	Kinds []kindAnswer `json:"kinds"`
 }
 
-// kindAnswer has the fields of an [activity.Kind], in words of the API.
+// kindAnswer has the fields of an [activity.Kind], in the words of the API.
 type kindAnswer struct {
 	Name          string  `json:"name"`
 	Plural        string  `json:"plural"`
@@ -23,11 +23,11 @@ type kindAnswer struct {
 	Ledger        bool    `json:"ledger"`
 	WindowSeconds int64   `json:"window_seconds,omitzero"`
 	Parts         int     `json:"parts,omitzero"` // of the window
-	Most          int     `json:"most,omitzero"`  // of the window, where it is configured
-	Limit         *uint32 `json:"limit"`          // null: none
+	Most          int     `json:"most,omitzero"`  // keys in the window; 0: not configured
+	Limit         *uint32 `json:"limit"`          // null: no limit
 }
 
-// kinds answers with the kinds of activities.
+// kinds answers with all kinds of activities.
 func (s *service) kinds(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err

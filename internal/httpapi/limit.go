@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	// maxDiscarded is the longest body, in bytes, of a refused request that is read and thrown
-	// away. Over HTTP/1, the connection is closed after a longer one.
+	// maxDiscarded is the length, in bytes, up to which the body of a refused request is read and
+	// discarded. After a longer one, an HTTP/1 connection is closed.
 	maxDiscarded = 64 << 10
 	// discardTimeout is how long the body of a refused request may take to arrive.
 	discardTimeout = time.Second
-	// shedWarnings is the shortest time between two warnings in the log that requests are refused.
+	// shedWarnings is the minimum time between two warnings that requests are refused.
 	shedWarnings = 10 * time.Second
-	// feedTurns is the number of feeds that are checked at the same time for each processor. A feed
+	// feedTurns is the number of feeds that are checked at the same time on each processor. A feed
 	// takes about 0.2 ms of processor time. So 32 feeds keep a processor busy while others wait up
 	// to 6 ms for Redis.
 	feedTurns = 32
-	// maxRetryAfter is the largest Retry-After in seconds. Each client gets a random one, so that
-	// refused clients do not all return at the same time.
+	// maxRetryAfter is the maximum of Retry-After, in seconds. Each client gets a random value, so
+	// that refused clients do not all return at the same time.
 	maxRetryAfter = 3
 )
 
-// limits bound how much the service works on at the same time, and count what it refuses.
+// limits bounds the work in progress, and counts refused requests.
 type limits struct {
 	requests budget // requests in progress
 	streams  budget // requests in progress that are streams
 	bodies   budget // bytes of the bodies of the other requests
 	// turns bounds the feeds that are checked at the same time. Other feeds wait for a turn before
-	// the timeout of Redis begins. Otherwise, feeds that wait for a processor would time out, and
-	// count as failures of Redis.
+	// the timeout of Redis begins. Otherwise a feed that waits for a processor would time out and
+	// count as a failure of Redis.
 	turns *semaphore.Weighted
 
 	total  atomic.Uint64 // all requests
@@ -47,15 +47,15 @@ type limits struct {
 	warned atomic.Int64  // time of the last warning about shed requests, in Unix nanoseconds
 }
 
-// budget is an amount of something. Requests take parts of it, and give them back.
+// budget is an amount that requests take parts of and give back.
 type budget struct {
 	mu    sync.Mutex
 	limit int64
 	used  int64
 }
 
-// take takes n, and reports whether that much was left. It never waits: a request that waits would
-// hold memory, and its client might leave before its turn.
+// take takes n, and reports whether that much was left. It never waits: a waiting request holds
+// memory, and its client may leave before its turn.
 func (b *budget) take(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +72,7 @@ func (b *budget) give(n int64) {
 	b.used -= n
 }
 
-// bound changes the limit. If more than the new limit is taken, take fails until enough is given
+// bound changes the limit. If more than the new limit is in use, take fails until enough is given
 // back.
 func (b *budget) bound(limit int64) {
 	b.mu.Lock()
@@ -87,27 +87,27 @@ func (b *budget) taken() (used, limit int64) {
 	return b.used, b.limit
 }
 
-// limited refuses a request if too many are in progress. Routes such as probes are served without
-// it, because they matter most under overload.
+// limited refuses a request if too many are in progress. Routes such as probes do not use it,
+// because they matter most under overload.
 func (s *service) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.limits.requests.take(1) {
-			return turnAway(c, "requests are in progress")
+			return turnAway(c, "requests in progress")
 		}
 		defer s.limits.requests.give(1)
 		return next(c)
 	}
 }
 
-// holdBody takes the length of the body from the budget of bodies. The caller calls release when
-// the request is done.
+// holdBody takes the length of the body from the budget of bodies. The caller calls release at the
+// end of the request.
 func (s *service) holdBody(c echo.Context) (release func(), err error) {
 	length := c.Request().ContentLength
 	if length < 0 { // unknown
 		length = s.maxBody
 	}
 	if !s.limits.bodies.take(length) {
-		return nil, turnAway(c, "bytes of bodies are held")
+		return nil, turnAway(c, "bytes of bodies in memory")
 	}
 	return func() { s.limits.bodies.give(length) }, nil
 }
@@ -115,29 +115,29 @@ func (s *service) holdBody(c echo.Context) (release func(), err error) {
 // turnAway returns the error of a request that is refused before its body is read.
 func turnAway(c echo.Context, tooMany string) error {
 	leaveBody(c)
-	return fmt.Errorf("as many %s as may be: %w", tooMany, activity.ErrOverloaded)
+	return fmt.Errorf("too many %s: %w", tooMany, activity.ErrOverloaded)
 }
 
 // leaveBody keeps the unread body of a refused request from delaying the answer. net/http reads the
 // rest of a body before it answers, unless it will close the connection.
 func leaveBody(c echo.Context) {
 	res, length := c.Response(), c.Request().ContentLength
-	// Over HTTP/2, this header would close the connection of other requests, too.
+	// Over HTTP/2, this header would also close the connection of other requests.
 	if (length < 0 || length > maxDiscarded) && c.Request().ProtoMajor < 2 {
 		res.Header().Set(echo.HeaderConnection, "close")
 	}
 	if length != 0 {
-		// An error means that there is no connection, as in a test. Then nothing waits.
+		// An error means that there is no connection, as in a test, so nothing waits.
 		_ = http.NewResponseController(res.Writer).SetReadDeadline(time.Now().Add(discardTimeout))
 	}
 }
 
-// retryAfter returns the random number of seconds that a client is told to wait.
+// retryAfter returns a random number of seconds for the client to wait.
 func retryAfter() int {
 	return 1 + rand.IntN(maxRetryAfter) //nolint:gosec // spreads load, guards nothing
 }
 
-// countShed counts a request that was refused because of err. It logs a warning at most every
+// countShed counts a request that was refused because of err. It logs at most one warning in
 // shedWarnings: a line for each request would add to the load.
 func (s *service) countShed(ctx context.Context, err error) {
 	shed := s.limits.shed.Add(1)
@@ -145,5 +145,5 @@ func (s *service) countShed(ctx context.Context, err error) {
 	if now-last < int64(shedWarnings) || !s.limits.warned.CompareAndSwap(last, now) {
 		return
 	}
-	s.log.WarnContext(ctx, "requests are refused: the service is overloaded", "error", err, "shed", shed)
+	s.log.WarnContext(ctx, "overloaded, requests refused", "error", err, "shed", shed)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// malformed is a request that has to be refused. Without a method it is a POST. A body comes with its
+// malformed is a request that must be refused. The default method is POST. A body is sent with its
 // length and as JSON, unless headers say otherwise.
 type malformed struct {
 	request string // method and target
@@ -45,12 +45,12 @@ const (
 	previewPath = "POST /v1/users/1/preview"
 )
 
-// repeated returns n times item, with commas between.
+// repeated returns n copies of item, separated by commas.
 func repeated(n int, item string) string {
 	return strings.TrimSuffix(strings.Repeat(item+",", n), ",")
 }
 
-// line is a sound activity of a batch; a request that is refused changes nothing of it.
+// line is a valid activity of a batch. A refused request does not record it.
 const line = `{"user":"1","kind":"block","target":"9","op":"add"}`
 
 func lines(more ...string) string {
@@ -115,7 +115,7 @@ func malformedPaths() []malformed {
 		{request: "POST /healthz", status: 405, code: "method_not_allowed"},
 		{request: "BREW /v1/activities", status: 405, code: "method_not_allowed"},
 		{request: "TRACE /readyz", status: 405, code: "method_not_allowed"},
-		// Ids in paths. The server itself refuses what is no URL.
+		// Ids in paths. The server itself refuses invalid URLs.
 		{request: "PUT /v1/users/1/blocks/%zz", status: 400},
 		{request: "PUT /v1/users/1/blocks/%2", status: 400},
 		{request: "PUT /v1/users/%/blocks/2", status: 400},
@@ -170,7 +170,7 @@ func malformedPaths() []malformed {
 func malformedBodies() []malformed {
 	good := `{"posts":["x"]}`
 	return []malformed{
-		// Bodies where there is none, and of other types.
+		// Bodies that must be missing, and bodies of other types.
 		{request: "PUT /v1/users/1/blocks/9", body: `{}`, status: 400, code: "unexpected_body"},
 		{request: "DELETE /v1/users/1/blocks/2", body: ` `, status: 400, code: "unexpected_body"},
 		{request: "PUT /v1/users/1/blocks/9", headers: "Transfer-Encoding: chunked", body: "1\r\nx\r\n0\r\n\r\n", status: 400, code: "unexpected_body"},
@@ -194,7 +194,7 @@ func malformedBodies() []malformed {
 		{request: batchPath, body: strings.Repeat(" ", 4097), status: 413, code: "too_large"},
 		{request: seenPath, headers: "Transfer-Encoding: chunked", body: "f\r\n" + good + "\r\n1001\r\n" + strings.Repeat(" ", 4097) + "\r\n0\r\n\r\n", status: 413, code: "too_large"},
 		{request: seenPath, headers: "Transfer-Encoding: chunked", body: "f\r\n" + good + "\r\nxyz\r\n", status: 400, code: "unreadable_body"},
-		// What is not JSON, or not one value of it.
+		// Invalid JSON, and more than one value.
 		{request: seenPath, headers: "Content-Type: application/json\nContent-Length: 0", status: 400, code: "malformed_json"},
 		{request: seenPath, body: " \n", status: 400, code: "malformed_json"},
 		{request: seenPath, body: `{`, status: 400, code: "malformed_json"},
@@ -219,7 +219,7 @@ func malformedBodies() []malformed {
 		{request: seenPath, body: `{"posts":` + strings.Repeat("[", 4000), status: 400, code: "malformed_json"},
 		{request: seenPath, body: `{"posts":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}", status: 400, code: "invalid_type", field: "posts[0]"},
 		{request: seenPath, body: strings.Repeat(`{"posts":`, 400), status: 400, code: "invalid_type", field: "posts"},
-		// Other values and fields than those of the request.
+		// Wrong values and unknown fields.
 		{request: seenPath, body: `null`, status: 400, code: "invalid_type"},
 		{request: seenPath, body: `[]`, status: 400, code: "invalid_type"},
 		{request: seenPath, body: `"x"`, status: 400, code: "invalid_type"},
@@ -352,8 +352,8 @@ func malformedBatches() []malformed {
 	}
 }
 
-// TestMalformed sends what has to be refused, byte for byte, to a real server that holds something,
-// and looks at all it holds after each.
+// TestMalformed sends invalid requests, byte for byte, to a real server with data, and checks after
+// each that nothing has changed.
 func TestMalformed(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxBodyBytes: 4096}, nil)
 	s.want(t, "POST", "/v1/activities", lines(
@@ -364,7 +364,7 @@ func TestMalformed(t *testing.T) {
 	users := []string{"1", "2", "9"}
 	before := s.state(t, users...)
 	if len(before.sequences) == 0 || !strings.Contains(before.feeds[0], `"posts":[{"id":"p4","like":true},{"id":"x","like":false}]`) {
-		t.Fatalf("odd state to start from: %+v", before)
+		t.Fatalf("unexpected state at the start: %+v", before)
 	}
 	addr := s.start(t)
 	var cases []malformed

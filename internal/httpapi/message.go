@@ -16,14 +16,14 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// envelopeBytes is the length of the prefix of each gRPC message: a byte of flags, and the length
-// of the message in four bytes.
+// envelopeBytes is the length of the prefix of each gRPC message: one byte of flags and four bytes
+// of length.
 const envelopeBytes = 5
 
 var errUnknownService = errors.New("unknown service")
 
-// messageTypes returns the media types of single messages. JSON is not among them, because it has
-// its own routes.
+// messageTypes returns the media types of single messages. Connect with JSON is not among them,
+// because JSON has its own routes.
 func messageTypes() []string {
 	return []string{
 		"application/grpc", "application/grpc+proto", "application/grpc-web", "application/grpc-web+proto", "application/proto",
@@ -35,19 +35,19 @@ func streamTypes() []string {
 	return []string{"application/grpc", "application/grpc+proto", "application/connect+proto"}
 }
 
-// messageType returns the media type of a request. It fails if the type is not wanted, or if the
+// messageType returns the media type of a request. It fails if the type is not wanted or the
 // messages are compressed.
 func messageType(r *http.Request, wanted []string) (string, error) {
 	for _, header := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
 		if encoding := r.Header.Get(header); encoding != "" && encoding != "identity" {
-			return "", refuse(codeUnsupportedMediaType, "", "compressed messages are not taken")
+			return "", refuse(codeUnsupportedMediaType, "", "compressed messages are not supported")
 		}
 	}
 	return mediaType(r, wanted...)
 }
 
 // holdMessage takes the length of the request's message from the budget of bodies. The caller calls
-// release when the request is done. holdMessage refuses a message that is too long before it reads
+// release at the end of the request. holdMessage refuses a message that is too long before it reads
 // it.
 func (s *procedures) holdMessage(k *call) (release func(), err error) {
 	r := k.Request()
@@ -72,7 +72,7 @@ func (s *procedures) holdMessage(k *call) (release func(), err error) {
 		length = s.maxBody
 	}
 	if !s.limits.bodies.take(length) {
-		return nil, turnAway(k, "bytes of bodies are held")
+		return nil, turnAway(k, "bytes of bodies in memory")
 	}
 	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
 	rest := http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head)))
@@ -80,8 +80,8 @@ func (s *procedures) holdMessage(k *call) (release func(), err error) {
 	return func() { s.limits.bodies.give(length) }, nil
 }
 
-// messageBody is the body of a request. It turns its errors into errors with details, which connect
-// passes on.
+// messageBody is the body of a request. It turns read errors into connect errors with details,
+// which connect passes on.
 type messageBody struct {
 	io.Reader
 	io.Closer
@@ -105,12 +105,11 @@ func (b *messageBody) Read(p []byte) (int, error) {
 	return n, b.of.problem(b.call, err)
 }
 
-// codec reads and writes Protobuf messages. It differs from connect's codec in two ways: some
-// messages have faster code of their own, and an error of reading a message is stored in the
-// message.
+// codec reads and writes Protobuf messages. Unlike connect's codec, it lets some messages use
+// faster code of their own. It stores an error of reading a message in the message.
 type codec struct{}
 
-// reader is a message that reads itself from data. It does not keep data.
+// reader is a message that reads itself from data. It does not keep a reference to data.
 type reader interface{ read(data []byte) }
 
 // appender is a message that appends its encoding to dst.
@@ -130,7 +129,7 @@ func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	case proto.Message:
 		return proto.MarshalOptions{}.MarshalAppend(dst, m)
 	default:
-		return nil, fmt.Errorf("answer: a %T is no message", message)
+		return nil, fmt.Errorf("answer: %T is not a message", message)
 	}
 }
 
@@ -138,7 +137,7 @@ func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 func (codec) Unmarshal(data []byte, message any) error {
 	m, ok := message.(reader)
 	if !ok {
-		return fmt.Errorf("request: a %T is no message", message)
+		return fmt.Errorf("request: %T is not a message", message)
 	}
 	m.read(data)
 	return nil
@@ -152,18 +151,18 @@ func (m *incoming[M]) read(data []byte) { m.err = readMessage(data, &m.message) 
 func readMessage(data []byte, into any) error {
 	message, ok := into.(proto.Message)
 	if !ok {
-		return fmt.Errorf("request: a %T is no message", into)
+		return fmt.Errorf("request: %T is not a message", into)
 	}
 	if err := checkLists(data, message); err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(data, message); err != nil {
-		return refuse(codeMalformedMessage, "", "the message is not as the schema says")
+		return refuse(codeMalformedMessage, "", "the message does not match the schema")
 	}
 	return nil
 }
 
-// listLimit is the largest number of values in a list of a message.
+// listLimit is the maximum number of values in a list of a message.
 type listLimit struct {
 	field int
 	name  string
@@ -179,7 +178,7 @@ func checkLists(data []byte, message proto.Message) error {
 	for len(data) > 0 {
 		number, _, n := protowire.ConsumeField(data)
 		if n < 0 {
-			return refuse(codeMalformedMessage, "", "the message is not in the encoding of Protobuf")
+			return refuse(codeMalformedMessage, "", "the message is not valid Protobuf")
 		}
 		data = data[n:]
 		for i, l := range limits {
@@ -202,7 +201,7 @@ func (p problem) detail() *feedfilterv1.ErrorDetail {
 	}
 }
 
-// connectCode returns the gRPC code for an HTTP status. docs/API.md has the same table.
+// connectCode returns the gRPC code for an HTTP status, as in the table of docs/API.md.
 func connectCode(status int) connect.Code {
 	switch status {
 	case http.StatusUnauthorized:
@@ -228,12 +227,12 @@ func connectCode(status int) connect.Code {
 	}
 }
 
-// problem returns the error with which a procedure answers err, and stores err in the call.
+// problem returns the connect error for err, and stores err in the call.
 func (s *procedures) problem(k *call, err error) *connect.Error {
 	k.failed = err
 	p := s.tell(k, k.Response().Header(), err)
 	e := connect.NewError(connectCode(p.status()), errors.New(p.Message))
-	if detail, err := connect.NewErrorDetail(p.detail()); err == nil { // it is always valid UTF-8
+	if detail, err := connect.NewErrorDetail(p.detail()); err == nil { // it never fails: the text is valid UTF-8
 		e.AddDetail(detail)
 	}
 	return e
@@ -249,6 +248,6 @@ func (s *procedures) fail(k *call, err error) {
 		err = s.errors.Write(k.Response(), k.Request(), s.problem(k, err))
 	}
 	if err != nil {
-		s.log.DebugContext(k.Request().Context(), "an error could not be answered", "error", err)
+		s.log.DebugContext(k.Request().Context(), "error answer not sent", "error", err)
 	}
 }

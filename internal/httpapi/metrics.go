@@ -9,10 +9,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
-// meters count requests. The maps do not change.
+// meters count requests. The maps do not change later.
 type meters struct {
 	routes map[routeName]*metrics.Route
-	other  *metrics.Route // of what is no route
+	other  *metrics.Route // of unknown paths and methods
 	looked func(candidates int)
 }
 
@@ -26,7 +26,7 @@ func (m *meters) of(c echo.Context) *metrics.Route {
 	return m.other
 }
 
-// measure adds the metrics of the service to a registry; to a new one if it is nil.
+// measure adds the metrics of the service to a registry, or to a new one if to is nil.
 func (s *service) measure(to *metrics.Registry) {
 	if to == nil {
 		to = metrics.New(metrics.Settings{})
@@ -67,7 +67,7 @@ func (s *service) measure(to *metrics.Registry) {
 }
 
 // maxScrapes is the number of scrapes that are answered at the same time; others wait. Each scrape
-// holds all metrics in memory, and scrapes are not among the limited requests.
+// holds all metrics in memory, and scrapes are not limited otherwise.
 const maxScrapes = 4
 
 // scrape answers with all metrics, in the format that Prometheus asks for.

@@ -17,7 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// scraped is what GET /metrics answers: values by series, such as a_total{x="y"}; of histograms the count and the sum.
+// scraped is an answer of GET /metrics: values by series, such as a_total{x="y"}; of histograms the
+// count and the sum.
 type scraped map[string]float64
 
 func (s *service) scrape(t testing.TB) scraped {
@@ -50,13 +51,13 @@ func (s *service) scrape(t testing.TB) scraped {
 	return all
 }
 
-// want asserts values.
+// want asserts the values of series.
 func (m scraped) want(t testing.TB, values map[string]float64) {
 	t.Helper()
 	for _, series := range slices.Sorted(maps.Keys(values)) {
 		got, ok := m["feedfilter_"+series]
 		if !ok {
-			t.Errorf("there is no feedfilter_%s", series)
+			t.Errorf("no series feedfilter_%s", series)
 		} else if want := values[series]; got != want {
 			t.Errorf("feedfilter_%s is %v, want %v", series, got, want)
 		}
@@ -102,24 +103,24 @@ func TestMetricsOfFeeds(t *testing.T) {
 	})
 }
 
-// TestMetricsOfPages is what the scrub has seen: a block and a hide are three keys.
+// TestMetricsOfPages: the survey has the keys of the pages. A block and a hide are three keys.
 func TestMetricsOfPages(t *testing.T) {
 	s := open(t)
 	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
 	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
 	for s.scrape(t)[`feedfilter_page_keys_sum{use="shared"}`] != 3 {
 		if t.Context().Err() != nil {
-			t.Fatal("the scrub does not see three keys")
+			t.Fatal("the scrub found no three keys")
 		}
 	}
 	m := s.scrape(t)
 	m.want(t, map[string]float64{`page_keys_sum{use="own"}`: 0})
 	if fill, pages := m[`feedfilter_page_fill_ratio_sum{use="shared"}`], m[`feedfilter_page_fill_ratio_count{use="shared"}`]; fill <= 0 || fill >= pages || pages < 1 || pages > 2 {
-		t.Errorf("%v pages, together %v full", pages, fill)
+		t.Errorf("%v pages, sum of fill %v", pages, fill)
 	}
 }
 
-// TestMetricsOfFailures has the store fail, and then the ledger.
+// TestMetricsOfFailures makes the store fail, and then the ledger.
 func TestMetricsOfFailures(t *testing.T) {
 	s := open(t)
 	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
@@ -149,7 +150,7 @@ func TestMetricsOfFailures(t *testing.T) {
 	})
 }
 
-// TestMetricsOfLoad has a request in progress, and sheds another.
+// TestMetricsOfLoad has one request in progress, and sheds another.
 func TestMetricsOfLoad(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxRequests: 1, MaxStreams: 7, MaxBodiesBytes: 3 << 20}, nil)
 	resume := s.ledger.lists.shut()
@@ -157,7 +158,7 @@ func TestMetricsOfLoad(t *testing.T) {
 	go func() { done <- s.do(t, "GET", "/v1/users/1/blocks", "").Status }()
 	for s.scrape(t)["feedfilter_http_requests_in_progress{}"] != 1 {
 		if t.Context().Err() != nil {
-			t.Fatal("the request does not come")
+			t.Fatal("the request did not arrive")
 		}
 	}
 	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Code != "overloaded" {
@@ -176,7 +177,7 @@ func TestMetricsOfLoad(t *testing.T) {
 	s.scrape(t).want(t, map[string]float64{`http_requests_in_progress{}`: 0})
 }
 
-// TestMetricsBounded sends what clients may make up: there is no series more for it, and no id in any.
+// TestMetricsBounded: text that clients choose adds no series, and no id appears in one.
 func TestMetricsBounded(t *testing.T) {
 	s := open(t)
 	odd := func(n int) {
@@ -201,11 +202,11 @@ func TestMetricsBounded(t *testing.T) {
 		}
 	}
 	if n := after[`feedfilter_http_requests_total{code="404",method="other",route="other"}`]; n < 20*6*3 {
-		t.Errorf("%v requests to nowhere", n)
+		t.Errorf("%v requests of unknown paths", n)
 	}
 }
 
-// TestMetricsUnderLoad scrapes while feeds and writes go on: what is counted never goes back.
+// TestMetricsUnderLoad: counters never decrease while feeds and writes are in progress.
 func TestMetricsUnderLoad(t *testing.T) {
 	s := open(t)
 	var load sync.WaitGroup
@@ -223,7 +224,7 @@ func TestMetricsUnderLoad(t *testing.T) {
 		now := s.scrape(t)
 		for series, value := range now {
 			if counted := strings.Contains(series, "_total{") || strings.Contains(series, "_count{"); counted && value < last[series] {
-				t.Errorf("%s goes from %v to %v", series, last[series], value)
+				t.Errorf("%s decreased from %v to %v", series, last[series], value)
 			}
 		}
 		last = now
@@ -234,7 +235,7 @@ func TestMetricsUnderLoad(t *testing.T) {
 	})
 }
 
-// TestMetricsFormats asks for native histograms, and refuses what it does not know.
+// TestMetricsFormats requests native histograms, and formats and parameters that do not exist.
 func TestMetricsFormats(t *testing.T) {
 	s := open(t)
 	s.do(t, "POST", "/v1/feed/filter", blockedFeed)

@@ -13,11 +13,11 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// maxRequestID is the length of the longest request id that is accepted from a client, in bytes.
+// maxRequestID is the maximum length of a request id from a client, in bytes.
 const maxRequestID = 64
 
 // statusKey is the key of a failed procedure's status in Echo's context. Traces use it, because the
-// status of HTTP may be 200.
+// HTTP status may be 200.
 const statusKey = "feedfilter.status"
 
 // panicError is a panic of a handler.
@@ -28,8 +28,8 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// observe gives the request an id, answers its error, and logs it. The log has the route, not the
-// path, because paths contain ids of users.
+// observe gives the request an id, answers its error, and logs it. The log has the route instead of
+// the path, because paths contain ids of users.
 func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -78,7 +78,7 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 }
 
 // statusOf returns the final status of a request, even if the answer began with another one. For a
-// procedure it is the status that the same error has in the JSON API, because gRPC always answers
+// procedure it is the status that the JSON API has for the same error, because gRPC always answers
 // 200.
 func statusOf(k *call, err error) int {
 	status := k.Response().Status
@@ -131,8 +131,8 @@ func (s *service) logRequest(c *call, id string, status int, took time.Duration,
 	s.log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
 }
 
-// methodOf returns the method of a request for logs. Unknown methods can be any text, so all of
-// them are "OTHER".
+// methodOf returns the method of a request for logs, or "OTHER" for unknown methods, which can be
+// any text.
 func methodOf(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
@@ -142,8 +142,8 @@ func methodOf(r *http.Request) string {
 	}
 }
 
-// errorAttrs returns log attributes of an error: only the code of an error of the client, and
-// everything about an error of the service.
+// errorAttrs returns the log attributes of an error: only the code if the client caused it, all
+// details if the service did.
 func errorAttrs(status int, err error) []slog.Attr {
 	if err == nil {
 		return nil
@@ -158,8 +158,8 @@ func errorAttrs(status int, err error) []slog.Attr {
 	return attrs
 }
 
-// requestID returns the id that the client sent, if it has up to maxRequestID letters, digits and
-// "-_.", which are safe in logs. Otherwise it returns a random one.
+// requestID returns the client's id, if it has up to maxRequestID letters, digits and "-_.", which
+// are safe in logs. Otherwise it returns a random id.
 func requestID(given string) string {
 	foreign := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
@@ -170,12 +170,12 @@ func requestID(given string) string {
 	return given
 }
 
-// requestAttrs returns log attributes that name the request, for log lines after its end.
+// requestAttrs returns log attributes that identify the request, for log lines after its end.
 func requestAttrs(c echo.Context) []slog.Attr {
 	return []slog.Attr{slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID))}
 }
 
-// logError logs an error of a part of a request. The request goes on.
+// logError logs an error in a part of a request. The request continues.
 func (s *service) logError(c echo.Context, part string, err error, more ...slog.Attr) {
 	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed", append(more,
 		slog.String("part", part),

@@ -17,23 +17,22 @@ import (
 )
 
 const (
-	maxLine   = 16 << 10 // bytes of a line of NDJSON, without its line feed
-	maxChunk  = 1000     // lines of NDJSON recorded at once
+	maxLine   = 16 << 10 // bytes of a line, without its line feed
+	maxChunk  = 1000     // lines recorded at once
 	lineAhead = 64 << 10 // bytes read ahead, more than maxLine
 )
 
-// stream answers a POST of NDJSON, a line for each line, in order and while the
-// request goes on: lines are recorded in chunks of what has arrived, up to maxChunk,
-// and a chunk is answered before the next is read. A client has to read what it is
-// answered while it writes, or both sides wait for each other.
+// stream answers a POST of NDJSON with one line for each line, in order, while the request
+// continues. It records lines in chunks: those that have arrived, up to maxChunk. It answers a
+// chunk before it reads the next. A client must read while it writes; otherwise both sides wait for
+// each other.
 //
-// Every line up to a line feed is answered, empty ones too, with an error. What
-// follows the last line feed is a line if there is anything but white space. An answer that
-// ends as HTTP wants it has a line for every line; one that the client ended
-// halfway, or whose client stood still, is cut off.
+// An empty line is answered, too, with an error. Text after the last line feed is a line unless it
+// is only white space. A complete HTTP answer has one line for each line. If the client breaks off
+// or stalls, the connection is closed without a complete answer.
 func (s *service) stream(c echo.Context) error {
 	if !s.limits.streams.take(1) {
-		return turnAway(c, "streams are in progress")
+		return turnAway(c, "streams in progress")
 	}
 	defer s.limits.streams.give(1)
 	conn := newStreamConn(c, s.idle)
@@ -67,10 +66,10 @@ func (s *service) stream(c echo.Context) error {
 type chunk struct {
 	results    []lineResult
 	activities []activity.Activity // of the valid lines
-	lines      []int               // the index in results of each activity
+	lines      []int               // index in results, for each activity
 }
 
-// gather waits for a line, and adds the lines that have arrived, up to maxChunk.
+// gather waits for a line, and adds the other lines that have arrived, up to maxChunk.
 func (s *service) gather(lines *lineReader) (chunk, error) {
 	var k chunk
 	for first := true; first || len(k.results) < maxChunk && lines.ready(); first = false {
@@ -131,7 +130,7 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 	return nil
 }
 
-// refuseLines sets err as the result of all valid lines, which are not recorded.
+// refuseLines sets err as the result of all valid lines, without recording them.
 func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 	if c.Request().Context().Err() != nil {
 		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.activities), errGone, err)
@@ -143,8 +142,8 @@ func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 }
 
 // recordLines records the valid lines, except those whose end has passed. Only the Recorder's clock
-// decides that: it then refuses all lines and names the first such line. recordLines takes that
-// line out and tries again.
+// decides that: the Recorder refuses all lines and names the first such line. recordLines removes
+// that line and tries again.
 func (s *service) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
 	for len(k.activities) > 0 {
 		outcomes, err := s.activities.Record(ctx, k.activities)
@@ -178,18 +177,18 @@ func (k *chunk) answers() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// errLongLine is the error of a line that is too long, and was skipped.
+// errLongLine is the error of a line that is too long. The line was skipped.
 var errLongLine = errors.New("line too long")
 
 type lineReader struct{ in *bufio.Reader }
 
 // ready reports whether a whole line has arrived.
 func (l *lineReader) ready() bool {
-	ahead, _ := l.in.Peek(l.in.Buffered()) // never fails: it asks for what is there
+	ahead, _ := l.in.Peek(l.in.Buffered()) // cannot fail: these bytes are buffered
 	return bytes.IndexByte(ahead, '\n') >= 0
 }
 
-// next returns the next line without its line feed. It is valid until the next call. The error is
+// next returns the next line without its line feed, valid until the next call. The error is
 // errLongLine for a line that is too long, and io.EOF after the last line.
 func (l *lineReader) next() ([]byte, error) {
 	line, err := l.in.ReadSlice('\n')

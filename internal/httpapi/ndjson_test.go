@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// ndjson sends a whole stream in process and returns the lines of the answer.
+// ndjson sends a whole stream in process, and returns the lines of the answer.
 func (s *service) ndjson(t testing.TB, body string) []string {
 	t.Helper()
 	a := s.do(t, "POST", "/v1/activities", body, "Content-Type", "application/x-ndjson")
@@ -20,7 +20,7 @@ func (s *service) ndjson(t testing.TB, body string) []string {
 		return nil
 	}
 	if !strings.HasSuffix(a.Body, "\n") {
-		t.Errorf("no end of line: %q", a.Body)
+		t.Errorf("no line feed at the end: %q", a.Body)
 	}
 	return strings.Split(strings.TrimSuffix(a.Body, "\n"), "\n")
 }
@@ -97,7 +97,7 @@ func TestStreamEnds(t *testing.T) {
 		"\n":                         {"malformed_json"},
 		remove + "\n\n" + add + "\n": {yes, "malformed_json", yes},
 	} {
-		// From one state, whatever the order: hidden if the first line takes it back.
+		// Each body starts from the same state. The post is hidden if the first line undoes that.
 		s.do(t, map[bool]string{true: "PUT", false: "DELETE"}[strings.HasPrefix(body, remove)], "/v1/users/1/hides/p", "")
 		got := s.ndjson(t, body)
 		if len(got) != len(want) {
@@ -114,7 +114,7 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestLineLengths has lines up to and beyond the limit of 16 KiB, and beyond what is read ahead.
+// TestLineLengths sends lines around the limit of 16 KiB, and longer than the read buffer.
 func TestLineLengths(t *testing.T) {
 	const limit = 16 << 10
 	s := open(t)
@@ -129,7 +129,7 @@ func TestLineLengths(t *testing.T) {
 		got := s.ndjson(t, strings.Join(body, "\n")+end)
 		if strings.Contains(end, "last") {
 			if last := got[len(got)-1]; last != yes {
-				t.Errorf("after the long one: %s", last)
+				t.Errorf("after the long line: %s", last)
 			}
 			got = got[:len(got)-1]
 		}
@@ -151,7 +151,7 @@ func TestLineLengths(t *testing.T) {
 	}
 }
 
-// TestStreamLength is longer than the limit of a JSON body, and than a chunk.
+// TestStreamLength sends a stream longer than a chunk, and than the limit of a JSON body.
 func TestStreamLength(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxBodyBytes: 1000}, nil)
 	var body strings.Builder
@@ -162,7 +162,7 @@ func TestStreamLength(t *testing.T) {
 			want = append(want, "malformed_json")
 			continue
 		}
-		// Each post twice: the second time it changes nothing.
+		// Each post occurs twice; the second line changes nothing.
 		fmt.Fprintln(&body, activityLine("1", "hide", fmt.Sprintf("post-%d", i/2), "add"))
 		changed := yes
 		if i%2 == 1 && (i-1)%100 != 99 {

@@ -21,7 +21,7 @@ func openWithoutLedger(t *testing.T) *service {
 	return &service{Handler: httpapi.New(httpapi.Config{Activities: r}), activities: r}
 }
 
-// TestWithoutLedger: the plain filter does what it can, and says of the rest that it cannot.
+// TestWithoutLedger: without a ledger, calls that need none work, and the others are answered 501.
 func TestWithoutLedger(t *testing.T) {
 	s := openWithoutLedger(t)
 	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
@@ -36,7 +36,7 @@ func TestWithoutLedger(t *testing.T) {
 	s.want(t, "POST", "/v1/activities", history("seen", sightedRecently), 200, `{"results":[`+yes+`]}`)
 	if a := s.do(t, "POST", "/v1/activities", history("hide", sightedRecently)); a.Status != 501 || a.Code != "no_ledger" ||
 		a.Field != "activities[0].since" {
-		t.Errorf("the history of a kind that a ledger keeps: %d %s", a.Status, a.Body)
+		t.Errorf("a beginning of an activity that needs a ledger: %d %s", a.Status, a.Body)
 	}
 	s.want(t, "POST", "/v1/activities", lines(`{"user":"1","kind":"hide","target":"p7","op":"add"}`), 200, `{"results":[`+yes+`,`+yes+`]}`)
 	feed := `{"viewer":"1","posts":[{"id":"p1","author":"3"},{"id":"p7","author":"3"},{"id":"p8","author":"2"},{"id":"p9","author":"3"}],"annotate":["like"]`
@@ -67,7 +67,7 @@ func TestWithoutLedger(t *testing.T) {
 	s.want(t, "DELETE", "/v1/users/1/blocks/2", "", 200, no)
 }
 
-// TestStuck: an undo that a filter alone cannot do is not said to be done.
+// TestStuck: an undo that is impossible without a ledger is answered as an error.
 func TestStuck(t *testing.T) {
 	s := openWithoutLedger(t)
 	const n = 3000
@@ -90,7 +90,7 @@ func TestStuck(t *testing.T) {
 		}
 		f := s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"1","posts":[{"id":"p%d"}],"kinds":["hide"]}`, i))
 		if a.Status == 409 && !strings.Contains(f.Body, fmt.Sprintf(want, i)) {
-			t.Errorf("stuck, and %s", f.Body)
+			t.Errorf("stuck, but the feed is %s", f.Body)
 		}
 	}
 	t.Logf("%d of %d stuck", stuck, n)

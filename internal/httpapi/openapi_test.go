@@ -21,7 +21,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// ownKinds are some of each sort beside the built-in ones, with limits.
+// ownKinds returns kinds of each sort in addition to the built-in ones, with limits.
 func ownKinds(t testing.TB) *activity.Kinds {
 	t.Helper()
 	kinds, err := activity.NewKinds(
@@ -41,7 +41,7 @@ func ownKinds(t testing.TB) *activity.Kinds {
 	return kinds
 }
 
-// operations returns those of the description, by "<METHOD> <path>".
+// operations returns the operations of the description, by "<METHOD> <path>".
 func (c *contract) operations() map[string]map[string]any {
 	all := make(map[string]map[string]any)
 	paths, _ := c.document["paths"].(map[string]any)
@@ -53,7 +53,7 @@ func (c *contract) operations() map[string]map[string]any {
 	return all
 }
 
-// TestDocumentIsOpenAPI: what is served is a document of OpenAPI 3.1, and each example in it is what the description says.
+// TestDocumentIsOpenAPI: the document is valid OpenAPI 3.1, and each example matches its schema.
 func TestDocumentIsOpenAPI(t *testing.T) {
 	for name, s := range map[string]*service{
 		"built-in kinds": open(t), "own kinds": newService(t, httpapi.Config{}, ownKinds(t)), "without a ledger": openWithoutLedger(t),
@@ -66,7 +66,7 @@ func TestDocumentIsOpenAPI(t *testing.T) {
 		for name := range c.model.Components.Schemas.KeysFromOldest() {
 			schemas++
 			if err := c.fits(name, "[[]]"); err == nil {
-				t.Errorf("the schema %s is of anything", name)
+				t.Errorf("the schema %s accepts anything", name)
 			}
 		}
 		examples := 0
@@ -102,7 +102,7 @@ func TestDocumentIsOpenAPI(t *testing.T) {
 	}
 }
 
-// mapAt is at for an object; nil if there is none.
+// mapAt is like at, for an object; nil if there is none.
 func mapAt(v any, names ...string) map[string]any {
 	object, _ := at(v, names...).(map[string]any)
 	return object
@@ -117,12 +117,13 @@ func asText(t *testing.T, v any) string {
 	return string(text)
 }
 
-// isProcedure reports whether a path is of the gRPC API, which its schema describes.
+// isProcedure reports whether a path belongs to the gRPC API, which has its own schema.
 func isProcedure(path string) bool {
 	return strings.HasPrefix(path, "/feedfilter.v1.") || strings.HasPrefix(path, "/grpc.")
 }
 
-// TestRouterAndDocument: whatever is routed is described, but for the files of pages and the gRPC API, and the other way round.
+// TestRouterAndDocument: routes and described operations are the same, except for files of pages
+// and the gRPC API.
 func TestRouterAndDocument(t *testing.T) {
 	s := newService(t, httpapi.Config{}, ownKinds(t))
 	operations := s.contractOf(t).operations()
@@ -140,13 +141,13 @@ func TestRouterAndDocument(t *testing.T) {
 		route := r.Method + " " + strings.Join(parts, "/")
 		routed[route] = true
 		if operations[route] == nil {
-			t.Errorf("%s is routed, and is not in /openapi.json", route)
+			t.Errorf("route %s is missing from /openapi.json", route)
 		}
 	}
 	ids := make(map[any]string)
 	for route, operation := range operations {
 		if !routed[route] {
-			t.Errorf("%s is in /openapi.json, and is not routed", route)
+			t.Errorf("%s is in /openapi.json, but is no route", route)
 		}
 		if other := ids[operation["operationId"]]; other != "" {
 			t.Errorf("%s and %s have the same operationId", route, other)
@@ -155,17 +156,17 @@ func TestRouterAndDocument(t *testing.T) {
 	}
 	for _, route := range []string{"PUT /v1/users/{user}/super-likes/{target}", "GET /v1/users/{user}/mutes", "POST /v1/users/{user}/glimpses"} {
 		if operations[route] == nil {
-			t.Errorf("%s of a configured kind is not there", route)
+			t.Errorf("no route %s of the configured kind", route)
 		}
 	}
 }
 
-// TestEveryAnswerIsDescribed has every call answered with every status that the description has of it, each held against the
-// description, but for those that are named at its end.
+// TestEveryAnswerIsDescribed gets every described status of every call, except those named at its
+// end, and checks each answer against the description.
 func TestEveryAnswerIsDescribed(t *testing.T) {
 	s := newService(t, httpapi.Config{}, ownKinds(t))
 	c := s.contractOf(t)
-	c.seen = make(map[string]bool) // without the description's own
+	c.seen = make(map[string]bool) // without the requests for the description itself
 	s.useEachCall(t)
 	s.refuseEachCall(t)
 	s.overloadEachCall(t)
@@ -206,20 +207,20 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 		for status := range answers {
 			switch own := strings.Contains(route, "mute") || strings.Contains(route, "super"); {
 			case c.seen[route+" "+status]:
-			case status == "403" && route == "GET /v1/kinds": // every token may
+			case status == "403" && route == "GET /v1/kinds": // every token may call it
 			case status == "409" && strings.HasPrefix(route, "DELETE "): // TestStuck
 			case status == "422" && route == "PUT /v1/pages": // TestPagesForced
-			case status == "501" && own: // without a ledger there are no limits, and so not these kinds
-			case status == "500" && answers["408"] == nil: // it takes nothing that could go wrong
+			case status == "501" && own: // services without a ledger have no kinds with limits
+			case status == "500" && answers["408"] == nil: // the call cannot fail
 			default:
-				t.Errorf("%s: the description has %s, and nothing here is answered so", route, status)
+				t.Errorf("%s: the description has %s, which no request of this test gets", route, status)
 			}
 		}
 	}
-	t.Logf("%d answers judged", len(c.seen))
+	t.Logf("%d answers checked", len(c.seen))
 }
 
-// good is a request that the description has as an example of the operation.
+// good returns a request from an example of the operation.
 func (c *contract) good(t testing.TB, route string) (method, target, body string) {
 	t.Helper()
 	method, target, _ = strings.Cut(route, " ")
@@ -247,8 +248,8 @@ func (c *contract) good(t testing.TB, route string) (method, target, body string
 	return method, target, body
 }
 
-// useEachCall makes every call as the description's example has it, twice. The number of pages is raised
-// last, because the pages of the examples are gone after that.
+// useEachCall makes every call twice, with the example of the description. It raises the number of
+// pages last, because that removes the pages of the examples.
 func (s *service) useEachCall(t *testing.T) {
 	t.Helper()
 	const raise = "PUT /v1/pages"
@@ -262,12 +263,12 @@ func (s *service) useEachCall(t *testing.T) {
 	}
 }
 
-// readerOf is a body that is read by a function.
+// readerOf is a body whose Read is a function.
 type readerOf func() error
 
 func (r readerOf) Read([]byte) (int, error) { return 0, r() }
 
-// refuseEachCall makes every call wrong in every way that all calls of its sort have.
+// refuseEachCall makes every call with each error that calls of its kind can have.
 func (s *service) refuseEachCall(t *testing.T) {
 	t.Helper()
 	c := s.contractOf(t)
@@ -280,7 +281,7 @@ func (s *service) refuseEachCall(t *testing.T) {
 			s.do(t, method, target, body, "Content-Type", "text/plain")
 		}
 		if at(operation, "responses", "408") == nil {
-			continue // it does not look at a body
+			continue // the call ignores its body
 		}
 		for status, length := range map[int]int64{408: -1, 500: 10, 413: 1 << 30} {
 			if status == 413 && body == "" {
@@ -288,7 +289,7 @@ func (s *service) refuseEachCall(t *testing.T) {
 			}
 			r := httptest.NewRequestWithContext(t.Context(), method, target, readerOf(func() error {
 				if status == 500 {
-					panic("a body that is not as bodies are")
+					panic("injected failure of a body")
 				}
 				return os.ErrDeadlineExceeded
 			}))
@@ -306,7 +307,7 @@ func (s *service) refuseEachCall(t *testing.T) {
 	}
 }
 
-// overloadEachCall makes every call while there are as many in progress as may be.
+// overloadEachCall makes every call while the maximum number is in progress.
 func (s *service) overloadEachCall(t *testing.T) {
 	t.Helper()
 	full := &service{Handler: httpapi.New(httpapi.Config{Activities: s.activities, MaxRequests: 1}), activities: s.activities, contract: s.contractOf(t)}
@@ -334,7 +335,8 @@ func (s *service) overloadEachCall(t *testing.T) {
 	<-done
 }
 
-// keepOutOfEachCall makes every call without a token, with one of another scope, with one that is used too often, and for another host.
+// keepOutOfEachCall makes every call without a token, with the wrong scope, over the rate, and for
+// another host.
 func (s *service) keepOutOfEachCall(t *testing.T) {
 	t.Helper()
 	tokens, _ := tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
@@ -344,7 +346,7 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 		activities: s.activities, contract: s.contractOf(t),
 	}
 	closed.described.Do(func() {})
-	closed.do(t, "GET", "/v1/kinds", "", as("often")...) // the one call it may make
+	closed.do(t, "GET", "/v1/kinds", "", as("often")...) // the one call that the rate allows
 	for route := range closed.contract.operations() {
 		method, target, body := closed.contract.good(t, route)
 		closed.do(t, method, target, body)
@@ -363,7 +365,7 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 	}
 }
 
-// TestMetricsAsDescribed: metrics are answered in both of the formats that the description has.
+// TestMetricsAsDescribed: metrics are available in both formats of the description.
 func TestMetricsAsDescribed(t *testing.T) {
 	s := open(t)
 	for accept, end := range map[string]string{"text/plain": "\n", "application/openmetrics-text": "\n# EOF\n"} {

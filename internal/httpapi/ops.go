@@ -20,7 +20,7 @@ import (
 
 const opsKeyPath = "/v1/ops/users/:user/keys/:kind/:target"
 
-// opsRoutes returns the routes for operators: they inspect the service and repair pages.
+// opsRoutes returns the routes for operators, who inspect the service and repair pages.
 func (s *service) opsRoutes(read, write []access.Scope) []route {
 	return []route{
 		{http.MethodGet, "/v1/ops/health", s.opsHealth, read, true},
@@ -35,7 +35,7 @@ func (s *service) opsRoutes(read, write []access.Scope) []route {
 	}
 }
 
-// numberIn returns a query parameter that is a number from least to most; otherwise if it is
+// numberIn returns a query parameter that is a number from least to most, or otherwise if it is
 // missing.
 func numberIn(values url.Values, name string, least, most, otherwise int) (int, error) {
 	if !values.Has(name) {
@@ -43,10 +43,10 @@ func numberIn(values url.Values, name string, least, most, otherwise int) (int, 
 	}
 	n, err := strconv.Atoi(values.Get(name))
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, refuse(codeInvalidType, name, "not a whole number")
+		return 0, refuse(codeInvalidType, name, fmt.Sprintf("%q is not a whole number", clip(values.Get(name), maxField)))
 	}
 	if err != nil || n < least || n > most {
-		return 0, refuse(activity.CodeOutOfRange, name, fmt.Sprintf("not in %d to %d", least, most))
+		return 0, refuse(activity.CodeOutOfRange, name, fmt.Sprintf("%s is not in %d to %d", clip(values.Get(name), maxField), least, most))
 	}
 	return n, nil
 }
@@ -56,7 +56,7 @@ func pathNumber(c echo.Context) (uint32, error) {
 	text := c.Param("number")
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || strconv.FormatUint(n, 10) != text {
-		return 0, refuse(activity.CodeInvalidID, "number", "not the number of a page")
+		return 0, refuse(activity.CodeInvalidID, "number", fmt.Sprintf("%q is not a page number", clip(text, maxField)))
 	}
 	return uint32(n), nil
 }
@@ -98,7 +98,7 @@ func (s *service) opsRebuild(c echo.Context) error {
 	}
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "to make a page anew")
+	r, err := activity.WithLedger(s.activities, "a rebuild")
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *service) opsKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if k, ok := s.activities.Kinds().Named(kind); ok { // or else it may be anything
+	if k, ok := s.activities.Kinds().Named(kind); ok { // an unknown kind may be any text, and is not logged
 		callOf(c).note("inspect", k.Name, user, target)
 	}
 	ctx, cancel := s.bounded(c.Request().Context())
@@ -150,7 +150,7 @@ func (s *service) opsKey(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.KeyOf(inside))
 }
 
-// scrubStatus is the progress of the scrub that was requested last.
+// scrubStatus returns the progress of the scrub that was requested last.
 func (s *service) scrubStatus() pages.ScrubProgress {
 	if r, ok := s.activities.(*activity.Recorder); ok {
 		return r.Pages().ScrubStatus()
@@ -170,7 +170,7 @@ func (s *service) opsScrub(c echo.Context) error {
 	return respond(c, http.StatusOK, inspect.ScrubOf(s.scrubStatus()))
 }
 
-// opsStartScrub begins to compare every page with the ledger, in the background.
+// opsStartScrub starts to compare every page with the ledger, in the background.
 func (s *service) opsStartScrub(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -299,8 +299,7 @@ func (s *service) opsHealth(c echo.Context) error {
 	return respond(c, http.StatusOK, a)
 }
 
-// reshapeOf returns the progress of a change of the number of pages; nil if it cannot be
-// read.
+// reshapeOf returns the progress of a change of the number of pages, or nil if it cannot be read.
 func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
 	layout, err := r.Pages().Layout(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
-// populated is a service whose 16 pages hold 60 blocks, both sides, and 40 hides of user 0.
+// populated is a service whose 16 pages hold both sides of 60 blocks, and 40 hides of user 0.
 func populated(t *testing.T, c httpapi.Config) *service {
 	t.Helper()
 	s := newService(t, c, nil)
@@ -34,7 +34,7 @@ func populated(t *testing.T, c httpapi.Config) *service {
 	return s
 }
 
-// pageOf is an answer of /v1/ops/pages/{number}.
+// pageOf returns an answer of /v1/ops/pages/{number}.
 func (s *service) pageOf(t *testing.T, number uint32, query string) (p inspect.Page) {
 	t.Helper()
 	a := s.do(t, "GET", fmt.Sprintf("/v1/ops/pages/%d%s", number, query), "")
@@ -44,11 +44,11 @@ func (s *service) pageOf(t *testing.T, number uint32, query string) (p inspect.P
 	return p
 }
 
-// lookedAt waits until the scrub has looked at every page since.
+// lookedAt waits until the scrub has surveyed every page again.
 func (s *service) lookedAt(t *testing.T) {
 	t.Helper()
 	from := s.activities.Stats().ScrubRounds
-	s.await(t, "every page is looked at", func() error {
+	s.await(t, "every page is surveyed", func() error {
 		if n := s.activities.Stats().ScrubRounds; n < from+2 {
 			return fmt.Errorf("%d rounds, from %d", n, from)
 		}
@@ -56,7 +56,8 @@ func (s *service) lookedAt(t *testing.T) {
 	})
 }
 
-// The inside of a page: what it says and what the ledger says, to the last key, and nobody's name.
+// TestOpsPage: the answer has the state of the page and of the ledger, to the last key, and no
+// plain ids.
 func TestOpsPage(t *testing.T) {
 	ids := access.NewIDs()
 	s := populated(t, httpapi.Config{Access: httpapi.Access{IDs: ids}})
@@ -64,7 +65,7 @@ func TestOpsPage(t *testing.T) {
 	number, _ := u.JSON["page"].(float64)
 	a := s.do(t, "GET", fmt.Sprintf("/v1/ops/pages/%d?cells=100", int(number)), "")
 	if strings.Contains(a.Body, "secret") || strings.Contains(a.Body, `"t`) && strings.Contains(a.Body, `"t0"`) {
-		t.Errorf("somebody is named: %s", a.Body)
+		t.Errorf("a plain id: %s", a.Body)
 	}
 	p := s.pageOf(t, uint32(number), "?cells=100")
 	kinds := 0
@@ -83,7 +84,7 @@ func TestOpsPage(t *testing.T) {
 		set += float64(share) / 255 * float64(p.Page.Bits) / 100
 	}
 	if p.Drawing.Cells != 100 || len(p.Drawing.Bits) != 100 || len(p.Drawing.Regions) != 100 || set < 0.9*float64(p.Page.Set) || set > 1.1*float64(p.Page.Set) {
-		t.Errorf("drawn with %d set, of %d: %+v", int(set), p.Page.Set, p.Drawing)
+		t.Errorf("the drawing has %d bits set, want %d: %+v", int(set), p.Page.Set, p.Drawing)
 	}
 	drawing, _ := a.JSON["drawing"].(map[string]any)
 	text, _ := drawing["bits"].(string)
@@ -95,18 +96,18 @@ func TestOpsPage(t *testing.T) {
 	}
 }
 
-// Without a function that hides names, they are hidden all the same, and the same way each time.
+// TestOpsPageHidesNames: ids are also hashed without a configured function, always the same way.
 func TestOpsPageHidesNames(t *testing.T) {
 	s := newService(t, httpapi.Config{}, nil)
 	s.do(t, "PUT", "/v1/users/recognizable/hides/p", "")
 	var number any
 	if number = s.do(t, "GET", "/v1/ops/users/recognizable", "").JSON["page"]; number == nil {
-		t.Fatal("no page")
+		t.Fatal("there is no page")
 	}
 	path := fmt.Sprintf("/v1/ops/pages/%v", number)
 	a, b := s.do(t, "GET", path, ""), s.do(t, "GET", path, "")
 	if strings.Contains(a.Body, "recognizable") || a.Body != b.Body || !strings.Contains(a.Body, `"largest":[{"user":"`) {
-		t.Errorf("%s, and then %s", a.Body, b.Body)
+		t.Errorf("got %s, then %s", a.Body, b.Body)
 	}
 }
 
@@ -165,7 +166,7 @@ func TestOpsRebuild(t *testing.T) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	if after.Page.Build == before.Page.Build || !*after.Agrees || after.Page.Keys != before.Page.Keys {
-		t.Errorf("it was %+v, and is %+v", before.Page, after.Page)
+		t.Errorf("page %+v became %+v", before.Page, after.Page)
 	}
 }
 
@@ -176,7 +177,7 @@ func TestOpsScrub(t *testing.T) {
 		if a := s.do(t, "POST", "/v1/ops/scrub", body); a.Status != 202 || a.JSON["running"] == nil || a.JSON["started"] == nil {
 			t.Errorf("%q: %d %s", body, a.Status, a.Body)
 		}
-		s.await(t, "it has ended", func() error {
+		s.await(t, "the scrub has ended", func() error {
 			a := s.do(t, "GET", "/v1/ops/scrub", "")
 			if a.JSON["running"] != false || a.JSON["done"] != 16.0 || a.JSON["all"] != 16.0 || a.JSON["failed"] != 0.0 || a.JSON["ended"] == nil || a.JSON["trouble"] != nil {
 				return fmt.Errorf("%s", a.Body)
@@ -186,7 +187,7 @@ func TestOpsScrub(t *testing.T) {
 	}
 	s.store.set(failing)
 	s.do(t, "POST", "/v1/ops/scrub", "")
-	s.await(t, "it has ended", func() error {
+	s.await(t, "the scrub has ended", func() error {
 		if a := s.do(t, "GET", "/v1/ops/scrub", ""); a.JSON["running"] != false || a.JSON["unasked"] != 16.0 {
 			return fmt.Errorf("%s", a.Body)
 		}
@@ -222,7 +223,7 @@ func TestOpsHealth(t *testing.T) {
 	}
 	s.store.set(failing)
 	if a := s.do(t, "GET", "/v1/ops/health", ""); a.Status != 200 || a.JSON["status"] != "degraded" || strings.Contains(a.Body, "hunter2") ||
-		!reflect.DeepEqual(a.JSON["down"], []any{map[string]any{"dependency": "pages", "reason": "it does not work (see the log)"}}) {
+		!reflect.DeepEqual(a.JSON["down"], []any{map[string]any{"dependency": "pages", "reason": "it failed; see the log"}}) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	s.ledger.set(failing)
@@ -289,7 +290,7 @@ func TestOpsRefuses(t *testing.T) {
 	}
 }
 
-// Without a ledger pages are looked at when they are asked for, and nothing is made anew.
+// TestOpsWithoutLedger: without a ledger, pages are surveyed on request and never rebuilt.
 func TestOpsWithoutLedger(t *testing.T) {
 	recorder, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 64})
 	if err != nil {
@@ -323,7 +324,7 @@ func TestOpsWithoutLedger(t *testing.T) {
 	}
 }
 
-// The history is kept in the background, and ends with it.
+// TestOpsHistoryInTheBackground: the history is kept in the background, and ends with it.
 func TestOpsHistoryInTheBackground(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -15,12 +15,12 @@ import (
 
 const (
 	defaultCells = 1024
-	minMapCells  = 2 // shared and dedicated pages are never in one
-	// lookedAtOnce is how many pages are looked at for one map where no scrub does.
+	minMapCells  = 2 // a cell has either shared or dedicated pages
+	// lookedAtOnce is the number of pages that one map surveys if no scrub does.
 	lookedAtOnce = 4096
 )
 
-// opsMapAnswer is the map of all pages, or of some that follow on each other.
+// opsMapAnswer is the map of all pages, or of consecutive ones.
 type opsMapAnswer struct {
 	Pages   int       `json:"pages"`
 	OwnFrom int       `json:"own_from"` // position of the first dedicated page
@@ -29,7 +29,7 @@ type opsMapAnswer struct {
 	Cells   []mapCell `json:"cells"`
 }
 
-// mapCell is pages that follow on each other.
+// mapCell stands for consecutive pages.
 type mapCell struct {
 	From     int     `json:"from"` // positions
 	To       int     `json:"to"`
@@ -44,7 +44,7 @@ type mapCell struct {
 	Collided spread  `json:"collided"`
 	RateMax  float64 `json:"rate_max"`
 
-	// Pages by state; of sound ones there are as many as are left.
+	// Pages by state. All others are sound.
 	Behind   int `json:"behind,omitzero"`
 	Missing  int `json:"missing,omitzero"`
 	Damaged  int `json:"damaged,omitzero"`
@@ -57,16 +57,16 @@ type mapCell struct {
 	BehindMax uint64 `json:"behind_max,omitzero"` // changes that a page lacks
 	OldestAge int64  `json:"oldest_age_seconds"`
 
-	stand int // pages that spreads are of
+	stand int // pages that count in fill and collided
 }
 
-// spread is of shares from 0 to 1.
+// spread is the mean and the maximum of shares from 0 to 1.
 type spread struct {
 	Mean float64 `json:"mean"`
 	Max  float64 `json:"max"`
 }
 
-// opsPages answers the map of all pages, as they were last looked at.
+// opsPages answers with the map of all pages, as they were last surveyed.
 func (s *service) opsPages(c echo.Context) error {
 	values, err := query(c, "cells", "from", "to")
 	if err != nil {
@@ -89,13 +89,13 @@ func (s *service) opsPages(c echo.Context) error {
 		return err
 	}
 	if to = min(to, totals.Pages); to <= from {
-		return refuse(activity.CodeOutOfRange, "to", fmt.Sprintf("%d is not after %d", to, from))
+		return refuse(activity.CodeOutOfRange, "to", fmt.Sprintf("%d is not greater than from, %d", to, from))
 	}
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
-	if p, ok := s.activities.(*activity.Plain); ok { // which no scrub goes through
+	if p, ok := s.activities.(*activity.Plain); ok { // without a ledger there is no scrub
 		if err := p.Look(ctx, lookedAtOnce); err != nil {
-			s.logError(c, "look at pages", err) // the map says how old what it shows is
+			s.logError(c, "survey pages", err) // the map shows how old its data is
 		}
 	}
 	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Dedicated, From: from, To: to, Cells: []mapCell{}}
@@ -120,7 +120,7 @@ func (s *service) opsPages(c echo.Context) error {
 	return respond(c, http.StatusOK, answer)
 }
 
-// cellSize is how many pages go in a cell, so that there are no more cells than that.
+// cellSize returns how many pages a cell has, so that there are at most so many cells.
 func cellSize(shared, own, cells int) int {
 	own = max(0, own)
 	size := max(1, (shared+own+cells-1)/cells)
@@ -158,7 +158,7 @@ func (c *mapCell) add(p pages.SurveyedPage) {
 		c.Overfull++
 	}
 	if p.Bytes == 0 {
-		return // nothing is known of it
+		return // nothing is known about it
 	}
 	c.stand++
 	c.Keys += uint64(p.Keys)
@@ -168,7 +168,7 @@ func (c *mapCell) add(p pages.SurveyedPage) {
 	c.RateMax = max(c.RateMax, p.Rate)
 }
 
-// add sums up what end makes a mean of.
+// add adds a share to the sum, which end turns into a mean.
 func (s *spread) add(share float64) {
 	s.Mean += share
 	s.Max = max(s.Max, share)
@@ -183,7 +183,7 @@ func (c *mapCell) end() {
 	c.Collided.round()
 }
 
-// round leaves ten-thousandths.
+// round rounds to four decimals.
 func (s *spread) round() {
 	const steps = 1e4
 	s.Mean, s.Max = math.Round(s.Mean*steps)/steps, math.Round(s.Max*steps)/steps

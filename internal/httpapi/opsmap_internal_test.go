@@ -7,7 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
-// A cell has how many of its pages are how, the worst of them, and means of those that have something in them.
+// TestMapCell: a cell has the number of its pages in each state, the worst values, and means over
+// pages with data.
 func TestMapCell(t *testing.T) {
 	c := mapCell{From: 7, First: 70}
 	for i, p := range []pages.SurveyedPage{
@@ -36,13 +37,14 @@ func TestMapCell(t *testing.T) {
 	}
 }
 
-// There are no more cells than that, and few less, whatever of the shared pages and of those of one user alone is asked for.
+// TestCellSize: there are never more cells than the maximum, and not many fewer, for any range of
+// shared and dedicated pages.
 func TestCellSize(t *testing.T) {
 	for _, c := range []struct{ shared, own, cells, size int }{
 		{16, 0, 16, 1}, {17, 0, 16, 2}, {16, 1, 16, 2}, {15, 1, 16, 1}, {0, 16, 4, 4}, {1, 0, 1024, 1},
 		{16, 1, 2, 16}, {8, 8, 3, 8}, {4, 4, 3, 4},
-		{16, -8, 8, 2},               // what is asked for ends before the first page of one user alone
-		{1 << 24, 100, 1024, 16_641}, // of 16,385 there would be one cell too many
+		{16, -8, 8, 2},               // the range ends before the first dedicated page
+		{1 << 24, 100, 1024, 16_641}, // 16,385 would give one cell too many
 	} {
 		if size := cellSize(c.shared, c.own, c.cells); size != c.size {
 			t.Errorf("%d and %d pages in %d cells: %d in each, want %d", c.shared, c.own, c.cells, size, c.size)

@@ -57,7 +57,7 @@ func (s *service) mapOf(t *testing.T, query string) (m mapOf) {
 	return m
 }
 
-// The map has what the pages have, in cells of any number.
+// TestOpsMap: the map agrees with the pages, for any number of cells.
 func TestOpsMap(t *testing.T) {
 	s := populated(t, httpapi.Config{})
 	s.lookedAt(t)
@@ -116,7 +116,7 @@ func TestOpsMap(t *testing.T) {
 
 func within(a, b float64) bool { return a-b < 2e-4 && b-a < 2e-4 }
 
-// A dedicated page comes after the shared ones, in a cell of its own.
+// TestOpsMapOfDedicatedPages: a dedicated page comes after the shared ones, in another cell.
 func TestOpsMapOfDedicatedPages(t *testing.T) {
 	s := populated(t, httpapi.Config{})
 	var lines []string
@@ -146,7 +146,8 @@ func TestOpsMapOfDedicatedPages(t *testing.T) {
 	}
 }
 
-// After the number of pages has grown to P, pages have the numbers from P on.
+// TestOpsMapOfLaterLayout: after the number of pages has grown to P, pages have the numbers from P
+// on.
 func TestOpsMapOfLaterLayout(t *testing.T) {
 	s := populated(t, httpapi.Config{})
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":32}`); a.Status != 202 {
@@ -168,7 +169,7 @@ func TestOpsMapOfLaterLayout(t *testing.T) {
 		}
 	}
 	if a := s.do(t, "GET", "/v1/ops/pages/5", ""); a.Status != 404 || a.Code != "not_found" {
-		t.Errorf("a page of the layout before: %d %s", a.Status, a.Body)
+		t.Errorf("a page of the previous layout: %d %s", a.Status, a.Body)
 	}
 	var u inspect.User
 	a := s.do(t, "GET", "/v1/ops/users/0", "")
@@ -180,8 +181,8 @@ func TestOpsMapOfLaterLayout(t *testing.T) {
 	}
 }
 
-// What is amiss and cannot be mended shows, as what it is, and goes when it has been mended.
-func TestOpsMapAmiss(t *testing.T) {
+// TestOpsMapOfFaultyPage: a page that cannot be rebuilt shows its state until it is rebuilt.
+func TestOpsMapOfFaultyPage(t *testing.T) {
 	s := populated(t, httpapi.Config{})
 	s.lookedAt(t)
 	var page uint32
@@ -199,7 +200,7 @@ func TestOpsMapAmiss(t *testing.T) {
 	if _, err := s.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version}); err != nil {
 		t.Fatal(err)
 	}
-	s.await(t, "the page is seen to be missing", func() error {
+	s.await(t, "the page is reported missing", func() error {
 		if c := s.mapOf(t, "").Cells[page]; c.Missing != 1 || c.Keys != 0 {
 			return fmt.Errorf("%+v", c)
 		}
@@ -216,7 +217,7 @@ func TestOpsMapAmiss(t *testing.T) {
 		t.Errorf("rebuild without the ledger: %d %s", a.Status, a.Body)
 	}
 	s.ledger.set(sound)
-	s.await(t, "it is made anew", func() error {
+	s.await(t, "the page is rebuilt", func() error {
 		if c := s.mapOf(t, "").Cells[page]; c.Missing != 0 || c.Keys == 0 {
 			return fmt.Errorf("%+v", c)
 		}

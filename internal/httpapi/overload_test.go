@@ -18,8 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// wantOverloaded asserts an answer that there is too much to do, and that the connection is kept
-// or not.
+// wantOverloaded asserts an overload answer, and whether the connection is kept.
 func wantOverloaded(t testing.TB, what string, a answer, kept bool) {
 	t.Helper()
 	after := a.Header.Get("Retry-After")
@@ -28,7 +27,7 @@ func wantOverloaded(t testing.TB, what string, a answer, kept bool) {
 	}
 }
 
-// requests returns what is counted of them.
+// requests returns the counts of requests.
 func (s *service) requests(t testing.TB) (inProgress, shed float64) {
 	t.Helper()
 	a := s.do(t, "GET", "/v1/stats", "")
@@ -39,19 +38,19 @@ func (s *service) requests(t testing.TB) (inProgress, shed float64) {
 	return requests["in_progress"].(float64), requests["shed"].(float64)
 }
 
-// await receives from c, within a time that nothing of these tests takes.
+// await receives from c. The time limit is far longer than any test here needs.
 func await[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(time.Minute):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 		panic("unreachable")
 	}
 }
 
-// flood does n of the request at once. The answers come as they are there.
+// flood sends n requests at once. The answers arrive as they are given.
 func (s *service) flood(t testing.TB, n int, method string, target func(i int) string) <-chan answer {
 	t.Helper()
 	answers := make(chan answer, n)
@@ -61,7 +60,7 @@ func (s *service) flood(t testing.TB, n int, method string, target func(i int) s
 	return answers
 }
 
-// TestMaxRequestsChanges lets requests in, and keeps them out, by a limit that changes while some are in progress.
+// TestMaxRequestsChanges changes the limit while requests are in progress.
 func TestMaxRequestsChanges(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
 	handler, ok := s.Handler.(*httpapi.Handler)
@@ -72,29 +71,29 @@ func TestMaxRequestsChanges(t *testing.T) {
 	defer open()
 	list := func(int) string { return "/v1/users/1/blocks" }
 	answers := s.flood(t, 1, "GET", list)
-	for in, _ := s.requests(t); in != 1; in, _ = s.requests(t) { //nolint:revive // until it has come
+	for in, _ := s.requests(t); in != 1; in, _ = s.requests(t) { //nolint:revive // until it has arrived
 	}
 	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Status != 503 {
-		t.Errorf("the second of one: %d %s", a.Status, a.Body)
+		t.Errorf("a second request at the limit 1: %d %s", a.Status, a.Body)
 	}
 	handler.SetMaxRequests(2)
 	more := s.flood(t, 2, "GET", list)
 	if a := await(t, more); a.Status != 503 {
-		t.Errorf("the third of two: %d %s", a.Status, a.Body)
+		t.Errorf("a third request at the limit 2: %d %s", a.Status, a.Body)
 	}
 	handler.SetMaxRequests(1)
 	open()
 	for _, answered := range []<-chan answer{answers, more} {
 		if a := await(t, answered); a.Status != 200 {
-			t.Errorf("one that was let in: %d %s", a.Status, a.Body)
+			t.Errorf("the accepted request: %d %s", a.Status, a.Body)
 		}
 	}
 	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Status != 200 {
-		t.Errorf("the first of one: %d %s", a.Status, a.Body)
+		t.Errorf("the first request at the limit 1: %d %s", a.Status, a.Body)
 	}
 }
 
-// TestFlood has the ledger stand still while 2,000 lists are asked for at once.
+// TestFlood requests 2,000 lists at once while the ledger hangs.
 func TestFlood(t *testing.T) {
 	const most, all = 64, 2000
 	logger, out := logs()
@@ -104,13 +103,13 @@ func TestFlood(t *testing.T) {
 	defer open()
 	answers := s.flood(t, all, "GET", func(int) string { return "/v1/users/1/blocks" })
 	told := make(map[string]int)
-	for range all - most { // while none of the others goes on
+	for range all - most { // while none of the others proceeds
 		a := await(t, answers)
 		wantOverloaded(t, "one too many", a, true)
 		told[a.Header.Get("Retry-After")]++
 	}
 	if len(told) != 3 {
-		t.Errorf("told to wait %v", told)
+		t.Errorf("Retry-After %v", told)
 	}
 	if in, shed := s.requests(t); in != most || shed != all-most {
 		t.Errorf("%v in progress and %v shed, want %d and %d", in, shed, most, all-most)
@@ -121,7 +120,7 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	if a := s.do(t, "GET", "/nothing", ""); a.Status != 404 {
-		t.Errorf("a path that is not there: %d %s", a.Status, a.Body)
+		t.Errorf("an unknown path: %d %s", a.Status, a.Body)
 	}
 	for _, r := range []string{
 		"PUT /v1/users/1/blocks/3", "DELETE /v1/users/1/blocks/2", "HEAD /v1/users/1/hides", "PUT /v1/users/1/blocks/1",
@@ -135,7 +134,7 @@ func TestFlood(t *testing.T) {
 	open()
 	for range most {
 		if a := await(t, answers); a.Status != 200 || !strings.Contains(a.Body, `"target":"2"`) {
-			t.Errorf("one that was let in: %d %s", a.Status, a.Body)
+			t.Errorf("an accepted request: %d %s", a.Status, a.Body)
 		}
 	}
 	if in, _ := s.requests(t); in != 0 {
@@ -145,12 +144,12 @@ func TestFlood(t *testing.T) {
 		t.Errorf("afterwards: %v", got)
 	}
 	log := out.String()
-	if warned := strings.Count(log, "requests are refused"); warned == 0 || warned > 20 || strings.Contains(log, `"level":"ERROR"`) {
+	if warned := strings.Count(log, "overloaded, requests refused"); warned == 0 || warned > 20 || strings.Contains(log, `"level":"ERROR"`) {
 		t.Errorf("%d warnings in a log of %d bytes: %.1000s", warned, len(log), log)
 	}
 }
 
-// TestRefusedCostsNothing refuses many requests with bodies. None is read.
+// TestRefusedCostsNothing: refused requests take no memory, and their bodies are not read.
 func TestRefusedCostsNothing(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
 	open := s.ledger.lists.shut()
@@ -161,7 +160,7 @@ func TestRefusedCostsNothing(t *testing.T) {
 	refused := func(n int) {
 		for i := range n {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
-				t.Error("the body is read")
+				t.Error("the body was read")
 				return 0, io.EOF
 			}))
 			r.ContentLength = []int64{1 << 20, -1, 1 << 40, 2}[i%4]
@@ -185,18 +184,18 @@ func TestRefusedCostsNothing(t *testing.T) {
 	refused(n)
 	liveAfter, allocatedAfter := size()
 	if grown := int64(liveAfter) - int64(live); grown > 1<<20 {
-		t.Errorf("%d refused requests leave %d bytes", n, grown)
+		t.Errorf("%d refused requests left %d bytes in memory", n, grown)
 	}
 	if each := (allocatedAfter - allocated) / n; each > 32<<10 {
-		t.Errorf("a refused request takes %d bytes", each)
+		t.Errorf("a refused request allocates %d bytes", each)
 	}
 	open()
 	if a := await(t, held); a.Status != 200 {
-		t.Errorf("the one that was let in: %d %s", a.Status, a.Body)
+		t.Errorf("the accepted request: %d %s", a.Status, a.Body)
 	}
 }
 
-// slowBody is the body of a request in flight, which stands still after its first byte.
+// slowBody is the body of a request in progress. It stalls after its first byte.
 type slowBody struct {
 	begun, rest chan struct{}
 	text        io.Reader
@@ -209,7 +208,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.text.Read(p)
 }
 
-// post sends text as a body that counts with length. It is let in, or answered, when post returns.
+// post sends text as a body that counts with length. When post returns, the request is in progress
+// or answered.
 func (s *service) post(t testing.TB, target, text string, length int64) (body *slowBody, answered <-chan answer) {
 	t.Helper()
 	body = &slowBody{begun: make(chan struct{}), rest: make(chan struct{}), text: strings.NewReader(text)}
@@ -230,25 +230,25 @@ func (s *service) post(t testing.TB, target, text string, length int64) (body *s
 	case <-body.begun:
 	case <-over:
 	case <-time.After(time.Minute):
-		t.Fatal("the request is neither let in nor answered")
+		t.Fatal("the request is neither in progress nor answered")
 	}
 	return body, got
 }
 
-// TestBodiesBudget holds as much of bodies as may be, and finds it whole again after each way that
-// a request may end.
+// TestBodiesBudget uses up the budget of bodies, and finds it complete after each way in which a
+// request can end.
 func TestBodiesBudget(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxBodyBytes: 1000, MaxBodiesBytes: 2500}, nil)
 	const seen, good = "/v1/users/1/seen", `{"posts":["x"]}`
 	first, firstAnswer := s.post(t, seen, good, 1000)
-	second, secondAnswer := s.post(t, seen, good, -1) // of unknown length: as much as may come
+	second, secondAnswer := s.post(t, seen, good, -1) // of unknown length: counts as the maximum
 	_, tooMuch := s.post(t, seen, good, 501)
 	wantOverloaded(t, "501 of 500 bytes left", await(t, tooMuch), true)
 	_, tooMuch = s.post(t, seen, good, -1)
 	wantOverloaded(t, "a body of unknown length", await(t, tooMuch), false)
 	third, thirdAnswer := s.post(t, seen, good, 500)
 	wantOverloaded(t, "one byte more", s.do(t, "POST", "/v1/feed/filter", "1"), true)
-	// What has no body of that kind goes on, and what is refused for another reason is.
+	// Requests without a JSON body still work, and invalid ones get their own error.
 	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
 	if got := s.ndjson(t, activityLine("1", "hide", "h", "remove")); !slices.Equal(got, []string{yes}) {
 		t.Errorf("stream: %q", got)
@@ -257,7 +257,7 @@ func TestBodiesBudget(t *testing.T) {
 		t.Errorf("too large: %d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "POST", seen, good, "Content-Type", "text/plain"); a.Status != 415 {
-		t.Errorf("no JSON: %d %s", a.Status, a.Body)
+		t.Errorf("not JSON: %d %s", a.Status, a.Body)
 	}
 	for _, body := range []*slowBody{first, second, third} {
 		close(body.rest)
@@ -267,7 +267,7 @@ func TestBodiesBudget(t *testing.T) {
 			t.Errorf("%d %s", a.Status, a.Body)
 		}
 	}
-	for range 3 { // each holds 1,000 bytes: more than twice would not fit
+	for range 3 { // each holds 1,000 bytes; only two fit
 		for _, c := range []struct {
 			target, text string
 			status       int
@@ -322,7 +322,7 @@ func TestStreamsBudget(t *testing.T) {
 	}
 }
 
-// TestRecorderOverloaded queues more writes than the Recorder takes.
+// TestRecorderOverloaded queues more writes than the Recorder accepts.
 func TestRecorderOverloaded(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxRequests: 10_000, Timeout: time.Minute}, nil)
 	open := s.ledger.records.shut()
@@ -346,8 +346,8 @@ func TestRecorderOverloaded(t *testing.T) {
 	s.want(t, "POST", "/v1/activities", lines(), 200, `{"results":[`+yes+`]}`)
 }
 
-// TestRefusedConnections looks at what becomes of the connection of a request that is refused: it
-// serves again after a small body, and is closed instead of waiting for a large one.
+// TestRefusedConnections: the connection of a refused request stays open after a small body, and is
+// closed instead of waiting for a large one.
 func TestRefusedConnections(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxRequests: 1, Timeout: time.Hour}, nil)
 	addr := s.start(t)
@@ -360,14 +360,14 @@ func TestRefusedConnections(t *testing.T) {
 		request string
 		kept    bool
 	}{
-		"none":          {"GET /v1/users/1/blocks HTTP/1.1\r\nHost: x\r\n\r\n", true},
-		"small":         {post + "Content-Length: 5\r\n\r\nhello", true},
-		"64 KiB":        {post + "Content-Length: 65536\r\n\r\n" + strings.Repeat(" ", 65536), true},
-		"large, to be":  {post + "Content-Length: 1048576\r\n\r\n", false},
-		"chunked":       {post + "Transfer-Encoding: chunked\r\n\r\n", false},
-		"expected":      {post + "Content-Length: 1048576\r\nExpect: 100-continue\r\n\r\n", false},
-		"small, to be":  {post + "Content-Length: 5\r\n\r\nhell", false}, // the rest has a second to come
-		"chunked, part": {post + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel", false},
+		"none":              {"GET /v1/users/1/blocks HTTP/1.1\r\nHost: x\r\n\r\n", true},
+		"small":             {post + "Content-Length: 5\r\n\r\nhello", true},
+		"64 KiB":            {post + "Content-Length: 65536\r\n\r\n" + strings.Repeat(" ", 65536), true},
+		"large, never sent": {post + "Content-Length: 1048576\r\n\r\n", false},
+		"chunked":           {post + "Transfer-Encoding: chunked\r\n\r\n", false},
+		"expected":          {post + "Content-Length: 1048576\r\nExpect: 100-continue\r\n\r\n", false},
+		"small, stalled":    {post + "Content-Length: 5\r\n\r\nhell", false}, // the rest must arrive within a second
+		"chunked, part":     {post + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel", false},
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 		if err != nil {
@@ -391,17 +391,17 @@ func TestRefusedConnections(t *testing.T) {
 		}
 		if kept {
 			if a, _ := ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); a.Status != 200 {
-				t.Errorf("%s: afterwards %d %s", name, a.Status, a.Body)
+				t.Errorf("%s: next request: %d %s", name, a.Status, a.Body)
 			}
 		} else if n, err := in.Read(make([]byte, 1)); err == nil {
-			t.Errorf("%s: %d more bytes", name, n)
+			t.Errorf("%s: %d unexpected bytes", name, n)
 		}
 		_ = conn.Close()
 	}
 }
 
-// TestFeedsTakeTurns: of many feeds in progress, as many read the store at once as processors can keep
-// up with, and no more. The others are answered after them. One whose caller leaves ends at once.
+// TestFeedsTakeTurns: only as many feeds read the store at once as the processors can handle. The
+// others wait. A feed whose caller leaves ends at once.
 func TestFeedsTakeTurns(t *testing.T) {
 	const all = 400
 	turns := min(all, int64(32*runtime.GOMAXPROCS(0)))
@@ -414,7 +414,7 @@ func TestFeedsTakeTurns(t *testing.T) {
 	for range all {
 		go func() { answers <- s.do(t, "POST", "/v1/feed/filter", body) }()
 	}
-	for in, _ := s.requests(t); in != all || s.store.loading.Load() < turns; in, _ = s.requests(t) { //nolint:revive // until all have come
+	for in, _ := s.requests(t); in != all || s.store.loading.Load() < turns; in, _ = s.requests(t) { //nolint:revive // until all are in
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()

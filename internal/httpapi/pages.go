@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -14,7 +15,7 @@ type pagesRequest struct {
 	Force bool `json:"force"`
 }
 
-// pagesAnswer is an [pages.Layout] in words of the API.
+// pagesAnswer is a [pages.Layout] in the words of the API.
 type pagesAnswer struct {
 	Pages       uint32  `json:"pages"`
 	Homes       uint32  `json:"homes"`
@@ -27,7 +28,7 @@ type pagesAnswer struct {
 	Trouble     string  `json:"trouble,omitzero"`
 }
 
-// pages answers with the number of pages, and the progress of a change of it.
+// pages answers with the number of pages, and the progress of a change.
 func (s *service) pages(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
@@ -35,7 +36,7 @@ func (s *service) pages(c echo.Context) error {
 	return s.answerPages(c, http.StatusOK)
 }
 
-// reshape begins to raise the number of pages, which continues in the background.
+// reshape starts to raise the number of pages, which continues in the background.
 func (s *service) reshape(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -50,7 +51,7 @@ func (s *service) reshape(c echo.Context) error {
 	case req.Pages == nil:
 		return refuse(codeMissingField, "pages", "the field is missing")
 	case *req.Pages < 1 || *req.Pages > pages.MaxPages:
-		return refuse(activity.CodeOutOfRange, "pages", "not a power of two from 1 to 16777216")
+		return refuse(activity.CodeOutOfRange, "pages", fmt.Sprintf("%d is not a power of two from 1 to %d", *req.Pages, pages.MaxPages))
 	}
 	callOf(c).noteReshape(*req.Pages, req.Force)
 	var options []pages.GrowOption
@@ -76,7 +77,7 @@ func (s *service) reshape(c echo.Context) error {
 func (s *service) answerPages(c echo.Context, status int) error {
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "to tell how many pages there are")
+	r, err := activity.WithLedger(s.activities, "the number of pages")
 	if err != nil {
 		return err
 	}
@@ -90,13 +91,13 @@ func (s *service) answerPages(c echo.Context, status int) error {
 		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}
 	if layout.Err != nil {
-		answer.Trouble = describe(layout.Err).Message // nothing of the inside
+		answer.Trouble = describe(layout.Err).Message // without internal details
 	}
 	return respond(c, status, answer)
 }
 
-// reshapedHomes returns how many homes, the pages of the first layout, have all their pages of the
-// next layout, on average: all of them where no layout is being built.
+// reshapedHomes returns the built share of the next layout, in homes: pages of the first layout.
+// It returns homes if no layout is being built.
 func reshapedHomes(l pages.Layout, homes uint32) int {
 	return int(int64(l.Built) * int64(homes) / int64(l.Pages))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestPages: the number of pages is told, and raised in the background; activities stay where they
-// are looked for. Fewer pages are refused.
+// TestPages: the number of pages is reported, and raised in the background. Activities are still
+// found. Fewer pages are refused.
 func TestPages(t *testing.T) {
 	s := open(t)
 	for i := range 40 {
@@ -29,26 +29,26 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":16}`); a.Status != 200 || a.JSON["reshaped"] != 16.0 {
-		t.Errorf("as many as there are: %d %s", a.Status, a.Body)
+		t.Errorf("the same number: %d %s", a.Status, a.Body)
 	}
 	s.wantFewerRefused(t, 8, 16)
-	s.store.set(failing) // so that it does not proceed
+	s.store.set(failing) // so that the change stalls
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 202 || a.JSON["pages"] != 64.0 || a.JSON["reshaping"] != true {
-		t.Errorf("more: %d %s", a.Status, a.Body)
+		t.Errorf("more pages: %d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":64}`); a.Status != 200 || a.JSON["reshaping"] != true {
-		t.Errorf("the same again: %d %s", a.Status, a.Body)
+		t.Errorf("the same request again: %d %s", a.Status, a.Body)
 	}
-	s.await(t, "it says what it waits for", func() error {
-		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["trouble"] != "what this call needs is unavailable: pages" ||
+	s.await(t, "the trouble is reported", func() error {
+		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["trouble"] != "unavailable: pages" ||
 			a.JSON["reshaped"] != 0.0 || a.JSON["shared_pages"] != 16.0 {
 			return fmt.Errorf("%d %s", a.Status, a.Body)
 		}
 		return nil
 	})
-	s.wantFewerRefused(t, 16, 64) // although 16 are in use
+	s.wantFewerRefused(t, 16, 64) // although 16 pages are in use
 	s.store.set(sound)
-	s.await(t, "it is done", func() error {
+	s.await(t, "the reshape is done", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaped"] != 16.0 || a.JSON["reshaping"] != false || a.JSON["shared_pages"] != 64.0 || a.JSON["trouble"] != nil {
 			return fmt.Errorf("%d %s", a.Status, a.Body)
 		}
@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 	s.wantFewerRefused(t, 16, 64)
 }
 
-// wantFewerRefused asks for fewer pages than there are.
+// wantFewerRefused requests fewer pages than there are.
 func (s *service) wantFewerRefused(t *testing.T, pages, there int) {
 	t.Helper()
 	a := s.do(t, "PUT", "/v1/pages", fmt.Sprintf(`{"pages":%d}`, pages))
@@ -71,7 +71,8 @@ func (s *service) wantFewerRefused(t *testing.T, pages, there int) {
 	}
 }
 
-// TestPagesForced: many more pages than are due are refused, with both numbers, unless that is forced.
+// TestPagesForced: a number far above the pages that are due is refused, with both numbers, unless
+// forced.
 func TestPagesForced(t *testing.T) {
 	s := newOfPages(t, 256, httpapi.Config{}, nil, nil)
 	s.want(t, "PUT", "/v1/users/1/blocks/x", "", 200, yes)
@@ -87,12 +88,12 @@ func TestPagesForced(t *testing.T) {
 		}
 	}
 	if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["pages"] != 256.0 || a.JSON["reshaping"] != false {
-		t.Errorf("what was refused changed something: %s", a.Body)
+		t.Errorf("a refused request changed something: %s", a.Body)
 	}
 	if a := s.do(t, "PUT", "/v1/pages", `{"pages":524288,"force":true}`); a.Status != 202 || a.JSON["pages"] != 524288.0 {
 		t.Fatalf("forced: %d %s", a.Status, a.Body)
 	}
-	s.await(t, "it is under way", func() error {
+	s.await(t, "the reshape is in progress", func() error {
 		if a := s.do(t, "GET", "/v1/pages", ""); a.JSON["reshaped"] == 0.0 {
 			return errors.New(a.Body)
 		}
@@ -102,7 +103,7 @@ func TestPagesForced(t *testing.T) {
 		`{"posts":[],"dropped":[{"id":"p","kind":"block","actor":"x"}],"degraded":[]}`)
 }
 
-// newOfPages is newLogged of so many pages.
+// newOfPages is newLogged with a number of pages.
 func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
@@ -119,7 +120,7 @@ func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Ki
 		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
 		Now:            s.now,
 		Logger:         log,
-		StalenessBound: 100 * time.Millisecond, // what a write takes while the store is down
+		StalenessBound: 100 * time.Millisecond, // how long a write takes while the store is down
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// oddIDs are sound ids that a router, a URL or a key might trip over.
+// oddIDs returns valid ids that a router, a URL or a key might mishandle.
 func oddIDs() []string {
 	return []string{
 		"a/b", "/", "//", "/a", "a/", "a//b", "../x", ".", "..", "...", "./.", "%", "%%", "%2F", "%252F", "%25", "a%2fb", "%zz", "100%",
@@ -19,7 +19,7 @@ func oddIDs() []string {
 	}
 }
 
-// everyByte escapes all of an id, and plain only what has to be.
+// everyByte escapes all bytes of an id; plain escapes only those that must be.
 func everyByte(id string) string {
 	const hex = "0123456789abcdef"
 	var b strings.Builder
@@ -29,7 +29,7 @@ func everyByte(id string) string {
 	return b.String()
 }
 
-// TestOddIDs takes ids through paths, bodies and lists, on a real server.
+// TestOddIDs sends ids in paths, bodies and lists to a real server.
 func TestOddIDs(t *testing.T) {
 	s := open(t)
 	addr := s.start(t)
@@ -56,7 +56,7 @@ func TestOddIDs(t *testing.T) {
 			t.Errorf("put %q: %s", id, got)
 		}
 		if got := get("PUT", "/v1/users/v/hides/"+other); got != no {
-			t.Errorf("put %q escaped otherwise: %s", id, got)
+			t.Errorf("put %q with other escapes: %s", id, got)
 		}
 		if got, _, _ := s.items(t, "/v1/users/v/hides"); !slices.Equal(got, []string{id}) {
 			t.Errorf("list of %q: %q", id, got)
@@ -70,7 +70,7 @@ func TestOddIDs(t *testing.T) {
 		if a := s.do(t, "POST", "/v1/feed/filter", feed); len(a.JSON["posts"].([]any)) != 1 {
 			t.Errorf("feed without %q: %s", id, a.Body)
 		}
-		// The same id as the user.
+		// The same id as a user.
 		if got := get("PUT", "/v1/users/"+one+"/likes/p"); got != yes {
 			t.Errorf("put of %q: %s", id, got)
 		}
@@ -78,7 +78,7 @@ func TestOddIDs(t *testing.T) {
 			t.Errorf("list of user %q: %s", id, got)
 		}
 	}
-	// Of each user the one like: none was taken for another.
+	// Each user has exactly one like: no user was taken for another.
 	for _, id := range ids {
 		if got := get("DELETE", "/v1/users/"+url.PathEscape(id)+"/likes/p"); got != yes {
 			t.Errorf("user %q: %s", id, got)
@@ -86,7 +86,7 @@ func TestOddIDs(t *testing.T) {
 	}
 }
 
-// TestLiteralPaths sends ids as they are, where a client need not have escaped them.
+// TestLiteralPaths sends unescaped ids in forms that clients may leave unescaped.
 func TestLiteralPaths(t *testing.T) {
 	s := open(t)
 	addr := s.start(t)

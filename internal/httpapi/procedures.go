@@ -19,11 +19,11 @@ import (
 // explainProcedure is the path of the procedure that is audited although it only reads.
 const explainProcedure = feedfilterv1connect.FeedServiceExplainProcedure
 
-// maxReflection is the length of the longest question about the schema or the health, in bytes.
+// maxReflection is the maximum length of a reflection or health request, in bytes.
 const maxReflection = 4 << 10
 
-// procedures is the gRPC API of the service: gRPC, gRPC-Web and Connect with Protobuf. Its routes
-// share the limits, tokens, metrics, audit log and errors of all routes.
+// procedures serves the API over gRPC, gRPC-Web and Connect with Protobuf. Its routes share the
+// limits, tokens, metrics, audit log and errors of the JSON routes.
 type procedures struct {
 	*service
 
@@ -77,7 +77,7 @@ func (s *procedures) standardRoutes() []route {
 	}
 }
 
-// standard returns a route's handler that calls h, the handler of a library.
+// standard returns a route's handler that calls h, which belongs to a library.
 func standard(h http.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h.ServeHTTP(c.Response(), c.Request())
@@ -85,7 +85,7 @@ func standard(h http.Handler) echo.HandlerFunc {
 	}
 }
 
-// overHTTP2 refuses a stream over HTTP/1. There, an answer cannot begin before the request ends.
+// overHTTP2 refuses a stream over HTTP/1, where an answer cannot begin before the request ends.
 func overHTTP2(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().ProtoMajor < 2 {
@@ -96,7 +96,7 @@ func overHTTP2(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// healthChecker answers the health checks of gRPC clients. It reports the same as GET /readyz.
+// healthChecker answers the health checks of gRPC clients, with the result of GET /readyz.
 type healthChecker struct {
 	of       *service
 	services []string
@@ -125,7 +125,7 @@ func withoutGzip() connect.HandlerOption { //nolint:ireturn // what the library 
 // callKey is the key of the call in the context that connect passes to a procedure.
 type callKey struct{}
 
-// unary returns the route of a procedure that takes one request and gives one answer.
+// unary returns the route of a procedure with one request and one answer.
 func unary[Req, Res any](
 	s *procedures, path string, do func(ctx context.Context, k *call, req *Req) (*Res, error), scopes []access.Scope,
 ) route {
@@ -139,7 +139,7 @@ func unary[Req, Res any](
 		defer done()
 		res, err := do(work, k, req)
 		if err != nil {
-			return nil, s.problem(k, atDeadline(ctx, err)) //nolint:contextcheck // the same
+			return nil, s.problem(k, atDeadline(ctx, err)) //nolint:contextcheck // the call has the request's
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
@@ -158,8 +158,8 @@ func unary[Req, Res any](
 	}, scopes, false}
 }
 
-// serveProcedure calls the handler of a procedure. If a request is wrong before the procedure
-// begins, for example because gRPC forbids one of its headers, connect answers it. Such a request
+// serveProcedure calls the handler of a procedure. Connect itself answers a request that fails
+// before the procedure begins, for example because gRPC forbids one of its headers. Such a request
 // counts as malformed.
 func (s *procedures) serveProcedure(k *call, handler http.Handler) {
 	r := k.Request()
@@ -169,22 +169,23 @@ func (s *procedures) serveProcedure(k *call, handler http.Handler) {
 	case endedAtDeadline(k):
 		k.failed = errDeadline
 	default:
-		k.failed = refuse(codeMalformedMessage, "", "the request is not as the protocol wants it")
+		k.failed = refuse(codeMalformedMessage, "", "the request violates its protocol")
 	}
 }
 
-// endedAtDeadline reports whether connect answered that the caller's deadline has passed.
+// endedAtDeadline reports whether connect answered that the client's deadline has passed.
 func endedAtDeadline(k *call) bool {
 	const exceeded = "4" // as gRPC writes connect.CodeDeadlineExceeded
 	res := k.Response()
 	return res.Status == http.StatusGatewayTimeout || res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
 }
 
-// untilDeadline returns the context for the work of a call. from is connect's context, which has
-// the deadline that the caller sent. At that deadline the work is canceled, as if the caller had
-// left. The deadline itself stays out of the context: Redis and the ledger would count a caller's
-// short deadline as a fault of their own, and five of them open the circuit breaker of a Redis
-// node. A command that Redis is executing ends with its own timeout, as it does after a caller that
+// untilDeadline returns the context for the work of a call. from is connect's context, with the
+// client's deadline. At the deadline, the work is canceled as if the client had left.
+//
+// The deadline itself stays out of the context. Otherwise Redis and the ledger would count a
+// client's short deadline as a failure of their own. Five failures open the circuit breaker of a
+// Redis node. A command that Redis is executing ends with its own timeout, as after a client that
 // left.
 func untilDeadline(from context.Context, k *call) (work context.Context, done context.CancelFunc) {
 	if _, ok := from.Deadline(); !ok {
@@ -198,7 +199,7 @@ func untilDeadline(from context.Context, k *call) (work context.Context, done co
 	}
 }
 
-// atDeadline returns the error of a call, which is errDeadline if the caller's deadline ended it.
+// atDeadline returns err, with errDeadline around it if the client's deadline ended the call.
 func atDeadline(from context.Context, err error) error {
 	if errors.Is(from.Err(), context.DeadlineExceeded) && describe(err).Code == codeUnavailable {
 		return fmt.Errorf("%w: %w", errDeadline, err)
@@ -206,8 +207,8 @@ func atDeadline(from context.Context, err error) error {
 	return err
 }
 
-// incoming is a message as the handler gets it, or the error of reading it. The handler answers
-// that error, because connect would answer it without an ErrorDetail.
+// incoming is a message, or the error of reading it. The handler answers that error, because
+// connect would answer it without an ErrorDetail.
 type incoming[M any] struct {
 	message M
 	err     error

@@ -29,7 +29,7 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// bothProtocols has a server speak HTTP/1 and HTTP/2 without TLS, as the service does.
+// bothProtocols makes a server speak HTTP/1 and HTTP/2 without TLS, as the service does.
 func bothProtocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -47,7 +47,7 @@ func serveBoth(t testing.TB, h http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// invoker makes a call of one protocol. The error has the details of the service's, if there are any.
+// invoker makes a call over one protocol. Its errors have the details of the service, if any.
 type invoker func(ctx context.Context, procedure string, req, res proto.Message) error
 
 // dialGRPC connects grpc-go.
@@ -61,7 +61,7 @@ func dialGRPC(t testing.TB, addr string) *grpc.ClientConn {
 	return conn
 }
 
-// overHTTP2 is a client of HTTP/2 without TLS.
+// overHTTP2 returns a client of HTTP/2 without TLS.
 func overHTTP2(t testing.TB) *http.Client {
 	t.Helper()
 	p := new(http.Protocols)
@@ -71,7 +71,7 @@ func overHTTP2(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// anyMessage has connect's client call any procedure.
+// anyMessage makes connect's client call any procedure.
 func anyMessage(httpClient *http.Client, addr string, options ...connect.ClientOption) invoker {
 	return func(ctx context.Context, procedure string, req, res proto.Message) error {
 		options := append(slices.Clone(options), connect.WithCodec(wholeCodec{}))
@@ -93,7 +93,7 @@ func anyMessage(httpClient *http.Client, addr string, options ...connect.ClientO
 	}
 }
 
-// wholeMessage is a message of any type; one that was read is text, until its type is known.
+// wholeMessage is a message of any type. A received one is text until its type is known.
 type wholeMessage struct{ message any }
 
 func (m *wholeMessage) of(like proto.Message) proto.Message {
@@ -124,7 +124,7 @@ func (wholeCodec) Unmarshal(data []byte, v any) error {
 	return proto.Unmarshal(data, v.(proto.Message))
 }
 
-// invokers are clients of every protocol that is offered.
+// invokers returns a client of every protocol of the service.
 func invokers(t testing.TB, addr string) map[string]invoker {
 	t.Helper()
 	conn := dialGRPC(t, addr)
@@ -141,7 +141,7 @@ func invokers(t testing.TB, addr string) map[string]invoker {
 	}
 }
 
-// detailOf returns the code of gRPC and the service's detail of an error.
+// detailOf returns the gRPC code and the service's detail of an error.
 func detailOf(t testing.TB, err error) (connect.Code, *feedfilterv1.ErrorDetail) {
 	t.Helper()
 	if e, ok := errors.AsType[*connect.Error](err); ok {
@@ -166,7 +166,8 @@ func detailOf(t testing.TB, err error) (connect.Code, *feedfilterv1.ErrorDetail)
 	return connect.Code(st.Code()), nil
 }
 
-// TestProceduresOfEveryProtocol makes every unary call by every protocol. What one has recorded the routes of JSON show.
+// TestProceduresOfEveryProtocol makes every unary call over every protocol. The JSON API then shows
+// what they recorded.
 func TestProceduresOfEveryProtocol(t *testing.T) {
 	s := open(t)
 	addr := serveBoth(t, s)
@@ -241,16 +242,17 @@ func callAll(t *testing.T, s *service, call invoker, user string) {
 		t.Errorf("counts %v", n)
 	}
 	if a := s.do(t, "GET", "/v1/users/"+user, ""); !strings.Contains(a.Body, `"block":1,"hide":1,"like":1`) {
-		t.Errorf("the routes of JSON count %s", a.Body)
+		t.Errorf("the JSON API counts %s", a.Body)
 	}
 	record.Op = feedfilterv1.Op_OP_REMOVE
 	do(feedfilterv1connect.ActivityServiceRecordProcedure, record, &recorded)
 	if a := s.do(t, "GET", "/v1/users/"+user+"/blocks", ""); a.Body != `{"items":[]}` {
-		t.Errorf("blocks after one was undone: %s", a.Body)
+		t.Errorf("blocks after an undo: %s", a.Body)
 	}
 }
 
-// TestProcedureErrors has a procedure refuse what a route of JSON refuses, with the same code, field, message and status.
+// TestProcedureErrors: procedures refuse the same requests as the JSON API, with the same code,
+// field, message and status.
 func TestProcedureErrors(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxBodyBytes: 200_000}, ownKinds(t))
 	addr := serveBoth(t, s)
@@ -326,8 +328,9 @@ func TestProcedureErrors(t *testing.T) {
 	}
 }
 
-// TestProceduresThatAreNot: what no procedure takes is refused in the form that its sender reads.
-func TestProceduresThatAreNot(t *testing.T) {
+// TestInvalidProcedureRequests: invalid requests of procedures are refused in the form that their
+// client reads.
+func TestInvalidProcedureRequests(t *testing.T) {
 	s := open(t)
 	addr := serveBoth(t, s)
 	const path = feedfilterv1connect.FeedServiceFilterProcedure
@@ -339,7 +342,7 @@ func TestProceduresThatAreNot(t *testing.T) {
 		{"POST", path, "", "", 415},
 		{"POST", path, "application/grpc+json", "", 415},
 		{"POST", path, "application/grpc-web-text", "", 415},
-		{"POST", path, "application/connect+proto", "", 200}, // which says it in its end
+		{"POST", path, "application/connect+proto", "", 200}, // the error is in the end of the stream
 		{"POST", path, "application/proto", "gzip", 415},
 		{"GET", path, "", "", 405},
 		{"POST", "/feedfilter.v1.FeedService/Nothing", "application/grpc", "", 404},
@@ -367,7 +370,8 @@ func TestProceduresThatAreNot(t *testing.T) {
 	}
 }
 
-// TestRecordStream: each message of a stream is answered with the results of its activities, before the next is sent.
+// TestRecordStream: each message of a stream is answered with the results of its activities before
+// the next is sent.
 func TestRecordStream(t *testing.T) {
 	s := newService(t, httpapi.Config{}, ownKinds(t))
 	addr := serveBoth(t, s)
@@ -428,7 +432,7 @@ func TestRecordStream(t *testing.T) {
 	}
 }
 
-// TestHealthAndReflection: clients of gRPC ask a service how it is, and for its schema.
+// TestHealthAndReflection: gRPC clients can check the health of the service, and read its schema.
 func TestHealthAndReflection(t *testing.T) {
 	s := open(t)
 	addr := serveBoth(t, s)
@@ -448,7 +452,7 @@ func TestHealthAndReflection(t *testing.T) {
 		}
 	}
 	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: "nothing"}); connect.Code(status.Code(err)) != connect.CodeNotFound {
-		t.Errorf("a service that is not there: %v", err)
+		t.Errorf("an unknown service: %v", err)
 	}
 	s.ledger.set(failing)
 	s.store.set(failing)
@@ -480,7 +484,8 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// rawGRPC sends one message of gRPC over HTTP/2 as it is, and returns the status that the answer has.
+// rawGRPC sends the bytes of one gRPC message over HTTP/2, and returns the gRPC status and the
+// headers.
 func rawGRPC(t testing.TB, c *http.Client, addr, procedure, mediaType string, body []byte) (int, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+procedure, strings.NewReader(string(body)))
@@ -501,7 +506,7 @@ func rawGRPC(t testing.TB, c *http.Client, addr, procedure, mediaType string, bo
 	return res.StatusCode, header
 }
 
-// TestMalformedEnvelopes: what is no message of gRPC is refused as the client's error.
+// TestMalformedEnvelopes: an invalid gRPC message is refused as an error of the client.
 func TestMalformedEnvelopes(t *testing.T) {
 	log, out := logs()
 	s := newService(t, httpapi.Config{Logger: log}, nil)
@@ -518,7 +523,7 @@ func TestMalformedEnvelopes(t *testing.T) {
 	}
 }
 
-// TestStalledMessages: a message that does not arrive, and a stream that stands still, end with the time that they have.
+// TestStalledMessages: a stalled message or stream ends after its timeout.
 func TestStalledMessages(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: 50 * time.Millisecond}, nil)
 	server := httptest.NewUnstartedServer(s)
@@ -552,7 +557,7 @@ func TestStalledMessages(t *testing.T) {
 	}
 }
 
-// TestStreamOverHTTP2: NDJSON is answered line by line over HTTP/2, too.
+// TestStreamOverHTTP2: NDJSON is also answered line by line over HTTP/2.
 func TestStreamOverHTTP2(t *testing.T) {
 	s := open(t)
 	addr := serveBoth(t, s)

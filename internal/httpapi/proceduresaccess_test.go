@@ -30,7 +30,7 @@ func withToken(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 }
 
-// refusedAs asserts the code and the detail of an error, whose code has its field behind it, if it has one.
+// refusedAs asserts the code and the detail of an error. code may include the field, after a space.
 func refusedAs(t *testing.T, what string, err error, want connect.Code, code string, status uint32) {
 	t.Helper()
 	if err == nil {
@@ -44,7 +44,7 @@ func refusedAs(t *testing.T, what string, err error, want connect.Code, code str
 	}
 }
 
-// TestProcedureAccess: procedures ask for the tokens and scopes that the routes of JSON ask for.
+// TestProcedureAccess: procedures require the tokens and scopes of the JSON API.
 func TestProcedureAccess(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, nil)
 	ctx := t.Context()
@@ -72,7 +72,7 @@ func TestProcedureAccess(t *testing.T) {
 	refusedAs(t, "a stream", stream.RecvMsg(&res), connect.CodePermissionDenied, "forbidden", 403)
 }
 
-// TestProcedureRates: procedures count as requests of their token and of their user.
+// TestProcedureRates: procedures count towards the rates of their token and user.
 func TestProcedureRates(t *testing.T) {
 	c := httpapi.Config{}
 	c.Access.Tokens, _ = tokensOf(t, tokenEntry("slow", "feed:read,activity:write", `,"rate":0.001,"burst":1`), tokenEntry("all", "feed:read,activity:write", ""))
@@ -106,7 +106,7 @@ func TestProcedureRates(t *testing.T) {
 	count(feedfilterv1connect.ActivityServiceCountProcedure, &feedfilterv1.CountRequest{User: "1"})
 }
 
-// TestProcedureAudit: the audit log says of a procedure what it says of the route of JSON that does the same.
+// TestProcedureAudit: a procedure has the same audit line as the equivalent JSON route.
 func TestProcedureAudit(t *testing.T) {
 	a := audited(t, nil)
 	conn := dialGRPC(t, serveBoth(t, a.service))
@@ -156,7 +156,8 @@ func TestProcedureAudit(t *testing.T) {
 	}
 }
 
-// TestProcedureMetrics: requests count by the status that JSON has for their error, although gRPC answers 200 always.
+// TestProcedureMetrics: requests count by the status that their error has in JSON, although gRPC
+// always answers 200.
 func TestProcedureMetrics(t *testing.T) {
 	log, out := logs()
 	var traced []any
@@ -190,7 +191,8 @@ func TestProcedureMetrics(t *testing.T) {
 	}
 }
 
-// TestProcedureLimits: procedures are refused for overload as other requests are, and the others of their connection go on.
+// TestProcedureLimits: procedures are refused under overload like other requests, and the other
+// requests of their connection continue.
 func TestProcedureLimits(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxRequests: 3, MaxBodyBytes: 100_000, MaxBodiesBytes: 150_000, MaxStreams: 1, Timeout: time.Hour}, nil)
 	conn := dialGRPC(t, serveBoth(t, s))
@@ -205,10 +207,10 @@ func TestProcedureLimits(t *testing.T) {
 	defer open()
 	done := make(chan error, 2)
 	go func() { done <- conn.Invoke(t.Context(), procedure, batch, new(feedfilterv1.RecordBatchResponse)) }()
-	for in, _ := s.requests(t); in != 1; in, _ = s.requests(t) { //nolint:revive // until it has come
+	for in, _ := s.requests(t); in != 1; in, _ = s.requests(t) { //nolint:revive // until it has arrived
 	}
-	// The budget of bodies: a message of gRPC counts with its own length.
-	s.await(t, "the message of the first request to be held", func() error {
+	// The budget of bodies: a gRPC message counts with its own length.
+	s.await(t, "the message of the first request is held", func() error {
 		if held := s.scrape(t)["feedfilter_http_bodies_held_bytes{}"]; held < 80_000 || held > 100_000 {
 			return fmt.Errorf("%v bytes are held", held)
 		}
@@ -240,13 +242,13 @@ func TestProcedureLimits(t *testing.T) {
 	go func() {
 		done <- conn.Invoke(t.Context(), recordProcedure, &feedfilterv1.RecordRequest{User: "1", Plural: "blocks", Target: "2", Op: feedfilterv1.Op_OP_ADD}, new(feedfilterv1.RecordResponse))
 	}()
-	for in, _ := s.requests(t); in != 3; in, _ = s.requests(t) { //nolint:revive // until it has come
+	for in, _ := s.requests(t); in != 3; in, _ = s.requests(t) { //nolint:revive // until it has arrived
 	}
 	refusedAs(t, "the fourth of three", feed(), connect.CodeUnavailable, "overloaded", 503)
 	open()
 	for range 2 {
 		if err := await(t, done); err != nil {
-			t.Errorf("one that was let in: %v", err)
+			t.Errorf("an accepted request: %v", err)
 		}
 	}
 	if err := first.CloseSend(); err != nil {

@@ -28,12 +28,12 @@ const (
 func pathID(c echo.Context, name string) (string, error) {
 	id, err := url.PathUnescape(c.Param(name))
 	if err != nil {
-		return "", refuse(activity.CodeInvalidID, name, "the id is not percent-encoded")
+		return "", refuse(activity.CodeInvalidID, name, "the id has an invalid percent-encoding")
 	}
 	return id, activity.CheckID(id, name)
 }
 
-// bareUser returns the user in the path of a request that has neither parameters nor a body.
+// bareUser returns the user in the path of a request without query parameters and body.
 func bareUser(c echo.Context) (string, error) {
 	if err := bare(c); err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func bareUser(c echo.Context) (string, error) {
 	return pathID(c, "user")
 }
 
-// bare refuses a request that has parameters in its query, or a body.
+// bare refuses a request with query parameters or a body.
 func bare(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -49,21 +49,21 @@ func bare(c echo.Context) error {
 	return noBody(c)
 }
 
-// query returns the query parameters. One that is not in known, or is repeated, is an error.
+// query returns the query parameters. It refuses parameters that are not in known or are repeated.
 func query(c echo.Context, known ...string) (url.Values, error) {
 	if c.Request().URL.RawQuery == "" {
 		return nil, nil //nolint:nilnil // nothing given
 	}
 	values, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return nil, refuse(codeMalformedQuery, "", "the query is not made of name=value, percent-encoded and with & between")
+		return nil, refuse(codeMalformedQuery, "", "the query must be name=value pairs, percent-encoded and joined by &")
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case !slices.Contains(known, name):
-			return nil, refuse(codeUnknownParameter, name, "there is no such query parameter here")
+			return nil, refuse(codeUnknownParameter, name, "unknown query parameter")
 		case len(values[name]) > 1:
-			return nil, refuse(codeRepeatedParameter, name, "the query parameter is given more than once")
+			return nil, refuse(codeRepeatedParameter, name, "duplicate query parameter")
 		}
 	}
 	return values, nil
@@ -87,32 +87,32 @@ func noBody(c echo.Context) error {
 	}
 }
 
-// mediaType returns the media type of the body. It fails if the type is not among those wanted, or
-// if the body is compressed or not in UTF-8.
+// mediaType returns the media type of the body. It fails if the type is not wanted, or if the body
+// is compressed or not in UTF-8.
 func mediaType(r *http.Request, wanted ...string) (string, error) {
 	given, params, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
 	encoding := r.Header.Get(echo.HeaderContentEncoding)
 	switch {
 	case err != nil || !slices.Contains(wanted, given):
-		return "", refuse(codeUnsupportedMediaType, "", "the Content-Type of the body has to be "+strings.Join(wanted, " or "))
+		return "", refuse(codeUnsupportedMediaType, "", "Content-Type must be "+strings.Join(wanted, " or "))
 	case params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8"):
-		return "", refuse(codeUnsupportedMediaType, "", "the charset of the body has to be utf-8")
+		return "", refuse(codeUnsupportedMediaType, "", "charset must be utf-8")
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
-		return "", refuse(codeUnsupportedMediaType, "", "a body with a Content-Encoding is not taken")
+		return "", refuse(codeUnsupportedMediaType, "", "Content-Encoding is not supported")
 	}
 	return given, nil
 }
 
-// decode reads the body, which is JSON, into the value that into points to. The caller calls done
-// when it no longer needs the value.
+// decode reads the JSON body into the value that into points to. The caller calls done when it no
+// longer needs the value.
 func (s *service) decode(c echo.Context, into any) (done func(), err error) {
 	return s.readBody(c, func(body io.Reader) error {
 		return explainJSON(json.UnmarshalRead(body, into, s.strict))
 	})
 }
 
-// readBody calls read with the body, which is JSON of up to the maximum length. The caller calls
-// done when it no longer needs what read returned.
+// readBody calls read with the JSON body, if it is not too long. The caller calls done when it no
+// longer needs what read returned.
 func (s *service) readBody(c echo.Context, read func(body io.Reader) error) (done func(), err error) {
 	r := c.Request()
 	if _, err := mediaType(r, typeJSON); err != nil {
@@ -127,7 +127,7 @@ func (s *service) readBody(c echo.Context, read func(body io.Reader) error) (don
 	}
 	sound := false
 	defer func() {
-		if !sound { // a panic included
+		if !sound { // also after a panic
 			release()
 		}
 	}()
@@ -151,5 +151,5 @@ func unreadable(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return refuse(codeTimeout, "", "the body took too long to arrive")
 	}
-	return refuse(codeUnreadableBody, "", "the body ended early or is not framed as HTTP wants it")
+	return refuse(codeUnreadableBody, "", "the body ended early or has an invalid framing")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
-// docsPath is the path of the description of the API for people.
+// docsPath is the path of the HTML description of the API.
 const docsPath = "/docs"
 
 // route is one method of one path, and who may use it.
@@ -17,10 +17,9 @@ type route struct {
 	method, path string
 	handle       echo.HandlerFunc
 
-	// scopes: a token needs one of them. None: anybody may call the route.
+	// scopes: a token needs one of them. None: the route needs no token.
 	scopes []access.Scope
-	// free routes are outside the limit on requests in progress, because they matter most under
-	// overload.
+	// free routes do not count as requests in progress, because they matter most under overload.
 	free bool
 }
 
@@ -29,7 +28,7 @@ func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
 	ops := []access.Scope{access.OpsRead}
-	fleet := []access.Scope{access.OpsWrite} // routes that run the fleet rather than serve a user
+	fleet := []access.Scope{access.OpsWrite} // routes for operators of the fleet
 	opsPage := page(echo.WrapHandler(opspage.New()))
 	all := []route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
@@ -86,8 +85,8 @@ func (s *service) addRoutes(e *echo.Echo) {
 	}
 	e.RouteNotFound(opsKeyPath+"/*", echo.NotFoundHandler)
 	for _, k := range s.activities.Kinds().All() {
-		// Without a route below it, the last parameter would take the rest of the
-		// path, slashes included.
+		// Without this route, the last parameter would match the rest of the path, slashes
+		// included.
 		if one := "/v1/users/:user/" + k.Plural + "/:target"; below[one] {
 			e.RouteNotFound(one+"/*", echo.NotFoundHandler)
 		}

@@ -23,7 +23,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// describedBy returns the service's routes, and the operations of its description by "<method> <path>", as routes have them.
+// describedBy returns the service's routes, and the operations of its description by "<method>
+// <path>" in the form of routes.
 func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]operation) {
 	t.Helper()
 	r, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 1, Kinds: kinds})
@@ -51,13 +52,13 @@ func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]opera
 	return (&service{activities: r}).routes(), operations
 }
 
-// operation is what a route decides of its description.
+// operation holds the parts of an operation that follow from its route.
 type operation struct {
 	ID        string                `json:"operationId"` //nolint:tagliatelle // the specification's name
 	Tags      []string              `json:"tags"`
 	Summary   string                `json:"summary"`
 	Security  []map[string][]string `json:"security"`
-	Body      any                   `json:"requestBody"` //nolint:tagliatelle // the same
+	Body      any                   `json:"requestBody"` //nolint:tagliatelle // the specification's name
 	Text      string                `json:"description"`
 	Params    []parameter           `json:"parameters"`
 	Responses map[string]struct {
@@ -71,20 +72,20 @@ type parameter struct {
 	Schema map[string]any `json:"schema"`
 }
 
-// has reports whether the operation has an answer with the code.
+// has reports whether the operation has an answer with the error code.
 func (o operation) has(code string) bool {
 	return strings.Contains(o.Responses[strconv.Itoa(problem{Code: code}.status())].Description, "`"+code+"`")
 }
 
-// TestEveryRouteIsDescribed: each route has its operation, and nothing else is there. Scopes, and the errors that all routes of a sort
-// have, are those of the route.
+// TestEveryRouteIsDescribed: routes and operations are the same. Scopes and common errors in the
+// description agree with the route.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	routes, described := describedBy(t, activity.BuiltinKinds())
 	for _, r := range routes {
 		route := r.method + " " + r.path
 		if strings.HasSuffix(r.path, "/*") {
 			if route != "GET /ops/*" && route != "GET /docs/*" {
-				t.Errorf("%s is left out of the description: only files of a page may be", route)
+				t.Errorf("%s is missing from the description; only files of a page may be", route)
 			}
 			continue
 		}
@@ -117,11 +118,11 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		}
 	}
 	for route := range described {
-		t.Errorf("%s is described, and there is no such route", route)
+		t.Errorf("%s is described, but there is no such route", route)
 	}
 }
 
-// schemasOf returns the schemas of the description, of the built-in kinds.
+// schemasOf returns the schemas of the description with the built-in kinds.
 func schemasOf(t *testing.T) map[string]any {
 	t.Helper()
 	text, err := openapi.Document(activity.BuiltinKinds())
@@ -139,19 +140,20 @@ func schemasOf(t *testing.T) map[string]any {
 	return document.Components.Schemas
 }
 
-// within returns what is in v at a path of names, separated by dots.
+// within returns the value in v at a path of names, separated by dots.
 func within(t *testing.T, v any, path string) any {
 	t.Helper()
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := v.(map[string]any)
 		if v = object[name]; v == nil {
-			t.Fatalf("the description has no %s of %s", name, path)
+			t.Fatalf("the description has no %s in %s", name, path)
 		}
 	}
 	return v
 }
 
-// TestEveryCodeIsDescribed: codes that calls may be answered with are in the description, with their status, and in docs/API.md.
+// TestEveryCodeIsDescribed: all error codes are in the description, with their status, and in
+// docs/API.md.
 func TestEveryCodeIsDescribed(t *testing.T) {
 	schema := within(t, schemasOf(t), "Error.properties.error.properties.code")
 	texts, _ := within(t, schema, "x-enumDescriptions").(map[string]any)
@@ -178,7 +180,7 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 	}
 }
 
-// TestLimitsAreDescribed: limits in the description are those of the code.
+// TestLimitsAreDescribed: limits in the description equal those of the code.
 func TestLimitsAreDescribed(t *testing.T) {
 	schemas := schemasOf(t)
 	for path, want := range map[string]float64{
@@ -254,7 +256,8 @@ func (o operation) parameter(name string) parameter {
 	return o.Params[i]
 }
 
-// allCodes are the constants code... of this package, and Code... of activity and of its pages, as their source has them.
+// allCodes returns the constants code... of this package, and Code... of activity and
+// activity/pages, from their source.
 func allCodes(t *testing.T) map[string]bool {
 	t.Helper()
 	codes := make(map[string]bool)
@@ -270,12 +273,12 @@ func allCodes(t *testing.T) map[string]bool {
 			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
 				return true
 			}
-			if _, ok := spec.Values[0].(*ast.SelectorExpr); ok { // of another of these files
+			if _, ok := spec.Values[0].(*ast.SelectorExpr); ok { // an alias of a constant in another of these files
 				return true
 			}
 			literal, ok := spec.Values[0].(*ast.BasicLit)
 			if !ok {
-				t.Errorf("%s: %s is no literal", file, spec.Names[0])
+				t.Errorf("%s: %s is not a literal", file, spec.Names[0])
 				return true
 			}
 			code, err := strconv.Unquote(literal.Value)

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// sampling is a service all of whose feeds are compared with the ledger.
+// sampling is a service that compares all feeds with the ledger.
 func sampling(t *testing.T, log *slog.Logger) *service {
 	t.Helper()
 	s := open(t)
@@ -27,7 +27,7 @@ func sampling(t *testing.T, log *slog.Logger) *service {
 	return s
 }
 
-// sampled waits until so many feeds are compared, or skipped, and returns the counts.
+// sampled waits until that many feeds are compared or skipped, and returns the counts.
 func (s *service) sampled(t *testing.T, feeds float64) map[string]any {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -38,12 +38,12 @@ func (s *service) sampled(t *testing.T, feeds float64) map[string]any {
 			return counts
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not %g feeds compared: %v", feeds, counts)
+			t.Fatalf("fewer than %g feeds compared: %v", feeds, counts)
 		}
 	}
 }
 
-// loseKeys empties every page, at the sequence at which it stands.
+// loseKeys empties every page without changing its sequence.
 func (s *service) loseKeys(t *testing.T) {
 	t.Helper()
 	for number := range uint32(16) {
@@ -65,7 +65,8 @@ func (s *service) loseKeys(t *testing.T) {
 	}
 }
 
-// What a feed missed is counted under "sampling", logged with the request's id and without the user's, and mended.
+// TestSampling: a missed post is counted under "sampling", logged with the request's id but without
+// the user's, and repaired.
 func TestSampling(t *testing.T) {
 	var logged bytes.Buffer
 	s := sampling(t, slog.New(slog.NewJSONHandler(&logged, nil)))
@@ -92,7 +93,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// The memory of a request is used again while its feed waits to be compared: nothing of that is taken for the other's.
+// TestSamplingWhileMemoryIsUsedAgain: a feed's memory is reused while the feed waits to be
+// compared. The comparison still sees the right feed.
 func TestSamplingWhileMemoryIsUsedAgain(t *testing.T) {
 	s := sampling(t, nil)
 	for viewer := range 10 {

@@ -28,8 +28,8 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// servedVariable makes the test binary a server of feeds, until its standard input ends. Its value names what
-// answers them, and the directory for its data.
+// servedVariable makes the test binary serve feeds until its standard input ends. Its value names
+// the handler and the data directory.
 const servedVariable = "HTTPAPI_TEST_SERVED"
 
 func TestMain(m *testing.M) {
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// served are those whose CPU a feed costs is compared: the service, and Echo with handlers that decode and encode
-// what the service does, and know beforehand what to drop.
+// served returns the handlers whose processor time is compared: the service, and Echo handlers that
+// only decode and encode, and know in advance what to drop.
 func served() map[string]func(ctx context.Context, dir string) (http.Handler, error) {
 	bare := func(answer echo.HandlerFunc) func(context.Context, string) (http.Handler, error) {
 		return func(context.Context, string) (http.Handler, error) {
@@ -59,7 +59,8 @@ func served() map[string]func(ctx context.Context, dir string) (http.Handler, er
 	}
 }
 
-// serveFeeds prints the address it serves on. GET /cpu answers the nanoseconds of CPU that the process has used.
+// serveFeeds prints its address, and serves. GET /cpu answers the processor time of the process, in
+// nanoseconds.
 func serveFeeds(name, dir string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -92,7 +93,7 @@ func serveFeeds(name, dir string) error {
 	return nil
 }
 
-// cpuUsed is the CPU that this process has used so far, all its threads.
+// cpuUsed returns the processor time of this process so far, for all threads.
 func cpuUsed() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -104,10 +105,11 @@ func cpuUsed() time.Duration {
 const (
 	servedPosts  = 500
 	servedBodies = 64
-	dropEach     = 20 // of so many candidates one is by a blocked author
+	dropEach     = 20 // one of so many candidates is by a blocked author
 )
 
-// servedBody is the n-th feed: ids as long as those of a large network, and actors on every fourth post.
+// servedBody returns the n-th feed: ids of the length that large networks have, and actors on every
+// fourth post.
 func servedBody(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"viewer":"u1","posts":[`)
@@ -128,14 +130,15 @@ func servedBody(n int) string {
 
 func blockedAuthor(at int) string { return "b" + strconv.Itoa(at/dropEach%1000) }
 
-// feedService is the whole service as it is without any setting: a ledger in SQLite, pages in the process. Its viewer
-// has 1,000 blocks.
+// feedService is the service with default settings: a ledger in SQLite, pages in the process. Its
+// viewer has 1,000 blocks.
 func feedService(ctx context.Context, dir string) (http.Handler, error) {
-	h, _, err := feedServiceAt(ctx, dir, 1e-6) // answers are compared, so no candidate may be dropped wrongly
+	h, _, err := feedServiceAt(ctx, dir, 1e-6) // answers are compared, so false positives must not occur
 	return h, err
 }
 
-// feedServiceAt is a service in which u1 blocks b0 to b999, with a rate of false positives, and what ends it.
+// feedServiceAt is a service in which u1 blocks b0 to b999, with a false-positive rate. end stops
+// it.
 func feedServiceAt(ctx context.Context, dir string, rate float64) (h http.Handler, end func() error, err error) {
 	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{})
 	if err != nil {
@@ -182,7 +185,7 @@ func plainAnswerOf(req *filterRequest) plainAnswer {
 	return a
 }
 
-// echoStrict refuses what the service does: names twice, unknown names, bad UTF-8.
+// echoStrict refuses what the service refuses: duplicate names, unknown names, invalid UTF-8.
 func echoStrict(c echo.Context) error {
 	var req filterRequest
 	if err := json.UnmarshalRead(c.Request().Body, &req, json.RejectUnknownMembers(true)); err != nil {
@@ -195,7 +198,8 @@ func echoStrict(c echo.Context) error {
 	return c.Blob(http.StatusOK, typeJSON, body)
 }
 
-// echoByHand reads and writes as the service does, into the same memory: what is left between the two is not JSON.
+// echoByHand reads and writes with the code and memory of the service, so the difference is not
+// JSON.
 func echoByHand(all *rooms) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		in := all.get()
@@ -214,7 +218,7 @@ func echoByHand(all *rooms) echo.HandlerFunc {
 	}
 }
 
-// answerOf drops one candidate in dropEach.
+// answerOf drops one candidate of dropEach.
 func answerOf(req feed.Request) feed.Answer {
 	a := feed.Answer{Kept: make([]int, 0, len(req.Posts))}
 	for i, p := range req.Posts {
@@ -227,7 +231,7 @@ func answerOf(req feed.Request) feed.Answer {
 	return a
 }
 
-// echoLenient is what Echo does by itself: encoding/json, which takes all of that.
+// echoLenient is Echo's default: encoding/json, which accepts all of that.
 func echoLenient(c echo.Context) error {
 	var req filterRequest
 	if err := c.Bind(&req); err != nil {
@@ -236,15 +240,15 @@ func echoLenient(c echo.Context) error {
 	return c.JSON(http.StatusOK, plainAnswerOf(&req))
 }
 
-// server is one of served, as a process of its own.
+// server is one of served, in its own process.
 type server struct {
 	name, addr string
-	perFeed    []time.Duration // CPU, of each round
+	perFeed    []time.Duration // processor time, by round
 }
 
 func startServed(b *testing.B, name string) *server {
 	b.Helper()
-	// It ends with its input.
+	// The process ends with its standard input.
 	cmd := exec.CommandContext(context.WithoutCancel(b.Context()), os.Args[0])
 	cmd.Env = append(os.Environ(), servedVariable+"="+name+" "+b.TempDir())
 	cmd.Stderr = os.Stderr
@@ -298,8 +302,9 @@ func (s *server) cpu(b *testing.B) time.Duration {
 	return time.Duration(ns)
 }
 
-// BenchmarkServed compares the CPU that the processes of served use for a feed of 500 posts, over connections that are
-// kept. They take turns, in rounds that are long enough to have their share of collections of garbage.
+// BenchmarkServed compares the processor time of the processes of served for a feed of 500 posts,
+// over persistent connections. They take turns, in rounds that are long enough to include garbage
+// collection.
 func BenchmarkServed(b *testing.B) {
 	const round = 100
 	bodies := make([]string, servedBodies)
@@ -335,5 +340,5 @@ func BenchmarkServed(b *testing.B) {
 	}
 	b.ReportMetric(medians["service"]/medians["echo"], "x-echo")
 	b.ReportMetric(medians["service"]/medians["hand"], "x-hand")
-	b.ReportMetric(0, "ns/op") // of all of them and the client: says nothing
+	b.ReportMetric(0, "ns/op") // covers all processes and the client: meaningless
 }

@@ -26,38 +26,40 @@ import (
 type Config struct {
 	_ struct{} // fields are named
 
-	Activities activity.Activities // the caller closes them after the last request
+	Activities activity.Activities // the caller closes it after the last request
 	Logger     *slog.Logger        // default: discards
 	Sampler    *feed.Sampler       // closed by the caller before Activities; default: samples none
 
 	Trace echo.MiddlewareFunc // wraps every request; may be nil
 
-	// MaxBodyBytes is the length of the longest JSON body, in bytes. A longer one is answered 413.
-	// It does not limit streams of NDJSON. Default 1 MiB, which is enough for 10,000 activities of
-	// the built-in kinds with ids of 20 bytes.
+	// MaxBodyBytes is the maximum length of a JSON body or a Protobuf message, in bytes. A longer
+	// one is answered 413. It does not limit NDJSON streams. Default 1 MiB, enough for 10,000
+	// activities of the built-in kinds with ids of 20 bytes.
 	MaxBodyBytes int64
 
-	// Timeout is how long a request, or a chunk of a stream, may wait for the ledger and the pages.
-	// Then it is answered 503. Default 10 s.
+	// Timeout is how long a request, or a chunk of a stream, may wait for the ledger and the pages
+	// before it is answered 503. Default 10 s.
 	Timeout time.Duration
 
-	// MaxRequests is the number of requests that may be in progress at the same time, without
-	// probes. Further ones are answered 503 at once, before their body is read. Default 512.
+	// MaxRequests is the maximum number of requests in progress, without probes. Further requests
+	// are answered 503 at once, before their body is read. Default 512.
 	MaxRequests int
 
-	// MaxStreams is the number of those requests that may be streams of NDJSON. Default 64.
+	// MaxStreams is how many of those requests may be streams: of NDJSON, of gRPC, or exports.
+	// Default 64.
 	MaxStreams int
 
-	// MaxBodiesBytes is the total length of the JSON bodies of all requests in progress, in bytes.
-	// A request that would exceed it is answered 503 before its body is read. A body of unknown
-	// length counts as MaxBodyBytes. Default 64 MiB; at least MaxBodyBytes.
+	// MaxBodiesBytes is the maximum total length of the bodies of all requests in progress, without
+	// NDJSON and gRPC streams, in bytes. A request that would exceed it is answered 503 before its
+	// body is read. A body of unknown length counts as MaxBodyBytes. Default 64 MiB; at least
+	// MaxBodyBytes.
 	MaxBodiesBytes int64
 
-	// StreamIdle is how long a stream of NDJSON may make no progress, in either direction, before
-	// its connection is closed. Default 1 min.
+	// StreamIdle is how long a stream may stall, in either direction, before it is closed. Default
+	// 1 min.
 	StreamIdle time.Duration
 
-	// Access configures who may call what. The zero value lets everybody call everything.
+	// Access configures who may make which calls. The zero value allows all calls.
 	Access Access
 
 	// Metrics is the registry that GET /metrics answers with. The service adds its own metrics and
@@ -65,13 +67,13 @@ type Config struct {
 	Metrics *metrics.Registry
 
 	// Background runs a function in the background, with a context that ends when the function must
-	// return. The handler uses it to keep its history. Nil: there is no history.
+	// return. The handler keeps its history with it. Nil: there is no history.
 	Background func(do func(ctx context.Context))
 
 	About About
 }
 
-// About describes the service in words for people. It has no addresses and no secrets.
+// About describes the service for people. It must not contain addresses or secrets.
 type About struct {
 	Version   string // of the program
 	Ledger    string // "sqlite", "postgres" or "none"
@@ -106,10 +108,10 @@ type service struct {
 	failed     atomic.Uint64 // requests answered 5xx, except overload and clients that left
 	about      About
 
-	description func() ([]byte, error) // the answer to GET /openapi.json; made once
+	description func() ([]byte, error) // the answer to GET /openapi.json; built once
 }
 
-// Handler answers all routes. Its limit on requests may change at any time.
+// Handler answers all routes. Its limit on requests can be changed at any time.
 type Handler struct {
 	http.Handler
 
@@ -120,17 +122,16 @@ type Handler struct {
 // SetMaxRequests changes [Config.MaxRequests], 1 or more. It does not affect requests in progress.
 func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
 
-// New returns the handler of all routes, for an [http.Server] that the caller
-// runs. It is safe for concurrent use.
+// New returns the handler of all routes, for an [http.Server] that the caller runs. It is safe for
+// concurrent use.
 //
-// Routes of activities follow from the kinds: one that the ledger keeps has
-// PUT and DELETE /v1/users/{user}/{plural}/{target} and a list at GET
-// /v1/users/{user}/{plural}; one with a window has POST /v1/users/{user}/{plural}.
+// The kinds determine the routes of activities. A kind in the ledger has PUT and DELETE
+// /v1/users/{user}/{plural}/{target}, and a list at GET /v1/users/{user}/{plural}. A kind with a
+// window has POST /v1/users/{user}/{plural}.
 //
-// The server's read and write timeouts hold for all requests but streams of
-// NDJSON, which extend them as they go on, and DELETE /v1/users/{user}, which may take five
-// minutes. All of them end when the request's context does. Watches of the health have no limit:
-// see [Handler.EndWatches].
+// The server's read and write timeouts apply to all requests, with three exceptions. Streams and
+// exports extend them while they progress. DELETE /v1/users/{user} may take five minutes. Health
+// watches have no limit: see [Handler.EndWatches]. Every request ends with its context.
 func New(c Config) *Handler {
 	s := newService(c)
 	if c.Background != nil {
@@ -178,7 +179,7 @@ func newService(c Config) *service {
 	return s
 }
 
-// handler returns a handler of all routes. trace wraps each request, unless it is nil.
+// handler returns a handler of all routes. trace, if not nil, wraps each request.
 func (s *service) handler(trace echo.MiddlewareFunc) http.Handler {
 	e := echo.New()
 	e.Pre(routeEscaped)
@@ -190,9 +191,8 @@ func (s *service) handler(trace echo.MiddlewareFunc) http.Handler {
 	return e
 }
 
-// routeEscaped makes Echo route, and cut out parameters, by the path as the client
-// escaped it. Left alone, it takes the unescaped path whenever that is
-// unambiguous to net/url, and an id of "%2F" would then be unescaped twice.
+// routeEscaped makes Echo match the path as the client escaped it. Otherwise Echo often matches the
+// unescaped path, and would unescape "%252F" twice.
 func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		u := c.Request().URL

@@ -13,29 +13,30 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// Lines of a batch may say when something was done: what one service exports, another takes.
+// TestSinceInBatch: lines of a batch may have a beginning, so one service can import what another
+// has exported.
 func TestSinceInBatch(t *testing.T) {
 	s := open(t)
 	const exported = `{"user":"1","kind":"hide","target":"p","op":"add","since":"2026-01-02T03:04:05.000001Z"}`
 	s.do(t, "POST", "/v1/activities", `{"activities":[`+exported+`]}`)
 	if got := s.do(t, "GET", "/v1/users/1/export", "").Body; strings.TrimSpace(got) != exported {
-		t.Errorf("recorded and exported it is %s, want %s", got, exported)
+		t.Errorf("after import, the export is %s, want %s", got, exported)
 	}
-	// What is there already keeps its beginning.
+	// An existing activity keeps its beginning.
 	s.do(t, "POST", "/v1/activities", `{"activities":[`+strings.Replace(exported, "2026", "2025", 1)+`]}`)
 	if got := s.do(t, "GET", "/v1/users/1/export", "").Body; strings.TrimSpace(got) != exported {
-		t.Errorf("recorded again and exported it is %s, want %s", got, exported)
+		t.Errorf("after a second import, the export is %s, want %s", got, exported)
 	}
 }
 
 const (
 	day = 24 * time.Hour
-	// sightedRecently and sightedLongAgo are ages of posts seen. What was seen long ago is forgotten.
+	// sightedRecently and sightedLongAgo are ages of seen posts. The older one is forgotten.
 	sightedRecently, sightedLongAgo = 29 * day, 36 * day
 )
 
-// wantHistory fails unless a feed of the user drops the post recent, and shows the post old. It drops
-// neither once recent was seen for longer than the window, too.
+// wantHistory asserts that a feed of the user drops the post recent and keeps the post old, and
+// that it keeps both after the window of recent.
 func (s *service) wantHistory(t *testing.T, user string) {
 	t.Helper()
 	feed := `{"viewer":"` + user + `","posts":[{"id":"old","author":"a"},{"id":"recent","author":"a"}]}`
@@ -45,7 +46,8 @@ func (s *service) wantHistory(t *testing.T, user string) {
 	s.want(t, "POST", "/v1/feed/filter", feed, 200, `{"posts":[{"id":"old"},{"id":"recent"}],"dropped":[],"degraded":[]}`)
 }
 
-// History of a kind with a window is recorded as of its own time. What would be forgotten changes nothing.
+// TestHistoryOfWindow: history of a kind with a window is recorded with its own time. Activities
+// that would already be forgotten change nothing.
 func TestHistoryOfWindow(t *testing.T) {
 	s := open(t)
 	line := func(user, target string, age time.Duration) string {
@@ -77,7 +79,7 @@ func TestHistoryOfWindow(t *testing.T) {
 	}
 }
 
-// malformedSince are beginnings that are refused.
+// malformedSince returns beginnings that are refused.
 func malformedSince() []malformed {
 	var all []malformed
 	line := func(kind, op, since string) string {

@@ -15,8 +15,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// exchangeRaw sends bytes, and returns the statuses of all answers until the server closes the connection, which the last
-// request has to ask for: a client that closed its own side would end the requests that are being answered.
+// exchangeRaw sends bytes, and returns the statuses of all answers until the server closes the
+// connection. The last request must ask for that: a client that closed its side would cancel
+// requests in progress.
 func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -41,9 +42,9 @@ func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
 	}
 }
 
-// TestSmuggling sends what two servers may see different ends of, as one before this service would pass it on: either it is
-// refused and the connection closed, so that nothing behind it is read, or the chunks alone say where it ends, and what is
-// behind it is a request of its own, which needs a token of its own.
+// TestSmuggling sends requests whose end two servers may see differently, as a proxy would forward
+// them. The service must refuse such a request and close the connection, or go by the chunks alone.
+// Then the rest is a separate request, which needs its own token.
 func TestSmuggling(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, nil)
 	addr := s.start(t)
@@ -86,9 +87,9 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestPathTricks asks for what needs a scope by other names of it, with a token that lacks the scope and with none. Neither
-// how a path is written nor a header gets at it, and no header changes what is asked for; and there is nothing that nobody
-// meant to serve.
+// TestPathTricks requests protected routes by other spellings of their path and with misleading
+// headers, with a token that lacks the scope and without one. None succeeds, and no header changes
+// the route.
 func TestPathTricks(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, nil)
 	addr := s.start(t)
@@ -107,14 +108,14 @@ func TestPathTricks(t *testing.T) {
 		"DELETE /v1/users/1", "DELETE /v1/users/1/../1", "CONNECT localhost:80", "PUT *", "put /v1/users/1/blocks/2",
 	} {
 		for _, token := range []string{"", "Authorization: Bearer feed\r\n"} {
-			plain := 0 // what is answered without more headers
+			plain := 0 // the status without more headers
 			for _, header := range headers {
 				sent := request + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + token
 				if header != "" {
 					sent += header + "\r\n"
 				}
 				got := exchangeRaw(t, addr, sent+"\r\n")
-				allowed := request == "GET /ops/" && len(got) == 1 && got[0]/100 == 3 // to the page itself
+				allowed := request == "GET /ops/" && len(got) == 1 && got[0]/100 == 3 // redirects to the page itself
 				if len(got) != 1 || got[0] < 400 && !allowed || got[0] >= 500 {
 					t.Errorf("%s with %q %q: answered %v", request, header, token, got)
 					continue
@@ -122,7 +123,7 @@ func TestPathTricks(t *testing.T) {
 				if header == "" {
 					plain = got[0]
 				}
-				if got[0] != plain && got[0] != http.StatusBadRequest { // a header that is none
+				if got[0] != plain && got[0] != http.StatusBadRequest { // invalid header
 					t.Errorf("%s with %q %q: answered %d, and %d without", request, header, token, got[0], plain)
 				}
 			}
@@ -133,8 +134,8 @@ func TestPathTricks(t *testing.T) {
 	}
 }
 
-// TestForgedLogLines puts what looks like lines of logs wherever a client has a say. Whatever the format, and at the lowest
-// level, each line is of the service.
+// TestForgedLogLines puts text that looks like log lines into everything that a client controls. In
+// both formats, at the lowest level, each line is the service's own.
 func TestForgedLogLines(t *testing.T) {
 	const forged = "x\nlevel=ERROR msg=FORGED\n{\"level\":\"ERROR\",\"msg\":\"FORGED\"}\n\u2028\x1b[31m\r\"y"
 	inJSON := `"x\nlevel=ERROR msg=FORGED\n{\"level\":\"ERROR\",\"msg\":\"FORGED\"}\u2028\r\u001b"`
@@ -160,7 +161,7 @@ func TestForgedLogLines(t *testing.T) {
 		}
 		_, _ = io.WriteString(&audit, s.out.String())
 		if n := strings.Count(s.out.String(), "\n"); n < 10 {
-			t.Errorf("%s: %d lines of audit", format, n)
+			t.Errorf("%s: %d audit lines", format, n)
 		}
 	}
 	for name, b := range map[string]*lockedBuffer{`time=`: &text, `{"time":`: &jsons, `{"time":"`: &audit} {
@@ -168,7 +169,7 @@ func TestForgedLogLines(t *testing.T) {
 		for line := range strings.Lines(b.String()) {
 			n++
 			if !strings.HasPrefix(line, name) || strings.Contains(line, "\r") || strings.Contains(line, "\x1b") || strings.Contains(line, "\u2028") {
-				t.Errorf("a line that a client wrote: %q", line)
+				t.Errorf("a line by a client: %q", line)
 			}
 		}
 		if n < 20 {

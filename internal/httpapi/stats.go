@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// statsAnswer holds the counts of the process since it started.
+// statsAnswer holds the counts of the process since its start.
 type statsAnswer struct {
 	UptimeSeconds int64            `json:"uptime_seconds"`
 	Goroutines    uint64           `json:"goroutines"`
@@ -29,21 +29,21 @@ type statsAnswer struct {
 type requestStats struct {
 	InProgress int64  `json:"in_progress"` // without routes that have no limit
 	Shed       uint64 `json:"shed"`        // refused for overload
-	Total      uint64 `json:"total"`       // all, refused and failed ones included
+	Total      uint64 `json:"total"`       // all, including refused and failed ones
 }
 
 type feedStats struct {
 	Answered uint64            `json:"answered"`
 	Kept     uint64            `json:"kept"`     // posts
-	Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that did
+	Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that dropped them
 	Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
 }
 
-// feedCounts holds the counters of feedStats. The maps do not change.
+// feedCounts holds the counters of feedStats. The maps do not change later.
 type feedCounts struct {
 	answered, kept    atomic.Uint64
 	candidates        atomic.Uint64 // kept and dropped
-	unsure            atomic.Uint64 // with any kind that could not be checked
+	unsure            atomic.Uint64 // feeds with a kind that could not be checked
 	dropped, degraded map[string]*atomic.Uint64
 }
 
@@ -63,7 +63,7 @@ func (c *feedCounts) count(a feed.Answer) {
 	c.kept.Add(uint64(len(a.Kept)))
 	c.candidates.Add(uint64(len(a.Kept) + len(a.Dropped)))
 	for _, d := range a.Dropped {
-		if n := c.dropped[d.Kind]; n != nil { // one that annotates drops what a request shows twice
+		if n := c.dropped[d.Kind]; n != nil { // a feed drops a repeated post under a kind that annotates
 			n.Add(1)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// streamConn is the connection of a stream. Each read and each write gives the client another idle
+// streamConn is the connection of a stream. Each read and each write extends the client's idle
 // time.
 type streamConn struct {
 	c       echo.Context
 	ctx     context.Context //nolint:containedctx // of the request
 	control *http.ResponseController
 	idle    time.Duration
-	watched func() bool // ends the watch of ctx
+	watched func() bool // stops watching ctx
 
 	mu       sync.Mutex
 	released bool
@@ -26,13 +26,13 @@ type streamConn struct {
 
 func newStreamConn(c echo.Context, idle time.Duration) *streamConn {
 	s := &streamConn{c: c, ctx: c.Request().Context(), control: http.NewResponseController(c.Response().Writer), idle: idle}
-	// A read that waits for the client does not notice that the context has ended.
+	// A read that waits for the client does not notice the end of the context.
 	s.watched = context.AfterFunc(s.ctx, s.stopReading)
 	return s
 }
 
-// release ends the use of the connection. The handler calls it before it returns: over HTTP/2, to
-// set a deadline later panics.
+// release ends the use of the connection. The handler calls it before it returns, because setting a
+// deadline later panics over HTTP/2.
 func (s *streamConn) release() {
 	s.watched()
 	s.mu.Lock()
@@ -40,7 +40,7 @@ func (s *streamConn) release() {
 	s.released = true
 }
 
-// stopReading makes all reads fail, waiting ones included.
+// stopReading makes all reads fail, waiting ones too.
 func (s *streamConn) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,15 +50,15 @@ func (s *streamConn) stopReading() {
 	_ = s.control.SetReadDeadline(time.Unix(1, 0)) // an error means that no read can wait
 }
 
-// begin sends the header of the answer before any line is read: some clients wait for it before
-// they write.
+// begin sends the header of the answer before it reads a line: some clients wait for it before they
+// write.
 func (s *streamConn) begin() error {
 	if err := supported(s.control.EnableFullDuplex()); err != nil {
 		return fmt.Errorf("answer while reading: %w", err)
 	}
 	res := s.c.Response()
 	if r := s.c.Request(); r.ProtoAtLeast(1, 1) && r.Header.Get("Expect") != "" {
-		// net/http would send "100 Continue" only when the body is first read, which is too late.
+		// net/http would send "100 Continue" only at the first read of the body, which is too late.
 		res.Writer.WriteHeader(http.StatusContinue)
 	}
 	res.Header().Set(echo.HeaderContentType, typeNDJSON)
@@ -79,7 +79,7 @@ func (s *streamConn) expectRead() error {
 	if err := supported(s.control.SetReadDeadline(time.Now().Add(s.idle))); err != nil {
 		return fmt.Errorf("extend the read deadline: %w", err)
 	}
-	// Watch after the deadline is set, because the end of the context sets it to the past.
+	// Check the context after setting the deadline: its end sets the deadline to the past.
 	return s.ctx.Err()
 }
 

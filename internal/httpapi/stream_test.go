@@ -70,13 +70,13 @@ func (d *duplex) line() string {
 func (d *duplex) end() error {
 	rest, err := io.ReadAll(d.out)
 	if len(rest) > 0 {
-		d.t.Errorf("still to come: %q", rest)
+		d.t.Errorf("unexpected rest: %q", rest)
 	}
 	return err
 }
 
-// TestFullDuplex writes each line when the one before is answered, a line in pieces too, and
-// sees between them that an answered line has taken effect.
+// TestFullDuplex sends each line after the result of the previous one, once in pieces, and checks
+// that each result has taken effect.
 func TestFullDuplex(t *testing.T) {
 	s := open(t)
 	d := s.duplex(t, s.start(t))
@@ -99,7 +99,7 @@ func TestFullDuplex(t *testing.T) {
 	}
 	d.write("\n")
 	wantError(t, d.line(), "unknown_op", "op")
-	d.write(activityLine("1", "hide", "p1", "remove")) // without an end of line
+	d.write(activityLine("1", "hide", "p1", "remove")) // without a line feed
 	_ = d.in.Close()
 	if got := d.line(); got != yes {
 		t.Error(got)
@@ -109,7 +109,7 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-// TestStreamGoesOn has the store, then the ledger, fail between lines.
+// TestStreamGoesOn makes the store and then the ledger fail between lines.
 func TestStreamGoesOn(t *testing.T) {
 	s := open(t)
 	d := s.duplex(t, s.start(t))
@@ -130,7 +130,7 @@ func TestStreamGoesOn(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	for _, post := range []string{"b", "c"} { // hidden or not so far
+	for _, post := range []string{"b", "c"} { // hidden or not, so far
 		d.write(hide(post))
 		if got := d.line(); got != yes && got != no {
 			t.Error(got)
@@ -145,8 +145,8 @@ func TestStreamGoesOn(t *testing.T) {
 	}
 }
 
-// TestStreamBroken ends the request in the middle of a line that is sound as far as it goes:
-// it is not recorded, and the answer does not end as a whole one does.
+// TestStreamBroken: if a request ends inside a line, the line is not recorded, and the answer does
+// not look complete.
 func TestStreamBroken(t *testing.T) {
 	s := open(t)
 	addr := s.start(t)
@@ -175,15 +175,15 @@ func TestStreamBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(body); err == nil || len(rest) > 0 {
-		t.Errorf("got %q and a clean end, want none", rest)
+		t.Errorf("got %q and a complete answer, want a broken one", rest)
 	}
 	if got, _, _ := s.items(t, "/v1/users/1/hides"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("hides: %v", got)
 	}
 }
 
-// TestStreamAndShutdown ends the context of all requests while a stream waits for its client, on
-// a real connection: it is cut off.
+// TestStreamAndShutdown ends the context of all requests while a stream waits for its client on a
+// real connection. The connection is closed.
 func TestStreamAndShutdown(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -198,12 +198,12 @@ func TestStreamAndShutdown(t *testing.T) {
 	}
 	cancel()
 	if err := d.end(); err == nil {
-		t.Error("a clean end, though nobody ended the request")
+		t.Error("the answer looks complete, although the request did not end")
 	}
 }
 
-// TestStreamWakes ends the context when the read of a stream waits for sure.
-func TestStreamWakes(t *testing.T) {
+// TestStreamEndsWhileReading ends the context while a read of a stream is certain to wait.
+func TestStreamEndsWhileReading(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -215,34 +215,35 @@ func TestStreamWakes(t *testing.T) {
 	}))
 	r.Header.Set("Content-Type", "application/x-ndjson")
 	if !s.aborted(w, r) {
-		t.Error("the answer ends well")
+		t.Error("the answer looks complete")
 	}
 }
 
-// TestStreamTooLate ends the context before the stream waits: it does not begin to.
-func TestStreamTooLate(t *testing.T) {
+// TestStreamEndsBeforeReading ends the context before the stream reads. The read must not wait.
+func TestStreamEndsBeforeReading(t *testing.T) {
 	s := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
-		t.Error("the stream reads on")
+		t.Error("the stream still reads")
 		return 0, io.EOF
 	}))
 	r.Header.Set("Content-Type", "application/x-ndjson")
 	if !s.aborted(httptest.NewRecorder(), r) {
-		t.Error("the answer ends well")
+		t.Error("the answer looks complete")
 	}
 }
 
-// TestStreamLetsGo breaks a stream off: nobody is to wait for the rest of the request.
-func TestStreamLetsGo(t *testing.T) {
+// TestBrokenStreamStopsReading: after a stream breaks, the server does not wait for the rest of the
+// request.
+func TestBrokenStreamStopsReading(t *testing.T) {
 	s := open(t)
 	for name, w := range map[string]*controlled{"read": {}, "flush": {broken: errInjected}} {
 		w.ResponseRecorder, w.past = httptest.NewRecorder(), make(chan struct{})
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", breaking("x\n", errInjected))
 		r.Header.Set("Content-Type", "application/x-ndjson")
 		if !s.aborted(w, r) {
-			t.Errorf("%s: the answer ends well", name)
+			t.Errorf("%s: the answer looks complete", name)
 		}
 		select {
 		case <-w.past:
@@ -252,7 +253,7 @@ func TestStreamLetsGo(t *testing.T) {
 	}
 }
 
-// TestStreamExpects waits to be told to go on, as curl does, before it sends a line.
+// TestStreamExpects waits for "100 Continue" before it sends a line, as curl does.
 func TestStreamExpects(t *testing.T) {
 	s := open(t)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.start(t))
@@ -283,7 +284,7 @@ func TestStreamExpects(t *testing.T) {
 	}
 }
 
-// controlled is a response writer that notes what a stream asks of its connection.
+// controlled is a response writer that records what a stream requests of its connection.
 type controlled struct {
 	*httptest.ResponseRecorder
 
@@ -320,7 +321,7 @@ func (c *controlled) FlushError() error {
 	return c.broken
 }
 
-// pieces hands out a piece a read.
+// pieces is a body that returns one piece for each read.
 type pieces []string
 
 func (p *pieces) Read(b []byte) (int, error) {
@@ -332,7 +333,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestStreamDeadlines looks at what the connection is told for each chunk.
+// TestStreamDeadlines checks the deadlines of each chunk.
 func TestStreamDeadlines(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	l := activityLine("1", "hide", "p", "add") + "\n"
@@ -358,7 +359,7 @@ func TestStreamDeadlines(t *testing.T) {
 	}
 }
 
-// TestStreamChunks has more lines at hand than are recorded at once.
+// TestStreamChunks sends more lines at once than one chunk holds.
 func TestStreamChunks(t *testing.T) {
 	s := open(t)
 	l := activityLine("1", "hide", "p", "add") + "\n"

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTooMany goes over the counts that a body of the default length has room for.
+// TestTooMany exceeds the limits that a body of the default length has room for.
 func TestTooMany(t *testing.T) {
 	s := open(t)
 	post := `{"id":"p"}`
@@ -19,7 +19,7 @@ func TestTooMany(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		path, body string
-		field      string // "": it is answered
+		field      string // "": the request is answered 200
 		message    string
 	}{
 		"most ids": {
@@ -55,7 +55,7 @@ func TestTooMany(t *testing.T) {
 	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
 	deep := `{"posts":[` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "]}"
 	if a := s.do(t, "POST", "/v1/users/1/seen", deep); a.Status != 400 || a.Code != "malformed_json" {
-		t.Errorf("20,000 levels where a string is needed: %d %s", a.Status, a.Body)
+		t.Errorf("20,000 levels instead of a string: %d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "POST", "/v1/feed/filter", strings.Repeat(" ", 1<<20)); a.Status != 400 {
 		t.Errorf("a body of 1 MiB: %d %s", a.Status, a.Body)

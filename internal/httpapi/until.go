@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,8 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// paramUntil is the name of a query parameter and of a field of a line. paramSince is only the
-// latter.
+// paramUntil names a query parameter and a field of a line. paramSince names only a field.
 const (
 	paramUntil = "until"
 	paramSince = "since"
@@ -21,27 +21,28 @@ const (
 // of more than a day.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// parseUntil parses a time in RFC 3339, in UTC or with an offset. It cuts off fractions of a
-// microsecond. The Recorder checks that the time is in the future.
+// parseUntil parses a time in RFC 3339, in UTC or with an offset. It truncates to microseconds. The
+// Recorder checks that the time is in the future.
 func parseUntil(text string) (time.Time, error) {
 	at, err := parseTime(paramUntil, text)
-	if err == nil && at.IsZero() { // the zero time would mean that there is no end
+	if err == nil && at.IsZero() { // the zero time means "no end"
 		err = refuse(activity.CodeOutOfRange, paramUntil, "not in the future")
 	}
 	return at, err
 }
 
-// parseTime parses a time of a request, to the microsecond.
+// parseTime parses a time of a request, and truncates it to microseconds.
 func parseTime(field, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || !rfc3339.MatchString(text) {
-		return time.Time{}, refuse(activity.CodeOutOfRange, field, "not a time such as 2027-01-01T00:00:00Z, percent-encoded in a query")
+		return time.Time{}, refuse(activity.CodeOutOfRange, field,
+			fmt.Sprintf("%q is not a time such as 2027-01-01T00:00:00Z; percent-encode it in a query", clip(text, maxField)))
 	}
 	return at.UTC().Truncate(time.Microsecond), nil
 }
 
 // ofActivity returns the index of the activity that an [*activity.InvalidError] is about, and the
-// error as it would be for that activity alone; nil for any other error.
+// error that this activity alone would have had; nil for any other error.
 func ofActivity(err error) (int, *activity.InvalidError) {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	if !ok {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// untilLine is a line of user 1 that adds something with an end.
+// untilLine is a line of user 1 that adds an activity with an end.
 func untilLine(kind, target, until string) string {
 	return strings.TrimSuffix(activityLine("1", kind, target, "add"), "}") + `,"until":"` + until + `"}`
 }
 
-// ends returns the ends that a list of hides shows, by post: "" where there is none.
+// ends returns the ends in a list of hides, by post: "" if a post has none.
 func (s *service) ends(t testing.TB) map[string]string {
 	t.Helper()
 	a := s.do(t, "GET", "/v1/users/1/hides", "")
@@ -33,7 +33,7 @@ func (s *service) ends(t testing.TB) map[string]string {
 	return all
 }
 
-// malformedUntil are ends that are refused.
+// malformedUntil returns ends that are refused.
 func malformedUntil() []malformed {
 	var all []malformed
 	for _, text := range []string{
@@ -73,7 +73,7 @@ func TestUntil(t *testing.T) {
 			t.Errorf("until %s: the list has %s, want %s", c.until, got, c.want)
 		}
 	}
-	s.want(t, "PUT", "/v1/users/1/hides/p", "", 200, yes) // without an end now
+	s.want(t, "PUT", "/v1/users/1/hides/p", "", 200, yes) // without an end
 	if got := s.ends(t); len(got) != 1 || got["p"] != "" {
 		t.Errorf("ends %v", got)
 	}
@@ -81,7 +81,7 @@ func TestUntil(t *testing.T) {
 	s.want(t, "PUT", "/v1/users/1/hides/p", "", 200, yes)
 }
 
-// TestUntilPasses moves the clock past the end of what was added in each way there is.
+// TestUntilPasses moves the clock past the end of activities from each kind of call.
 func TestUntilPasses(t *testing.T) {
 	s := open(t)
 	end := s.now().Add(time.Hour).UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
@@ -106,19 +106,19 @@ func TestUntilPasses(t *testing.T) {
 	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
 	s.want(t, "DELETE", "/v1/users/1/hides/p1", "", 200, no)
 	s.want(t, "PUT", "/v1/users/1/hides/p2", "", 200, yes)
-	// What has passed by now is refused, in each way.
+	// An end in the past is refused by each call.
 	if a := s.do(t, "PUT", "/v1/users/1/hides/p1?until="+end, ""); a.Status != 400 || a.Code != "out_of_range" || a.Field != "until" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	if a := s.do(t, "POST", "/v1/activities", lines(untilLine("hide", "p1", end))); a.Status != 400 || a.Code != "out_of_range" || a.Field != "activities[1].until" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`) // nothing of the batch
+	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`) // the batch recorded nothing
 }
 
-// TestStreamOfEnds has lines whose end has passed among others, first and last too: each is
-// refused alone.
-func TestStreamOfEnds(t *testing.T) {
+// TestStreamOfPastEnds sends lines whose end has passed, first, last and in between. Only those are
+// refused.
+func TestStreamOfPastEnds(t *testing.T) {
 	s := open(t)
 	const past, ahead = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
 	got := s.ndjson(t, strings.Join([]string{
@@ -152,7 +152,7 @@ func TestStreamOfEnds(t *testing.T) {
 	if got, want := s.ends(t), map[string]string{"b": ahead, "d": ""}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ends %v, want %v", got, want)
 	}
-	for _, l := range s.ndjson(t, strings.Repeat(untilLine("hide", "z", past)+"\n", 1500)) { // none that is sound
+	for _, l := range s.ndjson(t, strings.Repeat(untilLine("hide", "z", past)+"\n", 1500)) { // without a valid line
 		wantError(t, l, "out_of_range", "until")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// deleteTimeout is how long the deletion of a user may take. A user whom some hundred thousand
+// deleteTimeout is how long the deletion of a user may take. A user whom hundreds of thousands of
 // others have blocked is on every page, and each page must be rebuilt.
 const deleteTimeout = 5 * time.Minute
 
@@ -26,11 +26,11 @@ type previewAnswer struct {
 	New     int     `json:"new"`
 	Present int     `json:"present"`
 	Total   int     `json:"total"`
-	Limit   *uint32 `json:"limit"` // null: none
+	Limit   *uint32 `json:"limit"` // null: no limit
 	Over    bool    `json:"over"`
 }
 
-// preview answers with the result that recording some activities would have.
+// preview answers what recording some activities would change.
 func (s *service) preview(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -72,7 +72,7 @@ type userAnswer struct {
 	Counts map[string]int `json:"counts"` // of activities, by kind
 }
 
-// user answers with the number of activities of a user.
+// user answers with the number of activities of a user, by kind.
 func (s *service) user(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -97,13 +97,13 @@ func (s *service) countsOf(ctx context.Context, user string) (map[string]int, er
 }
 
 type deleteAnswer struct {
-	Deleted int `json:"deleted"` // activities, the user's and those with the user
+	Deleted int `json:"deleted"` // activities, both of the user and about the user
 }
 
 // deleteUser removes every trace of a user. It may take up to deleteTimeout, whatever the timeouts
-// of the service and of its server are. It ends when the client leaves. What it has removed by then
-// stays removed. After an error, a timeout or a broken connection, the client repeats the request
-// until it is answered 200; that answer counts only what the last attempt removed.
+// of the service and its server. It ends when the client leaves; what it has removed stays removed.
+// After an error, a timeout or a broken connection, the client repeats the request until it is
+// answered 200. That answer counts only what the last attempt removed.
 func (s *service) deleteUser(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *service) deleteUser(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), deleteTimeout)
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "to delete a user")
+	r, err := activity.WithLedger(s.activities, "the deletion of a user")
 	if err != nil {
 		return err
 	}
@@ -127,9 +127,8 @@ func (s *service) deleteUser(c echo.Context) error {
 	return respond(c, http.StatusOK, deleteAnswer{deleted})
 }
 
-// takeTime extends the time in which the answer must be written beyond the server's write timeout.
-// Read timeouts need no change: they end with the body, and the server still notices a client that
-// leaves.
+// takeTime extends the time for writing the answer beyond the server's write timeout. Read timeouts
+// need no change: they end with the body, and the server still notices a client that leaves.
 func takeTime(c echo.Context, d time.Duration) error {
 	if err := supported(http.NewResponseController(c.Response().Writer).SetWriteDeadline(time.Now().Add(d))); err != nil {
 		return fmt.Errorf("extend the write deadline: %w: %w", errGone, err)

@@ -173,7 +173,7 @@ func patiently(ctx context.Context, what string, try func() error) error {
 // withoutRoute is the error of a call without the route, which has a user's id.
 func withoutRoute(err error) error {
 	if errors.Is(err, client.ErrForeign) {
-		return fmt.Errorf("the service answered %w", client.ErrForeign)
+		return fmt.Errorf("%w from the service", client.ErrForeign)
 	}
 	if answer, ok := errors.AsType[*client.Error](err); ok {
 		return answer

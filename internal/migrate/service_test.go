@@ -63,7 +63,7 @@ func TestServiceTriesAgain(t *testing.T) {
 		"told to wait":    {[]string{"503 3", "429 2"}, 3, 5 * time.Second, ""},
 		"down for good":   {many, 10, 0, "503"},
 		"a mistake":       {[]string{"400"}, 1, 0, "kind: that is wrong"},
-		"another program": {[]string{"nonsense"}, 1, 0, "not as feedfilter does"},
+		"another program": {[]string{"nonsense"}, 1, 0, "unexpected answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

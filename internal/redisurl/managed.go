@@ -17,15 +17,16 @@ const (
 	userParameter         = "user" // in the query
 )
 
-// Managed is a cache of Amazon ElastiCache, as a URL names it.
+// Managed is a cache of Amazon ElastiCache that a URL names.
 type Managed struct {
 	Config elasticache.Config
-	Reader bool // feeds are read from replicas
+	Reader bool // feeds read from replicas
 
 	query url.Values // settings of the client
 }
 
-// parseManaged reads elasticache://<name>?region=&user=&secret=&reader=, and settings of the client.
+// parseManaged parses elasticache://<name>?region=&user=&secret=&reader=, with settings of the
+// client.
 func parseManaged(text string) (*Managed, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -33,15 +34,15 @@ func parseManaged(text string) (*Managed, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errNotURL // with the error, part of the query would show
+		return nil, errNotURL // the error itself would contain part of the query
 	}
 	m := &Managed{query: query}
 	m.Config.Name, m.Config.Serverless = u.Host, u.Scheme == elastiCacheServerless
 	switch {
 	case u.User != nil:
-		return nil, errors.New("who signs in goes into the query: user=..., or secret=... for a token")
+		return nil, errors.New("credentials belong in the query: user=..., or secret=... for a token")
 	case u.Port() != "" || u.Path != "" && u.Path != "/" || u.Fragment != "" || u.Host == "":
-		return nil, errors.New("what follows :// is not the name of a cache alone: AWS is asked for its endpoint")
+		return nil, errors.New("only the name of a cache may follow ://; its endpoint comes from AWS")
 	}
 	take := func(name string) string {
 		defer m.query.Del(name)
@@ -54,7 +55,7 @@ func parseManaged(text string) (*Managed, error) {
 		}
 	}
 	if m.Config.User != "" && m.Config.Secret != "" {
-		return nil, errors.New("both a user and a secret: the one is for IAM, the other for a token")
+		return nil, errors.New("a user and a secret exclude each other: the user is for IAM, a secret for a token")
 	}
 	if _, err := m.single(); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func parseManaged(text string) (*Managed, error) {
 	return m, err
 }
 
-// settings are those of the client as [redis.ParseURL] takes them; the address is made up.
+// settings returns the client's settings in a URL for [redis.ParseURL], with a placeholder address.
 func (m *Managed) settings(defaults map[string]string) string {
 	return "redis://cache/?" + withDefaults(m.query.Encode(), defaults)
 }
@@ -74,7 +75,7 @@ func (m *Managed) single() (*redis.Options, error) {
 		return nil, err
 	}
 	o.ContextTimeoutEnabled = true
-	o.DialerRetries = 1 // the retries of commands dial again
+	o.DialerRetries = 1 // retries of commands dial again
 	return o, nil
 }
 
@@ -93,7 +94,8 @@ func (m *Managed) cluster() (*redis.ClusterOptions, error) {
 	return o, nil
 }
 
-// Options returns those of a client of the cache, one of the two; with reader, of one that reads from replicas.
+// Options returns the options of a client of the cache; one of the two results is nil. With reader,
+// the client reads from replicas.
 func (m *Managed) Options(cache *elasticache.Cache, reader bool) (*redis.Options, *redis.ClusterOptions, error) {
 	if cache.ClusterMode() {
 		o, err := m.cluster()

@@ -1,5 +1,5 @@
-// Package redisurl reads the URLs that name Redis servers: one server, a cluster, servers behind Sentinel, or a cache of
-// Amazon ElastiCache.
+// Package redisurl parses the URLs of Redis servers: one server, a cluster, servers behind
+// Sentinel, or a cache of Amazon ElastiCache.
 package redisurl
 
 import (
@@ -27,21 +27,21 @@ const (
 	sentinelPort = "26379"
 )
 
-// serverDefaults are the settings of the client that the query may change.
+// serverDefaults returns the default settings of a client. The query can change them.
 func serverDefaults() map[string]string {
 	return map[string]string{
 		"dial_timeout":      "1s",
 		"read_timeout":      "2s",
 		"write_timeout":     "2s",
-		"max_retries":       "2", // of a command, after a failure of the network
+		"max_retries":       "2", // of a command, after a network error
 		"min_retry_backoff": "8ms",
 		"max_retry_backoff": "256ms",
 		"pool_size":         strconv.Itoa(10 * runtime.GOMAXPROCS(0)), // of each node
 	}
 }
 
-// clusterDefaults are those of a cluster's client: it counts redirections and failures of
-// the network together.
+// clusterDefaults returns the default settings of a cluster's client, which counts redirections and
+// network errors together.
 func clusterDefaults() map[string]string {
 	d := serverDefaults()
 	delete(d, "max_retries")
@@ -49,11 +49,11 @@ func clusterDefaults() map[string]string {
 	return d
 }
 
-// withDefaults returns the query with what it leaves open.
+// withDefaults returns the query with the defaults that it does not set.
 func withDefaults(query string, defaults map[string]string) string {
 	q, err := url.ParseQuery(query)
 	if err != nil {
-		return query // which fails later
+		return query // parsing the URL fails later
 	}
 	for name, value := range defaults {
 		if !q.Has(name) {
@@ -63,7 +63,7 @@ func withDefaults(query string, defaults map[string]string) string {
 	return q.Encode()
 }
 
-// Servers are the servers that a URL names: one of the four.
+// Servers are the servers of a URL. One of the four fields is set.
 type Servers struct {
 	Single   *redis.Options
 	Cluster  *redis.ClusterOptions
@@ -76,8 +76,8 @@ const forms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db>, unix://<
 	"redis+sentinel://<host>:<port>,.../<master>/<db>, rediss+sentinel://..., " +
 	"elasticache://<replication group>?region=<region>&user=<user> or elasticache-serverless://..."
 
-// Parse reads a URL. Errors show nothing of it but its scheme and
-// what is wrong in its query: the rest may hold a password.
+// Parse parses a URL. Its errors contain only the scheme and what is wrong in the query: the rest
+// may contain a password.
 func Parse(text string) (*Servers, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme == elastiCache || scheme == elastiCacheServerless {
@@ -109,7 +109,7 @@ func Parse(text string) (*Servers, error) {
 	return s, nil
 }
 
-// Scheme returns what may be shown of any text that should be a URL: its scheme, and nothing of text that has none, such as
+// Scheme returns the scheme of a URL, which errors may show, and "" for text without one, such as
 // "host=db password=...".
 func Scheme(text string) string {
 	scheme, _, _ := strings.Cut(regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`).FindString(text), ":")
@@ -118,9 +118,9 @@ func Scheme(text string) string {
 
 var (
 	errNotURL   = errors.New("not a URL")
-	errDatabase = errors.New("the path is no number of a database")
+	errDatabase = errors.New("the path is not a database number")
 	errHosts    = errors.New("the hosts are not <host>:<port>,<host>:<port>,")
-	errReplicas = errors.New("pages are read from primaries alone: no read_only, replica_only or route_ option")
+	errReplicas = errors.New("pages are read only from primaries: read_only, replica_only and route_ options are not allowed")
 )
 
 func parseSingle(text string) (*redis.Options, error) {
@@ -138,7 +138,7 @@ func parseSingle(text string) (*redis.Options, error) {
 	}
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = noMaintNotifications()
-	o.DialerRetries = 1 // the retries of commands dial again
+	o.DialerRetries = 1 // retries of commands dial again
 	if o.TLSConfig != nil {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
@@ -153,7 +153,7 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 		return nil, err
 	}
 	if strings.Trim(a.path, "/") != "" {
-		return nil, errors.New("a cluster has no databases to name in a path")
+		return nil, errors.New("a cluster has no databases: remove the path")
 	}
 	o, err := redis.ParseClusterURL(a.url(transport, "", clusterDefaults()))
 	if err != nil {
@@ -175,8 +175,8 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 	return o, nil
 }
 
-// parseSentinel reads what follows redis+sentinel://. User and password before the hosts
-// are those of Sentinel; those of Redis are in the query.
+// parseSentinel parses the part after redis+sentinel://. The user and password before the hosts are
+// for Sentinel; those for Redis are in the query.
 func parseSentinel(transport, rest string) (*redis.FailoverOptions, error) {
 	a, err := splitAuthority(rest, sentinelPort)
 	if err != nil {
@@ -203,12 +203,13 @@ func parseSentinel(transport, rest string) (*redis.FailoverOptions, error) {
 	return o, nil
 }
 
-// noMaintNotifications: Valkey rejects the command that asks for them.
+// noMaintNotifications disables maintenance notifications: Valkey rejects the command that requests
+// them.
 func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// manyColons tells whether the host is none, which [url.Parse] lets pass.
+// manyColons reports whether the host has too many colons, which [url.Parse] accepts.
 func manyColons(u *url.URL) bool {
 	return strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[")
 }
@@ -217,7 +218,7 @@ func isDatabase(text string) bool {
 	return strings.Trim(text, "0123456789") == "" && len(text) < 6
 }
 
-// authority is the part of a URL that has several hosts, which url.Parse does not take.
+// authority is the part of a URL with several hosts, which url.Parse does not accept.
 type authority struct {
 	user  string // with the @, if any
 	hosts []string
@@ -255,12 +256,12 @@ func splitAuthority(rest, port string) (authority, error) {
 	return a, nil
 }
 
-// url is the URL of the first host, with path and defaults for the query.
+// url returns the URL of the first host, with the path and a query with defaults.
 func (a authority) url(transport, path string, defaults map[string]string) string {
 	return transport + "://" + a.user + a.hosts[0] + "/" + path + "?" + withDefaults(a.query, defaults)
 }
 
-// Name returns where the servers are, for people to read.
+// Name returns the addresses of the servers, for people to read.
 func (s *Servers) Name() string {
 	switch {
 	case s.Managed != nil:

@@ -37,12 +37,12 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		if got := describe(s); got != want {
-			t.Errorf("%s:\nread as %s\nwant    %s", text, got, want)
+			t.Errorf("%s:\nparsed as %s\nwant    %s", text, got, want)
 		}
 	}
 }
 
-// describe returns what a URL said.
+// describe returns the parts of a parsed URL.
 func describe(s *redisurl.Servers) string {
 	b := &strings.Builder{}
 	b.WriteString(s.Name())
@@ -89,7 +89,7 @@ func describe(s *redisurl.Servers) string {
 	return b.String()
 }
 
-// What the query leaves open is set, what it says stays.
+// TestParseSettings: settings in the query stay, and the others get defaults.
 func TestParseSettings(t *testing.T) {
 	type settings struct {
 		dial, read, write, minBackoff, maxBackoff time.Duration
@@ -151,7 +151,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// Errors show nothing of the URL but its scheme and what is wrong in its query.
+// TestParseErrors: errors contain only the scheme and what is wrong in the query.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                          `"" is not supported`,
@@ -160,8 +160,8 @@ func TestParseErrors(t *testing.T) {
 		"unix+cluster:///secret":                    `"unix+cluster" is not supported`,
 		"redis+other://u:secret@h":                  `"redis+other" is not supported`,
 		"redis://u:secret@h:port":                   "not a URL",
-		"redis://u:secret@h/secret":                 "the path is no number",
-		"redis://u/secret@h":                        "the path is no number",
+		"redis://u:secret@h/secret":                 "the path is not a database number",
+		"redis://u/secret@h":                        "the path is not a database number",
 		"redis://h?secretless=1":                    "unexpected option: secretless",
 		"redis://h?max_retries=many":                "invalid max_retries number",
 		"redis://u:secret@h:1,i:2":                  "not a URL",
@@ -172,22 +172,22 @@ func TestParseErrors(t *testing.T) {
 		"redis+cluster://u:secret@h/1":              "no databases",
 		"redis+cluster://u:sec%ret@h":               "not a URL",
 		"redis+cluster://h?addr=u:secret@i":         "unexpected option: addr",
-		"redis+cluster://h?read_only=true":          "primaries alone",
+		"redis+cluster://h?read_only=true":          "only from primaries",
 		"redis+cluster://h?db=1":                    "unexpected option: db",
-		"redis+cluster://h?route_randomly=1":        "primaries alone",
+		"redis+cluster://h?route_randomly=1":        "only from primaries",
 		"redis+sentinel://u:secret@h":               "name of a master",
-		"redis+sentinel://u:secret@h/m/x":           "the path is no number",
-		"redis+sentinel://h/m/1/secret":             "the path is no number",
+		"redis+sentinel://u:secret@h/m/x":           "the path is not a database number",
+		"redis+sentinel://h/m/1/secret":             "the path is not a database number",
 		"redis+sentinel://h/m?master_name=m":        "unexpected option: master_name",
-		"redis+sentinel://h/m?replica_only=1":       "primaries alone",
+		"redis+sentinel://h/m?replica_only=1":       "only from primaries",
 		"redis+sentinel://h/m?dial_timeout=x":       "invalid dial_timeout duration",
-		"elasticache://u:secret@g":                  "who signs in goes into the query",
-		"elasticache://g:6379":                      "the name of a cache alone",
+		"elasticache://u:secret@g":                  "credentials belong in the query",
+		"elasticache://g:6379":                      "only the name of a cache",
 		"elasticache://g?user=u%zz":                 "not a URL",
 		"elasticache://g?user=u;a=b":                "not a URL",
-		"elasticache://g/1":                         "the name of a cache alone",
-		"elasticache://":                            "the name of a cache alone",
-		"elasticache://g?user=u&secret=s":           "both a user and a",
+		"elasticache://g/1":                         "only the name of a cache",
+		"elasticache://":                            "only the name of a cache",
+		"elasticache://g?user=u&secret=s":           "a user and a secret exclude",
 		"elasticache://g?reader=perhaps":            "neither true nor false",
 		"elasticache-serverless://g?read_only=true": "unexpected option: read_only",
 		"elasticache-serverless://g?sekret=s":       "unexpected option: sekret",
@@ -195,16 +195,16 @@ func TestParseErrors(t *testing.T) {
 		s, err := redisurl.Parse(text)
 		switch {
 		case err == nil:
-			t.Errorf("%s: read as %s", text, describe(s))
+			t.Errorf("%s: parsed as %s", text, describe(s))
 		case !strings.Contains(err.Error(), want) || strings.Contains(withoutNames(err.Error()), "secret") && text != "secret":
 			t.Errorf("%s: error %q, want %q", text, err, want)
 		case !strings.Contains(err.Error(), "redis+sentinel://<host>") && !strings.Contains(err.Error(), "://<name>?region="):
-			t.Errorf("%s: error %q does not say what is wanted", text, err)
+			t.Errorf("%s: error %q lacks the accepted forms", text, err)
 		}
 	}
 }
 
-// withoutNames is an error's text without what it says of secrets in general.
+// withoutNames returns an error's text without its general mentions of secrets.
 func withoutNames(text string) string {
 	return strings.NewReplacer("secretless", "", "secret=", "", "a secret", "").Replace(text)
 }
@@ -219,7 +219,7 @@ func FuzzParseURL(f *testing.F) {
 		for _, scheme := range []string{"redis", "redis+cluster", "redis+sentinel", "elasticache"} {
 			_, err := redisurl.Parse(scheme + "://u:" + url.QueryEscape(password) + "@" + text)
 			if err != nil && strings.Contains(err.Error(), "zq") && !strings.Contains(text, "zq") {
-				t.Errorf("the password shows: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 		}
 	})

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// received is what a collector got.
+// received is what a collector has received.
 type received struct {
 	mu       sync.Mutex
 	spans    []*spans.Span
@@ -29,7 +29,7 @@ type received struct {
 	paths    map[string]bool
 }
 
-// buffer is a log that may be read while it is written.
+// buffer is a log that can be read during writes.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -87,7 +87,7 @@ func collect(t *testing.T) (*received, *httptest.Server) {
 	return got, server
 }
 
-// ask has requests answered that do nothing.
+// ask sends n requests to a handler that does nothing.
 func ask(t *testing.T, tracer *Tracer, n int) {
 	t.Helper()
 	e := echo.New()
@@ -102,7 +102,8 @@ func ask(t *testing.T, tracer *Tracer, n int) {
 	}
 }
 
-// A collector gets, at the latest when the Tracer is closed, every span, by OTLP, with whose they are.
+// TestExport: by the time that the Tracer is closed, the collector has every span over OTLP, with
+// its resource.
 func TestExport(t *testing.T) {
 	for _, path := range []string{"", "/", "/collector/traces"} {
 		got, server := collect(t)
@@ -119,7 +120,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("%d spans, %v", len(got.spans), got.spans[0])
 		}
 		if want := fmt.Sprint(map[string]string{"service.name": "feedfilter", "service.version": "v1.2.3"}); fmt.Sprint(got.resource) != want {
-			t.Errorf("of %v", got.resource)
+			t.Errorf("resource %v", got.resource)
 		}
 		want := path
 		if len(path) < 2 {
@@ -129,13 +130,14 @@ func TestExport(t *testing.T) {
 			t.Errorf("sent to %v", got.paths)
 		}
 		if strings.Contains(fmt.Sprint(got.spans), "secret") {
-			t.Error("an id is sent")
+			t.Error("a span contains an id")
 		}
 		got.mu.Unlock()
 	}
 }
 
-// A collector that takes connections and never answers holds up nothing, takes little memory, and the log hears of it once.
+// TestHangingCollector: a collector that accepts connections but never answers delays nothing,
+// takes little memory, and is logged once.
 func TestHangingCollector(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -159,12 +161,12 @@ func TestHangingCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask(t, tracer, 5*maxQueued) // they would not end if they waited for the collector
+	ask(t, tracer, 5*maxQueued) // would not end if requests waited for the collector
 	select {
-	case conn := <-accepted: // and it was asked
+	case conn := <-accepted: // the collector was contacted
 		defer conn.Close()
 	case <-time.After(20 * time.Second):
-		t.Error("the collector was not asked")
+		t.Error("the collector was not contacted")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -178,7 +180,7 @@ func TestHangingCollector(t *testing.T) {
 	}
 }
 
-// A collector that is not there is logged once, however much is dropped.
+// TestNoCollector: a missing collector is logged once, however many spans are dropped.
 func TestNoCollector(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close()
@@ -192,7 +194,7 @@ func TestNoCollector(t *testing.T) {
 	defer cancel()
 	_ = tracer.Close(ctx)
 	for end := time.Now().Add(20 * time.Second); logged.String() == "" && time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // it may be trying still
+		time.Sleep(time.Millisecond) // it may still be trying
 	}
 	if n := strings.Count(logged.String(), "cannot be sent"); n != 1 {
 		t.Errorf("logged %d times: %s", n, logged.String())

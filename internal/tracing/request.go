@@ -9,12 +9,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// statusKey is the key of a request's status, an int, in Echo's context. Package httpapi sets it for requests whose error is
-// not in the status of HTTP, as those of gRPC.
+// statusKey is the key of a request's status, an int, in Echo's context. Package httpapi sets it
+// for requests whose HTTP status does not show their error, such as those of gRPC.
 const statusKey = "feedfilter.status"
 
-// Requests returns what has Echo's requests followed, each as a span named for its method and route, with its status and id; nil
-// if there is nothing to follow. It is to stand before whatever answers errors and makes ids.
+// Requests returns a middleware that records a span for each request. The span is named after the
+// method and the route, and has the status and the request id. Requests returns nil for a nil
+// Tracer. Install it before the middleware that answers errors and assigns ids.
 func (t *Tracer) Requests() echo.MiddlewareFunc {
 	if t == nil {
 		return nil
@@ -51,7 +52,8 @@ func (t *Tracer) Requests() echo.MiddlewareFunc {
 	}
 }
 
-// methodName is a method as a name: one that is none of HTTP's may hold anything.
+// methodName returns the method, or "_OTHER" for a method that HTTP does not define, which can be
+// any text.
 func methodName(method string) string {
 	switch method {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":

@@ -1,9 +1,11 @@
-// Package tracing follows requests through the service, to Redis and to PostgreSQL, and sends what it finds to a
-// collector of traces.
+// Package tracing traces requests through the service, Redis and PostgreSQL, and sends the traces
+// to a collector.
 //
-// Spans begin with a request: what the service does of its own accord is not followed. They hold no ids of users or
-// posts: a request has its route, and not its path, a command of Redis its name, a statement of SQL its text
-// without what it is about. There is no state of the process: two Tracers do not know of each other.
+// A trace begins with a request; background work is not traced. Spans contain no ids of users or
+// posts. They have the route of a request instead of its path, the name of a Redis command, and the
+// text of a SQL statement without its parameters.
+//
+// The package has no global state: Tracers are independent.
 package tracing
 
 import (
@@ -29,43 +31,43 @@ import (
 )
 
 const (
-	// name is that of what makes the spans of requests.
+	// name identifies the source of request spans.
 	name        = "github.com/feedfilter/feedfilter/internal/tracing"
 	serviceName = "feedfilter"
 
-	// maxQueued is how many spans may wait to be sent, some KiB each; those beyond it are dropped.
+	// maxQueued is how many spans, a few KiB each, may wait to be sent. Further spans are dropped.
 	maxQueued = 2048
-	// maxBatch is how many are sent at once, and sendInterval how often, if there are fewer.
+	// maxBatch is how many spans are sent at once. Fewer are sent after sendInterval.
 	maxBatch     = 512
 	sendInterval = 2 * time.Second
-	// sendTimeout is how long sending them may take, repetitions included.
+	// sendTimeout is how long sending a batch may take, including retries.
 	sendTimeout = 5 * time.Second
 	// closeTimeout is how long Close may take.
 	closeTimeout = 3 * time.Second
 )
 
-// Config is what a [Tracer] is made of.
+// Config configures a [Tracer].
 type Config struct {
 	_ struct{} // fields are named
 
-	// Endpoint is the URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; without a path,
-	// /v1/traces is meant.
+	// Endpoint is the URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318. The
+	// default path is /v1/traces.
 	Endpoint string
 
-	// Ratio is the share of requests that are followed, 0 to 1, of those that come without a trace of their own. One that
-	// comes with one is followed if its caller's is.
+	// Ratio is the share of requests, 0 to 1, that are traced. It applies to requests without a
+	// trace. A request with one is traced if its caller's trace is sampled.
 	Ratio float64
 
 	Version string       // of the service
-	Logger  *slog.Logger // is told when the collector cannot be reached, and when it can again; default: discards
+	Logger  *slog.Logger // logs when the collector becomes unreachable and reachable; default: discards
 }
 
-// Check returns an error unless the endpoint and the ratio are such as [Open] takes.
+// Check returns an error if [Open] would refuse the endpoint or the ratio.
 func (c *Config) Check() error {
 	u, err := url.Parse(c.Endpoint)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("the endpoint is not http://<host>:<port> or https://<host>:<port>") // it may hold a password
+		return errors.New("the endpoint is not http://<host>:<port> or https://<host>:<port>") // the URL may contain a password
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("the endpoint has more than a host and a path")
 	case !(c.Ratio >= 0 && c.Ratio <= 1):
@@ -75,15 +77,16 @@ func (c *Config) Check() error {
 	}
 }
 
-// Tracer follows requests. Nil is one that follows none, and costs nothing. It is safe for concurrent use.
+// Tracer traces requests. A nil Tracer traces none, and costs nothing. It is safe for concurrent
+// use.
 type Tracer struct {
 	provider  *sdktrace.TracerProvider
 	requests  trace.Tracer
 	propagate propagation.TraceContext
 }
 
-// Open returns a Tracer that sends to a collector, which need not be up. A collector that is down, or slow, delays no
-// request: what it does not take is dropped.
+// Open returns a Tracer that sends to a collector. The collector may be down or slow: that delays
+// no request, but spans are dropped.
 func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
@@ -112,9 +115,9 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 		sdktrace.WithExportTimeout(sendTimeout))), nil
 }
 
-// newTracer returns a Tracer with another way out for spans.
+// newTracer returns a Tracer that sends its spans to out.
 func newTracer(c Config, out sdktrace.TracerProviderOption) *Tracer {
-	// Nothing is taken from the environment or the machine: its names are nobody's business.
+	// Take nothing from the environment or the machine: a trace must not contain their names.
 	about := resource.NewSchemaless(semconv.ServiceName(serviceName), semconv.ServiceVersion(c.Version))
 	provider := sdktrace.NewTracerProvider(out,
 		sdktrace.WithResource(about),
@@ -122,8 +125,8 @@ func newTracer(c Config, out sdktrace.TracerProviderOption) *Tracer {
 	return &Tracer{provider: provider, requests: provider.Tracer(name)}
 }
 
-// Close sends what is left, and returns when that is done, or ctx ends, or it has taken 3 s. It is for when the last
-// request is over.
+// Close sends the remaining spans. It returns after at most 3 s, or when ctx ends. Call it after
+// the last request.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -136,7 +139,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Redis has the commands of a client followed, which was not used yet: their names, without keys and values.
+// Redis traces the commands of a client, by name, without keys and values. Call it before the
+// client is used.
 func (t *Tracer) Redis(client redis.UniversalClient) error {
 	if t == nil || client == nil {
 		return nil
@@ -149,9 +153,9 @@ func (t *Tracer) Redis(client redis.UniversalClient) error {
 	return nil
 }
 
-// Postgres has statements followed that are part of a request, without the values of their parameters; nil if there
-// is nothing to follow.
-func (t *Tracer) Postgres() pgx.QueryTracer { //nolint:ireturn // it is pgx' own
+// Postgres returns a tracer of the statements of requests, without the values of their parameters;
+// nil for a nil Tracer.
+func (t *Tracer) Postgres() pgx.QueryTracer { //nolint:ireturn // pgx's own interface
 	if t == nil {
 		return nil
 	}
@@ -160,8 +164,8 @@ func (t *Tracer) Postgres() pgx.QueryTracer { //nolint:ireturn // it is pgx' own
 		otelpgx.WithDisableAcquireTracer(), otelpgx.WithDisableConnectionDetailsInAttributes())
 }
 
-// requestsOnly samples, of what has no parent, requests alone: scrubs and polls would be most of all traces, and tell
-// of nothing that somebody waited for.
+// requestsOnly samples only requests among spans without a parent. Otherwise most traces would be
+// scrubs and polls, which no caller waits for.
 type requestsOnly struct{ sdktrace.Sampler }
 
 // ShouldSample implements [sdktrace.Sampler].
@@ -172,7 +176,7 @@ func (s requestsOnly) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 	return s.Sampler.ShouldSample(p)
 }
 
-// quiet is an exporter whose failures are logged once, and not each time.
+// quiet is an exporter that logs only the first of consecutive failures.
 type quiet struct {
 	sdktrace.SpanExporter
 
@@ -180,12 +184,13 @@ type quiet struct {
 	down atomic.Bool
 }
 
-// ExportSpans implements [sdktrace.SpanExporter]. It never fails: whoever calls it would write that to standard error.
+// ExportSpans implements [sdktrace.SpanExporter]. It never returns an error, because its caller
+// would write that to standard error.
 func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := q.SpanExporter.ExportSpans(ctx, spans)
 	if down := err != nil; q.down.Swap(down) != down {
 		if down {
-			q.log.WarnContext(ctx, "traces cannot be sent, and are dropped", "error", err)
+			q.log.WarnContext(ctx, "traces cannot be sent and are dropped", "error", err)
 		} else {
 			q.log.InfoContext(ctx, "traces can be sent again")
 		}

@@ -32,7 +32,7 @@ const (
 	callersSpan  = "b7ad6b7169203331"
 )
 
-// service is a whole one on Redis and PostgreSQL, with a Tracer.
+// service returns a complete service on Redis and PostgreSQL, with a Tracer.
 func service(t *testing.T, tracer *Tracer, log *slog.Logger) http.Handler {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), pgtest.Start(t).Schema(), ledger.Options{Pages: 4, Tracer: tracer.Postgres()})
@@ -56,7 +56,7 @@ func service(t *testing.T, tracer *Tracer, log *slog.Logger) http.Handler {
 	return httpapi.New(httpapi.Config{Activities: r, Logger: log, Trace: tracer.Requests()})
 }
 
-// do sends a request as part of a caller's trace, if flags are given.
+// do sends a request. With flags, it is part of a caller's trace.
 func do(t *testing.T, h http.Handler, flags, method, path, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -70,8 +70,7 @@ func do(t *testing.T, h http.Handler, flags, method, path, body string) *httptes
 	return w
 }
 
-// below are the names of the spans that come of the span of that id, however far down, each with what kind of
-// database it is about.
+// below returns the names of all spans below the span, each with its kind of database.
 func below(spans tracetest.SpanStubs, id trace.SpanID) (names []string) {
 	for _, s := range spans {
 		if s.Parent.SpanID() != id {
@@ -88,12 +87,12 @@ func below(spans tracetest.SpanStubs, id trace.SpanID) (names []string) {
 	return names
 }
 
-// Each request is one tree: its span, below the caller's, and below that those of Redis and PostgreSQL; and nothing of it names
-// a user or a post.
+// TestTree: each request is one tree. Its span is below the caller's, and the spans of Redis and
+// PostgreSQL are below its own. No span names a user or a post.
 func TestTree(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	var logged bytes.Buffer
-	tracer := newTracer(Config{}, sdktrace.WithSyncer(exporter)) // a ratio of 0: the caller decides
+	tracer := newTracer(Config{}, sdktrace.WithSyncer(exporter)) // with a ratio of 0, the caller decides
 	h := service(t, tracer, slog.New(LogHandler(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	do(t, h, "", http.MethodPut, "/v1/users/warmup/blocks/up", "")
 	exporter.Reset()
@@ -102,7 +101,7 @@ func TestTree(t *testing.T) {
 		method, path, body string
 		name               string
 		status             int
-		redis, postgres    string // a command, and a statement, that it takes at least
+		redis, postgres    string // a command and a statement that the request needs at least
 	}{
 		{"PUT", "/v1/users/secretviewer/blocks/secretauthor", "", "PUT /v1/users/:user/blocks/:target", 200, "evalsha", "batch"},
 		{"PUT", "/v1/users/secretviewer/hides/secretpost", "", "PUT /v1/users/:user/hides/:target", 200, "evalsha", "batch"},
@@ -120,32 +119,32 @@ func TestTree(t *testing.T) {
 		spans := exporter.GetSpans()
 		n := slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Name == c.name })
 		if n < 0 {
-			t.Errorf("%s: no span, but %v", c.name, spans)
+			t.Errorf("%s: no span of the request in %v", c.name, spans)
 			continue
 		}
 		root := spans[n]
 		if root.Parent.SpanID().String() != callersSpan || root.SpanKind != trace.SpanKindServer {
-			t.Errorf("%s: its parent is %v, its kind %v", c.name, root.Parent.SpanID(), root.SpanKind)
+			t.Errorf("%s: parent %v, kind %v", c.name, root.Parent.SpanID(), root.SpanKind)
 		}
 		if text := fmt.Sprint(root.Attributes); !strings.Contains(text, fmt.Sprintf("%d", c.status)) || !strings.Contains(text, "request-1") {
 			t.Errorf("%s: attributes %s", c.name, text)
 		}
 		if root.Status.Code != codes.Unset {
-			t.Errorf("%s: %d is %v, and not the service's error", c.name, c.status, root.Status)
+			t.Errorf("%s: status %d is %v, although the service did not fail", c.name, c.status, root.Status)
 		}
 		names := below(spans, root.SpanContext.SpanID())
 		if len(names) != len(spans)-1 {
-			t.Errorf("%s: %d of %d spans are not of the request: %q", c.name, len(spans)-1-len(names), len(spans), names)
+			t.Errorf("%s: %d of %d spans are outside the request: %q", c.name, len(spans)-1-len(names), len(spans), names)
 		}
 		for system, part := range map[string]string{"redis": c.redis, "postgresql": c.postgres} {
 			found := slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, system) && strings.Contains(n, part) })
 			if want := part != ""; found != want {
-				t.Errorf("%s: of %s there is %v: %q", c.name, system, found, names)
+				t.Errorf("%s: spans of %s: %v: %q", c.name, system, found, names)
 			}
 		}
 		for _, s := range spans {
 			if s.SpanContext.TraceID().String() != callersTrace {
-				t.Errorf("%s: %s is of another trace", c.name, s.Name)
+				t.Errorf("%s: %s is in another trace", c.name, s.Name)
 			}
 		}
 		if text := fmt.Sprintf("%+v", spans); strings.Contains(text, "secret") {
@@ -159,7 +158,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// What the service could not do is an error of its span, also where the handler has answered it itself.
+// TestErrorsOfSpans: a failure of the service is an error of its span, even if the handler has
+// answered it.
 func TestErrorsOfSpans(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tracer := newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter))
@@ -187,9 +187,9 @@ func TestErrorsOfSpans(t *testing.T) {
 	}
 }
 
-// Whether a request is followed is for its caller to say, and else for the ratio; what the service does of its own accord is
-// not.
-func TestWhatIsFollowed(t *testing.T) {
+// TestWhichRequestsAreTraced: the caller's trace decides whether a request is traced, and the ratio
+// decides without one. Background work is not traced.
+func TestWhichRequestsAreTraced(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
 		ratio float64
@@ -207,10 +207,10 @@ func TestWhatIsFollowed(t *testing.T) {
 		do(t, httpapi.New(httpapi.Config{Activities: plain, Logger: log, Trace: tracer.Requests()}), c.flags, http.MethodGet, "/healthz", "")
 		plain.Close()
 		if got := len(exporter.GetSpans()) == 1; got != c.want {
-			t.Errorf("ratio %g, traceparent %q: followed %v: %v", c.ratio, c.flags, got, exporter.GetSpans())
+			t.Errorf("ratio %g, traceparent %q: traced %v: %v", c.ratio, c.flags, got, exporter.GetSpans())
 		}
 		if got := strings.Contains(logged.String(), "trace_id"); got != c.want {
-			t.Errorf("ratio %g, traceparent %q: in the log %v: %s", c.ratio, c.flags, got, &logged)
+			t.Errorf("ratio %g, traceparent %q: trace id in the log %v: %s", c.ratio, c.flags, got, &logged)
 		}
 	}
 	exporter := tracetest.NewInMemoryExporter()
@@ -221,7 +221,7 @@ func TestWhatIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if spans := exporter.GetSpans(); len(spans) > 0 {
-		t.Errorf("a command that nobody asked for is followed: %v", spans)
+		t.Errorf("a background command is traced: %v", spans)
 	}
 }
 
@@ -234,11 +234,11 @@ func mustStore(t *testing.T, client redis.UniversalClient, name string) *redisst
 	return s
 }
 
-// A Tracer that is not there is nothing that could cost anything.
-func TestOff(t *testing.T) {
+// TestNilTracer: a nil Tracer does nothing.
+func TestNilTracer(t *testing.T) {
 	var off *Tracer
 	if off.Requests() != nil || off.Postgres() != nil || off.Redis(redis.NewClient(&redis.Options{})) != nil || off.Close(t.Context()) != nil {
-		t.Error("nil does something")
+		t.Error("a nil Tracer does something")
 	}
 }
 
@@ -269,8 +269,8 @@ type failing struct {
 
 func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return f.err }
 
-// A collector that stays away is logged once, and once when it is back.
-func TestQuiet(t *testing.T) {
+// TestOutageIsLoggedOnce: a collector that stays down is logged once, and once when it is back.
+func TestOutageIsLoggedOnce(t *testing.T) {
 	var logged bytes.Buffer
 	f := &failing{}
 	q := &quiet{SpanExporter: f, log: slog.New(slog.NewTextHandler(&logged, nil))}
@@ -278,7 +278,7 @@ func TestQuiet(t *testing.T) {
 		f.err = err
 		for range 3 {
 			if err := q.ExportSpans(t.Context(), nil); err != nil {
-				t.Errorf("fails: %v", err)
+				t.Errorf("ExportSpans failed: %v", err)
 			}
 		}
 	}

@@ -1,1 +1,1 @@
-"""Tests of the package: test_core needs no service, and the others say how to start one."""
+"""Tests of the package. test_core needs no service; the others say how to start one."""

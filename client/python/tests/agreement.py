@@ -1,4 +1,4 @@
-"""Holds what a client sends, and its answers, against the schema and the OpenAPI document."""
+"""Checks requests and answers against the schema and the OpenAPI document."""
 
 import json
 import re
@@ -21,7 +21,7 @@ MESSAGES = {
 
 
 class Agreement:
-    """The two descriptions of the API, and the calls that were held against them."""
+    """The two descriptions of the API, and the calls that were checked."""
 
     def __init__(self, document: Dict[str, Any]) -> None:
         self.document = document
@@ -35,7 +35,7 @@ class Agreement:
         }
 
     def check(self, method: str, path: bytes, headers: httpx.Headers, body: bytes) -> "Exchange":
-        """Check a request, and return what its answer has to be."""
+        """Check a request, and return the expected answer."""
         target, _, query = path.decode("ascii").partition("?")
         if target in self.procedures:
             return self._procedure(target, method, headers, body)
@@ -51,10 +51,10 @@ class Agreement:
                 self.validate(value, parameter["schema"])
             else:
                 assert not parameter.get("required"), f"{template}: {name} is missing"
-        assert not given, f"{template}: {given} are no parameters"
+        assert not given, f"{template}: unknown parameters {given}"
         wanted = operation.get("requestBody")
         if wanted is None:
-            assert not body, f"{template}: a body"
+            assert not body, f"{template}: unexpected body"
         else:
             self._content(wanted["content"], headers, body)
         return Exchange(self, operation["responses"], None)
@@ -91,7 +91,7 @@ class Agreement:
 
     def _content(self, content: Dict[str, Any], headers: httpx.Headers, body: bytes) -> None:
         kind = headers["content-type"].partition(";")[0]
-        assert kind in content, f"{kind} is none of {list(content)}"
+        assert kind in content, f"{kind} is not one of {list(content)}"
         schema = content[kind]["schema"]
         lines = body.splitlines() if kind == "application/x-ndjson" else [body]
         for line in lines:
@@ -111,7 +111,7 @@ class Agreement:
 
 
 class Exchange:
-    """A request whose answer is still to be checked."""
+    """A request whose answer has not been checked yet."""
 
     def __init__(
         self, agreement: Agreement, responses: Optional[Dict[str, Any]], output: Any
@@ -134,7 +134,7 @@ class Exchange:
 
 
 def known(descriptor: Any, body: bytes) -> None:
-    """Check that a message of that type has all that the bytes have."""
+    """Check that the bytes have no fields that the message type lacks."""
     message: Message = MESSAGES[descriptor.full_name]()
     message.ParseFromString(body)
     length = message.ByteSize()
@@ -143,7 +143,7 @@ def known(descriptor: Any, body: bytes) -> None:
 
 
 class Checked(httpx.BaseTransport):
-    """Passes requests on, and checks all of them."""
+    """Forwards requests, and checks them."""
 
     def __init__(self, agreement: Agreement, through: httpx.BaseTransport) -> None:
         self.agreement = agreement
@@ -165,7 +165,7 @@ class Checked(httpx.BaseTransport):
 
 
 class Kept(httpx.SyncByteStream):
-    """The parts of an answer, which are checked at its end."""
+    """Collects the parts of an answer, and checks them at its end."""
 
     def __init__(
         self, response: httpx.Response, stream: httpx.SyncByteStream, exchange: Exchange
@@ -187,7 +187,7 @@ class Kept(httpx.SyncByteStream):
 
 
 class AsyncChecked(httpx.AsyncBaseTransport):
-    """As Checked, for asyncio."""
+    """Like Checked, for asyncio."""
 
     def __init__(self, agreement: Agreement, through: httpx.AsyncBaseTransport) -> None:
         self.agreement = agreement
@@ -209,7 +209,7 @@ class AsyncChecked(httpx.AsyncBaseTransport):
 
 
 class AsyncKept(httpx.AsyncByteStream):
-    """As Kept, for asyncio."""
+    """Like Kept, for asyncio."""
 
     def __init__(
         self, response: httpx.Response, stream: httpx.AsyncByteStream, exchange: Exchange

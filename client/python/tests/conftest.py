@@ -1,4 +1,4 @@
-"""What tests share: services, and a proxy that closes connections."""
+"""Fixtures: services, and a proxy that closes connections."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ from .agreement import Agreement, AsyncChecked, Checked
 
 
 def setting(name: str) -> str:
-    """Return what the Go test says of its services."""
+    """Return a setting from the Go test that starts the services."""
     value = os.environ.get(name)
     if not value:
         pytest.skip(f"{name} is not set: go test ./integration -run TestPythonClient sets it")
@@ -39,13 +39,13 @@ def socket_url() -> str:
 
 @pytest.fixture(scope="session")
 def guarded() -> str:
-    """Return the URL of a service that asks for a token."""
+    """Return the URL of a service that requires a token."""
     return setting("FEEDFILTER_GUARDED_URL")
 
 
 @pytest.fixture(scope="session")
 def token() -> str:
-    """Return a token of that service, with the scope feed:read alone."""
+    """Return a token of that service, with only the scope feed:read."""
     return setting("FEEDFILTER_READ_TOKEN")
 
 
@@ -57,7 +57,7 @@ def agreement(url: str) -> Agreement:
 
 @pytest.fixture
 def client(url: str, agreement: Agreement) -> Iterator[Client]:
-    """Yield a client whose calls are held against the descriptions."""
+    """Yield a client whose calls are checked against the descriptions."""
     checked = Checked(agreement, httpx.HTTPTransport())
     with Client(url, transport=checked, max_attempts=1) as c:
         yield c
@@ -72,7 +72,7 @@ def unchecked(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def async_transport(agreement: Agreement) -> AsyncChecked:
-    """Return a transport for an AsyncClient whose calls are held against the descriptions."""
+    """Return a transport for an AsyncClient whose calls are checked."""
     return AsyncChecked(agreement, httpx.AsyncHTTPTransport())
 
 
@@ -82,13 +82,13 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def uid() -> Callable[[str], str]:
-    """Return a function that makes ids that no other test, or run, has."""
+    """Return a function that makes ids that no other test or run uses."""
     number = next(_numbers)
     return lambda name: f"py-{_run}-{number}-{name}"
 
 
 class Proxy:
-    """Passes connections on to a service, and closes some of them.
+    """Forwards connections to a service, and closes some of them.
 
     The first `cut` connections are closed when the first bytes of a request have arrived.
     """
@@ -135,7 +135,7 @@ class Proxy:
             pass
 
     def break_connections(self) -> None:
-        """Close the connections that are open."""
+        """Close the open connections."""
         for connection in self._open:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -145,10 +145,10 @@ class Proxy:
         self._open.clear()
 
     def close(self) -> None:
-        """End the proxy."""
+        """Stop the proxy."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)  # ends accept on Linux
-        except OSError:  # and close does elsewhere
+        except OSError:  # elsewhere, close ends it
             pass
         self._listener.close()
         self._threads[0].join()
@@ -159,7 +159,7 @@ class Proxy:
 
 @pytest.fixture
 def proxy() -> Iterator[Callable[..., Proxy]]:
-    """Return a function that starts a proxy, which ends with the test."""
+    """Return a function that starts a proxy. The proxy stops at the end of the test."""
     proxies: List[Proxy] = []
 
     def start(to: str, cut: int = 0) -> Proxy:
@@ -172,14 +172,14 @@ def proxy() -> Iterator[Callable[..., Proxy]]:
 
 
 class Mute:
-    """A server that takes a connection and never answers."""
+    """A server that accepts a connection and never answers."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._listener.close()
 
 

@@ -1,4 +1,4 @@
-"""The types of the package against the schema and the OpenAPI document."""
+"""The types of the package agree with the schema and the OpenAPI document."""
 
 import dataclasses
 from inspect import ismodule
@@ -24,8 +24,8 @@ from .agreement import FILES, Agreement
 from .conftest import setting
 
 
-def test_generated_code_is_of_the_schema() -> None:
-    """The Go test writes the schema that the service has."""
+def test_generated_code_matches_the_schema() -> None:
+    """The Go test writes the schema of the service."""
     with open(setting("FEEDFILTER_SCHEMA"), "rb") as file:
         schema = FileDescriptorSet.FromString(file.read())
     of_service = {file.name: comparable(file) for file in schema.file}
@@ -38,7 +38,7 @@ def test_generated_code_is_of_the_schema() -> None:
 
 
 def comparable(file: FileDescriptorProto) -> FileDescriptorProto:
-    """Return a file without names in JSON, which follow from the others."""
+    """Return a file without JSON names, which follow from the other names."""
     for message in file.message_type:
         for of in (message, *message.nested_type):
             for field in of.field:
@@ -51,7 +51,7 @@ def names(of: Any) -> Set[str]:
 
 
 def needed(of: Any) -> Set[str]:
-    """Return the fields without which the package does not take an answer."""
+    """Return the fields that the package requires of an answer."""
     return {f.name for f in dataclasses.fields(of) if "Optional" not in str(f.type)}
 
 
@@ -110,7 +110,7 @@ def test_dropped_and_feed() -> None:
     assert names(feedfilter.Feed) == feed
 
 
-# The class of each code of the document. A code that is not here has to be given one.
+# The class of each code of the document. Every code needs a class here.
 CLASSES: Dict[str, Type[Error]] = {
     "unauthenticated": AccessDeniedError,
     "forbidden": AccessDeniedError,
@@ -142,7 +142,7 @@ def test_classes_of_codes(agreement: Agreement) -> None:
     assert sorted(classes) == sorted(code["enum"])
     for name, meaning in code["x-enumDescriptions"].items():
         assert errors.class_of(int(meaning[:3]), name) is classes[name], name
-        if name not in ("timeout", "deadline_exceeded"):  # of a request, not of an activity in it
+        if name not in ("timeout", "deadline_exceeded"):  # only of whole requests
             assert errors.class_of(0, name) is classes[name], name
 
 

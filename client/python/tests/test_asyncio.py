@@ -151,12 +151,12 @@ class Long(httpx.AsyncByteStream):
             yield bytes(1000)
 
     async def aclose(self) -> None:
-        """End the answer."""
+        """Close the answer."""
         self.closed = True
 
 
 class Lengthy(httpx.AsyncBaseTransport):
-    """A service with such answers."""
+    """A service with long answers."""
 
     def __init__(self) -> None:
         self.answer = Long()

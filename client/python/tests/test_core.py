@@ -1,4 +1,4 @@
-"""Retries, times, errors and odd answers, without a service."""
+"""Retries, times, errors and invalid answers, without a service."""
 
 import json
 import random
@@ -38,7 +38,7 @@ POSTS = [Post("p0", "a"), Post("p1", "a"), Post("p2", "a")]
 
 
 class Script:
-    """A service that answers as it is told, and the pauses of its client."""
+    """A service with scripted answers, and the pauses of its client."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.replies: List[object] = []
@@ -71,7 +71,7 @@ def message(m: Any) -> httpx.Response:
 
 
 def refused(status: int, code: str, after: str = "", **fields: Any) -> httpx.Response:
-    """Return an error as Connect has it."""
+    """Return a Connect error."""
     detail = ErrorDetail(code=code, message="why", http_status=status, **fields)
     value = b64encode(detail.SerializeToString()).decode().rstrip("=")
     headers = {"retry-after": after} if after else {}
@@ -150,7 +150,7 @@ def test_budget_of_retries(script: Script) -> None:
         assert (len(script.requests), len(script.pauses)) == (22, 10)
         for _ in range(10):
             c.record("1", BLOCKS, "2")
-        with pytest.raises(UnavailableError):  # with the retry that ten calls have earned
+        with pytest.raises(UnavailableError):  # makes the retry that ten calls have earned
             c.record("1", BLOCKS, "2")
     assert len(script.requests) == 34
 
@@ -179,7 +179,7 @@ def test_timeout(mute: Mute) -> None:
     assert isinstance(error.value, TimeoutError) and error.value.status == 0
 
 
-def test_timeout_that_the_service_is_told(script: Script) -> None:
+def test_timeout_is_sent_to_the_service(script: Script) -> None:
     with script.client(message(CHANGED), message(CHANGED), timeout=100) as c:
         c.record("1", BLOCKS, "2")
         c.record("1", BLOCKS, "2", timeout=300)
@@ -239,7 +239,7 @@ def test_answer_that_is_too_long(script: Script) -> None:
         {"annotated": []},
     ],
 )
-def test_feeds_that_are_not_of_the_request(script: Script, answer: Dict[str, Any]) -> None:
+def test_feeds_that_do_not_fit_the_request(script: Script, answer: Dict[str, Any]) -> None:
     fields: Dict[str, Any] = {"annotated": [{"kind": "like"}], **answer}
     odd = FilterResponse(**fields)
     with script.client(message(odd)) as c, pytest.raises(UnexpectedAnswerError):

@@ -1,4 +1,4 @@
-"""The package as it is published."""
+"""The published package."""
 
 import json
 import subprocess
@@ -13,14 +13,14 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_what_is_built(tmp_path: Path) -> None:
-    # Debian lacks what hatchling needs for editable installs alone, so that is not checked.
+    # Debian lacks a package that hatchling needs only for editable installs: skip the check.
     build = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
     built = subprocess.run(
         [*build, "--outdir", str(tmp_path), str(ROOT)], capture_output=True, text=True
     )
     assert built.returncode == 0, built.stdout + built.stderr
     [source] = tmp_path.glob("*.tar.gz")
-    [wheel] = tmp_path.glob("*.whl")  # which is built from the source
+    [wheel] = tmp_path.glob("*.whl")  # built from the source distribution
     base = f"feedfilter-{feedfilter.__version__}"
     assert (source.name, wheel.name) == (f"{base}.tar.gz", f"{base}-py3-none-any.whl")
     with tarfile.open(source) as archive:

@@ -1,4 +1,4 @@
-"""The examples of README.md are run, or compiled at least."""
+"""The examples of README.md run, or at least compile."""
 
 import ast
 import re

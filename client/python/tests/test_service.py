@@ -1,4 +1,4 @@
-"""The client against a service, with all that it sends and reads held against the descriptions."""
+"""The client with a service. All requests and answers are checked against the descriptions."""
 
 import gc
 import socket
@@ -101,7 +101,7 @@ def test_filter_in_parts(client: Client, uid: UID) -> None:
 
 @dataclass
 class Card(Post):
-    """A post with what its renderer needs."""
+    """A post with data for its renderer."""
 
     title: str = ""
 
@@ -412,7 +412,7 @@ def test_unix_socket(socket_url: str, uid: UID) -> None:
             assert [a.target for a in c.export(uid("me"))] == [uid("p")]
 
 
-# httpcore before 1.0 leaves it to the garbage collector to close a socket without a connection.
+# httpcore before 1.0 leaves an unconnected socket to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_unix_socket_without_a_service() -> None:
     with Client("unix:/nowhere/feedfilter.sock", max_attempts=1) as c:

@@ -15,7 +15,7 @@ import type {
   Readiness, Result, Stats,
 } from "./types.js";
 
-/** The body of an answer of a route that only JSON offers. */
+/** The answer of a route that only the JSON API has. */
 type Answer<Route extends keyof paths, Method extends keyof paths[Route]> =
   paths[Route][Method] extends { responses: { 200: { content: { "application/json": infer T } } } } ? T : never;
 
@@ -26,16 +26,16 @@ const deletionMs = 360_000; // longer than the service takes for a deletion
 const utf8 = new TextEncoder();
 
 /**
- * Calls a feedfilter service. Create one and share it: it keeps connections open, and bounds the
+ * Calls a feedfilter service. Create one and share it: it keeps connections open, and limits the
  * retries of all calls together.
  *
- * A call that fails rejects with a FeedFilterError. If its signal aborts it, it rejects with the
- * reason of that; if the token cannot be read, with the error of the token function.
+ * A call that fails rejects with a FeedFilterError. A call that its signal aborts rejects with the
+ * signal's reason. If the token function fails, the call rejects with its error.
  */
 export class FeedFilter {
   readonly #connection: Connection;
 
-  /** Throws a TypeError if an option is invalid. It does not connect yet. */
+  /** Throws a TypeError if an option is invalid. It does not connect. */
   constructor(options: Options) {
     this.#connection = new Connection(options);
   }
@@ -43,8 +43,8 @@ export class FeedFilter {
   /**
    * Returns which of the posts a viewer sees.
    *
-   * With `recordSeen`, the call is retried only if no attempt can have taken effect: a retry would
-   * drop everything that the first attempt recorded as seen.
+   * With `recordSeen`, the call is retried only if no attempt can have taken effect. Otherwise a
+   * retry would drop all posts that the first attempt recorded as seen.
    */
   filter<P extends Post>(request: FilterRequest<P>, options?: CallOptions): Promise<Feed<P>> {
     return this.#checked(() => ({
@@ -58,7 +58,7 @@ export class FeedFilter {
   }
 
   /**
-   * Returns what a feed of the viewer does with the post, and why. It needs a service with a
+   * Returns what a feed of the viewer does with the post, and why. The service must have a
    * ledger.
    */
   explain(viewer: string, post: Post, options?: CallOptions): Promise<Explanation> {
@@ -69,7 +69,7 @@ export class FeedFilter {
 
   /**
    * Records an activity: `record("1", "blocks", "2")` lets user 1 block user 2. The activity ends
-   * by itself at `until`. Returns whether that changed anything. Every later feed has the activity.
+   * by itself at `until`. Returns whether it changed anything. Every later feed has the activity.
    */
   record(user: string, plural: Plural, target: string, options?: CallOptions & { until?: Date | undefined }): Promise<boolean> {
     return this.#record({ user, plural, target, op: Op.ADD, ...only("until", stamp(options?.until)) }, options);
@@ -108,9 +108,9 @@ export class FeedFilter {
 
   /**
    * Records and undoes any number of activities, and yields a result for each, in order. An
-   * activity with an error does not end the stream. If the stream breaks off, activities without a
-   * result may or may not have taken effect; repeating them is safe. It needs Node.js, and has no
-   * timeout by default.
+   * activity with an error does not end the stream. If the stream breaks, activities without a
+   * result may or may not have taken effect; it is safe to repeat them. It needs Node.js, and has
+   * no timeout by default.
    */
   async *recordStream(
     activities: Iterable<Activity> | AsyncIterable<Activity>, options?: CallOptions,
@@ -144,7 +144,7 @@ export class FeedFilter {
 
   /**
    * Yields the user's activities of a kind, newest first. It requests further parts while the
-   * caller reads on. The timeout is that of each part.
+   * caller reads. The timeout is for each part.
    */
   async *list(user: string, plural: Plural, options?: CallOptions): AsyncGenerator<Item, void, undefined> {
     let limit = firstItems;
@@ -165,15 +165,15 @@ export class FeedFilter {
   }
 
   /**
-   * Returns what recording activities with 1 to 10,000 targets would change, and changes nothing.
+   * Returns what recording activities with 1 to 10,000 targets would change, without changing it.
    */
   preview(user: string, kind: Kind, targets: readonly string[], options?: CallOptions): Promise<Preview> {
     return this.#json("POST", ["v1", "users", user, "preview"], { kind, targets }, "total", options);
   }
 
   /**
-   * Yields all activities of the user that the ledger keeps, by kind and target. If it fails, the
-   * activities before that are not all. It is not retried, and has no timeout by default.
+   * Yields all activities of the user in the ledger, by kind and target. If it fails, the
+   * activities before the error are incomplete. It is not retried, and has no timeout by default.
    */
   async *export(user: string, options?: CallOptions): AsyncGenerator<Activity, void, undefined> {
     const request = { method: "GET", path: ["v1", "users", user, "export"] };
@@ -201,7 +201,7 @@ export class FeedFilter {
   }
 
   /**
-   * Returns the number of pages, and the progress of a reshape. It needs a service with a ledger.
+   * Returns the number of pages, and the progress of a reshape. The service must have a ledger.
    */
   pages(options?: CallOptions): Promise<Pages> {
     return this.#json<Answer<"/v1/pages", "get">>("GET", ["v1", "pages"], undefined, "homes", options);
@@ -209,7 +209,7 @@ export class FeedFilter {
 
   /**
    * Raises the number of pages to a power of two up to 2^24, in the background. The number only
-   * grows, and a reshape that has begun cannot be taken back. `force` allows more than 16 times the
+   * grows, and a reshape that has begun cannot be undone. `force` allows more than 16 times the
    * pages that are due. It needs a token with the scope ops:write.
    */
   reshape(pages: number, options?: CallOptions & { force?: boolean | undefined }): Promise<Pages> {
@@ -218,8 +218,8 @@ export class FeedFilter {
   }
 
   /**
-   * Asks once, without retries, whether feeds can be answered. If they cannot, that is an answer,
-   * not an error.
+   * Asks once, without retries, whether the service can answer feeds. If it cannot, that is an
+   * answer, not an error.
    */
   ready(options?: CallOptions): Promise<Readiness> {
     return this.#connection.call({
@@ -246,7 +246,7 @@ export class FeedFilter {
     }), options);
   }
 
-  /** Refuses further calls, and closes the connections once the calls in flight have ended. */
+  /** Refuses further calls, and closes the connections after the calls in flight. */
   close(): void {
     this.#connection.close();
   }
@@ -273,7 +273,7 @@ export class FeedFilter {
     }), options);
   }
 
-  /** Makes a call. A request that cannot be encoded is an error of the call. */
+  /** Makes a call. If its request cannot be encoded, the call fails. */
   async #checked<T>(make: () => Call<T>, options?: CallOptions): Promise<T> {
     let call: Call<T>;
     try {
@@ -287,7 +287,7 @@ export class FeedFilter {
   }
 }
 
-/** Encodes a message, whose texts must be texts. */
+/** Encodes a message. Its texts must be valid. */
 function encode<D extends DescMessage>(schema: D, message: MessageShape<D>): Uint8Array {
   checkTexts(schema, message);
   return toBinary(schema, message);
@@ -301,15 +301,15 @@ function json(body: unknown): Pick<Call<never>, "type" | "body"> {
   return { type: "application/json", body: body === undefined ? undefined : utf8.encode(JSON.stringify(body)) };
 }
 
-/** Returns an answer, which must have that member. */
+/** Returns the answer if it has the member; otherwise throws. */
 function complete<T extends object>(answer: unknown, needed: keyof T & string): T {
   if (typeof answer !== "object" || answer === null || !(needed in answer)) {
-    throw unexpected(200, `it lacks ${JSON.stringify(needed)}`);
+    throw unexpected(200, `${JSON.stringify(needed)} is missing`);
   }
   return answer as T;
 }
 
-/** Returns an object with that member, or an empty one if the value is undefined. */
+/** Returns an object with the member, or an empty object if the value is undefined. */
 function only<K extends string, V>(name: K, value: V | undefined | ""): { [key in K]?: V } {
   return (value === undefined || value === "" ? {} : { [name]: value }) as { [key in K]?: V };
 }

@@ -19,18 +19,18 @@ export interface Call<T> {
   body?: Uint8Array | undefined;
   /** The media type of the request and the answer. */
   type: "application/proto" | "application/json";
-  /** Makes the result of the body of the answer. */
+  /** Turns the body of the answer into the result. */
   decode(body: Uint8Array): T;
-  /** Whether a retry may do harm once an attempt has taken effect. */
+  /** Whether a retry does harm if an attempt has taken effect. */
   once?: boolean | undefined;
   /** A status whose answer is read like that of 200. */
   also?: number;
   maxAttempts?: number;
-  /** How long the call may take by default. */
+  /** The default timeout of the call. */
   timeoutMs?: number;
 }
 
-/** A request whose answer is a stream of lines. */
+/** A request that is answered by a stream of lines. */
 export interface Lines {
   method: string;
   path: readonly string[];
@@ -90,7 +90,7 @@ export class Connection {
     }
   }
 
-  /** Makes a call, and yields each line of its answer, parsed. It is not retried. */
+  /** Makes a call without retries, and yields each line of its answer, parsed. */
   async *lines(request: Lines, options: CallOptions = {}): AsyncGenerator<unknown, void, undefined> {
     const scope = this.#begin(options, 0);
     let answer: Answer | undefined;
@@ -111,7 +111,7 @@ export class Connection {
     }
   }
 
-  /** Refuses further calls, and closes the connections once no call is in flight. */
+  /** Refuses further calls, and closes the connections after the calls in flight. */
   close(): void {
     this.#closed = true;
     if (this.#inFlight === 0) this.#http.close();
@@ -129,7 +129,7 @@ export class Connection {
     if (this.#closed) this.close();
   }
 
-  /** Waits until it is time for a retry. Throws the error if there should be none. */
+  /** Waits for the next attempt. Throws the error if there is none. */
   async #again(call: Call<unknown>, error: unknown, attempt: number, scope: Scope): Promise<void> {
     const most = call.maxAttempts ?? this.#maxAttempts;
     if (!(error instanceof FeedFilterError) || attempt >= most || !mayRetry(error, call.once ?? false)) throw error;
@@ -177,8 +177,8 @@ export class Connection {
 }
 
 /**
- * Returns the URL, and the path of the socket if it names one. Errors do not repeat it: it may have
- * a password.
+ * Returns the URL, and the path of the socket if it names one. Errors do not repeat the URL, which
+ * may contain a password.
  */
 function parse(text: string): { url: URL; socket: string | undefined } {
   const wrong = new TypeError("url: not of the form http://<host>:<port> or unix:<path>");
@@ -202,14 +202,14 @@ function positive(name: string, value: number | undefined, by: number): number {
   return value;
 }
 
-/** Escapes a segment of a path. "." and ".." have a meaning in paths. */
+/** Escapes a segment of a path. "." and ".." have a special meaning in paths. */
 function escape(segment: string): string {
   checkText(segment, "path");
   return /^\.+$/.test(segment) ? segment.replaceAll(".", "%2E") : encodeURIComponent(segment);
 }
 
 function typeOf(answer: Answer): string {
-  return `of type ${JSON.stringify(answer.header("content-type") ?? "")}`;
+  return `Content-Type ${JSON.stringify(answer.header("content-type") ?? "")}`;
 }
 
 function hasType(answer: Answer, type: string): boolean {
@@ -217,7 +217,7 @@ function hasType(answer: Answer, type: string): boolean {
   return given === type || given?.split(";")[0]?.trim().toLowerCase() === type;
 }
 
-/** Reads an answer with an error. */
+/** Reads an error answer. */
 async function failure(answer: Answer): Promise<FeedFilterError> {
   const { status } = answer;
   const body = (await answer.bytes().then(decodeJSON).catch(() => undefined)) as Failure | undefined;
@@ -257,9 +257,9 @@ function parseJSON(bytes: Uint8Array, status: number): unknown {
   }
 }
 
-/** Yields lines. The last one must end with a newline, too; a stream without it was cut off. */
+/** Yields lines. The last line must also end with a newline; otherwise the stream was cut off. */
 async function* split(parts: AsyncIterable<Uint8Array>, limit: number): AsyncGenerator<Uint8Array, void, undefined> {
-  let begun: Uint8Array[] = []; // of the line that has no end yet
+  let begun: Uint8Array[] = []; // of the line that is still incomplete
   let length = 0;
   for await (let part of parts) {
     for (let end = part.indexOf(newline); end >= 0; end = part.indexOf(newline)) {
@@ -278,7 +278,7 @@ async function* split(parts: AsyncIterable<Uint8Array>, limit: number): AsyncGen
 }
 
 function tooLong(limit: number): FeedFilterError {
-  return unexpected(200, `a line of more than ${limit} bytes`);
+  return unexpected(200, `a line has more than ${limit} bytes`);
 }
 
 function join(parts: readonly Uint8Array[], length: number): Uint8Array {

@@ -1,12 +1,12 @@
 import type { components } from "./gen/openapi.js";
 
-/** The code of an error that the service answers, such as "invalid_id". */
+/** The code of an error answer of the service, such as "invalid_id". */
 export type ServiceCode = components["schemas"]["Error"]["error"]["code"];
 
 /**
  * The code of an error that the client itself reports:
  * - `deadline_exceeded`: the call did not end in time.
- * - `connection_failed`: there is no connection, or it broke off.
+ * - `connection_failed`: the connection could not be made, or broke.
  * - `unexpected_answer`: the answer is not from a feedfilter service, or not understood.
  * - `closed`: the client was closed before the call.
  * - `unsupported`: this runtime cannot make the call.
@@ -18,7 +18,7 @@ export type ClientCode =
   | "closed"
   | "unsupported";
 
-/** What an error knows beside its message. */
+/** The properties of an error in addition to its message. */
 export interface ErrorDetails {
   code: string;
   status?: number | undefined;
@@ -35,7 +35,7 @@ export interface ErrorDetails {
  */
 export class FeedFilterError extends Error {
   override readonly name = "FeedFilterError";
-  /** Why the call failed, for programs. "" if a proxy answered, which knows no codes. */
+  /** Why the call failed, for programs. "" if a proxy answered, which has no codes. */
   readonly code: ServiceCode | ClientCode | (string & {});
   /** The status of the answer; 0 without an answer, and for one activity of a batch or a stream. */
   readonly status: number;
@@ -43,7 +43,7 @@ export class FeedFilterError extends Error {
   readonly field: string | undefined;
   /** The limit that was reached, with the code "limit_reached". */
   readonly limit: number | undefined;
-  /** How long the service asks the caller to wait before a retry. */
+  /** How long the caller should wait before a retry. */
   readonly retryAfterMs: number | undefined;
   /** The id of the request in the service's log. */
   readonly requestId: string | undefined;
@@ -64,8 +64,8 @@ export class FeedFilterError extends Error {
   }
 
   /**
-   * Whether the service did not answer, or something that the call needs is down. The call may have
-   * taken effect, unless `overloaded` is true.
+   * Whether the service, or something that the call needs, is unavailable. The call may have taken
+   * effect, unless `overloaded` is true.
    */
   get unavailable(): boolean {
     return retryable(this.status) || this.status === 500 || unavailableCodes.has(this.code);
@@ -76,7 +76,7 @@ const unavailableCodes: ReadonlySet<string> = new Set([
   "deadline_exceeded", "connection_failed", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
 ]);
 
-/** Whether a retry may get another answer than one with that status. */
+/** Whether a retry after the status may get another answer. */
 export function retryable(status: number): boolean {
   return status === 408 || status === 429 || status === 502 || status === 503 || status === 504;
 }

@@ -10,8 +10,8 @@ const lengthDelimited = 2;
 const maxUint32 = 0xffff_ffff;
 
 /**
- * Encodes a FilterRequest without a message in between. The general encoder takes three times as
- * long as the rest of the call, because a feed has hundreds of ids.
+ * Encodes a FilterRequest directly. For the hundreds of ids of a feed, the general encoder takes
+ * three times as long as the rest of the call.
  */
 export function encodeFilter(request: FilterRequest): Uint8Array {
   const { posts, kinds, annotate = [], limit = 0 } = request;
@@ -102,11 +102,11 @@ class Writer {
     this.#at += bytes.length;
   }
 
-  /** Writes a text. `list`, `index` and `name` are its place in the request. */
+  /** Writes a text. `list`, `index` and `name` are its place in the request, for errors. */
   text(number: number, text: string, list: string, index?: number, name?: string): void {
     if (typeof text !== "string") throw wrong("invalid_type", "not a string", placeOf(list, index, name));
     const { length } = text;
-    if (length < 128) { // most are ASCII: then the length is known
+    if (length < 128) { // most texts are ASCII, whose length is known
       const to = this.#to;
       const start = this.#at + 2;
       let i = 0;
@@ -128,7 +128,7 @@ function placeOf(list: string, index?: number, name?: string): string {
   return index === undefined ? list : `${list}[${index}].${name}`;
 }
 
-/** Makes the feed that the answer describes. It fails if the answer is not about the request. */
+/** Returns the feed of an answer. Throws if the answer does not fit the request. */
 export function decodeFeed<P extends Post>(request: FilterRequest<P>, bytes: Uint8Array): Feed<P> {
   const { posts } = request;
   const answer = fromBinary(FilterResponseSchema, bytes);
@@ -154,5 +154,5 @@ export function decodeFeed<P extends Post>(request: FilterRequest<P>, bytes: Uin
 }
 
 function odd(): Error {
-  return unexpected(200, "it names candidates that are not in the request");
+  return unexpected(200, "it does not fit the request");
 }

@@ -1,4 +1,4 @@
-// Requests of runtimes that have fetch and nothing of Node.js.
+// Requests in runtimes that have fetch but not Node.js.
 import { FeedFilterError, unexpected } from "./errors.js";
 import { LostError, type Answer, type HTTP, type Request, type Target } from "./http.js";
 
@@ -11,7 +11,7 @@ export function open(target: Target): HTTP {
 }
 
 async function send(origin: string, r: Request, limit: number): Promise<Answer> {
-  if (r.stream) { // fetch gives no answer before the whole request is sent
+  if (r.stream) { // fetch returns no answer before the whole request is sent
     throw new FeedFilterError("streams of activities need Node.js", { code: "unsupported" });
   }
   const { method, headers, body, signal } = r;
@@ -29,12 +29,12 @@ async function send(origin: string, r: Request, limit: number): Promise<Answer> 
     bytes: () => bytes(res, limit),
     parts: () => parts(res),
     discard: () => {
-      if (!res.bodyUsed) void res.body?.cancel().catch(() => {}); // parts cancels what it has begun
+      if (!res.bodyUsed) void res.body?.cancel().catch(() => {}); // parts cancels its own reading
     },
   };
 }
 
-/** Reads a body to its end. It fails if the body ends early, or has more than limit bytes. */
+/** Reads a whole body. Throws if the body ends early, or has more than limit bytes. */
 async function bytes(res: Response, limit: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -1,11 +1,11 @@
-// Requests of Node.js, over connections that stay open and over Unix sockets.
+// Requests in Node.js, over persistent connections and Unix sockets.
 import http, { type ClientRequest, type IncomingMessage } from "node:http";
 import https from "node:https";
 import { unexpected } from "./errors.js";
 import { LostError, type Answer, type HTTP, type Request, type Target } from "./http.js";
 
 /**
- * The service closes a connection without requests after two minutes; the client must be earlier.
+ * The service closes an idle connection after two minutes; the client must close it earlier.
  */
 const idleMs = 90_000;
 
@@ -26,12 +26,12 @@ export function open(target: Target): HTTP {
   };
 }
 
-/** Sends one request, and resolves once the head of the answer is there. */
+/** Sends one request, and resolves when the headers of the answer have arrived. */
 function send(req: ClientRequest, r: Request, target: Target): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const abort = () => {
       const aborted = new Error("aborted");
-      reject(new LostError(aborted, false)); // a request that waits for a connection has no "error" yet
+      reject(new LostError(aborted, false)); // a request that waits for a connection emits no "error"
       req.destroy(aborted);
     };
     req.on("error", (e) => reject(new LostError(e, neverConnected(e))));
@@ -44,7 +44,7 @@ function send(req: ClientRequest, r: Request, target: Target): Promise<Answer> {
   });
 }
 
-/** Writes the parts of a body, not faster than the service takes them. */
+/** Writes the parts of a body, as fast as the service accepts them. */
 async function pump(parts: AsyncIterable<Uint8Array>, req: ClientRequest): Promise<void> {
   try {
     for await (const part of parts) {
@@ -57,7 +57,7 @@ async function pump(parts: AsyncIterable<Uint8Array>, req: ClientRequest): Promi
   }
 }
 
-/** Waits until the request takes more, or is over. */
+/** Waits until the request accepts more, or has ended. */
 function drained(req: ClientRequest): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
@@ -83,7 +83,7 @@ function answer(req: ClientRequest, res: IncomingMessage, limit: number): Answer
   };
 }
 
-/** Reads a body to its end. It fails if the body ends early, or has more than limit bytes. */
+/** Reads a whole body. Rejects if the body ends early, or has more than limit bytes. */
 function bytes(res: IncomingMessage, limit: number): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

@@ -1,11 +1,11 @@
 import { FeedFilterError } from "./errors.js";
 
-/** What it takes to reach the service. */
+/** The address of the service. */
 export interface Target {
   /** "http:" or "https:". */
   protocol: string;
   hostname: string;
-  /** "" for the protocol's own. */
+  /** "": the default of the protocol. */
   port: string;
   /** The path of the service's Unix socket, if it listens on one. */
   socket: string | undefined;
@@ -33,7 +33,7 @@ export interface Request {
   body?: Uint8Array | undefined;
   /** A body that is sent while the answer arrives. */
   stream?: AsyncIterable<Uint8Array> | undefined;
-  /** Ends the request, and the reading of its answer. */
+  /** Ends the request and the reading of its answer. */
   signal: AbortSignal;
 }
 
@@ -46,11 +46,11 @@ export interface Answer {
   bytes(): Promise<Uint8Array>;
   /** Reads the body in parts. */
   parts(): AsyncIterable<Uint8Array>;
-  /** Closes the connection, unless the whole request is sent and the whole answer read. */
+  /** Closes the connection, unless the whole request was sent and the whole answer read. */
   discard(): void;
 }
 
-/** Sends requests, with what the runtime has for that. */
+/** Sends requests with the means of the runtime. */
 export interface HTTP {
   /** Rejects with a LostError if there is no answer. */
   send(request: Request): Promise<Answer>;

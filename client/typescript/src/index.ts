@@ -1,4 +1,4 @@
-/** Client of the feedfilter service: filters feeds, and records what users do. */
+/** Client of the feedfilter service, which filters feeds and records what users do. */
 export { FeedFilter } from "./client.js";
 export { FeedFilterError, type ClientCode, type ServiceCode } from "./errors.js";
 export type { TLSOptions } from "./http.js";

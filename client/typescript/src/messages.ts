@@ -8,13 +8,13 @@ import { ErrorDetailSchema, type ErrorDetail } from "./gen/feedfilter/v1/error_p
 import type { Degraded as DegradedMessage, ExplainResponse } from "./gen/feedfilter/v1/feed_pb.js";
 import type { Activity, Degraded, Explanation, Item, Reason, Result } from "./types.js";
 
-/** Returns a time as messages have it. */
+/** Returns a time as a message. */
 export function stamp(date: Date | undefined): Timestamp | undefined {
   return date && timestampFromDate(date);
 }
 
 /**
- * Returns the time of a message, cut off to milliseconds as in JSON, so that it is never in the
+ * Returns the time of a message, truncated to milliseconds as in JSON, so that it is never in the
  * future.
  */
 function dateOf(time: Timestamp | undefined): Date | undefined {
@@ -71,7 +71,7 @@ export function itemOf({ target, since, until }: activities.Item): Item {
   return { target, since: dateOf(since) ?? new Date(0), until: dateOf(until) };
 }
 
-/** Returns the error that a detail describes. The headers of the answer say more. */
+/** Returns the error of an ErrorDetail and the headers of its answer. */
 export function errorOf(detail: ErrorDetail, headers: { retryAfterMs?: number; requestId?: string } = {}): FeedFilterError {
   return new FeedFilterError(detail.message, {
     ...headers,
@@ -82,7 +82,7 @@ export function errorOf(detail: ErrorDetail, headers: { retryAfterMs?: number; r
   });
 }
 
-/** Returns the service's detail of an error in the form of Connect; undefined if there is none. */
+/** Returns the ErrorDetail of a Connect error; undefined if there is none. */
 export function detailOf(body: unknown): ErrorDetail | undefined {
   const { details } = (body ?? {}) as { details?: { type?: string; value?: string }[] };
   if (!Array.isArray(details)) return undefined;

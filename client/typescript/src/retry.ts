@@ -1,24 +1,24 @@
 import { retryable, type FeedFilterError } from "./errors.js";
 import { LostError } from "./http.js";
 
-/** Bounds the random pause before the second attempt; each further pause doubles it. */
+/** Limits the random pause before the second attempt. Doubles with each attempt. */
 const firstPauseMs = 100;
-/** Bounds every random pause. */
+/** Limits every random pause. */
 const longestPauseMs = 3_000;
-/** The longest Retry-After that the client waits for. */
+/** The longest Retry-After for which the client waits. */
 const longestWaitMs = 30_000;
-/** Retries while no call succeeds. */
+/** Retries without a successful call. */
 const maxBudget = 10;
-/** Part of a retry that each call that succeeds earns. */
+/** Part of a retry that each successful call earns. */
 const refund = 0.1;
 
 /**
- * Bounds the retries of all calls together, so that clients do not keep an overloaded service down.
+ * Limits the retries of all calls together, so that clients do not overload the service further.
  */
 export class Budget {
   #left = maxBudget;
 
-  /** Takes one retry, and returns whether there was one. */
+  /** Takes one retry, if one is left, and returns whether it was. */
   take(): boolean {
     if (this.#left < 1) return false;
     this.#left--;
@@ -31,8 +31,8 @@ export class Budget {
 }
 
 /**
- * Returns whether a retry may succeed and does no harm. With `once`, it is harmless only if the
- * attempt had no effect.
+ * Returns whether a retry may succeed and does no harm. With `once`, a retry is harmless only if
+ * the attempt had no effect.
  */
 export function mayRetry(error: FeedFilterError, once: boolean): boolean {
   const lost = error instanceof LostError;
@@ -41,7 +41,7 @@ export function mayRetry(error: FeedFilterError, once: boolean): boolean {
   return !once || error.overloaded || (lost && error.unsent);
 }
 
-/** Returns how long to wait before the attempt after this one, which failed with the error. */
+/** Returns how long to wait after this attempt, which failed with the error. */
 export function pauseMs(error: FeedFilterError, attempt: number): number {
   if (error.retryAfterMs) return error.retryAfterMs + Math.random() * firstPauseMs;
   return Math.random() * Math.min(firstPauseMs * 2 ** (attempt - 1), longestPauseMs);

@@ -1,9 +1,9 @@
 import { FeedFilterError } from "./errors.js";
 
-/** The longest time that a timer can wait for, in milliseconds. */
+/** The longest time of a timer, in milliseconds. */
 const longestTimerMs = 2 ** 31 - 1;
 
-/** The time of one call. It ends when the caller aborts the call, or the call takes too long. */
+/** The time of one call. It ends when the caller aborts the call, or at the timeout. */
 export class Scope {
   readonly #controller = new AbortController();
   readonly #caller: AbortSignal | undefined;
@@ -11,7 +11,7 @@ export class Scope {
   readonly #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #abort = () => this.#controller.abort(this.#caller!.reason);
 
-  /** timeoutMs is how long the call may take; 0: any time. */
+  /** timeoutMs limits the time of the call; 0: no limit. */
   constructor(caller: AbortSignal | undefined, timeoutMs: number) {
     this.#caller = caller;
     this.#end = timeoutMs > 0 ? performance.now() + timeoutMs : Infinity;
@@ -31,12 +31,12 @@ export class Scope {
     this.signal.throwIfAborted();
   }
 
-  /** How much of the time is left. */
+  /** The remaining time. */
   leftMs(): number {
     return this.#end - performance.now();
   }
 
-  /** Waits for the promise. Rejects when the scope ends before. */
+  /** Waits for the promise. Rejects if the scope ends first. */
   async within<T>(promise: T | PromiseLike<T>): Promise<T> {
     const { signal } = this;
     signal.throwIfAborted();

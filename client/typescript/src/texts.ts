@@ -1,20 +1,20 @@
-// Checks of texts. The general encoder would replace what UTF-8 cannot express, and write the
-// number 5 and null as the ids "5" and "null".
+// Checks of texts. The general encoder would replace characters that UTF-8 cannot express, and
+// would write the number 5 and null as the ids "5" and "null".
 import { ScalarType, type DescMessage, type MessageShape } from "@bufbuild/protobuf";
 import { FeedFilterError } from "./errors.js";
 
-/** Throws unless the value is a text that UTF-8 can express. */
+/** Throws unless the value is a string that UTF-8 can express. */
 export function checkText(value: unknown, place: string): void {
   if (typeof value !== "string") throw wrong("invalid_type", "not a string", place);
   if (!wellFormed(value)) throw wrong("invalid_id", "not valid Unicode", place);
 }
 
-/** Whether a text has no surrogate without its other half. */
+/** Whether a text has no lone surrogates. */
 export function wellFormed(text: string): boolean {
   return !/\p{Surrogate}/u.test(text);
 }
 
-/** Returns the error of a part of a request. */
+/** Returns the error of one part of a request. */
 export function wrong(code: string, why: string, place: string): FeedFilterError {
   return new FeedFilterError(`${place}: ${why}`, { code, field: place });
 }

@@ -5,27 +5,27 @@ import type { TLSOptions } from "./http.js";
 /** Configures a FeedFilter. */
 export interface Options {
   /**
-   * Where the service is, such as "http://127.0.0.1:8080". A path precedes the service's paths. In
-   * Node.js, "unix:/run/feedfilter.sock" is a service that listens on a Unix socket.
+   * The URL of the service, such as "http://127.0.0.1:8080". A path precedes the service's paths.
+   * In Node.js, "unix:/run/feedfilter.sock" is a service on a Unix socket.
    */
   url: string;
   /**
    * The token, or a function that returns it, which is called before each attempt. Default: none.
    */
   token?: string | (() => string | Promise<string>) | undefined;
-  /** How long a call may take, with its retries. Default: 15,000. */
+  /** How long a call may take, including retries. Default: 15,000. */
   timeoutMs?: number | undefined;
   /**
-   * The largest number of attempts of a call, the first one included. 1: no retries. Default: 4.
+   * The maximum number of attempts of a call, including the first. 1: no retries. Default: 4.
    */
   maxAttempts?: number | undefined;
-  /** The largest number of connections at a time, in Node.js. Further calls wait. Default: 64. */
+  /** The maximum number of connections, in Node.js. Further calls wait. Default: 64. */
   maxConnections?: number | undefined;
-  /** The largest answer, and the longest line of a stream, in bytes. Default: 16 MiB. */
+  /** The maximum length of an answer, and of a line of a stream, in bytes. Default: 16 MiB. */
   maxAnswerBytes?: number | undefined;
   /** Certificates for https, in Node.js. Default: those of the runtime. */
   tls?: TLSOptions | undefined;
-  /** Is sent with each request. Default: "feedfilter-typescript". */
+  /** Sent with each request. Default: "feedfilter-typescript". */
   userAgent?: string | undefined;
 }
 
@@ -33,16 +33,16 @@ export interface Options {
 export interface CallOptions {
   /** Aborts the call, which rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** How long the call may take, with its retries. 0: any time. Default: that of the client. */
+  /** How long the call may take, including retries. 0: no limit. Default: the client's. */
   timeoutMs?: number | undefined;
   /** An id for the service's log: 1 to 64 letters, digits and "-_.". */
   requestId?: string | undefined;
 }
 
-/** The name of a kind, such as "block". A service may have others than the built-in ones. */
+/** The name of a kind, such as "block". A service may have more than the built-in ones. */
 export type Kind = components["schemas"]["Kind"] | (string & {});
 
-/** The plural of a kind that the ledger keeps, for calls about one kind. */
+/** The plural of a kind in the ledger, for calls about one kind. */
 export type Plural = "blocks" | "hides" | "likes" | (string & {});
 
 /** A candidate for a feed. */
@@ -50,7 +50,7 @@ export interface Post {
   id: string;
   /** Required if a checked kind targets users. */
   author?: string | undefined;
-  /** Up to 100 other users on the post: who reposted it, or is quoted or mentioned. */
+  /** Up to 100 other users on the post, who reposted it, or whom it quotes or mentions. */
   actors?: readonly string[] | undefined;
 }
 
@@ -58,23 +58,23 @@ export interface Post {
 export interface FilterRequest<P extends Post = Post> {
   viewer: string;
   /**
-   * Up to 5,000 candidates in the order of the feed. They have up to 20,000 ids of posts, authors
-   * and actors, repeated ones included.
+   * Up to 5,000 candidates in the order of the feed. Their ids of posts, authors and actors,
+   * including repeated ones, are up to 20,000.
    */
   posts: readonly P[];
   /** The kinds to check, in this order. Default: every kind that drops. []: none. */
   kinds?: readonly Kind[] | undefined;
   /** The kinds to annotate kept posts with. */
   annotate?: readonly Kind[] | undefined;
-  /** Ends the answer once that many posts are kept, 1 to 5,000. Default: no limit. */
+  /** Ends the feed after that many kept posts, 1 to 5,000. Default: no limit. */
   limit?: number | undefined;
   /** Records the kept posts as seen. */
   recordSeen?: boolean | undefined;
-  /** Has the ledger confirm what the filter reports. */
+  /** Lets the ledger confirm what the filter reports. */
   exact?: boolean | undefined;
 }
 
-/** The posts that a viewer sees, and those that are dropped. */
+/** The posts that a viewer sees, and the dropped posts. */
 export interface Feed<P extends Post = Post> {
   /** The kept posts, in the order of the request: the caller's own objects. */
   posts: P[];
@@ -84,17 +84,17 @@ export interface Feed<P extends Post = Post> {
   annotated: Record<string, ReadonlySet<string>>;
   /**
    * With a limit: the index of the first candidate that was not checked. Request the rest with
-   * posts.slice(next). Undefined: all were checked.
+   * posts.slice(next). Undefined: all candidates were checked.
    */
   next: number | undefined;
   /**
-   * Kinds that could not be checked. Treat a feed whose `degraded` names a kind such as "block" as
-   * missing.
+   * Kinds that could not be checked. If they include a kind such as "block", treat the feed as
+   * unanswered: it may contain posts that the viewer must not see.
    */
   degraded: Degraded[];
 }
 
-/** A post that is left out, with the first reason found. */
+/** A post that the viewer does not see, with the first reason. */
 export interface Dropped<P extends Post = Post> {
   post: P;
   /** The index of the post in the request. */
@@ -113,31 +113,31 @@ export interface Degraded {
   reason: string;
 }
 
-/** Says why a feed drops a post, or keeps it. */
+/** Says why a feed drops or keeps a post. */
 export interface Explanation {
   dropped: boolean;
   /** Everything that the filter reports, kinds that drop first. */
   reasons: Reason[];
-  /** The page that holds the viewer's activities. */
+  /** The page of the viewer's activities. */
   page: { number: number; sequence: number; keys: number; bytes: number; falsePositiveRate: number };
   degraded: Degraded[];
 }
 
-/** Something that the filter reports on a post. */
+/** One thing that the filter reports about a post. */
 export interface Reason {
   kind: Kind;
   effect: "drop" | "annotate";
   /** The user, for kinds that target users. */
   actor: string | undefined;
-  /** Whose activity it is. */
+  /** Whose activity. */
   direction: "by_viewer" | "by_actor";
-  /** Whether the ledger has it. "false" is a false positive; nothing confirms a window. */
+  /** Whether the ledger has it. "false": a false positive. "unconfirmed": of a window. */
   certainty: "certain" | "false" | "unconfirmed";
-  /** Since when; undefined: unknown. */
+  /** When the activity was done; undefined: unknown. */
   since: Date | undefined;
   /** When it ends by itself; undefined: never. */
   until: Date | undefined;
-  /** For a window: the beginnings of the parts that report it. */
+  /** For a window: the beginnings of the parts that report the post. */
   parts: string[];
 }
 
@@ -156,8 +156,8 @@ export interface Activity {
   target: string;
   op: "add" | "remove";
   /**
-   * When it was done. Default, for one to record: now. A window keeps the activity from then on;
-   * one that would be forgotten already changes nothing.
+   * When it was done. Default: now. A window keeps the activity from that time. If the window
+   * would already have forgotten it, nothing changes.
    */
   since?: Date | undefined;
   /** When it ends by itself. Default: never. */
@@ -167,7 +167,7 @@ export interface Activity {
 /** The outcome of one activity. */
 export interface Result {
   changed: boolean;
-  /** Why it failed; undefined: it did not. */
+  /** Why it failed; undefined: it succeeded. */
   error: FeedFilterError | undefined;
 }
 
@@ -175,9 +175,9 @@ export interface Result {
 export type Preview = components["schemas"]["Preview"];
 /** A kind of activities, in the form of the JSON API. */
 export type KindInfo = components["schemas"]["Kinds"]["kinds"][number];
-/** The number of pages and the progress of a reshape, in the form of the JSON API. */
+/** The number of pages, and the progress of a reshape, in the form of the JSON API. */
 export type Pages = components["schemas"]["Pages"];
-/** The counts of a process since it started, in the form of the JSON API. */
+/** The counts of a process since its start, in the form of the JSON API. */
 export type Stats = components["schemas"]["Stats"];
-/** Whether feeds can be answered, in the form of the JSON API. */
+/** Whether the service can answer feeds, in the form of the JSON API. */
 export type Readiness = components["schemas"]["Readiness"];

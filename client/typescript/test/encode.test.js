@@ -1,4 +1,4 @@
-// The encoder of feeds, held against the general one.
+// Compares the encoder of feeds with the general encoder.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromBinary } from "@bufbuild/protobuf";
@@ -26,13 +26,13 @@ test("a feed is encoded as its schema says", () => {
   assert.equal(message.$unknown, undefined);
 });
 
-test("what a feed does not have is not encoded", () => {
+test("empty fields of a feed are not encoded", () => {
   const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
   assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
   assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], kinds: [] })).kinds?.names, []);
 });
 
-test("a limit that is no uint32 becomes one that the service refuses", () => {
+test("a limit beyond uint32 is sent as one that the service refuses", () => {
   for (const limit of [-1, 2 ** 40, NaN, Infinity]) {
     const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], limit }));
     assert.equal(message.limit, 0xffff_ffff);

@@ -1,4 +1,4 @@
-// Calls that fail on the way, or are answered by something else than the service.
+// Calls that fail on the way, or that something other than the service answers.
 import assert from "node:assert/strict";
 import { getEventListeners, once } from "node:events";
 import http from "node:http";
@@ -18,14 +18,14 @@ async function listen(t, server) {
 
 /** Starts a server of HTTP that answers with `handle`, and returns its URL. */
 async function serve(/** @type {TestContext} */ t, /** @type {http.RequestListener} */ handle) {
-  const server = http.createServer({ keepAliveTimeout: 0 }, handle); // a connection that is kept stays kept
+  const server = http.createServer({ keepAliveTimeout: 0 }, handle); // persistent connections stay open
   t.after(() => server.closeAllConnections());
   return listen(t, server);
 }
 
 /**
- * Starts a proxy before the service, and returns its URL and the connections made. `handle` has
- * each connection and its number, and returns whether to forward it.
+ * Starts a proxy for the service, and returns its URL and its connections. `handle` gets each
+ * connection and its number, and returns whether to forward it.
  * @param {TestContext} t @param {(connection: net.Socket, number: number) => boolean} handle
  */
 async function proxy(t, handle) {
@@ -47,7 +47,7 @@ async function proxy(t, handle) {
 
 const overloaded = JSON.stringify({ error: { code: "overloaded", message: "overloaded" } });
 
-/** Answers like a service that is overloaded. */
+/** Answers like an overloaded service. */
 function refuse(/** @type {http.ServerResponse} */ res, /** @type {string} */ retryAfter) {
   res.writeHead(503, { "content-type": "application/json", "retry-after": retryAfter }).end(overloaded);
 }
@@ -65,7 +65,7 @@ test("a call is retried after its connection is closed", async (t) => {
   assert.equal(connections.length, 3);
 });
 
-test("calls share a connection, and make another once it is closed", async (t) => {
+test("calls share a connection, and open another after it is closed", async (t) => {
   const { to, connections } = await proxy(t, () => true);
   const ff = client(t, { url: to, maxConnections: 1 });
   await Promise.all(Array.from({ length: 50 }, () => ff.filter(request())));
@@ -76,7 +76,7 @@ test("calls share a connection, and make another once it is closed", async (t) =
   assert.equal(connections.length, 2);
 });
 
-test("a feed that records what it keeps is not repeated if it may have taken effect", async (t) => {
+test("a feed with recordSeen is not retried if it may have taken effect", async (t) => {
   const { to, connections } = await proxy(t, (connection) => {
     connection.once("data", () => connection.destroy());
     return false;
@@ -86,7 +86,7 @@ test("a feed that records what it keeps is not repeated if it may have taken eff
   assert.equal(connections.length, 1);
 });
 
-test("a feed that records what it keeps is repeated if it had no effect", async (t) => {
+test("a feed with recordSeen is retried if it had no effect", async (t) => {
   let asked = 0;
   const to = await serve(t, (_, res) => (asked++ ? res.writeHead(500).end() : refuse(res, "0")));
   const recording = { ...request(), recordSeen: true };
@@ -102,7 +102,7 @@ test("a feed that records what it keeps is repeated if it had no effect", async 
   assert.equal(attempts, 3);
 });
 
-test("a retry waits for Retry-After, and none is made if that is long", async (t) => {
+test("a retry waits for Retry-After, unless that is too long", async (t) => {
   let asked = 0;
   const to = await serve(t, (req, res) => {
     asked++;
@@ -116,7 +116,7 @@ test("a retry waits for Retry-After, and none is made if that is long", async (t
   assert.deepEqual(await ff.kinds(), []);
   assert.ok(performance.now() - start >= 990);
   assert.equal(asked, 2);
-  const signal = AbortSignal.timeout(20_000); // instead of the retry that must not be
+  const signal = AbortSignal.timeout(20_000); // fires if the client waits for a retry
   await assert.rejects(ff.kinds({ requestId: "31", timeoutMs: 0, signal }), { code: "overloaded", overloaded: true, retryAfterMs: 31_000 });
   // A wait that would outlast the call ends it at once.
   await assert.rejects(ff.kinds({ requestId: "20", timeoutMs: 15_000 }), { code: "overloaded", retryAfterMs: 20_000 });
@@ -157,7 +157,7 @@ test("a call ends in time", async (t) => {
   await assert.rejects(client(t, { url: to }).count("1", { timeoutMs: 50 }), late);
   const slow = client(t, { url: to, timeoutMs: 50, token: () => new Promise(() => {}) });
   await assert.rejects(slow.count("1"), late);
-  // A call that waits for a connection ends in time, too.
+  // A call that waits for a connection also ends in time.
   const single = client(t, { url: to, maxConnections: 1 });
   const controller = new AbortController();
   const first = assert.rejects(single.count("1", { signal: controller.signal }), { name: "AbortError" });
@@ -175,7 +175,7 @@ test("a signal aborts a call with its reason, and its connection", async (t) => 
     arrived(req.socket);
   });
   const ff = client(t, { url: to, timeoutMs: 60_000 });
-  const reason = new Error("the viewer is gone");
+  const reason = new Error("the viewer left");
   await assert.rejects(ff.filter(request(), { signal: AbortSignal.abort(reason) }), reason);
 
   /** @type {((signal: AbortSignal) => Promise<unknown>)[]} */
@@ -203,7 +203,7 @@ test("a signal aborts a call with its reason, and its connection", async (t) => 
   assert.equal(standard.name, "AbortError");
 });
 
-test("a signal keeps no listener after a call", async (t) => {
+test("a call leaves no listener on its signal", async (t) => {
   const { signal } = new AbortController();
   const ff = client(t);
   for (let i = 0; i < 20; i++) await ff.filter(request(), { signal });
@@ -217,7 +217,7 @@ test("answers of a proxy", async (t) => {
     const [status, headers, body] = answers.shift() ?? [500, {}, ""];
     res.writeHead(status, headers).end(body);
   });
-  const ff = client(t, { url: to, maxAttempts: 2, maxConnections: 1 }); // which no answer may keep
+  const ff = client(t, { url: to, maxAttempts: 2, maxConnections: 1 }); // no answer may keep it
   const html = { "content-type": "text/html" };
   const gone = /** @type {const} */ ([502, html, "<h1>Bad Gateway</h1>"]);
   answers = [[...gone], [200, { "content-type": "application/json; charset=utf-8" }, '{"kinds":[]}']];
@@ -239,7 +239,7 @@ test("answers of a proxy", async (t) => {
   }
 });
 
-test("a stream that is refused ends, and so does its source", async (t) => {
+test("a refused stream ends, and so does its source", async (t) => {
   const to = await serve(t, (_, res) => refuse(res, "1"));
   const ff = client(t, { url: to, maxConnections: 1 });
   /** @type {() => void} */
@@ -260,7 +260,7 @@ test("a stream that is refused ends, and so does its source", async (t) => {
   await assert.rejects(ff.ready(), { code: "unexpected_answer" });
 });
 
-test("an answer that is too long, or cut off", async (t) => {
+test("answers that are too long or cut off", async (t) => {
   const to = await serve(t, (req, res) => {
     const id = req.headers["x-request-id"];
     if (id === "long") return res.writeHead(200, { "content-type": "application/json" }).end('{"kinds":[]}'.padEnd(1001));
@@ -277,7 +277,7 @@ test("an answer that is too long, or cut off", async (t) => {
   await assert.rejects(all(ff.export("1")), { code: "connection_failed" });
 });
 
-test("a service that is not ready says so", async (t) => {
+test("ready reports a service that is not ready", async (t) => {
   const answer = { status: "unavailable", down: [{ dependency: "ledger", reason: "it cannot be reached" }] };
   let asked = 0;
   const to = await serve(t, (_, res) => {
@@ -291,7 +291,7 @@ test("a service that is not ready says so", async (t) => {
   await assert.rejects(client(t, { url: proxied }).ready(), { status: 502 });
 });
 
-test("an answer has a result for each activity", async (t) => {
+test("an answer without a result for each activity is an error", async (t) => {
   const to = await serve(t, (req, res) => {
     const type = req.headers["content-type"] ?? "";
     req.resume().on("end", () => res.writeHead(200, { "content-type": type }).end(type.endsWith("proto") ? "" : '{"changed":true}\n'));

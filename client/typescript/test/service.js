@@ -1,4 +1,4 @@
-// The service that typescript_test.go has started, and what several tests need.
+// The service that typescript_test.go started, and functions that several tests use.
 import { FeedFilter } from "@feedfilter/client";
 
 /** @param {string} name */
@@ -10,13 +10,13 @@ function environment(name) {
 
 export const url = environment("FEEDFILTER_URL");
 export const socket = environment("FEEDFILTER_SOCKET");
-/** Where a proxy before the service speaks TLS, with this certificate. */
+/** The address of a TLS proxy for the service, with this certificate. */
 export const tls = { url: environment("FEEDFILTER_TLS_URL"), ca: environment("FEEDFILTER_TLS_CA") };
-/** May do everything. */
+/** A token with all scopes. */
 export const token = environment("FEEDFILTER_TOKEN");
-/** May only ask for feeds. */
+/** A token with only the scope feed:read. */
 export const readToken = environment("FEEDFILTER_READ_TOKEN");
-/** Whether requests are made with fetch. */
+/** Whether requests use fetch. */
 export const fetching = process.env.FEEDFILTER_HTTP === "fetch";
 
 /**
@@ -32,7 +32,7 @@ export function client(t, options) {
 let users = 0;
 const run = `${fetching ? "f" : "n"}${process.pid}`;
 
-/** Returns the id of a user that no other test has. */
+/** Returns a user id that no other test uses. */
 export function newUser() {
   return `${run}-${users++}`;
 }

@@ -1,4 +1,4 @@
-// Every call, against the service.
+// Every call, with the service.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FeedFilterError } from "@feedfilter/client";
@@ -41,7 +41,7 @@ test("a feed drops posts for each reason, and keeps the caller's objects", async
   assert.deepEqual([feed.next, feed.degraded], [undefined, []]);
 });
 
-test("a feed has its options", async (t) => {
+test("a feed with each option", async (t) => {
   const ff = client(t);
   const [me, enemy] = [newUser(), newUser()];
   await ff.record(me, "blocks", enemy);
@@ -57,7 +57,7 @@ test("a feed has its options", async (t) => {
   assert.deepEqual((await ff.filter({ viewer: me, posts: [] })).posts, []);
 });
 
-test("1,000 posts of which a tenth is dropped", async (t) => {
+test("a feed of 1,000 posts, a tenth of them dropped", async (t) => {
   const ff = client(t);
   const me = newUser();
   const posts = Array.from({ length: 1000 }, (_, i) => ({ id: `p${i}`, author: `${me}-a${i % 10}` }));
@@ -67,7 +67,7 @@ test("1,000 posts of which a tenth is dropped", async (t) => {
   assert.deepEqual(feed.dropped.map(({ index }) => index), Array.from({ length: 100 }, (_, i) => 10 * i + 3));
 });
 
-test("many calls at once, each with its own answer", async (t) => {
+test("concurrent calls each get their own answer", async (t) => {
   const ff = client(t, { maxConnections: 8 });
   const me = newUser();
   const targets = Array.from({ length: 200 }, (_, i) => `${me}-${i}`);
@@ -131,7 +131,7 @@ test("a list of several parts", async (t) => {
   }
 });
 
-test("a window takes history", async (t) => {
+test("a window accepts history", async (t) => {
   const ff = client(t);
   const me = newUser();
   const day = 86_400_000;
@@ -144,7 +144,7 @@ test("a window takes history", async (t) => {
   assert.deepEqual(dropped.map(({ post, kind }) => [post.id, kind]), [["recent", "seen"]]);
 });
 
-test("times are cut off to milliseconds, never into the future", async (t) => {
+test("times are truncated to milliseconds, never in the future", async (t) => {
   const ff = client(t);
   const me = newUser();
   const activity = { user: me, kind: "hide", target: "p", op: "add", since: "2026-01-01T00:00:00.000999Z" };
@@ -155,7 +155,7 @@ test("times are cut off to milliseconds, never into the future", async (t) => {
   assert.deepEqual((await all(ff.export(me)))[0].since, since);
 });
 
-test("a batch refuses what is invalid as a whole, and what is over a limit alone", async (t) => {
+test("an invalid activity refuses its batch, one over a limit only itself", async (t) => {
   const ff = client(t);
   const me = newUser();
   const pin = (/** @type {string} */ target) => (/** @type {Activity} */ ({ user: me, kind: "pin", target, op: "add" }));
@@ -188,7 +188,7 @@ test("errors have code, field and status", async (t) => {
   assert.deepEqual([error.code, error.unavailable, error.overloaded], ["invalid_id", false, false]);
 });
 
-test("ids that are no texts are refused, not changed", async (t) => {
+test("ids that are not strings are refused, not converted", async (t) => {
   const ff = client(t);
   /** @type {any} */
   const [five, none, half] = [5, null, "a\ud800"];
@@ -224,7 +224,7 @@ test("preview, export and deletion of a user", async (t) => {
   assert.deepEqual((await ff.recordBatch(exported)).map(({ changed }) => changed), [true, true]);
 });
 
-test("an export may be left early", async (t) => {
+test("the caller may end an export early", async (t) => {
   const ff = client(t, { maxConnections: 1 });
   const me = newUser();
   const add = (/** @type {number} */ i) => (/** @type {Activity} */ ({ user: me, kind: "hide", target: `p${i}`, op: "add" }));
@@ -268,7 +268,7 @@ fetchTest("without Node.js, streams, sockets and certificates are refused", asyn
   assert.throws(() => client(t, { tls: { ca: "" } }), { code: "unsupported" });
 });
 
-test("the service about itself", async (t) => {
+test("calls about the service", async (t) => {
   const ff = client(t);
   assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin"]);
   assert.deepEqual(await ff.ready(), { status: "ready" });
@@ -281,7 +281,7 @@ test("the service about itself", async (t) => {
   assert.deepEqual(await ff.call("GET", ["v1", "users", "no one", "hides"], { query }), { items: [] });
 });
 
-test("a token that is refused", async (t) => {
+test("a refused token", async (t) => {
   const posts = [{ id: "p", author: "2" }];
   for (const wrong of [undefined, "wrong"]) {
     await assert.rejects(client(t, { token: wrong }).filter({ viewer: "1", posts }), { code: "unauthenticated", status: 401 });
@@ -316,7 +316,7 @@ nodeTest("a service with TLS", async (t) => {
   await assert.rejects(client(t, { url: tls.url, maxAttempts: 1 }).count("1"), { code: "connection_failed" });
 });
 
-test("a URL with a path, and URLs that are wrong", async (t) => {
+test("a URL with a path, and invalid URLs", async (t) => {
   await assert.rejects(client(t, { url: `${url}/deep/` }).count("1"), { status: 404 });
   for (const wrong of ["", "unix:", "ftp://h", "http://u:secret@h", "http://h?q", "h:80"]) {
     assert.throws(() => client(t, { url: wrong }), (e) => e instanceof TypeError && !e.message.includes("secret"));

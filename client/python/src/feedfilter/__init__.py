@@ -9,13 +9,13 @@
 
 Client is for threads, AsyncClient for asyncio.
 
-Retries: every call of the service may be repeated, with one exception. The client retries a call
-that is answered 408, 429, 502, 503 or 504, or that has no complete answer, within its timeout.
+Retries: the client retries a call that is answered 408, 429, 502, 503 or 504, or that has no
+complete answer, within its timeout.
 Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the answer has
 a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of more than
-30 s ends the retries. A budget of ten retries, which regains a tenth with each call that succeeds,
-keeps clients from burdening an overloaded service. The exception is a feed with record_seen: see
-Client.filter.
+30 s ends the retries. A budget of ten retries, which regains a tenth with each successful call,
+keeps clients from overloading the service further. A feed with record_seen is retried only if it
+had no effect: see Client.filter.
 
 When the filter cannot answer, a call raises UnavailableError. A renderer then chooses, for each
 feed, the lesser harm: for blocks, show only what needs no check; for kinds that matter for comfort

@@ -190,7 +190,7 @@ class AsyncClient:
     async def preview(
         self, user: str, kind: str, targets: Sequence[str], *, timeout: Optional[float] = None
     ) -> Preview:
-        """Return the result that recording activities with 1 to 10,000 targets would have.
+        """Return what recording activities with 1 to 10,000 targets would change.
 
         See Client.preview.
         """
@@ -199,7 +199,7 @@ class AsyncClient:
     async def export(
         self, user: str, *, timeout: Optional[float] = None
     ) -> AsyncIterator[Activity]:
-        """Yield all activities of the user that the ledger keeps, by kind and target.
+        """Yield all activities of the user in the ledger, by kind and target.
 
         See Client.export.
         """
@@ -229,7 +229,7 @@ class AsyncClient:
         return await self._run(self._core.kinds(), timeout)
 
     async def ready(self, *, timeout: Optional[float] = None) -> Readiness:
-        """Ask once, without retries, whether feeds can be answered. See Client.ready."""
+        """Ask once, without retries, whether the service can answer feeds. See Client.ready."""
         return await self._run(self._core.ready(), timeout)
 
     async def call(
@@ -248,7 +248,7 @@ class AsyncClient:
         return await self._run(self._core.call(method, path, query, body), timeout)
 
     async def _run(self, call: "Call[T]", timeout: Optional[float]) -> T:
-        """Do what the steps of the call say."""
+        """Run the steps of the call."""
         steps = self._core.steps(call, timeout)
         try:
             step = next(steps)

@@ -31,32 +31,32 @@ T = TypeVar("T")
 class Client:
     """A client of one service. It is safe for concurrent use by threads.
 
-    Create one and share it: it keeps up to 64 idle connections open, and its counts bound the
-    retries. It does not connect until the first call. In a server that forks, create it after the
+    Create one and share it: it keeps up to 64 idle connections open, and limits the retries of
+    all calls. It does not connect until the first call. In a server that forks, create it after the
     fork. Close it, or use it as a context manager.
 
     Every call raises a subclass of feedfilter.Error if it fails, and takes a `timeout` in seconds
-    that replaces the client's. A call without an answer in that time, retries included, raises
-    DeadlineExceededError. A server that sends an answer bit by bit may take up to twice as long.
+    that replaces the client's. If a call, including its retries, has no answer in that time, it
+    raises DeadlineExceededError. A server that sends an answer in small parts may take up to
+    twice as long.
 
     Args:
         url: The service, such as "http://127.0.0.1:8080". It may have a path, which then precedes
             the service's paths. "unix:/run/feedfilter.sock" is a service on a Unix socket.
         token: The token, or a function that returns it before each attempt; it may be called
             concurrently. See token_file. None or "": no token.
-        timeout: How many seconds a call may take, retries included. A renderer sets it to the
-            time it can wait, such as 0.2.
-        max_attempts: The largest number of attempts of a call, the first one included. 1: no
-            retries.
-        ssl_context: Verifies the service, and may have a certificate of the client. None: the
-            authorities of httpx.
-        transport: Makes the requests instead of connections of the client's own, for a proxy or a
+        timeout: How many seconds a call may take, including retries. A renderer sets it to the
+            time that it can wait, such as 0.2.
+        max_attempts: The maximum number of attempts of a call, including the first. 1: no retries.
+        ssl_context: Verifies the service, and may have a client certificate. None: the authorities
+            of httpx.
+        transport: Makes the requests instead of the client's own connections, for a proxy or a
             test. The client closes it. It excludes ssl_context and a Unix socket.
-        max_answer_bytes: The largest length of an answer, and of a line of an export, in bytes.
+        max_answer_bytes: The maximum length of an answer, and of a line of an export, in bytes.
         user_agent: Sent with each request. "": "feedfilter-python/" and the version.
 
     Raises:
-        ValueError: An argument is invalid. The text does not repeat the URL.
+        ValueError: An argument is invalid. The message does not repeat the URL.
     """
 
     def __init__(
@@ -108,19 +108,20 @@ class Client:
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
 
-        With record_seen, the call is retried only if no attempt can have taken effect: one that
-        did has recorded as seen what it kept, and a retry would drop all of that.
+        With record_seen, the call is retried only if no attempt can have taken effect. Otherwise,
+        the service may already have recorded the kept posts as seen, and a retry would drop all of
+        them.
 
         Args:
             viewer: The id of the user who looks at the feed.
             posts: Up to 5,000 candidates, in the order of the feed, with up to 20,000 ids of
-                posts, authors and actors, repeated ones included.
+                posts, authors and actors, including repeated ones.
             kinds: The names of the kinds to check, in this order. None: every kind that drops.
                 Empty: none.
             annotate: The kinds to annotate kept posts with.
-            limit: Ends the feed once that many posts are kept, 1 to 5,000. None: no limit.
+            limit: Ends the feed after that many kept posts, 1 to 5,000. None: no limit.
             record_seen: Record the kept posts as seen.
-            exact: Have the ledger confirm what the filter reports.
+            exact: Let the ledger confirm what the filter reports.
             timeout: Replaces the client's, in seconds.
         """
         call = self._core.filter(viewer, posts, kinds, annotate, limit, record_seen, exact)
@@ -144,13 +145,13 @@ class Client:
         """Record an activity, and return whether anything changed.
 
         `record("1", BLOCKS, "2")` lets user 1 block user 2. When it returns, every later feed has
-        the activity. After a retry the answer is about the last attempt: an earlier one, whose
-        answer was lost, may have made the change.
+        the activity. After a retry, the result is about the last attempt. An earlier attempt whose
+        answer was lost may have made the change.
 
         Args:
-            user: The id of the user who does it.
+            user: The id of the user.
             plural: The plural of the kind, such as BLOCKS.
-            target: The id of the user or post that it is about.
+            target: The id of the target, a user or a post.
             until: When the activity ends by itself: an aware datetime in the future, up to the
                 year 9999. None: never.
             timeout: Replaces the client's, in seconds.
@@ -178,7 +179,7 @@ class Client:
     ) -> List[Result]:
         """Record and undo 1 to 10,000 activities, and return a result for each, in order.
 
-        The service first checks all of them. If one is invalid, the call raises
+        The service checks all of them first. If one is invalid, the call raises
         InvalidRequestError with its `field`, such as "activities[3].kind", and nothing changes.
         """
         return self._run(self._core.record_batch(activities), timeout)
@@ -189,10 +190,10 @@ class Client:
         """Record and undo any number of activities, and yield a result for each, in order.
 
         An activity with an error does not end the stream. The client sends pieces of up to 500
-        activities, retries each like any other call, and yields the results of one before it
-        reads the activities of the next but one. If a piece fails, the iteration raises its
-        error: activities without a result may or may not have taken effect, and repeating them is
-        safe. The activities of an export may be streamed as they are.
+        activities, and retries each piece like any other call. It yields the results of a piece
+        before it reads the activities of the piece after the next. If a piece fails, the
+        iteration raises its error. Activities without a result may or may not have taken effect;
+        it is safe to repeat them. The activities of an export can be streamed unchanged.
 
         Args:
             activities: The activities.
@@ -210,7 +211,7 @@ class Client:
     def list(self, user: str, plural: str, *, timeout: Optional[float] = None) -> Iterator[Item]:
         """Yield the user's activities of a kind, newest first.
 
-        It requests further parts while the caller reads on. The timeout is for each part.
+        It requests further parts while the caller reads. The timeout is for each part.
         """
         listing = self._core.listing(user, plural)
         while listing.call is not None:
@@ -223,18 +224,18 @@ class Client:
     def preview(
         self, user: str, kind: str, targets: Sequence[str], *, timeout: Optional[float] = None
     ) -> Preview:
-        """Return the result that recording activities with 1 to 10,000 targets would have.
+        """Return what recording activities with 1 to 10,000 targets would change.
 
-        `kind` is the name of the kind, such as "block". Nothing changes.
+        `kind` is the name of the kind, such as "block". The call changes nothing.
         """
         return self._run(self._core.preview(user, kind, targets), timeout)
 
     def export(self, user: str, *, timeout: Optional[float] = None) -> Iterator[Activity]:
-        """Yield all activities of the user that the ledger keeps, by kind and target.
+        """Yield all activities of the user in the ledger, by kind and target.
 
-        It is not retried: if it raises an error, the activities before that are not all. The
-        timeout is for each step: to connect, and to wait for the next part of the answer. A
-        caller that ends the iteration early should close the iterator.
+        The call is not retried. If it raises an error, the activities before the error are
+        incomplete. The timeout is for each step: the connection, and each wait for the next part
+        of the answer. A caller that ends the iteration early should close the iterator.
         """
         export = self._core.export(user, timeout)
         with export.reading():
@@ -250,7 +251,8 @@ class Client:
     def delete_user(self, user: str, *, timeout: Optional[float] = None) -> int:
         """Remove every trace of a user, which takes up to 5 minutes. It needs a ledger.
 
-        Its timeout is 6 minutes, not the client's. After an error, call it again to continue.
+        Its default timeout is 6 minutes instead of the client's. After an error, call it again to
+        continue.
 
         Returns:
             The number of activities that the last attempt removed: the user's, and those of
@@ -265,9 +267,9 @@ class Client:
         return self._run(self._core.kinds(), timeout)
 
     def ready(self, *, timeout: Optional[float] = None) -> Readiness:
-        """Ask once, without retries, whether feeds can be answered.
+        """Ask once, without retries, whether the service can answer feeds.
 
-        If they cannot, that is an answer, not an error.
+        If it cannot, that is an answer, not an error.
         """
         return self._run(self._core.ready(), timeout)
 
@@ -286,8 +288,8 @@ class Client:
         errors, as all other calls do.
 
         Args:
-            method: The method of HTTP.
-            path: The segments of the path, not escaped.
+            method: The HTTP method.
+            path: The unescaped segments of the path.
             query: The query parameters.
             body: Sent as JSON. None: no body.
             timeout: Replaces the client's, in seconds.
@@ -295,7 +297,7 @@ class Client:
         return self._run(self._core.call(method, path, query, body), timeout)
 
     def _run(self, call: "Call[T]", timeout: Optional[float]) -> T:
-        """Do what the steps of the call say."""
+        """Run the steps of the call."""
         steps = self._core.steps(call, timeout)
         try:
             step = next(steps)
@@ -331,8 +333,8 @@ class Client:
 def _without_delay(event: str, info: Dict[str, Any]) -> None:
     """Send each part of a request at once.
 
-    httpx before 0.25 leaves Nagle's algorithm on: the body of a request then waits up to 40 ms for
-    the acknowledgement of its headers. For asyncio it is off.
+    httpx before 0.25 uses Nagle's algorithm: the body of a request then waits up to 40 ms for the
+    acknowledgement of its headers. asyncio turns it off.
     """
     if event == "connection.connect_tcp.complete":
         connection = info["return_value"].get_extra_info("socket")

@@ -1,7 +1,7 @@
-"""What Client and AsyncClient share: requests, answers and retries, without any waiting or I/O.
+"""The common part of Client and AsyncClient: requests, answers and retries, without I/O.
 
-Core.steps is a generator. It yields what to do next, a Send or a Pause, and takes the answer of a
-Send. So each client is a loop that does it, in its own way.
+Core.steps is a generator. It yields the next step, a Send or a Pause, and takes the answer of a
+Send. Each client is a loop that runs these steps in its own way.
 """
 
 import base64
@@ -72,22 +72,22 @@ NDJSON = "application/x-ndjson"
 FEED = "feedfilter.v1.FeedService"
 ACTIVITY = "feedfilter.v1.ActivityService"
 
-FIRST_PAUSE = 0.1  # bounds the random pause before the second attempt; each further one doubles it
-LONG_PAUSE = 3.0  # bounds every random pause
-LONGEST_WAIT = 30.0  # the longest Retry-After that the client waits for
-MAX_BUDGET = 100  # in tenths of a retry; each call that succeeds regains one
-RETRY = 10  # costs that much of it
+FIRST_PAUSE = 0.1  # limits the random pause before the second attempt; doubles with each attempt
+LONG_PAUSE = 3.0  # limits every random pause
+LONGEST_WAIT = 30.0  # the longest Retry-After for which the client waits
+MAX_BUDGET = 100  # in tenths of a retry; each successful call regains one
+RETRY = 10  # what a retry takes from the budget
 
-IDLE = 60.0  # seconds after which an idle connection is closed: before the service does
+IDLE = 60.0  # seconds until an idle connection is closed: shorter than the service's
 KEPT = 64  # idle connections
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=IDLE)
-ERROR_BYTES = 64 << 10  # of an answer with an error
-DELETE_TIMEOUT = 360.0  # more than a deletion takes
+ERROR_BYTES = 64 << 10  # of an error answer
+DELETE_TIMEOUT = 360.0  # longer than a deletion takes
 
 FIRST_ITEMS = 100  # in the first part of a list, for callers that read only its beginning
 MORE_ITEMS = 1000  # in every further part
 
-# A piece of a stream is short enough for the buffers of a connection: all of it is sent before the
+# A piece of a stream fits into the buffers of a connection, so it is sent completely before the
 # first result is read.
 PIECE_LINES = 500
 PIECE_BYTES = 64 << 10
@@ -99,12 +99,12 @@ _request_id: ContextVar[str] = ContextVar("feedfilter_request_id", default="")
 
 @contextmanager
 def request_id(value: str) -> Iterator[None]:
-    """Have the calls within carry an id, by which the service's log names them.
+    """Send an id with the calls in this context, for the service's log.
 
-    The id is 1 to 64 ASCII letters, digits and "-_.". It holds for the current thread or task.
+    The id is 1 to 64 ASCII letters, digits and "-_.". It applies to the current thread or task.
 
     Raises:
-        ValueError: The id has another form.
+        ValueError: The id is invalid.
     """
     if not _REQUEST_ID.fullmatch(value):
         raise ValueError(f"request id: {value!r} is not 1 to 64 ASCII letters, digits and -_.")
@@ -116,10 +116,10 @@ def request_id(value: str) -> Iterator[None]:
 
 
 def token_file(path: str) -> Callable[[], str]:
-    """Return a token for a client that is read from a file, without surrounding white space.
+    """Return a token function that reads a file and strips white space.
 
-    Each attempt reads the file, so it may be replaced at any time. A call fails with an OSError
-    if the file cannot be read, and with a ValueError if it has no token.
+    It reads the file for each attempt, so the file may be replaced at any time. A call fails with
+    an OSError if the file cannot be read, and with a ValueError if the file is empty.
     """
 
     def read() -> str:
@@ -158,7 +158,7 @@ class Answer:
 
 
 class Send:
-    """An attempt: a request, bounds of its answer, and the body that has arrived."""
+    """An attempt: a request, the limits of its answer, and the body so far."""
 
     def __init__(self, request: httpx.Request, deadline: float, limit: int) -> None:
         self.request = request
@@ -167,20 +167,20 @@ class Send:
         self._body = bytearray()
 
     def add(self, part: bytes) -> None:
-        """Add a part of the body. Raise an error if it is too long now, or the time is over."""
+        """Add a part of the body. Raise an error if the body is too long or too late."""
         self._body += part
         if len(self._body) > self._limit:
             raise UnexpectedAnswerError(f"{where(self.request)}: more than {self._limit} bytes")
         if time.monotonic() >= self._deadline:
-            raise httpx.ReadTimeout("the answer is not complete in time", request=self.request)
+            raise httpx.ReadTimeout("the answer is incomplete at timeout", request=self.request)
 
     def answer(self, response: httpx.Response) -> Answer:
-        """Return the answer, whose whole body has been added."""
+        """Return the answer, after its whole body has been added."""
         return Answer(response.status_code, response.headers, bytes(self._body))
 
 
 class Remaining(Dict[str, float]):
-    """The timeouts of the steps of a request. Each step gets the time that those before it left."""
+    """The timeouts of the steps of a request. Each step gets the remaining time."""
 
     def __init__(self, timeouts: Mapping[str, float], deadline: float) -> None:
         super().__init__(timeouts)
@@ -202,14 +202,14 @@ Steps = Generator[Union[Send, Pause], Optional[Answer], T]
 
 
 class Budget:
-    """Bounds the retries of all calls together. It is safe for concurrent use."""
+    """Limits the retries of all calls together. It is safe for concurrent use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._left = MAX_BUDGET
 
     def take(self) -> bool:
-        """Take one retry, and return whether there was one."""
+        """Take one retry, if one is left, and return whether it was."""
         with self._lock:
             if self._left < RETRY:
                 return False
@@ -228,14 +228,14 @@ def where(request: httpx.Request) -> str:
 
 
 def escaped(segment: str) -> str:
-    """Return a segment of a path; "." and ".." have a meaning there."""
+    """Escape a segment of a path; "." and ".." have a special meaning there."""
     if segment and not segment.strip("."):
         return segment.replace(".", "%2E")
     return quote(segment, safe="")
 
 
 def path_of(segments: Sequence[str]) -> str:
-    """Return the path of segments that may contain any characters."""
+    """Return the path of unescaped segments."""
     return "".join("/" + escaped(segment) for segment in segments)
 
 
@@ -245,7 +245,7 @@ def nothing() -> Optional[bytes]:
 
 
 class Core:
-    """The settings of a client, and the calls it can make. It is safe for concurrent use."""
+    """The settings and the calls of a client. It is safe for concurrent use."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class Core:
             if self.socket.startswith("//"):
                 self.socket = self.socket[2:]
             if not self.socket:
-                raise ValueError("url: unix: without the path of a socket")
+                raise ValueError("url: unix: the path of the socket is missing")
         self._base = _base(url)
         self._prefix = self._base.raw_path.rstrip(b"/")
         self._token = token
@@ -290,7 +290,7 @@ class Core:
     def request(
         self, call: "Call[T]", content: Optional[bytes], seconds: float, whole: bool = True
     ) -> httpx.Request:
-        """Return a request that may take that many seconds: as a whole, or else each step of it."""
+        """Return a request. The seconds limit the whole request, or with whole=False each step."""
         headers = {"User-Agent": self._agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         if content is not None:
             headers["Content-Type"] = call.type
@@ -303,7 +303,7 @@ class Core:
         token = self._token() if callable(self._token) else self._token
         if token:
             if not _VISIBLE.fullmatch(token):
-                raise ValueError("token: has characters that are not visible ASCII")
+                raise ValueError("token: contains characters other than visible ASCII")
             headers["Authorization"] = "Bearer " + token
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
         if whole:
@@ -319,7 +319,7 @@ class Core:
     # Retries.
 
     def steps(self, call: "Call[T]", timeout: Optional[float] = None) -> "Steps[T]":
-        """Make a call: yield what to do, and return what the call returns."""
+        """Make a call: yield its steps, and return its result."""
         total = self.timeout if call.timeout is None else call.timeout
         if timeout is not None:
             total = checked_timeout(timeout)
@@ -329,11 +329,11 @@ class Core:
         except Error:
             raise
         except ValueError as e:
-            raise wire.invalid("", "", f"write the request: {e}") from e
+            raise wire.invalid("", "", f"encode the request: {e}") from e
         attempt = 1
         while True:
             left = deadline - time.monotonic()
-            if left <= 0:  # between the pause and the attempt
+            if left <= 0:  # the time ended after the pause
                 raise DeadlineExceededError(f"{call.method} {call.path}: no answer in {total:g} s")
             request = self.request(call, content, left)
             send = Send(request, deadline, self.max_answer_bytes)
@@ -363,7 +363,7 @@ class Core:
     def _pause(
         self, call: "Call[T]", attempt: int, error: Error, unsent: bool, deadline: float
     ) -> Optional[float]:
-        """Return the seconds until the next attempt. None: there is none."""
+        """Return the seconds until the next attempt. None: no further attempt."""
         if not call.retried or attempt >= self._max_attempts:
             return None
         if not isinstance(error, UnavailableError) or error.status not in RETRYABLE | {0}:
@@ -393,15 +393,15 @@ class Core:
             raise UnexpectedAnswerError(f"{where(request)}: {e}", status=answer.status) from e
 
     def check_transport(self, given: bool, context: Optional[ssl.SSLContext]) -> None:
-        """Refuse a transport of the caller's beside settings that only the client's own obeys."""
+        """Refuse the caller's transport with settings that only the client's own transport uses."""
         if given and (self.socket is not None or context is not None):
             raise ValueError("transport: excludes a Unix socket and ssl_context")
 
     def tls(self, context: Optional[ssl.SSLContext]) -> Union[bool, ssl.SSLContext]:
-        """Return what a transport verifies servers with: the system's authorities by default."""
+        """Return what verifies the server: by default the authorities of httpx."""
         if context is None and self._base.scheme == "https":
             return True
-        # Without TLS none is used, and to load the authorities takes a while.
+        # Without TLS, skip loading the authorities, which is slow.
         return context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     # Calls.
@@ -544,11 +544,11 @@ class Core:
 
 
 class CutOffError(wire.OddError):
-    """An answer ends early, so the call may be repeated."""
+    """An answer ended early, so the call may be retried."""
 
 
 class Lines:
-    """Splits an answer into lines. The last one must end with a newline, too."""
+    """Splits an answer into lines. The last line must also end with a newline."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -559,17 +559,17 @@ class Lines:
         lines = (self._rest + part).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > self._limit:
-            raise wire.OddError(f"a line of more than {self._limit} bytes")
+            raise wire.OddError(f"a line has more than {self._limit} bytes")
         return lines
 
     def end(self) -> None:
-        """Raise an error if the answer ended within a line."""
+        """Raise an error if the answer ended inside a line."""
         if self._rest:
-            raise CutOffError("the answer ends within a line")
+            raise CutOffError("the answer ends inside a line")
 
 
 class Listing:
-    """The parts of a list. Each part says where the next one begins."""
+    """The parts of a list. Each part has the cursor of the next one."""
 
     def __init__(self, part: "Callable[[int, str], Call[wire.Part]]") -> None:
         self._part = part
@@ -585,17 +585,17 @@ class Listing:
 
 
 class Export:
-    """An export: its request, and the activities in the answer as it arrives."""
+    """An export: its request, and the activities that have arrived."""
 
     def __init__(self, request: httpx.Request, seconds: float, max_line: int) -> None:
         self.request = request
         self._seconds = seconds
         self._lines = Lines(max_line)
-        self._refused: Optional[Send] = None  # collects an answer that is an error
+        self._refused: Optional[Send] = None  # collects an error answer
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn what ends the reading of the answer into an error of this package."""
+        """Turn errors of reading the answer into errors of this package."""
         try:
             yield
         except (httpx.TransportError, CutOffError) as e:
@@ -604,7 +604,7 @@ class Export:
             raise UnexpectedAnswerError(f"{where(self.request)}: {e}") from e
 
     def begin(self, response: httpx.Response) -> None:
-        """Check the head of the answer."""
+        """Check the status and the headers of the answer."""
         if response.status_code != 200:
             self._refused = Send(self.request, math.inf, ERROR_BYTES)
         else:
@@ -619,21 +619,21 @@ class Export:
             yield wire.json_activity(wire.parsed(line))
 
     def end(self, response: httpx.Response) -> None:
-        """Raise an error if the answer is one, or ended within a line."""
+        """Raise an error if the answer is an error, or ended inside a line."""
         if self._refused:
             raise failure(self.request, self._refused.answer(response))
         self._lines.end()
 
 
 class Piece:
-    """Collects lines of a stream until there are enough for one request."""
+    """Collects lines of a stream until a request is full."""
 
     def __init__(self) -> None:
         self._lines: List[bytes] = []
         self._length = 0
 
     def add(self, activity: Activity) -> Optional[List[bytes]]:
-        """Add an activity, and return the lines before it if they are enough."""
+        """Add an activity. If the request was full, return its lines."""
         line = wire.json_line(activity)
         full = None
         if len(self._lines) >= PIECE_LINES or self._length + len(line) > PIECE_BYTES:
@@ -643,20 +643,20 @@ class Piece:
         return full or None
 
     def rest(self) -> List[bytes]:
-        """Return the lines that are left."""
+        """Return the remaining lines."""
         lines, self._lines, self._length = self._lines, [], 0
         return lines
 
 
 def checked_timeout(timeout: float) -> float:
-    """Return a timeout that is positive and finite."""
+    """Return the timeout, which must be positive and finite."""
     if not 0 < timeout < math.inf:
         raise ValueError(f"timeout: {timeout} is not a positive number of seconds")
     return timeout
 
 
 def _base(url: str) -> httpx.URL:
-    """Return a URL of a service. Errors do not repeat it: it may have a password."""
+    """Parse the URL of a service. Errors do not repeat it: it may contain a password."""
     wrong = ValueError("url: not of the form http://<host>:<port> or unix:<path>")
     try:
         base = httpx.URL(url)
@@ -674,12 +674,12 @@ def _procedure(service: str, name: str) -> str:
 
 
 def _harmless(error: Error) -> bool:
-    """Report whether the answer says that nothing was done."""
+    """Return whether the error says that the call had no effect."""
     return isinstance(error, OverloadedError) or error.code == "audit_unavailable"
 
 
 def lost(request: httpx.Request, e: Exception, seconds: float) -> Error:
-    """Return the error of an attempt without a complete answer in that time."""
+    """Return the error of an attempt without a complete answer."""
     if isinstance(e, httpx.TimeoutException):
         return DeadlineExceededError(f"{where(request)}: no answer in {seconds:g} s")
     return UnavailableError(f"{where(request)}: {str(e) or type(e).__name__}")
@@ -690,12 +690,12 @@ def expect(request: httpx.Request, status: int, headers: httpx.Headers, want: st
     given = headers.get("content-type", "")
     if given.partition(";")[0].strip().lower() != want or "content-encoding" in headers:
         raise UnexpectedAnswerError(
-            f"{where(request)}: the answer is of type {given!r}", status=status
+            f"{where(request)}: unexpected Content-Type {given!r}", status=status
         )
 
 
 def failure(request: httpx.Request, answer: Answer) -> Error:
-    """Return the error that an answer has."""
+    """Return the error of an error answer."""
     name = answer.headers.get("x-request-id", "")
     after = _retry_after(answer.headers.get("retry-after", ""))
     try:
@@ -709,7 +709,7 @@ def failure(request: httpx.Request, answer: Answer) -> Error:
         pass
     reason = http.HTTPStatus(answer.status).phrase if answer.status in _STATUSES else "no reason"
     kind: Type[Error] = UnexpectedAnswerError
-    if answer.status in RETRYABLE:  # from a proxy, which knows no codes
+    if answer.status in RETRYABLE:  # from a proxy, which has no codes
         kind = class_of(answer.status, "")
     elif answer.status in (401, 403):
         kind = AccessDeniedError
@@ -722,7 +722,7 @@ _STATUSES = frozenset(status.value for status in http.HTTPStatus)
 
 
 def _detail(details: List[object]) -> Optional[ErrorDetail]:
-    """Return the service's detail of an error in the form of Connect."""
+    """Return the ErrorDetail of a Connect error."""
     for d in details:
         if wire.may(d, "type", str) != "feedfilter.v1.ErrorDetail":
             continue

@@ -7,7 +7,7 @@ RETRYABLE = frozenset((408, 429, 502, 503, 504))
 
 _INVALID = frozenset((400, 404, 405, 413, 415, 422))
 
-# Codes that decide the class of an error, whatever its status: an activity of a batch has none.
+# Codes that decide the class of an error: an activity of a batch has no status.
 _UNAVAILABLE_CODES = frozenset(("unavailable", "audit_unavailable", "internal"))
 _OVERLOADED_CODES = frozenset(("overloaded", "rate_limited"))
 _DENIED_CODES = frozenset(("unauthenticated", "forbidden", "cross_origin"))
@@ -15,12 +15,12 @@ _NEUTRAL_CODES = frozenset(("stuck", "misdirected", "timeout"))
 
 
 class Error(Exception):
-    """An error of a call. Each subclass says what the caller can do about it.
+    """An error of a call. The subclass tells what the caller can do about it.
 
     Attributes:
-        status: The status of HTTP. 0: no answer, or one activity of a batch or a stream.
-        code: The service's code, such as "invalid_id"; its /docs lists all. "": there is none.
-        message: The error in words, for people.
+        status: The HTTP status. 0: no answer, or one activity of a batch or a stream.
+        code: The service's code, such as "invalid_id"; its /docs lists all. "": no code.
+        message: The error, for people.
         field: The place in the request, such as "posts[3].author". "": none.
         limit: With the code "limit_reached": the limit. 0: none.
         retry_after: Seconds to wait before a retry. 0: the service did not say.
@@ -53,14 +53,14 @@ class Error(Exception):
 
 
 class UnavailableError(Error):
-    """No answer says whether the call took effect.
+    """The call has no answer that tells whether it took effect.
 
     It may have, unless the error is an OverloadedError or the code is "audit_unavailable".
     """
 
 
 class OverloadedError(UnavailableError):
-    """The service is overloaded, or the caller exceeds its rate; nothing was done."""
+    """The service is overloaded, or the caller exceeds its rate. The call had no effect."""
 
 
 class DeadlineExceededError(UnavailableError, TimeoutError):
@@ -72,15 +72,15 @@ class InvalidRequestError(Error, ValueError):
 
 
 class AccessDeniedError(Error):
-    """The token is missing, wrong, or does not allow the call. It had no effect."""
+    """The token is missing, wrong, or does not allow the call, which had no effect."""
 
 
 class LimitReachedError(Error):
-    """The user has as many activities of the kind as `limit` allows. It had no effect."""
+    """The user has reached the `limit` of the kind. The call had no effect."""
 
 
 class NoLedgerError(Error):
-    """The call needs a ledger, and the service runs without one. It had no effect."""
+    """The call needs a ledger, and the service has none. The call had no effect."""
 
 
 class UnexpectedAnswerError(Error):

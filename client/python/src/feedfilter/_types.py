@@ -1,4 +1,4 @@
-"""Values that calls take and return. Times are aware datetimes; those of answers are in UTC."""
+"""Arguments and results of calls. Times are aware datetimes, in UTC in answers."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Dict, FrozenSet, Generic, List, Optional, Sequence, TypeVar
 
 from ._errors import Error
 
-# Plurals of the built-in kinds, for calls about one kind. Client.kinds returns those of others.
+# Plurals of the built-in kinds, for calls about one kind. Client.kinds returns all plurals.
 BLOCKS = "blocks"
 HIDES = "hides"
 LIKES = "likes"
@@ -19,13 +19,13 @@ REMOVE = "remove"
 
 @dataclass
 class Post:
-    """A candidate for a feed. A subclass may carry more: Client.filter returns the same objects.
+    """A candidate for a feed. It may be a subclass: Client.filter returns the same objects.
 
     Attributes:
-        id: The post's id: 1 to 256 bytes of UTF-8 without control characters, as all ids.
+        id: The post's id: 1 to 256 bytes of UTF-8 without control characters, like all ids.
         author: The author's id, "" if unknown. Required if a checked kind targets users.
-        actors: Up to 100 other users on the post, such as those who reposted it, or are quoted
-            or mentioned.
+        actors: Up to 100 other users on the post, such as those who reposted it, or whom it
+            quotes or mentions.
     """
 
     id: str
@@ -38,14 +38,14 @@ P = TypeVar("P", bound=Post)
 
 @dataclass(frozen=True)
 class Dropped(Generic[P]):
-    """A post that is left out, with the first reason found.
+    """A post that the viewer does not see, with the first reason.
 
     Attributes:
         post: The post, the same object as in the request.
         index: Its index in the request.
         kind: The kind that dropped it.
         actor: The author or actor that caused the drop, for kinds that target users; else "".
-        unconfirmed: For exact feeds: the kind has a window, so nothing can confirm the reason.
+        unconfirmed: In exact feeds: the kind has a window, so nothing can confirm the reason.
     """
 
     post: P
@@ -61,7 +61,7 @@ class Degraded:
 
     Attributes:
         kind: The name of the kind.
-        reason: Why, in words for people.
+        reason: Why, for people.
     """
 
     kind: str
@@ -70,16 +70,16 @@ class Degraded:
 
 @dataclass(frozen=True)
 class Feed(Generic[P]):
-    """The posts that a viewer sees, and those that are dropped.
+    """The posts that a viewer sees, and the dropped posts.
 
     Attributes:
         kept: The posts that the viewer sees, in the order of the request.
-        dropped: The posts that are left out, in the order of the request.
+        dropped: The dropped posts, in the order of the request.
         annotated: For each kind of `annotate`, the ids of the kept posts that it annotates.
         next: With a limit: the index of the first candidate that was not checked. Request the
-            rest with `posts[next:]`. None: all were checked.
-        degraded: The kinds that could not be checked. If they include one such as "block", treat
-            the feed as unanswered: it may contain posts that the viewer must not see.
+            rest with `posts[next:]`. None: all candidates were checked.
+        degraded: The kinds that could not be checked. If they include a kind such as "block",
+            treat the feed as unanswered: it may contain posts that the viewer must not see.
     """
 
     kept: List[P]
@@ -91,18 +91,18 @@ class Feed(Generic[P]):
 
 @dataclass(frozen=True)
 class Reason:
-    """Something that the filter reports on a post.
+    """One thing that the filter reports about a post.
 
     Attributes:
         kind: The name of the kind.
         effect: "drop" or "annotate".
-        direction: Whose activity it is: "by_viewer" or "by_actor".
+        direction: Whose activity: "by_viewer" or "by_actor".
         certainty: "certain": the ledger has it. "false": it is a false positive. "unconfirmed":
             the kind has a window, so nothing can confirm it.
         actor: The user, for kinds that target users; else "".
-        since: Since when. None: unknown.
+        since: When the activity was done. None: unknown.
         until: When it ends by itself. None: never.
-        parts: For a window: the beginnings of the parts that report it.
+        parts: For a window: the beginnings of the parts that report the post.
     """
 
     kind: str
@@ -117,11 +117,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Page:
-    """The page that holds the viewer's activities of the kinds in the ledger.
+    """The page of the viewer's activities in the ledger.
 
     Attributes:
         number: Its number.
-        sequence: Rises with every change of the page.
+        sequence: Its version, which rises with every change.
         keys: The number of keys on it.
         bytes: Its length in bytes.
         false_positive_rate: The rate of false positives per key, 0 to 1.
@@ -136,7 +136,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a feed does with a post, and why.
+    """Why a feed drops or keeps a post.
 
     Attributes:
         dropped: Whether a feed drops the post.
@@ -156,13 +156,13 @@ class Activity:
     """One activity of a batch, a stream or an export.
 
     Attributes:
-        user: The user who does it.
+        user: The id of the user.
         kind: The name of the kind, such as "block".
-        target: The user or post that it is about.
+        target: The id of the target, a user or a post.
         op: ADD or REMOVE.
-        since: When it was done, to the microsecond. None: now. Only with ADD. A window
-            keeps the activity from then on; one that would be forgotten already
-            changes nothing.
+        since: When it was done, to the microsecond. None: now. Only with ADD. A window keeps
+            the activity from that time. If the window would already have forgotten it,
+            nothing changes.
         until: When it ends by itself, to the microsecond. None: never. Only with ADD.
     """
 
@@ -180,7 +180,7 @@ class Result:
 
     Attributes:
         changed: Whether anything changed.
-        error: Why it failed. None: it did not.
+        error: Why it failed. None: it succeeded.
     """
 
     changed: bool
@@ -192,7 +192,7 @@ class Item:
     """One activity of a list.
 
     Attributes:
-        target: The user or post that it is about.
+        target: The id of the target, a user or a post.
         since: When it was recorded.
         until: When it ends by itself. None: never.
     """
@@ -204,14 +204,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Preview:
-    """The result that recording some activities would have.
+    """What recording some activities would change.
 
     Attributes:
         new: The number of distinct targets that are not recorded yet.
-        present: The number of distinct targets that are.
+        present: The number of distinct targets that are already recorded.
         total: The number of the user's activities of the kind afterwards.
-        limit: The largest number that a user may have. None: no limit.
-        over: Whether the limit would refuse some of the new ones.
+        limit: The maximum number for a user. None: no limit.
+        over: Whether the limit would refuse some new activities.
     """
 
     new: int
@@ -230,12 +230,12 @@ class Kind:
         plural: Its name in calls about one kind, such as "blocks".
         target: "user" or "post".
         effect: "drop" or "annotate".
-        two_way: Whether it affects the target's feed, too.
+        two_way: Whether it also affects the target's feed.
         ledger: Whether the ledger keeps it. If not, it has a window.
-        limit: The largest number that a user may have. None: no limit.
-        window_seconds: How long an activity is kept at least. None: the kind has no window.
+        limit: The maximum number for a user. None: no limit.
+        window_seconds: The minimum time that an activity is kept. None: the kind has no window.
         parts: The number of parts of the window. None: the kind has no window.
-        most: The largest number that the window of a user keeps. None: 10,000.
+        most: The maximum number of keys in the window of a user. None: 10,000.
     """
 
     name: str
@@ -252,11 +252,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Down:
-    """A dependency that the service cannot reach.
+    """A dependency of the service that is down.
 
     Attributes:
         dependency: "ledger", "pages" or "service".
-        reason: Why, in words for people.
+        reason: Why, for people.
     """
 
     dependency: str
@@ -265,11 +265,11 @@ class Down:
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether feeds can be answered.
+    """Whether the service can answer feeds.
 
     Attributes:
         status: "ready", "degraded" (one dependency is down) or "unavailable".
-        down: The dependencies that cannot be reached.
+        down: The dependencies that are down.
     """
 
     status: str
@@ -277,5 +277,5 @@ class Readiness:
 
     @property
     def answers(self) -> bool:
-        """Whether feeds can be answered."""
+        """Whether the service can answer feeds."""
         return self.status in ("ready", "degraded")

@@ -1,4 +1,4 @@
-"""The forms of values in Protobuf and in JSON."""
+"""Conversions between values and their form in Protobuf and JSON."""
 
 import json
 import re
@@ -47,26 +47,26 @@ OPS = {ADD: OP_ADD, REMOVE: OP_REMOVE}
 
 
 class OddError(Exception):
-    """An answer is not as the schema says, or is not about its request."""
+    """An answer does not match the schema or its request."""
 
 
 # Requests.
 
 
 def invalid(field: str, code: str, message: str) -> InvalidRequestError:
-    """Return the error of a request that this package refuses to send."""
+    """Return the error of a request that the client does not send."""
     return InvalidRequestError(message, code=code, field=field)
 
 
 def names(field: str, values: Sequence[str]) -> Sequence[str]:
-    """Return a list of names or ids. A string is not one, although it is a sequence."""
+    """Return a list of names or ids. Refuse a string, which is a sequence, too."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{field}: {values!r} is not a list of strings")
     return values
 
 
 def moment(field: str, when: datetime) -> datetime:
-    """Return the time in UTC. A time without a zone has several meanings, and is refused."""
+    """Return the time in UTC. Refuse an ambiguous time without a time zone."""
     if when.tzinfo is None or when.utcoffset() is None:
         raise invalid(field, "out_of_range", f"{when.isoformat()} has no time zone")
     return when.astimezone(timezone.utc)
@@ -91,9 +91,9 @@ def filter_request(
     record_seen: bool,
     exact: bool,
 ) -> bytes:
-    """Return the message of a feed. The answer names what is dropped: that is shortest."""
+    """Return the message of a feed. It requests only dropped posts: the shortest answer."""
     if limit is not None and limit < 1:  # 0 is "no limit" in a message
-        raise invalid("limit", "out_of_range", f"{limit} is not from 1 to 5000")
+        raise invalid("limit", "out_of_range", f"{limit} is not in 1 to 5000")
     authors = [post.author for post in posts]
     request = FilterRequest(
         viewer=viewer,
@@ -132,7 +132,7 @@ def batch_request(activities: Sequence[Activity]) -> bytes:
 
 
 def op(field: str, name: str) -> Op:
-    """Return an op as messages have it."""
+    """Return the enum value of an op."""
     if name not in OPS:
         raise invalid(field, "unknown_op", f"{name!r} is neither {ADD!r} nor {REMOVE!r}")
     return OPS[name]
@@ -145,7 +145,7 @@ def encoded(message: Any) -> bytes:
 
 
 def json_line(activity: Activity) -> bytes:
-    """Return an activity as a line of NDJSON, with its end."""
+    """Return an activity as a line of NDJSON, with its newline."""
     line = {
         "user": activity.user,
         "kind": activity.kind,
@@ -186,28 +186,28 @@ def time_of(message: Any, field: str) -> Optional[datetime]:
 
 
 def feed_of(text: bytes, posts: Sequence[P], annotate: Sequence[str]) -> Feed[P]:
-    """Return the feed that a message answers, with the posts of its request."""
+    """Return the feed of an answer, with the posts of its request."""
     answer = read(FilterResponse(), text)
     checked = len(posts)
     if answer.next:
         if answer.next >= checked:
-            raise OddError(f"next is {answer.next} of {checked} candidates")
+            raise OddError(f"next: {answer.next}, of {checked} candidates")
         checked = answer.next
     kept: List[P] = []
     dropped: List[Dropped[P]] = []
-    at = 0  # the first candidate that may come next
+    at = 0  # the first candidate that is not yet kept or dropped
     for d in answer.dropped:
         index = d.index
         if not at <= index < checked:
-            raise OddError(f"candidate {index} is dropped, of {at} to {checked}")
+            raise OddError(f"dropped index {index}, want {at} to {checked - 1}")
         kept.extend(posts[at:index])
         dropped.append(Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed))
         at = index + 1
     kept.extend(posts[at:checked])
     if [a.kind for a in answer.annotated] != list(annotate):
-        raise OddError("annotated is not of the kinds that were requested")
+        raise OddError("annotated: other kinds than the request's")
     if any(index >= checked for a in answer.annotated for index in a.posts):
-        raise OddError("annotated names candidates that are not in the request")
+        raise OddError("annotated: an index beyond the checked candidates")
     annotated = {a.kind: frozenset(posts[i].id for i in a.posts) for a in answer.annotated}
     return Feed(kept, dropped, annotated, answer.next or None, degraded_of(answer.degraded))
 
@@ -218,7 +218,7 @@ def degraded_of(all_of_them: Any) -> List[Degraded]:
 
 
 def explanation_of(text: bytes) -> Explanation:
-    """Return the explanation that a message has."""
+    """Return the explanation in a message."""
     answer = read(ExplainResponse(), text)
     page = answer.page
     return Explanation(
@@ -242,7 +242,7 @@ def explanation_of(text: bytes) -> Explanation:
 
 
 class Part:
-    """A part of a list."""
+    """One part of a list."""
 
     def __init__(self, text: bytes) -> None:
         answer = read(ListResponse(), text)
@@ -251,12 +251,12 @@ class Part:
         for item in answer.items:
             since = time_of(item, "since")
             if since is None:
-                raise OddError("an item has no since")
+                raise OddError("an item lacks since")
             self.items.append(Item(item.target, since, time_of(item, "until")))
 
 
 def results_of(text: bytes, count: int) -> List[Result]:
-    """Return the results of a batch of that many activities."""
+    """Return the results of a batch of count activities."""
     answer = read(RecordBatchResponse(), text)
     if len(answer.results) != count:
         raise OddError(f"{len(answer.results)} results for {count} activities")
@@ -267,7 +267,7 @@ def results_of(text: bytes, count: int) -> List[Result]:
 
 
 def error_of(detail: ErrorDetail, retry_after: float = 0.0, request_id: str = "") -> Error:
-    """Return the error that a detail has."""
+    """Return the error of an ErrorDetail."""
     return class_of(detail.http_status, detail.code)(
         detail.message,
         status=detail.http_status,
@@ -283,11 +283,11 @@ def error_of(detail: ErrorDetail, retry_after: float = 0.0, request_id: str = ""
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value that JSON has."""
+    """Parse JSON."""
     try:
         return json.loads(text)
     except ValueError as e:
-        raise OddError(f"no JSON: {e}") from e
+        raise OddError(f"not JSON: {e}") from e
 
 
 def need(value: object, name: str, of: Type[T]) -> T:
@@ -308,7 +308,7 @@ def may(value: object, name: str, of: Type[T]) -> Optional[T]:
 
 
 def json_time(value: object, name: str) -> Optional[datetime]:
-    """Return a time in RFC 3339 that may be missing. Fractions of a microsecond are cut off."""
+    """Return a time in RFC 3339 that may be missing, truncated to microseconds."""
     text = may(value, name, str)
     if text is None:
         return None
@@ -338,7 +338,7 @@ def json_activity(line: object) -> Activity:
 
 
 def json_error(value: object, status: int, retry_after: float, request_id: str) -> Error:
-    """Return the error of an answer, or of a line, as JSON."""
+    """Return the error in the JSON of an answer or a line."""
     error = need(value, "error", dict)
     code = need(error, "code", str)
     return class_of(status, code)(
@@ -390,7 +390,7 @@ def json_kinds(value: object) -> List[Kind]:
 
 
 def json_readiness(value: object) -> Readiness:
-    """Return whether feeds can be answered."""
+    """Return whether the service can answer feeds."""
     down = may(value, "down", list) or []
     return Readiness(
         need(value, "status", str),
