@@ -31,6 +31,8 @@ func documents() map[string]document {
 		"README.md":           {},
 		"docs/QUICKSTART.md":  {servers: true},
 		"docs/KINDS.md":       {},
+		"docs/API.md":         {serves: true},
+		"docs/SECURITY.md":    {},
 		"docs/SIZING.md":      {},
 		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},

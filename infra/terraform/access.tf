@@ -1,7 +1,7 @@
 locals {
-  # All that feedfilter sends, its client's own commands and those in its scripts included, on its own keys.
-  # CLIENT SETNAME is sent where the URL has client_name=, READONLY where it has reader=true, ASKING while slots are
-  # on their way, CLUSTER INFO and TIME by feedfilter doctor.
+  # All commands that feedfilter, its Redis client and its scripts send, on feedfilter's own keys.
+  # CLIENT SETNAME is for client_name=, READONLY for reader=true, ASKING for slots that move.
+  # CLUSTER INFO and TIME are for feedfilter doctor.
   access_string = join(" ", concat(
     ["on", "~fav:*", "-@all"],
     ["+auth", "+hello", "+ping", "+client|setname", "+client|setinfo", "+command", "+info", "+cluster|slots", "+asking", "+readonly"],
@@ -11,7 +11,7 @@ locals {
   ))
 }
 
-# For IAM the name of a user has to be its id.
+# IAM requires that the name and the id of the user are equal.
 resource "aws_elasticache_user" "this" {
   count = local.iam ? 1 : 0
 
@@ -26,7 +26,7 @@ resource "aws_elasticache_user" "this" {
   }
 }
 
-# No user but ours: a group of Valkey needs no default user.
+# This is the only user: a Valkey group needs no default user.
 resource "aws_elasticache_user_group" "this" {
   count = local.iam ? 1 : 0
 
@@ -43,7 +43,7 @@ locals {
     Action   = ["elasticache:Connect"]
     Resource = [local.cache_arn, aws_elasticache_user.this[0].arn]
   }]
-  # The endpoints are looked up, not given.
+  # feedfilter looks up the endpoints.
   discover_statement = [{
     Sid      = "Discover"
     Effect   = "Allow"

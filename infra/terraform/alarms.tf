@@ -2,8 +2,8 @@ locals {
   own_topic = var.alarms.enabled && var.alarms.topic_arn == null
   topic_arn = local.own_topic ? aws_sns_topic.alarms[0].arn : var.alarms.topic_arn
 
-  # The nodes as ElastiCache names them in cluster mode, <group>-<shard>-<node>; with autoscaling, those
-  # that there can be. An alarm of a node that is not there stays silent.
+  # The names that ElastiCache gives nodes in cluster mode: <group>-<shard>-<node>. With
+  # autoscaling, all possible nodes. The alarm of a node that does not exist stays silent.
   max_shards   = var.cluster == null ? 0 : try(var.cluster.autoscaling.shards.max, var.cluster.shards)
   max_replicas = var.cluster == null ? 0 : try(var.cluster.autoscaling.replicas.max, var.cluster.replicas_per_shard)
   nodes = [

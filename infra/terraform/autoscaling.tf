@@ -1,10 +1,11 @@
-# Only scaled groups have it, see main.tf.
+# Only scaled groups have autoscaling: see main.tf.
 
 locals {
   shard_scaling   = try(var.cluster.autoscaling.shards, null)
   replica_scaling = try(var.cluster.autoscaling.replicas, null)
 
-  # What the target of a policy follows. CPU of the engine, not of the node: it has one thread for commands.
+  # The metric that a policy follows. Commands run in one thread of a node, so it is the CPU of
+  # the engine, not of the node.
   shard_policies = local.shard_scaling == null ? {} : {
     cpu    = { metric = "ElastiCachePrimaryEngineCPUUtilization", target = local.shard_scaling.engine_cpu_percent }
     memory = { metric = "ElastiCacheDatabaseMemoryUsageCountedForEvictPercentage", target = local.shard_scaling.memory_percent }
@@ -33,7 +34,7 @@ resource "aws_appautoscaling_policy" "shards" {
 
   target_tracking_scaling_policy_configuration {
     target_value = each.value.target
-    # Each step moves slots between shards: out soon, in slowly.
+    # Each step moves slots between shards, so scale out quickly and in slowly.
     scale_out_cooldown = 300
     scale_in_cooldown  = 900
 

@@ -27,7 +27,8 @@ locals {
     Version = "2012-10-17"
     Statement = [
       {
-        # The account's IAM policies say who may use and manage the key, ElastiCache on behalf of who makes the cache included.
+        # IAM policies of the account control the use of the key, also the use by ElastiCache on
+        # behalf of the creator of the cache.
         Sid       = "Account"
         Effect    = "Allow"
         Principal = { AWS = "arn:${local.partition}:iam::${local.account}:root" }
@@ -45,7 +46,7 @@ locals {
         }
       },
       {
-        # Or alarms could not be published to the encrypted topic.
+        # Without this, alarms cannot publish to the encrypted topic.
         Sid       = "Alarms"
         Effect    = "Allow"
         Principal = { Service = "cloudwatch.amazonaws.com" }

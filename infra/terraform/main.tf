@@ -14,14 +14,14 @@ locals {
 # The cache: a replication group or a serverless cache.
 
 locals {
-  # With autoscaling the counts are its to change, and Terraform must not set them back. What
-  # Terraform is to ignore cannot depend on a variable, so there are two of the same.
+  # Autoscaling changes the counts, and Terraform must not set them back. ignore_changes cannot
+  # depend on a variable, so there are two equal resources.
   replication_groups = {
     fixed  = var.cluster != null && try(var.cluster.autoscaling, null) == null
     scaled = var.cluster != null && try(var.cluster.autoscaling, null) != null
   }
 
-  # Attribute by attribute: whole groups, which have a password in them, would make all of it sensitive.
+  # One attribute at a time: a whole group has a password, so all of it would be sensitive.
   configuration_endpoint = one(concat(
     aws_elasticache_replication_group.fixed[*].configuration_endpoint_address,
     aws_elasticache_replication_group.scaled[*].configuration_endpoint_address,
@@ -38,7 +38,7 @@ locals {
     aws_elasticache_serverless_cache.this[*].arn,
   ))
 
-  # Nothing is said of durability unless it is asked for: not all versions and node types know it.
+  # Null unless requested: not all versions and node types support durability.
   durability = var.cluster == null ? null : can(regex("^9\\.", var.cluster.engine_version)) ? var.cluster.durability : null
 
   final_snapshot_name = try(coalesce(var.cluster.final_snapshot_name), "${var.name}-final")
@@ -163,7 +163,7 @@ resource "aws_elasticache_serverless_cache" "this" {
 
   subnet_ids         = var.subnet_ids
   security_group_ids = [aws_security_group.this.id]
-  # Encrypted at rest and in transit, always; the key is ours to choose.
+  # Always encrypted at rest and in transit. You can choose the key.
   kms_key_id    = local.kms_key_arn
   user_group_id = aws_elasticache_user_group.this[0].user_group_id
 
@@ -189,23 +189,23 @@ resource "aws_elasticache_serverless_cache" "this" {
 resource "aws_elasticache_parameter_group" "this" {
   count = var.cluster != null ? 1 : 0
 
-  # The family is part of the name: a new major version gets a group of its own before the old one goes.
+  # The name includes the family: a new major version gets a new group before the old one goes.
   name        = "${var.name}-valkey${split(".", var.cluster.engine_version)[0]}"
   description = "Parameters of ${var.name}"
   family      = "valkey${split(".", var.cluster.engine_version)[0]}"
 
-  # A page that does not fit is refused with an error, and the ledger still answers for it. The
-  # default, volatile-lru, would take what was seen out without a word.
+  # A page that does not fit is refused with an error, and the ledger answers for it. The default,
+  # volatile-lru, would evict seen posts silently.
   parameter {
     name  = "maxmemory-policy"
     value = "noeviction"
   }
-  # Pages spread over shards by their hash slots; one shard can become many while serving.
+  # Shards hold pages by hash slot. One shard can become many without downtime.
   parameter {
     name  = "cluster-enabled"
     value = "yes"
   }
-  # Room for a replica's synchronization and for snapshots, which may copy what is being written.
+  # Memory for replication and snapshots, which may copy pages that are being written.
   parameter {
     name  = "reserved-memory-percent"
     value = "25"
@@ -224,7 +224,7 @@ resource "aws_elasticache_parameter_group" "this" {
   lifecycle {
     create_before_destroy = true
 
-    # Not about parameters, see windows.tf. They refuse the plan as a whole.
+    # These conditions, from windows.tf, are not about parameters. A failure refuses the whole plan.
     precondition {
       condition     = local.maintenance_minutes >= 60 && local.snapshot_minutes >= 60
       error_message = "cluster.maintenance_window and cluster.snapshot_window must be of 60 minutes at least."

@@ -1,6 +1,6 @@
 locals {
-  # A serverless cache has its reading endpoint at the second port, from which feedfilter reads with reader=true. Without
-  # it too, its client asks any node that it knows of who serves which slots, and would wait for a closed port.
+  # A serverless cache has its read endpoint at the second port, which reader=true uses. Without
+  # reader=true the client still asks any known node for slots, and would wait for a closed port.
   ports = var.cluster != null ? { from = var.cluster.port, to = var.cluster.port } : { from = 6379, to = 6380 }
 }
 
@@ -13,7 +13,7 @@ resource "aws_elasticache_subnet_group" "this" {
   tags        = var.tags
 }
 
-# Connections come in from the clients' security groups, and none go out.
+# Connections come in only from the clients' security groups. None go out.
 resource "aws_security_group" "this" {
   name_prefix = "${var.name}-cache-"
   description = "Cache of feedfilter: ${var.name}"

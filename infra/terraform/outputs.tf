@@ -1,11 +1,11 @@
 output "redis_url" {
-  description = "For feedfilter's --redis. It has no secret in it."
+  description = "URL for feedfilter's --redis. It contains no secret."
   value = join("", [
     var.cluster != null ? "elasticache://" : "elasticache-serverless://", var.name,
     "?region=", urlencode(local.region),
     local.iam ? "&user=${urlencode(local.user_name)}" : "&secret=${urlencode(var.auth_secret.arn)}",
   ])
-  # Whoever uses it wants a cache that is there, with its user in it.
+  # The URL is usable only once the cache and its user exist.
   depends_on = [
     aws_elasticache_replication_group.fixed,
     aws_elasticache_replication_group.scaled,
@@ -24,12 +24,12 @@ output "configuration_endpoint_address" {
 }
 
 output "primary_endpoint_address" {
-  description = "Host of a serverless cache; null for a cluster, which has the configuration endpoint."
+  description = "Host of a serverless cache; null for a cluster."
   value       = one(aws_elasticache_serverless_cache.this[*].endpoint[0].address)
 }
 
 output "reader_endpoint_address" {
-  description = "Host for reading of a serverless cache, which feedfilter uses with reader=true; null for a cluster."
+  description = "Read host of a serverless cache, which feedfilter uses with reader=true; null for a cluster."
   value       = one(aws_elasticache_serverless_cache.this[*].reader_endpoint[0].address)
 }
 
@@ -64,11 +64,11 @@ output "kms_key_arn" {
 }
 
 output "sns_topic_arn" {
-  description = "Topic that alarms are sent to; null without alarms."
+  description = "SNS topic that alarms go to; null without alarms."
   value       = var.alarms.enabled ? local.topic_arn : null
 }
 
 output "nodes_without_alarms" {
-  description = "Nodes of a cluster that no alarm watches: none, unless autoscaling numbered shards past its maximum."
+  description = "Cluster nodes without alarms: none, unless autoscaling numbered shards past its maximum."
   value       = !var.alarms.enabled ? [] : setsubtract(local.member_clusters, local.nodes)
 }

@@ -1,8 +1,8 @@
 variable "name" {
   type        = string
   description = <<-EOT
-    Name of the cache, its user, its user group and what else is made; part of names of alarms and logs. Lower-case
-    letters, digits and single hyphens, a letter first, at most 40.
+    Name of the cache, its user and its user group; alarms and logs have it in their names. Up to 40
+    lower-case letters, digits and single hyphens. The first character is a letter.
   EOT
 
   validation {
@@ -13,12 +13,12 @@ variable "name" {
 
 variable "vpc_id" {
   type        = string
-  description = "VPC in which the cache is reached."
+  description = "VPC of the cache."
 }
 
 variable "subnet_ids" {
   type        = set(string)
-  description = "Private subnets for the cache, in two availability zones or more."
+  description = "Private subnets for the cache, in two or more availability zones."
 
   validation {
     condition     = length(var.subnet_ids) >= 2
@@ -29,8 +29,8 @@ variable "subnet_ids" {
 variable "client_security_group_ids" {
   type        = map(string)
   description = <<-EOT
-    Security groups that may connect, each under a name of your choice: { service = aws_security_group.feedfilter.id }.
-    Nothing else may.
+    The only security groups that may connect. Choose a name for each:
+    { service = aws_security_group.feedfilter.id }.
   EOT
 
   validation {
@@ -72,30 +72,34 @@ variable "cluster" {
   })
   default     = null
   description = <<-EOT
-    Nodes of your own, in cluster mode. Give this or `serverless`.
+    A cache of nodes, in cluster mode. Set this or `serverless`.
 
     - `node_type`: such as cache.r7g.large.
-    - `engine_version`: of Valkey: 7.2, 8.0, 8.1, 8.2, 9.0 or 9.1.
-    - `shards`, `replicas_per_shard`: how many, at most 500 nodes in all, those that autoscaling may add included; ElastiCache
-      allows 90 unless asked for more. With `autoscaling`, how many to begin with: later changes here have no effect.
-    - `multi_az`: primaries and replicas in different availability zones. Needs a replica.
-    - `durability`: what a failover may lose. `disabled`: what replicas had not received yet. `async`: up to 10 seconds of
-      writes. `sync`: nothing, and each write waits for it. feedfilter does not need it: what Redis loses of blocks, hides
-      and likes is made anew from the SQL ledger, within the staleness bound. What was `seen` is in Redis alone, and
-      loses what a failover loses. Decided when the group is made: AWS switches between `sync` and `async` later, but not
-      from or to `disabled`. Needs Valkey 9.0, Multi-AZ and nodes of the families r6g, r7g, r8g, m6g, m7g, m8g, c7gn or c8gn.
-      Left out, nothing is said of it, and AWS has it disabled.
-    - `port`: of all nodes.
-    - `parameters`: further ones of the parameter group. Those that the module sets cannot be set.
-    - `maintenance_window`, `snapshot_window`: in UTC, ddd:hh:mm-ddd:hh:mm and hh:mm-hh:mm; an hour each at least, without overlap.
-    - `snapshot_name`: make the group from this snapshot. A change makes a new group.
-    - `final_snapshot`: take a snapshot before the group is destroyed, called `final_snapshot_name` or <name>-final.
+    - `engine_version`: the version of Valkey: 7.2, 8.0, 8.1, 8.2, 9.0 or 9.1.
+    - `shards`, `replicas_per_shard`: numbers of shards and replicas, up to 500 nodes in total.
+      Nodes that autoscaling may add count too. ElastiCache allows 90 unless you ask for more. With
+      `autoscaling` these are the numbers at the start: later changes have no effect.
+    - `multi_az`: put primaries and replicas in different availability zones. Needs a replica.
+    - `durability`: what a failover may lose. `disabled`: writes that replicas have not received.
+      `async`: up to 10 seconds of writes. `sync`: nothing, but each write waits. Blocks, hides and
+      likes do not need it: feedfilter rebuilds them from the SQL ledger, within the staleness
+      bound. `seen` is only in the cache. AWS can switch between `sync` and `async` later, but not
+      from or to `disabled`. Needs Valkey 9.0, Multi-AZ and nodes of r6g, r7g, r8g, m6g, m7g, m8g,
+      c7gn or c8gn. Default: the default of AWS, which is `disabled`.
+    - `port`: the port of all nodes.
+    - `parameters`: more parameters of the parameter group, except those that the module sets.
+    - `maintenance_window`, `snapshot_window`: ddd:hh:mm-ddd:hh:mm and hh:mm-hh:mm in UTC. Each
+      lasts an hour or more. They must not overlap.
+    - `snapshot_name`: restore the group from this snapshot. A change makes a new group.
+    - `final_snapshot`: take a snapshot before the group is destroyed.
+    - `final_snapshot_name`: the name of that snapshot. Default: <name>-final.
     - `apply_immediately`: make changes at once instead of in the maintenance window.
-    - `auto_minor_version_upgrade`: let AWS move to newer minor versions. `engine_version` has to follow, see the README.
-    - `autoscaling`: of `shards`, by the CPU use of the engine on primaries and by memory in use, each kept near its
-      percentage, 35 to 70; and of `replicas`, by the CPU use of the engine on replicas. Nodes of large to 2xlarge only.
-      Replicas are more capacity only where feeds are read from them: append &reader=true to redis_url. To turn it on or
-      off for a group that exists, see the README.
+    - `auto_minor_version_upgrade`: let AWS upgrade to newer minor versions. Then raise
+      `engine_version` to match before you apply again: see the README.
+    - `autoscaling`: keep engine CPU and memory near a percentage, 35 to 70. `shards` scales by the
+      CPU of primaries and by memory, `replicas` by the CPU of replicas. Needs nodes of large to
+      2xlarge. Replicas help only if feeds read from them: append &reader=true to redis_url. To turn
+      it on or off for an existing group, see the README.
   EOT
 
   validation {
@@ -209,14 +213,15 @@ variable "serverless" {
   })
   default     = null
   description = <<-EOT
-    A serverless cache. Give this or `cluster`.
+    A serverless cache. Set this or `cluster`.
 
-    - `major_engine_version`: of Valkey, 7, 8 or 9.
-    - `data_storage_gb`: 1 to 5000. At the maximum ElastiCache evicts what has a time to live, which is what was `seen` and
-      empty pages, and then refuses writes; feedfilter makes pages anew from the ledger. A minimum is paid for, used or not.
-    - `ecpu_per_second`: 1000 to 15000000. Above the maximum commands are refused.
-    - `daily_snapshot_time`: in UTC, hh:mm.
-    - `snapshot_arns`: make the cache from these snapshots. A change makes a new cache.
+    - `major_engine_version`: the version of Valkey: 7, 8 or 9.
+    - `data_storage_gb`: 1 to 5000. At the maximum, ElastiCache evicts `seen` and empty pages, then
+      refuses writes. feedfilter rebuilds pages from the ledger. You pay for the minimum even if you
+      do not use it.
+    - `ecpu_per_second`: 1000 to 15000000. Above the maximum, commands are refused.
+    - `daily_snapshot_time`: hh:mm in UTC.
+    - `snapshot_arns`: restore the cache from these snapshots. A change makes a new cache.
   EOT
 
   validation {
@@ -249,9 +254,9 @@ variable "kms_key_arn" {
   type        = string
   default     = null
   description = <<-EOT
-    KMS key for the data, snapshots, logs and the alarm topic. Default: the module makes one, with yearly rotation. The
-    policy of a key given here must allow logs.<region>.amazonaws.com and cloudwatch.amazonaws.com to use it, or logs
-    and alarms do not arrive.
+    KMS key for data, snapshots, logs and the alarm topic. Default: a new key with yearly rotation.
+    The policy of your own key must allow logs.<region>.amazonaws.com and cloudwatch.amazonaws.com
+    to use it. Otherwise logs and alarms do not arrive.
   EOT
 
   validation {
@@ -264,8 +269,8 @@ variable "user_name" {
   type        = string
   default     = null
   description = <<-EOT
-    ElastiCache user as which feedfilter connects, with tokens of IAM. Default: the name of the cache. At most 40 lower-
-    case letters, digits and hyphens, a letter first.
+    ElastiCache user that feedfilter connects as, with IAM tokens. Default: the name of the cache.
+    Up to 40 lower-case letters, digits and single hyphens. The first character is a letter.
   EOT
 
   validation {
@@ -281,9 +286,12 @@ variable "auth_secret" {
   })
   default     = null
   description = <<-EOT
-    Connect with a password (an AUTH token) instead of IAM: the secret of Secrets Manager that holds it, and the KMS key
-    of the secret if it has one of its own. Needs `auth_token` too, and `cluster`. It is weaker: the password does not
-    expire, is in Terraform's state, and whoever has it may use every command on every key.
+    Connect with a password (an AUTH token) instead of IAM. Needs `auth_token` and `cluster`. It is
+    weaker: the password does not expire, is in Terraform's state, and allows every command on every
+    key.
+
+    - `arn`: the secret in Secrets Manager that holds the password.
+    - `kms_key_arn`: the KMS key of the secret, if it has its own.
   EOT
 
   validation {
@@ -304,7 +312,7 @@ variable "auth_token" {
   type        = string
   default     = null
   sensitive   = true
-  description = "The password that `auth_secret` holds: 16 to 128 letters, digits and characters of !&#$^<>-."
+  description = "The password in `auth_secret`: 16 to 128 letters, digits and characters of !&#$^<>-."
 
   validation {
     condition     = var.auth_token == null ? true : can(regex("^[A-Za-z0-9!&#$^<>-]{16,128}$", var.auth_token))
@@ -316,7 +324,7 @@ variable "auth_token_update_strategy" {
   type        = string
   default     = "ROTATE"
   nullable    = false
-  description = "What becomes of the password before when `auth_token` changes: ROTATE keeps it valid beside the new one, SET ends it."
+  description = "How a new `auth_token` replaces the old one. ROTATE: both are valid. SET: only the new one is."
 
   validation {
     condition     = contains(["ROTATE", "SET"], var.auth_token_update_strategy)
@@ -328,8 +336,8 @@ variable "snapshot_retention_days" {
   type        = number
   default     = 7
   description = <<-EOT
-    How long daily snapshots are kept, 1 to 35; 0 for none, with `allow_no_snapshots`. A restored snapshot, however old,
-    is safe: feedfilter rebuilds the pages that are behind the ledger.
+    Days to keep daily snapshots, 1 to 35. 0 takes none, and needs `allow_no_snapshots`. A snapshot
+    of any age is safe to restore: feedfilter rebuilds pages that are stale.
   EOT
 
   validation {
@@ -352,8 +360,8 @@ variable "log_retention_days" {
   type        = number
   default     = 30
   description = <<-EOT
-    How long the engine log and the slow log of a cluster are kept in CloudWatch, a number of days that it knows: 1, 3,
-    5, 7, 14, 30, 60, 90, 120, 150, 180, 365 and so on.
+    Days to keep the engine log and the slow log of a cluster in CloudWatch. CloudWatch accepts 1,
+    3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365 and some longer times.
   EOT
 
   validation {
@@ -377,14 +385,15 @@ variable "alarms" {
   default     = {}
   nullable    = false
   description = <<-EOT
-    CloudWatch alarms, one for each metric and node, and whom to tell.
+    CloudWatch alarms for each metric and node, and where they go.
 
-    - `enabled`: false for none.
-    - `topic_arn`: SNS topic to tell. Default: the module makes one, encrypted with the KMS key.
-    - `emails`: addresses to subscribe to the module's topic. Each has to confirm.
-    - `engine_cpu_percent`, `memory_percent`, `replication_lag_seconds`, `connections`, `durability_lag_ms`: thresholds of a
-      cluster's nodes. ElastiCache allows 65,000 connections a node.
-    - `serverless_percent`: of the maximum of storage and of ECPUs.
+    - `enabled`: false for no alarms.
+    - `topic_arn`: the SNS topic to notify. Default: a new topic, encrypted with the KMS key.
+    - `emails`: addresses that subscribe to the new topic. Each must confirm.
+    - `engine_cpu_percent`, `memory_percent`, `replication_lag_seconds`, `connections`,
+      `durability_lag_ms`: thresholds for the nodes of a cluster. ElastiCache allows 65,000
+      connections to a node.
+    - `serverless_percent`: threshold for storage and ECPUs, in percent of their maximum.
   EOT
 
   validation {
@@ -396,5 +405,5 @@ variable "alarms" {
 variable "tags" {
   type        = map(string)
   default     = {}
-  description = "Tags for everything that takes them."
+  description = "Tags for every resource that can have them."
 }

@@ -1,5 +1,5 @@
 terraform {
-  # 1.9: a variable's validation may look at other variables.
+  # 1.9: the validation of a variable may use other variables.
   required_version = ">= 1.9"
 
   required_providers {

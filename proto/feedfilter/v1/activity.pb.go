@@ -86,8 +86,8 @@ type Activity struct {
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// What to do.
 	Op Op `protobuf:"varint,4,opt,name=op,proto3,enum=feedfilter.v1.Op" json:"op,omitempty"`
-	// Since when, to the microsecond; not set: now. Only with OP_ADD. A window keeps the activity
-	// from then on; one that would be forgotten already changes nothing.
+	// When it happened, to the microsecond; not set: now. Only with OP_ADD. A window keeps the
+	// activity from then on, or changes nothing if it would already be forgotten.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// When it ends by itself, to the microsecond; not set: never. Only with OP_ADD, and only for
 	// kinds without a window.
@@ -296,7 +296,7 @@ func (x *RecordResponse) GetChanged() bool {
 	return false
 }
 
-// RecordPostsRequest is up to 1,000 posts of a kind with a window.
+// RecordPostsRequest holds 1 to 1,000 posts of a kind with a window.
 type RecordPostsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user.
@@ -360,10 +360,10 @@ func (x *RecordPostsRequest) GetPosts() []string {
 	return nil
 }
 
-// RecordPostsResponse is their outcome.
+// RecordPostsResponse is the outcome of the request.
 type RecordPostsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of distinct posts, which are all recorded now.
+	// The number of distinct posts in the request. All are now recorded.
 	Recorded      uint32 `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -406,7 +406,7 @@ func (x *RecordPostsResponse) GetRecorded() uint32 {
 	return 0
 }
 
-// RecordBatchRequest is 1 to 10,000 activities.
+// RecordBatchRequest holds 1 to 10,000 activities.
 type RecordBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The activities.
@@ -452,7 +452,7 @@ func (x *RecordBatchRequest) GetActivities() []*Activity {
 	return nil
 }
 
-// RecordBatchResponse is their outcome.
+// RecordBatchResponse is the outcome of the batch.
 type RecordBatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each activity, in order.
@@ -498,7 +498,7 @@ func (x *RecordBatchResponse) GetResults() []*Result {
 	return nil
 }
 
-// RecordStreamRequest is 1 to 1,000 activities of a stream.
+// RecordStreamRequest holds 1 to 1,000 activities of a stream.
 type RecordStreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The activities.
@@ -544,7 +544,7 @@ func (x *RecordStreamRequest) GetActivities() []*Activity {
 	return nil
 }
 
-// RecordStreamResponse is their outcome.
+// RecordStreamResponse is the outcome of one RecordStreamRequest.
 type RecordStreamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each activity, in order.
@@ -595,7 +595,7 @@ type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether anything changed.
 	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Why it failed; not set: it did not.
+	// Why the activity failed. Not set if it did not fail.
 	Error         *ErrorDetail `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -654,7 +654,7 @@ type ListRequest struct {
 	Plural string `protobuf:"bytes,2,opt,name=plural,proto3" json:"plural,omitempty"`
 	// The largest number of items, 1 to 1,000. 0: 100.
 	Limit uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// ListResponse.next of the part before; "": the first part.
+	// ListResponse.next of the previous part. "": the first part.
 	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -723,7 +723,7 @@ type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The items.
 	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// The cursor of the next part; "": this is the last.
+	// The cursor of the next part. "": this is the last part.
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -778,7 +778,7 @@ type Item struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user or post that it is about.
 	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// Since when.
+	// When the activity was recorded.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// When it ends by itself; not set: never.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`

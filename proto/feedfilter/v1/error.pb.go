@@ -21,13 +21,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorDetail is a detail of every error that the service answers. It has what the JSON API says of
-// the same error.
+// ErrorDetail is a detail of every error of the service. It has the fields of the JSON API's error.
 type ErrorDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Such as "invalid_id"; docs/API.md lists all.
+	// The code for programs, such as "invalid_id". docs/API.md lists all codes.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// For people.
+	// The message for people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The part of the request that is wrong, such as "posts[3].author"; "": none.
 	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`

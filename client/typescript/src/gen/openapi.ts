@@ -63,15 +63,13 @@ export interface paths {
         put?: never;
         /**
          * Record and undo many activities
-         * @description As `application/json`: 1 to 10,000 activities. All are checked first. One that cannot be
-         *     recorded refuses the whole request; the error names its line, and nothing changes. A
-         *     condition that depends on the user's state, such as a limit, is the result of that
-         *     activity alone.
+         * @description - `application/json`: 1 to 10,000 activities. One that is invalid refuses the whole
+         *       request, and `field` names it.
+         *     - `application/x-ndjson`: a stream of any length, one activity a line of up to 16 KiB.
+         *       Errors are the results of their lines.
          *
-         *     As `application/x-ndjson`: a stream of any length, one activity a line of up to 16 KiB.
-         *     Each line gets a result line, in order, while the stream continues. Errors are the results
-         *     of their lines. A client must read while it writes. After a stream is cut off, it sends
-         *     the unanswered lines again.
+         *     Each activity gets a result, in order. A client of a stream must read while it writes. After
+         *     a cut-off it sends the unanswered lines again.
          */
         post: {
             parameters: {
@@ -227,7 +225,7 @@ export interface paths {
         };
         /**
          * Raise the number of pages
-         * @description The number only grows. A reshape runs in the background, beside feeds and writes. `GET` reports its progress. When the process ends, the reshape pauses; any process that starts, or that is asked for a number of pages, resumes it. A reshape that has begun is always finished: it cannot be taken back. A number above 16 times the pages due for the present keys needs `force`.
+         * @description The number only grows, and a change cannot be taken back. A reshape runs in the background; if the process ends, any process that starts resumes it. `GET` reports the progress.
          */
         put: {
             parameters: {
@@ -533,7 +531,7 @@ export interface components {
             op: "add" | "remove";
             /**
              * Format: date-time
-             * @description When the activity happened. Default: now. Only with `add`. A window keeps the activity from then on; one that would be forgotten already changes nothing.
+             * @description When the activity happened, only with `add`. Default: now. A window keeps the activity from then on, or changes nothing if it would already be forgotten.
              */
             since?: string;
             /** @description Only with `add`, and only for kinds without a window. */
@@ -634,7 +632,7 @@ export interface components {
         PagesRequest: {
             /** @description A power of two, and not fewer than there are. */
             pages: number;
-            /** @description Accept more than 16 times the pages due. Default: false. */
+            /** @description Accept more than 16 times the pages due. Default: `false`. */
             force?: boolean;
         };
         Pages: {

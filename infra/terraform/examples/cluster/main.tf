@@ -1,4 +1,4 @@
-# Two shards with a replica each, in two availability zones or more, that become up to six as they fill.
+# Two shards with a replica each, in two or more availability zones. They grow to six shards.
 
 provider "aws" {
   region = var.region

@@ -1,4 +1,4 @@
 output "redis_url" {
-  description = "For feedfilter's --redis."
+  description = "URL for feedfilter's --redis."
   value       = module.cache.redis_url
 }

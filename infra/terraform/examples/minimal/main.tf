@@ -1,7 +1,6 @@
-# One small node, to try things out. What that gives up: when the node or its availability zone fails,
-# all pages are gone until they are made anew from the ledger, which answers in the meantime, and what was
-# seen since the last daily snapshot is gone for good. It cannot be scaled automatically. Encryption, access by IAM,
-# snapshots and alarms are as in the other examples.
+# One small node, to try things out. If the node or its zone fails, the ledger answers while all
+# pages are rebuilt, and seen posts since the last daily snapshot are lost. It cannot scale
+# automatically. Encryption, IAM, snapshots and alarms are as in the other examples.
 
 provider "aws" {
   region = var.region

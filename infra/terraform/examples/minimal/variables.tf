@@ -11,7 +11,7 @@ variable "vpc_id" {
 
 variable "subnet_ids" {
   type        = set(string)
-  description = "Private subnets of the VPC, in two availability zones or more."
+  description = "Private subnets of the VPC, in two or more availability zones."
 }
 
 variable "service_security_group_id" {

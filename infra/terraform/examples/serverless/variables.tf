@@ -11,7 +11,7 @@ variable "vpc_id" {
 
 variable "subnet_ids" {
   type        = set(string)
-  description = "Private subnets of the VPC, in two availability zones or more."
+  description = "Private subnets of the VPC, in two or more availability zones."
 }
 
 variable "service_security_group_id" {
@@ -26,6 +26,6 @@ variable "service_role_name" {
 
 variable "alarm_emails" {
   type        = set(string)
-  description = "Who is told of alarms."
+  description = "Email addresses that alarms go to."
   default     = []
 }

@@ -57,12 +57,12 @@ type ActivityServiceClient interface {
 	Record(context.Context, *connect.Request[v1.RecordRequest]) (*connect.Response[v1.RecordResponse], error)
 	// RecordPosts records posts of a kind with a window, like POST /v1/users/{user}/{plural}.
 	RecordPosts(context.Context, *connect.Request[v1.RecordPostsRequest]) (*connect.Response[v1.RecordPostsResponse], error)
-	// RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON: if one
-	// is invalid, nothing changes.
+	// RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON. If
+	// one is invalid, nothing changes.
 	RecordBatch(context.Context, *connect.Request[v1.RecordBatchRequest]) (*connect.Response[v1.RecordBatchResponse], error)
 	// RecordStream records and undoes any number of activities, like POST /v1/activities with NDJSON.
-	// Each request is answered by one response, with a result for each activity, errors included. A
-	// client reads responses while it sends requests. It needs HTTP/2.
+	// Each request gets one response, with a result or an error for each activity. Read responses
+	// while you send requests. It needs HTTP/2.
 	RecordStream(context.Context) *connect.BidiStreamForClient[v1.RecordStreamRequest, v1.RecordStreamResponse]
 	// List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
@@ -167,12 +167,12 @@ type ActivityServiceHandler interface {
 	Record(context.Context, *connect.Request[v1.RecordRequest]) (*connect.Response[v1.RecordResponse], error)
 	// RecordPosts records posts of a kind with a window, like POST /v1/users/{user}/{plural}.
 	RecordPosts(context.Context, *connect.Request[v1.RecordPostsRequest]) (*connect.Response[v1.RecordPostsResponse], error)
-	// RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON: if one
-	// is invalid, nothing changes.
+	// RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON. If
+	// one is invalid, nothing changes.
 	RecordBatch(context.Context, *connect.Request[v1.RecordBatchRequest]) (*connect.Response[v1.RecordBatchResponse], error)
 	// RecordStream records and undoes any number of activities, like POST /v1/activities with NDJSON.
-	// Each request is answered by one response, with a result for each activity, errors included. A
-	// client reads responses while it sends requests. It needs HTTP/2.
+	// Each request gets one response, with a result or an error for each activity. Read responses
+	// while you send requests. It needs HTTP/2.
 	RecordStream(context.Context, *connect.BidiStream[v1.RecordStreamRequest, v1.RecordStreamResponse]) error
 	// List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)

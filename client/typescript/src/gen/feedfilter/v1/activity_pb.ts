@@ -51,8 +51,8 @@ export type Activity = Message<"feedfilter.v1.Activity"> & {
   op: Op;
 
   /**
-   * Since when, to the microsecond; not set: now. Only with OP_ADD. A window keeps the activity
-   * from then on; one that would be forgotten already changes nothing.
+   * When it happened, to the microsecond; not set: now. Only with OP_ADD. A window keeps the
+   * activity from then on, or changes nothing if it would already be forgotten.
    *
    * @generated from field: google.protobuf.Timestamp since = 5;
    */
@@ -145,7 +145,7 @@ export const RecordResponseSchema: GenMessage<RecordResponse> = /*@__PURE__*/
   messageDesc(file_feedfilter_v1_activity, 2);
 
 /**
- * RecordPostsRequest is up to 1,000 posts of a kind with a window.
+ * RecordPostsRequest holds 1 to 1,000 posts of a kind with a window.
  *
  * @generated from message feedfilter.v1.RecordPostsRequest
  */
@@ -180,13 +180,13 @@ export const RecordPostsRequestSchema: GenMessage<RecordPostsRequest> = /*@__PUR
   messageDesc(file_feedfilter_v1_activity, 3);
 
 /**
- * RecordPostsResponse is their outcome.
+ * RecordPostsResponse is the outcome of the request.
  *
  * @generated from message feedfilter.v1.RecordPostsResponse
  */
 export type RecordPostsResponse = Message<"feedfilter.v1.RecordPostsResponse"> & {
   /**
-   * The number of distinct posts, which are all recorded now.
+   * The number of distinct posts in the request. All are now recorded.
    *
    * @generated from field: uint32 recorded = 1;
    */
@@ -201,7 +201,7 @@ export const RecordPostsResponseSchema: GenMessage<RecordPostsResponse> = /*@__P
   messageDesc(file_feedfilter_v1_activity, 4);
 
 /**
- * RecordBatchRequest is 1 to 10,000 activities.
+ * RecordBatchRequest holds 1 to 10,000 activities.
  *
  * @generated from message feedfilter.v1.RecordBatchRequest
  */
@@ -222,7 +222,7 @@ export const RecordBatchRequestSchema: GenMessage<RecordBatchRequest> = /*@__PUR
   messageDesc(file_feedfilter_v1_activity, 5);
 
 /**
- * RecordBatchResponse is their outcome.
+ * RecordBatchResponse is the outcome of the batch.
  *
  * @generated from message feedfilter.v1.RecordBatchResponse
  */
@@ -243,7 +243,7 @@ export const RecordBatchResponseSchema: GenMessage<RecordBatchResponse> = /*@__P
   messageDesc(file_feedfilter_v1_activity, 6);
 
 /**
- * RecordStreamRequest is 1 to 1,000 activities of a stream.
+ * RecordStreamRequest holds 1 to 1,000 activities of a stream.
  *
  * @generated from message feedfilter.v1.RecordStreamRequest
  */
@@ -264,7 +264,7 @@ export const RecordStreamRequestSchema: GenMessage<RecordStreamRequest> = /*@__P
   messageDesc(file_feedfilter_v1_activity, 7);
 
 /**
- * RecordStreamResponse is their outcome.
+ * RecordStreamResponse is the outcome of one RecordStreamRequest.
  *
  * @generated from message feedfilter.v1.RecordStreamResponse
  */
@@ -298,7 +298,7 @@ export type Result = Message<"feedfilter.v1.Result"> & {
   changed: boolean;
 
   /**
-   * Why it failed; not set: it did not.
+   * Why the activity failed. Not set if it did not fail.
    *
    * @generated from field: feedfilter.v1.ErrorDetail error = 2;
    */
@@ -340,7 +340,7 @@ export type ListRequest = Message<"feedfilter.v1.ListRequest"> & {
   limit: number;
 
   /**
-   * ListResponse.next of the part before; "": the first part.
+   * ListResponse.next of the previous part. "": the first part.
    *
    * @generated from field: string cursor = 4;
    */
@@ -368,7 +368,7 @@ export type ListResponse = Message<"feedfilter.v1.ListResponse"> & {
   items: Item[];
 
   /**
-   * The cursor of the next part; "": this is the last.
+   * The cursor of the next part. "": this is the last part.
    *
    * @generated from field: string next = 2;
    */
@@ -396,7 +396,7 @@ export type Item = Message<"feedfilter.v1.Item"> & {
   target: string;
 
   /**
-   * Since when.
+   * When the activity was recorded.
    *
    * @generated from field: google.protobuf.Timestamp since = 2;
    */
@@ -521,8 +521,8 @@ export const ActivityService: GenService<{
     output: typeof RecordPostsResponseSchema;
   },
   /**
-   * RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON: if one
-   * is invalid, nothing changes.
+   * RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON. If
+   * one is invalid, nothing changes.
    *
    * @generated from rpc feedfilter.v1.ActivityService.RecordBatch
    */
@@ -533,8 +533,8 @@ export const ActivityService: GenService<{
   },
   /**
    * RecordStream records and undoes any number of activities, like POST /v1/activities with NDJSON.
-   * Each request is answered by one response, with a result for each activity, errors included. A
-   * client reads responses while it sends requests. It needs HTTP/2.
+   * Each request gets one response, with a result or an error for each activity. Read responses
+   * while you send requests. It needs HTTP/2.
    *
    * @generated from rpc feedfilter.v1.ActivityService.RecordStream
    */

@@ -13,21 +13,20 @@ export const file_feedfilter_v1_error: GenFile = /*@__PURE__*/
   fileDesc("ChlmZWVkZmlsdGVyL3YxL2Vycm9yLnByb3RvEg1mZWVkZmlsdGVyLnYxIl8KC0Vycm9yRGV0YWlsEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRINCgVmaWVsZBgDIAEoCRINCgVsaW1pdBgEIAEoDRITCgtodHRwX3N0YXR1cxgFIAEoDUJDWkFnaXRodWIuY29tL2ZlZWRmaWx0ZXIvZmVlZGZpbHRlci9wcm90by9mZWVkZmlsdGVyL3YxO2ZlZWRmaWx0ZXJ2MWIGcHJvdG8z");
 
 /**
- * ErrorDetail is a detail of every error that the service answers. It has what the JSON API says of
- * the same error.
+ * ErrorDetail is a detail of every error of the service. It has the fields of the JSON API's error.
  *
  * @generated from message feedfilter.v1.ErrorDetail
  */
 export type ErrorDetail = Message<"feedfilter.v1.ErrorDetail"> & {
   /**
-   * Such as "invalid_id"; docs/API.md lists all.
+   * The code for programs, such as "invalid_id". docs/API.md lists all codes.
    *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
-   * For people.
+   * The message for people.
    *
    * @generated from field: string message = 2;
    */
