@@ -15,11 +15,11 @@ import (
 // and Prepare, is not.
 func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
 	seconds := prometheus.NewHistogramVec(
-		durations("feedfilter_ledger_call_seconds", "How long calls of the ledger took, by operation; the count is how many."),
+		durations("feedfilter_ledger_call_seconds", "Duration of ledger calls."),
 		[]string{"operation"})
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "feedfilter_ledger_errors_total",
-		Help: "Calls of the ledger that failed, by operation; not those whose caller gave up.",
+		Help: "Ledger calls that failed, unless cancelled by the caller.",
 	}, []string{"operation"})
 	r.registry.MustRegister(seconds, failed)
 	operation := func(name string) call {

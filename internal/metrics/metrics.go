@@ -33,10 +33,10 @@ func New(s Settings) *Registry {
 	r := &Registry{registry: prometheus.NewRegistry()}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var c source
-	build := c.gauge("feedfilter_build_info", "1, with what the program was built of.", "version", "commit", "goversion")
-	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Share of clean candidates that may be dropped wrongly, as configured.")
+	build := c.gauge("feedfilter_build_info", "Always 1; the labels name the build.", "version", "commit", "goversion")
+	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Configured false-positive rate.")
 	bound := c.gauge("feedfilter_configured_staleness_bound_seconds",
-		"How old what is known of the ledger may get while feeds are answered, as configured.")
+		"Configured staleness bound.")
 	c.collect = func(to sink) {
 		to.send(build, 1, s.Version, s.Commit, runtime.Version())
 		to.send(rate, s.FalsePositiveRate)

@@ -55,15 +55,15 @@ func (r *Registry) Redis() *Redis {
 	}
 	d := &Redis{
 		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
-			"How long Redis took to answer a command, or a pipeline of some, retries included; the count is how many."),
+			"Duration of commands and pipelines, retries included."),
 			[]string{labelClient, labelNode}),
 		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", labelClient, "command"),
 		failed: counter("feedfilter_redis_errors_total",
-			"Round trips that failed, or were not made, by why; not those whose caller gave up.", labelClient, labelNode, "reason"),
-		sent:     counter("feedfilter_redis_sent_bytes_total", "What was sent to Redis, before encryption.", labelClient),
-		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", labelClient),
+			"Round trips that failed, unless cancelled by the caller.", labelClient, labelNode, "reason"),
+		sent:     counter("feedfilter_redis_sent_bytes_total", "Bytes sent, before encryption.", labelClient),
+		received: counter("feedfilter_redis_received_bytes_total", "Bytes received, after decryption.", labelClient),
 		pages: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "feedfilter_page_read_bytes_total", Help: "Pages that were read from Redis."}),
+			Name: "feedfilter_page_read_bytes_total", Help: "Bytes of pages read from Redis."}),
 		nodes: make(map[nodeName]weak.Pointer[redis.Client]), breakers: make(map[string]*redisstore.Breakers),
 	}
 	r.registry.MustRegister(d.seconds, d.pages, d.states())
@@ -74,19 +74,19 @@ func (r *Registry) Redis() *Redis {
 func (d *Redis) states() *source {
 	c := &source{}
 	open := c.gauge("feedfilter_redis_breaker_open",
-		"Whether a node is not read because it failed or refused reads, or is tried again for the first time.",
+		"1 while reads of a node are suspended.",
 		labelClient, labelNode)
 	openForWrites := c.gauge("feedfilter_redis_writes_breaker_open",
-		"Whether a node is not written to because it failed or refused writes, or is tried again for the first time.",
+		"1 while writes to a node are suspended.",
 		labelClient, labelNode)
 	connections := c.gauge("feedfilter_redis_pool_connections",
-		"Connections to Redis, for single commands and for pipelines: in use, and idle.", labelClient, labelNode, "pool", "state")
+		"Connections to Redis, used or idle.", labelClient, labelNode, "pool", "state")
 	pool := []string{labelClient, labelNode, "pool"}
-	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a connection was wanted and one was idle.", pool...)
-	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that a connection was wanted and none was idle.", pool...)
+	hits := c.counter("feedfilter_redis_pool_hits_total", "Times an idle connection was available.", pool...)
+	misses := c.counter("feedfilter_redis_pool_misses_total", "Times no idle connection was available.", pool...)
 	timeouts := c.counter("feedfilter_redis_pool_timeouts_total",
-		"Times that a connection was wanted and none could be had in time.", pool...)
-	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", pool...)
+		"Times no connection became free in time.", pool...)
+	stale := c.counter("feedfilter_redis_pool_stale_total", "Stale connections removed from the pool.", pool...)
 	sendPool := func(to sink, of nodeName, name string, s *redis.PoolStats) {
 		labels := []string{of.client, of.addr, name}
 		to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), append(labels, "used")...)

@@ -26,10 +26,10 @@ func (r *Registry) Requests() *Requests {
 	q := &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "feedfilter_http_requests_total",
-			Help: "Requests, by status of the answer; errors of gRPC by the status that JSON has; 499 if the client went away before it.",
+			Help: "Requests answered; gRPC errors have the equivalent HTTP status.",
 		}, []string{"route", "method", "code"}),
 		seconds: prometheus.NewHistogramVec(
-			durations("feedfilter_http_request_seconds", "How long requests took, from their header to the end of the answer."),
+			durations("feedfilter_http_request_seconds", "Time from request header to end of answer."),
 			[]string{"route", "method"}),
 	}
 	r.registry.MustRegister(q.total, q.seconds)
@@ -65,13 +65,13 @@ type Load struct {
 // Load adds what the service works on.
 func (r *Registry) Load(load func() Load) {
 	var c source
-	progress := c.gauge("feedfilter_http_requests_in_progress", "Requests in progress of those that are limited in number.")
-	most := c.gauge("feedfilter_http_requests_limit", "Requests that may be in progress at a time.")
-	streams := c.gauge("feedfilter_http_streams_in_progress", "Requests in progress that are streams of NDJSON.")
-	mostStreams := c.gauge("feedfilter_http_streams_limit", "Streams of NDJSON that may be in progress at a time.")
-	bodies := c.gauge("feedfilter_http_bodies_held_bytes", "Bodies of requests that are held.")
-	mostBodies := c.gauge("feedfilter_http_bodies_limit_bytes", "Bodies of requests that may be held at a time.")
-	shed := c.counter("feedfilter_http_requests_shed_total", "Requests refused for overload, with nothing done.")
+	progress := c.gauge("feedfilter_http_requests_in_progress", "Requests in progress.")
+	most := c.gauge("feedfilter_http_requests_limit", "Limit of requests in progress.")
+	streams := c.gauge("feedfilter_http_streams_in_progress", "NDJSON streams in progress.")
+	mostStreams := c.gauge("feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.")
+	bodies := c.gauge("feedfilter_http_bodies_held_bytes", "Memory held by request bodies.")
+	mostBodies := c.gauge("feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.")
+	shed := c.counter("feedfilter_http_requests_shed_total", "Requests refused for overload.")
 	c.collect = func(to sink) {
 		l := load()
 		to.send(progress, float64(l.Requests))
@@ -96,10 +96,10 @@ type Feeds struct {
 // for concurrent use.
 func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 	var c source
-	kept := c.counter("feedfilter_feed_kept_total", "Candidates that feeds kept.")
-	dropped := c.counter("feedfilter_feed_dropped_total", "Candidates that feeds dropped, by the kind that was the reason.", "kind")
+	kept := c.counter("feedfilter_feed_kept_total", "Candidates kept.")
+	dropped := c.counter("feedfilter_feed_dropped_total", "Candidates dropped.", "kind")
 	degraded := c.counter("feedfilter_feed_degraded_total",
-		"Feeds answered although a kind could not be checked, or what was kept not be recorded as seen, by that kind.", "kind")
+		"Feeds that could not check or record a kind.", "kind")
 	c.collect = func(to sink) {
 		f := feeds()
 		to.send(kept, float64(f.Kept))
@@ -108,7 +108,7 @@ func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 	}
 	candidates := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "feedfilter_feed_candidates",
-		Help:    "Candidates that a feed looked at; the count is the number of feeds answered.",
+		Help:    "Candidates per feed.",
 		Buckets: []float64{0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000},
 	})
 	r.registry.MustRegister(&c, candidates)

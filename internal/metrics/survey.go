@@ -30,17 +30,17 @@ func (r *Registry) Survey(all func() iter.Seq[pages.SurveyedPage]) {
 	c := &source{}
 	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}
 	spreads := []spread{
-		{c.histogram("feedfilter_page_keys", "Keys of a page.", "use"),
+		{c.histogram("feedfilter_page_keys", "Keys in a page.", "use"),
 			func(p pages.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536,
 				1 << 20}},
-		{c.histogram("feedfilter_page_size_bytes", "What a page takes in the store, both strings.", "use"),
+		{c.histogram("feedfilter_page_size_bytes", "Size of a page in the page store.", "use"),
 			func(p pages.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 				1 << 18, 1 << 20}},
-		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
+		{c.histogram("feedfilter_page_fill_ratio", "Share of bits that are set.", "use"),
 			func(p pages.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
-		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, which no undo clears.", "use"),
+		{c.histogram("feedfilter_page_collided_ratio", "Share of regions whose collision bit is set.", "use"),
 			func(p pages.SurveyedPage) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
-		{c.histogram("feedfilter_page_false_positive_ratio", "Rate of false positives of one key, as the page stands.", "use"),
+		{c.histogram("feedfilter_page_false_positive_ratio", "False-positive rate of one key in a page.", "use"),
 			func(p pages.SurveyedPage) float64 { return p.Rate }, rates},
 	}
 	s := &survey{all: all, spreads: spreads}
