@@ -2,18 +2,18 @@ package metrics
 
 import "time"
 
-// Sampling is what comparing a share of feeds with the ledger has found.
+// Sampling holds the results of comparing a share of feeds with the ledger.
 type Sampling struct {
 	Feeds, Candidates uint64            // compared
-	Misses            uint64            // candidates kept that the ledger has a reason to drop
-	FalsePositives    uint64            // candidates dropped that it has none to
-	Late              uint64            // candidates kept for an activity recorded within the staleness bound before
-	Undecided         uint64            // candidates of which nobody can tell
-	Repaired          uint64            // pages made anew for a miss
-	Dropped           map[string]uint64 // samples that were not compared, by why: "skipped", "error"
+	Misses            uint64            // candidates that missed an activity of the ledger
+	FalsePositives    uint64            // candidates dropped or annotated without an activity
+	Late              uint64            // candidates that missed one within the allowed delay
+	Undecided         uint64            // candidates that changed during the comparison
+	Repaired          uint64            // pages rebuilt because of a miss
+	Dropped           map[string]uint64 // feeds not compared, by reason: "skipped", "error"
 }
 
-// Sampling adds what comparing feeds with the ledger has found.
+// Sampling adds the results of comparing feeds with the ledger.
 func (r *Registry) Sampling(sampling func() Sampling) {
 	c := &source{}
 	feeds := c.counter("feedfilter_sampled_feeds_total", "Feeds compared with the ledger.")
@@ -42,7 +42,7 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 	r.registry.MustRegister(c)
 }
 
-// TokenFile adds how often the file of tokens was read again: loaded, and failed, with the tokens of before left in force.
+// TokenFile adds the numbers of successful and failed reloads of the token file.
 func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 	c := &source{}
 	reloaded := c.counter("feedfilter_token_file_reloads_total",
@@ -55,7 +55,7 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 	r.registry.MustRegister(c)
 }
 
-// LogLines adds how many lines of the service's log were dropped.
+// LogLines adds the number of dropped log lines.
 func (r *Registry) LogLines(dropped func() uint64) {
 	c := &source{}
 	total := c.counter("feedfilter_log_dropped_total",
@@ -64,7 +64,7 @@ func (r *Registry) LogLines(dropped func() uint64) {
 	r.registry.MustRegister(c)
 }
 
-// Audit adds how many lines of the audit log were lost.
+// Audit adds the number of lost lines of the audit log.
 func (r *Registry) Audit(failures func() uint64) {
 	c := &source{}
 	failed := c.counter("feedfilter_audit_failures_total", "Audit log lines that were lost.")
@@ -72,7 +72,8 @@ func (r *Registry) Audit(failures func() uint64) {
 	r.registry.MustRegister(c)
 }
 
-// Refused adds requests that were refused for who sent them, or how many did, by the code of the error: a fixed set of them.
+// Refused adds requests refused by access control or rate limits, by error code. The set of codes
+// is fixed.
 func (r *Registry) Refused(refused func() map[string]uint64) {
 	c := &source{}
 	total := c.counter("feedfilter_requests_refused_total",
@@ -83,7 +84,7 @@ func (r *Registry) Refused(refused func() map[string]uint64) {
 	r.registry.MustRegister(c)
 }
 
-// Certificate adds when the certificate that is served with ends. The zero time: there is none yet.
+// Certificate adds the expiry of the served certificate. A zero time means that there is none yet.
 func (r *Registry) Certificate(ends func() time.Time) {
 	c := &source{}
 	expiry := c.gauge("feedfilter_tls_certificate_expiry_timestamp_seconds",

@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/feedfilter/feedfilter/activity/ledger"
 
-// Pools adds the pools of connections to a database server.
+// Pools adds the connection pools of a database server.
 func (r *Registry) Pools(pools func() []ledger.Pool) {
 	c := &source{}
 	connections := c.gauge("feedfilter_ledger_pool_connections", "Connections to PostgreSQL, used or idle.", "pool", "state")

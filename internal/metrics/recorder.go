@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Activities adds what [activity.Activities] count. Without a ledger, what is about one stays 0, but that it is up, which is left
-// out.
+// Activities adds the counts of [activity.Activities]. Without a ledger, its counts stay 0, and
+// whether it is up is left out.
 func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
 	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), windows(stats), numbers(stats)}
 	for _, s := range sources {
@@ -33,7 +33,7 @@ func health(hasLedger bool, stats func() activity.Stats) *source {
 	return c
 }
 
-// truths are how pages follow the ledger.
+// truths returns the metrics of how pages follow the ledger.
 func truths(stats func() activity.Stats) *source {
 	c := &source{}
 	positives := c.counter("feedfilter_exact_positives_total", "Positives of exact feeds.")
@@ -66,7 +66,7 @@ func truths(stats func() activity.Stats) *source {
 	return c
 }
 
-// views are where feeds get from what they look at.
+// views returns the metrics of where feeds read activities from.
 func views(stats func() activity.Stats) *source {
 	c := &source{}
 	read := c.counter("feedfilter_views_total", "Reads of users' activities for feeds.", "source")
@@ -108,7 +108,7 @@ func writes(stats func() activity.Stats) *source {
 	return c
 }
 
-// windows are what became of activities that no ledger keeps.
+// windows returns the metrics of activities that are not in a ledger.
 func windows(stats func() activity.Stats) *source {
 	c := &source{}
 	evicted := c.counter("feedfilter_window_evicted_total",
@@ -141,7 +141,8 @@ func numbers(stats func() activity.Stats) *source {
 	return c
 }
 
-// withZeros is counts with a 0 for each name that it lacks: the first of something is an increase from 0, and not a new series.
+// withZeros returns counts with a 0 for each missing name, so that the first event is an increase
+// from 0 and not a new series.
 func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
 	all := make(map[string]uint64, len(counts)+len(names))
 	for _, name := range names {
@@ -151,7 +152,8 @@ func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
 	return all
 }
 
-// Rebuilds adds pages that were made anew, and returns what is told of each: an [activity.Config]'s OnRebuild.
+// Rebuilds adds the rebuilds of pages. It returns the function to call for each, the OnRebuild of
+// an [activity.Config].
 func (r *Registry) Rebuilds() func(reason string, took time.Duration, err error) {
 	seconds := prometheus.NewHistogramVec(durations("feedfilter_page_rebuild_seconds",
 		"Duration of rebuilds."), []string{"reason"})

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Requests counts requests of HTTP by route, method and status, and measures how long they take.
+// Requests counts and measures HTTP requests by route, method and status.
 type Requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -16,12 +16,12 @@ type Requests struct {
 
 // Route is one method of one route.
 type Route struct {
-	answered prometheus.Counter // with 200: what is counted most
+	answered prometheus.Counter // with 200: the most frequent
 	others   *prometheus.CounterVec
 	seconds  prometheus.Observer
 }
 
-// Requests adds the requests of HTTP.
+// Requests adds HTTP requests.
 func (r *Registry) Requests() *Requests {
 	q := &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -36,15 +36,15 @@ func (r *Registry) Requests() *Requests {
 	return q
 }
 
-// Route returns where the requests of a method of a route are counted. There are as many as routes: name must not come from the
-// client.
+// Route returns the counter of a method of a route. Every name adds series, so name must not come
+// from the client.
 func (q *Requests) Route(name, method string) *Route {
 	labels := prometheus.Labels{"route": name, "method": method}
 	others := q.total.MustCurryWith(labels)
 	return &Route{answered: others.WithLabelValues("200"), others: others, seconds: q.seconds.With(labels)}
 }
 
-// Done counts a request that was answered with status. It is safe for concurrent use.
+// Done counts a request answered with status. It is safe for concurrent use.
 func (t *Route) Done(status int, took time.Duration) {
 	if status == http.StatusOK {
 		t.answered.Inc()
@@ -54,15 +54,15 @@ func (t *Route) Done(status int, took time.Duration) {
 	t.seconds.Observe(took.Seconds())
 }
 
-// Load is what the service works on, and what of that is limited.
+// Load is the work in progress, with its limits.
 type Load struct {
-	Requests, RequestsLimit int64 // in progress, probes not counted
-	Streams, StreamsLimit   int64 // those of them that are streams of NDJSON
-	Bodies, BodiesLimit     int64 // bytes held of bodies
+	Requests, RequestsLimit int64 // in progress, without probes
+	Streams, StreamsLimit   int64 // NDJSON streams among them
+	Bodies, BodiesLimit     int64 // bytes of request bodies
 	Shed                    uint64
 }
 
-// Load adds what the service works on.
+// Load adds the work in progress.
 func (r *Registry) Load(load func() Load) {
 	var c source
 	progress := c.gauge("feedfilter_http_requests_in_progress", "Requests in progress.")
@@ -85,15 +85,15 @@ func (r *Registry) Load(load func() Load) {
 	r.registry.MustRegister(&c)
 }
 
-// Feeds is what became of feeds and their candidates.
+// Feeds holds the outcomes of feeds and their candidates.
 type Feeds struct {
 	Kept     uint64            // posts
-	Dropped  map[string]uint64 // posts, by the kind that did
+	Dropped  map[string]uint64 // posts, by the kind that dropped them
 	Degraded map[string]uint64 // feeds, by the kind that could not be checked
 }
 
-// Feeds adds what became of feeds, and returns how each that is answered tells how many candidates were looked at; that is safe
-// for concurrent use.
+// Feeds adds the outcomes of feeds. It returns the function to call for each answered feed, with its
+// number of candidates. That function is safe for concurrent use.
 func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 	var c source
 	kept := c.counter("feedfilter_feed_kept_total", "Candidates kept.")
