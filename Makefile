@@ -91,7 +91,7 @@ lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, as far as
 lint-monitoring: ## Check the rules for Prometheus and the dashboard: syntax, names, and which alerts fire when.
 	GO='$(GO)' scripts/lint-monitoring
 
-# Not part of test: it takes minutes. DRILL=FeedfilterDown drills one alert; UPDATE=1 writes the table in docs/OPERATIONS.md.
+# Not part of test: it takes minutes. DRILL=FeedfilterDown drills one alert; UPDATE=1 writes the table in infra/monitoring/README.md.
 .PHONY: drill
 drill: deps ## Provoke every alert on a real service, and follow docs/OPERATIONS.md until it ends.
 	cd infra/monitoring && DRILL='$(or $(DRILL),all)' CI=true $(GO) test -count 1 -timeout 60m -v -run 'TestDrill/^$(DRILL)' .

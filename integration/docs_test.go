@@ -36,11 +36,12 @@ func documents() map[string]document {
 		"docs/SIZING.md":      {},
 		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
+		"docs/RELIABILITY.md": {servers: true, console: "twenty minutes of faults, in short in make test-long"},
 		"docs/OPERATIONS.md": {
 			by:      "TestDrill and TestDrillRoutine of infra/monitoring",
 			console: "it sets the shell up, as the drills do",
 		},
-		"docs/DEPLOY.md":              {console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
+		"docs/DEPLOY.md":              {servers: true, console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
 		"CONTRIBUTING.md":             {console: makes},
 		"integration/README.md":       {console: makes},
 		"integration/peers/README.md": {console: makes},

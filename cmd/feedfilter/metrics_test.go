@@ -54,7 +54,7 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := regexp.MustCompile("(?m)^\\| `(feedfilter_\\w+)` \\|").FindAllStringSubmatch(string(docs), -1)
+	listed := regexp.MustCompile("(?m)^\\| `(feedfilter_\\w+)[`{]").FindAllStringSubmatch(string(docs), -1)
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (feedfilter_\w+) `).FindAllStringSubmatch(text, -1) {
 		if !slices.ContainsFunc(listed, func(row []string) bool { return row[1] == m[1] }) {
 			t.Errorf("docs/METRICS.md does not list %s", m[1])

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +16,7 @@ import (
 // scenario is how an alert is provoked, and how it ends.
 type scenario struct {
 	alert     string
-	how       string // as the table in the runbook has it
+	how       string // as the table of results says
 	recovered string
 	change    *strings.Replacer                // of the rules, where they are about more time than there is
 	prepare   func(d *drill)                   // before the service starts
@@ -78,7 +77,7 @@ func (s scenario) run(t *testing.T, bin string, postgres *pgtest.Server) string 
 		s.mended(d)
 	}
 	ended := d.until(s.ends, "ended", func() bool { return d.rests(s.alert) })
-	return fmt.Sprintf("| [%s](#%s) | %s | %v | %s | %v |", s.alert, strings.ToLower(s.alert), s.how, short(fired), s.recovered, short(ended))
+	return fmt.Sprintf("| [%s](../../docs/OPERATIONS.md#%s) | %s | %v | %s | %v |", s.alert, strings.ToLower(s.alert), s.how, short(fired), s.recovered, short(ended))
 }
 
 // short has a duration in words of the table.
@@ -86,7 +85,7 @@ func short(d time.Duration) string {
 	return strings.TrimSuffix(strings.Replace(d.Round(time.Second).String(), "m0s", "m", 1), "h0m")
 }
 
-// table holds the table in the runbook against what was done, or writes it with UPDATE=1. Times differ from run to run.
+// table compares the table of results with what was done, or writes it with UPDATE=1. Times differ from run to run.
 func table(t *testing.T, rows map[string]string) {
 	t.Helper()
 	groups, err := parseRules("alerts.yaml")
@@ -105,23 +104,19 @@ func table(t *testing.T, rows map[string]string) {
 			}
 		}
 	}
-	document, err := os.ReadFile(runbook)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(document), "<!-- drill -->\n")
+	before, rest, ok := strings.Cut(read(t, results), "<!-- drill -->\n")
 	old, after, ok2 := strings.Cut(rest, "<!-- /drill -->")
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", runbook)
+		t.Fatalf("%s has no place for the table", results)
 	}
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(runbook, []byte(before+"<!-- drill -->\n"+text.String()+"<!-- /drill -->"+after), 0o600); err != nil {
+		if err := os.WriteFile(results, []byte(before+"<!-- drill -->\n"+text.String()+"<!-- /drill -->"+after), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if got, want := withoutTimes(old), withoutTimes(text.String()); got != want {
-		t.Errorf("%s has another table; UPDATE=1 make drill writes it\n%s\nwant\n%s", filepath.Base(runbook), got, want)
+		t.Errorf("%s has another table; UPDATE=1 make drill writes it\n%s\nwant\n%s", results, got, want)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func accessScenarios() []scenario {
 	return []scenario{
 		{
-			alert: "FeedfilterTokensNotReloaded", how: "The file of tokens ends too early.", recovered: "The last good file put back.",
+			alert: "FeedfilterTokensNotReloaded", how: "The token file is truncated.", recovered: "The last good file restored.",
 			prepare: withToken,
 			provoke: func(d *drill) {
 				text := read(d.t, d.path("feedfilter-tokens.json"))
@@ -32,7 +32,7 @@ func accessScenarios() []scenario {
 			ends: 2 * time.Minute,
 		},
 		{
-			alert: "FeedfilterAuditFailures", how: "The audit log's disk is full (`/dev/full`).", recovered: "The log moved away, SIGHUP; a quarter of an hour went by.",
+			alert: "FeedfilterAuditFailures", how: "The audit log's disk is full (`/dev/full`).", recovered: "The log moved, reload; a quarter of an hour passed.",
 			prepare: audit,
 			provoke: func(d *drill) {
 				if err := os.Remove(d.path("feedfilter-audit.log")); err != nil {
@@ -62,7 +62,7 @@ func accessScenarios() []scenario {
 			ends: 20 * time.Minute,
 		},
 		{
-			alert: "FeedfilterCertificateExpires", how: "A certificate that ends in 20 hours.", recovered: "A new certificate, SIGHUP.",
+			alert: "FeedfilterCertificateExpires", how: "A certificate that expires in 20 hours.", recovered: "A new certificate, reload.",
 			prepare: func(d *drill) {
 				crt, key := certificate(d.t, 90*24*time.Hour)
 				write(d.t, d.path("feedfilter-tls.crt"), crt)

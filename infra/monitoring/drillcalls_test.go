@@ -33,7 +33,7 @@ func serviceScenarios() []scenario {
 			mended: func(d *drill) { d.await(`feedfilter_dependency_up{dependency="ledger"}`, is(1)) }, ends: time.Minute,
 		},
 		{
-			alert: "FeedfilterDegraded", how: "Redis killed, while feeds are asked for.", recovered: "Redis restarted.",
+			alert: "FeedfilterDegraded", how: "Redis killed during feeds.", recovered: "Redis restarted.",
 			busy: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } },
 			provoke: func(d *drill) {
 				d.redis.Kill()
@@ -43,7 +43,7 @@ func serviceScenarios() []scenario {
 			mended: func(d *drill) { d.await("feedfilter_redis_breaker_open", is(0)) }, ends: 15 * time.Minute,
 		},
 		{
-			alert: "FeedfilterErrors", how: "PostgreSQL killed, and 50 blocks are asked for.", recovered: "PostgreSQL restarted.",
+			alert: "FeedfilterErrors", how: "PostgreSQL killed during 50 blocks.", recovered: "PostgreSQL restarted.",
 			busy: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } },
 			provoke: func(d *drill) {
 				d.postgres.Kill()
@@ -58,7 +58,7 @@ func serviceScenarios() []scenario {
 			mended: func(d *drill) { d.each = func() { d.feed("u1", 3, "") } }, ends: 8 * time.Hour,
 		},
 		{
-			alert: "FeedfilterSlow", how: "A neighbour keeps Redis busy for 200 ms at a time.", recovered: "The neighbour's connection ended.",
+			alert: "FeedfilterSlow", how: "A neighbour keeps Redis busy for 200 ms at a time.", recovered: "The neighbour's connection killed.",
 			busy: func(d *drill) { d.batch("add", "like", 20, 5) },
 			provoke: func(d *drill) {
 				d.hog()
@@ -67,17 +67,17 @@ func serviceScenarios() []scenario {
 			most: 30 * time.Minute, ends: time.Hour,
 		},
 		{
-			alert: "FeedfilterOverloaded", how: "Two requests at a time are let in, and 60 come.", recovered: "A higher `--max-requests`, SIGHUP.",
+			alert: "FeedfilterOverloaded", how: "60 requests at a time; the limit is 2.", recovered: "A higher `--max-requests`, reload.",
 			prepare: func(d *drill) { d.settings["max-requests"] = 2 },
 			busy:    func(d *drill) { d.feed("u1", 3, "") },
 			provoke: func(d *drill) {
 				d.each = func() { d.many(60, func(int) { d.feed("u1", 500, "") }) }
 			},
 			most:   15 * time.Minute,
-			mended: func(d *drill) { d.await("feedfilter_http_requests_limit", is(512)) }, ends: 15 * time.Minute,
+			mended: func(d *drill) { d.await("feedfilter_http_requests_limit", is(1024)) }, ends: 15 * time.Minute,
 		},
 		{
-			alert: "FeedfilterWritesWaiting", how: "PostgreSQL stopped (SIGSTOP), and 2,500 likes come.", recovered: "PostgreSQL restarted.",
+			alert: "FeedfilterWritesWaiting", how: "PostgreSQL paused (SIGSTOP) during 2,500 likes.", recovered: "PostgreSQL restarted.",
 			prepare: func(d *drill) { d.settings["max-requests"] = 4000 },
 			provoke: func(d *drill) {
 				d.postgres.Pause()

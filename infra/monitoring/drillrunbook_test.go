@@ -15,34 +15,40 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctest"
 )
 
-// follow runs the commands of an alert's section of the runbook, as they stand there. Those under Do have to succeed; those under
-// Look may say that something is wrong by their status, but not that they are no commands, or have no such flags.
+// follow runs the commands of an alert's section of the runbook as they are. Those under "Do" must succeed. Those under "Check" may
+// fail, because something is wrong, but must be commands, and their flags must exist.
 func (d *drill) follow(alert string, replace map[string]string, files map[string]string) {
 	d.t.Helper()
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	section := regexp.MustCompile(`(?ms)^### ` + alert + `\n(.*?)^##`).FindSubmatch(text)
+	section := regexp.MustCompile(`(?ms)^### ` + alert + `\n(.*?)^##`).FindStringSubmatch(read(d.t, runbook))
 	if section == nil {
 		d.t.Fatalf("%s has no section %s", runbook, alert)
 	}
-	parts := regexp.MustCompile("(?s)\\*\\*Look\\*\\*\n\n```sh\n(.*?)```\n\n\\*\\*Do\\*\\*\n\n```sh\n(.*?)```").FindSubmatch(section[1])
+	parts := regexp.MustCompile("(?s)\nCheck:\n\n```sh\n(.*?)```\n\nDo:\n\n```sh\n(.*?)```").FindStringSubmatch(section[1])
 	if parts == nil {
-		d.t.Fatalf("%s: %s has no commands under Look and Do", runbook, alert)
+		d.t.Fatalf("%s: %s has no commands under Check and Do", runbook, alert)
 	}
 	const lenient = `set +e +o pipefail
-trap 'code=$?; case $code in 126|127) exit $code;; 2) [[ $BASH_COMMAND != feedfilter* ]] || exit $code;; esac' ERR
+trap 'code=$?; case $code in 126|127) exit $code;; 2) [[ $BASH_COMMAND != feedfilter* && $BASH_COMMAND != doctor ]] || exit $code;; esac' ERR
 `
-	document := "```sh\n" + lenient + string(parts[1]) + "```\n\n```sh\ntrap - ERR\nset -e -o pipefail\n" + string(parts[2]) + "```\n"
+	document := "```sh\n" + lenient + parts[1] + "```\n\n```sh\ntrap - ERR\nset -e -o pipefail\n" + parts[2] + "```\n"
 	d.do(document, replace, files)
 }
 
-// do runs the commands of a document.
+// shell is the block of the runbook that sets up a shell: functions that its commands call.
+func (d *drill) shell() string {
+	d.t.Helper()
+	block := regexp.MustCompile("(?s)\n## Your shell\n.*?(```sh\n.*?```\n)").FindStringSubmatch(read(d.t, runbook))
+	if block == nil {
+		d.t.Fatalf("%s does not set up a shell", runbook)
+	}
+	return block[1]
+}
+
+// do runs the commands of a document, in a shell that is set up as the runbook says.
 func (d *drill) do(document string, replace, files map[string]string) {
 	d.t.Helper()
 	file := d.path("section.md")
-	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(d.shell()+"\n"+document), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
 	words := map[string]string{

@@ -28,7 +28,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-const runbook = "../../docs/OPERATIONS.md"
+const (
+	runbook = "../../docs/OPERATIONS.md"
+	results = "README.md" // has the table of what the drill did
+)
 
 // drill is a service with a Redis and a database of its own, and the engine that watches it.
 type drill struct {

@@ -30,7 +30,7 @@ func storeScenarios() []scenario {
 	var replica *redistest.Server
 	return []scenario{
 		{
-			alert: "FeedfilterRedisErrors", how: "Redis is full, and drops nothing (`noeviction`).", recovered: "Memory for Redis.",
+			alert: "FeedfilterRedisErrors", how: "Redis is full and evicts nothing (`noeviction`).", recovered: "More memory for Redis.",
 			busy: func(d *drill) { d.batch("add", "like", 20, 5) },
 			provoke: func(d *drill) {
 				if err := d.redis.Client().ConfigSet(context.Background(), "maxmemory", "1").Err(); err != nil {
@@ -71,7 +71,7 @@ func storeScenarios() []scenario {
 			mended: func(d *drill) { d.each = nil; d.await(`feedfilter_dependency_up{dependency="ledger"}`, is(1)) }, ends: 20 * time.Minute,
 		},
 		{
-			alert: "FeedfilterReplicasBehind", how: "A replica is told to follow nobody, and pages change after that.", recovered: "It follows its primary again.",
+			alert: "FeedfilterReplicasBehind", how: "A replica stops following its primary; then pages change.", recovered: "It follows its primary again.",
 			prepare: func(d *drill) { replica = viaReplica(d) },
 			busy:    func(d *drill) { d.batch("add", "like", 20, 5) },
 			provoke: func(d *drill) {
@@ -91,8 +91,8 @@ func storeScenarios() []scenario {
 			ends: time.Hour,
 		},
 		{
-			alert: "FeedfilterRebuildsHigh", how: "Redis drops pages as they are made, and PostgreSQL is 200 ms away. The rule's 5 and 10 minutes were taken as 20 and 40 s, since rebuilds take real time.",
-			recovered: "`noeviction`, and memory.",
+			alert: "FeedfilterRebuildsHigh", how: "Redis evicts pages, PostgreSQL is 200 ms away. The rule's 5 and 10 minutes were shortened to 20 and 40 s.",
+			recovered: "`noeviction` and more memory.",
 			change: strings.NewReplacer("page_rebuild_seconds_sum[5m]", "page_rebuild_seconds_sum[20s]",
 				"expr: instance:feedfilter_page_rebuilds:utilization_rate5m > 0.5\n        for: 10m", "expr: instance:feedfilter_page_rebuilds:utilization_rate5m > 0.5\n        for: 40s"),
 			prepare: func(d *drill) {
@@ -106,7 +106,7 @@ func storeScenarios() []scenario {
 			most:    3 * time.Minute, mended: func(d *drill) { d.paced(false) }, ends: 3 * time.Minute,
 		},
 		{
-			alert: "FeedfilterPageFailures", how: "PostgreSQL killed, and Redis emptied.", recovered: "PostgreSQL restarted, a scrub.",
+			alert: "FeedfilterPageFailures", how: "PostgreSQL killed and Redis emptied.", recovered: "PostgreSQL restarted, scrub.",
 			busy: func(d *drill) { d.batch("add", "like", 50, 5) },
 			provoke: func(d *drill) {
 				d.postgres.Kill()
@@ -121,7 +121,7 @@ func storeScenarios() []scenario {
 			most: 30 * time.Minute, mended: func(d *drill) { d.each = nil }, ends: 30 * time.Minute,
 		},
 		{
-			alert: "FeedfilterReshapeDue", how: "One page, and 6,000 likes of 12 users on it.", recovered: "`feedfilter reshape`.",
+			alert: "FeedfilterReshapeDue", how: "One page with 6,000 likes of 12 users.", recovered: "`feedfilter reshape`.",
 			prepare: func(d *drill) { d.settings["pages"] = 1 },
 			provoke: func(d *drill) {
 				d.batch("add", "like", 12, 500)

@@ -66,8 +66,8 @@ func (d *drill) crossed(series string, older page, ask func()) {
 func truthScenarios() []scenario {
 	return []scenario{
 		{
-			alert: "FeedfilterMissedDrop", how: "A page in Redis beneath the service is set back, with the sequence of the newer one.",
-			recovered: "All pages made anew; an hour went by.", prepare: onePage,
+			alert: "FeedfilterMissedDrop", how: "An older page in Redis claims the current sequence.",
+			recovered: "All pages rebuilt; an hour passed.", prepare: onePage,
 			busy: func(d *drill) { d.batch("add", "hide", 1, 1) },
 			provoke: func(d *drill) {
 				older := d.page()
@@ -77,8 +77,8 @@ func truthScenarios() []scenario {
 			most: time.Minute, ends: 70 * time.Minute,
 		},
 		{
-			alert: "FeedfilterFalsePositivesHigh", how: "A page keeps the bits of 40 posts that are hidden no more.",
-			recovered: "All pages made anew; feeds with nothing wrong.", prepare: onePage,
+			alert: "FeedfilterFalsePositivesHigh", how: "A page keeps the bits of 40 undone hides.",
+			recovered: "All pages rebuilt; correct feeds followed.", prepare: onePage,
 			busy: func(d *drill) { d.batch("add", "hide", 2, 40); d.feed("u3", 10, "") },
 			provoke: func(d *drill) {
 				older := d.page()
@@ -103,8 +103,8 @@ func truthScenarios() []scenario {
 			ends:   5 * time.Minute,
 		},
 		{
-			alert: "FeedfilterScrubBehind", how: "Redis killed. The rule's quarter of an hour was taken as 15 s, since that is real time.",
-			recovered: "Redis restarted, a scrub.", change: strings.NewReplacer("> 900 +", "> 15 +"),
+			alert: "FeedfilterScrubBehind", how: "Redis killed. The rule's 15 minutes were shortened to 15 s.",
+			recovered: "Redis restarted, scrub.", change: strings.NewReplacer("> 900 +", "> 15 +"),
 			provoke: func(d *drill) {
 				d.redis.Kill()
 				d.await("feedfilter_scrub_age_seconds", above(18))
@@ -114,8 +114,8 @@ func truthScenarios() []scenario {
 			ends:   5 * time.Minute,
 		},
 		{
-			alert: "FeedfilterScrubFindings", how: "Redis is full, and drops pages for what a neighbour writes (`allkeys-random`).",
-			recovered: "`noeviction`, and memory; the neighbour went on.",
+			alert: "FeedfilterScrubFindings", how: "Redis is full and evicts pages (`allkeys-random`) while a neighbour writes.",
+			recovered: "`noeviction` and more memory; the neighbour still writes.",
 			busy:      func(d *drill) { d.batch("add", "like", 100, 20) },
 			provoke: func(d *drill) {
 				d.fill()
@@ -124,7 +124,7 @@ func truthScenarios() []scenario {
 			most: time.Hour, mended: func(d *drill) { d.each = d.neighbour }, ends: time.Hour,
 		},
 		{
-			alert: "FeedfilterPagesDamaged", how: "The header of a page is overwritten in Redis.", recovered: "A scrub; an hour went by.",
+			alert: "FeedfilterPagesDamaged", how: "The header of a page is overwritten in Redis.", recovered: "Scrub; an hour passed.",
 			busy: func(d *drill) { d.batch("add", "like", 10, 5) },
 			provoke: func(d *drill) {
 				ctx := context.Background()
@@ -145,8 +145,8 @@ func truthScenarios() []scenario {
 
 func samplingBlind() scenario {
 	return scenario{
-		alert: "FeedfilterSamplingBlind", how: "All feeds are to be compared, 400 come at a time, and PostgreSQL is 300 ms away.",
-		recovered: "A lower `--sample-rate`, SIGHUP; an hour went by.",
+		alert: "FeedfilterSamplingBlind", how: "Sample rate 1, 400 feeds at a time, PostgreSQL 300 ms away.",
+		recovered: "A lower `--sample-rate`, reload; an hour passed.",
 		prepare: func(d *drill) {
 			proxy := proxytest.Start(d.t, d.postgres.Addr())
 			proxy.Delay(300*time.Millisecond, 0)

@@ -52,25 +52,35 @@ func checkNames(catalogueFile, program, rulesFile, dashboardFile string) error {
 	return nil
 }
 
-// readCatalogue reads the rows of tables: | `name` | type | labels | there | meaning |.
+// readCatalogue reads the rows of tables: | `name{labels}` (histogram) | meaning |. A section that says "Exported only with" is
+// about metrics that are not always there.
 func readCatalogue(name string) (catalogue, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)` \\| (\\w+) \\| ([^|]*) \\| ([^|]*) \\| [^|]+ \\|$")
+	row := regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)(?:{([a-z_,]+)})?`( \\(histogram\\))? \\| [^|]+ \\|$")
 	known := make(catalogue)
-	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
-		var names []string
-		for _, l := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(m[3], -1) {
-			names = append(names, l[1])
+	for _, section := range strings.Split(string(text), "\n## ") {
+		always := !strings.Contains(section, "\nExported only with")
+		for _, m := range row.FindAllStringSubmatch(section, -1) {
+			known[m[1]] = metric{kind: kindOf(m[1], m[3] != ""), labels: strings.Split(m[2], ","), always: always}
 		}
-		known[m[1]] = metric{kind: m[2], labels: names, always: slices.Contains([]string{"always", "ledger"}, strings.TrimSpace(m[4]))}
 	}
 	if len(known) == 0 {
 		return nil, fmt.Errorf("%s: no table of metrics", name)
 	}
 	return known, nil
+}
+
+func kindOf(name string, histogram bool) string {
+	switch {
+	case histogram:
+		return strings.ToLower(dto.MetricType_HISTOGRAM.String())
+	case strings.HasSuffix(name, "_total"):
+		return strings.ToLower(dto.MetricType_COUNTER.String())
+	}
+	return strings.ToLower(dto.MetricType_GAUGE.String())
 }
 
 // compare compares the catalogue with what a service exports.

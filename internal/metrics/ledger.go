@@ -11,15 +11,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// Ledger returns l with its calls counted and measured. What asks no server, Identity, Shared
-// and Prepare, is not.
+// Ledger returns l with its calls counted and measured, except Identity, Shared and Prepare, which
+// ask no server.
 func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn // what a Recorder takes
 	seconds := prometheus.NewHistogramVec(
-		durations("feedfilter_ledger_call_seconds", "How long calls of the ledger took, by operation; the count is how many."),
+		durations("feedfilter_ledger_call_seconds", "Duration of ledger calls."),
 		[]string{"operation"})
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "feedfilter_ledger_errors_total",
-		Help: "Calls of the ledger that failed, by operation; not those whose caller gave up.",
+		Help: "Ledger calls that failed, unless cancelled by the caller.",
 	}, []string{"operation"})
 	r.registry.MustRegister(seconds, failed)
 	operation := func(name string) call {
@@ -55,17 +55,17 @@ func (r *Registry) Ledger(l activity.Ledger) activity.Ledger { //nolint:ireturn 
 	}
 }
 
-// call is where the calls of one operation are counted.
+// call counts the calls of one operation.
 type call struct {
 	seconds prometheus.Observer
 	failed  prometheus.Counter
 }
 
-// done counts one that began at start. It is to be deferred.
-func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it is at the end is not known when this is deferred
+// done counts a call that began at start. Defer it.
+func (c call) done(start time.Time, err *error) { //nolint:gocritic // the error is set after the defer
 	c.seconds.Observe(time.Since(start).Seconds())
 	switch {
-	case *err == nil, errors.Is(*err, context.Canceled): // who does not wait any more says nothing of the ledger
+	case *err == nil, errors.Is(*err, context.Canceled): // the caller left, the ledger did not fail
 	case errors.Is(*err, ledger.ErrLargePage): // an answer: read it in parts
 	case errors.Is(*err, ledger.ErrGone): // an answer: nobody is on the page any more
 	case errors.Is(*err, ledger.ErrLayoutBusy): // an answer: another process changes the layouts
@@ -74,8 +74,8 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // what it i
 	}
 }
 
-// measuredLedger is a ledger whose calls are measured. It has next as a field of its own, and not embedded: a method that is
-// added to the interface does not go unmeasured, but does not compile.
+// measuredLedger measures the calls of a ledger. next is not embedded, so that a new method of the
+// interface fails to compile instead of going unmeasured.
 type measuredLedger struct {
 	next activity.Ledger
 
@@ -128,7 +128,7 @@ func (l *measuredLedger) Changed(
 	progress, err = l.next.Changed(ctx, since, each)
 	counted := err
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		counted = cause // a poll that got no answer in time is cancelled, which is a failure here
+		counted = cause // a poll that timed out was cancelled: a failure
 	}
 	l.changed.done(start, &counted)
 	return progress, err

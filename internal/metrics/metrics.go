@@ -1,8 +1,9 @@
-// Package metrics exports what the service counts to Prometheus. A [Registry] collects from sources, one method for each, that
-// are read when it is asked; only durations, and what Redis and the ledger are asked for, are counted here as they happen.
+// Package metrics exports the counts of the service to Prometheus. A [Registry] reads its sources
+// at each scrape; each method adds one. Only durations, and calls of Redis and the ledger, are
+// counted here as they happen.
 //
-// Names and labels are a contract with dashboards and alerts: docs/METRICS.md lists them all. No label holds a user, a post or
-// a path.
+// Names and labels are a contract with dashboards and alerts: docs/METRICS.md lists them all. No
+// label holds a user, a post or a path.
 package metrics
 
 import (
@@ -15,28 +16,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Registry holds the metrics of one process. Its methods add sources, each once, and panic if one is added twice. It is safe for
-// concurrent use.
+// Registry holds the metrics of one process. Each method adds a source, and panics if called twice.
+// It is safe for concurrent use.
 type Registry struct {
 	registry *prometheus.Registry
 }
 
-// Settings are of the process, and do not change.
+// Settings are the constant settings of the process.
 type Settings struct {
 	Version, Commit   string
-	FalsePositiveRate float64       // as configured: the share of clean candidates that may be dropped
-	StalenessBound    time.Duration // 0: the ledger is asked each time
+	FalsePositiveRate float64       // configured share of clean candidates that may be dropped
+	StalenessBound    time.Duration // 0: each feed asks the ledger
 }
 
-// New returns a Registry of what is known of any process, and of its settings.
+// New returns a Registry with the metrics of the Go runtime, the process, and its settings.
 func New(s Settings) *Registry {
 	r := &Registry{registry: prometheus.NewRegistry()}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var c source
-	build := c.gauge("feedfilter_build_info", "1, with what the program was built of.", "version", "commit", "goversion")
-	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Share of clean candidates that may be dropped wrongly, as configured.")
+	build := c.gauge("feedfilter_build_info", "Always 1; the labels name the build.", "version", "commit", "goversion")
+	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Configured false-positive rate.")
 	bound := c.gauge("feedfilter_configured_staleness_bound_seconds",
-		"How old what is known of the ledger may get while feeds are answered, as configured.")
+		"Configured staleness bound.")
 	c.collect = func(to sink) {
 		to.send(build, 1, s.Version, s.Commit, runtime.Version())
 		to.send(rate, s.FalsePositiveRate)
@@ -46,22 +47,22 @@ func New(s Settings) *Registry {
 	return r
 }
 
-// Gatherer gives all metrics as they stand.
+// Gatherer returns the current metrics.
 func (r *Registry) Gatherer() prometheus.Gatherer { return r.registry } //nolint:ireturn // what tools for metrics take
 
-// Handler answers with all metrics, in the format that is asked for: Prometheus' text and protocol buffers, the latter
-// with native histograms, and OpenMetrics.
+// Handler serves all metrics as Prometheus text, OpenMetrics, or protocol buffers with native
+// histograms.
 func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// source is a collector of what functions tell at the moment of a scrape.
+// source is a collector whose values functions return at the moment of a scrape.
 type source struct {
 	families []family
 	collect  func(sink)
 }
 
-// family is one metric by its name, with all values of its labels.
+// family is one metric with all its label values.
 type family struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -75,7 +76,7 @@ func (s *source) gauge(name, help string, labels ...string) family {
 	return s.family(prometheus.GaugeValue, name, help, labels)
 }
 
-// histogram is one of what there is at a moment: it goes down, too.
+// histogram adds a histogram of current values, whose buckets may also go down.
 func (s *source) histogram(name, help string, labels ...string) family {
 	return s.family(prometheus.UntypedValue, name, help, labels)
 }
@@ -103,7 +104,7 @@ func (to sink) send(f family, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
 }
 
-// sendEach sends a value for each of what is counted, by the one label.
+// sendEach sends one value per label value.
 func sendEach[N uint64 | float64](to sink, f family, values map[string]N) {
 	for label, value := range values {
 		to.send(f, float64(value), label)

@@ -2,15 +2,15 @@ package metrics
 
 import "github.com/feedfilter/feedfilter/activity/ledger"
 
-// Pools adds the pools of connections to a database server.
+// Pools adds the connection pools of a database server.
 func (r *Registry) Pools(pools func() []ledger.Pool) {
 	c := &source{}
-	connections := c.gauge("feedfilter_ledger_pool_connections", "Connections to PostgreSQL: in use, and idle.", "pool", "state")
-	most := c.gauge("feedfilter_ledger_pool_connections_limit", "Connections to PostgreSQL that there may be.", "pool")
-	acquired := c.counter("feedfilter_ledger_pool_acquired_total", "Times that a call got a connection.", "pool")
-	waited := c.counter("feedfilter_ledger_pool_waited_total", "Times that a call had to wait for a connection.", "pool")
-	seconds := c.counter("feedfilter_ledger_pool_wait_seconds_total", "Time that calls waited for connections.", "pool")
-	given := c.counter("feedfilter_ledger_pool_given_up_total", "Times that a call ended before it got a connection.", "pool")
+	connections := c.gauge("feedfilter_ledger_pool_connections", "Connections to PostgreSQL, used or idle.", "pool", "state")
+	most := c.gauge("feedfilter_ledger_pool_connections_limit", "Limit of connections to PostgreSQL.", "pool")
+	acquired := c.counter("feedfilter_ledger_pool_acquired_total", "Calls that got a connection.", "pool")
+	waited := c.counter("feedfilter_ledger_pool_waited_total", "Calls that waited for a connection.", "pool")
+	seconds := c.counter("feedfilter_ledger_pool_wait_seconds_total", "Time calls waited for a connection.", "pool")
+	given := c.counter("feedfilter_ledger_pool_given_up_total", "Calls that ended before they got a connection.", "pool")
 	c.collect = func(to sink) {
 		for _, p := range pools() {
 			to.send(connections, float64(p.InUse), p.Name, "used")

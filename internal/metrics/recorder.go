@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Activities adds what [activity.Activities] count. Without a ledger, what is about one stays 0, but that it is up, which is left
-// out.
+// Activities adds the counts of [activity.Activities]. Without a ledger, its counts stay 0, and
+// whether it is up is left out.
 func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
 	sources := []*source{health(hasLedger, stats), truths(stats), views(stats), writes(stats), windows(stats), numbers(stats)}
 	for _, s := range sources {
@@ -20,8 +20,8 @@ func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
 
 func health(hasLedger bool, stats func() activity.Stats) *source {
 	c := &source{}
-	up := c.gauge("feedfilter_dependency_up", "Whether the ledger, and the store of the pages, answered when last asked.", "dependency")
-	ready := c.gauge("feedfilter_ready", "Whether feeds can be answered: by the pages or by the ledger.")
+	up := c.gauge("feedfilter_dependency_up", "1 if the ledger or page store answered its last call.", "dependency")
+	ready := c.gauge("feedfilter_ready", "1 if this instance can answer feeds.")
 	c.collect = func(to sink) {
 		s := stats()
 		if hasLedger {
@@ -33,21 +33,21 @@ func health(hasLedger bool, stats func() activity.Stats) *source {
 	return c
 }
 
-// truths are how pages follow the ledger.
+// truths returns the metrics of how pages follow the ledger.
 func truths(stats func() activity.Stats) *source {
 	c := &source{}
-	positives := c.counter("feedfilter_exact_positives_total", "Positives of exact feeds that the ledger was asked about.")
-	falses := c.counter("feedfilter_exact_false_positives_total", "Positives of exact feeds that the ledger did not have.")
-	scrubbed := c.counter("feedfilter_scrub_pages_total", "Pages whose header was compared with the ledger.")
-	rounds := c.counter("feedfilter_scrub_rounds_total", "Times that every page was compared, without one that could not be.")
+	positives := c.counter("feedfilter_exact_positives_total", "Positives of exact feeds.")
+	falses := c.counter("feedfilter_exact_false_positives_total", "Positives of exact feeds that the ledger refuted.")
+	scrubbed := c.counter("feedfilter_scrub_pages_total", "Page headers compared with the ledger.")
+	rounds := c.counter("feedfilter_scrub_rounds_total", "Complete scrub rounds.")
 	age := c.gauge("feedfilter_scrub_age_seconds",
-		"Time since every page was last compared, without one that could not be, or since the start.")
-	rate := c.gauge("feedfilter_configured_scrub_pages_per_second", "Pages a second that are compared with the ledger, as configured.")
-	found := c.counter("feedfilter_scrub_findings_total", "Pages that scrubs and polls found amiss, and had made anew, by what.", "reason")
-	verified := c.counter("feedfilter_scrub_verified_total", "Pages whose keys were compared with the ledger.")
-	alarms := c.counter("feedfilter_scrub_alarms_total", "Times that the store of the pages may have lost writes.")
-	polls := c.counter("feedfilter_polls_total", "Looks for what other processes wrote to the ledger, by result.", "result")
-	pollAge := c.gauge("feedfilter_poll_age_seconds", "How old what is known of the ledger is.")
+		"Time since the last complete scrub round.")
+	rate := c.gauge("feedfilter_configured_scrub_pages_per_second", "Configured scrub rate, in pages per second.")
+	found := c.counter("feedfilter_scrub_findings_total", "Faulty pages found and rebuilt.", "reason")
+	verified := c.counter("feedfilter_scrub_verified_total", "Pages compared key by key.")
+	alarms := c.counter("feedfilter_scrub_alarms_total", "Times the page store may have lost writes.")
+	polls := c.counter("feedfilter_polls_total", "Polls of the ledger.", "result")
+	pollAge := c.gauge("feedfilter_poll_age_seconds", "Age of the view of the ledger.")
 	c.collect = func(to sink) {
 		s := stats()
 		to.send(positives, float64(s.Confirmed))
@@ -66,15 +66,15 @@ func truths(stats func() activity.Stats) *source {
 	return c
 }
 
-// views are where feeds get from what they look at.
+// views returns the metrics of where feeds read activities from.
 func views(stats func() activity.Stats) *source {
 	c := &source{}
-	read := c.counter("feedfilter_views_total", "Users' activities that were read for feeds, by where from.", "source")
-	held := c.counter("feedfilter_views_from_image_total", "Views of the ledger that needed not read it: their page was held.")
-	past := c.counter("feedfilter_views_past_replica_total", "Views read from the store because a replica failed or was behind.")
-	missed := c.counter("feedfilter_page_cache_misses_total", "Views that the page cache had not, or not all of.")
-	cached := c.gauge("feedfilter_page_cache_bytes", "Pages held in the page cache.")
-	images := c.gauge("feedfilter_page_images_bytes", "Pages held that were made while the store was down.")
+	read := c.counter("feedfilter_views_total", "Reads of users' activities for feeds.", "source")
+	held := c.counter("feedfilter_views_from_image_total", "Ledger reads avoided by pages built during an outage.")
+	past := c.counter("feedfilter_views_past_replica_total", "Reads repeated because a replica failed or was stale.")
+	missed := c.counter("feedfilter_page_cache_misses_total", "Reads not fully answered by the page cache.")
+	cached := c.gauge("feedfilter_page_cache_bytes", "Memory held by the page cache.")
+	images := c.gauge("feedfilter_page_images_bytes", "Memory held by pages built during an outage.")
 	c.collect = func(to sink) {
 		s := stats()
 		to.send(read, float64(s.FromStore), "store")
@@ -93,11 +93,11 @@ func views(stats func() activity.Stats) *source {
 
 func writes(stats func() activity.Stats) *source {
 	c := &source{}
-	recorded := c.counter("feedfilter_activities_recorded_total", "Activities recorded or undone that changed something, by kind.", "kind")
-	ended := c.counter("feedfilter_activities_ended_total", "Activities removed because their time was over.")
-	waiting := c.gauge("feedfilter_writes_waiting", "Writes that wait for the ledger, or for their pages.")
+	recorded := c.counter("feedfilter_activities_recorded_total", "Activities recorded or undone, without no-ops.", "kind")
+	ended := c.counter("feedfilter_activities_ended_total", "Activities removed at their end time.")
+	waiting := c.gauge("feedfilter_writes_waiting", "Writes waiting for the ledger or their pages.")
 	without := c.counter("feedfilter_writes_without_page_total",
-		"Writes acknowledged by the ledger and the staleness bound alone, because a page could not be reached.")
+		"Writes acknowledged late: a page was unreachable.")
 	c.collect = func(to sink) {
 		s := stats()
 		sendEach(to, recorded, s.Recorded)
@@ -108,12 +108,12 @@ func writes(stats func() activity.Stats) *source {
 	return c
 }
 
-// windows are what became of activities that no ledger keeps.
+// windows returns the metrics of activities that are not in a ledger.
 func windows(stats func() activity.Stats) *source {
 	c := &source{}
 	evicted := c.counter("feedfilter_window_evicted_total",
-		"Activities forgotten before their window ended, because their user had the most that a window keeps, by kind.", "kind")
-	damaged := c.counter("feedfilter_window_damaged_total", "Reads of damaged windows, which count as empty, by kind.", "kind")
+		"Activities forgotten because a window was full.", "kind")
+	damaged := c.counter("feedfilter_window_damaged_total", "Reads of damaged windows, taken as empty.", "kind")
 	c.collect = func(to sink) {
 		s := stats()
 		sendEach(to, evicted, s.WindowEvicted)
@@ -124,11 +124,11 @@ func windows(stats func() activity.Stats) *source {
 
 func numbers(stats func() activity.Stats) *source {
 	c := &source{}
-	number := c.gauge("feedfilter_pages", "Pages there are: shared by users, or dedicated to a heavy user.", "use")
-	keys := c.gauge("feedfilter_shared_page_keys", "Keys of shared pages on average, as the last whole round of the scrub found them.")
-	due := c.gauge("feedfilter_reshape_due_pages", "How many shared pages there should be, where there are too few; else 0.")
-	reshaping := c.gauge("feedfilter_reshaping", "Whether this process is changing the number of pages.")
-	rebuilding := c.gauge("feedfilter_page_rebuilds_in_progress", "Pages being made anew, or waiting for that.")
+	number := c.gauge("feedfilter_pages", "Number of pages.", "use")
+	keys := c.gauge("feedfilter_shared_page_keys", "Average keys per shared page, from the last scrub.")
+	due := c.gauge("feedfilter_reshape_due_pages", "Recommended number of shared pages; 0 if not too few.")
+	reshaping := c.gauge("feedfilter_reshaping", "1 while this instance changes the number of pages.")
+	rebuilding := c.gauge("feedfilter_page_rebuilds_in_progress", "Rebuilds running or waiting.")
 	c.collect = func(to sink) {
 		s := stats()
 		to.send(number, float64(s.SharedPages), "shared")
@@ -141,7 +141,8 @@ func numbers(stats func() activity.Stats) *source {
 	return c
 }
 
-// withZeros is counts with a 0 for each name that it lacks: the first of something is an increase from 0, and not a new series.
+// withZeros returns counts with a 0 for each missing name, so that the first event is an increase
+// from 0 and not a new series.
 func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
 	all := make(map[string]uint64, len(counts)+len(names))
 	for _, name := range names {
@@ -151,13 +152,14 @@ func withZeros(counts map[string]uint64, names ...string) map[string]uint64 {
 	return all
 }
 
-// Rebuilds adds pages that were made anew, and returns what is told of each: an [activity.Config]'s OnRebuild.
+// Rebuilds adds the rebuilds of pages. It returns the function to call for each, the OnRebuild of
+// an [activity.Config].
 func (r *Registry) Rebuilds() func(reason string, took time.Duration, err error) {
 	seconds := prometheus.NewHistogramVec(durations("feedfilter_page_rebuild_seconds",
-		"How long it took to make pages anew from the ledger, by why; the count is how many."), []string{"reason"})
+		"Duration of rebuilds."), []string{"reason"})
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "feedfilter_page_rebuild_failures_total",
-		Help: "Pages that could not be made anew, or not be put in place, by why that was to be done.",
+		Help: "Rebuilds that failed.",
 	}, []string{"reason"})
 	r.registry.MustRegister(seconds, failed)
 	for _, reason := range []string{"missing", "damaged", "foreign", "behind", "ahead", "overfull", "corrupt", "jammed", "torn"} {

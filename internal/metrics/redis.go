@@ -17,22 +17,22 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
-// Labels of what is of one client, and of one of its nodes.
+// Labels of a client, and of one of its nodes.
 const (
 	labelClient = "client"
 	labelNode   = "node"
 )
 
-// Why commands fail.
+// Reasons why commands fail.
 const (
 	failNetwork = "network"
 	failTimeout = "timeout"
 	failPool    = "pool"    // no connection was free in time
-	failBreaker = "breaker" // not sent: the node failed lately, or refused the like
+	failBreaker = "breaker" // not sent: the node failed or refused recently
 	failReply   = "reply"   // the server answered with an error
 )
 
-// Redis counts what clients of Redis do.
+// Redis counts the commands and connections of clients of Redis.
 type Redis struct {
 	seconds          *prometheus.HistogramVec
 	commands, failed *prometheus.CounterVec
@@ -40,13 +40,13 @@ type Redis struct {
 	pages            prometheus.Counter
 
 	mu       sync.Mutex
-	nodes    map[nodeName]weak.Pointer[redis.Client] // those that left a cluster are gone with their clients
+	nodes    map[nodeName]weak.Pointer[redis.Client] // nodes that left a cluster disappear with their clients
 	breakers map[string]*redisstore.Breakers         // by client
 }
 
 type nodeName struct{ client, addr string }
 
-// Redis adds what clients of Redis do, of those that are watched.
+// Redis adds the metrics of the Redis clients that are watched.
 func (r *Registry) Redis() *Redis {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -55,38 +55,38 @@ func (r *Registry) Redis() *Redis {
 	}
 	d := &Redis{
 		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
-			"How long Redis took to answer a command, or a pipeline of some, retries included; the count is how many."),
+			"Duration of commands and pipelines, retries included."),
 			[]string{labelClient, labelNode}),
 		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", labelClient, "command"),
 		failed: counter("feedfilter_redis_errors_total",
-			"Round trips that failed, or were not made, by why; not those whose caller gave up.", labelClient, labelNode, "reason"),
-		sent:     counter("feedfilter_redis_sent_bytes_total", "What was sent to Redis, before encryption.", labelClient),
-		received: counter("feedfilter_redis_received_bytes_total", "What Redis sent, after decryption.", labelClient),
+			"Round trips that failed, unless cancelled by the caller.", labelClient, labelNode, "reason"),
+		sent:     counter("feedfilter_redis_sent_bytes_total", "Bytes sent, before encryption.", labelClient),
+		received: counter("feedfilter_redis_received_bytes_total", "Bytes received, after decryption.", labelClient),
 		pages: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "feedfilter_page_read_bytes_total", Help: "Pages that were read from Redis."}),
+			Name: "feedfilter_page_read_bytes_total", Help: "Bytes of pages read from Redis."}),
 		nodes: make(map[nodeName]weak.Pointer[redis.Client]), breakers: make(map[string]*redisstore.Breakers),
 	}
 	r.registry.MustRegister(d.seconds, d.pages, d.states())
 	return d
 }
 
-// states are those of pools and breakers.
+// states returns the metrics of pools and breakers.
 func (d *Redis) states() *source {
 	c := &source{}
 	open := c.gauge("feedfilter_redis_breaker_open",
-		"Whether a node is not read because it failed or refused reads, or is tried again for the first time.",
+		"1 while reads of a node are suspended.",
 		labelClient, labelNode)
 	openForWrites := c.gauge("feedfilter_redis_writes_breaker_open",
-		"Whether a node is not written to because it failed or refused writes, or is tried again for the first time.",
+		"1 while writes to a node are suspended.",
 		labelClient, labelNode)
 	connections := c.gauge("feedfilter_redis_pool_connections",
-		"Connections to Redis, for single commands and for pipelines: in use, and idle.", labelClient, labelNode, "pool", "state")
+		"Connections to Redis, used or idle.", labelClient, labelNode, "pool", "state")
 	pool := []string{labelClient, labelNode, "pool"}
-	hits := c.counter("feedfilter_redis_pool_hits_total", "Times that a connection was wanted and one was idle.", pool...)
-	misses := c.counter("feedfilter_redis_pool_misses_total", "Times that a connection was wanted and none was idle.", pool...)
+	hits := c.counter("feedfilter_redis_pool_hits_total", "Times an idle connection was available.", pool...)
+	misses := c.counter("feedfilter_redis_pool_misses_total", "Times no idle connection was available.", pool...)
 	timeouts := c.counter("feedfilter_redis_pool_timeouts_total",
-		"Times that a connection was wanted and none could be had in time.", pool...)
-	stale := c.counter("feedfilter_redis_pool_stale_total", "Connections that were found to be at their end.", pool...)
+		"Times no connection became free in time.", pool...)
+	stale := c.counter("feedfilter_redis_pool_stale_total", "Stale connections removed from the pool.", pool...)
 	sendPool := func(to sink, of nodeName, name string, s *redis.PoolStats) {
 		labels := []string{of.client, of.addr, name}
 		to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), append(labels, "used")...)
@@ -123,7 +123,8 @@ func (d *Redis) states() *source {
 	return c
 }
 
-// Watch counts what client does, under that name: "pages", "replicas". It is to be called once, before client is guarded and used.
+// Watch counts the commands of client under name: "pages" or "replicas". Call it once, before the
+// client is guarded and used.
 func (d *Redis) Watch(name string, client redis.UniversalClient) {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
@@ -141,14 +142,14 @@ func (d *Redis) watchNode(client string, node *redis.Client) {
 	d.nodes[name] = weak.Make(node)
 }
 
-// Breakers adds the breakers of a client that is watched.
+// Breakers adds the breakers of a watched client.
 func (d *Redis) Breakers(name string, b *redisstore.Breakers) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.breakers[name] = b
 }
 
-// redisNode counts what a client does with one node. It implements [redis.Hook].
+// redisNode counts the commands of a client to one node. It implements [redis.Hook].
 type redisNode struct {
 	seconds               prometheus.Observer
 	commands              *prometheus.CounterVec
@@ -217,11 +218,12 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// introduction is the command by which a client says on a new connection what it is, which not every server knows.
+// introduction is the command by which a client introduces itself on a new connection. Not every
+// server knows it.
 const introduction = "client"
 
-// worst is why a pipeline failed, if err or the error of a command says that it did. Where a sign-in is refused, commands that
-// were not sent have no error of their own.
+// worst returns why a pipeline failed, from err or the error of a command; "" if it did not fail. If
+// the sign-in is refused, unsent commands have no error.
 func worst(err error, cmds []redis.Cmder) (reason string) {
 	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
 		reason = failureOf(err)
@@ -239,7 +241,7 @@ func worst(err error, cmds []redis.Cmder) (reason string) {
 	return reason
 }
 
-// done notes how a round trip ended, and reports whether it was made.
+// done counts the end of a round trip, and reports whether the round trip was made.
 func (n *redisNode) done(start time.Time, reason string) bool {
 	if reason != "" {
 		n.failed[reason].Inc()
@@ -266,7 +268,7 @@ func (n *redisNode) count(cmd redis.Cmder) {
 	n.pages.Add(float64(size))
 }
 
-// failureOf says why a round trip failed; "" if it did not, as far as its errors are in the course of things.
+// failureOf returns why a round trip failed; "" if it did not, or if its error is normal.
 func failureOf(err error) string {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
@@ -310,7 +312,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// countedSocket is one whose end the client's pool can see.
+// countedSocket is a countedConn whose end the client's pool can detect.
 type countedSocket struct {
 	countedConn
 	syscall.Conn

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Requests counts requests of HTTP by route, method and status, and measures how long they take.
+// Requests counts and measures HTTP requests by route, method and status.
 type Requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -16,35 +16,35 @@ type Requests struct {
 
 // Route is one method of one route.
 type Route struct {
-	answered prometheus.Counter // with 200: what is counted most
+	answered prometheus.Counter // with 200: the most frequent
 	others   *prometheus.CounterVec
 	seconds  prometheus.Observer
 }
 
-// Requests adds the requests of HTTP.
+// Requests adds HTTP requests.
 func (r *Registry) Requests() *Requests {
 	q := &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "feedfilter_http_requests_total",
-			Help: "Requests, by status of the answer; errors of gRPC by the status that JSON has; 499 if the client went away before it.",
+			Help: "Requests answered; gRPC errors have the equivalent HTTP status.",
 		}, []string{"route", "method", "code"}),
 		seconds: prometheus.NewHistogramVec(
-			durations("feedfilter_http_request_seconds", "How long requests took, from their header to the end of the answer."),
+			durations("feedfilter_http_request_seconds", "Time from request header to end of answer."),
 			[]string{"route", "method"}),
 	}
 	r.registry.MustRegister(q.total, q.seconds)
 	return q
 }
 
-// Route returns where the requests of a method of a route are counted. There are as many as routes: name must not come from the
-// client.
+// Route returns the counter of a method of a route. Every name adds series, so name must not come
+// from the client.
 func (q *Requests) Route(name, method string) *Route {
 	labels := prometheus.Labels{"route": name, "method": method}
 	others := q.total.MustCurryWith(labels)
 	return &Route{answered: others.WithLabelValues("200"), others: others, seconds: q.seconds.With(labels)}
 }
 
-// Done counts a request that was answered with status. It is safe for concurrent use.
+// Done counts a request answered with status. It is safe for concurrent use.
 func (t *Route) Done(status int, took time.Duration) {
 	if status == http.StatusOK {
 		t.answered.Inc()
@@ -54,24 +54,24 @@ func (t *Route) Done(status int, took time.Duration) {
 	t.seconds.Observe(took.Seconds())
 }
 
-// Load is what the service works on, and what of that is limited.
+// Load is the work in progress, with its limits.
 type Load struct {
-	Requests, RequestsLimit int64 // in progress, probes not counted
-	Streams, StreamsLimit   int64 // those of them that are streams of NDJSON
-	Bodies, BodiesLimit     int64 // bytes held of bodies
+	Requests, RequestsLimit int64 // in progress, without probes
+	Streams, StreamsLimit   int64 // NDJSON streams among them
+	Bodies, BodiesLimit     int64 // bytes of request bodies
 	Shed                    uint64
 }
 
-// Load adds what the service works on.
+// Load adds the work in progress.
 func (r *Registry) Load(load func() Load) {
 	var c source
-	progress := c.gauge("feedfilter_http_requests_in_progress", "Requests in progress of those that are limited in number.")
-	most := c.gauge("feedfilter_http_requests_limit", "Requests that may be in progress at a time.")
-	streams := c.gauge("feedfilter_http_streams_in_progress", "Requests in progress that are streams of NDJSON.")
-	mostStreams := c.gauge("feedfilter_http_streams_limit", "Streams of NDJSON that may be in progress at a time.")
-	bodies := c.gauge("feedfilter_http_bodies_held_bytes", "Bodies of requests that are held.")
-	mostBodies := c.gauge("feedfilter_http_bodies_limit_bytes", "Bodies of requests that may be held at a time.")
-	shed := c.counter("feedfilter_http_requests_shed_total", "Requests refused for overload, with nothing done.")
+	progress := c.gauge("feedfilter_http_requests_in_progress", "Requests in progress.")
+	most := c.gauge("feedfilter_http_requests_limit", "Limit of requests in progress.")
+	streams := c.gauge("feedfilter_http_streams_in_progress", "NDJSON streams in progress.")
+	mostStreams := c.gauge("feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.")
+	bodies := c.gauge("feedfilter_http_bodies_held_bytes", "Memory held by request bodies.")
+	mostBodies := c.gauge("feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.")
+	shed := c.counter("feedfilter_http_requests_shed_total", "Requests refused for overload.")
 	c.collect = func(to sink) {
 		l := load()
 		to.send(progress, float64(l.Requests))
@@ -85,21 +85,21 @@ func (r *Registry) Load(load func() Load) {
 	r.registry.MustRegister(&c)
 }
 
-// Feeds is what became of feeds and their candidates.
+// Feeds holds the outcomes of feeds and their candidates.
 type Feeds struct {
 	Kept     uint64            // posts
-	Dropped  map[string]uint64 // posts, by the kind that did
+	Dropped  map[string]uint64 // posts, by the kind that dropped them
 	Degraded map[string]uint64 // feeds, by the kind that could not be checked
 }
 
-// Feeds adds what became of feeds, and returns how each that is answered tells how many candidates were looked at; that is safe
-// for concurrent use.
+// Feeds adds the outcomes of feeds. It returns the function to call for each answered feed, with its
+// number of candidates. That function is safe for concurrent use.
 func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 	var c source
-	kept := c.counter("feedfilter_feed_kept_total", "Candidates that feeds kept.")
-	dropped := c.counter("feedfilter_feed_dropped_total", "Candidates that feeds dropped, by the kind that was the reason.", "kind")
+	kept := c.counter("feedfilter_feed_kept_total", "Candidates kept.")
+	dropped := c.counter("feedfilter_feed_dropped_total", "Candidates dropped.", "kind")
 	degraded := c.counter("feedfilter_feed_degraded_total",
-		"Feeds answered although a kind could not be checked, or what was kept not be recorded as seen, by that kind.", "kind")
+		"Feeds that could not check or record a kind.", "kind")
 	c.collect = func(to sink) {
 		f := feeds()
 		to.send(kept, float64(f.Kept))
@@ -108,7 +108,7 @@ func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 	}
 	candidates := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "feedfilter_feed_candidates",
-		Help:    "Candidates that a feed looked at; the count is the number of feeds answered.",
+		Help:    "Candidates per feed.",
 		Buckets: []float64{0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000},
 	})
 	r.registry.MustRegister(&c, candidates)

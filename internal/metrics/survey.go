@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// manyPages is from how many pages on they are not looked through for each scrape: that takes 10 to 20 ns a page.
+	// manyPages is the number of pages above which not every scrape surveys them.
 	manyPages = 1 << 18
-	// surveyKept is for how long it then is not.
+	// surveyKept is how long the last survey is then used.
 	surveyKept = 30 * time.Second
 )
 
-// spread is a histogram of something of every page.
+// spread is a histogram of a property of all pages.
 type spread struct {
 	family
 	of     func(pages.SurveyedPage) float64
 	bounds []float64
 }
 
-// Survey adds how full, how large and how precise pages are, as they were last looked at: histograms of what there is, which go
-// down, too.
+// Survey adds histograms of the fill, size and precision of pages at their last check. Their buckets
+// may also go down.
 func (r *Registry) Survey(all func() iter.Seq[pages.SurveyedPage]) {
 	c := &source{}
 	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}
 	spreads := []spread{
-		{c.histogram("feedfilter_page_keys", "Keys of a page.", "use"),
+		{c.histogram("feedfilter_page_keys", "Keys in a page.", "use"),
 			func(p pages.SurveyedPage) float64 { return float64(p.Keys) }, []float64{0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536,
 				1 << 20}},
-		{c.histogram("feedfilter_page_size_bytes", "What a page takes in the store, both strings.", "use"),
+		{c.histogram("feedfilter_page_size_bytes", "Size of a page in the page store.", "use"),
 			func(p pages.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 				1 << 18, 1 << 20}},
-		{c.histogram("feedfilter_page_fill_ratio", "Share of a page's bits that are set.", "use"),
+		{c.histogram("feedfilter_page_fill_ratio", "Share of bits that are set.", "use"),
 			func(p pages.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
-		{c.histogram("feedfilter_page_collided_ratio", "Share of a page's regions in which keys share a bit, which no undo clears.", "use"),
+		{c.histogram("feedfilter_page_collided_ratio", "Share of regions whose collision bit is set.", "use"),
 			func(p pages.SurveyedPage) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
-		{c.histogram("feedfilter_page_false_positive_ratio", "Rate of false positives of one key, as the page stands.", "use"),
+		{c.histogram("feedfilter_page_false_positive_ratio", "False-positive rate of one key in a page.", "use"),
 			func(p pages.SurveyedPage) float64 { return p.Rate }, rates},
 	}
 	s := &survey{all: all, spreads: spreads}
@@ -52,13 +52,13 @@ func (r *Registry) Survey(all func() iter.Seq[pages.SurveyedPage]) {
 	r.registry.MustRegister(c)
 }
 
-// survey is the last look at all pages.
+// survey holds the last survey of all pages.
 type survey struct {
 	all     func() iter.Seq[pages.SurveyedPage]
 	spreads []spread
 
 	mu   sync.Mutex
-	last []prometheus.Metric // to be sent again until then
+	last []prometheus.Metric // sent again until then
 	then time.Time
 }
 
@@ -68,7 +68,7 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 	if now.Before(s.then) {
 		return s.last
 	}
-	var tallies [2][]tally // of shared pages, and own ones
+	var tallies [2][]tally // of shared and dedicated pages
 	for use := range tallies {
 		tallies[use] = make([]tally, len(s.spreads))
 		for i, sp := range s.spreads {
@@ -101,7 +101,7 @@ func (s *survey) metrics(now time.Time) []prometheus.Metric {
 	return all
 }
 
-// tally counts values by bucket, each in the first that it fits.
+// tally counts each value in the first bucket that it fits.
 type tally struct {
 	buckets []uint64
 	count   uint64
@@ -129,7 +129,7 @@ func (t *tally) metric(s spread, use string) prometheus.Metric { //nolint:iretur
 	return prometheus.MustNewConstHistogram(s.desc, t.count, t.sum, cumulative, use)
 }
 
-// stands reports whether it is known what is in a page.
+// stands reports whether the content of a page is known.
 func stands(s pages.PageState) bool {
 	return s != pages.PageUnknown && s != pages.PageUnused && s != pages.PageMissing && s != pages.PageDamaged
 }

@@ -39,9 +39,9 @@ func testLive(b *chromium) func(*testing.T) {
 		tab.settled()
 		value[bool](tab, "(() => { const now = Date.now(); Date.now = () => now; return true })()") // however long all this takes
 		for figure, want := range map[string]string{
-			"Feeds": "Feeds 7 a second Feed checks answered; 40 posts looked at a second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
-			"Dropped posts": "10 a second 25 % of what was looked at: block 6, hide 4.", "Writes": "3 a second", "Errors": "0.5 a second", "Lag": "40 ms",
-			"In progress": "12 of 512", "Missed drops": "0 of 512,000", "False positives": "Of 7,200 positives that exact feeds had checked in the last 15 min, 0 were false.",
+			"Feeds": "Feeds 7 per second Feeds answered; 40 posts checked per second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
+			"Dropped posts": "10 per second 25 % of the posts checked: block 6, hide 4.", "Writes": "3 per second", "Errors": "0.5 per second", "Lag": "40 ms",
+			"In progress": "12 of 512", "Missed drops": "0 of 512,000", "False positives": "Of 7,200 positives of exact feeds checked in the last 15 min, 0 were false.",
 		} {
 			tab.want("[data-figure='"+figure+"']", want)
 		}
@@ -58,7 +58,7 @@ func testLive(b *chromium) func(*testing.T) {
 		}
 		tab.click("[aria-label='Feeds and writes'] summary")
 		tab.until("document.querySelector('table')")
-		tab.want("table caption", "Feeds and writes, a second; the latest 60 steps of 5 s")
+		tab.want("table caption", "Feeds and writes, per second; the latest 60 steps of 5 s")
 		rows := value[[]string](tab, "[...document.querySelectorAll('table tbody tr')].map((row) => [...row.querySelectorAll('td')].map((cell) => cell.textContent).join(' '))")
 		if len(rows) != 60 || rows[0] != "7 3" || rows[11] != "7 3" || rows[12] != "100 3" {
 			t.Errorf("%d rows: %q", len(rows), rows)
@@ -105,13 +105,13 @@ func testOutlook(b *chromium) func(*testing.T) {
 			due     int
 			want    string
 		}{
-			{"nothing", past(0, 60, nil), 0, "Too little has been seen to say where this goes: nothing yet of at least an hour."},
-			{"half an hour", rising(31, 1000), 0, "Too little has been seen to say where this goes: 30 min of at least an hour."},
+			{"nothing", past(0, 60, nil), 0, "Too little history for a forecast: none of at least an hour."},
+			{"half an hour", rising(31, 1000), 0, "Too little history for a forecast: 30 min of at least an hour."},
 			{"flat", rising(1440, 0), 0, "keys did not grow"},
 			{"shrinking", rising(1440, -100), 0, "keys did not grow (-143,900)"},
-			{"soon", rising(1441, 10_000), 0, "Keys grew by 14.4 million in the last 24 h. At that pace more pages are due in about 21 h 8 min."},
-			{"far", rising(1441, 100), 0, "Keys grew by 144,000 in the last 24 h. At that pace no more pages are due within 10 days;"},
-			{"due", rising(1440, 1000), 8192, `More pages are due now: 8,192 pages, by "feedfilter reshape --pages 8192".`},
+			{"soon", rising(1441, 10_000), 0, "Keys grew by 14.4 million in the last 24 h. At that pace a reshape is due in about 21 h 8 min, by linear extrapolation."},
+			{"far", rising(1441, 100), 0, "Keys grew by 144,000 in the last 24 h. At that pace no reshape is due within 10 days."},
+			{"due", rising(1440, 1000), 8192, `Raise the number of pages now: 8,192 pages: run "feedfilter reshape --pages 8192".`},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				tab.t = t

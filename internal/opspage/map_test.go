@@ -75,8 +75,8 @@ func testMap(b *chromium) func(*testing.T) {
 			check("collided", "most", "half", "least")
 			tab.want(".scale", "50 %")
 			tab.click("input[name=by][value=keys]")
-			tab.want(".scale", "0 50 (keys a page")
-			tab.want(".head", "5 pages that users share, 1 dedicated. 2 pages amiss.")
+			tab.want(".scale", "0 50 (keys per page")
+			tab.want(".head", "5 pages that users share, 1 dedicated. 2 pages faulty.")
 			if hash := value[string](tab, "location.hash"); hash != "#/pages?by=keys" {
 				t.Errorf("the address is %s", hash)
 			}
@@ -123,12 +123,12 @@ func testPartly(b *chromium) func(*testing.T) {
 		tab := open(t, b, f.URL, "#/pages?by=behind", look{})
 		tab.settled()
 		value[bool](tab, "(document.querySelector('canvas.map').focus(), true)")
-		tab.want(".under", "1 behind the ledger, 996 not looked at yet; 100 keys a page")
+		tab.want(".under", "1 behind the ledger, 996 not checked yet; 100 keys per page")
 		tab.click("details summary")
 		tab.want("table", "25 %")
 		tab.click("input[name=by][value=keys]")
 		tab.want("table", "Pages 0 to 999 100 400")
-		tab.want("#verdict-facts", "8,123,450 keys on the 4 looked at so far")
+		tab.want("#verdict-facts", "8,123,450 keys on the 4 checked so far")
 	}
 }
 

@@ -1,8 +1,8 @@
-// Package opspage is the operations page: how the service is, for whoever looks after it. It is static, and has no data of its
-// own: the browser asks the service's API for all it shows, with the token that it was given.
+// Package opspage serves the operations page for on-call. The page is static: the browser asks the
+// service's API for all data, with the token that the user enters.
 //
-// The page's files are embedded as they stand in assets, and nothing builds them. They load nothing from elsewhere. What is
-// in assets/vendor is others' work, with its license; scripts/uplot puts it there.
+// The files in assets are embedded without a build step, and load nothing from elsewhere.
+// assets/vendor has third-party code with its license; scripts/uplot updates it.
 package opspage
 
 import (
@@ -20,22 +20,22 @@ import (
 	"time"
 )
 
-// Path is where the handler is to be mounted: it answers this path, and those below it.
+// Path is where to mount the handler. It serves this path and the paths below.
 const Path = "/ops"
 
 //go:embed assets
 var assets embed.FS
 
-// file is one of the page's, ready to be sent.
+// file is one file of the page, ready to be sent.
 type file struct {
 	kind        string // media type
 	tag         string // ETag, of what is in it
 	raw, zipped []byte
 }
 
-// New returns the handler of GET and HEAD of [Path] and of the files below it. What a browser is to keep the page from, its caller
-// has to say in headers: the page needs no more than scripts, styles, images and answers from its own origin. It is safe
-// for concurrent use, and holds some 200 KB once it was asked for the first time.
+// New returns the handler for GET and HEAD of [Path] and of the files below it. The caller sets
+// security headers: the page needs only scripts, styles, images and answers from its own origin.
+// The handler is safe for concurrent use. It holds some 200 KB after its first request.
 func New() http.Handler {
 	files := sync.OnceValues(load)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func New() http.Handler {
 		switch {
 		case !below:
 			name = "index.html"
-		case name == "": // what the page names is relative to where it stands
+		case name == "": // links of the page are relative to its path
 			w.Header().Set("Location", ".."+Path)
 			w.WriteHeader(http.StatusPermanentRedirect)
 			return
@@ -65,7 +65,7 @@ func New() http.Handler {
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
-	// The same path has another file after an upgrade, and must not be mixed with those of before.
+	// An upgrade changes files under the same path. Browsers must not mix old and new ones.
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Vary", "Accept-Encoding")
 	content, tag := f.raw, f.tag
@@ -77,8 +77,8 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// takesGzip says whether the client takes gzip. Whoever refuses it in so many words, with a weight of 0, is rare enough to be given what is
-// not compressed for any weight.
+// takesGzip reports whether the client accepts gzip. An encoding with any weight counts as refused:
+// weights are rare, and a weight of 0 is a refusal.
 func takesGzip(r *http.Request) bool {
 	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if strings.TrimSpace(coding) == "gzip" {
@@ -88,7 +88,7 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// load reads all files, by their paths below assets.
+// load returns all files by their path below assets.
 func load() (map[string]*file, error) {
 	all := make(map[string]*file)
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
@@ -124,7 +124,7 @@ func read(name string) (*file, error) {
 	}, nil
 }
 
-// kind returns the media type of a file: those of the system's table differ from machine to machine.
+// kind returns the media type of a file. The system's table differs between machines.
 func kind(name string) string {
 	switch path.Ext(name) {
 	case ".html":

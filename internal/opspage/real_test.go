@@ -228,7 +228,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 		tab.settled()
 		defer s.busy(t)()
 		tab.refresh()
-		tab.want(".sentence", "Answering feeds. Nothing amiss.")
+		tab.want(".sentence", "Answering feeds. No problems found.")
 		tab.want("#verdict-facts", "v9.8.7 · up")
 		tab.want("#verdict-facts", "pages in the process · ledger in SQLite · 16 pages · 162 keys")
 		for _, figure := range []string{"Feeds", "Typical feed", "Slow feeds", "Dropped posts", "False positives", "Lag"} {
@@ -250,9 +250,9 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 
 		tab.visit("#/growth")
 		tab.want("[data-figure=Keys] .value", "162")
-		tab.want("[data-figure=Pages] .meaning", "16 pages, 0 of them dedicated to one heavy user each.")
-		tab.want("[aria-label='Keys per page']", "No reshape is under way: there are 16 pages as asked for.")
-		tab.want("[aria-label='Keys per page']", "Too little has been seen to say where this goes")
+		tab.want("[data-figure=Pages] .meaning", "16 pages, 0 of them dedicated to heavy users.")
+		tab.want("[aria-label='Keys per page']", "No reshape is running. There are 16 pages, as requested.")
+		tab.want("[aria-label='Keys per page']", "Too little history for a forecast")
 	}
 }
 
@@ -260,7 +260,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 func (s *service) checkMap(t *testing.T, tab *tab) {
 	t.Helper()
 	tab.visit("#/pages")
-	tab.want(".head", "16 pages that users share, 0 dedicated. None is amiss.")
+	tab.want(".head", "16 pages that users share, 0 dedicated. None is faulty.")
 	drawn := 0
 	for p := range s.recorder.Inside().Survey() {
 		want := expected(p.Fill / 0.5)
@@ -284,7 +284,7 @@ func (s *service) checkPage(t *testing.T, tab *tab) {
 	tab.visit(fmt.Sprintf("#/page/%d", fullest.Number))
 	tab.want(".notice", "Sound: it reports every key that the ledger has.")
 	tab.want("[aria-label='Page and ledger']", fmt.Sprintf("Keys held %[1]d %[1]d yes", fullest.Keys))
-	tab.want("[aria-label='Who lives here']", fmt.Sprintf("with %d keys", fullest.Keys))
+	tab.want("[aria-label='Users on this page']", fmt.Sprintf("with %d keys", fullest.Keys))
 	set := value[int](tab, `(() => {
 		const canvas = document.querySelector('canvas.drawing');
 		const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -299,7 +299,7 @@ func (s *service) checkPage(t *testing.T, tab *tab) {
 	}
 	tab.click(".head button")
 	tab.click("dialog[open] .main")
-	tab.until("document.body.innerText.includes('Made anew in')")
+	tab.until("document.body.innerText.includes('Rebuilt in')")
 	tab.settled()
 	value[bool](tab, "(location.hash = '#/page/99', true)")
 	tab.until("document.getElementById('problem').innerText.includes('There is no such page.')")
@@ -325,16 +325,16 @@ func testPlain(b *chromium, s *service) func(*testing.T) {
 		tab.until("document.querySelector('[aria-label=Lag] .plot').innerText.includes('There is no ledger to poll.')")
 		tab.visit("#/pages")
 		tab.visit("#/page/0")
-		tab.want(".notice", "Without a ledger there is nothing to compare it with.")
+		tab.want(".notice", "Without a ledger, it cannot be compared.")
 		s.send(t, http.MethodPut, "/v1/users/1/blocks/2", "")
 		tab.refresh()
 		for _, of := range []string{"incarnation", "made anew", "changes of the ledger"} {
-			if said := tab.text("[aria-label='In words']"); strings.Contains(said, of) {
+			if said := tab.text("[aria-label='Details']"); strings.Contains(said, of) {
 				t.Errorf("a page without a ledger speaks of %q: %s", of, said)
 			}
 		}
 		tab.visit("#/growth")
-		tab.want("[aria-label='Keys per page']", "Without a ledger pages grow by themselves")
+		tab.want("[aria-label='Keys per page']", "Without a ledger, each page grows as needed")
 		if said := tab.text("[aria-label='Keys per page']"); strings.Contains(said, "reshape") || strings.Contains(said, "due from") {
 			t.Errorf("without a ledger there is no reshape: %s", said)
 		}

@@ -23,20 +23,20 @@ func testReasons(b *chromium) func(*testing.T) {
 			want   []string
 		}{
 			{"kept", answer(false, []object{}...), []string{"A feed keeps this post.", "page 4,711 at sequence 17"}},
-			{"blocked", answer(true, reason()), []string{"for a reason that is certain", "1 has blocked 2, the author.", "since 20 Nov 2026", "DELETE /v1/users/1/blocks/2"}},
+			{"blocked", answer(true, reason()), []string{"The reason is certain", "1 has blocked 2, the author.", "since 20 Nov 2026", "DELETE /v1/users/1/blocks/2"}},
 			{"blocked by", answer(true, reason("direction", "by_actor")), []string{"2, the author, has blocked 1.", "DELETE /v1/users/2/blocks/1"}},
 			{"ends", answer(true, reason("until", "2027-01-01T00:00:00Z")), []string{"until 1 Jan 2027"}},
 			{"hidden", answer(true, reason("kind", "hide", "actor", "")), []string{"1 has hidden p/8.", "DELETE /v1/users/1/hides/p%2F8"}},
-			{"false", answer(true, reason("certainty", "false", "since", nil)), []string{"wrongly: it is a false positive", "the ledger does not have it", `"exact": true asks the ledger and keeps the post`}},
+			{"false", answer(true, reason("certainty", "false", "since", nil)), []string{"because of a false positive", "the ledger does not have it", `"exact": true asks the ledger and keeps the post`}},
 			{
 				"seen", answer(true, reason("kind", "seen", "actor", "", "certainty", "unconfirmed", "until", "2026-12-21T00:00:00Z", "parts", []string{"a", "b"})),
-				[]string{"nobody can confirm why", "Seen no earlier than 20 Nov 2026", "forgotten by 21 Dec 2026", "2 parts"},
+				[]string{"The reason cannot be confirmed", "Seen no earlier than 20 Nov 2026", "forgotten by 21 Dec 2026", "2 parts"},
 			},
-			{"liked", answer(false, reason("kind", "like", "actor", "", "effect", "annotate")), []string{"A feed keeps this post.", "1 has liked p/8. That marks the post, and does not drop it."}},
+			{"liked", answer(false, reason("kind", "like", "actor", "", "effect", "annotate")), []string{"A feed keeps this post.", "1 has liked p/8. This annotates the post, and does not drop it."}},
 			{"other", answer(true, reason("kind", "mute")), []string{"“mute” by 1 of 2, the author."}},
 			{
 				"unchecked", with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}}),
-				[]string{"not everything could be checked", "Not checked: seen, since the page store is unavailable."},
+				[]string{"some kinds could not be checked", "Not checked: seen, since the page store is unavailable."},
 			},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func testReasons(b *chromium) func(*testing.T) {
 		tab.want(".notice", "Something went wrong inside the service.")
 		f.change(func() { f.status, f.explain = 0, answer(false, []object{}...) })
 		tab.search("1", "p8", "2 ")
-		tab.until("document.querySelector('form + .stack').innerText.includes('begins or ends with a space, which is part of the id.')")
+		tab.until("document.querySelector('form + .stack').innerText.includes('begins or ends with a space. The space is part of the id.')")
 		f.change(func() {
 			f.explain = with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}})
 		})
@@ -101,7 +101,7 @@ func testHostile(b *chromium) func(*testing.T) {
 			}
 		}
 		tab.visit("#/page/1")
-		tab.want("[aria-label='Who lives here']", evil)
+		tab.want("[aria-label='Users on this page']", evil)
 	}
 }
 

@@ -41,13 +41,13 @@ func testVerdicts(b *chromium) func(*testing.T) {
 			health                      object
 			history                     func(object)
 		}{
-			{name: "well", state: "ok", sentence: "Answering feeds. Nothing amiss.", health: healthy()},
+			{name: "well", state: "ok", sentence: "Answering feeds. No problems found.", health: healthy()},
 			{
 				name: "redis", state: "bad", sentence: "Redis cannot be reached: feeds are answered from the ledger; seen is not checked.", note: "Redis: it does not answer in time.",
 				health: with(healthy(), "status", "degraded", "down", down("pages")),
 			},
 			{
-				name: "ledger", state: "bad", sentence: "The ledger cannot be reached: feeds are answered from the pages; what it keeps cannot be written.", note: "The ledger: it does not answer in time.",
+				name: "ledger", state: "bad", sentence: "The ledger cannot be reached: feeds are answered from the pages; writes are refused.", note: "The ledger: it does not answer in time.",
 				health: with(healthy(), "status", "degraded", "down", down("ledger")),
 			},
 			{
@@ -59,31 +59,31 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "status", "unavailable", "down", down("pages"), "ledger", "none", "reshape", nil),
 			},
 			{
-				name: "missed", state: "bad", sentence: "A feed has shown what it must not.", note: "2 posts of 512,000 that were compared with the ledger since the start were shown, or not marked, although the ledger has the activity.",
+				name: "missed", state: "bad", sentence: "A feed showed a post that its viewer must not see.", note: "2 posts of 512,000 compared with the ledger since the start were shown, or not annotated, although the ledger has the activity.",
 				health: with(healthy(), "sampling.misses", 2, "sampling.repaired", 1),
 			},
 			{
-				name: "amiss", state: "warn", sentence: "Answering feeds. One thing needs a look.", note: "3 pages were amiss when last looked at.",
+				name: "amiss", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check.",
 				health: with(healthy(), "pages.amiss", 3),
 			},
 			{
-				name: "due", state: "warn", sentence: "One thing needs a look.", note: "5,000 keys on each, more than 4,096. \"feedfilter reshape --pages 8192\"",
+				name: "due", state: "warn", sentence: "One problem needs attention.", note: "5,000 keys on each, more than 4,096. \"feedfilter reshape --pages 8192\"",
 				health: with(healthy(), "pages.due", 8192, "pages.keys_per_page", 5000.0),
 			},
 			{
-				name: "late and full", state: "warn", sentence: "2 things need a look.", note: "The ledger was asked for others' writes 9 s ago, which should happen every 1 s",
+				name: "late and full", state: "warn", sentence: "2 problems need attention.", note: "The last poll of the ledger was 9 s ago; the limit is 1 s",
 				health: with(healthy(), "poll_age_ms", 9000, "requests.in_progress", 500),
 			},
 			{
-				name: "reshape", state: "ok", sentence: "Nothing amiss.", note: "A reshape to 8,192 pages goes on: 34 of them are built.",
+				name: "reshape", state: "ok", sentence: "No problems found.", note: "A reshape to 8,192 pages is running: 34 of them are built.",
 				health: with(healthy(), "reshape.running", true, "reshape.pages", 8192, "reshape.reshaped", 17),
 			},
 			{
-				name: "stuck", state: "warn", sentence: "One thing needs a look.", note: "The reshape to 4,096 pages is stalled: what this call needs is unavailable: pages.",
+				name: "stuck", state: "warn", sentence: "One problem needs attention.", note: "The reshape to 4,096 pages is stalled: what this call needs is unavailable: pages.",
 				health: with(healthy(), "reshape.trouble", "what this call needs is unavailable: pages"),
 			},
 			{
-				name: "errors", state: "warn", sentence: "One thing needs a look.", note: "In the last minute 2 requests a second ended in an error",
+				name: "errors", state: "warn", sentence: "One problem needs attention.", note: "In the last minute 2 requests per second failed with an error",
 				health: healthy(), history: func(h object) { h["errors"] = constant(180, 2) },
 			},
 		} {
@@ -158,13 +158,13 @@ func testPolling(b *chromium) func(*testing.T) {
 		if rising := value[string](tab, "[...new Set(window.waits)].join(' ')"); rising != "5000 10000 20000 40000 60000" {
 			t.Errorf("while the service fails, it waits %s ms", rising)
 		}
-		tab.want(".sentence", "Something went wrong inside the service. What stands below is of ")
+		tab.want(".sentence", "Something went wrong inside the service. The figures below are from ")
 		tab.want(".figures", "Feeds")
 		// That it is old is seen once the clock has gone on.
 		value[bool](tab, "(() => { const now = Date.now; Date.now = () => now() + 40000; return true })()")
 		tab.until("document.getElementById('age').innerText.endsWith(' old')")
 		f.change(func() { f.status = 0 })
-		tab.until("document.querySelector('.sentence').innerText.includes('Nothing amiss')")
+		tab.until("document.querySelector('.sentence').innerText.includes('No problems found')")
 		tab.until("window.waits.at(-1) === 5000")
 
 		// Nothing is under way any more, and nothing is to come.
@@ -202,7 +202,7 @@ func testToken(b *chromium) func(*testing.T) {
 		f.token, f.scopes = "ff_secret", "ops:read"
 		tab := open(t, b, f.URL, "#/live", look{})
 		tab.until("document.getElementById('token').open")
-		tab.want("#token-why", "This service tells nobody without a token how it is.")
+		tab.want("#token-why", "This service needs a token.")
 		tab.legible("the question for a token")
 		tab.shoot("token")
 		tab.fill("#token-value", "wrong")
@@ -241,7 +241,7 @@ func testDeclined(b *chromium) func(*testing.T) {
 		call(tab, page.Reload, page.ReloadParams{})
 		tab.until("document.getElementById('token').open")
 		tab.press(kb.Escape)
-		tab.until("document.querySelector('.sentence').innerText.includes('Refresh asks for a token.')")
+		tab.until("document.querySelector('.sentence').innerText.includes('Press Refresh to enter a token.')")
 		tab.until("window.asks > 8")
 		if value[bool](tab, "document.getElementById('token').open") {
 			t.Error("it is asked for again, and nobody asked for anything")
@@ -265,8 +265,8 @@ func testSpoken(b *chromium) func(*testing.T) {
 				f.cells[0]["oldest_age_seconds"] = 100 * rate
 			})
 			tab.refresh()
-			tab.want("#notes", fmt.Sprintf("In the last minute %v requests a second ended in an error", rate))
-			tab.want(".under", fmt.Sprintf("looked at %v s ago", 100*rate))
+			tab.want("#notes", fmt.Sprintf("In the last minute %v requests per second failed with an error", rate))
+			tab.want(".under", fmt.Sprintf("checked %v s ago", 100*rate))
 		}
 		errors(0.2)
 		value[bool](tab, `(() => {
@@ -286,7 +286,7 @@ func testSpoken(b *chromium) func(*testing.T) {
 		f.change(func() { f.history = nil })
 		tab.refresh()
 		if spoken := value[[]string](tab, "window.spoken"); !slices.ContainsFunc(spoken, func(s string) bool { return strings.Contains(s, "Page 1") }) ||
-			!slices.Contains(spoken, "Answering feeds. Nothing amiss.") {
+			!slices.Contains(spoken, "Answering feeds. No problems found.") {
 			t.Errorf("read out: %q", spoken)
 		}
 	}
@@ -300,7 +300,7 @@ func testNothing(b *chromium) func(*testing.T) {
 		f.health = with(healthy(), "pages.keys", 0, "pages.keys_per_page", 0)
 		tab := open(t, b, f.URL, "#/page/4711", look{width: 320})
 		tab.settled()
-		tab.want(".notice", "Nobody on this page has done anything yet")
+		tab.want(".notice", "No user of this page has any activity yet")
 		if marks := value[int](tab, "document.querySelectorAll('td.same .mark').length"); marks > 0 {
 			t.Errorf("%d figures of a page that is not there are compared with the ledger's", marks)
 		}
@@ -361,7 +361,7 @@ func testRebuild(b *chromium) func(*testing.T) {
 		}
 		tab.click(".head button")
 		tab.click("dialog[open] .main")
-		tab.until("document.body.innerText.includes('Made anew in 3.1 ms')")
+		tab.until("document.body.innerText.includes('Rebuilt in 3.1 ms')")
 		f.change(func() {
 			if fmt.Sprint(f.posted) != "[/v1/ops/pages/4711/rebuild]" {
 				t.Errorf("posted %v", f.posted)

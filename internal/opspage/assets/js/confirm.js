@@ -4,7 +4,7 @@ import { el } from './dom.js';
 export function confirmed(title, words, yes) {
   return new Promise((resolve) => {
     let sure = false;
-    const no = el('button', { type: 'button', onclick: () => dialog.close() }, 'Leave it');
+    const no = el('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel');
     const go = el('button', { type: 'button', class: 'main', onclick: () => { sure = true; dialog.close(); } }, yes);
     const dialog = el('dialog', { 'aria-labelledby': 'question', onclose: () => { dialog.remove(); resolve(sure); } },
       el('div', { class: 'stack' }, el('h2', { id: 'question' }, title), el('p', {}, words), el('div', { class: 'row' }, go, no)));

@@ -35,7 +35,7 @@ export function renew(node, of, make) {
   if (at !== null) [...node.querySelectorAll('a')].find((link) => link.getAttribute('href') === at)?.focus({ preventScroll: true });
 }
 
-/** say sets node's text where it differs: a live region that is set anew is read out again. */
+/** say sets the text of a node if it differs: screen readers repeat a live region that is set again. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

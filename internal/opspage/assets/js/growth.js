@@ -9,22 +9,22 @@ import { outlook } from './outlook.js';
 import { stalled, underWay, unfinished } from './reshape.js';
 
 const charts = [
-  { title: 'Keys', unit: 'on all pages', meaning: 'As the scrub last saw them. A block counts twice: once for each side.', format: (v) => [count(v), ''], series: (h) => [{ label: 'keys', values: h.keys }] },
-  { title: 'Page bytes', unit: 'of all pages', meaning: 'Bits and regions, where the pages are kept. Windows and what Redis adds are not in it.', format: bytes, increments: binary, series: (h) => [{ label: 'pages', values: h.page_bytes }] },
-  { title: 'Bytes of a key', unit: 'page bytes by keys', meaning: 'Many keys on few pages take less each; pages that were just made larger take more.', format: (v) => [number(v), 'B'], series: (h) => [{ label: 'a key', values: h.keys.map((keys, i) => (keys > 0 ? h.page_bytes[i] / keys : null)) }] },
-  { title: 'Heap', unit: 'of this process', meaning: 'Objects in memory, with those that await collection.', format: bytes, increments: binary, series: (h) => [{ label: 'heap', values: h.heap_bytes }] },
+  { title: 'Keys', unit: 'on all pages', meaning: 'From the last scrub. A block counts twice: once for each side.', format: (v) => [count(v), ''], series: (h) => [{ label: 'keys', values: h.keys }] },
+  { title: 'Page bytes', unit: 'of all pages', meaning: 'Bits and regions of the pages, without windows and the overhead of Redis.', format: bytes, increments: binary, series: (h) => [{ label: 'pages', values: h.page_bytes }] },
+  { title: 'Bytes per key', unit: 'page bytes / keys', meaning: 'Full pages need fewer bytes per key; pages that just grew need more.', format: (v) => [number(v), 'B'], series: (h) => [{ label: 'per key', values: h.keys.map((keys, i) => (keys > 0 ? h.page_bytes[i] / keys : null)) }] },
+  { title: 'Heap', unit: 'of this process', meaning: 'Objects in memory, garbage included.', format: bytes, increments: binary, series: (h) => [{ label: 'heap', values: h.heap_bytes }] },
 ];
 
 export function growth(host, route, app) {
   let range = rangeOf(route, '24h');
   const figures = new Figures('Memory');
   const drawn = charts.map((options) => new Chart(options));
-  const line = el('p', { class: 'meaning' }, 'More than the line, and a feed reads more than it needs: a reshape makes more pages, while the service runs.');
+  const line = el('p', { class: 'meaning' }, 'Above the line, feeds read more than they need. A reshape raises the number of pages while the service runs.');
   const meter = el('div', {});
   const words = el('p', {});
   const shape = el('p', {});
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Memory and growth'), el('p', {}, 'What the pages take, and when there should be more of them.')),
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Memory and growth'), el('p', {}, 'Memory of the pages, and when to raise their number.')),
       ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
     el('div', { class: 'stack' }, figures.node,
       el('section', { class: 'card stack', 'aria-label': 'Keys per page' }, el('h2', {}, 'Keys per page'),
@@ -39,7 +39,7 @@ export function growth(host, route, app) {
       figures.show(figuresOf(health, app.recent));
       line.hidden = health.ledger === 'none';
       fill(meter, health.ledger === 'none' ? null : gauge(health.scrub.rounds > 0 ? health.pages.keys_per_page : null, health.pages.due_from));
-      say(words, health.ledger === 'none' ? 'Without a ledger pages grow by themselves, each as it needs to.' : outlook(health, day));
+      say(words, health.ledger === 'none' ? 'Without a ledger, each page grows as needed.' : outlook(health, day));
       say(shape, shapeOf(health));
       for (const chart of drawn) chart.update(history);
     },
@@ -50,20 +50,20 @@ export function growth(host, route, app) {
 function figuresOf({ pages }, recent) {
   const all = pages.shared + pages.own;
   return [
-    { label: 'Pages', value: bytes(pages.bytes), meaning: `${plural(all, 'page')}, ${count(pages.own)} of them dedicated to one heavy user each.` },
-    { label: 'Keys', value: [count(pages.keys), ''], meaning: pages.looked_at < all ? `On the ${plural(pages.looked_at, 'page')} looked at so far.` : 'On all pages. A block counts twice: once for each side.' },
-    { label: 'A key takes', value: pages.keys > 0 ? [number(pages.bytes / pages.keys), 'bytes'] : [none, ''], meaning: 'Page bytes by keys. Few keys on many pages take more each.' },
-    { label: 'Heap', value: bytes(latest(recent, recent.heap_bytes) ?? undefined), meaning: 'Objects in this process\' memory.' },
+    { label: 'Pages', value: bytes(pages.bytes), meaning: `${plural(all, 'page')}, ${count(pages.own)} of them dedicated to heavy users.` },
+    { label: 'Keys', value: [count(pages.keys), ''], meaning: pages.looked_at < all ? `On the ${plural(pages.looked_at, 'page')} checked so far.` : 'On all pages. A block counts twice: once for each side.' },
+    { label: 'Bytes per key', value: pages.keys > 0 ? [number(pages.bytes / pages.keys), 'bytes'] : [none, ''], meaning: 'Page bytes divided by keys. Few keys on many pages need more.' },
+    { label: 'Heap', value: bytes(latest(recent, recent.heap_bytes) ?? undefined), meaning: 'Objects in the memory of this process.' },
   ];
 }
 
 function shapeOf({ reshape, pages, ledger }) {
   if (ledger === 'none') return '';
-  if (!reshape) return 'The ledger cannot be asked how far a reshape is.';
+  if (!reshape) return 'The progress of a reshape is unknown: the ledger cannot be asked.';
   if (reshape.running) return underWay(reshape);
   if (reshape.trouble) return stalled(reshape);
   if (reshape.reshaped < reshape.homes) return unfinished(reshape);
-  return `No reshape is under way: there are ${plural(pages.shared, 'page')} as asked for.`;
+  return `No reshape is running. There are ${plural(pages.shared, 'page')}, as requested.`;
 }
 
 /** gauge draws how far keys per page, null if they have not been counted, are from the line. */
@@ -76,7 +76,7 @@ function gauge(keysPerPage, dueFrom) {
   };
   const end = Math.max(dueFrom * 1.25, keysPerPage * 1.1);
   const at = (keys) => `${(100 * keys) / end}%`;
-  const words = keysPerPage !== null ? `${number(keysPerPage)} keys a page, ${together(percent(keysPerPage / dueFrom))} of ${count(dueFrom)}, from which more pages are due` : 'not counted yet';
+  const words = keysPerPage !== null ? `${number(keysPerPage)} keys per page, ${together(percent(keysPerPage / dueFrom))} of ${count(dueFrom)}, from which a reshape is due` : 'not counted yet';
   const node = svg('svg', { class: 'meter', role: 'img', 'aria-label': words });
   node.append(
     svg('rect', { class: 'track', x: 0, y: 0, width: '100%', height: 14, rx: 4 }), svg('rect', { class: 'share', x: 0, y: 0, width: at(keysPerPage), height: 14, rx: 4 }),

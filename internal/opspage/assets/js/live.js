@@ -12,45 +12,45 @@ const milliseconds = (v) => seconds(v / 1000);
 
 const charts = [
   {
-    title: 'Feeds and writes', unit: 'a second', meaning: 'Feed checks that were answered, and activities that were recorded.', format: rate,
+    title: 'Feeds and writes', unit: 'per second', meaning: 'Feeds answered, and activities recorded.', format: rate,
     series: (h) => [{ label: 'feeds', values: h.feeds }, { label: 'writes', values: h.writes }],
   },
   {
-    title: 'How long feeds take', unit: 'time for one', meaning: 'Half of the feeds take less than p50; one in a hundred takes longer than p99.', format: milliseconds,
-    series: (h) => [{ label: 'p50', values: h.p50_ms }, { label: 'p99', values: h.p99_ms }], empty: 'No feed was asked for.',
+    title: 'Feed latency', unit: 'time per feed', meaning: 'Half of the feeds take less than p50; one in a hundred takes longer than p99.', format: milliseconds,
+    series: (h) => [{ label: 'p50', values: h.p50_ms }, { label: 'p99', values: h.p99_ms }], empty: 'No feeds in this time.',
   },
   {
-    title: 'Dropped posts', unit: 'a second, by kind', meaning: 'Posts that were left out of feeds, by the first reason found.', format: rate,
+    title: 'Dropped posts', unit: 'per second, by kind', meaning: 'Posts dropped from feeds, by the first reason found.', format: rate,
     series: (h) => Object.keys(h.dropped).sort().map((kind) => ({ label: kind, values: h.dropped[kind] })),
   },
   {
-    title: 'Lag', unit: 'time since the last poll', meaning: 'How old what this process knew of other processes\' writes was, at the end of each step.', format: milliseconds,
+    title: 'Lag', unit: 'time since the last poll', meaning: 'Age of the last poll for writes of other processes, at the end of each step.', format: milliseconds,
     series: (h) => [{ label: 'poll age', values: h.poll_age_ms }], empty: 'There is no ledger to poll.',
   },
   {
-    title: 'Trouble', unit: 'a second', meaning: 'Feeds with a kind that could not be checked, requests that failed, and requests refused for overload.', format: rate,
+    title: 'Problems', unit: 'per second', meaning: 'Feeds that could not check a kind, failed requests, and requests refused because of overload.', format: rate,
     series: (h) => [{ label: 'degraded feeds', values: h.degraded }, { label: 'errors', values: h.errors }, { label: 'refused', values: h.shed }],
   },
   {
-    title: 'Pages made anew', unit: 'a second', meaning: 'From the ledger: because they grew, lost something, or could not be trusted.', format: rate,
+    title: 'Rebuilds', unit: 'per second', meaning: 'Pages rebuilt from the ledger because they grew, were lost, or were faulty.', format: rate,
     series: (h) => [{ label: 'rebuilds', values: h.rebuilds }],
   },
   {
-    title: 'False positives', unit: 'a second', meaning: 'What exact feeds asked the ledger about, and what of it was false.', format: rate,
+    title: 'False positives', unit: 'per second', meaning: 'Positives of exact feeds, and how many of them the ledger refuted.', format: rate,
     series: (h) => [{ label: 'asked', values: h.confirmed }, { label: 'false', values: h.false_positives }],
   },
   {
-    title: 'Requests in progress', unit: 'at a time', meaning: 'At the end of each step. Probes are not counted.', format: (v) => [count(v), ''],
+    title: 'Requests in progress', unit: 'at a time', meaning: 'At the end of each step, without health probes.', format: (v) => [count(v), ''],
     series: (h) => [{ label: 'in progress', values: h.in_progress }],
   },
 ];
 
 export function live(host, route, app) {
   let range = rangeOf(route, '15m');
-  const figures = new Figures('What goes on now');
+  const figures = new Figures('Now');
   const drawn = charts.map((options) => new Chart(options));
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Live'), el('p', {}, 'Of this process. Figures are means of the last minute, unless they say otherwise.')),
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Live'), el('p', {}, 'This process only. Figures are means of the last minute, unless they say otherwise.')),
       ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
     el('div', { class: 'stack' }, figures.node, el('div', { class: 'two' }, drawn.map((c) => c.node))),
   );
@@ -75,42 +75,42 @@ function figuresOf(health, h, map) {
   const bad = (column, state) => (mean(h, column) > 0 ? state : undefined);
   const late = health.staleness_bound_ms > 0 && health.poll_age_ms > 2 * health.staleness_bound_ms;
   return [
-    { label: 'Feeds', value: [number(mean(h, h.feeds)), 'a second'], meaning: `Feed checks answered; ${number(looked)} posts looked at a second.` },
-    { label: 'Typical feed', value: milliseconds(latest(h, h.p50_ms) ?? undefined), meaning: 'p50: half of the feeds took less, in the last step that had any.' },
-    { label: 'Slow feeds', value: milliseconds(worst(h, h.p99_ms) ?? undefined), meaning: 'p99: one in a hundred took longer, in the worst step of the last minute.' },
-    { label: 'Dropped posts', value: [number(droppedRate), 'a second'], meaning: droppedWords(dropped, droppedRate, looked) },
-    { label: 'Writes', value: [number(mean(h, h.writes)), 'a second'], meaning: 'Activities recorded that changed something.' },
+    { label: 'Feeds', value: [number(mean(h, h.feeds)), 'per second'], meaning: `Feeds answered; ${number(looked)} posts checked per second.` },
+    { label: 'Typical feed', value: milliseconds(latest(h, h.p50_ms) ?? undefined), meaning: 'p50: half of the feeds took less, in the last step with feeds.' },
+    { label: 'Slow feeds', value: milliseconds(worst(h, h.p99_ms) ?? undefined), meaning: 'p99: one in a hundred feeds took longer, in the worst step of the last minute.' },
+    { label: 'Dropped posts', value: [number(droppedRate), 'per second'], meaning: droppedWords(dropped, droppedRate, looked) },
+    { label: 'Writes', value: [number(mean(h, h.writes)), 'per second'], meaning: 'Activities recorded, without no-ops.' },
     falsePositives(health, h, map),
-    { label: 'Pages made anew', value: [number(mean(h, h.rebuilds)), 'a second'], meaning: 'Rebuilt from the ledger. Some are always: pages grow, and the scrub tries random ones.' },
+    { label: 'Rebuilds', value: [number(mean(h, h.rebuilds)), 'per second'], meaning: 'From the ledger. Some are normal: pages grow, and the scrub rebuilds random pages.' },
     health.ledger === 'none'
       ? { label: 'Lag', value: [none, ''], meaning: 'There is no ledger to poll.' }
       : { label: 'Lag', value: milliseconds(health.poll_age_ms), state: late ? 'warn' : undefined, meaning: lagWords(health) },
-    { label: 'Degraded feeds', value: [number(mean(h, h.degraded)), 'a second'], state: bad(h.degraded, 'warn'), meaning: 'Feeds with a kind that could not be checked.' },
-    { label: 'Errors', value: [number(mean(h, h.errors)), 'a second'], state: bad(h.errors, 'bad'), meaning: 'Requests that failed for a reason of the service\'s.' },
+    { label: 'Degraded feeds', value: [number(mean(h, h.degraded)), 'per second'], state: bad(h.degraded, 'warn'), meaning: 'Feeds that could not check a kind.' },
+    { label: 'Errors', value: [number(mean(h, h.errors)), 'per second'], state: bad(h.errors, 'bad'), meaning: 'Requests that failed with an error of the service.' },
     missed(health),
-    { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], state: bad(h.shed, 'warn'), meaning: `Requests right now; ${number(mean(h, h.shed))} a second refused. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
+    { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], state: bad(h.shed, 'warn'), meaning: `Requests in progress; ${number(mean(h, h.shed))} per second refused. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
   ];
 }
 
 /** missed is what comparing feeds with the ledger has found. */
 function missed({ sampling, ledger }) {
   const label = 'Missed drops';
-  if (sampling.candidates === 0) return { label, value: [none, ''], meaning: `Posts shown, or not marked, against the ledger. ${ledger === 'none' ? 'There is none to compare feeds with.' : 'No feed was compared with it yet.'}` };
+  if (sampling.candidates === 0) return { label, value: [none, ''], meaning: `Posts shown, or not annotated, against the ledger. ${ledger === 'none' ? 'There is no ledger.' : 'No feed was compared yet.'}` };
   return {
     label, value: [count(sampling.misses), `of ${count(sampling.candidates)}`], state: sampling.misses > 0 ? 'bad' : undefined,
-    meaning: `Posts shown, or not marked, against the ledger, of those compared with it since the start: must be none. ${count(sampling.false_positives)} ${sampling.false_positives === 1 ? 'was' : 'were'} dropped or marked wrongly.`,
+    meaning: `Posts shown, or not annotated, against the ledger, among those compared since the start. Must stay 0. ${count(sampling.false_positives)} ${sampling.false_positives === 1 ? 'was' : 'were'} dropped or annotated wrongly.`,
   };
 }
 
 function droppedWords(dropped, rate, looked) {
-  if (rate === 0) return 'Nothing was left out of a feed.';
+  if (rate === 0) return 'No post was dropped.';
   const kinds = dropped.map(([kind, v]) => `${kind} ${number(v)}`).join(', ');
-  return `${looked > 0 ? `${together(percent(rate / looked))} of what was looked at: ` : ''}${kinds}.`;
+  return `${looked > 0 ? `${together(percent(rate / looked))} of the posts checked: ` : ''}${kinds}.`;
 }
 
 function lagWords(health) {
   const bound = health.staleness_bound_ms;
-  return `Since the ledger was asked for others' writes; ${bound > 0 ? `to be below ${span2(bound)}` : 'it is asked for each feed'}.`;
+  return `Time since the last poll of the ledger; ${bound > 0 ? `the limit is ${span2(bound)}` : 'each feed asks the ledger'}.`;
 }
 
 const span2 = (ms) => (ms < 1000 ? `${ms} ms` : span(ms / 1000));
@@ -120,9 +120,9 @@ function falsePositives(health, h, map) {
   const stand = map.cells.filter((c) => c.looked_at > 0);
   const rateMax = stand.length === 0 ? undefined : Math.max(...stand.map((c) => c.rate_max));
   const [asked, wrong] = [Math.round(total(h, h.confirmed)), Math.round(total(h, h.false_positives))];
-  const found = asked > 0 ? ` Of ${plural(asked, 'positive')} that exact feeds had checked in the last ${span(h.window_seconds)}, ${count(wrong)} ${wrong === 1 ? 'was' : 'were'} false.` : '';
+  const found = asked > 0 ? ` Of ${plural(asked, 'positive')} of exact feeds checked in the last ${span(h.window_seconds)}, ${count(wrong)} ${wrong === 1 ? 'was' : 'were'} false.` : '';
   return {
     label: 'False positives', value: percent(rateMax), meaning:
-      `of keys looked up, on the worst page, by its set bits. Made for ${together(percent(health.false_positive_rate))} of posts.${found}`,
+      `of keys looked up, estimated from the bits of the worst page. Configured: ${together(percent(health.false_positive_rate))} of posts.${found}`,
   };
 }

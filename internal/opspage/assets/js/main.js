@@ -1,4 +1,4 @@
-// Ties the page together: what the address names is the view, which is asked anew every few seconds.
+// Ties the page together: the address names the view, which is refreshed every few seconds.
 
 import { ask, token } from './api.js';
 import { el, fill, mark, renew, say } from './dom.js';
@@ -109,10 +109,10 @@ function complain(words) {
 
 function failed(error) {
   if (error.status === undefined) throw error;
-  const since = shownAt ? ` What stands below is of ${clock(shownAt)}.` : '';
-  const way = error.status === 401 && declined ? ' Refresh asks for a token.' : '';
+  const since = shownAt ? ` The figures below are from ${clock(shownAt)}.` : '';
+  const way = error.status === 401 && declined ? ' Press Refresh to enter a token.' : '';
   tell({ state: error.status === 401 ? 'unknown' : 'bad', sentence: `${problemWords(error)}${way}${since}`, notes: [], facts: '' });
-  if (error.status === 401 && !declined) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service tells nobody without a token how it is.');
+  if (error.status === 401 && !declined) signIn(token.has() ? 'The service does not know this token, or it has expired.' : 'This service needs a token.');
   if (error.status === 403) { byId('forget').hidden = false; }
   return false;
 }

@@ -18,7 +18,7 @@ export class PageMap {
   #columns = 1;
   #observer;
 
-  /** options: label; open(cell), when a cell is chosen; point(cell, again), when one is pointed at, and again when it was asked for anew; out(), to see more of the map. */
+  /** options: label; open(cell), when a cell is chosen; point(cell, again), when one is pointed at, and again after a refresh; out(), to see more of the map. */
   constructor(options) {
     this.#options = options;
     this.node = el('canvas', {
@@ -136,7 +136,7 @@ export class PageMap {
   }
 }
 
-/** drawFlag marks a cell that is amiss by a shape, not by its colour alone. */
+/** drawFlag marks a faulty cell by a shape, not by its colour alone. */
 export function drawFlag(pen, colours, x, y, side) {
   pen.fillStyle = colours.bad;
   pen.fillRect(x - 1, y - 1, side + 2, side + 2);

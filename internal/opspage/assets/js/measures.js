@@ -6,7 +6,7 @@ import { ceiling } from './scale.js';
 const states = ['missing', 'damaged', 'behind', 'foreign', 'ahead', 'overfull'];
 const stood = (cell) => cell.looked_at > (cell.missing ?? 0) + (cell.damaged ?? 0) + (cell.unused ?? 0);
 
-/** ageOf is how long ago a cell's pages were looked at, of the one that was longest ago, in seconds; null if none was. */
+/** ageOf returns the seconds since the oldest check of a page in a cell; null if none was checked. */
 export const ageOf = (cell) => (cell.looked_at > 0 ? cell.oldest_age_seconds ?? null : null);
 
 /**
@@ -15,24 +15,24 @@ export const ageOf = (cell) => (cell.looked_at > 0 ? cell.oldest_age_seconds ?? 
  */
 export const measures = {
   fill: {
-    label: 'Fill', of: 'share of bits set, the highest of a group', value: (c) => (stood(c) ? c.fill.max : null), end: () => 0.5,
-    text: (v) => together(percent(v)), meaning: 'Share of a page\'s bits that are set. The more, the more often an absent key is reported; at about half it is made anew, larger.',
+    label: 'Fill', of: 'share of set bits, highest of a group', value: (c) => (stood(c) ? c.fill.max : null), end: () => 0.5,
+    text: (v) => together(percent(v)), meaning: 'Share of a page\'s bits that are set. More set bits cause more false positives; at about half, the page is rebuilt larger.',
   },
   collided: {
-    label: 'Collided regions', of: 'share of regions marked, the highest of a group', value: (c) => (stood(c) ? c.collided.max : null), end: () => 0.5,
-    text: (v) => together(percent(v)), meaning: 'Share of regions in which two keys met. Bits there cannot be cleared: a removal has to find others, or the page is made anew.',
+    label: 'Collided regions', of: 'share of collided regions, highest of a group', value: (c) => (stood(c) ? c.collided.max : null), end: () => 0.5,
+    text: (v) => together(percent(v)), meaning: 'Share of regions whose collision bit is set. An undo cannot clear bits there; if it finds too few others, the page is rebuilt.',
   },
   keys: {
-    label: 'Keys', of: 'keys a page, the mean of a group', value: (c) => (stood(c) ? c.keys / c.looked_at : null), end: (cells) => ceiling(highest(cells, measures.keys)),
-    text: (v) => count(v), meaning: 'Keys that a page holds. Users are spread evenly over shared pages, so these should be alike.',
+    label: 'Keys', of: 'keys per page, mean of a group', value: (c) => (stood(c) ? c.keys / c.looked_at : null), end: (cells) => ceiling(highest(cells, measures.keys)),
+    text: (v) => count(v), meaning: 'Keys in a page. Users are spread evenly over shared pages, so the numbers should be similar.',
   },
   age: {
-    label: 'Age', of: 'time since it was looked at, the oldest of a group', value: ageOf, end: (cells) => ceiling(highest(cells, measures.age)),
-    text: (v) => span(v), meaning: 'How long ago the scrub, or a rebuild, saw a page last. What stands here is as old as that.',
+    label: 'Age', of: 'time since the last check, oldest of a group', value: ageOf, end: (cells) => ceiling(highest(cells, measures.age)),
+    text: (v) => span(v), meaning: 'Time since the scrub or a rebuild last checked a page. The other figures are as old.',
   },
   behind: {
-    label: 'Behind', of: 'share of a group\'s pages that lack writes', value: (c) => (c.looked_at > 0 ? (c.behind ?? 0) / c.looked_at : null), end: () => 1,
-    text: (v) => together(percent(v)), meaning: 'Pages that lacked writes of the ledger when looked at. They are made anew before a feed believes them.',
+    label: 'Behind', of: 'share of pages in a group that lack writes', value: (c) => (c.looked_at > 0 ? (c.behind ?? 0) / c.looked_at : null), end: () => 1,
+    text: (v) => together(percent(v)), meaning: 'Pages that lacked writes of the ledger at the last check. They are rebuilt before a feed uses them.',
   },
 };
 
@@ -41,15 +41,15 @@ export function highest(cells, measure) {
   return Math.max(0, ...cells.map((c) => measure.value(c) ?? 0));
 }
 
-/** amiss counts a cell's pages in a state that has to be repaired. */
-export function amiss(cell) {
+/** faulty counts the pages of a cell that need a rebuild. */
+export function faulty(cell) {
   return states.reduce((n, state) => n + (cell[state] ?? 0), 0);
 }
 
 /** look is how a cell is drawn for a measure. */
 export function look(cell, measure, end) {
   const value = measure.value(cell);
-  return { share: value === null ? null : value / end, flag: amiss(cell) > 0, empty: (cell.unused ?? 0) === cell.pages };
+  return { share: value === null ? null : value / end, flag: faulty(cell) > 0, empty: (cell.unused ?? 0) === cell.pages };
 }
 
 /** nameOf says which pages a cell has. */
@@ -65,19 +65,19 @@ export function stateOf(cell) {
   return said.length === 0 ? 'sound' : said.join(', ');
 }
 
-const word = (state) => ({ unknown: 'not looked at yet', unused: 'not used yet', foreign: 'of another ledger', ahead: 'ahead of the ledger', overfull: 'too full', behind: 'behind the ledger' }[state] ?? state);
+const word = (state) => ({ unknown: 'not checked yet', unused: 'not used yet', foreign: 'of another ledger', ahead: 'ahead of the ledger', overfull: 'too full', behind: 'behind the ledger' }[state] ?? state);
 
 /** wordsOf is what there is to say of a cell. */
 export function wordsOf(cell) {
   if (!stood(cell)) return `${stateOf(cell)}.`;
   const one = cell.pages === 1;
   const parts = [
-    one ? plural(cell.keys, 'key') : `${number(cell.keys / cell.looked_at)} keys a page`,
+    one ? plural(cell.keys, 'key') : `${number(cell.keys / cell.looked_at)} keys per page`,
     `${together(percent(cell.fill.mean))} of bits set${one ? '' : ` (highest ${together(percent(cell.fill.max))})`}`,
     `${together(percent(cell.collided.mean))} of regions collided${one ? '' : ` (highest ${together(percent(cell.collided.max))})`}`,
     `false positives ${one ? '' : 'up to '}${together(percent(cell.rate_max))} of keys looked up`,
   ];
-  if (ageOf(cell) !== null) parts.push(`looked at ${span(ageOf(cell))} ago${one ? '' : ' or later'}`);
+  if (ageOf(cell) !== null) parts.push(`checked ${span(ageOf(cell))} ago${one ? '' : ' or later'}`);
   if (cell.behind_max > 0) parts.push(`${one ? '' : 'up to '}${plural(cell.behind_max, 'change')} of the ledger missing`);
   return `${stateOf(cell)}; ${parts.join(', ')}.`;
 }

@@ -14,15 +14,15 @@ export function page(host, route, app) {
   const facts = el('dl', { class: 'words-list' });
   const compared = el('div', {});
   const living = el('div', {});
-  const bits = new Raster('Bits', 'The Bloom bits in order, cut into equal parts; the share of each that is set. Even is good: hashes spread keys.');
-  const regions = new Raster('Regions', 'The regions in order; the share of each part that is marked as collided, where bits cannot be cleared.');
+  const bits = new Raster('Bits', 'The Bloom bits in order, in equal parts, and the share of set bits in each. An even picture is good: hashes spread keys.');
+  const regions = new Raster('Regions', 'The regions in order, in equal parts, and the share of collided regions in each. Bits there cannot be cleared.');
   const drawings = el('div', { class: 'two' }, bits.node, regions.node);
-  const rebuild = el('button', { type: 'button', hidden: true, onclick: () => makeAnew(wanted, done, rebuild, app) }, 'Make it anew …');
+  const rebuild = el('button', { type: 'button', hidden: true, onclick: () => rebuildPage(wanted, done, rebuild, app) }, 'Rebuild …');
   const body = el('div', { class: 'stack', hidden: true }, verdict, done, drawings,
-    el('section', { class: 'card', 'aria-label': 'In words' }, el('h2', {}, 'In words'), facts),
+    el('section', { class: 'card', 'aria-label': 'Details' }, el('h2', {}, 'Details'), facts),
     el('div', { class: 'two' },
-      el('section', { class: 'card', 'aria-label': 'Page and ledger' }, el('h2', {}, 'Page and ledger'), el('p', { class: 'meaning' }, 'The ledger is the truth, the page follows it.'), compared),
-      el('section', { class: 'card', 'aria-label': 'Who lives here' }, el('h2', {}, 'Who lives here'), living)));
+      el('section', { class: 'card', 'aria-label': 'Page and ledger' }, el('h2', {}, 'Page and ledger'), el('p', { class: 'meaning' }, 'The ledger is authoritative; the page is a copy.'), compared),
+      el('section', { class: 'card', 'aria-label': 'Users on this page' }, el('h2', {}, 'Users on this page'), living)));
   host.append(
     el('div', { class: 'head' }, el('div', {}, el('p', {}, el('a', { href: '#/pages' }, 'All pages')), el('h1', { tabindex: -1 }, `Page ${/^\d+$/.test(wanted) ? count(Number(wanted)) : wanted}`)), rebuild), body);
 
@@ -54,39 +54,39 @@ function draw({ drawing, page: p }, bits, regions) {
 function judge(inside) {
   const lacking = Object.values(inside.lacks ?? {}).reduce((a, b) => a + b, 0);
   if (lacking > 0) {
-    const behind = inside.behind > 0 ? ' It is behind the ledger, and is made anew before a feed believes it.' : ' Make it anew, and find out what changed it.';
+    const behind = inside.behind > 0 ? ' It is behind the ledger, and is rebuilt before a feed uses it.' : ' Rebuild it, and find out what changed it.';
     return [inside.behind > 0 ? 'warn' : 'bad', `${plural(lacking, 'key')} of the ledger ${lacking === 1 ? 'is' : 'are'} not on this page.${behind}`];
   }
   const words = {
-    sound: ['ok', inside.agrees === undefined ? 'Sound. Without a ledger there is nothing to compare it with.' : 'Sound: it reports every key that the ledger has.'],
-    unused: ['unknown', 'Nobody on this page has done anything yet, so it has not been made.'],
-    missing: ['bad', 'It is missing, though the ledger has keys for it. The next feed that needs it makes it anew.'],
-    damaged: ['bad', 'It is damaged. The next feed that needs it makes it anew.'],
-    behind: ['warn', `It lacks ${plural(inside.behind ?? 0, 'change')} of the ledger. Writes under way do that for a moment; the next feed that needs it makes it anew.`],
-    foreign: ['bad', 'It is of another ledger, or another page\'s. The next feed that needs it makes it anew.'],
-    ahead: ['warn', 'It is ahead of the ledger: the ledger was set back, or the page was written since it was read.'],
-    overfull: ['warn', 'It reports absent keys more often than it may. The scrub makes it anew, larger.'],
-  }[inside.state] ?? ['unknown', 'It has not been looked at yet.'];
+    sound: ['ok', inside.agrees === undefined ? 'Sound. Without a ledger, it cannot be compared.' : 'Sound: it reports every key that the ledger has.'],
+    unused: ['unknown', 'No user of this page has any activity yet, so the page does not exist.'],
+    missing: ['bad', 'It is missing, although the ledger has keys for it. The next feed that needs it rebuilds it.'],
+    damaged: ['bad', 'It is damaged. The next feed that needs it rebuilds it.'],
+    behind: ['warn', `It lacks ${plural(inside.behind ?? 0, 'change')} of the ledger. Writes in progress cause this for a moment. The next feed that needs the page rebuilds it.`],
+    foreign: ['bad', 'It belongs to another ledger or page. The next feed that needs it rebuilds it.'],
+    ahead: ['warn', 'It is ahead of the ledger: the ledger was restored, or the page was written after the ledger was read.'],
+    overfull: ['warn', 'Its false-positive rate is too high. The scrub rebuilds it larger.'],
+  }[inside.state] ?? ['unknown', 'It has not been checked yet.'];
   return inside.damage ? [words[0], `${words[1]} ${inside.damage}`] : words;
 }
 
 function factsOf({ page: p, own, state, ledger }) {
-  const whose = ['Whose', own ? 'dedicated' : 'shared', own ? 'It has the keys of one heavy user.' : 'Users are put here by the hash of their id.'];
-  if (p === null) return [whose, ['State', state, 'There is nothing to read.']];
+  const whose = ['Use', own ? 'dedicated' : 'shared', own ? 'It has the keys of one heavy user.' : 'The hash of the user id selects the page.'];
+  if (p === null) return [whose, ['State', state, 'There is no page to read.']];
   return [
     whose,
-    ['Keys', `${count(p.keys)} of ${count(p.capacity)}`, 'What it holds, and what it was made for.'],
-    ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, ledger === null ? `Beyond ${together(percent(p.full_at))} it gets another layer.` : `At ${together(percent(p.full_at))} it is made anew, larger.`],
-    ['Collided regions', p.regions === 0 ? none : `${together(percent(p.collided_share))} of ${count(p.regions)}`, p.regions === 0 ? 'It has none: nothing is removed from it.' : `${plural(p.region_bits, 'bit')} each. Where two keys met, bits cannot be cleared.`],
-    ['False positives', together(percent(p.false_positive_rate)), 'of absent keys are reported, by its set bits.'],
-    ['Bits of a key', count(p.hashes), 'Positions that a key sets, and that are looked up.'],
-    ['Layers', count(p.layers.length), p.layers.length === 1 ? 'One filter; pages behind a ledger have no more.' : 'It grew; each layer is larger than the one before.'],
+    ['Keys', `${count(p.keys)} of ${count(p.capacity)}`, 'Keys in the page, and its capacity.'],
+    ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, ledger === null ? `Beyond ${together(percent(p.full_at))} the page gets another layer.` : `At ${together(percent(p.full_at))} the page is rebuilt larger.`],
+    ['Collided regions', p.regions === 0 ? none : `${together(percent(p.collided_share))} of ${count(p.regions)}`, p.regions === 0 ? 'None: keys are never removed.' : `${plural(p.region_bits, 'bit')} each. Bits of collided regions cannot be cleared.`],
+    ['False positives', together(percent(p.false_positive_rate)), 'of absent keys, estimated from the set bits.'],
+    ['Bits of a key', count(p.hashes), 'Bits that each key sets.'],
+    ['Layers', count(p.layers.length), p.layers.length === 1 ? 'Pages with a ledger have one layer.' : 'It grew; each layer is larger than the previous one.'],
     ['Memory', together(bytes(p.bits_bytes + p.regions_bytes)), `Bits ${together(bytes(p.bits_bytes))}, which a feed reads, and regions ${together(bytes(p.regions_bytes))}.`],
-    ['Keys per KiB', number(p.keys / ((p.bits_bytes + p.regions_bytes) / 1024)), 'How densely it is used.'],
-    ['Sequence', count(p.sequence), ledger === null ? 'How many changes it has seen.' : 'How many changes of the ledger it has seen.'],
-    ...(ledger === null ? [] : [['Last left at', p.left === 0 ? none : count(p.left), 'The sequence with which a user last left the page, its low 24 bits.']]),
-    ['Build', el('code', {}, p.build), 'Both of its strings have to be of the same one.'],
-    ...(ledger === null ? [] : [['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A ledger that was restored has another one.']]),
+    ['Keys per KiB', number(p.keys / ((p.bits_bytes + p.regions_bytes) / 1024)), 'Density of the page.'],
+    ['Sequence', count(p.sequence), ledger === null ? 'Changes applied.' : 'Changes of the ledger applied.'],
+    ...(ledger === null ? [] : [['Last left at', p.left === 0 ? none : count(p.left), 'Sequence at which a user last left the page (low 24 bits).']]),
+    ['Build', el('code', {}, p.build), 'Both strings of the page must have the same build.'],
+    ...(ledger === null ? [] : [['Ledger\'s incarnation', el('code', {}, p.incarnation), 'A restored ledger has another one.']]),
   ];
 }
 
@@ -97,7 +97,7 @@ function comparison(inside) {
   if (ledger === null) return el('p', {}, 'The service runs without a ledger.');
   const rows = [
     ['Sequence', 'changes', p?.sequence, ledger.sequence],
-    ['Left', 'last, at which sequence', p?.left, ledger.left % leftModulus],
+    ['Left', 'sequence at the last time', p?.left, ledger.left % leftModulus],
     ['Keys', 'held', p?.keys, ledger.keys],
   ];
   const missing = Object.entries(inside.lacks ?? {});
@@ -114,14 +114,14 @@ function comparison(inside) {
 const same = (yes) => [mark(yes ? 'ok' : 'warn'), ' ', yes ? 'yes' : 'no'];
 
 function dwellers({ ledger, page: p }) {
-  if (ledger === null) return el('p', {}, `Nobody knows: there is no ledger. The page counts ${plural(p?.keys ?? 0, 'key')}.`);
+  if (ledger === null) return el('p', {}, `Unknown without a ledger. The page counts ${plural(p?.keys ?? 0, 'key')}.`);
   const kinds = Object.entries(ledger.kinds).sort((a, b) => b[1] - a[1]);
   const most = Math.max(1, ...kinds.map(([, n]) => n));
   const largest = ledger.largest ?? [];
   return [
     el('p', { class: 'meaning' }, `${plural(ledger.users, 'user')} with ${plural(ledger.keys, 'key')}.`),
     kinds.length === 0 ? null : bars('Keys by kind', 'Kind', kinds, most),
-    largest.length === 0 ? null : bars('Those with the most keys, by their hashed ids', 'User', largest.map((u) => [el('span', { class: 'id' }, u.user), u.keys]), largest[0].keys),
+    largest.length === 0 ? null : bars('Users with the most keys, by hashed id', 'User', largest.map((u) => [el('span', { class: 'id' }, u.user), u.keys]), largest[0].keys),
   ];
 }
 
@@ -142,14 +142,14 @@ function bar(share) {
   return node;
 }
 
-/** makeAnew has the page made anew from the ledger, if that is wanted. */
-async function makeAnew(which, done, button, app) {
-  const sure = await confirmed('Make this page anew?', 'It is read from the ledger and replaced. Feeds and writes go on meanwhile; nothing is lost by it. The token needs the scope ops:write.', 'Make it anew');
+/** rebuildPage asks for confirmation, and has the page rebuilt from the ledger. */
+async function rebuildPage(which, done, button, app) {
+  const sure = await confirmed('Rebuild this page?', 'The page is rebuilt from the ledger. Feeds and writes continue, and nothing is lost. The token needs the scope ops:write.', 'Rebuild');
   if (!sure) return;
   button.disabled = true;
   try {
     const made = await ask(`v1/ops/pages/${encodeURIComponent(which)}/rebuild`, { method: 'POST' });
-    fill(done, notice('ok', `Made anew in ${number(made.took_ms)} ms: ${plural(made.keys, 'key')}, ${together(bytes(made.bytes))}, at sequence ${count(made.sequence)}.`));
+    fill(done, notice('ok', `Rebuilt in ${number(made.took_ms)} ms: ${plural(made.keys, 'key')}, ${together(bytes(made.bytes))}, at sequence ${count(made.sequence)}.`));
   } catch (error) {
     fill(done, notice('bad', problemWords(error, 'ops:write')));
   } finally {

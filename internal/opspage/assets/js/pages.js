@@ -5,7 +5,7 @@ import { choice, property } from './chart.js';
 import { el, fill, renew, say } from './dom.js';
 import { count, plural, span } from './format.js';
 import { drawFlag, PageMap } from './map.js';
-import { ageOf, amiss, highest, look, measures, nameOf, stateOf, wordsOf } from './measures.js';
+import { ageOf, faulty, highest, look, measures, nameOf, stateOf, wordsOf } from './measures.js';
 import { paintScale } from './scale.js';
 
 const listed = 20;
@@ -25,8 +25,8 @@ export function pages(host, route, app) {
   const details = el('details', { ontoggle: () => tabulate() });
   const table = el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Pages as a table' });
   details.append(el('summary', {}, `The ${listed} highest, as a table`), table);
-  const shared = part('Map of the pages that users share', 'Pages that users share');
-  const own = part('Map of the dedicated pages', 'Dedicated pages, of one heavy user each');
+  const shared = part('Map of the shared pages', 'Shared pages');
+  const own = part('Map of the dedicated pages', 'Dedicated pages of heavy users');
 
   function part(label, title) {
     const name = el('strong', {});
@@ -38,8 +38,8 @@ export function pages(host, route, app) {
       say(name, nameOf(cell));
       say(words, wordsOf(cell));
     };
-    const map = new PageMap({ label: `${label}. Arrow keys walk, Enter opens, Escape shows all.`, describedBy: id, open: narrower, point, out: wider });
-    const hint = window.matchMedia('(hover: none)').matches ? 'Tap a cell to open it.' : 'Point at a cell, or walk with the arrow keys; click or Enter opens it.';
+    const map = new PageMap({ label: `${label}. Arrow keys move, Enter opens, Escape shows all.`, describedBy: id, open: narrower, point, out: wider });
+    const hint = window.matchMedia('(hover: none)').matches ? 'Tap a cell to open it.' : 'Point at a cell, or move with the arrow keys. Click or Enter opens it.';
     words.textContent = hint;
     const heading = el('h2', {}, title);
     return { map, node: el('section', { class: 'card stack', 'aria-label': title }, heading, map.node, under) };
@@ -61,7 +61,7 @@ export function pages(host, route, app) {
     if (!details.open || !answer) return;
     const measure = measures[by];
     const rows = answer.cells.filter((c) => c.looked_at > 0)
-      .sort((a, b) => amiss(b) - amiss(a) || (measure.value(b) ?? 0) - (measure.value(a) ?? 0)).slice(0, listed);
+      .sort((a, b) => faulty(b) - faulty(a) || (measure.value(b) ?? 0) - (measure.value(a) ?? 0)).slice(0, listed);
     renew(table, [by, rows], () => tableOf(rows, by, measure));
   }
 
@@ -87,13 +87,13 @@ export function pages(host, route, app) {
 
 function summaryOf({ pages: all, own_from: ownFrom, cells }) {
   const sum = (pick) => cells.reduce((n, cell) => n + pick(cell), 0);
-  const [shown, looked, bad] = [sum((c) => c.pages), sum((c) => c.looked_at), sum(amiss)];
+  const [shown, looked, bad] = [sum((c) => c.pages), sum((c) => c.looked_at), sum(faulty)];
   const ages = cells.map(ageOf).filter((v) => v !== null);
   const parts = [`${plural(ownFrom, 'page')} that users share, ${count(all - ownFrom)} dedicated.`];
   if (shown < all) parts.push(`Shown here: ${count(shown)}.`);
   if (looked < shown) parts.push(`Looked at so far: ${count(looked)}.`);
-  parts.push(bad === 0 ? 'None is amiss.' : `${plural(bad, 'page')} amiss.`);
-  if (ages.length > 0) parts.push(`The oldest look is ${span(Math.max(...ages))} old.`);
+  parts.push(bad === 0 ? 'None is faulty.' : `${plural(bad, 'page')} faulty.`);
+  if (ages.length > 0) parts.push(`The oldest check was ${span(Math.max(...ages))} ago.`);
   return parts.join(' ');
 }
 
@@ -112,12 +112,12 @@ function drawLegend(legend, measure, end, cells) {
   pen.stroke();
   const over = highest(cells, measure) > end ? ' and more' : '';
   fill(legend, el('span', {}, measure.text(0)), scale, el('span', {}, `${measure.text(end)}${over}`), el('span', {}, `(${measure.of})`),
-    el('span', { class: 'key' }, flag, 'amiss'), el('span', { class: 'key' }, unseen, 'nothing to see'));
+    el('span', { class: 'key' }, flag, 'faulty'), el('span', { class: 'key' }, unseen, 'not used or not checked'));
 }
 
 function tableOf(rows, by, measure) {
   return el('table', {},
-    el('caption', {}, `Amiss first, then by ${measure.label.toLowerCase()}`),
+    el('caption', {}, `Faulty first, then by ${measure.label.toLowerCase()}`),
     el('thead', {}, el('tr', {}, ['Pages', measure.label, 'Keys', 'State'].map((name) => el('th', { scope: 'col' }, name)))),
     el('tbody', {}, rows.map((cell) => {
       const target = cell.pages === 1 ? `#/page/${cell.first}` : `#/pages?by=${by}&from=${cell.from}&to=${cell.to}`;

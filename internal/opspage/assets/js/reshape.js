@@ -5,8 +5,8 @@ import { count, plural } from './format.js';
 /** underWay says in words how far a reshape is. It builds all new pages, and then gives up the previous ones. */
 export function underWay(reshape) {
   const to = plural(reshape.pages, 'page');
-  if (reshape.reshaped === reshape.homes) return `A reshape to ${to} goes on: all are built, and the previous ones are being given up.`;
-  return `A reshape to ${to} goes on: ${built(reshape)} of them are built.`;
+  if (reshape.reshaped === reshape.homes) return `A reshape to ${to} is running: all are built, and the old pages are being removed.`;
+  return `A reshape to ${to} is running: ${built(reshape)} of them are built.`;
 }
 
 /** stalled says why a reshape does not proceed. */
@@ -14,6 +14,6 @@ export const stalled = (reshape) => `The reshape to ${plural(reshape.pages, 'pag
 
 /** unfinished says that a reshape was begun that the process which answers does not work on. */
 export const unfinished = (reshape) => `A reshape to ${plural(reshape.pages, 'page')} is not finished: ${built(reshape)} of them are built. ` +
-  'This process does not work on it. If no other does, ask for it again.';
+  'This process does not work on it. If no other process does, start it again.';
 
 const built = (reshape) => count(Math.floor((reshape.pages * reshape.reshaped) / reshape.homes));

@@ -33,14 +33,14 @@ export function search(host, route, app) {
   }
 
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why does somebody not get a post? What a feed makes of it, by every kind there is, and what the ledger knows.'))),
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why is a post missing from a feed? The answer checks every kind, and the ledger.'))),
     el('div', { class: 'stack' },
       el('form', { class: 'card stack', onsubmit: explain, autocomplete: 'off' },
         el('div', { class: 'two' },
           field('viewer', 'Viewer', 'The id of the user whose feed it is.'),
           field('post', 'Post', 'The id of the post that is missing.'),
-          field('author', 'Author', 'The id of the user who wrote it: blocks are about people.'),
-          field('actors', 'Others on the post', 'Who reposted it, or is quoted or mentioned: an id a line. May be empty.')),
+          field('author', 'Author', 'The id of the user who wrote it.'),
+          field('actors', 'Others on the post', 'Users who reposted it, or are quoted or mentioned: one id per line. Optional.')),
         el('div', { class: 'row' }, button)),
       result));
   return { refresh: async () => {}, close: () => { latest++; } };
@@ -56,7 +56,7 @@ function explanation(answer, asked, kinds) {
       return el('li', { class: 'card reason' }, mark(said.state),
         el('div', {}, el('h2', {}, reason.kind, ': ', said.certainty.toLowerCase()), said.lines.map((line) => el('p', {}, line.map(part)))));
     })),
-    spaced(asked) ? notice('warn', 'What was asked about begins or ends with a space, which is part of the id.') : null,
+    spaced(asked) ? notice('warn', 'An id begins or ends with a space. The space is part of the id.') : null,
     answer.degraded.length === 0 ? null : notice('warn', `Not checked: ${answer.degraded.map((d) => `${d.kind}, since ${d.reason}`).join('; ')}.`),
     el('p', { class: 'meaning' }, 'Read from ', el('a', { href: `#/page/${p.number}` }, `page ${count(p.number)}`),
       ` at sequence ${count(p.sequence)}: ${plural(p.keys, 'key')}, ${together(bytes(p.bytes))}, false positives ${together(percent(p.false_positive_rate))} of keys looked up.`),

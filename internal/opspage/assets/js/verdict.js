@@ -20,9 +20,9 @@ export function judge(health, kinds, history) {
   const facts = factsOf(health);
   if (health.status === 'unavailable') return { state: 'bad', sentence: dead(health), notes, facts };
   if (health.status === 'degraded') return { state: 'bad', sentence: halved(health, kinds), notes, facts };
-  if (health.sampling.misses > 0) return { state: 'bad', sentence: 'A feed has shown what it must not.', notes, facts };
-  if (needed === 0) return { state: 'ok', sentence: 'Answering feeds. Nothing amiss.', notes, facts };
-  return { state: 'warn', sentence: `Answering feeds. ${needed === 1 ? 'One thing needs' : `${needed} things need`} a look.`, notes, facts };
+  if (health.sampling.misses > 0) return { state: 'bad', sentence: 'A feed showed a post that its viewer must not see.', notes, facts };
+  if (needed === 0) return { state: 'ok', sentence: 'Answering feeds. No problems found.', notes, facts };
+  return { state: 'warn', sentence: `Answering feeds. ${needed === 1 ? 'One problem needs' : `${needed} problems need`} attention.`, notes, facts };
 }
 
 const isDown = (health, dependency) => health.down.some((d) => d.dependency === dependency);
@@ -40,17 +40,17 @@ function halved(health, kinds) {
     const unchecked = lost.length === 0 ? '' : `; ${lost.join(', ')} ${lost.length === 1 ? 'is' : 'are'} not checked`;
     return `${storeName(health)} cannot be reached: feeds are answered from the ledger${unchecked}.`;
   }
-  if (isDown(health, 'ledger')) return 'The ledger cannot be reached: feeds are answered from the pages; what it keeps cannot be written.';
-  return 'Answering feeds, but not as it should.';
+  if (isDown(health, 'ledger')) return 'The ledger cannot be reached: feeds are answered from the pages; writes are refused.';
+  return 'Answering feeds, with problems.';
 }
 
 function untrue({ sampling }) {
   if (sampling.misses === 0) return [];
   return [{
     state: 'bad',
-    text: `${plural(sampling.misses, 'post')} of ${count(sampling.candidates)} that were compared with the ledger since the start ` +
-      `${sampling.misses === 1 ? 'was' : 'were'} shown, or not marked, although the ledger has the activity. ` +
-      `${plural(sampling.repaired, 'page')} made anew for it. The log has each.`,
+    text: `${plural(sampling.misses, 'post')} of ${count(sampling.candidates)} compared with the ledger since the start ` +
+      `${sampling.misses === 1 ? 'was' : 'were'} shown, or not annotated, although the ledger has the activity. ` +
+      `${plural(sampling.repaired, 'page')} rebuilt for this. The log has each.`,
   }];
 }
 
@@ -59,12 +59,12 @@ function trouble(health) {
   if (health.staleness_bound_ms > 0 && health.poll_age_ms > 2 * health.staleness_bound_ms) {
     notes.push({
       state: 'warn',
-      text: `The ledger was asked for others' writes ${span(health.poll_age_ms / 1000)} ago, which should happen every ${together(bound(health))}: ` +
-        'what Redis lost of them may go unnoticed for so long.',
+      text: `The last poll of the ledger was ${span(health.poll_age_ms / 1000)} ago; the limit is ${together(bound(health))}: ` +
+        'writes of other processes that Redis lost may be missed.',
     });
   }
   if (health.requests.in_progress >= 0.9 * health.requests.limit) {
-    notes.push({ state: 'warn', text: `${count(health.requests.in_progress)} of the ${count(health.requests.limit)} requests that may be in progress are: further ones are refused.` });
+    notes.push({ state: 'warn', text: `${count(health.requests.in_progress)} of the ${count(health.requests.limit)} requests allowed are in progress. Above the limit, requests are refused.` });
   }
   return notes;
 }
@@ -74,9 +74,9 @@ const bound = (health) => (health.staleness_bound_ms < 1000 ? [count(health.stal
 function lately(history) {
   if (!history) return [];
   const said = [
-    [history.errors, 'requests a second ended in an error of the service. The log has each, with its request id.'],
-    [history.shed, 'requests a second were refused for overload.'],
-    [history.degraded, 'feeds a second had a kind that could not be checked.'],
+    [history.errors, 'requests per second failed with an error of the service. The log has each, with its request id.'],
+    [history.shed, 'requests per second were refused because of overload.'],
+    [history.degraded, 'feeds per second could not check a kind.'],
   ];
   return said.flatMap(([column, words]) => {
     const rate = mean(history, column);
@@ -90,27 +90,27 @@ function pageTrouble(health) {
   if (pages.amiss > 0) {
     notes.push({
       state: 'warn',
-      text: `${plural(pages.amiss, 'page')} ${pages.amiss === 1 ? 'was' : 'were'} amiss when last looked at. A feed that reads one makes it anew first, and so does the scrub: ` +
-        'a number that does not fall means that it cannot. See Pages.',
+      text: `${plural(pages.amiss, 'page')} ${pages.amiss === 1 ? 'was' : 'were'} faulty at the last check. The next feed that reads one rebuilds it first, and so does the scrub. ` +
+        'If the number does not fall, rebuilds fail. See Pages.',
     });
   }
   if (pages.due > 0) {
     notes.push({
       state: 'warn',
       text: `There are too few pages: ${count(pages.keys_per_page)} keys on each, more than ${count(pages.due_from)}. ` +
-        `"feedfilter reshape --pages ${pages.due}" changes that while the service runs.`,
+        `"feedfilter reshape --pages ${pages.due}" raises the number while the service runs.`,
     });
   }
   if (reshape?.trouble) notes.push({ state: 'warn', text: stalled(reshape) });
-  if (scrub?.asked?.trouble) notes.push({ state: 'warn', text: `The scrub that was asked for ended early: ${scrub.asked.trouble}.` });
-  if (scrub?.asked?.failed > 0) notes.push({ state: 'warn', text: `The scrub that was asked for could not repair ${plural(scrub.asked.failed, 'page')}.` });
+  if (scrub?.asked?.trouble) notes.push({ state: 'warn', text: `The requested scrub ended early: ${scrub.asked.trouble}.` });
+  if (scrub?.asked?.failed > 0) notes.push({ state: 'warn', text: `The requested scrub could not repair ${plural(scrub.asked.failed, 'page')}.` });
   return notes;
 }
 
 function underWay({ reshape, scrub }) {
   const notes = [];
   if (reshape?.running) notes.push({ state: 'info', text: reshapeUnderWay(reshape) });
-  if (scrub?.asked?.running) notes.push({ state: 'info', text: `A scrub goes on: ${count(scrub.asked.done)} of ${plural(scrub.asked.all, 'page')} done.` });
+  if (scrub?.asked?.running) notes.push({ state: 'info', text: `A scrub is running: ${count(scrub.asked.done)} of ${plural(scrub.asked.all, 'page')} done.` });
   return notes;
 }
 
@@ -119,6 +119,6 @@ function factsOf(health) {
   const all = pages.shared + pages.own;
   return [
     health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
-    plural(all, 'page'), `${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} looked at so far` : ''}`, together(bytes(pages.bytes)),
+    plural(all, 'page'), `${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} checked so far` : ''}`, together(bytes(pages.bytes)),
   ].filter(Boolean).join(' · ');
 }
