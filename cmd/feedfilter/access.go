@@ -37,26 +37,25 @@ type accessFlags struct {
 	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
 }
 
-// accessHelp is the text on them.
+// accessHelp is the help of accessFlags.
 func accessHelp() map[string]string {
 	return map[string]string{
-		"no_auth": "Allow an --addr that other machines can reach without --auth-file: whoever does may read and change everything. " +
+		"no_auth": "Allow an --addr that other machines can reach without --auth-file: they can then read and change everything. " +
 			"Default: off",
-		"auth_file": "JSON file of the tokens of which each call needs one, and of what they allow: see docs/API.md, Access. It is read " +
-			"again when it changes. Default: no token is asked for",
-		"rate_limit": "Requests a second of each token, such as 100, or 100:500 with up to 500 at once; one more is answered 429. " +
-			"A batch counts with its activities. A token may have a rate of its own in --auth-file. Default: no limit",
-		"user_rate": "The same of each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
-		"tls_cert": "PEM file of the certificate to serve HTTPS with, and of those between it and its root. It is read again when it " +
-			"changes, as the next two are. Default: plain HTTP",
-		"tls_key":       "PEM file of its key.",
-		"tls_client_ca": "PEM file of the roots that clients' certificates have to come from. Default: clients need none",
-		"audit_log": "File that gets a JSON line for each write, explanation and refused request, with ids hashed; - for standard output, " +
-			"off for none.",
-		"audit_failure": "What happens while the audit log cannot be written, because its disk is full or its reader stands still. " +
-			"refuse: what belongs into it is answered 503, with nothing done. drop: it is done, and lines are lost and counted.",
-		"id_key_file": "File of the key that ids in logs are hashed with; it is made where there is none. Instances whose hashes are to be " +
-			"the same need the same. Default: <data-dir>/id.key",
+		"auth_file": "JSON file of tokens and their scopes; each call then needs a token (docs/API.md, Access). Reread when it changes. " +
+			"Default: no authentication",
+		"rate_limit": "Requests per second of each token, such as 100, or 100:500 for bursts of 500; more are answered 429. " +
+			"A batch counts its activities. A token's own rate in --auth-file wins. Default: no limit",
+		"user_rate": "The same limit for each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
+		"tls_cert": "PEM file of the HTTPS certificate and its intermediates. Reread when it changes, like the two files below. " +
+			"Default: plain HTTP",
+		"tls_key":       "PEM file of the certificate's key.",
+		"tls_client_ca": "PEM file of the root certificates that client certificates must come from. Default: clients need none",
+		"audit_log":     "File for a JSON line per write, explanation and refused request, with hashed ids; - for standard output, or off.",
+		"audit_failure": "What to do while the audit log cannot be written (disk full, reader stalled). " +
+			"refuse: answer 503 to calls that it must record, without effect. drop: process them, and count the lost lines.",
+		"id_key_file": "File of the key that hashes ids in logs; created if missing. Instances with the same key log the same hashes. " +
+			"Default: <data-dir>/id.key",
 	}
 }
 

@@ -26,11 +26,11 @@ type benchCmd struct {
 
 // Help is shown by kong below the summary.
 func (*benchCmd) Help() string {
-	return "Records activities in a ledger of its own, SQLite in a temporary directory, and in pages of its own, in Redis or in the " +
-		"process, and prints what feed checks, writes and rebuilds take, with the project's goals beside them; us are microseconds. Data " +
-		"that is there is not touched. What was made is removed at the end, also after a signal; kill -9 leaves it. Times on Redis " +
-		"are to be compared as multiples of PING's, which take turns with what is measured. Memory and CPU of Redis are what it " +
-		"says itself, so nobody else should use it meanwhile; to find the filter's keys, all of its keys are looked at."
+	return "Records activities in its own SQLite ledger, in a temporary directory, and in its own pages, in Redis or in the process. " +
+		"Prints how long feed checks, writes and rebuilds take (us: microseconds), beside the project's goals. Does not touch existing " +
+		"data. Removes its data at the end, also after a signal, but not after kill -9. Compare times on Redis as multiples of its " +
+		"PING, which is measured in turn with them. Redis itself reports memory and CPU, so keep other clients away. The " +
+		"command scans all keys of the Redis to find those of the filter."
 }
 
 // Check implements [settings.Checker].

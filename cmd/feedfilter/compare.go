@@ -50,11 +50,11 @@ type compareSetsCmd struct {
 
 // Help is shown by kong below the summary.
 func (*compareSetsCmd) Help() string {
-	return "For each member of each set a feed is asked for, to see that the member is dropped (or marked), and for each user the " +
-		"service's list is compared with the set. Differences are looked at again until they are gone or --settle has passed, so the app may " +
-		"go on writing to both. With candidates that have nothing to do with a user, the rate of false positives is measured. Exits with 1 " +
-		"if anything differs, or if more is dropped by chance than may be. Nothing is changed: --differences writes what feedfilter import " +
-		"takes to make the service as the sets are. Without --server, users are found of whom there is no set any more, too."
+	return "Asks the service for feeds with the members of each set, which must be dropped (or annotated), and compares each " +
+		"user's list with the set. Repeats the check of a difference until it is gone or --settle has passed, so the app may keep " +
+		"writing to both. Measures the false-positive rate with unrelated candidates. Exits with 1 if anything differs, or if the " +
+		"rate is too high. Changes nothing: import the file of --differences to make the service match the sets. Without " +
+		"--server, it also finds users whose set no longer exists."
 }
 
 // Run compares.

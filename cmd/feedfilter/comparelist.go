@@ -77,9 +77,8 @@ type compareFileCmd struct {
 
 // Help is shown by kong below the summary.
 func (*compareFileCmd) Help() string {
-	return "As compare sets does, with a file such as an export of a SQL table, sorted by user, in place of sets. A file is older than " +
-		"what the app has written since, so what differs may be the app's writes since: compare with another export, and import what differs " +
-		"both times."
+	return "Works like compare sets, with a file sorted by user, such as an export of a SQL table. The differences include what the " +
+		"app wrote after the export: compare with a second export, and import only what differs both times."
 }
 
 // Run compares.

@@ -35,8 +35,8 @@ type configPrintCmd struct {
 
 // Help is shown by kong below the summary.
 func (*configPrintCmd) Help() string {
-	return "Text shows what sets each setting: a flag, a variable, the file or the default. JSON is a file for " +
-		"--config. Masked passwords in it are refused: --show-secrets prints a file that can be used."
+	return "Text shows the source of each setting: a flag, a variable, the file or the default. JSON is a file for " +
+		"--config, but only with --show-secrets: masked passwords are refused."
 }
 
 // Run prints the settings.

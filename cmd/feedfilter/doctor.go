@@ -22,10 +22,9 @@ type doctorCmd struct {
 
 // Help is shown by kong below the summary.
 func (*doctorCmd) Help() string {
-	return "Connects as the service would with the same flags, and says what is right, what is not, and what to do about it, " +
-		"a check a line. Nothing is changed: no ledger is made or migrated, no page is written. It may run beside " +
-		"the service. The exit status is 0 if no check failed, 1 if one did, 2 if the flags cannot be followed. What a server " +
-		"refuses to tell is skipped, and is no failure."
+	return "Connects as the service would with the same flags, and prints one line per check: the finding, and what to do. " +
+		"Changes nothing: it creates and migrates no ledger, and writes no page. It may run beside the service. Exits with 0 if no " +
+		"check failed, 1 if one did, 2 if the flags are invalid. A check that the server does not permit is skipped, not failed."
 }
 
 // Check implements [settings.Checker].

@@ -22,10 +22,10 @@ type exportCmd struct {
 
 // Help is shown by kong below the summary.
 func (*exportCmd) Help() string {
-	return `Writes NDJSON, {"user","kind","target","op":"add","since","until"} a line, which import reads: those of one ` +
-		"user by kind and target, all in no particular order. What was seen, and other kinds with a window, cannot " +
-		"be exported. With --format resp it writes commands instead, for redis-cli --pipe, that add all of one kind to sets, but for " +
-		"what has an end. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
+	return `Writes NDJSON that import reads, {"user","kind","target","op":"add","since","until"} per line. One user's lines are ` +
+		"sorted by kind and target; a full export is in no particular order. Seen posts, and other kinds with a window, cannot " +
+		"be exported. --format resp writes commands for redis-cli --pipe that add one kind to sets, without activities that " +
+		"have an until. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
 }
 
 // Check implements [settings.Checker].

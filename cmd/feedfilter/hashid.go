@@ -17,7 +17,7 @@ type hashIDCmd struct {
 
 // Help is shown by kong below the summary.
 func (*hashIDCmd) Help() string {
-	return "Look for what it prints in the service's logs and in its audit log. It needs the service's key."
+	return "Search the service's logs and audit log for the printed hashes. The command needs the service's key."
 }
 
 // Run prints a hash a line.

@@ -32,12 +32,10 @@ type importCmd struct {
 
 // Help is shown by kong below the summary.
 func (*importCmd) Help() string {
-	return "An import that was interrupted, by a signal, kill -9 or a bad line, continues where it stopped when the " +
-		"same command is run again; standard input cannot be continued. (Without --redis, kill -9 loses what was seen in the " +
-		"last seconds before.) Every line counts once as imported, whether " +
-		"it changed anything or not, but for lines that are over by now, which are skipped. What was seen longer ago than " +
-		"its window is imported and changes nothing. The service must not run on " +
-		"the same SQLite ledger meanwhile; on Postgres it may."
+	return "After an interruption (a signal, kill -9 or a bad line), run the same command again: it continues where it " +
+		"stopped, except from standard input. Without --redis, kill -9 loses seen posts of the last seconds. Each line counts " +
+		"once as imported, whether it changed anything or not; lines whose until has passed are skipped. Seen posts older " +
+		"than their window have no effect. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
 }
 
 // Check implements [settings.Checker].

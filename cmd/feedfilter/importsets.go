@@ -17,7 +17,7 @@ type importCmds struct {
 
 // Help is shown by kong below the summary.
 func (*importCmds) Help() string {
-	return "Without a command it is \"import file\", whose arguments it takes: feedfilter import blocks.csv. See docs/MIGRATION.md."
+	return "Without a subcommand, \"import\" is \"import file\": feedfilter import blocks.csv. See docs/MIGRATION.md."
 }
 
 type importSetsCmd struct {
@@ -30,10 +30,10 @@ type importSetsCmd struct {
 
 // Help is shown by kong below the summary.
 func (*importSetsCmd) Help() string {
-	return "Scans a Redis, or all primaries of a cluster, for sets and sorted sets, one of each user, and records their members. The app " +
-		"may go on writing to the sets, and after that to the service: what it undoes meanwhile stays undone. An import that was interrupted " +
-		"is run again from the start, which changes nothing that is right. A SQLite ledger is the service's alone while it runs: " +
-		"have that record, with --server. \"feedfilter compare sets\" tells what differs afterwards."
+	return "Scans a Redis server, or all primaries of a cluster, for sets and sorted sets, one per user, and records their members. " +
+		"The app may keep writing, to the sets first and then to the service: activities that it undoes meanwhile stay undone. " +
+		"After an interruption, run the import again from the start; repeating is safe. While a service runs on a SQLite ledger, " +
+		"import through it with --server. \"feedfilter compare sets\" shows the differences afterwards."
 }
 
 // Run imports the sets.

@@ -12,9 +12,9 @@ import (
 )
 
 type inspectCmds struct {
-	Page inspectPageCmd `cmd:"" help:"What a page says, beside what the ledger says of it; and the page, drawn."`
-	User inspectUserCmd `cmd:"" help:"Where a user is, and whether their page has all that the ledger has of them."`
-	Key  inspectKeyCmd  `cmd:"" help:"How an activity stands, bit for bit, and what an undo would do."`
+	Page inspectPageCmd `cmd:"" help:"Show a page's header beside the ledger's state, and draw the page."`
+	User inspectUserCmd `cmd:"" help:"Show a user's page, and whether it has all the user's keys of the ledger."`
+	Key  inspectKeyCmd  `cmd:"" help:"Show the bits of an activity's key, and what an undo would do."`
 }
 
 type inspectPageCmd struct {

@@ -34,18 +34,18 @@ type cli struct {
 	Import     importCmds    `cmd:"" help:"Import activities from a CSV or NDJSON file, or from sets in Redis."`
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
 	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
-	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
+	Doctor     doctorCmd     `cmd:"" help:"Check the service's dependencies and settings, and say what to fix."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
 	Reshape    reshapeCmd    `cmd:"" help:"Raise the number of pages while the service runs."`
-	Inspect    inspectCmds   `cmd:"" help:"Look inside a page, a user or an activity: what the page says, and what the ledger says."`
-	Rebuild    rebuildCmd    `cmd:"" help:"Make pages anew from the ledger while the service runs."`
-	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and make anew what is amiss."`
-	Token      tokenCmds     `cmd:"" help:"Make and look at tokens, which --auth-file asks for."`
-	HashID     hashIDCmd     `cmd:"" help:"Print what logs show of ids."`
-	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
+	Inspect    inspectCmds   `cmd:"" help:"Compare a page, a user or an activity with the ledger."`
+	Rebuild    rebuildCmd    `cmd:"" help:"Rebuild pages from the ledger while the service runs."`
+	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and rebuild those that differ."`
+	Token      tokenCmds     `cmd:"" help:"Manage the tokens of --auth-file."`
+	HashID     hashIDCmd     `cmd:"" help:"Print ids as logs show them, hashed."`
+	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds: exit 0 if so, else 1."`
 	Bench      benchCmd      `cmd:"" help:"Measure feed checks, writes and rebuilds, and compare them with the project's goals."`
 	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
-	Completion completionCmd `cmd:"" help:"Print what a shell needs to complete command lines of feedfilter."`
+	Completion completionCmd `cmd:"" help:"Print code that lets a shell complete feedfilter commands."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 

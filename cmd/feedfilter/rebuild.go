@@ -33,8 +33,8 @@ type rebuildCmd struct {
 
 // Help is shown by kong below the summary.
 func (*rebuildCmd) Help() string {
-	return "One of --page, --user and --all says which. A page that is made anew replaces what is there when it is whole; feeds and " +
-		"writes go on meanwhile. The scrub, and whoever reads a page that is amiss, do this by themselves."
+	return "Give one of --page, --user and --all. A rebuilt page replaces the old one once it is complete; feeds and writes continue " +
+		"meanwhile. This is rarely needed: the scrub, and every read of a bad page, rebuild pages by themselves."
 }
 
 // Check implements [settings.Checker].

@@ -25,12 +25,12 @@ type reshapeCmd struct {
 
 // Help is shown by kong below the summary.
 func (*reshapeCmd) Help() string {
-	return "The number only grows: --pages is a power of two above the present number. New pages are built beside the ones in use, while " +
-		"feeds and writes go on, and then replace them. With a ledger on PostgreSQL the command runs beside the services, and needs their " +
-		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger belongs to the service alone: ask the service, with " +
-		"--server, or stop it first. A change that has begun is always finished and cannot be taken back. If it is interrupted, run " +
-		"the command again, or restart a service: either continues. Services that were given --pages need the new number at their next " +
-		"start, or none. A service needs a token with ops:read and ops:write."
+	return "The number only grows: --pages must be a power of two above the present number. New pages are built beside the old " +
+		"ones and then replace them, while feeds and writes continue. On PostgreSQL, the command runs beside the services and " +
+		"needs their --redis, --filter, --kinds and --false-positive-rate. On SQLite, use --server, or stop the service first. " +
+		"A reshape that has begun cannot be undone. If it is interrupted, run the command again or restart a service: either " +
+		"continues it. Remove or update --pages of services before their next start. With --server, the token needs ops:read and " +
+		"ops:write."
 }
 
 // Check implements [settings.Checker].

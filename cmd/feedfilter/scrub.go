@@ -22,8 +22,8 @@ type scrubCmd struct {
 
 // Help is shown by kong below the summary.
 func (*scrubCmd) Help() string {
-	return "What the service does all the time, once, and now: the header of every page is compared with the ledger, --scrub-rate of them " +
-		"a second, and what is damaged, missing or behind is made anew. It exits with 1 if something could not be, or could not be looked at."
+	return "Does now what the service does continuously: compares the header of every page with the ledger, --scrub-rate pages per " +
+		"second, and rebuilds damaged, missing and stale pages. Exits with 1 if a page could not be read or rebuilt."
 }
 
 // Check implements [settings.Checker].

@@ -23,24 +23,24 @@ const tokenVariable = "FEEDFILTER_TOKEN"
 
 // tokenCmds are what there is to do with tokens.
 type tokenCmds struct {
-	New    tokenNewCmd    `cmd:"" help:"Make a token: print it, once, and what the token file needs of it."`
-	Remove tokenRemoveCmd `cmd:"" help:"Take tokens out of a token file: a service that uses it refuses them within some seconds."`
-	List   tokenListCmd   `cmd:"" help:"List what a token file allows."`
+	New    tokenNewCmd    `cmd:"" help:"Create a token and print it once, with its entry for the token file."`
+	Remove tokenRemoveCmd `cmd:"" help:"Remove tokens from a token file; services refuse them within seconds."`
+	List   tokenListCmd   `cmd:"" help:"List the tokens of a token file and their scopes."`
 	Check  tokenCheckCmd  `cmd:"" help:"Check a token file, and a token against it."`
 }
 
-// tokenHelp is the text on the flags of those commands, and on those of clients.
+// tokenHelp is the help of the flags of token, of clients and of hash-id.
 func tokenHelp() map[string]string {
 	return map[string]string{ //nolint:gosec // words about tokens, and none
-		"token_name":    "Name of the token, which logs show: 1 to 64 letters, digits, '-', '_' or '.'.",
-		"token_scope":   "What it allows, once or more: feed:read, activity:write, ops:read or ops:write.",
-		"token_ttl":     "How long it is good for, such as 2160h for 90 days. Default: for ever",
-		"token_rate":    "Requests a second, such as 100, or 100:500 with up to 500 at once. Default: serve's --rate-limit",
-		"token_append":  "Token file to add it to; it is made where there is none. Default: the entry is printed",
-		"token_auth":    "Token file, as serve has it.",
+		"token_name":    "Name of the token in logs: 1 to 64 letters, digits, '-', '_' or '.'.",
+		"token_scope":   "What the token allows, once or more: feed:read, activity:write, ops:read or ops:write.",
+		"token_ttl":     "How long the token is valid, such as 2160h for 90 days. Default: for ever",
+		"token_rate":    "Requests per second, such as 100, or 100:500 for bursts of 500. Default: serve's --rate-limit",
+		"token_append":  "Token file to add the token to; created if missing. Default: print the entry",
+		"token_auth":    "Token file, as for serve.",
 		"token_removed": "Names of the tokens.",
-		"token_file":    "File with the token to show to the service. Default: what $" + tokenVariable + " holds, if anything",
-		"token_checked": "File with a token to look up in it. Default: what $" + tokenVariable + " holds, if anything",
+		"token_file":    "File with the token for the service. Default: the value of $" + tokenVariable,
+		"token_checked": "File with a token to look up. Default: the value of $" + tokenVariable,
 		"hash_ids":      "Ids of users or posts.",
 		"hash_key":      "File of the service's key. Default: <data-dir>/id.key",
 	}
@@ -56,8 +56,8 @@ type tokenNewCmd struct {
 
 // Help is shown by kong below the summary.
 func (*tokenNewCmd) Help() string {
-	return "The token goes to standard output, and is kept nowhere: the file has its SHA-256 alone. With --auth-file a service that uses " +
-		"the file takes the token within some seconds. Two of these commands on one file at a time may lose one's token."
+	return "The token is printed to standard output and stored nowhere; the file holds only its SHA-256. With --auth-file, services " +
+		"accept the token within seconds. Do not run two of these commands on one file at once: one token may be lost."
 }
 
 // Check implements [settings.Checker].

@@ -16,15 +16,14 @@ type watchFlags struct {
 	TraceSample   float64 `default:"0.01"           help:"${trace_sample}" placeholder:"RATIO"`
 }
 
-// watchHelp is the text on these flags.
+// watchHelp is the help of watchFlags.
 func watchHelp() map[string]string {
 	return map[string]string{
-		"sample_rate": "Share of feeds that are compared with the ledger after they were answered, 0 to 1, to count and mend what they " +
-			"missed: see docs/RELIABILITY.md. 0: none.",
-		"trace_endpoint": "Collector that gets traces, by OTLP over HTTP, such as http://127.0.0.1:4318: see docs/DEPLOY.md. Default: no " +
-			"traces",
-		"trace_sample": "Share of requests that are traced, 0 to 1, of those without a trace of their own. One that comes with a " +
-			"traceparent is traced if that says so.",
+		"sample_rate": "Share of answered feeds to compare with the ledger, 0 to 1; posts that they missed are counted and repaired " +
+			"(docs/RELIABILITY.md).",
+		"trace_endpoint": "OTLP/HTTP collector of traces, such as http://127.0.0.1:4318 (docs/DEPLOY.md). Default: no traces",
+		"trace_sample": "Share of requests to trace, 0 to 1, among those without a traceparent. A traceparent decides for its " +
+			"own request.",
 	}
 }
 
