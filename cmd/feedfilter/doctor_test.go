@@ -138,7 +138,7 @@ func TestDoctorServer(t *testing.T) {
 		g.want(t, "server", "ok", "Redis ")
 		g.want(t, "topology", "warn", "primary; no replica")
 		g.want(t, "memory", "ok", "no limit set", "policy noeviction")
-		g.want(t, "commands", "ok", "EVALSHA", "16 pages", "0 are there")
+		g.want(t, "commands", "ok", "EVALSHA", "16 pages", "0 exist")
 		g.want(t, "clocks", "ok", "every server")
 		if keys, err := s.Client().DBSize(t.Context()).Result(); err != nil || keys != 0 {
 			t.Errorf("%d keys were left, %v", keys, err)
@@ -159,13 +159,13 @@ func TestDoctorServer(t *testing.T) {
 		check, status    string
 		says             string
 	}{
-		{"allkeys", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction", []string{"memory"}, "memory", "fail", "evicted and rebuilt"},
-		{"volatile", "CONFIG SET maxmemory-policy volatile-lru", "CONFIG SET maxmemory-policy noeviction", nil, "memory", "warn", "`seen` may be evicted early; blocks are not"},
+		{"allkeys", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction", []string{"memory"}, "memory", "fail", "evict pages, and the service rebuild them"},
+		{"volatile", "CONFIG SET maxmemory-policy volatile-lru", "CONFIG SET maxmemory-policy noeviction", nil, "memory", "warn", "`seen` windows may be evicted early; blocks are not"},
 		{"full", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", []string{"commands"}, "memory", "warn", "more memory"},
 		{"roomy", "CONFIG SET maxmemory 1024gb", "CONFIG SET maxmemory 0", nil, "memory", "ok", "of 1.0 TiB used, 0 %"},
 		{"out of memory", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", []string{"commands"}, "commands", "fail", "it is full"},
-		{"damaged", "SET fav:{feed/0}:bits rubbish", "DEL fav:{feed/0}:bits", nil, "commands", "warn", "1 damaged"},
-		{"other pages", "SET fav:{other/0}:bits rubbish", "DEL fav:{other/0}:bits", nil, "commands", "ok", "0 are there"},
+		{"damaged", "SET fav:{feed/0}:bits rubbish", "DEL fav:{feed/0}:bits", nil, "commands", "warn", "1 are damaged"},
+		{"other pages", "SET fav:{other/0}:bits rubbish", "DEL fav:{other/0}:bits", nil, "commands", "ok", "0 exist"},
 		{"no password given", "CONFIG SET requirepass secret", "", []string{"sign-in"}, "sign-in", "fail", "redis://<user>:<password>@"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -49,9 +49,9 @@ func TestDataDirOfOthers(t *testing.T) {
 		t.Skipf("SKIPPED: this process may not be another user: %v", errno)
 	}
 	for name, want := range map[string]string{
-		closed:                          "fail " + closed + " cannot be written to: permission denied",
-		filepath.Join(closed, "a", "b"): "fail " + filepath.Join(closed, "a", "b") + " cannot be made: " + closed + " cannot be written to: permission denied",
-		ledger:                          "fail " + ledger + " cannot be written to: permission denied",
+		closed:                          "fail " + closed + " is not writable: permission denied",
+		filepath.Join(closed, "a", "b"): "fail " + filepath.Join(closed, "a", "b") + " cannot be created: " + closed + " is not writable: permission denied",
+		ledger:                          "fail " + ledger + " is not writable: permission denied",
 		open:                            "ok ",
 		filepath.Join(open, "a"):        "ok ",
 	} {

@@ -26,7 +26,7 @@ func TestLimit(t *testing.T) {
 			{0, 3 * time.Second, "no answer in time"},
 			{time.Second, 4 * time.Second, "no answer in time"},
 			{0, 6 * time.Second, "no answer in time"},
-			{0, 6 * time.Second, "not looked at"},
+			{0, 6 * time.Second, "not checked"},
 		} {
 			f := check{name: "hangs", limit: c.limit, look: hang}.make(ctx)
 			if at := time.Since(began); f.status != Fail || !strings.HasPrefix(f.found, c.says) || at != c.until {

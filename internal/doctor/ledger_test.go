@@ -50,14 +50,14 @@ func TestJudgesPages(t *testing.T) {
 	}{
 		{ledger.Layouts{Current: 16}, 0, "ok 16 pages"},
 		{ledger.Layouts{Current: 16}, 16, "ok 16 pages"},
-		{ledger.Layouts{Current: 16}, 32, "fail made with 16 pages, has 16, 32 are asked for"},
-		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, made with 16"},
-		{grown, 16, "ok 64 pages, made with 16"},
-		{grown, 32, "fail made with 16 pages, has 64, 32 are asked for"},
-		{growing, 256, "ok 256 pages, made with 16"},
-		{growing, 64, "ok 256 pages, made with 16"},
-		{growing, 128, "fail made with 16 pages, has 256, 128 are asked for"},
-		{ledger.Layouts{}, 32, "ok made with 16 pages"},
+		{ledger.Layouts{Current: 16}, 32, "fail created with 16 pages, has 16, but --pages is 32"},
+		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, created with 16"},
+		{grown, 16, "ok 64 pages, created with 16"},
+		{grown, 32, "fail created with 16 pages, has 64, but --pages is 32"},
+		{growing, 256, "ok 256 pages, created with 16"},
+		{growing, 64, "ok 256 pages, created with 16"},
+		{growing, 128, "fail created with 16 pages, has 256, but --pages is 128"},
+		{ledger.Layouts{}, 32, "ok created with 16 pages"},
 	} {
 		d := New(Config{Pages: c.asked})
 		f := d.judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts})
