@@ -96,7 +96,7 @@ func TestDoctorPostgres(t *testing.T) {
 	g.want(t, "ledger", "ok", "synchronous_commit on")
 	g.want(t, "clocks", "ok", "every server")
 
-	// A clock that is off: with a ledger on PostgreSQL nothing depends on it.
+	// A wrong clock is harmless with a ledger on PostgreSQL.
 	off := func(c *doctor.Config) { c.Now = func() time.Time { return time.Now().Add(-time.Hour) } }
 	diagnose(t, off, "--ledger", url, "--redis", r.URL()).want(t, "clocks", "ok", "3600.0 s behind", "harmless")
 	diagnose(t, off, "--ledger", url).want(t, "clocks", "ok", "3600.0 s behind PostgreSQL")

@@ -19,7 +19,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A cluster is told from a server, and each of its nodes is looked at.
+// doctor tells a cluster from a single server, and checks each node.
 func TestDoctorCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
@@ -72,7 +72,7 @@ func TestDoctorCluster(t *testing.T) {
 	g.want(t, "topology", "warn", one.Addr()+": state ok", "primary")
 }
 
-// A replica is no place for pages, and has to be there.
+// --redis must not name a replica, and the primary should have one.
 func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1, 1)
@@ -104,7 +104,7 @@ func TestDoctorReplica(t *testing.T) {
 	g.want(t, "sentinel", "fail", "the primary: ", primary.Addr())
 }
 
-// startTLS takes connections with TLS for a server that has none, with a certificate that the pool knows.
+// startTLS starts a TLS proxy for a server without TLS, with a certificate that the pool trusts.
 func startTLS(t *testing.T, backend string) (addr string, roots *x509.CertPool, expires time.Time) {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
@@ -172,7 +172,7 @@ func TestDoctorTLS(t *testing.T) {
 	g.want(t, "tls", "fail", "TLS handshake", "use redis:// instead of rediss://")
 }
 
-// A cache of ElastiCache is found by its name, and signed in to with IAM.
+// doctor finds an ElastiCache cache by its name, and signs in with IAM.
 func TestDoctorElastiCache(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)

@@ -10,13 +10,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// serverOf is one that tells that of itself.
+// serverOf returns a server that reports these lines.
 func serverOf(addr string, lines ...string) *server {
 	text := strings.Join(lines, "\r\n")
 	return &server{addr: addr, info: infoFields(text), cluster: infoFields(text)}
 }
 
-// What servers tell, and what it comes to.
+// Findings by what servers report.
 func TestJudges(t *testing.T) {
 	t.Parallel()
 	plain := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
@@ -73,7 +73,7 @@ func TestJudges(t *testing.T) {
 	}
 }
 
-// Of a serverless cache AWS alone has settings.
+// A serverless cache gets no advice about settings, which AWS alone controls.
 func TestJudgesServerless(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Redis: &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "c", Serverless: true}}}})
@@ -85,7 +85,7 @@ func TestJudgesServerless(t *testing.T) {
 	}
 }
 
-// Without a ledger nothing is made anew.
+// Without a ledger, advice does not promise that pages are rebuilt.
 func TestJudgesWithoutLedger(t *testing.T) {
 	t.Parallel()
 	server := serverOf("h:1", "role:master", "connected_slaves:0", "used_memory:1", "maxmemory_policy:allkeys-lru")
