@@ -161,13 +161,13 @@ func TestCompareRecords(t *testing.T) {
 		t.Errorf("of nothing: %+v %q", sum, found)
 	}
 	c, _ := w.comparison(w.kind(t, "block"), records("1 2", "7 8", "1 3"))
-	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" do not follow each other`) {
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" appears in two places`) {
 		t.Errorf("unsorted: %v", err)
 	}
 }
 
-// chance drops whatever is by one author, by mistake, where the ledger is not asked: the first author
-// of whom a post was kept.
+// chance drops whatever is by one author, by mistake, where the ledger is not asked: the first
+// author of whom a post was kept.
 type chance struct {
 	next http.RoundTripper
 

@@ -78,8 +78,8 @@ func TestImportLongIDs(t *testing.T) {
 	}
 }
 
-// What an app undoes in both places while an import has it in its hands is taken back. If the app does it again just
-// then, it stays for good.
+// What an app undoes in both places while an import has it in its hands is taken back. If the app
+// does it again just then, it stays for good.
 func TestImportUndoneMeanwhile(t *testing.T) {
 	for again, want := range map[bool][]string{
 		false: {"1 block 2 ends", "1 block 3"},
@@ -111,7 +111,8 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 	}
 }
 
-// What the app undid in the service after it was recorded is not brought back as something that ends.
+// What the app undid in the service after it was recorded is not brought back as something that
+// ends.
 func TestImportUndoneAfterwards(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3")
@@ -138,7 +139,7 @@ func TestImportNeverSettles(t *testing.T) {
 		}
 	}}
 	_, err := w.newImport(t, "block", source).Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `"2" of "1" changed`) {
+	if err == nil || !strings.Contains(err.Error(), `user "1", target "2": changed`) {
 		t.Errorf("it ended with %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func TestServiceWrongAddress(t *testing.T) {
 
 func TestServiceKind(t *testing.T) {
 	w := newWorld(t, 0)
-	for name, want := range map[string]string{"mute": `no kind "mute"`, "seen": "not kept in the ledger"} {
+	for name, want := range map[string]string{"mute": `no kind "mute"`, "seen": "is not in the ledger"} {
 		if _, err := w.service.Kind(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
