@@ -45,7 +45,7 @@ func (c *benchCmd) Check(context.Context) error {
 	return all.err()
 }
 
-// place is where the pages are.
+// place returns the Redis to measure.
 func (c *benchCmd) place() *benchPlace {
 	return &benchPlace{dataFlags{Redis: c.Redis, Filter: c.Filter, LogLevel: c.LogLevel}}
 }
@@ -62,7 +62,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	return report.WriteText(std.out)
 }
 
-// measure runs the benchmark on data of its own, and removes that.
+// measure runs the benchmark on temporary data, and removes the data.
 func (c *benchCmd) measure(ctx context.Context, std stdio) (report *bench.Report, err error) {
 	config := bench.Config{
 		Open:  func(string) (favfilter.Store, error) { return &favfilter.Memory{}, nil },

@@ -35,7 +35,7 @@ func openClusterStates(t *testing.T) *clusterRig {
 	return g
 }
 
-// pageKey is the string of a page that is read.
+// pageKey returns the key of the string that a feed reads of a page.
 func pageKey(page uint32) string { return fmt.Sprintf("fav:{feed/%d}:bits", page) }
 
 func (g *clusterRig) owner(t *testing.T, page uint32) *redistest.Server {
@@ -56,7 +56,7 @@ func (g *clusterRig) id(t *testing.T, s *redistest.Server) string {
 	return id
 }
 
-// others are the nodes that are not s.
+// others returns all nodes except s.
 func (g *clusterRig) others(s *redistest.Server) []*redistest.Server {
 	return slices.DeleteFunc(g.cluster.Nodes(), func(o *redistest.Server) bool { return o == s })
 }

@@ -15,7 +15,7 @@ func (*completionCmd) Help() string {
 		"path, for completions. Where it has none, bash and zsh offer file names."
 }
 
-// Run prints the code that the shell is to read.
+// Run prints code for the shell.
 func (c *completionCmd) Run(command *kong.Context) error {
 	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(command)
 }

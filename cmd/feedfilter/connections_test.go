@@ -56,7 +56,8 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 	return listener.Addr().String()
 }
 
-// byteClient is a connection that is written to and read from byte by byte. It gives up after limit.
+// byteClient is a connection that is written to and read from byte by byte. It gives up after
+// limit.
 type byteClient struct {
 	*net.TCPConn
 
@@ -96,7 +97,7 @@ func (c *byteClient) dribble(text string) {
 	}
 }
 
-// reply is an answer that was read to its end.
+// reply is an answer that was read completely.
 type reply struct {
 	status int
 	proto  string
@@ -118,7 +119,8 @@ func (c *byteClient) answer() reply {
 	return reply{res.StatusCode, res.Proto, res.Close, string(body)}
 }
 
-// wantClosed reads until the server ends the connection. It must not say anything more.
+// wantClosed reads until the server closes the connection, and fails the test if it sends anything
+// before.
 func (c *byteClient) wantClosed(what string) {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.in)
@@ -170,7 +172,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// A stream of NDJSON extends its deadlines as it goes on.
+// A stream of NDJSON extends its deadlines as it proceeds.
 func TestStreamOutlastsTimeouts(t *testing.T) {
 	t.Parallel()
 	const most = 4 * soon // with a line in half of soon, a delay of seven times that would have to come in between
@@ -199,7 +201,7 @@ func TestStreamOutlastsTimeouts(t *testing.T) {
 	}
 }
 
-// A client that sends requests and reads no answers is cut off.
+// The server disconnects a client that sends requests and reads no answers.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	addr := serveWith(t, timeouts{header: late, read: late, write: soon, idle: late}, 10)
@@ -228,8 +230,8 @@ func TestIdleConnection(t *testing.T) {
 	c.wantClosed("nothing asked for any more")
 }
 
-// TestHTTP2 speaks HTTP/2 without TLS to the port that speaks HTTP/1.1, too. A client that asks HTTP/1.1 to change to it is answered
-// in HTTP/1.1.
+// TestHTTP2 speaks HTTP/2 without TLS to the port that speaks HTTP/1.1, too. A client that asks
+// HTTP/1.1 to change to it is answered in HTTP/1.1.
 func TestHTTP2(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 10)
 	protocols := new(http.Protocols)
@@ -287,7 +289,8 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestLimitedListenerChanges has a connection wait for a limit that is raised, and none come in while more are open than a lower one.
+// TestLimitedListenerChanges has a connection wait for a limit that is raised, and none come in
+// while more are open than a lower one.
 func TestLimitedListenerChanges(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -353,7 +356,7 @@ func TestLimitedListenerCloses(t *testing.T) {
 	if err := <-failed; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accept: %v", err)
 	}
-	// A connection gives its slot back once, however often it is closed.
+	// A connection returns its slot once, even if it is closed several times.
 	_ = conn.Close()
 	_ = conn.Close()
 }

@@ -273,7 +273,8 @@ func TestDoctorPermissionsSuffice(t *testing.T) {
 	}
 }
 
-// Network faults: a hanging server takes no longer than its time limits, and independent checks still run.
+// Network faults: a hanging server takes no longer than its time limits, and independent checks
+// still run.
 func TestDoctorNetwork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

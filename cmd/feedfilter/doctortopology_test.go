@@ -261,7 +261,8 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("%v, %v", files, err)
 	}
-	// A stored description of another cache does not help, nor does one help against a wrong --redis.
+	// A stored description of another cache does not help, nor does one help against a wrong
+	// --redis.
 	for url, says := range map[string]string{"elasticache://other": "DescribeReplicationGroups", "elasticache://group?user=Feed": "lower case"} {
 		g := run(dir, url)
 		g.wantOnly(t, "aws")

@@ -26,7 +26,7 @@ func (c *hashIDCmd) Run(std stdio) error {
 	if file == "" {
 		file = filepath.Join(c.DataDir, idKeyFile)
 	}
-	if _, err := os.Stat(file); err != nil { // a new key would be nobody's
+	if _, err := os.Stat(file); err != nil { // OpenIDs would create a new key
 		return fmt.Errorf("hash-id: the service's key: %w: see --data-dir and --id-key-file", err)
 	}
 	ids, err := access.OpenIDs(file)

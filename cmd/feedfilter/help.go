@@ -38,7 +38,7 @@ func helpTexts() map[string]string {
 
 // flagHelp replaces the tags' help:"${name}" by the texts. kong.Vars does the same, but expands
 // every text for every flag, which takes a tenth of a second at each start.
-func flagHelp() kong.Option { //nolint:ireturn // as kong has it
+func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 	return kong.PostBuild(func(k *kong.Kong) error {
 		texts := helpTexts()
 		return kong.Visit(k.Model, func(visited kong.Visitable, next kong.Next) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// importCmds are "import", which is "import file", and what else there is to import from.
+// importCmds are the sources to import from. "import" alone is "import file".
 type importCmds struct {
 	File importCmd     `cmd:"" default:"withargs"    help:"${import_file}"`
 	Sets importSetsCmd `cmd:"" help:"${import_sets}"`
@@ -66,7 +66,7 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fail(fmt.Errorf("%w; %d members were new, and it is to be run again, from the start", err, sum.Changed))
+		return fail(fmt.Errorf("%w; %d members imported so far: run the same command again, it starts over", err, sum.Changed))
 	}
 	c.warn(sets, sum, std)
 	took := time.Since(start)
@@ -81,10 +81,10 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 	return err
 }
 
-// warn says what of the sets is not in the service.
+// warn reports members and keys that were not imported.
 func (*importSetsCmd) warn(sets *migrate.Sets, sum migrate.Imported, std stdio) {
 	noteOthers(sets, std)
 	if sum.OverLimit > 0 {
-		std.note(fmt.Sprintf("warning: %d of the members were not recorded: their users have as many of the kind as may be", sum.OverLimit))
+		std.note(fmt.Sprintf("warning: %d members were not recorded: their users have reached the limit of the kind", sum.OverLimit))
 	}
 }

@@ -58,7 +58,7 @@ func importHit(ctx context.Context, std stdio) error {
 	return chosen.commands.Import.File.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
 }
 
-// hit sends its process a signal at the n-th call of SetCheckpoint.
+// hit sends a signal to its process at the n-th call of SetCheckpoint.
 type hit struct {
 	checkpoints
 	ended  context.Context
@@ -90,7 +90,7 @@ func (h *hit) SetCheckpoint(ctx context.Context, id, value string) error {
 	return err
 }
 
-// strike returns when the signal has been noticed, SIGKILL never.
+// strike returns once the signal has arrived; after SIGKILL it never returns.
 func (h *hit) strike() {
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil {
@@ -102,13 +102,13 @@ func (h *hit) strike() {
 	<-h.ended.Done()
 }
 
-// result is what a finished process left behind.
+// result is the exit code and output of a finished process.
 type result struct {
 	stdout, stderr string
 	code           int // -1: killed by a signal
 }
 
-// runCommand runs a command to its end. The environment gets env added.
+// runCommand runs a command to its end, with env added to the environment.
 func runCommand(t testing.TB, env []string, name string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)

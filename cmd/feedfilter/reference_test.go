@@ -14,10 +14,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// updated reports whether tests write what they compare with, as `make docs` has them do.
+// updated reports whether tests write their expected files, as for `make docs`.
 func updated() bool { return os.Getenv("UPDATE") != "" }
 
-// testParser is the parser that the command uses.
+// testParser returns the parser of the command.
 func testParser(t *testing.T) *kong.Kong {
 	t.Helper()
 	parser, err := newParser(&cli{}, stdio{os.Stdin, os.Stdout, os.Stderr})
@@ -27,8 +27,8 @@ func testParser(t *testing.T) *kong.Kong {
 	return parser
 }
 
-// TestCommandReference compares docs/COMMAND.md with what --help prints. The page explains the flags that a command shares
-// with serve once, at serve.
+// TestCommandReference compares docs/COMMAND.md with what --help prints. The page explains the
+// flags that a command shares with serve once, at serve.
 func TestCommandReference(t *testing.T) {
 	const name = "../../docs/COMMAND.md"
 	t.Setenv("COLUMNS", "100")
@@ -67,7 +67,8 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
-// hideShared hides the flags of a command that serve has too, with the same help and default. It returns their names.
+// hideShared hides the flags of a command that serve has too, with the same help and default. It
+// returns their names.
 func hideShared(node, serve *kong.Node) (names []string) {
 	if node == serve {
 		return nil
@@ -105,7 +106,7 @@ func writeShared(text *bytes.Buffer, names []string) {
 	text.WriteString(line + "\n")
 }
 
-// TestExamples has every command show examples in its help, and understand them.
+// TestExamples checks that the help of every command has examples, and parses them.
 func TestExamples(t *testing.T) {
 	shown, all := make(map[string]bool), examples()
 	for _, node := range testParser(t).Model.Leaves(true) {
@@ -126,7 +127,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s is no example", line)
 				continue
 			}
-			// The file of settings that an example names is not there.
+			// The settings file of an example does not exist here.
 			args := strings.Fields(regexp.MustCompile(`--config \S+`).ReplaceAllString(found[1], ""))
 			chosen, err := settings.Parse(t.Context(), testParser(t), envPrefix, args)
 			if err != nil {

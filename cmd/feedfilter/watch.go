@@ -9,7 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
-// watchFlags say how the service watches itself: by comparing feeds with the ledger, and by traces.
+// watchFlags set how the service observes itself: it compares feeds with the ledger, and sends
+// traces.
 type watchFlags struct {
 	SampleRate    float64 `default:"0.001"          help:"${sample_rate}"  placeholder:"RATE"`
 	TraceEndpoint string  `help:"${trace_endpoint}" placeholder:"URL"`
@@ -39,7 +40,7 @@ func (f *watchFlags) Check(context.Context) error {
 	return all.err()
 }
 
-// logger adds to what is logged what it belongs to, if there are traces.
+// logger adds trace ids to log lines, if there are traces.
 func (f *watchFlags) logger(log *slog.Logger) *slog.Logger {
 	if f.TraceEndpoint == "" {
 		return log
@@ -47,24 +48,24 @@ func (f *watchFlags) logger(log *slog.Logger) *slog.Logger {
 	return slog.New(tracing.LogHandler(log.Handler()))
 }
 
-// tracer returns nil if there are to be no traces.
+// tracer returns the tracer, nil without --trace-endpoint.
 func (f *watchFlags) tracer(ctx context.Context, log *slog.Logger) (*tracing.Tracer, error) {
 	if f.TraceEndpoint == "" {
-		return nil, nil //nolint:nilnil // a Tracer that follows nothing
+		return nil, nil //nolint:nilnil // a nil Tracer traces nothing
 	}
 	return tracing.Open(ctx, tracing.Config{
 		Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: thisVersion().Version, Logger: log,
 	})
 }
 
-// closeTracer sends what is left. That a collector does not take it is no failure of the service.
+// closeTracer sends the remaining traces. A failure is only logged.
 func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
 	if err := t.Close(ctx); err != nil {
-		log.WarnContext(ctx, "the last traces were not sent", "error", err)
+		log.WarnContext(ctx, "last traces not sent", "error", err)
 	}
 }
 
-// sampler compares feeds of a, and logs ids as hash makes them.
+// sampler returns a sampler that compares feeds of a with the ledger, and logs hashed ids.
 func (f *watchFlags) sampler(a activity.Activities, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
 	return feed.NewSampler(a, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
 }

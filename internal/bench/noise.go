@@ -26,8 +26,9 @@ func Load() (float64, bool) {
 	return load, err == nil
 }
 
-// Noise says in what ways the machine was too busy with other things for the figures to count: the load average
-// before the run was above 1, or the PINGs of a run were uneven. Without PINGs only the load is looked at.
+// Noise says in what ways the machine was too busy with other things for the figures to count: the
+// load average before the run was above 1, or the PINGs of a run were uneven. Without PINGs only
+// the load is looked at.
 func Noise(load float64, pings ...Samples) (reasons []string) {
 	if load > maxLoad {
 		reasons = append(reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad))

@@ -70,7 +70,8 @@ func TestSmallPopulations(t *testing.T) {
 	}
 }
 
-// The feeds say of every candidate what a model of plain maps does, and look for enough distinct keys.
+// The feeds say of every candidate what a model of plain maps does, and look for enough distinct
+// keys.
 func TestFeeds(t *testing.T) {
 	p := population(t, 300, 30_000)
 	held := make(map[bench.Entry]bool)

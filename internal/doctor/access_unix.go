@@ -13,7 +13,8 @@ const mayWrite, mayEnter = 2, 1
 // writable returns an error if a file cannot be written to.
 func writable(file string) error { return syscall.Access(file, mayWrite) }
 
-// writableDirectory returns an error if the process cannot create files in a directory. It creates none.
+// writableDirectory returns an error if the process cannot create files in a directory. It creates
+// none.
 func writableDirectory(directory string) error { return syscall.Access(directory, mayWrite|mayEnter) }
 
 // notDirectory reports whether err says that a parent of a file is not a directory.

@@ -14,7 +14,8 @@ import (
 // recallTime is reserved for reading the cached answer if AWS does not respond.
 const recallTime = 4 * time.Second
 
-// checkAWS asks AWS where the cache is. If AWS does not answer, it uses the last answer, as a service does.
+// checkAWS asks AWS where the cache is. If AWS does not answer, it uses the last answer, as a
+// service does.
 func (d *Doctor) checkAWS(ctx context.Context) finding {
 	config := d.servers.Managed.Config
 	config.Logger = d.config.Logger

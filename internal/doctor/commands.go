@@ -13,7 +13,8 @@ import (
 
 const triedPages, usualPages = 16, 16384
 
-// tryScript calls every command that the scripts of the page store call, on an unused key, so that nothing changes.
+// tryScript calls every command that the scripts of the page store call, on an unused key, so that
+// nothing changes.
 const tryScript = `if redis.call('STRLEN', KEYS[1]) ~= 0 then return redis.error_reply('ERR the key is in use') end
 redis.call('GETRANGE', KEYS[1], 0, 63)
 redis.call('GET', KEYS[1])

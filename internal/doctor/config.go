@@ -11,7 +11,8 @@ import (
 type Config struct {
 	_ struct{} // fields are named
 
-	// Invalid is a mistake that keeps the service from starting, whatever the state of the servers. nil: no such mistake.
+	// Invalid is a mistake that keeps the service from starting, whatever the state of the servers.
+	// nil: no such mistake.
 	Invalid error
 	// Correct says what to do about Invalid.
 	Correct string
@@ -23,7 +24,8 @@ type Config struct {
 
 	Ledger string // argument of [ledger.Inspect]; "": no ledger
 
-	// DataDir is the directory of the service's files, which the service creates. "": it has no files.
+	// DataDir is the directory of the service's files, which the service creates. "": it has no
+	// files.
 	DataDir string
 
 	Logger *slog.Logger     // default: discards

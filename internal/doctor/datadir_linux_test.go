@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// doctor reports directories, and nearest parents, that the user may not write to. Root may write everywhere, so the
-// check runs in a thread with another user id.
+// doctor reports directories, and nearest parents, that the user may not write to. Root may write
+// everywhere, so the check runs in a thread with another user id.
 func TestDataDirOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -68,8 +68,9 @@ func (d *Doctor) Checks() []string {
 	return names
 }
 
-// Run runs the checks, and calls tell with each result at once. A check that starts after ctx's deadline fails.
-// Run returns an error if ctx is cancelled, if tell fails, or if a connection cannot be closed.
+// Run runs the checks, and calls tell with each result at once. A check that starts after ctx's
+// deadline fails. Run returns an error if ctx is cancelled, if tell fails, or if a connection
+// cannot be closed.
 func (d *Doctor) Run(ctx context.Context, tell func(Result) error) (report *Report, err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	report = &Report{}

@@ -51,8 +51,8 @@ func printable(text string) string {
 // someNodes is how many nodes one finding names.
 const someNodes = 3
 
-// summarize merges the findings on all nodes into the worst one, and names its nodes. It ignores nodes that did not answer:
-// the check "server" reports them.
+// summarize merges the findings on all nodes into the worst one, and names its nodes. It ignores
+// nodes that did not answer: the check "server" reports them.
 func summarize(nodes []*server, judge func(*server) finding) finding {
 	var worst []finding // all with the worst status
 	var names []string

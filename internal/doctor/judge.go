@@ -18,7 +18,8 @@ func (d *Doctor) serverless() bool {
 	return d.servers.Managed != nil && d.servers.Managed.Config.Serverless
 }
 
-// number returns a field that is a whole number, 0 or more. It returns false if the server does not report one.
+// number returns a field that is a whole number, 0 or more. It returns false if the server does not
+// report one.
 func number(fields map[string]string, name string) (int64, bool) {
 	n, err := strconv.ParseInt(fields[name], 10, 64)
 	return n, err == nil && n >= 0
@@ -40,7 +41,8 @@ func worse(all ...finding) finding {
 	return worst
 }
 
-// judgeMemory judges how full a server is, and its eviction policy: rebuilding evicted pages costs time.
+// judgeMemory judges how full a server is, and its eviction policy: rebuilding evicted pages costs
+// time.
 func (d *Doctor) judgeMemory(n *server) finding {
 	used, told := number(n.info, "used_memory")
 	if !told {
@@ -133,7 +135,8 @@ func (d *Doctor) judgeReplicas(n *server) finding {
 	}
 }
 
-// judgeCluster judges a node's view of its cluster. Its finding is empty for a server outside a cluster.
+// judgeCluster judges a node's view of its cluster. Its finding is empty for a server outside a
+// cluster.
 func judgeCluster(n *server) finding {
 	state, told := n.cluster["cluster_state"]
 	if !told || n.mode() == modeStandalone {

@@ -170,8 +170,8 @@ func (d *Doctor) checkClocks(ctx context.Context) finding {
 	return d.judgeClocks(all)
 }
 
-// judgeClocks judges the largest difference of clocks. `until` and windows use the clock of a ledger on PostgreSQL, or else
-// this machine's.
+// judgeClocks judges the largest difference of clocks. `until` and windows use the clock of a
+// ledger on PostgreSQL, or else this machine's.
 func (d *Doctor) judgeClocks(all []apart) finding {
 	if len(all) == 0 {
 		return skipf("no other clock to compare with")

@@ -136,7 +136,8 @@ func (d *Doctor) judgeEngines() finding {
 	return f
 }
 
-// judgeEngine names the engine and version. Valkey also reports a redis_version, the last that it is compatible with.
+// judgeEngine names the engine and version. Valkey also reports a redis_version, the last that it
+// is compatible with.
 func judgeEngine(n *server) finding {
 	name, version := "Redis", n.info["redis_version"]
 	if n.info["valkey_version"] != "" || n.info["server_name"] == "valkey" {

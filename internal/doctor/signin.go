@@ -38,7 +38,8 @@ func (d *Doctor) checkSignIn(ctx context.Context) finding {
 	return fail(words(first), d.signInTodo(first))
 }
 
-// client returns a client of the server at addr alone. It does not retry, so that occasional failures show.
+// client returns a client of the server at addr alone. It does not retry, so that occasional
+// failures show.
 func (d *Doctor) client(addr string) *redis.Client {
 	switch {
 	case d.servers.Cluster != nil:
@@ -123,7 +124,8 @@ func (d *Doctor) signInTodo(err error) string {
 	return "Check whether the server hangs, and what it logs; a proxy or firewall may also hold connections."
 }
 
-// stateTodo says what to do about a server that refuses all clients, or lacks what the client needs; "": err is about neither.
+// stateTodo says what to do about a server that refuses all clients, or lacks what the client
+// needs; "": err is about neither.
 func stateTodo(err error) string {
 	switch {
 	case redis.HasErrorPrefix(err, "LOADING"):
@@ -146,7 +148,8 @@ func stateTodo(err error) string {
 	return ""
 }
 
-// saysAnywhere reports whether a server's error contains text. An error within a script need not begin with it.
+// saysAnywhere reports whether a server's error contains text. An error within a script need not
+// begin with it.
 func saysAnywhere(err error, text string) bool {
 	return isRedisReply(err) && strings.Contains(err.Error(), text)
 }

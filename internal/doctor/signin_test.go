@@ -14,7 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// AccessRule grants what the Terraform module grants its user, except what the service does not need.
+// AccessRule grants what the Terraform module grants its user, except what the service does not
+// need.
 func TestRuleIsTheModules(t *testing.T) {
 	text, err := os.ReadFile("../../infra/terraform/access.tf")
 	if err != nil {
@@ -40,7 +41,8 @@ func (r reply) Error() string { return string(r) }
 // RedisError implements [redis.Error].
 func (reply) RedisError() {}
 
-// The checks "sign-in" and "commands" recognize servers that refuse all clients, and servers that are not Redis.
+// The checks "sign-in" and "commands" recognize servers that refuse all clients, and servers that
+// are not Redis.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})

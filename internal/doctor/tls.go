@@ -14,7 +14,8 @@ import (
 // leastValidity is how long a certificate should still be valid.
 const leastValidity = 14 * 24 * time.Hour
 
-// dialTLS returns a function that opens encrypted connections like the client; nil: the client uses no TLS.
+// dialTLS returns a function that opens encrypted connections like the client; nil: the client uses
+// no TLS.
 func (d *Doctor) dialTLS() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch {
 	case d.cache != nil && !d.cache.TLS():
